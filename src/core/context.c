@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/context.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct snug_context {
+    pthread_mutex_t lock; /* workers fail and log too */
+    bool failed;
+    char message[2048];
+    snug_log_fn *log;
+    void *log_user;
+    snug_log_level level;
+};
+
+snug_status snug_context_create(snug_context **out) {
+    *out = calloc(1, sizeof **out);
+    if (!*out) return SNUG_E_MEMORY;
+    pthread_mutex_init(&(*out)->lock, NULL);
+    return SNUG_OK;
+}
+
+void snug_context_destroy(snug_context *ctx) {
+    if (!ctx) return;
+    pthread_mutex_destroy(&ctx->lock);
+    free(ctx);
+}
+
+void snug_context_set_log(snug_context *ctx, snug_log_fn *fn, void *user, snug_log_level level) {
+    ctx->log = fn;
+    ctx->log_user = user;
+    ctx->level = level;
+}
+
+const char *snug_error_message(const snug_context *ctx) { return ctx->message; }
+
+void snug_clear_error(snug_context *ctx) {
+    pthread_mutex_lock(&ctx->lock);
+    ctx->failed = false;
+    ctx->message[0] = '\0';
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+snug_status snug_fail(snug_context *ctx, snug_status status, const char *format, ...) {
+    pthread_mutex_lock(&ctx->lock);
+    if (!ctx->failed) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(ctx->message, sizeof ctx->message, format, args);
+        va_end(args);
+        ctx->failed = true;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    return status;
+}
+
+void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) {
+    if (!ctx->log || level < ctx->level) return;
+    char message[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    pthread_mutex_lock(&ctx->lock);
+    ctx->log(ctx->log_user, level, message);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+snug_status snug_alloc(snug_context *ctx, size_t count, size_t size, void **out) {
+    *out = NULL;
+    if (count == 0 || size == 0) return SNUG_OK;
+    *out = calloc(count, size);
+    if (!*out) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory: %zu elements of %zu bytes asked for", count, size);
+    return SNUG_OK;
+}
+
+snug_status snug_grow(snug_context *ctx, void **array, size_t *capacity, size_t need, size_t size) {
+    if (need <= *capacity) return SNUG_OK;
+    size_t wanted = *capacity < 16 ? 16 : *capacity + *capacity / 2;
+    if (wanted < need) wanted = need;
+    size_t bytes;
+    void *grown = __builtin_mul_overflow(wanted, size, &bytes) ? NULL : realloc(*array, bytes);
+    if (!grown)
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory: %zu elements of %zu bytes asked for", wanted, size);
+    *array = grown;
+    *capacity = wanted;
+    return SNUG_OK;
+}
+
+snug_status snug_strdup(snug_context *ctx, const char *text, char **out) {
+    size_t size = strlen(text) + 1;
+    void *copy;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(ctx, size, 1, &copy));
+    *out = memcpy(copy, text, size);
+    return SNUG_OK;
+}
+
+snug_status snug_format(snug_context *ctx, char **out, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(out, format, args);
+    va_end(args);
+    if (length < 0) {
+        *out = NULL;
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while formatting a message");
+    }
+    return SNUG_OK;
+}
+
+const char *snug_memory_class_name(snug_memory_class memory_class) {
+    static const char *const names[SNUG_MEMORY_CLASS_COUNT] = {"weights",   "gradients", "optimizer", "activations",
+                                                               "temporary", "workspace", "function",  "batch",
+                                                               "context",   "host"};
+    return (unsigned)memory_class < SNUG_MEMORY_CLASS_COUNT ? names[memory_class] : "?";
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context: errors, log and memory of one user of the library. Nothing in snug is global. */
+#ifndef SNUG_CORE_CONTEXT_H
+#define SNUG_CORE_CONTEXT_H
+
+#include <stdarg.h>
+
+#include "snug.h"
+
+#define RETURN_IF_ERROR(expression)                                                                                    \
+    do {                                                                                                               \
+        snug_status status_ = (expression);                                                                            \
+        if (status_ != SNUG_OK) return status_;                                                                        \
+    } while (0)
+
+/* Records the sentence and gives status back, so that a failing function ends with `return snug_fail(…)`.
+   The sentence names the file, line, tensor, flag or device, and what to do. Safe from any thread; the first
+   failure since the last public call stands, since later ones follow from it. */
+snug_status snug_fail(snug_context *ctx, snug_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Forgets the recorded failure; for code that has another way to go. */
+void snug_clear_error(snug_context *ctx);
+/* Safe from any thread. */
+void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* count * size zeroed bytes; *out is NULL and the status SNUG_E_MEMORY when they cannot be had (overflow included).
+   Asking for nothing gives NULL and SNUG_OK. Freed with free(). */
+snug_status snug_alloc(snug_context *ctx, size_t count, size_t size, void **out);
+/* Grows *array (elements of size bytes) to hold at least need; *capacity is in elements. Existing elements stay. */
+snug_status snug_grow(snug_context *ctx, void **array, size_t *capacity, size_t need, size_t size);
+/* A copy of text. */
+snug_status snug_strdup(snug_context *ctx, const char *text, char **out);
+/* A formatted string. */
+snug_status snug_format(snug_context *ctx, char **out, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

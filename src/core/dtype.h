@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element types, and the conversions between fp32 and bf16/fp16 that everything shares. */
+#ifndef SNUG_CORE_DTYPE_H
+#define SNUG_CORE_DTYPE_H
+
+#include <stdint.h>
+#include <string.h>
+
+enum snug_dtype { SNUG_F32, SNUG_BF16, SNUG_F16, SNUG_I32, SNUG_U8, SNUG_DTYPE_COUNT };
+
+static inline int64_t snug_dtype_size(enum snug_dtype dtype) {
+    static const int64_t size[SNUG_DTYPE_COUNT] = {4, 2, 2, 4, 1};
+    return size[dtype];
+}
+
+static inline const char *snug_dtype_name(enum snug_dtype dtype) {
+    static const char *const name[SNUG_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32", "U8"};
+    return name[dtype];
+}
+
+static inline float snug_bf16_to_f32(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Round to nearest, ties to even; a NaN stays a (quiet) NaN. */
+static inline uint16_t snug_f32_to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    uint32_t nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return (uint16_t)(nan ? (bits >> 16 | 0x40u) : rounded >> 16);
+}
+
+static inline float snug_f16_to_f32(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 31u, mantissa = half & 1023u, bits;
+    if (exponent == 31) {
+        bits = sign | 0x7f800000u | mantissa << 13;
+    } else if (exponent) {
+        bits = sign | (exponent + 112) << 23 | mantissa << 13;
+    } else { /* subnormal: mantissa * 2^-24 is exact in fp32 */
+        float small = (float)mantissa * 0x1p-24f;
+        memcpy(&bits, &small, sizeof bits);
+        bits |= sign;
+    }
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+#endif

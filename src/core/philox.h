@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a block of four
+ * random words is a pure function of a 128-bit counter and a 64-bit key. Everything random in snug is keyed by its
+ * logical place, never by when or by which thread it is drawn, so that it can be replayed.
+ */
+#ifndef SNUG_CORE_PHILOX_H
+#define SNUG_CORE_PHILOX_H
+
+#include <stdint.h>
+
+struct snug_philox_block {
+    uint32_t word[4];
+};
+
+static inline struct snug_philox_block snug_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0,
+                                                   uint32_t k1) {
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b;
+        c3 = (uint32_t)a;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (struct snug_philox_block){{c0, c1, c2, c3}};
+}
+
+/* What the counter's last word says the numbers are for, so that no two uses ever share a block. */
+enum snug_philox_use {
+    SNUG_PHILOX_DROPOUT = 0,
+    SNUG_PHILOX_INIT = 1,
+    SNUG_PHILOX_ORDER = 2,
+    SNUG_PHILOX_MASKING = 3,
+    SNUG_PHILOX_DUMMY = 4,
+    SNUG_PHILOX_ROUNDING = 5,
+};
+
+/* Uniform in [0, 1) from one word, 24 bits. */
+static inline float snug_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+
+/*
+ * Dropout. The key is (seed's low word ^ its high word * golden ratio, optimizer step). The counter is
+ *   hidden states:  (channel / 4, token's position in its sequence, sample's index in the step, site << 12)
+ *   attention:      (key position / 4, query position, sample's index in the step, site << 12 | head)
+ * and element channel (or key position) takes word [channel % 4]. An element is dropped when its word is below
+ * snug_dropout_threshold(p); a kept one is multiplied by 1 / (1 - p).
+ * Sites number the dropouts of a model; there are fewer than 2^17 and fewer than 4096 heads, so the top 3 bits,
+ * which hold the use, stay free.
+ */
+static inline uint32_t snug_dropout_threshold(float p) { return (uint32_t)((double)p * 4294967296.0); }
+static inline uint32_t snug_philox_key(uint64_t seed) { return (uint32_t)seed ^ (uint32_t)(seed >> 32) * 0x9E3779B9u; }
+
+#endif

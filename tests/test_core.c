@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "core/context.h"
+#include "core/dtype.h"
+#include "core/philox.h"
+
+/* AddressSanitizer ends a program that asks for too much, unless told that we want to see NULL. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+
+/* ---- Philox ------------------------------------------------------------------------------------------------------ */
+
+/* kat_vectors of Random123 1.14.0, philox4x32 with 10 rounds: counter, key, result. */
+static void test_philox_known_answers(void **state) {
+    (void)state;
+    static const uint32_t vectors[][10] = {
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+         0x24126ea1},
+    };
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        const uint32_t *v = vectors[i];
+        struct snug_philox_block block = snug_philox(v[0], v[1], v[2], v[3], v[4], v[5]);
+        assert_memory_equal(block.word, v + 6, sizeof block.word);
+    }
+}
+
+static void test_philox_helpers(void **state) {
+    (void)state;
+    assert_true(snug_philox_uniform(0) == 0);
+    assert_true(snug_philox_uniform(~0u) == 1 - 0x1p-24f);
+    assert_int_equal(snug_dropout_threshold(0), 0);
+    assert_int_equal(snug_dropout_threshold(0.5f), 0x80000000u);
+    assert_int_equal(snug_dropout_threshold(1 - 0x1p-24f), 0xffffff00u);
+    assert_int_equal(snug_philox_key(42), 42);
+    assert_int_not_equal(snug_philox_key(42), snug_philox_key(42 | (uint64_t)1 << 32));
+}
+
+/* ---- element types ----------------------------------------------------------------------------------------------- */
+
+/* sign, exponent and mantissa read as IEEE 754 defines them */
+static double value_of(uint16_t bits, int exponent_bits, int mantissa_bits) {
+    int bias = (1 << (exponent_bits - 1)) - 1, exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
+    int mantissa = bits & ((1 << mantissa_bits) - 1);
+    double sign = bits >> 15 ? -1 : 1;
+    if (exponent == (1 << exponent_bits) - 1) return mantissa ? NAN : sign * INFINITY;
+    if (exponent == 0) return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
+    return sign * ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+}
+
+static void assert_same(float got, double want, unsigned bits) {
+    if (isnan(want) ? !isnan(got) : got != want || !signbit(got) != !signbit(want))
+        fail_msg("%04x gives %g, expected %g", bits, (double)got, want);
+}
+
+static void test_widening(void **state) {
+    (void)state;
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        assert_same(snug_bf16_to_f32((uint16_t)bits), value_of((uint16_t)bits, 8, 7), bits);
+        assert_same(snug_f16_to_f32((uint16_t)bits), value_of((uint16_t)bits, 5, 10), bits);
+    }
+}
+
+static float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Every bf16 survives; what lies between two neighbours goes to the nearer one, the middle to the even one. */
+static void test_narrowing(void **state) {
+    (void)state;
+    for (uint32_t half = 0; half < 65536; half++) {
+        uint32_t bits = half << 16;
+        if (isnan(float_of(bits))) {
+            for (uint32_t low = 0; low < 65536; low += 257)
+                assert_true(isnan(snug_bf16_to_f32(snug_f32_to_bf16(float_of(bits | low)))));
+            continue;
+        }
+        assert_int_equal(snug_f32_to_bf16(float_of(bits)), half);
+        if (isinf(float_of(bits))) continue;
+        assert_int_equal(snug_f32_to_bf16(float_of(bits | 0x7fff)), half);
+        assert_int_equal(snug_f32_to_bf16(float_of(bits | 0x8000)), half + (half & 1));
+        assert_int_equal(snug_f32_to_bf16(float_of(bits | 0x8001)), half + 1);
+        assert_int_equal(snug_f32_to_bf16(float_of(bits | 0xffff)), half + 1);
+    }
+    /* a NaN whose payload lies in the low bits only must not become infinity */
+    assert_true(isnan(snug_bf16_to_f32(snug_f32_to_bf16(float_of(0x7f800001)))));
+    assert_true(isnan(snug_bf16_to_f32(snug_f32_to_bf16(float_of(0xff800001)))));
+}
+
+static void test_dtype_table(void **state) {
+    (void)state;
+    assert_int_equal(snug_dtype_size(SNUG_F32), 4);
+    assert_int_equal(snug_dtype_size(SNUG_BF16), 2);
+    assert_int_equal(snug_dtype_size(SNUG_F16), 2);
+    assert_int_equal(snug_dtype_size(SNUG_I32), 4);
+    assert_int_equal(snug_dtype_size(SNUG_U8), 1);
+    for (enum snug_dtype dtype = 0; dtype < SNUG_DTYPE_COUNT; dtype++) assert_non_null(snug_dtype_name(dtype));
+}
+
+/* ---- context ----------------------------------------------------------------------------------------------------- */
+
+static int set_up(void **state) {
+    snug_context *ctx;
+    snug_status status = snug_context_create(&ctx);
+    *state = ctx;
+    return status;
+}
+
+static int tear_down(void **state) {
+    snug_context_destroy(*state);
+    return 0;
+}
+
+static void test_failures(void **state) {
+    snug_context *ctx = *state;
+    assert_string_equal(snug_error_message(ctx), "");
+    assert_int_equal(snug_fail(ctx, SNUG_E_INPUT, "line %d", 7), SNUG_E_INPUT);
+    assert_int_equal(snug_fail(ctx, SNUG_E_IO, "a consequence"), SNUG_E_IO);
+    assert_string_equal(snug_error_message(ctx), "line 7"); /* the first one stands */
+    snug_clear_error(ctx);
+    assert_string_equal(snug_error_message(ctx), "");
+    char name[4000];
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
+    snug_fail(ctx, SNUG_E_INPUT, "%s", name); /* cut, not overrun */
+    assert_in_range(strlen(snug_error_message(ctx)), 1000, sizeof name - 1);
+    snug_context_destroy(NULL);
+}
+
+static void *fail_from_thread(void *ctx) {
+    for (int i = 0; i < 1000; i++) {
+        snug_fail(ctx, SNUG_E_INPUT, "%d %d", i, i);
+        snug_log(ctx, SNUG_LOG_WARNING, "%d", i);
+    }
+    return NULL;
+}
+
+static void count_messages(void *user, snug_log_level level, const char *message) {
+    assert_int_equal(level, SNUG_LOG_WARNING);
+    assert_non_null(message);
+    ++*(int *)user; /* the context calls from one thread at a time */
+}
+
+/* Any thread may be the first, but the sentence is whole: one of theirs, with i twice. */
+static void test_threads(void **state) {
+    snug_context *ctx = *state;
+    int messages = 0, a, b;
+    snug_context_set_log(ctx, count_messages, &messages, SNUG_LOG_INFO);
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++) assert_int_equal(pthread_create(&threads[i], NULL, fail_from_thread, ctx), 0);
+    for (int i = 0; i < 8; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(sscanf(snug_error_message(ctx), "%d %d", &a, &b), 2);
+    assert_int_equal(a, b);
+    assert_int_equal(a, 0);
+    assert_int_equal(messages, 8000);
+    snug_log(ctx, SNUG_LOG_DEBUG, "below the level");
+    assert_int_equal(messages, 8000);
+    snug_context_set_log(ctx, NULL, NULL, SNUG_LOG_DEBUG);
+    snug_log(ctx, SNUG_LOG_WARNING, "to nobody");
+    assert_int_equal(messages, 8000);
+}
+
+static void test_alloc(void **state) {
+    snug_context *ctx = *state;
+    void *memory;
+    assert_int_equal(snug_alloc(ctx, 100, 8, &memory), SNUG_OK);
+    for (int i = 0; i < 800; i++) assert_int_equal(((char *)memory)[i], 0);
+    free(memory);
+    memory = &memory;
+    assert_int_equal(snug_alloc(ctx, 0, 8, &memory), SNUG_OK);
+    assert_null(memory);
+    memory = &memory;
+    assert_int_equal(snug_alloc(ctx, SIZE_MAX / 2, 3, &memory), SNUG_E_MEMORY); /* the product overflows */
+    assert_null(memory);
+    assert_non_null(strstr(snug_error_message(ctx), "out of memory"));
+}
+
+static void test_grow(void **state) {
+    snug_context *ctx = *state;
+    int32_t *numbers = NULL;
+    size_t capacity = 0;
+    for (int32_t i = 0; i < 10000; i++) {
+        assert_int_equal(snug_grow(ctx, (void **)&numbers, &capacity, (size_t)i + 1, sizeof *numbers), SNUG_OK);
+        assert_true(capacity > (size_t)i);
+        numbers[i] = i;
+    }
+    for (int32_t i = 0; i < 10000; i++) assert_int_equal(numbers[i], i);
+    size_t before = capacity;
+    int32_t *same = numbers;
+    assert_int_equal(snug_grow(ctx, (void **)&numbers, &capacity, SIZE_MAX / 4 + 1, sizeof *numbers), SNUG_E_MEMORY);
+    assert_ptr_equal(numbers, same); /* what was there stays */
+    assert_int_equal(capacity, before);
+    assert_int_equal(numbers[9999], 9999);
+    free(numbers);
+}
+
+static void test_strings(void **state) {
+    snug_context *ctx = *state;
+    char *text;
+    assert_int_equal(snug_strdup(ctx, "", &text), SNUG_OK);
+    assert_string_equal(text, "");
+    free(text);
+    assert_int_equal(snug_strdup(ctx, "bert", &text), SNUG_OK);
+    assert_string_equal(text, "bert");
+    free(text);
+    assert_int_equal(snug_format(ctx, &text, "%s.%d", "layer", 11), SNUG_OK);
+    assert_string_equal(text, "layer.11");
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_philox_known_answers),
+        cmocka_unit_test(test_philox_helpers),
+        cmocka_unit_test(test_widening),
+        cmocka_unit_test(test_narrowing),
+        cmocka_unit_test(test_dtype_table),
+        cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_alloc, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_grow, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strings, set_up, tear_down),
+    };
+    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
+}
