@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TensorBoard event files, scalars only: records of the TFRecord framing (length and data, each with a masked CRC-32C),
+ * each one Event message of tensorflow/core/util/event.proto. TensorBoard reads them while they grow, so each record is
+ * flushed; a cut last record is one that it skips.
+ */
+#ifndef SNUG_IO_EVENTS_H
+#define SNUG_IO_EVENTS_H
+
+#include "core/context.h"
+
+struct snug_events;
+
+/* Makes the folder, and in it events.out.tfevents.<seconds>.<host>.<pid>.<n>, n being the first free one from 0. */
+snug_status snug_events_open(snug_context *ctx, const char *folder, struct snug_events **out);
+/* wall_time: seconds since 1970. */
+snug_status snug_events_scalar(struct snug_events *events, const char *tag, int64_t step, double value,
+                               double wall_time);
+/* NULL is fine. */
+void snug_events_close(struct snug_events *events);
+
+#endif

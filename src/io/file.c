@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "io/json.h"
+
+static const char manifest_name[] = "manifest.json";
+
+/* "cannot <what> <path>: <what the operating system says>" */
+static snug_status fail_os(snug_context *ctx, const char *what, const char *path) {
+    return snug_fail(ctx, SNUG_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+/* ---- reading ---- */
+
+snug_status snug_file_map(snug_context *ctx, const char *path, struct snug_mapping *out) {
+    *out = (struct snug_mapping){NULL, 0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_os(ctx, "open", path);
+    struct stat info;
+    snug_status status = SNUG_OK;
+    if (fstat(fd, &info)) {
+        status = fail_os(ctx, "read", path);
+    } else if (!S_ISREG(info.st_mode)) {
+        status = snug_fail(ctx, SNUG_E_IO, "cannot map %s: it is not a regular file", path);
+    } else if (info.st_size > 0) {
+        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (data == MAP_FAILED)
+            status = fail_os(ctx, "map", path);
+        else
+            *out = (struct snug_mapping){data, (size_t)info.st_size};
+    }
+    close(fd);
+    return status;
+}
+
+void snug_file_unmap(struct snug_mapping *mapping) {
+    if (mapping->data) munmap((void *)mapping->data, mapping->size);
+    *mapping = (struct snug_mapping){NULL, 0};
+}
+
+snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size) {
+    *data = NULL;
+    *size = 0;
+    FILE *file = fopen(path, "re");
+    if (!file) return fail_os(ctx, "open", path);
+    struct stat info;
+    void *bytes = NULL;
+    size_t filled = 0, capacity = 0;
+    /* The size is a hint only: a pipe has none, and a file may grow. */
+    size_t need = fstat(fileno(file), &info) == 0 && info.st_size > 0 ? (size_t)info.st_size + 2 : 4096;
+    snug_status status;
+    while ((status = snug_grow(ctx, &bytes, &capacity, need, 1)) == SNUG_OK) {
+        filled += fread((char *)bytes + filled, 1, capacity - 1 - filled, file);
+        if (filled < capacity - 1) break;
+        need = capacity + 1;
+    }
+    if (status == SNUG_OK && ferror(file)) status = fail_os(ctx, "read", path);
+    fclose(file);
+    if (status != SNUG_OK) {
+        free(bytes);
+        return status;
+    }
+    *data = bytes;
+    (*data)[filled] = '\0';
+    *size = filled;
+    return SNUG_OK;
+}
+
+bool snug_file_exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+}
+
+bool snug_folder_exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* ---- paths and folders ---- */
+
+snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, const char *name) {
+    size_t length = strlen(folder);
+    bool slash = length && folder[length - 1] == '/';
+    return snug_format(ctx, out, "%s%s%s", folder, slash ? "" : "/", name);
+}
+
+/* Length of path without its last name: 4 for "/a/b", with the slash; 0 for "b". */
+static size_t parent_length(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* The folder that holds path. */
+static snug_status path_parent(snug_context *ctx, char **out, const char *path) {
+    size_t length = parent_length(path);
+    return length ? snug_format(ctx, out, "%.*s", (int)length, path) : snug_strdup(ctx, ".", out);
+}
+
+/* A hidden name beside path, which no pattern such as "checkpoint-*" finds. */
+static snug_status path_beside(snug_context *ctx, char **out, const char *path, const char *suffix) {
+    size_t length = parent_length(path);
+    return snug_format(ctx, out, "%.*s.%s.%s", (int)length, path, path + length, suffix);
+}
+
+snug_status snug_folder_create(snug_context *ctx, const char *path) {
+    char *copy;
+    RETURN_IF_ERROR(snug_strdup(ctx, path, &copy));
+    for (char *at = copy; *at; at++) {
+        if (*at != '/' || at == copy) continue;
+        *at = '\0';
+        mkdir(copy, 0777); /* whether it is there now is seen at the last one */
+        *at = '/';
+    }
+    free(copy);
+    if (mkdir(path, 0777) == 0 || snug_folder_exists(path)) return SNUG_OK;
+    return fail_os(ctx, "make folder", path);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where) {
+    (void)info, (void)kind, (void)where;
+    return remove(path);
+}
+
+/* 0, or -1 with errno. */
+static int remove_tree(const char *path) {
+    return nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+snug_status snug_folder_remove(snug_context *ctx, const char *path) {
+    return remove_tree(path) ? fail_os(ctx, "remove folder", path) : SNUG_OK;
+}
+
+snug_status snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes) {
+    char *folder;
+    struct statvfs info;
+    int result;
+    RETURN_IF_ERROR(snug_strdup(ctx, *path ? path : ".", &folder));
+    while ((result = statvfs(folder, &info)) && errno == ENOENT && strcmp(folder, ".") != 0) {
+        char *slash = strrchr(folder, '/');
+        if (!slash)
+            strcpy(folder, "."); /* it has room: an empty name cannot come here */
+        else
+            slash[slash == folder] = '\0';
+    }
+    snug_status status = SNUG_OK;
+    if (result)
+        status = fail_os(ctx, "ask for the free space of", folder);
+    else
+        *bytes = (int64_t)(info.f_bavail * info.f_frsize);
+    free(folder);
+    return status;
+}
+
+/* ---- files written aside ---- */
+
+/* Makes a rename durable. Too late to fail: what was renamed is already in place. */
+static void sync_parent(snug_context *ctx, const char *path) {
+    char *folder;
+    if (path_parent(ctx, &folder, path) != SNUG_OK) return;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || (fsync(fd) && errno != EINVAL)) /* EINVAL: the file system syncs no folders */
+        snug_log(ctx, SNUG_LOG_WARNING, "cannot sync folder %s: %s", folder, strerror(errno));
+    if (fd >= 0) close(fd);
+    free(folder);
+}
+
+snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_writer *writer) {
+    *writer = (struct snug_writer){0};
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* renaming over /dev/null would replace it */
+        return snug_fail(ctx, SNUG_E_IO, "cannot write %s: it exists and is not a regular file", path);
+    RETURN_IF_ERROR(snug_strdup(ctx, path, &writer->path));
+    int fd = -1;
+    for (int attempt = 0; fd < 0;
+         attempt++) { /* the name is new: other threads and processes may write the same file */
+        char suffix[48];
+        snprintf(suffix, sizeof suffix, "snug-%ld-%d", (long)getpid(), attempt);
+        free(writer->aside);
+        snug_status status = path_beside(ctx, &writer->aside, path, suffix);
+        if (status != SNUG_OK) {
+            free(writer->path);
+            *writer = (struct snug_writer){0};
+            return status;
+        }
+        fd = open(writer->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) break;
+    }
+    writer->file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (writer->file) return SNUG_OK;
+    snug_status status = fail_os(ctx, "write", path);
+    if (fd >= 0) {
+        close(fd);
+        unlink(writer->aside);
+    }
+    free(writer->aside);
+    free(writer->path);
+    *writer = (struct snug_writer){0};
+    return status;
+}
+
+void snug_writer_put(struct snug_writer *writer, const void *data, size_t size) {
+    if (writer->failed || size == 0 || fwrite(data, 1, size, writer->file) == size) return;
+    writer->failed = true;
+    writer->error = errno;
+}
+
+snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
+    if (!writer->failed && (ferror(writer->file) || fflush(writer->file) || fsync(fileno(writer->file)))) {
+        writer->failed = true;
+        writer->error = errno;
+    }
+    if (fclose(writer->file) && !writer->failed) {
+        writer->failed = true;
+        writer->error = errno;
+    }
+    writer->file = NULL;
+    if (!writer->failed && rename(writer->aside, writer->path)) {
+        writer->failed = true;
+        writer->error = errno;
+    }
+    snug_status status = SNUG_OK;
+    if (writer->failed) {
+        errno = writer->error;
+        status = fail_os(ctx, "write", writer->path);
+    } else {
+        sync_parent(ctx, writer->path);
+        free(writer->aside); /* so that abandon removes nothing */
+        writer->aside = NULL;
+    }
+    snug_writer_abandon(writer);
+    return status;
+}
+
+void snug_writer_abandon(struct snug_writer *writer) {
+    if (writer->file) fclose(writer->file);
+    if (writer->aside) unlink(writer->aside);
+    free(writer->aside);
+    free(writer->path);
+    *writer = (struct snug_writer){0};
+}
+
+snug_status snug_file_replace(snug_context *ctx, const char *path, const void *data, size_t size) {
+    struct snug_writer writer;
+    RETURN_IF_ERROR(snug_writer_open(ctx, path, &writer));
+    snug_writer_put(&writer, data, size);
+    return snug_writer_commit(ctx, &writer);
+}
+
+snug_status snug_file_copy(snug_context *ctx, const char *from, const char *to) {
+    FILE *file = fopen(from, "re");
+    if (!file) return fail_os(ctx, "open", from);
+    struct snug_writer writer;
+    snug_status status = snug_writer_open(ctx, to, &writer);
+    if (status == SNUG_OK) {
+        char buffer[1 << 15];
+        for (size_t size; (size = fread(buffer, 1, sizeof buffer, file)) > 0;) snug_writer_put(&writer, buffer, size);
+        if (ferror(file)) {
+            status = fail_os(ctx, "read", from);
+            snug_writer_abandon(&writer);
+        } else {
+            status = snug_writer_commit(ctx, &writer);
+        }
+    }
+    fclose(file);
+    return status;
+}
+
+/* ---- folders written aside ---- */
+
+/* Where the folder really lies: trailing slashes cut, a link followed, so that the link stays a link. */
+static snug_status folder_target(snug_context *ctx, char **out, const char *path) {
+    RETURN_IF_ERROR(snug_strdup(ctx, path, out));
+    for (size_t length = strlen(*out); length > 1 && (*out)[length - 1] == '/'; length--) (*out)[length - 1] = '\0';
+    struct stat info;
+    if (lstat(*out, &info) == 0 && S_ISLNK(info.st_mode)) {
+        char *real = realpath(*out, NULL);
+        snug_status status = real ? SNUG_OK : fail_os(ctx, "follow the link", *out);
+        free(*out);
+        *out = real;
+        RETURN_IF_ERROR(status);
+    }
+    const char *name = *out + parent_length(*out);
+    if (*name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) return SNUG_OK;
+    free(*out);
+    *out = NULL;
+    return snug_fail(ctx, SNUG_E_USAGE, "cannot replace folder \"%s\": give a folder by its name", path);
+}
+
+static snug_status begin_aside(snug_context *ctx, const char *target, char **aside) {
+    char *parent, *old;
+    RETURN_IF_ERROR(path_parent(ctx, &parent, target));
+    snug_status status = snug_folder_create(ctx, parent);
+    free(parent);
+    RETURN_IF_ERROR(status);
+    if (snug_file_exists(target))
+        return snug_fail(ctx, SNUG_E_IO, "cannot write folder %s: a file of that name is in the way", target);
+    /* A crash between the two renames of swap_in() left the old folder under its hidden name. */
+    RETURN_IF_ERROR(path_beside(ctx, &old, target, "snug-old"));
+    if (snug_folder_exists(old) && !snug_folder_exists(target) && rename(old, target))
+        status = fail_os(ctx, "restore folder", target);
+    free(old);
+    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(path_beside(ctx, aside, target, "snug-aside"));
+    status = snug_folder_remove(ctx, *aside); /* what a killed run left */
+    if (status == SNUG_OK && mkdir(*aside, 0777)) status = fail_os(ctx, "write folder", target);
+    if (status == SNUG_OK) return SNUG_OK;
+    free(*aside);
+    *aside = NULL;
+    return status;
+}
+
+snug_status snug_folder_begin(snug_context *ctx, const char *path, char **aside) {
+    char *target;
+    *aside = NULL;
+    RETURN_IF_ERROR(folder_target(ctx, &target, path));
+    snug_status status = begin_aside(ctx, target, aside);
+    free(target);
+    return status;
+}
+
+/* Size and XXH3-64 of a file, read through a small buffer; with sync, what was hashed is on the disk afterwards. */
+static snug_status hash_file(snug_context *ctx, const char *path, bool sync, int64_t *size, char hex[17]) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_os(ctx, "open", path);
+    XXH3_state_t *state = XXH3_createState();
+    snug_status status = state ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while checking %s", path);
+    if (state) XXH3_64bits_reset(state);
+    char buffer[1 << 15];
+    *size = 0;
+    while (status == SNUG_OK) {
+        ssize_t got = read(fd, buffer, sizeof buffer);
+        if (got == 0) break;
+        if (got > 0) {
+            XXH3_64bits_update(state, buffer, (size_t)got);
+            *size += got;
+        } else if (errno != EINTR) {
+            status = fail_os(ctx, "read", path);
+        }
+    }
+    if (status == SNUG_OK) snprintf(hex, 17, "%016llx", (unsigned long long)XXH3_64bits_digest(state));
+    if (status == SNUG_OK && sync && fsync(fd)) status = fail_os(ctx, "sync", path);
+    XXH3_freeState(state);
+    close(fd);
+    return status;
+}
+
+static snug_status manifest_fill(snug_context *ctx, json_t *files, const char *folder, const char *prefix);
+
+/* Adds the file, or the files of the folder, that prefix/name is. */
+static snug_status manifest_add(snug_context *ctx, json_t *files, const char *path, const char *relative) {
+    struct stat info;
+    if (lstat(path, &info)) return fail_os(ctx, "read", path);
+    if (S_ISDIR(info.st_mode)) return manifest_fill(ctx, files, path, relative);
+    if (!S_ISREG(info.st_mode)) return snug_fail(ctx, SNUG_E_INTERNAL, "%s is neither a file nor a folder", path);
+    int64_t size;
+    char hex[17];
+    RETURN_IF_ERROR(hash_file(ctx, path, true, &size, hex));
+    json_t *entry = json_pack("{s:I, s:s}", "size", (json_int_t)size, "xxh3_64", hex);
+    if (json_object_set_new(files, relative, entry))
+        return snug_fail(ctx, SNUG_E_MEMORY, "cannot list %s in its manifest: out of memory, or not UTF-8", path);
+    return SNUG_OK;
+}
+
+static snug_status manifest_fill(snug_context *ctx, json_t *files, const char *folder, const char *prefix) {
+    DIR *list = opendir(folder);
+    if (!list) return fail_os(ctx, "open folder", folder);
+    snug_status status = SNUG_OK;
+    for (struct dirent *entry; status == SNUG_OK && (entry = readdir(list));) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        char *path = NULL, *relative = NULL;
+        status = snug_path_join(ctx, &path, folder, entry->d_name);
+        if (status == SNUG_OK)
+            status = *prefix ? snug_path_join(ctx, &relative, prefix, entry->d_name)
+                             : snug_strdup(ctx, entry->d_name, &relative);
+        if (status == SNUG_OK) status = manifest_add(ctx, files, path, relative);
+        free(path);
+        free(relative);
+    }
+    if (status == SNUG_OK && fsync(dirfd(list)) && errno != EINVAL) status = fail_os(ctx, "sync folder", folder);
+    closedir(list);
+    return status;
+}
+
+static snug_status manifest_write(snug_context *ctx, const char *folder) {
+    char *path;
+    RETURN_IF_ERROR(snug_path_join(ctx, &path, folder, manifest_name));
+    json_t *files = json_object(), *manifest = json_pack("{s:i, s:O}", "version", 1, "files", files);
+    snug_status status = manifest ? manifest_fill(ctx, files, folder, "")
+                                  : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing %s", folder);
+    if (status == SNUG_OK) status = snug_json_write(ctx, path, manifest);
+    json_decref(files);
+    json_decref(manifest);
+    free(path);
+    return status;
+}
+
+static void remove_superseded(snug_context *ctx, const char *path) {
+    if (remove_tree(path))
+        snug_log(ctx, SNUG_LOG_WARNING, "cannot remove the superseded folder %s: %s", path, strerror(errno));
+}
+
+/* Puts the folder aside in target's place. */
+static snug_status swap_in(snug_context *ctx, const char *aside, const char *target) {
+    if (rename(aside, target) == 0) return SNUG_OK; /* nothing there, or an empty folder */
+    if (errno != ENOTEMPTY && errno != EEXIST) return fail_os(ctx, "write folder", target);
+    if (renameat2(AT_FDCWD, aside, AT_FDCWD, target, RENAME_EXCHANGE) == 0) {
+        remove_superseded(ctx, aside);
+        return SNUG_OK;
+    }
+    /* The file system (NFS, some FUSE) cannot exchange: two renames. begin_aside() mends a crash between them. */
+    char *old;
+    RETURN_IF_ERROR(path_beside(ctx, &old, target, "snug-old"));
+    snug_status status = snug_folder_remove(ctx, old);
+    if (status == SNUG_OK && rename(target, old)) {
+        status = fail_os(ctx, "replace folder", target);
+    } else if (status == SNUG_OK && rename(aside, target)) {
+        status = fail_os(ctx, "write folder", target);
+        if (rename(old, target)) snug_log(ctx, SNUG_LOG_ERROR, "the old %s is now %s", target, old);
+    } else if (status == SNUG_OK) {
+        remove_superseded(ctx, old);
+    }
+    free(old);
+    return status;
+}
+
+snug_status snug_folder_commit(snug_context *ctx, char *aside, const char *path) {
+    char *target = NULL;
+    snug_status status = folder_target(ctx, &target, path);
+    if (status == SNUG_OK) status = manifest_write(ctx, aside);
+    if (status == SNUG_OK) status = swap_in(ctx, aside, target);
+    if (status == SNUG_OK)
+        sync_parent(ctx, target);
+    else
+        remove_tree(aside);
+    free(target);
+    free(aside);
+    return status;
+}
+
+static snug_status verify_file(snug_context *ctx, const char *path, const char *manifest, const json_t *entry) {
+    int64_t expected, size;
+    const char *checksum;
+    char hex[17];
+    RETURN_IF_ERROR(snug_json_int(ctx, manifest, entry, "size", -1, &expected));
+    RETURN_IF_ERROR(snug_json_string(ctx, manifest, entry, "xxh3_64", "", &checksum));
+    if (!snug_file_exists(path)) return snug_fail(ctx, SNUG_E_INPUT, "%s is missing, but %s lists it", path, manifest);
+    RETURN_IF_ERROR(hash_file(ctx, path, false, &size, hex));
+    if (size != expected)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s is damaged: it has %lld bytes, %s says %lld", path, (long long)size,
+                         manifest, (long long)expected);
+    if (strcmp(hex, checksum) != 0)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s is damaged: its checksum is %s, %s says %s", path, hex, manifest,
+                         checksum);
+    return SNUG_OK;
+}
+
+snug_status snug_folder_verify(snug_context *ctx, const char *path) {
+    char *manifest_path;
+    json_t *manifest = NULL;
+    RETURN_IF_ERROR(snug_path_join(ctx, &manifest_path, path, manifest_name));
+    snug_status status;
+    if (!snug_file_exists(manifest_path))
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s has no %s: it was not written to its end", path, manifest_name);
+    else
+        status = snug_json_read(ctx, manifest_path, &manifest);
+    json_t *files = json_object_get(manifest, "files"), *entry;
+    if (status == SNUG_OK && !json_is_object(files))
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"files\" must be an object", manifest_path);
+    const char *name;
+    json_object_foreach(files, name, entry) {
+        char *file;
+        if (status == SNUG_OK && (status = snug_path_join(ctx, &file, path, name)) == SNUG_OK) {
+            status = verify_file(ctx, file, manifest_path, entry);
+            free(file);
+        }
+    }
+    json_decref(manifest);
+    free(manifest_path);
+    return status;
+}

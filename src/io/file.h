@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files: mapped or whole for reading; written aside, synced and renamed, so that they appear whole or not at all. */
+#ifndef SNUG_IO_FILE_H
+#define SNUG_IO_FILE_H
+
+#include <stdio.h>
+
+#include "core/context.h"
+
+/* A file mapped read-only. An empty file has data NULL and size 0. */
+struct snug_mapping {
+    const uint8_t *data;
+    size_t size;
+};
+snug_status snug_file_map(snug_context *ctx, const char *path, struct snug_mapping *out);
+void snug_file_unmap(struct snug_mapping *mapping);
+
+/* The whole file, NUL-terminated after size bytes; freed with free(). */
+snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size);
+bool snug_file_exists(const char *path);
+bool snug_folder_exists(const char *path);
+/* Makes the folder and its parents. */
+snug_status snug_folder_create(snug_context *ctx, const char *path);
+/* Removes a folder and all in it; one that does not exist is fine. */
+snug_status snug_folder_remove(snug_context *ctx, const char *path);
+/* folder + "/" + name. */
+snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, const char *name);
+/* Free bytes of the file system that holds path (or its nearest existing parent). */
+snug_status snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes);
+
+/* A file being written beside its final name. */
+struct snug_writer {
+    FILE *file;
+    char *path, *aside;
+    bool failed;
+    int error; /* errno of the first failed write */
+};
+snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_writer *writer);
+/* Remembers a failure, which commit reports: callers need not look at each write. */
+void snug_writer_put(struct snug_writer *writer, const void *data, size_t size);
+/* Flushes, syncs, renames to the final name and syncs the folder. On any failure the old file stays as it was. */
+snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer);
+/* Gives up and removes what was written aside; nothing to do after commit. */
+void snug_writer_abandon(struct snug_writer *writer);
+/* data into path, whole or not at all. */
+snug_status snug_file_replace(snug_context *ctx, const char *path, const void *data, size_t size);
+snug_status snug_file_copy(snug_context *ctx, const char *from, const char *to);
+
+/* A folder that appears whole or not at all: files are made in *aside, then it is renamed to path. An existing path is
+   replaced. */
+snug_status snug_folder_begin(snug_context *ctx, const char *path, char **aside);
+/* Writes manifest.json (size and XXH3-64 of every file) last, syncs everything and renames. Frees aside. */
+snug_status snug_folder_commit(snug_context *ctx, char *aside, const char *path);
+/* SNUG_OK if every file of the manifest is there with its size and checksum; SNUG_E_INPUT names the first that is not.
+ */
+snug_status snug_folder_verify(snug_context *ctx, const char *path);
+
+#endif

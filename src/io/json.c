@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+
+/* Writes what shall stand for a number of length bytes; returns how many bytes that takes. */
+typedef size_t rewrite_fn(char *out, const char *number, size_t length);
+
+static bool is_integer(const char *number, size_t length) {
+    return !memchr(number, '.', length) && !memchr(number, 'e', length) && !memchr(number, 'E', length);
+}
+
+/* An integer that may be beyond 64 bits, as a real. Tokenizer files hold one: "model_max_length", 10^30. */
+static size_t widen(char *out, const char *number, size_t length) {
+    memcpy(out, number, length);
+    if (length < 19 || !is_integer(number, length)) return length;
+    memcpy(out + length, ".0", 2);
+    return length + 2;
+}
+
+/* The shortest of 15, 16 or 17 digits that reads back as the same real, as Python prints it: 0.1, 1e-12. Jansson does
+   the conversions, since it knows how to keep the process's locale out of them. */
+static size_t shorten(char *out, const char *number, size_t length) {
+    json_t *value = is_integer(number, length) ? NULL : json_loadb(number, length, JSON_DECODE_ANY, NULL);
+    for (size_t precision = 15; value && precision < 17; precision++) {
+        size_t size = json_dumpb(value, out, length, JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
+        json_t *back = size && size <= length ? json_loadb(out, size, JSON_DECODE_ANY, NULL) : NULL;
+        bool same = back && json_real_value(back) == json_real_value(value);
+        json_decref(back);
+        if (same) {
+            json_decref(value);
+            return size;
+        }
+    }
+    json_decref(value);
+    memcpy(out, number, length);
+    return length;
+}
+
+/* A copy of a JSON text with each number outside strings rewritten, NUL-terminated; NULL if out of memory. */
+static char *rewrite_numbers(const char *text, size_t length, rewrite_fn *rewrite, size_t *out_length) {
+    char *out = malloc(length + length / 8 + 3); /* widen adds two bytes to 19 or more, shorten none */
+    if (!out) return NULL;
+    size_t to = 0;
+    bool in_string = false;
+    for (size_t at = 0; at < length;) {
+        size_t end = at + 1;
+        if (in_string && text[at] == '\\' && end < length) {
+            end++;
+        } else if (text[at] == '"') {
+            in_string = !in_string;
+        } else if (!in_string && ((text[at] >= '0' && text[at] <= '9') || text[at] == '-')) {
+            while (end < length && text[end] && strchr("0123456789+-.eE", text[end])) end++;
+            to += rewrite(out + to, text + at, end - at);
+            at = end;
+            continue;
+        }
+        memcpy(out + to, text + at, end - at);
+        to += end - at;
+        at = end;
+    }
+    out[to] = '\0';
+    *out_length = to;
+    return out;
+}
+
+json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error) {
+    json_t *value = json_loadb(text, length, flags, error);
+    if (value || json_error_code(error) != json_error_numeric_overflow) return value;
+    size_t wide_length;
+    char *wide = rewrite_numbers(text, length, widen, &wide_length);
+    if (!wide) return NULL;
+    value = json_loadb(wide, wide_length, flags, error);
+    free(wide);
+    return value;
+}
+
+snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text) {
+    *text = NULL;
+    char *full = json_dumps(value, flags);
+    if (!full) return snug_fail(ctx, SNUG_E_MEMORY, "a value cannot be written as JSON: out of memory, or not UTF-8");
+    size_t length;
+    *text = rewrite_numbers(full, strlen(full), shorten, &length);
+    free(full);
+    return *text ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing JSON");
+}
+
+snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out) {
+    char *text;
+    size_t size;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_file_read(ctx, path, &text, &size));
+    size_t bom = size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    json_error_t error;
+    json_t *value = snug_json_parse(text + bom, size - bom, 0, &error);
+    free(text);
+    if (!value)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%d: not valid JSON (column %d): %s", path, error.line, error.column,
+                         error.text);
+    if (!json_is_object(value)) {
+        json_decref(value);
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: must hold one JSON object, {…}", path);
+    }
+    *out = value;
+    return SNUG_OK;
+}
+
+snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *value) {
+    char *text;
+    RETURN_IF_ERROR(snug_json_text(ctx, value, JSON_INDENT(2), &text));
+    size_t length = strlen(text);
+    text[length] = '\n'; /* in the place of its NUL */
+    snug_status status = snug_file_replace(ctx, path, text, length + 1);
+    free(text);
+    return status;
+}
+
+static const char *type_name(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "a list";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE: return "true or false";
+    default: return "null";
+    }
+}
+
+static snug_status wrong_type(snug_context *ctx, const char *path, const char *key, const json_t *value,
+                              const char *expected) {
+    return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" must be %s, found %s", path, key, expected, type_name(value));
+}
+
+/* The member, or NULL where it is absent or null. */
+static const json_t *member(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+snug_status snug_json_int(snug_context *ctx, const char *path, const json_t *object, const char *key, int64_t otherwise,
+                          int64_t *out) {
+    const json_t *value = member(object, key);
+    *out = otherwise;
+    if (!value) return SNUG_OK;
+    double real = json_real_value(value);
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+    } else if (json_is_real(value) && real >= -0x1p53 && real <= 0x1p53 && real == (double)(int64_t)real) {
+        *out = (int64_t)real; /* 512.0, as some programs write it */
+    } else {
+        return wrong_type(ctx, path, key, value, "an integer of at most 64 bits");
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_json_real(snug_context *ctx, const char *path, const json_t *object, const char *key, double otherwise,
+                           double *out) {
+    const json_t *value = member(object, key);
+    *out = otherwise;
+    if (!value) return SNUG_OK;
+    if (!json_is_number(value)) return wrong_type(ctx, path, key, value, "a number");
+    *out = json_number_value(value);
+    return SNUG_OK;
+}
+
+snug_status snug_json_bool(snug_context *ctx, const char *path, const json_t *object, const char *key, bool otherwise,
+                           bool *out) {
+    const json_t *value = member(object, key);
+    *out = otherwise;
+    if (!value) return SNUG_OK;
+    if (!json_is_boolean(value)) return wrong_type(ctx, path, key, value, "true or false");
+    *out = json_is_true(value);
+    return SNUG_OK;
+}
+
+snug_status snug_json_string(snug_context *ctx, const char *path, const json_t *object, const char *key,
+                             const char *otherwise, const char **out) {
+    const json_t *value = member(object, key);
+    *out = otherwise;
+    if (!value) return SNUG_OK;
+    if (!json_is_string(value)) return wrong_type(ctx, path, key, value, "a string");
+    *out = json_string_value(value);
+    return SNUG_OK;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON through Jansson: whole files in and out, with errors that name the file and line. */
+#ifndef SNUG_IO_JSON_H
+#define SNUG_IO_JSON_H
+
+#include <jansson.h>
+
+#include "core/context.h"
+
+/* json_loadb(), but an integer beyond 64 bits becomes a real instead of an error. NULL on failure: see error. */
+json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error);
+/* json_dumps(), but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
+snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
+/* Reads a file that must hold one JSON object. *out is released with json_decref(). */
+snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out);
+/* Writes value, indented by 2, whole or not at all (snug_file_replace). */
+snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *value);
+/* Members of an object, with a default where absent or null; a wrong type is SNUG_E_INPUT naming path and key. */
+snug_status snug_json_int(snug_context *ctx, const char *path, const json_t *object, const char *key, int64_t otherwise,
+                          int64_t *out);
+snug_status snug_json_real(snug_context *ctx, const char *path, const json_t *object, const char *key, double otherwise,
+                           double *out);
+snug_status snug_json_bool(snug_context *ctx, const char *path, const json_t *object, const char *key, bool otherwise,
+                           bool *out);
+/* Borrowed from the object; otherwise may be NULL. */
+snug_status snug_json_string(snug_context *ctx, const char *path, const json_t *object, const char *key,
+                             const char *otherwise, const char **out);
+
+#endif

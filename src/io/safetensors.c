@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/safetensors.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "io/json.h"
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors is little-endian, and is read as it lies");
+
+/* The format's own limit on the header's length. */
+#define HEADER_MAX 100000000u
+
+struct snug_safetensors_file {
+    int fd;
+    char *path;
+    uint64_t size, data; /* bytes of the file; where its data begins */
+};
+
+/* Types that the format knows, with the bits of an element; dtype where snug has the same. */
+struct type_info {
+    const char *name;
+    int bits;
+    bool readable;
+    enum snug_dtype dtype;
+};
+static const struct type_info type_table[] = {
+    {"F32", 32, true, SNUG_F32},    {"F16", 16, true, SNUG_F16},    {"BF16", 16, true, SNUG_BF16},
+    {"I32", 32, false, SNUG_I32},   {"U8", 8, false, SNUG_U8},      {"BOOL", 8, false, SNUG_U8},
+    {"I8", 8, false, SNUG_U8},      {"F8_E5M2", 8, false, SNUG_U8}, {"F8_E4M3", 8, false, SNUG_U8},
+    {"F8_E8M0", 8, false, SNUG_U8}, {"I16", 16, false, SNUG_U8},    {"U16", 16, false, SNUG_U8},
+    {"U32", 32, false, SNUG_U8},    {"F64", 64, false, SNUG_U8},    {"I64", 64, false, SNUG_U8},
+    {"U64", 64, false, SNUG_U8},    {"C64", 64, false, SNUG_U8},    {"F4", 4, false, SNUG_U8},
+    {"F6_E2M3", 6, false, SNUG_U8}, {"F6_E3M2", 6, false, SNUG_U8},
+};
+
+static const struct type_info *find_type(const char *name) {
+    for (size_t i = 0; i < sizeof type_table / sizeof *type_table; i++)
+        if (!strcmp(type_table[i].name, name)) return &type_table[i];
+    return NULL;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && !strcasecmp(text + length - tail, end);
+}
+
+/* Reads exactly size bytes at offset. Sizes were checked when the file was opened: a short read means that it changed.
+ */
+static snug_status read_at(snug_context *ctx, const struct snug_safetensors_file *file, void *out, size_t size,
+                           uint64_t offset) {
+    for (char *to = out; size;) {
+        ssize_t got = pread(file->fd, to, size, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return snug_fail(ctx, SNUG_E_IO, "cannot read %s: %s", file->path, strerror(errno));
+        if (got == 0)
+            return snug_fail(ctx, SNUG_E_IO, "%s became shorter while it was read: nothing at byte %llu", file->path,
+                             (unsigned long long)offset);
+        to += got;
+        size -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return SNUG_OK;
+}
+
+/* ---- opening ---- */
+
+/* Says what a file that is not safetensors seems to be. start: its first bytes, zero-filled. */
+static snug_status not_safetensors(snug_context *ctx, const struct snug_safetensors_file *file,
+                                   const unsigned char start[9]) {
+    bool zip = !memcmp(start, "PK\3\4", 4), pickle = start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
+    if (zip || pickle || ends_with(file->path, ".bin") || ends_with(file->path, ".pt") || ends_with(file->path, ".pth"))
+        return snug_fail(
+            ctx, SNUG_E_INPUT,
+            "%s is a pickled PyTorch file, which may run any code when it is loaded; snug reads safetensors. "
+            "Convert it once in Python: from transformers import AutoModel; "
+            "AutoModel.from_pretrained(\"FOLDER\").save_pretrained(\"NEW_FOLDER\")",
+            file->path);
+    if (!memcmp(start, "version ", 8))
+        return snug_fail(ctx, SNUG_E_INPUT, "%s is a Git LFS pointer, not the file itself: run \"git lfs pull\"",
+                         file->path);
+    uint64_t length;
+    memcpy(&length, start, sizeof length);
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s is not a safetensors file, or is truncated: it has %llu bytes, its header would take %llu",
+                     file->path, (unsigned long long)file->size, (unsigned long long)length);
+}
+
+static snug_status bad_tensor(snug_context *ctx, const struct snug_safetensors_file *file, const char *name,
+                              const char *what) {
+    return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s: %s", file->path, name, what);
+}
+
+/* Reads one entry of the header into *out (all but its name and file); *end is relative to the data. */
+static snug_status parse_entry(snug_context *ctx, const struct snug_safetensors_file *file, const char *name,
+                               const json_t *entry, struct snug_stored_tensor *out, uint64_t *end) {
+    const json_t *type_name = json_object_get(entry, "dtype"), *shape = json_object_get(entry, "shape");
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
+    if (!json_is_string(type_name) || !json_is_array(shape) || json_array_size(offsets) != 2 ||
+        !json_is_integer(first) || !json_is_integer(last))
+        return bad_tensor(ctx, file, name, "needs \"dtype\", \"shape\" and two \"data_offsets\"");
+    if (json_array_size(shape) > SNUG_SAFETENSORS_DIMS) return bad_tensor(ctx, file, name, "has over 8 dimensions");
+    out->dims = (int)json_array_size(shape);
+    out->count = 1;
+    for (int i = 0; i < out->dims; i++) {
+        const json_t *extent = json_array_get(shape, (size_t)i);
+        out->shape[i] = json_integer_value(extent);
+        if (!json_is_integer(extent) || out->shape[i] < 0 ||
+            __builtin_mul_overflow(out->count, out->shape[i], &out->count))
+            return bad_tensor(ctx, file, name, "has an impossible shape");
+    }
+    const struct type_info *type = find_type(json_string_value(type_name));
+    snprintf(out->type_name, sizeof out->type_name, "%s", json_string_value(type_name));
+    out->dtype = type ? type->dtype : SNUG_U8;
+    out->readable = type && type->readable;
+
+    int64_t from = json_integer_value(first), to = json_integer_value(last), bits;
+    if (from < 0 || to < from) return bad_tensor(ctx, file, name, "ends before it begins");
+    if (type && (__builtin_mul_overflow(out->count, type->bits, &bits) || bits % 8 || bits / 8 != to - from))
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s: %lld elements of %s do not take the %lld bytes given",
+                         file->path, name, (long long)out->count, out->type_name, (long long)(to - from));
+    if ((uint64_t)to > file->size - file->data)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s is truncated: tensor %s ends at byte %llu, the file has %llu; fetch the file again",
+                         file->path, name, (unsigned long long)to + file->data, (unsigned long long)file->size);
+    out->offset = file->data + (uint64_t)from;
+    *end = (uint64_t)to;
+    return SNUG_OK;
+}
+
+struct extent {
+    uint64_t begin, end;
+    const char *name;
+};
+
+static int compare_extents(const void *left, const void *right) {
+    const struct extent *a = left, *b = right;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+/* The format wants every byte of the data to belong to exactly one tensor. */
+static snug_status check_extents(snug_context *ctx, const struct snug_safetensors_file *file, struct extent *extents,
+                                 size_t count) {
+    if (count) qsort(extents, count, sizeof *extents, compare_extents);
+    uint64_t end = 0;
+    for (size_t i = 0; i < count; end = extents[i++].end) {
+        if (extents[i].begin < end)
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: tensors %s and %s overlap", file->path, extents[i - 1].name,
+                             extents[i].name);
+        if (extents[i].begin > end)
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: %llu bytes before tensor %s belong to none", file->path,
+                             (unsigned long long)(extents[i].begin - end), extents[i].name);
+    }
+    if (end != file->size - file->data)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: its tensors end at byte %llu, the file has %llu", file->path,
+                         (unsigned long long)(file->data + end), (unsigned long long)file->size);
+    return SNUG_OK;
+}
+
+/* Appends the header's tensors to those of out. */
+static snug_status add_tensors(snug_context *ctx, struct snug_safetensors *out, int number, json_t *header) {
+    const struct snug_safetensors_file *file = &out->files[number];
+    size_t capacity = out->count, count = 0;
+    void *grown = out->tensors, *extents;
+    RETURN_IF_ERROR(snug_grow(ctx, &grown, &capacity, out->count + json_object_size(header), sizeof *out->tensors));
+    out->tensors = grown;
+    RETURN_IF_ERROR(snug_alloc(ctx, json_object_size(header), sizeof(struct extent), &extents));
+    snug_status status = SNUG_OK;
+    const char *name;
+    json_t *entry;
+    json_object_foreach(header, name, entry) {
+        if (status != SNUG_OK || !strcmp(name, "__metadata__")) continue;
+        struct snug_stored_tensor tensor = {.file = number};
+        struct extent *extent = (struct extent *)extents + count;
+        status = parse_entry(ctx, file, name, entry, &tensor, &extent->end);
+        if (status == SNUG_OK) status = snug_strdup(ctx, name, &tensor.name);
+        if (status != SNUG_OK) continue;
+        extent->begin = tensor.offset - file->data;
+        extent->name = name;
+        count++;
+        out->tensors[out->count++] = tensor;
+    }
+    if (status == SNUG_OK) status = check_extents(ctx, file, extents, count);
+    free(extents);
+    return status;
+}
+
+static snug_status read_header(snug_context *ctx, const struct snug_safetensors_file *file, uint64_t length,
+                               json_t **out) {
+    void *text;
+    RETURN_IF_ERROR(snug_alloc(ctx, length, 1, &text));
+    snug_status status = read_at(ctx, file, text, length, 8);
+    json_error_t error;
+    if (status == SNUG_OK && !(*out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error)))
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: its header is not valid: %s", file->path, error.text);
+    free(text);
+    return status;
+}
+
+/* Opens one file as the next of out. What it takes is released by snug_safetensors_close(), also after a failure. */
+static snug_status open_file(snug_context *ctx, const char *path, struct snug_safetensors *out) {
+    size_t capacity = out->file_count;
+    void *grown = out->files;
+    RETURN_IF_ERROR(snug_grow(ctx, &grown, &capacity, out->file_count + 1, sizeof *out->files));
+    out->files = grown;
+    int number = (int)out->file_count++;
+    struct snug_safetensors_file *file = &out->files[number];
+    *file = (struct snug_safetensors_file){.fd = -1};
+    RETURN_IF_ERROR(snug_strdup(ctx, path, &file->path));
+    struct stat info;
+    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0 || fstat(file->fd, &info))
+        return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return snug_fail(ctx, SNUG_E_INPUT, "%s is not a regular file", path);
+    file->size = (uint64_t)info.st_size;
+
+    unsigned char start[9] = {0};
+    uint64_t length;
+    RETURN_IF_ERROR(read_at(ctx, file, start, file->size < sizeof start ? file->size : sizeof start, 0));
+    memcpy(&length, start, sizeof length);
+    if (file->size < sizeof start || length > HEADER_MAX || length > file->size - 8 || start[8] != '{')
+        return not_safetensors(ctx, file, start);
+    file->data = 8 + length;
+    json_t *header = NULL;
+    RETURN_IF_ERROR(read_header(ctx, file, length, &header));
+    snug_status status = add_tensors(ctx, out, number, header);
+    json_decref(header);
+    return status;
+}
+
+static int compare_names(const void *left, const void *right) {
+    const struct snug_stored_tensor *a = left, *b = right;
+    return strcmp(a->name, b->name);
+}
+
+static snug_status sort_tensors(snug_context *ctx, struct snug_safetensors *out) {
+    if (out->count) qsort(out->tensors, out->count, sizeof *out->tensors, compare_names);
+    for (size_t i = 1; i < out->count; i++) {
+        const struct snug_stored_tensor *a = &out->tensors[i - 1], *b = &out->tensors[i];
+        if (!strcmp(a->name, b->name))
+            return snug_fail(ctx, SNUG_E_INPUT, "tensor %s is in %s and in %s", a->name, out->files[a->file].path,
+                             out->files[b->file].path);
+    }
+    return SNUG_OK;
+}
+
+/* Opens the shard of one line of the index, unless it is open. opened: name → number of the file. */
+static snug_status open_shard(snug_context *ctx, const char *path, const char *tensor, const json_t *shard,
+                              json_t *opened, struct snug_safetensors *out) {
+    const char *name = json_string_value(shard);
+    if (!name || !*name || strchr(name, '/') || strstr(name, ".."))
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s: its shard must be the name of a file in the same folder",
+                         path, tensor);
+    if (json_object_get(opened, name)) return SNUG_OK;
+    const char *slash = strrchr(path, '/');
+    char *shard_path;
+    RETURN_IF_ERROR(snug_format(ctx, &shard_path, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name));
+    snug_status status = open_file(ctx, shard_path, out);
+    free(shard_path);
+    if (status == SNUG_OK && json_object_set_new(opened, name, json_integer((json_int_t)out->file_count - 1)))
+        status = snug_fail(ctx, SNUG_E_MEMORY, "out of memory while opening %s", path);
+    return status;
+}
+
+static snug_status open_index(snug_context *ctx, const char *path, struct snug_safetensors *out) {
+    json_t *index, *opened = json_object(), *shard;
+    snug_status status = snug_json_read(ctx, path, &index);
+    json_t *map = json_object_get(index, "weight_map");
+    if (status == SNUG_OK && json_object_size(map) == 0)
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: needs \"weight_map\", the shard of each tensor", path);
+    const char *name;
+    json_object_foreach(map, name, shard) {
+        if (status == SNUG_OK) status = open_shard(ctx, path, name, shard, opened, out);
+    }
+    if (status == SNUG_OK) status = sort_tensors(ctx, out);
+    json_object_foreach(map, name, shard) {
+        const struct snug_stored_tensor *tensor = status == SNUG_OK ? snug_safetensors_find(out, name) : NULL;
+        if (status != SNUG_OK) break;
+        if (!tensor || tensor->file != json_integer_value(json_object_get(opened, json_string_value(shard))))
+            status = snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s is not in its shard %s", path, name,
+                               json_string_value(shard));
+    }
+    json_decref(opened);
+    json_decref(index);
+    return status;
+}
+
+snug_status snug_safetensors_open(snug_context *ctx, const char *path, struct snug_safetensors *out) {
+    *out = (struct snug_safetensors){0};
+    snug_status status;
+    if (ends_with(path, ".json")) {
+        status = open_index(ctx, path, out);
+    } else {
+        status = open_file(ctx, path, out);
+        if (status == SNUG_OK) status = sort_tensors(ctx, out);
+    }
+    if (status != SNUG_OK) snug_safetensors_close(out);
+    return status;
+}
+
+void snug_safetensors_close(struct snug_safetensors *files) {
+    for (size_t i = 0; i < files->count; i++) free(files->tensors[i].name);
+    for (size_t i = 0; i < files->file_count; i++) {
+        if (files->files[i].fd >= 0) close(files->files[i].fd);
+        free(files->files[i].path);
+    }
+    free(files->tensors);
+    free(files->files);
+    *files = (struct snug_safetensors){0};
+}
+
+const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safetensors *files, const char *name) {
+    if (!files->count) return NULL;
+    struct snug_stored_tensor key = {.name = (char *)name};
+    return bsearch(&key, files->tensors, files->count, sizeof key, compare_names);
+}
+
+/* ---- reading ---- */
+
+snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
+                                  const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out) {
+    const struct snug_safetensors_file *file = &files->files[tensor->file];
+    if (!tensor->readable)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s has type %s; snug reads F32, F16 and BF16", file->path,
+                         tensor->name, tensor->type_name);
+    if (first < 0 || count < 0 || first > tensor->count || count > tensor->count - first)
+        return snug_fail(ctx, SNUG_E_INTERNAL, "%s: tensor %s: elements %lld + %lld of %lld asked for", file->path,
+                         tensor->name, (long long)first, (long long)count, (long long)tensor->count);
+    uint64_t offset = tensor->offset + (uint64_t)(first * snug_dtype_size(tensor->dtype));
+    if (tensor->dtype == SNUG_F32) return read_at(ctx, file, out, (size_t)count * sizeof *out, offset);
+    uint16_t buffer[8192];
+    while (count > 0) {
+        int64_t part = count < 8192 ? count : 8192;
+        RETURN_IF_ERROR(read_at(ctx, file, buffer, (size_t)part * sizeof *buffer, offset));
+        for (int64_t i = 0; i < part; i++)
+            out[i] = tensor->dtype == SNUG_BF16 ? snug_bf16_to_f32(buffer[i]) : snug_f16_to_f32(buffer[i]);
+        out += part;
+        count -= part;
+        offset += (uint64_t)part * sizeof *buffer;
+    }
+    return SNUG_OK;
+}
+
+/* ---- writing ---- */
+
+/* Larger elements first, so that each tensor is aligned to its own; then by name, as the format's own writer does. */
+static int compare_sources(const void *left, const void *right) {
+    const struct snug_tensor_source *a = *(const struct snug_tensor_source *const *)left;
+    const struct snug_tensor_source *b = *(const struct snug_tensor_source *const *)right;
+    int64_t difference = snug_dtype_size(b->dtype) - snug_dtype_size(a->dtype);
+    return difference ? (int)difference : strcmp(a->name, b->name);
+}
+
+static snug_status source_bytes(snug_context *ctx, const struct snug_tensor_source *source, int64_t *bytes) {
+    *bytes = snug_dtype_size(source->dtype);
+    bool fits = source->dims >= 0 && source->dims <= SNUG_SAFETENSORS_DIMS;
+    for (int i = 0; fits && i < source->dims; i++)
+        fits = source->shape[i] >= 0 && !__builtin_mul_overflow(*bytes, source->shape[i], bytes);
+    return fits ? SNUG_OK : snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s has an impossible shape", source->name);
+}
+
+static snug_status add_source(snug_context *ctx, json_t *header, const struct snug_tensor_source *source,
+                              int64_t *offset) {
+    int64_t bytes, begin = *offset;
+    RETURN_IF_ERROR(source_bytes(ctx, source, &bytes));
+    if (json_object_get(header, source->name) || __builtin_add_overflow(begin, bytes, offset))
+        return snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s is given twice, or too large", source->name);
+    json_t *shape = json_array();
+    bool whole = true;
+    for (int i = 0; i < source->dims; i++)
+        whole = !json_array_append_new(shape, json_integer(source->shape[i])) && whole;
+    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", snug_dtype_name(source->dtype), "shape", shape,
+                              "data_offsets", (json_int_t)begin, (json_int_t)*offset);
+    if (json_object_set_new(header, source->name, entry) || !whole)
+        return snug_fail(ctx, SNUG_E_MEMORY, "cannot list tensor %s: out of memory, or not UTF-8", source->name);
+    return SNUG_OK;
+}
+
+static snug_status make_header(snug_context *ctx, const struct snug_tensor_source **sources, size_t count,
+                               char **text) {
+    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    snug_status status = header ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing tensors");
+    int64_t offset = 0;
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) status = add_source(ctx, header, sources[i], &offset);
+    if (status == SNUG_OK) status = snug_json_text(ctx, header, JSON_COMPACT, text);
+    json_decref(header);
+    return status;
+}
+
+static snug_status write_all(snug_context *ctx, const char *path, const struct snug_tensor_source **sources,
+                             size_t count, const char *header) {
+    struct snug_writer writer;
+    size_t length = strlen(header), padding = -length % 8;
+    uint64_t padded = length + padding;
+    RETURN_IF_ERROR(snug_writer_open(ctx, path, &writer));
+    snug_writer_put(&writer, &padded, sizeof padded);
+    snug_writer_put(&writer, header, length);
+    snug_writer_put(&writer, "       ", padding);
+    for (size_t i = 0; i < count; i++) {
+        int64_t bytes;
+        snug_status status = source_bytes(ctx, sources[i], &bytes);
+        if (status != SNUG_OK) {
+            snug_writer_abandon(&writer);
+            return status;
+        }
+        snug_writer_put(&writer, sources[i]->data, (size_t)bytes);
+    }
+    return snug_writer_commit(ctx, &writer);
+}
+
+snug_status snug_safetensors_write(snug_context *ctx, const char *path, const struct snug_tensor_source *tensors,
+                                   size_t count) {
+    void *memory;
+    RETURN_IF_ERROR(snug_alloc(ctx, count, sizeof(struct snug_tensor_source *), &memory));
+    const struct snug_tensor_source **sources = memory;
+    for (size_t i = 0; i < count; i++) sources[i] = &tensors[i];
+    if (count) qsort(sources, count, sizeof *sources, compare_sources);
+    char *header = NULL;
+    snug_status status = make_header(ctx, sources, count, &header);
+    if (status == SNUG_OK) status = write_all(ctx, path, sources, count, header);
+    free(header);
+    free(memory);
+    return status;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors (huggingface/safetensors): 8 bytes of header length, a JSON header, the data. */
+#ifndef SNUG_IO_SAFETENSORS_H
+#define SNUG_IO_SAFETENSORS_H
+
+#include "core/context.h"
+#include "core/dtype.h"
+
+#define SNUG_SAFETENSORS_DIMS 8
+
+struct snug_stored_tensor {
+    char *name;
+    enum snug_dtype dtype;
+    bool readable; /* dtype is one that snug reads; type_name says what the file calls it */
+    char type_name[16];
+    int dims;
+    int64_t shape[SNUG_SAFETENSORS_DIMS];
+    int64_t count;   /* elements */
+    int file;        /* which of the opened files */
+    uint64_t offset; /* absolute, in bytes */
+};
+
+/* One or several files opened for reading; no data is read before it is asked for, and none stays in memory. */
+struct snug_safetensors {
+    struct snug_stored_tensor *tensors; /* sorted by name */
+    size_t count;
+    struct snug_safetensors_file *files;
+    size_t file_count;
+};
+
+/* Opens path: a .safetensors file, or a model.safetensors.index.json with the shards beside it (their names may not
+   leave the folder). Every size and offset is checked against the file's length. */
+snug_status snug_safetensors_open(snug_context *ctx, const char *path, struct snug_safetensors *out);
+void snug_safetensors_close(struct snug_safetensors *files);
+/* NULL if there is none of that name. */
+const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safetensors *files, const char *name);
+/* Reads elements first … first + count - 1 of a F32, F16 or BF16 tensor as fp32, through a small buffer. */
+snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
+                                  const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out);
+
+/* What to write: data lies in memory in the given type. */
+struct snug_tensor_source {
+    const char *name;
+    enum snug_dtype dtype;
+    int dims;
+    int64_t shape[SNUG_SAFETENSORS_DIMS];
+    const void *data;
+};
+/* Writes one file, whole or not at all, with "__metadata__": {"format": "pt"}. Data starts at a multiple of 8. */
+snug_status snug_safetensors_write(snug_context *ctx, const char *path, const struct snug_tensor_source *tensors,
+                                   size_t count);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests that touch files: a context that keeps its last log message, and a folder that goes away afterwards. */
+#ifndef SNUG_TESTS_SCRATCH_H
+#define SNUG_TESTS_SCRATCH_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/context.h"
+#include "io/file.h"
+
+struct scratch {
+    snug_context *ctx;
+    char folder[64];
+    char path[512]; /* of the last scratch_path() */
+    char log[2048];
+    int log_count;
+};
+
+static inline void scratch_log(void *user, snug_log_level level, const char *message) {
+    struct scratch *scratch = user;
+    (void)level;
+    snprintf(scratch->log, sizeof scratch->log, "%s", message);
+    scratch->log_count++;
+}
+
+static inline int scratch_setup(void **state) {
+    struct scratch *scratch = calloc(1, sizeof *scratch);
+    strcpy(scratch->folder, "/tmp/snug-test-XXXXXX");
+    if (!mkdtemp(scratch->folder) || snug_context_create(&scratch->ctx) != SNUG_OK) return -1;
+    snug_context_set_log(scratch->ctx, scratch_log, scratch, SNUG_LOG_DEBUG);
+    *state = scratch;
+    return 0;
+}
+
+static inline int scratch_teardown(void **state) {
+    struct scratch *scratch = *state;
+    snug_status status = snug_folder_remove(scratch->ctx, scratch->folder);
+    snug_context_destroy(scratch->ctx);
+    free(scratch);
+    return status == SNUG_OK ? 0 : -1;
+}
+
+/* Valid until the next call. */
+static inline const char *scratch_path(struct scratch *scratch, const char *name) {
+    snprintf(scratch->path, sizeof scratch->path, "%s/%s", scratch->folder, name);
+    return scratch->path;
+}
+
+static inline const char *scratch_write(struct scratch *scratch, const char *name, const void *data, size_t size) {
+    FILE *file = fopen(scratch_path(scratch, name), "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    return scratch->path;
+}
+
+static inline void assert_contains(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("\"%s\" does not contain \"%s\"", text, part);
+}
+
+/* The call failed so, with a sentence that holds part; the failure is then forgotten. */
+static inline void assert_fails(struct scratch *scratch, snug_status found, snug_status expected, const char *part) {
+    if (found != expected) fail_msg("status %d, not %d: %s", found, expected, snug_error_message(scratch->ctx));
+    assert_contains(snug_error_message(scratch->ctx), part);
+    snug_clear_error(scratch->ctx);
+}
+
+static inline void assert_ok(struct scratch *scratch, snug_status found) {
+    if (found != SNUG_OK) fail_msg("status %d: %s", found, snug_error_message(scratch->ctx));
+}
+
+#endif

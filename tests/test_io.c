@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files and folders that appear whole or not at all, JSON, and TensorBoard events. */
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "io/events.h"
+#include "io/json.h"
+#include "scratch.h"
+
+/* Stands before libc's: plays a file system that cannot exchange two folders, or whose second rename fails. */
+static bool no_exchange;
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
+    if (no_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+}
+
+static int entries(const char *folder) {
+    DIR *list = opendir(folder);
+    assert_non_null(list);
+    int count = -2; /* "." and ".." */
+    while (readdir(list)) count++;
+    closedir(list);
+    return count;
+}
+
+static void assert_file_is(struct scratch *s, const char *path, const char *expected) {
+    char *text;
+    size_t size;
+    assert_ok(s, snug_file_read(s->ctx, path, &text, &size));
+    assert_int_equal(size, strlen(expected));
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void reading(void **state) {
+    struct scratch *s = *state;
+    struct snug_mapping mapping;
+    char *text;
+    size_t size;
+    assert_file_is(s, scratch_write(s, "a", "hello", 5), "hello");
+    assert_ok(s, snug_file_map(s->ctx, s->path, &mapping));
+    assert_int_equal(mapping.size, 5);
+    assert_memory_equal(mapping.data, "hello", 5);
+    snug_file_unmap(&mapping);
+    assert_file_is(s, scratch_write(s, "empty", "", 0), "");
+    assert_ok(s, snug_file_map(s->ctx, s->path, &mapping));
+    assert_null(mapping.data);
+    snug_file_unmap(&mapping);
+    assert_ok(s, snug_file_read(s->ctx, "/proc/self/status", &text, &size)); /* says that it has 0 bytes */
+    assert_contains(text, "VmRSS");
+    assert_int_equal(strlen(text), size);
+    free(text);
+    assert_fails(s, snug_file_read(s->ctx, scratch_path(s, "none"), &text, &size), SNUG_E_IO, "none: No such file");
+    assert_fails(s, snug_file_map(s->ctx, s->path, &mapping), SNUG_E_IO, "none: No such file");
+    assert_fails(s, snug_file_read(s->ctx, s->folder, &text, &size), SNUG_E_IO, "directory");
+    assert_fails(s, snug_file_map(s->ctx, s->folder, &mapping), SNUG_E_IO, "not a regular file");
+}
+
+static void folders(void **state) {
+    struct scratch *s = *state;
+    int64_t here, there;
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "a/b//c/")));
+    assert_ok(s, snug_folder_create(s->ctx, s->path));
+    assert_true(snug_folder_exists(scratch_path(s, "a/b/c")));
+    assert_false(snug_file_exists(s->path));
+    assert_ok(s, snug_disk_free(s->ctx, s->folder, &here));
+    assert_ok(s, snug_disk_free(s->ctx, scratch_path(s, "x/y/z"), &there));
+    assert_true(here > 0 && there > here / 2 && there < here * 2);
+    assert_ok(s, snug_disk_free(s->ctx, "not-here/either", &here));
+    assert_ok(s, snug_disk_free(s->ctx, "", &here));
+    scratch_write(s, "file", "x", 1);
+    assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file/sub")), SNUG_E_IO, "file/sub: Not a directory");
+    assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file")), SNUG_E_IO, "file: File exists");
+    assert_ok(s, snug_folder_remove(s->ctx, scratch_path(s, "a")));
+    assert_false(snug_folder_exists(s->path));
+    assert_ok(s, snug_folder_remove(s->ctx, s->path));
+}
+
+static void writer(void **state) {
+    struct scratch *s = *state;
+    struct snug_writer first, second;
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
+    assert_ok(s, snug_file_replace(s->ctx, path, "old", 3));
+    assert_ok(s, snug_writer_open(s->ctx, path, &first));
+    assert_ok(s, snug_writer_open(s->ctx, path, &second)); /* two at once do not meet */
+    snug_writer_put(&first, "first", 5);
+    snug_writer_put(&second, "second", 6);
+    assert_file_is(s, path, "old");
+    snug_writer_abandon(&first);
+    assert_file_is(s, path, "old");
+    assert_ok(s, snug_writer_commit(s->ctx, &second));
+    snug_writer_abandon(&second);
+    assert_file_is(s, path, "second");
+    assert_ok(s, snug_file_copy(s->ctx, path, scratch_path(s, "copy")));
+    assert_file_is(s, s->path, "second");
+    assert_int_equal(entries(s->folder), 2);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    mode_t mask = umask(0);
+    umask(mask);
+    assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
+}
+
+static void unwritable(void **state) {
+    struct scratch *s = *state;
+    char path[512];
+    scratch_write(s, "file", "x", 1);
+    assert_fails(s, snug_file_replace(s->ctx, scratch_path(s, "file/a"), "", 0), SNUG_E_IO, "file/a: Not a directory");
+    assert_fails(s, snug_file_replace(s->ctx, scratch_path(s, "none/a"), "", 0), SNUG_E_IO, "none/a: No such file");
+    assert_fails(s, snug_file_replace(s->ctx, s->folder, "", 0), SNUG_E_IO, "not a regular file");
+    assert_fails(s, snug_file_replace(s->ctx, "/dev/null", "", 0), SNUG_E_IO, "/dev/null");
+    assert_fails(s, snug_file_copy(s->ctx, scratch_path(s, "none"), "x"), SNUG_E_IO, "none");
+    /* A disk that is full in the middle of a file, played by the limit on a file's size. */
+    snprintf(path, sizeof path, "%s", scratch_write(s, "out", "old", 3));
+    struct rlimit limit, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = (struct rlimit){100000, limit.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    char *big = calloc(1, 300000);
+    snug_status status = snug_file_replace(s->ctx, path, big, 300000);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    free(big);
+    assert_fails(s, status, SNUG_E_IO, "out: File too large");
+    assert_file_is(s, path, "old");
+    assert_int_equal(entries(s->folder), 2);
+}
+
+static void fill(struct scratch *s, char *aside, const char *text) {
+    char *path;
+    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub"));
+    assert_ok(s, snug_folder_create(s->ctx, path));
+    free(path);
+    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub/a"));
+    assert_ok(s, snug_file_replace(s->ctx, path, text, strlen(text)));
+    free(path);
+}
+
+static void folder_commit(void **state) {
+    struct scratch *s = *state;
+    char path[512], *aside;
+    snprintf(path, sizeof path, "%s", scratch_path(s, "runs/checkpoint-1/"));
+    for (int round = 0; round < 4; round++) {
+        static const char *const texts[] = {"zero", "one", "two", "three"};
+        no_exchange = round == 2;
+        assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
+        fill(s, aside, texts[round]);
+        if (round) assert_file_is(s, scratch_path(s, "runs/checkpoint-1/sub/a"), texts[round - 1]);
+        assert_ok(s, snug_folder_commit(s->ctx, aside, path));
+        assert_file_is(s, scratch_path(s, "runs/checkpoint-1/sub/a"), texts[round]);
+        assert_ok(s, snug_folder_verify(s->ctx, path));
+        assert_int_equal(entries(scratch_path(s, "runs")), 1);
+        assert_int_equal(entries(path), 2);
+    }
+    no_exchange = false;
+    assert_int_equal(s->log_count, 0);
+}
+
+/* A process killed before commit, and one killed between the two renames: the old folder is there, then the new one. */
+static void folder_crash(void **state) {
+    struct scratch *s = *state;
+    char path[512], old[512], *aside;
+    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
+    snprintf(old, sizeof old, "%s", scratch_path(s, ".out.snug-old"));
+    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
+    fill(s, aside, "old");
+    assert_ok(s, snug_folder_commit(s->ctx, aside, path));
+    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
+    fill(s, aside, "half");
+    free(aside);
+    assert_ok(s, snug_folder_verify(s->ctx, path));
+    assert_int_equal(rename(path, old), 0);
+    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
+    assert_file_is(s, scratch_path(s, "out/sub/a"), "old");
+    assert_int_equal(entries(aside), 0);
+    fill(s, aside, "new");
+    assert_ok(s, snug_folder_commit(s->ctx, aside, path));
+    assert_file_is(s, scratch_path(s, "out/sub/a"), "new");
+    assert_int_equal(entries(s->folder), 1);
+}
+
+static void folder_links_and_refusals(void **state) {
+    struct scratch *s = *state;
+    char target[512], link[512], *aside;
+    snprintf(target, sizeof target, "%s", scratch_path(s, "disk"));
+    snprintf(link, sizeof link, "%s", scratch_path(s, "link"));
+    assert_ok(s, snug_folder_create(s->ctx, target));
+    assert_int_equal(symlink(target, link), 0);
+    assert_ok(s, snug_folder_begin(s->ctx, link, &aside));
+    fill(s, aside, "x");
+    assert_ok(s, snug_folder_commit(s->ctx, aside, link)); /* the link stays, what it names is replaced */
+    assert_file_is(s, scratch_path(s, "disk/sub/a"), "x");
+    assert_fails(s, snug_folder_begin(s->ctx, ".", &aside), SNUG_E_USAGE, "\".\"");
+    assert_fails(s, snug_folder_begin(s->ctx, "/", &aside), SNUG_E_USAGE, "\"/\"");
+    scratch_write(s, "file", "x", 1);
+    assert_fails(s, snug_folder_begin(s->ctx, scratch_path(s, "file"), &aside), SNUG_E_IO, "file of that name");
+    assert_fails(s, snug_folder_begin(s->ctx, scratch_path(s, "file/out"), &aside), SNUG_E_IO, "file");
+    assert_fails(s, snug_folder_begin(s->ctx, "/proc/snug/out", &aside), SNUG_E_IO, "/proc/snug");
+    assert_null(aside);
+}
+
+static void folder_verify(void **state) {
+    struct scratch *s = *state;
+    char path[512], *aside;
+    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
+    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
+    fill(s, aside, "twelve bytes");
+    assert_ok(s, snug_folder_commit(s->ctx, aside, path));
+    for (size_t at = 0; at < 12; at++) { /* any one bit */
+        char text[] = "twelve bytes";
+        text[at] ^= (char)(1 << at % 8);
+        scratch_write(s, "out/sub/a", text, 12);
+        assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "out/sub/a is damaged: its checksum");
+    }
+    scratch_write(s, "out/sub/a", "twelve byte", 11);
+    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "has 11 bytes");
+    unlink(s->path);
+    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "out/sub/a is missing");
+    scratch_write(s, "out/manifest.json", "{\"files\": 1}", 12);
+    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "\"files\" must be an object");
+    scratch_write(s, "out/manifest.json", "{\"fil", 5);
+    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "manifest.json:1");
+    unlink(s->path);
+    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "has no manifest.json");
+}
+
+static json_t *json_from(struct scratch *s, const char *text) {
+    json_t *value;
+    assert_ok(s, snug_json_read(s->ctx, scratch_write(s, "a.json", text, strlen(text)), &value));
+    return value;
+}
+
+static void json_members(void **state) {
+    struct scratch *s = *state;
+    json_t *o =
+        json_from(s, "\xEF\xBB\xBF{\"i\": 3, \"r\": 0.5, \"w\": 512.0, \"b\": true, \"s\": \"x\", \"n\": null,"
+                     " \"huge\": 1000000000000000019884624838656, \"t\": \"\\\"1000000000000000019884624838656\"}");
+    int64_t i;
+    double r;
+    bool b;
+    const char *t;
+    assert_ok(s, snug_json_int(s->ctx, "p", o, "i", 0, &i));
+    assert_int_equal(i, 3);
+    assert_ok(s, snug_json_int(s->ctx, "p", o, "w", 0, &i));
+    assert_int_equal(i, 512);
+    assert_ok(s, snug_json_int(s->ctx, "p", o, "n", 7, &i));
+    assert_int_equal(i, 7);
+    assert_ok(s, snug_json_int(s->ctx, "p", o, "none", -7, &i));
+    assert_int_equal(i, -7);
+    assert_ok(s, snug_json_real(s->ctx, "p", o, "r", 0, &r));
+    assert_true(r == 0.5);
+    assert_ok(s, snug_json_real(s->ctx, "p", o, "i", 0, &r));
+    assert_true(r == 3);
+    assert_ok(s, snug_json_real(s->ctx, "p", o, "huge", 0, &r)); /* as tokenizer_config.json has it */
+    assert_true(r == 1000000000000000019884624838656.0);
+    assert_ok(s, snug_json_bool(s->ctx, "p", o, "b", false, &b));
+    assert_true(b);
+    assert_ok(s, snug_json_string(s->ctx, "p", o, "s", NULL, &t));
+    assert_string_equal(t, "x");
+    assert_ok(s, snug_json_string(s->ctx, "p", o, "t", NULL, &t)); /* text that looks like a number stays */
+    assert_string_equal(t, "\"1000000000000000019884624838656");
+    assert_ok(s, snug_json_string(s->ctx, "p", o, "none", NULL, &t));
+    assert_null(t);
+    assert_fails(s, snug_json_int(s->ctx, "p", o, "s", 0, &i), SNUG_E_INPUT, "p: \"s\" must be an integer");
+    assert_fails(s, snug_json_int(s->ctx, "p", o, "r", 0, &i), SNUG_E_INPUT, "found a number");
+    assert_fails(s, snug_json_int(s->ctx, "p", o, "huge", 0, &i), SNUG_E_INPUT, "of at most 64 bits");
+    assert_fails(s, snug_json_real(s->ctx, "p", o, "b", 0, &r), SNUG_E_INPUT, "found true or false");
+    assert_fails(s, snug_json_bool(s->ctx, "p", o, "i", 0, &b), SNUG_E_INPUT, "\"i\" must be true or false");
+    assert_fails(s, snug_json_string(s->ctx, "p", o, "i", 0, &t), SNUG_E_INPUT, "\"i\" must be a string");
+    json_decref(o);
+}
+
+static void json_files(void **state) {
+    struct scratch *s = *state;
+    json_t *o = json_from(s, "{\"lr\": 5e-05, \"eps\": 1e-12, \"p\": 0.1, \"third\": 0.3333333333333333, \"one\": 1.0,"
+                             " \"n\": -7, \"big\": 1e22, \"s\": \"0.10000000000000001 \\\" \\u00e9\"}");
+    assert_ok(s, snug_json_write(s->ctx, scratch_path(s, "b.json"), o));
+    assert_file_is(s, s->path,
+                   "{\n  \"lr\": 5e-5,\n  \"eps\": 1e-12,\n  \"p\": 0.1,\n  \"third\": 0.3333333333333333,\n"
+                   "  \"one\": 1.0,\n  \"n\": -7,\n  \"big\": 1e22,\n"
+                   "  \"s\": \"0.10000000000000001 \\\" \xC3\xA9\"\n}\n");
+    json_t *back;
+    assert_ok(s, snug_json_read(s->ctx, s->path, &back));
+    assert_true(json_equal(o, back));
+    json_decref(back);
+    json_decref(o);
+    static const char *const wrong[] = {"",     "{", "[1]", "{\"a\": 1,}", "{\"a\": 1e999}", "{\"a\": \"\xFF\"}",
+                                        "{} x", "3"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", wrong[i], strlen(wrong[i])), &back),
+                     SNUG_E_INPUT, "w.json");
+    assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", "{\n\n1", 4), &back), SNUG_E_INPUT, "w.json:3:");
+    assert_fails(s, snug_json_read(s->ctx, scratch_path(s, "none.json"), &back), SNUG_E_IO, "none.json");
+}
+
+/* Any double comes back as it was. */
+static void json_reals(void **state) {
+    struct scratch *s = *state;
+    uint64_t bits = 88172645463325252u;
+    for (int i = 0; i < 20000; i++) {
+        bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
+        double value = i < 1000 ? i / 1000.0 : 0;
+        if (i >= 1000) memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value)) continue;
+        json_t *real = json_real(value);
+        char *text;
+        assert_ok(s, snug_json_text(s->ctx, real, JSON_ENCODE_ANY, &text));
+        if (strtod(text, NULL) != value) fail_msg("%.17g became %s", value, text);
+        if (i < 1000) assert_true(strlen(text) <= 5); /* 0.123 */
+        free(text);
+        json_decref(real);
+    }
+}
+
+/* ---- events: decoded here from the format's description, not by the code that wrote them ---- */
+
+/* CRC-32C by its definition as polynomial division, most significant bit first over reflected bits. */
+static uint32_t checksum(const unsigned char *data, size_t size) {
+    uint32_t remainder = 0xFFFFFFFFu, reflected = 0;
+    for (size_t i = 0; i < size; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            uint32_t in = (remainder >> 31) ^ (uint32_t)(data[i] >> bit & 1);
+            remainder = remainder << 1 ^ (in ? 0x1EDC6F41u : 0);
+        }
+    for (int bit = 0; bit < 32; bit++) reflected |= (remainder >> bit & 1) << (31 - bit);
+    reflected = ~reflected;
+    return (reflected >> 15 | reflected << 17) + 0xa282ead8u;
+}
+
+struct decoded {
+    double wall_time;
+    int64_t step;
+    char version[32], tag[64];
+    float value;
+};
+
+static uint64_t varint(const unsigned char **at) {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+        value |= (uint64_t)(**at & 127) << shift;
+        if (!(*(*at)++ & 128)) return value;
+    }
+}
+
+/* path: the fields entered so far, as decimal digits: 5, 51, … */
+static void decode(const unsigned char *at, const unsigned char *end, int path, struct decoded *out) {
+    while (at < end) {
+        uint64_t key = varint(&at), size = 0;
+        int field = path * 10 + (int)(key >> 3);
+        const unsigned char *data = at;
+        switch (key & 7) {
+        case 0: out->step = (int64_t)varint(&at); break;
+        case 1: at += 8; break;
+        case 2:
+            size = varint(&at);
+            data = at;
+            at += size;
+            break;
+        case 5: at += 4; break;
+        default: fail_msg("wire type %d", (int)(key & 7));
+        }
+        assert_true(at <= end);
+        if (field == 1) memcpy(&out->wall_time, data, 8);
+        if (field == 3) snprintf(out->version, sizeof out->version, "%.*s", (int)size, (const char *)data);
+        if (field == 5 || field == 51) decode(data, at, field, out);
+        if (field == 511) snprintf(out->tag, sizeof out->tag, "%.*s", (int)size, (const char *)data);
+        if (field == 512) memcpy(&out->value, data, 4);
+    }
+}
+
+static void events(void **state) {
+    struct scratch *s = *state;
+    assert_int_equal(checksum((const unsigned char *)"123456789", 9),
+                     0xC78AB0E5u); /* 0xE3069283, the published check value, masked */
+    struct snug_events *file, *other;
+    assert_ok(s, snug_events_open(s->ctx, scratch_path(s, "runs/x"), &file));
+    assert_ok(s, snug_events_open(s->ctx, s->path, &other)); /* a name of its own */
+    snug_events_close(other);
+    assert_ok(s, snug_events_scalar(file, "train/loss", 10, 0.693147, 1700000000.25));
+    assert_ok(s, snug_events_scalar(file, "eval/accuracy", 123456789012, -1.5, 1700000001.5));
+    char tag[2000];
+    memset(tag, 't', sizeof tag);
+    tag[1999] = '\0';
+    assert_fails(s, snug_events_scalar(file, tag, 1, 1, 1), SNUG_E_INTERNAL, "1999 bytes");
+    snug_events_close(file);
+    assert_int_equal(entries(s->path), 2);
+
+    char folder[512], *bytes = NULL;
+    size_t size = 0;
+    snprintf(folder, sizeof folder, "%s", s->path);
+    DIR *list = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(list));)
+        if (strlen(entry->d_name) > 2 && !strcmp(entry->d_name + strlen(entry->d_name) - 2, ".0")) {
+            assert_int_equal(strncmp(entry->d_name, "events.out.tfevents.", 20), 0);
+            char path[1024];
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+            assert_ok(s, snug_file_read(s->ctx, path, &bytes, &size));
+        }
+    closedir(list);
+    struct decoded found[3] = {{0}};
+    int records = 0;
+    for (const unsigned char *at = (unsigned char *)bytes, *end = at + size; at < end; records++) {
+        uint64_t length;
+        uint32_t crc;
+        assert_true(records < 3);
+        memcpy(&length, at, 8);
+        memcpy(&crc, at + 8, 4);
+        assert_int_equal(crc, checksum(at, 8));
+        assert_true(length + 16 <= (size_t)(end - at));
+        memcpy(&crc, at + 12 + length, 4);
+        assert_int_equal(crc, checksum(at + 12, length));
+        decode(at + 12, at + 12 + length, 0, &found[records]);
+        at += length + 16;
+    }
+    free(bytes);
+    assert_int_equal(records, 3);
+    assert_string_equal(found[0].version, "brain.Event:2");
+    assert_true(found[0].wall_time > 1.7e9);
+    assert_string_equal(found[1].tag, "train/loss");
+    assert_true(found[1].step == 10 && found[1].value == 0.693147f && found[1].wall_time == 1700000000.25);
+    assert_string_equal(found[2].tag, "eval/accuracy");
+    assert_true(found[2].step == 123456789012 && found[2].value == -1.5f && found[2].wall_time == 1700000001.5);
+    scratch_write(s, "file", "", 0);
+    assert_fails(s, snug_events_open(s->ctx, scratch_path(s, "file/x"), &file), SNUG_E_IO, "file/x");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reading, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folders, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(writer, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(unwritable, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_commit, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_crash, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_links_and_refusals, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_verify, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_members, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_reals, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(events, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests_name("io", tests, NULL, NULL);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors: round trips, shards, and every way in which a file can be wrong. */
+#include <math.h>
+#include <unistd.h>
+
+#include "io/safetensors.h"
+#include "scratch.h"
+
+/* Writes a file of the given header and size bytes of data, 0, 1, 2, … */
+static const char *write_raw(struct scratch *s, const char *name, const char *header, size_t size) {
+    unsigned char bytes[4096];
+    uint64_t length = strlen(header);
+    assert_true(8 + length + size <= sizeof bytes);
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, header, length);
+    for (size_t i = 0; i < size; i++) bytes[8 + length + i] = (unsigned char)i;
+    return scratch_write(s, name, bytes, 8 + length + size);
+}
+
+static void refuses(struct scratch *s, const char *header, size_t size, const char *sentence) {
+    struct snug_safetensors files;
+    snug_status status = snug_safetensors_open(s->ctx, write_raw(s, "m.safetensors", header, size), &files);
+    assert_contains(snug_error_message(s->ctx), "m.safetensors");
+    assert_fails(s, status, SNUG_E_INPUT, sentence);
+    assert_null(files.tensors);
+    assert_null(files.files);
+}
+
+static void round_trip(void **state) {
+    struct scratch *s = *state;
+    enum { COUNT = 20001 }; /* more than the reader's buffer */
+    static float singles[COUNT];
+    static uint16_t halves[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        singles[i] = (float)i * 0.37f - 1000;
+        halves[i] = (uint16_t)(i * 3);
+    }
+    const uint8_t codes[3] = {7, 8, 9};
+    const struct snug_tensor_source sources[] = {
+        {.name = "u", .dtype = SNUG_U8, .dims = 1, .shape = {3}, .data = codes},
+        {.name = "h.f16", .dtype = SNUG_F16, .dims = 1, .shape = {COUNT}, .data = halves},
+        {.name = "b\"\xC3\xA9", .dtype = SNUG_BF16, .dims = 2, .shape = {3, COUNT / 3}, .data = halves},
+        {.name = "w", .dtype = SNUG_F32, .dims = 3, .shape = {1, COUNT / 3, 3}, .data = singles},
+        {.name = "scalar", .dtype = SNUG_F32, .dims = 0, .data = singles + 1},
+        {.name = "none", .dtype = SNUG_F32, .dims = 2, .shape = {5, 0}, .data = NULL},
+    };
+    struct snug_safetensors files;
+    assert_ok(s, snug_safetensors_write(s->ctx, scratch_path(s, "a.safetensors"), sources, 6));
+    assert_ok(s, snug_safetensors_open(s->ctx, s->path, &files));
+    assert_int_equal(files.count, 6);
+    for (size_t i = 1; i < files.count; i++) assert_true(strcmp(files.tensors[i - 1].name, files.tensors[i].name) < 0);
+    static float found[COUNT];
+    for (int i = 0; i < 6; i++) {
+        const struct snug_tensor_source *source = &sources[i];
+        const struct snug_stored_tensor *tensor = snug_safetensors_find(&files, source->name);
+        assert_non_null(tensor);
+        assert_string_equal(tensor->type_name, snug_dtype_name(source->dtype));
+        assert_int_equal(tensor->dtype, source->dtype);
+        assert_int_equal(tensor->dims, source->dims);
+        assert_memory_equal(tensor->shape, source->shape, (size_t)source->dims * sizeof *source->shape);
+        assert_int_equal(tensor->offset % (uint64_t)snug_dtype_size(source->dtype), 0);
+        assert_int_equal(tensor->readable, i != 0);
+        if (!tensor->readable) continue;
+        for (int64_t first = 0; first < tensor->count; first += 6667) { /* parts that straddle buffers */
+            int64_t count = tensor->count - first < 9000 ? tensor->count - first : 9000;
+            assert_ok(s, snug_safetensors_read(s->ctx, &files, tensor, first, count, found));
+            for (int64_t k = 0; k < count; k++) {
+                uint16_t half = halves[first + k];
+                float expected = source->dtype == SNUG_F16    ? snug_f16_to_f32(half)
+                                 : source->dtype == SNUG_BF16 ? snug_bf16_to_f32(half)
+                                                              : ((const float *)source->data)[first + k];
+                assert_memory_equal(&found[k], &expected, sizeof expected);
+            }
+        }
+    }
+    const struct snug_stored_tensor *w = snug_safetensors_find(&files, "w");
+    assert_ok(s, snug_safetensors_read(s->ctx, &files, w, w->count, 0, found));
+    assert_fails(s, snug_safetensors_read(s->ctx, &files, w, 1, w->count, found), SNUG_E_INTERNAL, "tensor w");
+    assert_fails(s, snug_safetensors_read(s->ctx, &files, w, -1, 1, found), SNUG_E_INTERNAL, "tensor w");
+    assert_fails(s, snug_safetensors_read(s->ctx, &files, snug_safetensors_find(&files, "u"), 0, 1, found),
+                 SNUG_E_INPUT, "tensor u has type U8");
+    assert_null(snug_safetensors_find(&files, "nothing"));
+    assert_int_equal(truncate(scratch_path(s, "a.safetensors"), 1000), 0);
+    assert_fails(s, snug_safetensors_read(s->ctx, &files, w, 0, w->count, found), SNUG_E_IO, "became shorter");
+    snug_safetensors_close(&files);
+    snug_safetensors_close(&files);
+}
+
+static void written_form(void **state) {
+    struct scratch *s = *state;
+    const float two[2] = {1, 2};
+    const struct snug_tensor_source source = {.name = "a", .dtype = SNUG_F32, .dims = 1, .shape = {2}, .data = two};
+    char *text;
+    size_t size;
+    assert_ok(s, snug_safetensors_write(s->ctx, scratch_path(s, "a.safetensors"), &source, 1));
+    assert_ok(s, snug_file_read(s->ctx, s->path, &text, &size));
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+                                 "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
+    uint64_t length;
+    memcpy(&length, text, 8);
+    assert_int_equal(length % 8, 0);
+    assert_true(length >= sizeof header - 1 && length < sizeof header + 7);
+    assert_memory_equal(text + 8, header, sizeof header - 1);
+    assert_int_equal(size, 8 + length + 8);
+    assert_memory_equal(text + 8 + length, two, 8);
+    free(text);
+    struct snug_safetensors files;
+    assert_ok(s, snug_safetensors_write(s->ctx, scratch_path(s, "empty.safetensors"), NULL, 0));
+    assert_ok(s, snug_safetensors_open(s->ctx, s->path, &files));
+    assert_int_equal(files.count, 0);
+    assert_null(snug_safetensors_find(&files, "a"));
+    snug_safetensors_close(&files);
+
+    const struct snug_tensor_source twice[] = {source, source};
+    assert_fails(s, snug_safetensors_write(s->ctx, scratch_path(s, "b"), twice, 2), SNUG_E_INTERNAL, "tensor a");
+    struct snug_tensor_source huge = {.name = "h", .dims = 2, .shape = {INT64_MAX, 2}};
+    assert_fails(s, snug_safetensors_write(s->ctx, s->path, &huge, 1), SNUG_E_INTERNAL, "tensor h");
+    assert_false(snug_file_exists(s->path));
+    assert_fails(s, snug_safetensors_write(s->ctx, scratch_path(s, "none/b"), &source, 1), SNUG_E_IO, "none/b");
+}
+
+#define T(type, shape, begin, end) "{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
+
+static void types(void **state) {
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    float value;
+    assert_ok(s, snug_safetensors_open(
+                     s->ctx,
+                     write_raw(s, "t.safetensors",
+                               "{\"i\":" T("I64", "[1]", "0", "8") ",\"f4\":" T("F4", "[6]", "8", "11") ",\"new\":" T(
+                                   "A_TYPE_OF_TOMORROW", "[2]", "11", "16") ",\"__metadata__\":{\"format\":\"pt\"}}",
+                               16),
+                     &files));
+    assert_int_equal(files.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_false(files.tensors[i].readable);
+        assert_fails(s, snug_safetensors_read(s->ctx, &files, &files.tensors[i], 0, 1, &value), SNUG_E_INPUT,
+                     "snug reads F32, F16 and BF16");
+    }
+    assert_string_equal(files.tensors[1].type_name, "I64");
+    snug_safetensors_close(&files);
+}
+
+static void wrong_headers(void **state) {
+    struct scratch *s = *state;
+    refuses(s, "{\"a\":" T("F32", "[2]", "0", "8") "}", 7, "is truncated: tensor a ends at byte ");
+    refuses(s, "{\"a\":" T("F32", "[2]", "0", "8") "}", 9, "its tensors end at byte ");
+    refuses(s, "{\"a\":" T("F32", "[2]", "0", "4") "}", 4, "2 elements of F32 do not take the 4 bytes given");
+    refuses(s, "{\"a\":" T("F32", "[2]", "8", "0") "}", 8, "tensor a: ends before it begins");
+    refuses(s, "{\"a\":" T("F32", "[2]", "-8", "0") "}", 8, "tensor a: ends before it begins");
+    refuses(s, "{\"a\":" T("F32", "[-2]", "0", "8") "}", 8, "tensor a: has an impossible shape");
+    refuses(s, "{\"a\":" T("F32", "[2.0]", "0", "8") "}", 8, "tensor a: has an impossible shape");
+    /* products and sums that would wrap around to something small */
+    refuses(s, "{\"a\":" T("F32", "[4294967296,4294967296]", "0", "0") "}", 0, "tensor a: has an impossible shape");
+    refuses(s, "{\"a\":" T("F32", "[4611686018427387904]", "0", "0") "}", 0, "do not take the 0 bytes given");
+    refuses(s, "{\"a\":" T("U8", "[9223372036854775807]", "0", "9223372036854775807") "}", 8, "do not take");
+    refuses(s, "{\"a\":" T("NEW", "[1]", "0", "9223372036854775807") "}", 8, "is truncated: tensor a");
+    refuses(s, "{\"a\":" T("NEW", "[1]", "0", "9223372036854775808") "}", 8, "not valid");
+    refuses(s, "{\"a\":" T("F4", "[3]", "0", "1") "}", 1, "do not take");
+    refuses(s, "{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1]", "0", "1") "}", 1, "has over 8 dimensions");
+    refuses(s, "{\"a\":" T("U8", "[4]", "0", "4") ",\"b\":" T("U8", "[4]", "2", "6") "}", 6, "a and b overlap");
+    refuses(s, "{\"a\":" T("U8", "[4]", "0", "4") ",\"b\":" T("U8", "[2]", "5", "7") "}", 7,
+            "1 bytes before tensor b belong to none");
+    refuses(s, "{\"a\":" T("U8", "[1]", "0", "1") ",\"a\":" T("U8", "[1]", "1", "2") "}", 2, "duplicate");
+    refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "tensor a: needs");
+    refuses(s, "{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "tensor a: needs");
+    refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", 8, "tensor a: needs");
+    refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,8]}}", 8, "tensor a: needs");
+    refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,\"8\"]}}", 8, "tensor a: needs");
+    refuses(s, "{\"a\":[]}", 8, "tensor a: needs");
+    refuses(s, "{\"a\":", 8, "its header is not valid");
+    refuses(s, "[]", 8, "is not a safetensors file");
+    refuses(s, "", 8, "is not a safetensors file");
+}
+
+static void other_files(void **state) {
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    static const struct {
+        const char *name, *bytes;
+        size_t size;
+        const char *sentence;
+    } cases[] = {
+        {"model.safetensors", "PK\3\4\0\0\x08\x08\0\0\0\0", 12, "is a pickled PyTorch file"},
+        {"model.safetensors", "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j", 11, "save_pretrained("},
+        {"pytorch_model.bin", "", 0, "is a pickled PyTorch file"},
+        {"a.safetensors", "version https://git-lfs.github.com/spec/v1\n", 43, "run \"git lfs pull\""},
+        {"a.safetensors", "", 0, "it has 0 bytes"},
+        {"a.safetensors", "\2\0\0\0\0\0\0", 7, "it has 7 bytes"},
+        {"a.safetensors", "\3\0\0\0\0\0\0\0{}", 10, "its header would take 3"},
+        {"a.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "its header would take 18446744073709551615"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = scratch_write(s, cases[i].name, cases[i].bytes, cases[i].size);
+        assert_fails(s, snug_safetensors_open(s->ctx, path, &files), SNUG_E_INPUT, cases[i].sentence);
+    }
+    /* a header over the format's limit, in a file that is long enough for it (and has holes, so takes no space) */
+    scratch_write(s, "long.safetensors", "\1\xe1\xf5\5\0\0\0\0{}", 10); /* 100,000,001 */
+    assert_int_equal(truncate(s->path, 200000000), 0);
+    assert_fails(s, snug_safetensors_open(s->ctx, s->path, &files), SNUG_E_INPUT, "would take 100000001");
+    assert_fails(s, snug_safetensors_open(s->ctx, scratch_path(s, "none"), &files), SNUG_E_IO, "none: No such file");
+    assert_fails(s, snug_safetensors_open(s->ctx, s->folder, &files), SNUG_E_INPUT, "not a regular file");
+}
+
+static snug_status open_index(struct scratch *s, const char *index, struct snug_safetensors *files) {
+    scratch_write(s, "model.safetensors.index.json", index, strlen(index));
+    return snug_safetensors_open(s->ctx, s->path, files);
+}
+
+static void shards(void **state) {
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    float value;
+    write_raw(s, "m-1.safetensors", "{\"b\":" T("F32", "[1]", "0", "4") ",\"a\":" T("F32", "[1]", "4", "8") "}", 8);
+    write_raw(s, "m-2.safetensors", "{\"c\":" T("F32", "[1]", "0", "4") "}", 4);
+    write_raw(s, "m-3.safetensors", "{\"a\":" T("F32", "[1]", "0", "4") "}", 4);
+    assert_ok(s, open_index(s,
+                            "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"c\":\"m-2.safetensors\","
+                            "\"a\":\"m-1.safetensors\",\"b\":\"m-1.safetensors\"}}",
+                            &files));
+    assert_int_equal(files.count, 3);
+    assert_int_equal(files.file_count, 2);
+    for (size_t i = 0; i < 3; i++) {
+        static const unsigned char expected[3][4] = {{4, 5, 6, 7}, {0, 1, 2, 3}, {0, 1, 2, 3}};
+        assert_string_equal(files.tensors[i].name, ((const char *[]){"a", "b", "c"}[i]));
+        assert_ok(s, snug_safetensors_read(s->ctx, &files, &files.tensors[i], 0, 1, &value));
+        assert_memory_equal(&value, expected[i], 4);
+    }
+    snug_safetensors_close(&files);
+
+    static const struct {
+        const char *index;
+        snug_status status;
+        const char *sentence;
+    } cases[] = {
+        {"{}", SNUG_E_INPUT, "needs \"weight_map\""},
+        {"{\"weight_map\":{}}", SNUG_E_INPUT, "needs \"weight_map\""},
+        {"{\"weight_map\":[1]}", SNUG_E_INPUT, "needs \"weight_map\""},
+        {"{\"weight_map\":{\"a\":\"../m-1.safetensors\"}}", SNUG_E_INPUT, "in the same folder"},
+        {"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", SNUG_E_INPUT, "in the same folder"},
+        {"{\"weight_map\":{\"a\":\"..\"}}", SNUG_E_INPUT, "in the same folder"},
+        {"{\"weight_map\":{\"a\":\"\"}}", SNUG_E_INPUT, "in the same folder"},
+        {"{\"weight_map\":{\"a\":7}}", SNUG_E_INPUT, "in the same folder"},
+        {"{\"weight_map\":{\"a\":\"m-9.safetensors\"}}", SNUG_E_IO, "m-9.safetensors: No such file"},
+        {"{\"weight_map\":{\"z\":\"m-1.safetensors\"}}", SNUG_E_INPUT, "tensor z is not in its shard m-1.safetensors"},
+        {"{\"weight_map\":{\"a\":\"m-2.safetensors\",\"b\":\"m-1.safetensors\"}}", SNUG_E_INPUT,
+         "tensor a is not in its"},
+        {"{\"weight_map\":{\"b\":\"m-1.safetensors\",\"a\":\"m-3.safetensors\"}}", SNUG_E_INPUT, "tensor a is in "},
+        {"{\"weight_map\":{\"a\":", SNUG_E_INPUT, "not valid JSON"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_fails(s, open_index(s, cases[i].index, &files), cases[i].status, cases[i].sentence);
+}
+
+/* A file cut at any byte is refused; a file with any one byte changed is refused or read, within its bounds. */
+static void every_byte(void **state) {
+    struct scratch *s = *state;
+    const float values[6] = {1, 2, 3, 4, 5, 6};
+    const struct snug_tensor_source sources[] = {
+        {.name = "bert.a", .dtype = SNUG_F32, .dims = 2, .shape = {2, 2}, .data = values},
+        {.name = "bert.b", .dtype = SNUG_BF16, .dims = 1, .shape = {4}, .data = values + 4}};
+    char *bytes;
+    size_t size;
+    assert_ok(s, snug_safetensors_write(s->ctx, scratch_path(s, "a.safetensors"), sources, 2));
+    assert_ok(s, snug_file_read(s->ctx, s->path, &bytes, &size));
+    /* in place: to truncate and write anew for each case would wait for the disk each time */
+    struct snug_safetensors files;
+    FILE *file = fopen(scratch_path(s, "a.safetensors"), "r+");
+    assert_non_null(file);
+    for (size_t at = 0; at < size * 8; at++) {
+        char flipped = bytes[at / 8] ^ (char)(1 << at % 8);
+        assert_int_equal(pwrite(fileno(file), &flipped, 1, (off_t)(at / 8)), 1);
+        snug_status status = snug_safetensors_open(s->ctx, s->path, &files);
+        if (status != SNUG_OK) assert_fails(s, status, SNUG_E_INPUT, "a.safetensors"); /* and files is empty */
+        for (size_t i = 0; i < files.count; i++) {
+            float found[16];
+            assert_true(files.tensors[i].count <= 16);
+            if (files.tensors[i].readable)
+                assert_ok(s,
+                          snug_safetensors_read(s->ctx, &files, &files.tensors[i], 0, files.tensors[i].count, found));
+        }
+        snug_safetensors_close(&files);
+        assert_int_equal(pwrite(fileno(file), &bytes[at / 8], 1, (off_t)(at / 8)), 1);
+    }
+    assert_ok(s, snug_safetensors_open(s->ctx, s->path, &files));
+    snug_safetensors_close(&files);
+    for (size_t cut = size; cut-- > 0;) {
+        assert_int_equal(ftruncate(fileno(file), (off_t)cut), 0);
+        assert_fails(s, snug_safetensors_open(s->ctx, s->path, &files), SNUG_E_INPUT, "a.safetensors");
+    }
+    fclose(file);
+    free(bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(round_trip, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(written_form, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(types, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(wrong_headers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(other_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(shards, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(every_byte, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
+}
