@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/config.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+
+/* Far above any encoder in use, and low enough that no product of sizes overflows 64 bits. */
+enum { LARGEST_DIMENSION = 1 << 24, LARGEST_LAYER_COUNT = 1 << 12 };
+
+static const struct {
+    const char *name;
+    enum snug_activation activation;
+} activations[] = {
+    {"gelu", SNUG_GELU},        {"gelu_new", SNUG_GELU_TANH}, {"gelu_pytorch_tanh", SNUG_GELU_TANH},
+    {"relu", SNUG_RELU},        {"silu", SNUG_SILU},          {"swish", SNUG_SILU},
+    {"gelu_python", SNUG_GELU}, {"tanh", SNUG_TANH},
+};
+
+/* ---- where the files are -------------------------------------------------------------------------------------- */
+
+/* The hub's cache keeps models--ORG--NAME/refs/main, which names the folder under snapshots/. */
+static snug_status locate_in_cache(snug_context *ctx, const char *name, char **folder) {
+    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
+    char *root = NULL, *model = NULL, *ref = NULL, *data = NULL;
+    *folder = NULL;
+    snug_status status = cache  ? snug_strdup(ctx, cache, &root)
+                         : home ? snug_format(ctx, &root, "%s/hub", home)
+                                : snug_format(ctx, &root, "%s/.cache/huggingface/hub", user ? user : "");
+    if (status == SNUG_OK) status = snug_format(ctx, &model, "%s/models--", root);
+    for (const char *c = name; status == SNUG_OK && *c; c++) {
+        char *longer;
+        status = *c == '/' ? snug_format(ctx, &longer, "%s--", model) : snug_format(ctx, &longer, "%s%c", model, *c);
+        if (status == SNUG_OK) {
+            free(model);
+            model = longer;
+        }
+    }
+    if (status == SNUG_OK) status = snug_format(ctx, &ref, "%s/refs/main", model);
+    if (status == SNUG_OK && snug_file_exists(ref)) {
+        size_t size;
+        status = snug_file_read(ctx, ref, &data, &size);
+        if (status == SNUG_OK) {
+            data[strcspn(data, " \r\n")] = '\0';
+            status = snug_format(ctx, folder, "%s/snapshots/%s", model, data);
+        }
+    }
+    free(root);
+    free(model);
+    free(ref);
+    free(data);
+    return status;
+}
+
+snug_status snug_model_locate(snug_context *ctx, const char *name_or_path, char **folder) {
+    if (snug_folder_exists(name_or_path)) return snug_strdup(ctx, name_or_path, folder);
+    RETURN_IF_ERROR(locate_in_cache(ctx, name_or_path, folder));
+    if (*folder && snug_folder_exists(*folder)) return SNUG_OK;
+    free(*folder);
+    *folder = NULL;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "model %s: there is no such folder, and the local Hugging Face cache does not hold it "
+                     "(snug downloads nothing: fetch it with `hf download` first, or give the folder)",
+                     name_or_path);
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+struct reading {
+    snug_context *ctx;
+    const char *path;
+    const json_t *json;
+};
+
+static snug_status read_size(const struct reading *r, const char *key, int64_t otherwise, int64_t largest,
+                             int64_t *out) {
+    RETURN_IF_ERROR(snug_json_int(r->ctx, r->path, r->json, key, otherwise, out));
+    if (*out < 1 || *out > largest)
+        return snug_fail(r->ctx, SNUG_E_INPUT, "%s: %s is %lld, expected 1 to %lld", r->path, key, (long long)*out,
+                         (long long)largest);
+    return SNUG_OK;
+}
+
+static snug_status read_real(const struct reading *r, const char *key, double otherwise, double least, double most,
+                             double *out) {
+    RETURN_IF_ERROR(snug_json_real(r->ctx, r->path, r->json, key, otherwise, out));
+    if (!(*out >= least && *out <= most))
+        return snug_fail(r->ctx, SNUG_E_INPUT, "%s: %s is %g, expected %g to %g", r->path, key, *out, least, most);
+    return SNUG_OK;
+}
+
+static snug_status read_dropouts(const struct reading *r, struct snug_config *config) {
+    /* At 1 nothing would be left to scale up. */
+    const double most = 0.999;
+    RETURN_IF_ERROR(read_real(r, "hidden_dropout_prob", 0.1, 0, most, &config->hidden_dropout_prob));
+    RETURN_IF_ERROR(read_real(r, "attention_probs_dropout_prob", 0.1, 0, most, &config->attention_probs_dropout_prob));
+    return read_real(r, "classifier_dropout", config->hidden_dropout_prob, 0, most, &config->classifier_dropout);
+}
+
+static snug_status read_activation(const struct reading *r, struct snug_config *config) {
+    const char *name;
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "hidden_act", "gelu", &name));
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+        if (strcmp(name, activations[i].name) == 0) {
+            config->hidden_act = activations[i].activation;
+            return SNUG_OK;
+        }
+    return snug_fail(r->ctx, SNUG_E_UNSUPPORTED,
+                     "%s: hidden_act %s is not supported (gelu, gelu_new, relu, silu and tanh are)", r->path, name);
+}
+
+static snug_status refuse_other_architectures(const struct reading *r) {
+    const char *type, *positions;
+    bool decoder;
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "model_type", "bert", &type));
+    if (strcmp(type, "bert") != 0)
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: model_type %s is not supported (bert is)", r->path, type);
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "position_embedding_type", "absolute", &positions));
+    if (strcmp(positions, "absolute") != 0)
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: position_embedding_type %s is not supported (absolute is)",
+                         r->path, positions);
+    RETURN_IF_ERROR(snug_json_bool(r->ctx, r->path, r->json, "is_decoder", false, &decoder));
+    if (decoder) return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: is_decoder is not supported", r->path);
+    return SNUG_OK;
+}
+
+/* num_labels is not stored where id2label is: its length is the number. */
+static snug_status read_labels(const struct reading *r, struct snug_config *config) {
+    const json_t *names = json_object_get(r->json, "id2label");
+    if (names && !json_is_object(names) && !json_is_null(names))
+        return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label is not an object", r->path);
+    struct snug_labels *labels = &config->labels;
+    RETURN_IF_ERROR(read_size(r, "num_labels", names && json_object_size(names) ? (int64_t)json_object_size(names) : 2,
+                              1 << 20, &labels->count));
+    if (json_object_size(names)) labels->count = (int64_t)json_object_size(names);
+    RETURN_IF_ERROR(snug_alloc(r->ctx, (size_t)labels->count, sizeof *labels->names, (void **)&labels->names));
+    for (int64_t i = 0; i < labels->count; i++) {
+        char key[24], otherwise[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(otherwise, sizeof otherwise, "LABEL_%lld", (long long)i);
+        const json_t *name = json_object_get(names, key);
+        if (json_object_size(names) && !json_is_string(name))
+            return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label has no name for class %s", r->path, key);
+        const char *text = name ? json_string_value(name) : otherwise;
+        if (strcmp(text, otherwise) != 0) config->has_label_names = true;
+        RETURN_IF_ERROR(snug_strdup(r->ctx, text, &labels->names[i]));
+    }
+    const char *problem;
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "problem_type", NULL, &problem));
+    config->has_problem = problem != NULL;
+    if (!problem)
+        labels->problem = labels->count == 1 ? SNUG_PROBLEM_REGRESSION : SNUG_PROBLEM_SINGLE_LABEL;
+    else if (strcmp(problem, "single_label_classification") == 0)
+        labels->problem = SNUG_PROBLEM_SINGLE_LABEL;
+    else if (strcmp(problem, "multi_label_classification") == 0)
+        labels->problem = SNUG_PROBLEM_MULTI_LABEL;
+    else if (strcmp(problem, "regression") == 0)
+        labels->problem = SNUG_PROBLEM_REGRESSION;
+    else
+        return snug_fail(r->ctx, SNUG_E_INPUT,
+                         "%s: problem_type %s is unknown (single_label_classification, multi_label_classification and "
+                         "regression are known)",
+                         r->path, problem);
+    if (labels->problem == SNUG_PROBLEM_REGRESSION && labels->count != 1)
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: regression to %lld values is not supported (to one is)",
+                         r->path, (long long)labels->count);
+    return SNUG_OK;
+}
+
+static void read_architecture(const json_t *json, struct snug_config *config) {
+    const char *name = json_string_value(json_array_get(json_object_get(json, "architectures"), 0));
+    config->task = SNUG_TASK_CLASSIFICATION;
+    if (!name) return;
+    config->has_head = strcmp(name, "BertForSequenceClassification") == 0;
+    if (strcmp(name, "BertForMaskedLM") == 0 || strcmp(name, "BertForPreTraining") == 0) {
+        config->task = SNUG_TASK_MLM;
+        config->has_head = true;
+    }
+}
+
+static snug_status read_config(snug_context *ctx, const char *path, json_t *json, struct snug_config *config) {
+    const struct reading r = {ctx, path, json};
+    *config = (struct snug_config){.json = json};
+    RETURN_IF_ERROR(refuse_other_architectures(&r));
+    RETURN_IF_ERROR(read_size(&r, "hidden_size", 768, LARGEST_DIMENSION, &config->hidden_size));
+    RETURN_IF_ERROR(read_size(&r, "num_hidden_layers", 12, LARGEST_LAYER_COUNT, &config->num_hidden_layers));
+    RETURN_IF_ERROR(read_size(&r, "num_attention_heads", 12, 4095, &config->num_attention_heads));
+    RETURN_IF_ERROR(read_size(&r, "intermediate_size", 3072, LARGEST_DIMENSION, &config->intermediate_size));
+    RETURN_IF_ERROR(read_size(&r, "vocab_size", 30522, LARGEST_DIMENSION, &config->vocab_size));
+    RETURN_IF_ERROR(read_size(&r, "max_position_embeddings", 512, LARGEST_DIMENSION, &config->max_position_embeddings));
+    RETURN_IF_ERROR(read_size(&r, "type_vocab_size", 2, LARGEST_DIMENSION, &config->type_vocab_size));
+    if (config->hidden_size % config->num_attention_heads)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: hidden_size %lld is not a multiple of num_attention_heads %lld", path,
+                         (long long)config->hidden_size, (long long)config->num_attention_heads);
+    RETURN_IF_ERROR(read_real(&r, "layer_norm_eps", 1e-12, 0, 1, &config->layer_norm_eps));
+    RETURN_IF_ERROR(read_real(&r, "initializer_range", 0.02, 0, 1e6, &config->initializer_range));
+    RETURN_IF_ERROR(read_dropouts(&r, config));
+    RETURN_IF_ERROR(read_activation(&r, config));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, json, "tie_word_embeddings", true, &config->tie_word_embeddings));
+    read_architecture(json, config);
+    return read_labels(&r, config);
+}
+
+snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_config *out) {
+    char *file = NULL;
+    json_t *json = NULL;
+    *out = (struct snug_config){0};
+    RETURN_IF_ERROR(snug_folder_exists(path) ? snug_path_join(ctx, &file, path, "config.json")
+                                             : snug_strdup(ctx, path, &file));
+    snug_status status = snug_json_read(ctx, file, &json);
+    if (status == SNUG_OK) status = read_config(ctx, file, json, out);
+    if (status != SNUG_OK) snug_config_free(out);
+    free(file);
+    return status;
+}
+
+snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug_config *out) {
+    static const struct {
+        const char *name;
+        int hidden, layers, heads, intermediate;
+    } shapes[] = {{"bert-base-uncased", 768, 12, 12, 3072}, {"bert-large-uncased", 1024, 24, 16, 4096}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (strcmp(name, shapes[i].name) != 0) continue;
+        json_t *json = json_pack("{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:s, s:i, s:b}",
+                                 "architectures", "BertForMaskedLM", "model_type", "bert", "hidden_size",
+                                 shapes[i].hidden, "num_hidden_layers", shapes[i].layers, "num_attention_heads",
+                                 shapes[i].heads, "intermediate_size", shapes[i].intermediate, "vocab_size", 30522,
+                                 "max_position_embeddings", 512, "type_vocab_size", 2, "hidden_dropout_prob", 0.1,
+                                 "attention_probs_dropout_prob", 0.1, "layer_norm_eps", 1e-12, "initializer_range",
+                                 0.02, "hidden_act", "gelu", "pad_token_id", 0, "tie_word_embeddings", 1);
+        if (!json) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while making the shape %s", name);
+        snug_status status = read_config(ctx, name, json, out);
+        if (status != SNUG_OK) snug_config_free(out);
+        return status;
+    }
+    return SNUG_END;
+}
+
+snug_status snug_config_find(snug_context *ctx, const char *name_or_path, struct snug_config *out) {
+    if (snug_folder_exists(name_or_path) || snug_file_exists(name_or_path))
+        return snug_config_read(ctx, name_or_path, out);
+    char *folder = NULL;
+    snug_status status = snug_model_locate(ctx, name_or_path, &folder);
+    if (status == SNUG_OK) {
+        status = snug_config_read(ctx, folder, out);
+        free(folder);
+        return status;
+    }
+    snug_status builtin = snug_config_builtin(ctx, name_or_path, out);
+    if (builtin == SNUG_END) return status;
+    snug_clear_error(ctx);
+    return builtin;
+}
+
+/* ---- changing ------------------------------------------------------------------------------------------------- */
+
+snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, enum snug_task task,
+                                 struct snug_labels *labels) {
+    static const char *const problems[] = {"single_label_classification", "multi_label_classification", "regression"};
+    config->task = task;
+    config->has_head = true;
+    json_t *json = config->json;
+    int failed = json_object_set_new(
+        json, "architectures",
+        json_pack("[s]", task == SNUG_TASK_MLM ? "BertForMaskedLM" : "BertForSequenceClassification"));
+    if (task == SNUG_TASK_CLASSIFICATION) {
+        if (labels != &config->labels) {
+            snug_labels_free(&config->labels);
+            config->labels = *labels;
+            *labels = (struct snug_labels){0};
+        }
+        json_t *id2label = json_object(), *label2id = json_object();
+        for (int64_t i = 0; i < config->labels.count; i++) {
+            char key[24];
+            snprintf(key, sizeof key, "%lld", (long long)i);
+            failed |= json_object_set_new(id2label, key, json_string(config->labels.names[i]));
+            failed |= json_object_set_new(label2id, config->labels.names[i], json_integer(i));
+        }
+        failed |= json_object_set_new(json, "id2label", id2label);
+        failed |= json_object_set_new(json, "label2id", label2id);
+        failed |= json_object_set_new(json, "problem_type", json_string(problems[config->labels.problem]));
+        json_object_del(json, "num_labels");
+        config->has_problem = config->has_label_names = true;
+    }
+    if (failed) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
+    return SNUG_OK;
+}
+
+void snug_config_free(struct snug_config *config) {
+    snug_labels_free(&config->labels);
+    json_decref(config->json);
+    *config = (struct snug_config){0};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void snug_program_init(struct snug_program *program, snug_context *ctx) {
+    *program = (struct snug_program){.ctx = ctx, .hidden = -1, .logits = -1, .loss = -1, .clip = -1};
+}
+
+snug_status snug_program_tensor(struct snug_program *program, struct snug_tensor like, int32_t *out, const char *name,
+                                ...) {
+    RETURN_IF_ERROR(snug_grow(program->ctx, (void **)&program->tensors, &program->tensor_capacity,
+                              program->tensor_count + 1, sizeof *program->tensors));
+    struct snug_tensor *tensor = &program->tensors[program->tensor_count];
+    *tensor = like;
+    va_list args;
+    va_start(args, name);
+    int length = vsnprintf(tensor->name, sizeof tensor->name, name, args);
+    va_end(args);
+    if (length < 0 || (size_t)length >= sizeof tensor->name)
+        return snug_fail(program->ctx, SNUG_E_INTERNAL, "tensor name %s… is too long", tensor->name);
+    *out = (int32_t)program->tensor_count++;
+    return SNUG_OK;
+}
+
+snug_status snug_program_op(struct snug_program *program, struct snug_op op) {
+    RETURN_IF_ERROR(snug_grow(program->ctx, (void **)&program->ops, &program->op_capacity, program->op_count + 1,
+                              sizeof *program->ops));
+    program->ops[program->op_count++] = op;
+    return SNUG_OK;
+}
+
+void snug_program_free(struct snug_program *program) {
+    free(program->tensors);
+    free(program->ops);
+    free(program->parameters);
+    *program = (struct snug_program){0};
+}

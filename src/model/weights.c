@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/philox.h"
+#include "io/file.h"
+#include "io/safetensors.h"
+
+float *snug_parameter_data(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter) {
+    const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
+    return (float *)(arena + tensor->offset) + parameter->row * tensor->cols;
+}
+
+int64_t snug_parameter_count(const struct snug_parameter *parameter) {
+    return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
+}
+
+/* ---- initialising --------------------------------------------------------------------------------------------- */
+
+/* FNV-1a: only to give each name its own stream of random numbers. */
+static uint32_t name_hash(const char *name) {
+    uint32_t hash = 2166136261u;
+    for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 16777619u;
+    return hash;
+}
+
+static void fill_normal(float *values, int64_t count, double deviation, const char *name, uint64_t seed) {
+    const double pi = 3.14159265358979323846;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i += 4) {
+        const struct snug_philox_block block =
+            snug_philox((uint32_t)(i / 4), (uint32_t)(i / 4 >> 32), name_hash(name), (uint32_t)SNUG_PHILOX_INIT << 29,
+                        (uint32_t)seed, (uint32_t)(seed >> 32));
+        for (int k = 0; k < 4 && i + k < count; k++) { /* Box and Muller: two words give two normal numbers */
+            const double u = (block.word[k & 2] + 0.5) * 0x1p-32, v = (block.word[k | 1] + 0.5) * 0x1p-32;
+            const double radius = deviation * sqrt(-2 * log(u));
+            values[i + k] = (float)(radius * (k & 1 ? sin(2 * pi * v) : cos(2 * pi * v)));
+        }
+    }
+}
+
+void snug_weights_init(const struct snug_program *program, const struct snug_config *config, uint8_t *arena,
+                       const struct snug_parameter *parameter, uint64_t seed) {
+    float *values = snug_parameter_data(program, arena, parameter);
+    const int64_t count = snug_parameter_count(parameter);
+    if (parameter->init == SNUG_INIT_NORMAL) {
+        fill_normal(values, count, config->initializer_range, parameter->name, seed);
+        const int64_t pad = json_integer_value(json_object_get(config->json, "pad_token_id"));
+        if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 &&
+            pad < config->vocab_size)
+            memset(values + pad * config->hidden_size, 0, (size_t)config->hidden_size * sizeof *values);
+    } else {
+        for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+    }
+}
+
+/* ---- names ---------------------------------------------------------------------------------------------------- */
+
+static bool starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+
+static bool replace_end(char *text, size_t size, const char *end, const char *by) {
+    const size_t length = strlen(text), cut = strlen(end);
+    if (length < cut || strcmp(text + length - cut, end) != 0) return false;
+    snprintf(text + length - cut, size - (length - cut), "%s", by);
+    return true;
+}
+
+/* The name that today's BertFor… gives what a file calls stored. */
+static void canonical_name(const char *stored, char *name, size_t size) {
+    const bool headed =
+        starts_with(stored, "bert.") || starts_with(stored, "cls.") || starts_with(stored, "classifier.");
+    snprintf(name, size, "%s%s", headed ? "" : "bert.", stored);
+    replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight");
+    replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
+    if (strcmp(name, "cls.predictions.decoder.bias") == 0) snprintf(name, size, "cls.predictions.bias");
+}
+
+/* Stored by older versions, and nothing to load: a constant, and the tied decoder, which is the word embedding. */
+static bool is_redundant(const struct snug_config *config, const char *name) {
+    return strcmp(name, "bert.embeddings.position_ids") == 0 ||
+           (config->tie_word_embeddings && strcmp(name, "cls.predictions.decoder.weight") == 0);
+}
+
+/* ---- loading -------------------------------------------------------------------------------------------------- */
+
+struct loading {
+    snug_context *ctx;
+    const char *path;
+    const struct snug_program *program;
+    const struct snug_config *config;
+    uint8_t *arena;
+    bool ignore_mismatched_sizes;
+    bool *loaded; /* by parameter */
+};
+
+static void shape_text(const int64_t *shape, int dims, char *text, size_t size) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (int i = 0; i < dims && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
+}
+
+static bool same_shape(const struct snug_stored_tensor *stored, const struct snug_parameter *parameter) {
+    const int dims = parameter->shape[1] ? 2 : 1;
+    return stored->dims == dims && stored->shape[0] == parameter->shape[0] &&
+           (dims == 1 || stored->shape[1] == parameter->shape[1]);
+}
+
+static snug_status load_one(const struct loading *l, const struct snug_safetensors *files,
+                            const struct snug_stored_tensor *stored, size_t index) {
+    const struct snug_parameter *parameter = &l->program->parameters[index];
+    if (!same_shape(stored, parameter)) {
+        char found[160], expected[160];
+        shape_text(stored->shape, stored->dims, found, sizeof found);
+        shape_text(parameter->shape, parameter->shape[1] ? 2 : 1, expected, sizeof expected);
+        if (parameter->head && l->ignore_mismatched_sizes) {
+            snug_log(l->ctx, SNUG_LOG_WARNING, "%s: tensor %s has shape [%s], the model wants [%s]: initialised anew",
+                     l->path, stored->name, found, expected);
+            return SNUG_OK;
+        }
+        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s has shape [%s], expected [%s]%s", l->path, stored->name,
+                         found, expected,
+                         parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
+    }
+    float *values = snug_parameter_data(l->program, l->arena, parameter);
+    const int64_t count = snug_parameter_count(parameter);
+    RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, 0, count, values));
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)i);
+    l->loaded[index] = true;
+    return SNUG_OK;
+}
+
+/* A list of names for the log, cut when it gets long. */
+struct names {
+    char text[1200];
+    int count;
+};
+static void add_name(struct names *names, const char *name) {
+    const size_t length = strlen(names->text);
+    names->count++;
+    if (length + strlen(name) + 8 < sizeof names->text)
+        snprintf(names->text + length, sizeof names->text - length, "%s%s", length ? ", " : "", name);
+    else if (length && names->text[length - 1] != '.')
+        snprintf(names->text + length, sizeof names->text - length, ", ...");
+}
+
+static snug_status load_all(const struct loading *l, const struct snug_safetensors *files) {
+    struct names unused = {0};
+    size_t used = 0;
+    for (size_t i = 0; i < files->count; i++) {
+        char name[256];
+        size_t p = 0;
+        canonical_name(files->tensors[i].name, name, sizeof name);
+        while (p < l->program->parameter_count && strcmp(l->program->parameters[p].name, name) != 0) p++;
+        if (p < l->program->parameter_count) {
+            RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], p));
+            used++;
+        } else if (!is_redundant(l->config, name)) {
+            add_name(&unused, files->tensors[i].name);
+        }
+    }
+    if (!used)
+        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: none of its %zu tensors belongs to a BERT model", l->path,
+                         files->count);
+    if (unused.count)
+        snug_log(l->ctx, SNUG_LOG_INFO, "%s: %d tensors are not used: %s", l->path, unused.count, unused.text);
+    return SNUG_OK;
+}
+
+/* The weights' file in folder. *path is freed by the caller. */
+static snug_status find_file(snug_context *ctx, const char *folder, char **path) {
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    for (size_t i = 0; i < 2; i++) {
+        RETURN_IF_ERROR(snug_path_join(ctx, path, folder, names[i]));
+        if (snug_file_exists(*path)) return SNUG_OK;
+        free(*path);
+    }
+    *path = NULL;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s: there is no model.safetensors (a pytorch_model.bin is a pickle, which snug does not run: "
+                     "convert it once in Python with model.save_pretrained(folder))",
+                     folder);
+}
+
+snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
+                              const struct snug_config *config, uint8_t *arena, uint64_t seed,
+                              bool ignore_mismatched_sizes) {
+    struct loading l = {.ctx = ctx,
+                        .program = program,
+                        .config = config,
+                        .arena = arena,
+                        .ignore_mismatched_sizes = ignore_mismatched_sizes};
+    struct snug_safetensors files = {0};
+    char *path;
+    RETURN_IF_ERROR(find_file(ctx, folder, &path));
+    l.path = path;
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&l.loaded);
+    if (status == SNUG_OK) status = snug_safetensors_open(ctx, path, &files);
+    if (status == SNUG_OK) status = load_all(&l, &files);
+    if (status == SNUG_OK) {
+        struct names fresh = {0};
+        for (size_t i = 0; i < program->parameter_count; i++) {
+            if (l.loaded[i]) continue;
+            snug_weights_init(program, config, arena, &program->parameters[i], seed);
+            add_name(&fresh, program->parameters[i].name);
+        }
+        if (fresh.count)
+            snug_log(ctx, SNUG_LOG_WARNING,
+                     "%s: %d tensors are not in it and were initialised: %s; train before you predict", path,
+                     fresh.count, fresh.text);
+    }
+    snug_safetensors_close(&files);
+    free(l.loaded);
+    free(path);
+    return status;
+}
+
+/* ---- saving --------------------------------------------------------------------------------------------------- */
+
+snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+    struct snug_tensor_source *sources;
+    RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count, sizeof *sources, (void **)&sources));
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const struct snug_parameter *p = &program->parameters[i];
+        sources[i] = (struct snug_tensor_source){.name = p->name,
+                                                 .dtype = SNUG_F32,
+                                                 .dims = p->shape[1] ? 2 : 1,
+                                                 .shape = {p->shape[0], p->shape[1]},
+                                                 .data = snug_parameter_data(program, arena, p)};
+    }
+    snug_status status = snug_safetensors_write(ctx, path, sources, program->parameter_count);
+    free(sources);
+    return status;
+}
+
+/* The states that go on from step to step: those that an update writes. */
+static bool is_state(const struct snug_program *program, size_t tensor) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].phase == SNUG_PHASE_UPDATE &&
+            program->tensors[tensor].memory_class == SNUG_MEMORY_OPTIMIZER)
+            for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
+                if (program->ops[i].out[out] == (int32_t)tensor) return true;
+    return false;
+}
+
+snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+    struct snug_tensor_source *sources;
+    size_t count = 0;
+    RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *sources, (void **)&sources));
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (is_state(program, i))
+            sources[count++] = (struct snug_tensor_source){
+                .name = t->name, .dtype = t->dtype, .dims = 2, .shape = {t->rows, t->cols}, .data = arena + t->offset};
+    }
+    snug_status status = snug_safetensors_write(ctx, path, sources, count);
+    free(sources);
+    return status;
+}
+
+snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+    struct snug_safetensors files;
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, path, &files));
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (!is_state(program, i)) continue;
+        const struct snug_stored_tensor *stored = snug_safetensors_find(&files, t->name);
+        if (!stored || stored->dims != 2 || stored->shape[0] != t->rows || stored->shape[1] != t->cols)
+            status = snug_fail(ctx, SNUG_E_INPUT,
+                               "%s: no state %s of shape [%lld, %lld]: the checkpoint is of another model or optimizer",
+                               path, t->name, (long long)t->rows, (long long)t->cols);
+        else
+            status = snug_safetensors_read(ctx, &files, stored, 0, stored->count, (float *)(arena + t->offset));
+    }
+    snug_safetensors_close(&files);
+    return status;
+}

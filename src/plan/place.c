@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lifetimes and offsets. What persists stands at the front of the arena; everything else is placed by size, largest
+ * first, at the lowest offset where no tensor that lives at the same time stands in the way (greedy by size: Pisarchyk
+ * and Lee, arXiv:2001.03288).
+ */
+#include <stdlib.h>
+
+#include "plan/stages.h"
+
+enum { ALIGNMENT = 64 }; /* a cache line, and the widest vector */
+
+static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+int64_t snug_tensor_bytes(const struct snug_program *program, const struct snug_tensor *tensor) {
+    int64_t rows = tensor->rows;
+    if (tensor->extent != SNUG_EXTENT_FIXED)
+        rows = (program->capacity[tensor->extent] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
+    return align(rows * tensor->cols * snug_dtype_size(tensor->dtype));
+}
+
+snug_status snug_stage_sort(struct snug_program *program) {
+    struct snug_op *sorted;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *sorted, (void **)&sorted));
+    size_t count = 0;
+    for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++)
+        for (size_t i = 0; i < program->op_count; i++)
+            if ((int)program->ops[i].phase == phase) sorted[count++] = program->ops[i];
+    free(program->ops);
+    program->ops = sorted;
+    program->op_capacity = program->op_count;
+    return SNUG_OK;
+}
+
+/* first and last operation of every tensor. HEAD runs in chunks, so what it reads from outside lives until its end, and
+   the logits stay for whoever looks at them after a chunk. What forward writes and backward reads is an activation. */
+static void find_lifetimes(struct snug_program *program) {
+    int32_t head_begin = -1, head_end = -1;
+    for (size_t i = 0; i < program->tensor_count; i++) program->tensors[i].first = program->tensors[i].last = -1;
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].phase == SNUG_PHASE_HEAD) {
+            if (head_begin < 0) head_begin = (int32_t)i;
+            head_end = (int32_t)i;
+        }
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        for (int k = 0; k < SNUG_OP_INPUTS + SNUG_OP_OUTPUTS; k++) {
+            const int32_t number = k < SNUG_OP_INPUTS ? op->in[k] : op->out[k - SNUG_OP_INPUTS];
+            if (number < 0) continue;
+            struct snug_tensor *tensor = &program->tensors[number];
+            if (tensor->first < 0) tensor->first = (int32_t)i;
+            tensor->last = (int32_t)i;
+            if (op->phase == SNUG_PHASE_HEAD && (tensor->first < head_begin || number == program->logits))
+                tensor->last = head_end;
+            if (!tensor->persistent && op->phase == SNUG_PHASE_BACKWARD &&
+                program->ops[tensor->first].phase == SNUG_PHASE_FORWARD &&
+                program->ops[tensor->first].kind != SNUG_OP_FILL)
+                tensor->memory_class = SNUG_MEMORY_ACTIVATIONS;
+        }
+    }
+}
+
+struct placing {
+    struct snug_tensor **tensors; /* placed so far, by offset */
+    size_t count;
+};
+
+static int larger_first(const void *a, const void *b) {
+    const struct snug_tensor *x = *(struct snug_tensor *const *)a, *y = *(struct snug_tensor *const *)b;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return x < y ? -1 : x > y; /* the order in the program: the same plan every time */
+}
+
+/* The lowest gap that holds tensor beside those that live when it does. */
+static void place_one(struct placing *placing, struct snug_tensor *tensor, int64_t base) {
+    int64_t offset = base;
+    for (size_t i = 0; i < placing->count; i++) {
+        const struct snug_tensor *other = placing->tensors[i];
+        if (other->last < tensor->first || other->first > tensor->last) continue;
+        if (other->offset >= offset + tensor->bytes) break;
+        if (other->offset + other->bytes > offset) offset = other->offset + other->bytes;
+    }
+    tensor->offset = offset;
+    size_t at = placing->count++;
+    for (; at > 0 && placing->tensors[at - 1]->offset > offset; at--) placing->tensors[at] = placing->tensors[at - 1];
+    placing->tensors[at] = tensor;
+}
+
+/* Places what a program needs while it runs from base on; *end is where it stops. */
+static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
+    struct snug_tensor **order = NULL, **placed = NULL;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *order, (void **)&order));
+    snug_status status = snug_alloc(program->ctx, program->tensor_count, sizeof *placed, (void **)&placed);
+    *end = base;
+    if (status == SNUG_OK) {
+        size_t count = 0;
+        for (size_t i = 0; i < program->tensor_count; i++)
+            if (!program->tensors[i].persistent && program->tensors[i].first >= 0)
+                order[count++] = &program->tensors[i];
+        qsort(order, count, sizeof(struct snug_tensor *), larger_first);
+        struct placing placing = {placed, 0};
+        for (size_t i = 0; i < count; i++) {
+            place_one(&placing, order[i], base);
+            if (order[i]->offset + order[i]->bytes > *end) *end = order[i]->offset + order[i]->bytes;
+        }
+    }
+    free(order);
+    free(placed);
+    return status;
+}
+
+/* Where an earlier program has the persistent tensor of this name, or -1. */
+static int64_t shared_offset(struct snug_program *const programs[], int index, const char *name) {
+    for (int p = 0; p < index; p++)
+        for (size_t i = 0; i < programs[p]->tensor_count; i++)
+            if (programs[p]->tensors[i].persistent && strcmp(programs[p]->tensors[i].name, name) == 0)
+                return programs[p]->tensors[i].offset;
+    return -1;
+}
+
+static void place_persistent(struct snug_program *const programs[], int count, struct snug_layout *layout) {
+    for (int memory_class = 0; memory_class < SNUG_MEMORY_CLASS_COUNT; memory_class++)
+        for (int p = 0; p < count; p++)
+            for (size_t i = 0; i < programs[p]->tensor_count; i++) {
+                struct snug_tensor *tensor = &programs[p]->tensors[i];
+                if (!tensor->persistent || (int)tensor->memory_class != memory_class) continue;
+                tensor->offset = shared_offset(programs, p, tensor->name);
+                if (tensor->offset >= 0) continue;
+                tensor->offset = layout->total;
+                layout->total += tensor->bytes;
+                layout->bytes[memory_class] += tensor->bytes;
+            }
+}
+
+static int64_t reserve(struct snug_layout *layout, snug_memory_class memory_class, int64_t bytes) {
+    const int64_t offset = layout->total;
+    layout->bytes[memory_class] += align(bytes);
+    layout->total += align(bytes);
+    return offset;
+}
+
+snug_status snug_stage_place(snug_context *ctx, struct snug_program *const programs[], int count,
+                             const struct snug_backend *backend, int threads, int64_t batch, int64_t function,
+                             struct snug_layout *out) {
+    (void)ctx;
+    *out = (struct snug_layout){0};
+    int64_t workspace = 0;
+    for (int p = 0; p < count; p++) {
+        for (size_t i = 0; i < programs[p]->tensor_count; i++)
+            programs[p]->tensors[i].bytes = snug_tensor_bytes(programs[p], &programs[p]->tensors[i]);
+        for (size_t i = 0; i < programs[p]->op_count; i++) {
+            const int64_t bytes = backend->workspace(programs[p], &programs[p]->ops[i], threads);
+            if (bytes > workspace) workspace = bytes;
+        }
+        find_lifetimes(programs[p]);
+    }
+    place_persistent(programs, count, out);
+    out->workspace_offset = reserve(out, SNUG_MEMORY_WORKSPACE, workspace);
+    out->batch_offset = reserve(out, SNUG_MEMORY_BATCH, batch);
+    out->function_offset = reserve(out, SNUG_MEMORY_FUNCTION, function);
+
+    /* The programs' transient parts overlap. The first one's is split into activations, all alive when backward starts,
+       and the rest; what another program needs beyond it is that function's memory. */
+    const int64_t base = out->total;
+    for (int p = 0; p < count; p++) {
+        int64_t end, activations = 0;
+        RETURN_IF_ERROR(place_transient(programs[p], base, &end));
+        for (size_t i = 0; i < programs[p]->tensor_count; i++)
+            if (programs[p]->tensors[i].memory_class == SNUG_MEMORY_ACTIVATIONS)
+                activations += programs[p]->tensors[i].bytes;
+        if (p == 0) {
+            out->bytes[SNUG_MEMORY_ACTIVATIONS] += activations;
+            out->bytes[SNUG_MEMORY_TEMPORARY] += end - base - activations;
+        } else if (end > out->total) {
+            out->bytes[SNUG_MEMORY_FUNCTION] += end - out->total;
+        }
+        if (end > out->total) out->total = end;
+    }
+    return SNUG_OK;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a phase of a placed program on a backend. */
+#include <time.h>
+
+#include "plan/stages.h"
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static snug_status run_ops(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
+                           struct snug_profile *profile) {
+    for (size_t i = 0; i < run->program->op_count; i++) {
+        const struct snug_op *op = &run->program->ops[i];
+        if (op->phase != phase) continue;
+        /* Clearing a gradient is for the step's first micro-batch only. */
+        if (op->kind == SNUG_OP_FILL && op->first && !snug_run_overwrites(run, op)) continue;
+        const double begin = profile ? now() : 0;
+        RETURN_IF_ERROR(backend->ops[op->kind](run, op));
+        if (profile) {
+            profile->seconds[op->kind] += now() - begin;
+            profile->calls[op->kind]++;
+        }
+    }
+    return SNUG_OK;
+}
+
+/* At least one, so that a batch without head rows still clears the head's gradients. */
+int64_t snug_head_chunks(const struct snug_run *run) {
+    const int64_t size = run->program->capacity[SNUG_EXTENT_ROWS], rows = run->batch->rows;
+    return rows > size ? (rows + size - 1) / size : 1;
+}
+
+snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
+                                struct snug_profile *profile) {
+    const int64_t size = run->program->capacity[SNUG_EXTENT_ROWS], left = run->batch->rows - chunk * size;
+    run->chunk = chunk;
+    run->first_row = chunk * size;
+    run->rows = left < size ? left : size;
+    return run_ops(run, backend, SNUG_PHASE_HEAD, profile);
+}
+
+snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
+                           struct snug_profile *profile) {
+    run->chunk = 0;
+    if (phase != SNUG_PHASE_HEAD) return run_ops(run, backend, phase, profile);
+    for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)
+        RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));
+    return SNUG_OK;
+}

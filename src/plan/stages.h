@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stages that turn a model's forward operations into what a backend runs. Each takes a program and changes it; the
+ * order of the calls is the order below. docs/architecture.md tells how to add one.
+ */
+#ifndef SNUG_PLAN_STAGES_H
+#define SNUG_PLAN_STAGES_H
+
+#include "backend/backend.h"
+
+/* Adds the backward operations, and a gradient for every weight. */
+snug_status snug_stage_differentiate(struct snug_program *program);
+/* Re-runs norms and activations backward instead of storing what they gave: element-wise work, no products. */
+snug_status snug_stage_recompute(struct snug_program *program);
+/* Adds the gradient norm, clipping and AdamW over every weight. */
+snug_status snug_stage_update(struct snug_program *program);
+/* Stores activations in program->compute and gives products a copy of their weights in it. Nothing to do for F32. */
+snug_status snug_stage_precision(struct snug_program *program);
+/* Puts the operations in the order of their phases. */
+snug_status snug_stage_sort(struct snug_program *program);
+
+/* One arena for several programs that never run at the same time (training and evaluation): what persists is shared by
+   name and stands first, then the blocks that the host fills, then what each program needs while it runs. */
+struct snug_layout {
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT]; /* arena bytes by class; they add up to total */
+    int64_t workspace_offset, batch_offset, function_offset;
+    int64_t total;
+};
+/* Sets every tensor's bytes, lifetime and offset. batch and function are sizes of the host's blocks. */
+snug_status snug_stage_place(snug_context *ctx, struct snug_program *const programs[], int count,
+                             const struct snug_backend *backend, int threads, int64_t batch, int64_t function,
+                             struct snug_layout *out);
+
+/* Bytes of a tensor at the program's capacity. */
+int64_t snug_tensor_bytes(const struct snug_program *program, const struct snug_tensor *tensor);
+
+/* ---- what operations cost ------------------------------------------------------------------------------------- */
+
+enum snug_op_group { SNUG_GROUP_CONTRACTION, SNUG_GROUP_NORMALIZATION, SNUG_GROUP_ELEMENTWISE, SNUG_GROUP_COUNT };
+const char *snug_op_name(enum snug_op_kind kind);
+enum snug_op_group snug_op_group(enum snug_op_kind kind);
+
+struct snug_cost {
+    double flops, bytes; /* bytes read and written, each operand once */
+};
+/* Of one run of op on tokens tokens in sequences sequences of the same length with rows head rows. */
+struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, int64_t tokens,
+                              int64_t sequences, int64_t rows);
+
+/* ---- running -------------------------------------------------------------------------------------------------- */
+
+/* Where time went, by kind of operation; optional. */
+struct snug_profile {
+    double seconds[SNUG_OP_COUNT];
+    int64_t calls[SNUG_OP_COUNT];
+};
+/* Runs the operations of a phase in order; HEAD once per chunk of head rows, at least once. */
+snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
+                           struct snug_profile *profile);
+/* The same for one chunk of HEAD, for those who look at its logits before the next. */
+snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
+                                struct snug_profile *profile);
+int64_t snug_head_chunks(const struct snug_run *run);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model of tests/golden/model with its expected values, planned, carved and loaded by hand: no data set, no trainer.
+ */
+#ifndef SNUG_TESTS_GOLDEN_H
+#define SNUG_TESTS_GOLDEN_H
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "model/build.h"
+#include "model/weights.h"
+#include "plan/stages.h"
+
+#define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"
+
+struct golden {
+    snug_context *ctx;
+    struct snug_config config;
+    struct snug_safetensors expected;
+    struct snug_program program;
+    struct snug_layout layout;
+    struct snug_run run;
+    struct snug_batch batch;
+    const struct snug_backend *backend;
+    uint8_t *arena;
+};
+
+static float *golden_read(struct golden *g, const char *name, int64_t *count) {
+    const struct snug_stored_tensor *stored = snug_safetensors_find(&g->expected, name);
+    assert_non_null(stored);
+    float *values = calloc((size_t)stored->count + 1, sizeof *values);
+    assert_non_null(values);
+    assert_int_equal(snug_safetensors_read(g->ctx, &g->expected, stored, 0, stored->count, values), SNUG_OK);
+    *count = stored->count;
+    return values;
+}
+
+static int32_t *golden_read_ints(struct golden *g, const char *name, int64_t *count) {
+    float *values = golden_read(g, name, count);
+    int32_t *ints = calloc((size_t)*count + 1, sizeof *ints);
+    for (int64_t i = 0; i < *count; i++) ints[i] = (int32_t)values[i];
+    free(values);
+    return ints;
+}
+
+static struct golden *sorting; /* qsort has no argument for it */
+static int golden_by_id(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    const int32_t *ids = sorting->batch.ids;
+    return ids[x] != ids[y] ? (ids[x] < ids[y] ? -1 : 1) : (x < y ? -1 : 1);
+}
+
+/* The expected file's input as one packed batch. */
+static void golden_batch(struct golden *g) {
+    struct snug_batch *b = &g->batch;
+    int64_t labels;
+    b->ids = golden_read_ints(g, "input_ids", &b->tokens);
+    b->types = golden_read_ints(g, "token_type_ids", &b->tokens);
+    b->offsets = golden_read_ints(g, "lengths", &b->sequences);
+    b->positions = calloc((size_t)b->tokens, sizeof *b->positions);
+    b->sample = calloc((size_t)b->tokens, sizeof *b->sample);
+    b->by_id = calloc((size_t)b->tokens, sizeof *b->by_id);
+    b->head_rows = calloc((size_t)b->tokens, sizeof *b->head_rows);
+    int32_t at = 0;
+    for (int64_t i = 0; i < b->sequences; i++) {
+        const int32_t length = b->offsets[i];
+        b->offsets[i] = at;
+        if (length > b->longest) b->longest = length;
+        for (int32_t k = 0; k < length; k++, at++) {
+            b->positions[at] = k;
+            b->sample[at] = (int32_t)i;
+            b->by_id[at] = at;
+        }
+    }
+    b->offsets[b->sequences] = at;
+    sorting = g;
+    qsort(b->by_id, (size_t)b->tokens, sizeof *b->by_id, golden_by_id);
+    b->targets = golden_read(g, "labels", &labels);
+    b->labels = calloc((size_t)labels + 1, sizeof *b->labels);
+    if (g->config.task == SNUG_TASK_MLM) {
+        for (int32_t i = 0; i < b->tokens; i++)
+            if (b->targets[i] >= 0) {
+                b->head_rows[b->rows] = i;
+                b->labels[b->rows++] = (int32_t)b->targets[i];
+            }
+        b->items = b->rows;
+    } else {
+        b->rows = b->sequences;
+        for (int64_t i = 0; i < b->sequences; i++) b->head_rows[i] = b->offsets[i];
+        for (int64_t i = 0; i < labels; i++) b->labels[i] = (int32_t)b->targets[i];
+        b->items = g->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL ? labels : b->rows;
+    }
+    b->items_in_step = b->items;
+    b->last_in_step = true;
+}
+
+static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
+                        double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows) {
+    char path[512];
+    *g = (struct golden){.backend = backend};
+    assert_int_equal(snug_context_create(&g->ctx), SNUG_OK);
+    snprintf(path, sizeof path, GOLDEN_FOLDER "/%s", folder);
+    assert_int_equal(snug_config_read(g->ctx, path, &g->config), SNUG_OK);
+    g->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
+    g->config.hidden_dropout_prob = g->config.attention_probs_dropout_prob = g->config.classifier_dropout = 0;
+    char file[600];
+    snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
+    assert_int_equal(snug_safetensors_open(g->ctx, file, &g->expected), SNUG_OK);
+    golden_batch(g);
+
+    struct snug_program *program = &g->program;
+    snug_program_init(program, g->ctx);
+    program->longest = g->batch.longest;
+    program->capacity[SNUG_EXTENT_TOKENS] = g->batch.tokens;
+    program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
+    program->capacity[SNUG_EXTENT_ROWS] = chunk_rows ? chunk_rows : g->batch.rows;
+    assert_int_equal(snug_build_bert(program, &g->config, true, label_smoothing), SNUG_OK);
+    assert_int_equal(snug_stage_differentiate(program), SNUG_OK);
+    assert_int_equal(snug_stage_recompute(program), SNUG_OK);
+    assert_int_equal(snug_stage_update(program), SNUG_OK);
+    assert_int_equal(snug_stage_sort(program), SNUG_OK);
+    struct snug_program *programs[] = {program};
+    assert_int_equal(snug_stage_place(g->ctx, programs, 1, backend, threads, 0, 0, &g->layout), SNUG_OK);
+    g->arena = aligned_alloc(4096, ((size_t)g->layout.total + 4095) / 4096 * 4096);
+    assert_non_null(g->arena);
+    memset(g->arena, 0xff, (size_t)g->layout.total); /* NaN: what is read before it is written shows */
+    g->run = (struct snug_run){.ctx = g->ctx,
+                               .program = program,
+                               .arena = g->arena,
+                               .workspace = g->arena + g->layout.workspace_offset,
+                               .threads = threads,
+                               .batch = &g->batch,
+                               .loss_scale = (float)(1.0 / (double)g->batch.items_in_step),
+                               .beta1 = 0.9f,
+                               .beta2 = 0.999f,
+                               .epsilon = 1e-8f};
+    for (size_t i = 0; i < program->tensor_count; i++)
+        if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER)
+            memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
+    assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
+    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, g->arena, 42, false), SNUG_OK);
+}
+
+static void golden_close(struct golden *g) {
+    g->backend->close(g->run.backend_state);
+    snug_program_free(&g->program);
+    snug_config_free(&g->config);
+    snug_safetensors_close(&g->expected);
+    free(g->batch.ids);
+    free(g->batch.types);
+    free(g->batch.offsets);
+    free(g->batch.positions);
+    free(g->batch.sample);
+    free(g->batch.by_id);
+    free(g->batch.head_rows);
+    free(g->batch.labels);
+    free(g->batch.targets);
+    free(g->arena);
+    snug_context_destroy(g->ctx);
+}
+
+static void golden_phase(struct golden *g, enum snug_phase phase) {
+    if (snug_run_phase(&g->run, g->backend, phase, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(g->ctx));
+}
+
+/* Mean loss of the batch; leaves its gradients. */
+static double golden_step(struct golden *g) {
+    g->run.micro_batch = 0;
+    golden_phase(g, SNUG_PHASE_FORWARD);
+    golden_phase(g, SNUG_PHASE_HEAD);
+    golden_phase(g, SNUG_PHASE_BACKWARD);
+    return *(const float *)snug_run_data(&g->run, g->program.loss) / (double)g->batch.items_in_step;
+}
+
+static int32_t golden_tensor(const struct golden *g, const char *name) {
+    for (size_t i = 0; i < g->program.tensor_count; i++)
+        if (strcmp(g->program.tensors[i].name, name) == 0) return (int32_t)i;
+    return -1;
+}
+
+/* The gradient of a Hugging Face parameter. */
+static const float *golden_gradient(const struct golden *g, const struct snug_parameter *parameter) {
+    char name[128];
+    snprintf(name, sizeof name, "grad.%.80s", g->program.tensors[parameter->tensor].name);
+    const struct snug_tensor *tensor = &g->program.tensors[golden_tensor(g, name)];
+    return (const float *)(g->arena + tensor->offset) + parameter->row * tensor->cols;
+}
+
+static double golden_norm(const float *a, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (double)a[i] * (double)a[i];
+    return sqrt(sum);
+}
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Agreement with transformers, dropout off, in fp32: logits and loss, every gradient, ten losses, for every case of
+   tests/golden/model (tools/golden_model.py), on the reference and on the fast backend. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "golden.h"
+
+enum { STEPS = 10 };
+
+/* Bars of the project: logits and loss 1e-5, gradients 1e-4 relative L2, losses 1e-5. A logit's error is taken relative
+   to the largest of them, since these models' logits are far larger than a trained one's. */
+static const double LOGITS = 1e-5, LOSS = 1e-5, GRADIENT = 1e-4, TEN_LOSSES = 1e-5, KEY_BIAS = 1e-6;
+
+static bool has_end(const char *text, const char *end) {
+    const size_t length = strlen(text), cut = strlen(end);
+    return length >= cut && strcmp(text + length - cut, end) == 0;
+}
+
+static void check_logits(struct golden *g) {
+    int64_t count;
+    float *expected = golden_read(g, "logits", &count);
+    const int64_t classes = g->program.tensors[g->program.logits].cols;
+    float largest = 1;
+    for (int64_t i = 0; i < count; i++) largest = fmaxf(largest, fabsf(expected[i]));
+    /* The loss replaces the logits by its gradient in place, so they are computed without it. */
+    golden_phase(g, SNUG_PHASE_FORWARD);
+    for (int64_t chunk = 0; chunk < snug_head_chunks(&g->run); chunk++) {
+        const int64_t size = g->program.capacity[SNUG_EXTENT_ROWS];
+        g->run.chunk = chunk;
+        g->run.first_row = chunk * size;
+        g->run.rows = g->batch.rows - chunk * size < size ? g->batch.rows - chunk * size : size;
+        for (size_t i = 0; i < g->program.op_count; i++) {
+            const struct snug_op *op = &g->program.ops[i];
+            if (op->phase != SNUG_PHASE_HEAD) continue;
+            if (op->kind == SNUG_OP_LOSS) break;
+            assert_int_equal(g->backend->ops[op->kind](&g->run, op), SNUG_OK);
+        }
+        const float *logits = snug_run_data(&g->run, g->program.logits);
+        for (int64_t i = 0; i < g->run.rows * classes; i++) {
+            const double error = fabs((double)logits[i] - (double)expected[g->run.first_row * classes + i]) / largest;
+            if (!(error <= LOGITS)) fail_msg("logit %lld differs by %g", (long long)i, error);
+        }
+    }
+    free(expected);
+}
+
+static double check_gradients(struct golden *g) {
+    double worst = 0;
+    for (size_t i = 0; i < g->program.parameter_count; i++) {
+        const struct snug_parameter *p = &g->program.parameters[i];
+        char name[160];
+        int64_t count;
+        snprintf(name, sizeof name, "grad.%s", p->name);
+        float *expected = golden_read(g, name, &count);
+        const float *found = golden_gradient(g, p);
+        if (has_end(p->name, "attention.self.key.bias")) { /* its true gradient is zero: softmax does not see it */
+            const struct snug_parameter *query = p;
+            while (!has_end(query->name, "attention.self.query.bias")) query--;
+            const double ratio = golden_norm(found, count) / golden_norm(golden_gradient(g, query), count);
+            if (!(ratio <= KEY_BIAS)) fail_msg("%s: norm is %g of the query bias's", p->name, ratio);
+        } else {
+            double difference = 0;
+            for (int64_t k = 0; k < count; k++) difference += pow((double)found[k] - (double)expected[k], 2);
+            const double error = sqrt(difference) / fmax(golden_norm(expected, count), 1e-30);
+            if (!(error <= GRADIENT)) fail_msg("%s: relative L2 error %g", p->name, error);
+            worst = fmax(worst, error);
+        }
+        free(expected);
+    }
+    return worst;
+}
+
+static void check_ten_losses(struct golden *g) {
+    int64_t count;
+    float *losses = golden_read(g, "losses", &count), *norms = golden_read(g, "grad_norms", &count);
+    assert_int_equal(count, STEPS);
+    g->run.learning_rate = 1e-3f;
+    g->run.weight_decay = 0.01f;
+    g->run.max_grad_norm = 1;
+    for (g->run.step = 0; g->run.step < STEPS; g->run.step++) {
+        const double loss = golden_step(g), expected = losses[g->run.step];
+        if (!(fabs(loss - expected) <= TEN_LOSSES * fmax(1, fabs(expected))))
+            fail_msg("loss %lld is %.8g, expected %.8g", (long long)g->run.step, loss, expected);
+        golden_phase(g, SNUG_PHASE_CLIP);
+        const double norm = ((const float *)snug_run_data(&g->run, g->program.clip))[0];
+        assert_true(fabs(norm - (double)norms[g->run.step]) <= 1e-4 * (double)norms[g->run.step]);
+        golden_phase(g, SNUG_PHASE_UPDATE);
+    }
+    free(losses);
+    free(norms);
+}
+
+static void check_case(const json_t *c, const struct snug_backend *backend, int threads, int64_t chunk_rows) {
+    const char *folder = json_string_value(json_object_get(c, "folder"));
+    const char *file = json_string_value(json_object_get(c, "expected"));
+    const char *task = json_string_value(json_object_get(c, "task"));
+    const double smoothing = json_number_value(json_object_get(c, "label_smoothing_factor"));
+    char expected[256];
+    int64_t count;
+    struct golden g;
+    snprintf(expected, sizeof expected, "%s/%s", folder, file);
+    golden_open(&g, folder, expected, task, smoothing, backend, threads, chunk_rows);
+    check_logits(&g);
+    float *loss = golden_read(&g, "loss", &count);
+    const double found = golden_step(&g);
+    if (!(fabs(found - (double)*loss) <= LOSS * fmax(1, fabs((double)*loss))))
+        fail_msg("%s: loss %.8g, expected %.8g", folder, found, (double)*loss);
+    free(loss);
+    if (json_is_true(json_object_get(c, "gradients"))) {
+        const double worst = check_gradients(&g);
+        print_message("%-16s %-10s %d threads, chunks of %lld: worst gradient error %.1e\n",
+                      json_string_value(json_object_get(c, "name")), backend->name, threads, (long long)chunk_rows,
+                      worst);
+        check_ten_losses(&g);
+    }
+    golden_close(&g);
+}
+
+static json_t *read_cases(void) {
+    json_error_t error;
+    json_t *cases = json_load_file(GOLDEN_FOLDER "/cases.json", 0, &error);
+    assert_non_null(cases);
+    return cases;
+}
+
+static void check_all(const struct snug_backend *backend, int threads, int64_t chunk_rows) {
+    json_t *cases = read_cases();
+    size_t index;
+    json_t *c;
+    assert_true(json_array_size(json_object_get(cases, "cases")) >= 10);
+    json_array_foreach(json_object_get(cases, "cases"), index, c) check_case(c, backend, threads, chunk_rows);
+    json_decref(cases);
+}
+
+static void reference_agrees(void **state) {
+    (void)state;
+    check_all(snug_backend_reference(), 1, 0);
+}
+
+static void cpu_agrees(void **state) {
+    (void)state;
+    check_all(snug_backend_cpu(), 1, 0);
+    check_all(snug_backend_cpu(), 2, 0);
+}
+
+/* The number of head rows that go through at a time changes nothing but the order of sums. */
+static void chunks_do_not_matter(void **state) {
+    (void)state;
+    check_all(snug_backend_cpu(), 2, 3);
+}
+
+/* Weights stored without a head, without the prefix, in shards or under old names give the same values. */
+static void other_files_hold_the_same_weights(void **state) {
+    (void)state;
+    json_t *cases = read_cases(), *entry;
+    size_t index;
+    json_array_foreach(json_object_get(cases, "same_weights"), index, entry) {
+        const char *folder = json_string_value(json_object_get(entry, "folder"));
+        const char *like = json_string_value(json_object_get(entry, "same_as"));
+        const json_t *missing = json_object_get(entry, "missing");
+        char expected[256];
+        snprintf(expected, sizeof expected, "%s/expected.safetensors", like);
+        const char *task = strncmp(like, "mlm", 3) == 0 ? "mlm" : "classification";
+        struct golden a, b;
+        golden_open(&a, like, expected, task, 0, snug_backend_reference(), 1, 0);
+        golden_open(&b, folder, expected, task, 0, snug_backend_reference(), 1, 0);
+        assert_int_equal(a.program.parameter_count, b.program.parameter_count);
+        for (size_t i = 0; i < a.program.parameter_count; i++) {
+            const struct snug_parameter *p = &a.program.parameters[i];
+            bool fresh = false;
+            for (size_t k = 0; k < json_array_size(missing); k++)
+                fresh |= strcmp(json_string_value(json_array_get(missing, k)), p->name) == 0;
+            const int same =
+                memcmp(snug_parameter_data(&a.program, a.arena, p), snug_parameter_data(&b.program, b.arena, p),
+                       (size_t)snug_parameter_count(p) * sizeof(float)) == 0;
+            if (same == fresh)
+                fail_msg("%s: %s is %s", folder, p->name, fresh ? "not initialised" : "not the stored one");
+        }
+        golden_close(&a);
+        golden_close(&b);
+    }
+    json_decref(cases);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reference_agrees),
+        cmocka_unit_test(cpu_agrees),
+        cmocka_unit_test(chunks_do_not_matter),
+        cmocka_unit_test(other_files_hold_the_same_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
