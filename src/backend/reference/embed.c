@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* s = word[id] + type[type] + position[position];  y = dropout(norm(s)) */
+#include "backend/reference/reference.h"
+
+snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_batch *batch = run->batch;
+    struct matrix word = matrix_of(run, op->in[0]), position = matrix_of(run, op->in[1]);
+    struct matrix type = matrix_of(run, op->in[2]);
+    struct matrix gamma = matrix_of(run, op->in[3]), beta = matrix_of(run, op->in[4]);
+    struct matrix s = matrix_of(run, op->out[0]), y = matrix_of(run, op->out[1]);
+
+    for (int64_t t = 0; t < s.rows; t++) {
+        for (int64_t c = 0; c < s.cols; c++)
+            store(s, t, c,
+                  load(word, batch->ids[t], c) + load(type, batch->types[t], c) +
+                      load(position, batch->positions[t], c));
+        struct statistics stat = snug_reference_statistics(s, t, op->eps);
+        for (int64_t c = 0; c < s.cols; c++) {
+            double norm = (load(s, t, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load(beta, 0, c);
+            store(y, t, c, dropout_factor(run, op, t, c, 0) * norm);
+        }
+    }
+    return SNUG_OK;
+}
+
+/* Each row of a table gets the sum of ds over the tokens that looked it up. */
+static void scatter(const struct snug_run *run, const struct snug_op *op, struct matrix table, struct matrix ds,
+                    const int32_t *index, double *sums) {
+    for (int64_t row = 0; row < table.rows; row++) {
+        for (int64_t c = 0; c < table.cols; c++) sums[c] = snug_run_overwrites(run, op) ? 0 : load(table, row, c);
+        for (int64_t t = 0; t < ds.rows; t++)
+            for (int64_t c = 0; index[t] == row && c < table.cols; c++) sums[c] += load(ds, t, c);
+        for (int64_t c = 0; c < table.cols; c++) store(table, row, c, sums[c]);
+    }
+}
+
+snug_status snug_reference_embed_backward(struct snug_run *run, const struct snug_op *op) {
+    struct matrix dy = matrix_of(run, op->in[0]), s = matrix_of(run, op->in[1]), gamma = matrix_of(run, op->in[2]);
+    double *dgamma = run->workspace, *dbeta = dgamma + dy.cols, *dy_row = dbeta + dy.cols;
+
+    for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
+    for (int64_t t = 0; t < dy.rows; t++) { /* dy becomes ds */
+        for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, t, c) * dropout_factor(run, op, t, c, 0);
+        snug_reference_norm_row_backward(dy, dgamma, dbeta, dy_row, s, gamma, t, op->eps);
+    }
+    snug_reference_add_gradient(run, op, matrix_of(run, op->out[3]), dgamma);
+    snug_reference_add_gradient(run, op, matrix_of(run, op->out[4]), dbeta);
+
+    scatter(run, op, matrix_of(run, op->out[0]), dy, run->batch->ids, run->workspace);
+    scatter(run, op, matrix_of(run, op->out[1]), dy, run->batch->positions, run->workspace);
+    scatter(run, op, matrix_of(run, op->out[2]), dy, run->batch->types, run->workspace);
+    return SNUG_OK;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y [n,N] = x [n,K] w [N,K]^T + b [N] */
+#include "backend/reference/reference.h"
+
+snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op) {
+    struct matrix x = matrix_of(run, op->in[0]), w = matrix_of(run, op->in[1]), b = matrix_of(run, op->in[2]);
+    struct matrix y = matrix_of(run, op->out[0]);
+
+    for (int64_t i = 0; i < y.rows; i++)
+        for (int64_t j = 0; j < y.cols; j++) {
+            double sum = b.data ? load(b, 0, j) : 0;
+            for (int64_t k = 0; k < x.cols; k++) sum += load(x, i, k) * load(w, j, k);
+            store(y, i, j, sum);
+        }
+    return SNUG_OK;
+}
+
+/* dx [n,K] = dy [n,N] w [N,K] */
+snug_status snug_reference_linear_dx(struct snug_run *run, const struct snug_op *op) {
+    struct matrix dy = matrix_of(run, op->in[0]), w = matrix_of(run, op->in[1]);
+    struct matrix dx = matrix_of(run, op->out[0]);
+
+    for (int64_t i = 0; i < dx.rows; i++)
+        for (int64_t k = 0; k < dx.cols; k++) {
+            double sum = op->accumulate ? load(dx, i, k) : 0;
+            for (int64_t j = 0; j < dy.cols; j++) sum += load(dy, i, j) * load(w, j, k);
+            store(dx, i, k, sum);
+        }
+    return SNUG_OK;
+}
+
+/* dw [N,K] += dy [n,N]^T x [n,K];  db [N] += column sums of dy */
+snug_status snug_reference_linear_dw(struct snug_run *run, const struct snug_op *op) {
+    struct matrix dy = matrix_of(run, op->in[0]), x = matrix_of(run, op->in[1]);
+    struct matrix dw = matrix_of(run, op->out[0]), db = matrix_of(run, op->out[1]);
+    bool overwrites = snug_run_overwrites(run, op);
+
+    for (int64_t j = 0; j < dw.rows; j++)
+        for (int64_t k = 0; k < dw.cols; k++) {
+            double sum = overwrites ? 0 : load(dw, j, k);
+            for (int64_t i = 0; i < dy.rows; i++) sum += load(dy, i, j) * load(x, i, k);
+            store(dw, j, k, sum);
+        }
+    for (int64_t j = 0; db.data && j < dy.cols; j++) {
+        double sum = overwrites ? 0 : load(db, 0, j);
+        for (int64_t i = 0; i < dy.rows; i++) sum += load(dy, i, j);
+        store(db, 0, j, sum);
+    }
+    return SNUG_OK;
+}

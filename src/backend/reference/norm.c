@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layer normalisation: with mean and variance (biased) of a row of s, and x = (s - mean) / sqrt(variance + eps),
+ *   y = gamma x + beta.
+ * Backward, with g = gamma dy and means over the row:
+ *   ds = (g - mean(g) - x mean(g x)) / sqrt(variance + eps),   dgamma = sum of dy x over rows,   dbeta = sum of dy.
+ */
+#include "backend/reference/reference.h"
+
+struct statistics snug_reference_statistics(struct matrix s, int64_t row, double eps) {
+    double sum = 0, squares = 0;
+    for (int64_t c = 0; c < s.cols; c++) sum += load(s, row, c);
+    double mean = sum / (double)s.cols;
+    for (int64_t c = 0; c < s.cols; c++) squares += (load(s, row, c) - mean) * (load(s, row, c) - mean);
+    return (struct statistics){mean, 1 / sqrt(squares / (double)s.cols + eps)};
+}
+
+/* y = norm(s); NORM's dropout is on this side, RESIDUAL_NORM's was on s's. */
+static void norm_row(const struct snug_run *run, const struct snug_op *op, struct matrix y, struct matrix s,
+                     struct matrix gamma, struct matrix beta, int64_t row) {
+    struct statistics stat = snug_reference_statistics(s, row, op->eps);
+    bool dropout = op->kind == SNUG_OP_NORM;
+    for (int64_t c = 0; c < s.cols; c++) {
+        double norm = (load(s, row, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load(beta, 0, c);
+        store(y, row, c, dropout ? norm * dropout_factor(run, op, token_of_row(run, op->out[0], row), c, 0) : norm);
+    }
+}
+
+snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug_op *op) {
+    struct matrix z = matrix_of(run, op->in[0]), x = matrix_of(run, op->in[1]);
+    struct matrix gamma = matrix_of(run, op->in[2]), beta = matrix_of(run, op->in[3]);
+    struct matrix s = matrix_of(run, op->out[0]), y = matrix_of(run, op->out[1]);
+
+    for (int64_t row = 0; row < s.rows; row++) {
+        int64_t token = token_of_row(run, op->out[0], row);
+        for (int64_t c = 0; c < s.cols; c++)
+            store(s, row, c, dropout_factor(run, op, token, c, 0) * load(z, row, c) + load(x, row, c));
+        norm_row(run, op, y, s, gamma, beta, row);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_reference_norm(struct snug_run *run, const struct snug_op *op) {
+    struct matrix s = matrix_of(run, op->in[0]), gamma = matrix_of(run, op->in[1]), beta = matrix_of(run, op->in[2]);
+    struct matrix y = matrix_of(run, op->out[0]);
+
+    for (int64_t row = 0; row < s.rows; row++) norm_row(run, op, y, s, gamma, beta, row);
+    return SNUG_OK;
+}
+
+void snug_reference_norm_row_backward(struct matrix ds, double *dgamma, double *dbeta, const double *dy,
+                                      struct matrix s, struct matrix gamma, int64_t row, double eps) {
+    struct statistics stat = snug_reference_statistics(s, row, eps);
+    double mean_g = 0, mean_gx = 0;
+    for (int64_t c = 0; c < s.cols; c++) {
+        double x = (load(s, row, c) - stat.mean) * stat.rstd, g = load(gamma, 0, c) * dy[c];
+        mean_g += g / (double)s.cols;
+        mean_gx += g * x / (double)s.cols;
+    }
+    for (int64_t c = 0; c < s.cols; c++) {
+        double x = (load(s, row, c) - stat.mean) * stat.rstd;
+        dgamma[c] += dy[c] * x;
+        dbeta[c] += dy[c];
+        store(ds, row, c, stat.rstd * (load(gamma, 0, c) * dy[c] - mean_g - x * mean_gx));
+    }
+}
+
+void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct matrix gradient,
+                                 const double *sums) {
+    for (int64_t c = 0; c < gradient.cols; c++)
+        store(gradient, 0, c, sums[c] + (snug_run_overwrites(run, op) ? 0 : load(gradient, 0, c)));
+}
+
+snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug_op *op) {
+    struct matrix dy = matrix_of(run, op->in[0]), s = matrix_of(run, op->in[1]), gamma = matrix_of(run, op->in[2]);
+    struct matrix ds = matrix_of(run, op->out[0]), dz = matrix_of(run, op->out[1]);
+    double *dgamma = run->workspace, *dbeta = dgamma + dy.cols, *dy_row = dbeta + dy.cols;
+
+    for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
+    for (int64_t row = 0; row < dy.rows; row++) {
+        for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, row, c);
+        snug_reference_norm_row_backward(ds, dgamma, dbeta, dy_row, s, gamma, row, op->eps);
+        int64_t token = token_of_row(run, op->out[0], row);
+        for (int64_t c = 0; dz.data && c < dz.cols; c++)
+            store(dz, row, c, dropout_factor(run, op, token, c, 0) * load(ds, row, c));
+    }
+    snug_reference_add_gradient(run, op, matrix_of(run, op->out[2]), dgamma);
+    snug_reference_add_gradient(run, op, matrix_of(run, op->out[3]), dbeta);
+    return SNUG_OK;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reference backend says in plain C what each operation of backend.h means. It reads any storage type as double,
+ * computes in double, and rounds once, when it stores. Nothing here is fast; everything else is compared with it.
+ */
+#ifndef SNUG_BACKEND_REFERENCE_REFERENCE_H
+#define SNUG_BACKEND_REFERENCE_REFERENCE_H
+
+#include <math.h>
+
+#include "backend/backend.h"
+#include "core/philox.h"
+
+snug_op_fn snug_reference_embed, snug_reference_embed_backward;
+snug_op_fn snug_reference_linear, snug_reference_linear_dx, snug_reference_linear_dw;
+snug_op_fn snug_reference_attention, snug_reference_attention_backward;
+snug_op_fn snug_reference_residual_norm, snug_reference_norm, snug_reference_norm_backward;
+snug_op_fn snug_reference_activation, snug_reference_activation_backward;
+snug_op_fn snug_reference_dropout;
+snug_op_fn snug_reference_gather, snug_reference_gather_backward;
+snug_op_fn snug_reference_loss;
+snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adamw;
+snug_op_fn snug_reference_fill, snug_reference_cast;
+
+/* A tensor of the program with the rows that it has in this batch. data is NULL where the operation has none. */
+struct matrix {
+    void *data;
+    enum snug_dtype dtype;
+    int64_t rows, cols;
+};
+
+static inline struct matrix matrix_of(const struct snug_run *run, int32_t tensor) {
+    if (tensor < 0) return (struct matrix){0};
+    return (struct matrix){snug_run_data(run, tensor), snug_run_dtype(run, tensor), snug_run_rows(run, tensor),
+                           snug_run_cols(run, tensor)};
+}
+
+static inline double load(struct matrix m, int64_t row, int64_t col) {
+    int64_t i = row * m.cols + col;
+    return m.dtype == SNUG_BF16 ? snug_bf16_to_f32(((const uint16_t *)m.data)[i]) : ((const float *)m.data)[i];
+}
+
+static inline void store(struct matrix m, int64_t row, int64_t col, double value) {
+    int64_t i = row * m.cols + col;
+    if (m.dtype == SNUG_BF16) {
+        ((uint16_t *)m.data)[i] = snug_f32_to_bf16((float)value);
+    } else {
+        ((float *)m.data)[i] = (float)value;
+    }
+}
+
+/* What dropout multiplies an element by: 0 or 1 / (1 - p). token says the position and the sample; channel is the key's
+   position, and head the head, if the element is an attention probability; otherwise head is 0. */
+static inline double dropout_factor(const struct snug_run *run, const struct snug_op *op, int64_t token,
+                                    int64_t channel, int32_t head) {
+    if (op->p == 0) return 1;
+    struct snug_philox_block block = snug_philox((uint32_t)(channel / 4), (uint32_t)run->batch->positions[token],
+                                                 (uint32_t)run->batch->sample[token],
+                                                 (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
+                                                 snug_philox_key(run->seed), (uint32_t)run->step);
+    return block.word[channel % 4] < snug_dropout_threshold(op->p) ? 0 : 1 / (1 - (double)op->p);
+}
+
+/* The token that a row of a tensor belongs to. */
+static inline int64_t token_of_row(const struct snug_run *run, int32_t tensor, int64_t row) {
+    switch (run->program->tensors[tensor].extent) {
+    case SNUG_EXTENT_ROWS: return run->batch->head_rows[run->first_row + row];
+    case SNUG_EXTENT_SEQUENCES: return run->batch->offsets[row];
+    default: return row;
+    }
+}
+
+/* One row of layer normalisation, shared by the embeddings and the encoder. */
+struct statistics {
+    double mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
+};
+struct statistics snug_reference_statistics(struct matrix s, int64_t row, double eps);
+/* ds of row from its dy [h]; adds the row's part to dgamma and dbeta [h]. */
+void snug_reference_norm_row_backward(struct matrix ds, double *dgamma, double *dbeta, const double *dy,
+                                      struct matrix s, struct matrix gamma, int64_t row, double eps);
+/* gradient [1,n] = sums, or += sums if this is not the step's first part. */
+void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct matrix gradient,
+                                 const double *sums);
+
+#endif

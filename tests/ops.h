@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiny programs made by hand, to run operations one at a time: a few tensors, a ragged batch, one arena. */
+#ifndef SNUG_TESTS_OPS_H
+#define SNUG_TESTS_OPS_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "core/philox.h"
+
+#define OPS_ARENA ((size_t)32 << 20)
+#define OPS_GAP 64 /* bytes between tensors that nothing may touch */
+#define OPS_GAP_BYTE 0xA5
+#define OPS_TENSORS 20
+#define OPS_OPS 4
+#define OPS_SEQUENCES 8
+
+/* Sizes of a case. lengths ends at the first 0. */
+struct ops_shape {
+    int32_t lengths[OPS_SEQUENCES];
+    int64_t h;
+    int32_t heads;
+    int64_t vocabulary, types, outputs, classes; /* outputs: of a LINEAR over tokens */
+    int64_t rows;                                /* head rows: of the whole batch, spread over its tokens */
+};
+
+struct ops {
+    snug_context *ctx;
+    const struct ops_shape *shape;
+    struct snug_program program;
+    struct snug_tensor tensors[OPS_TENSORS];
+    struct snug_op ops[OPS_OPS];
+    struct snug_batch batch;
+    struct snug_run run;
+    uint8_t *arena;
+    size_t bytes; /* of the arena, so far */
+    /* For finite differences: the output that the functional looks at, its gradient, and inputs with their gradients.
+     */
+    int32_t y, dy;
+    struct {
+        int32_t x, dx;
+    } pairs[6];
+    size_t pair_count;
+};
+
+/* Word number i of a stream. */
+static inline uint32_t ops_word(uint32_t stream, uint64_t i) {
+    return snug_philox((uint32_t)i, (uint32_t)(i >> 32), 0, 0, stream, 0x6f7073).word[0];
+}
+
+/* Multiples of 2^-10 in [-1, 1): sums with small multiples of 2^-9 are exact in fp32. */
+static inline double ops_value(uint32_t stream, uint64_t i) { return ((int32_t)ops_word(stream, i) >> 21) * 0x1p-10; }
+
+static inline void *ops_array(size_t count, size_t size) {
+    void *array = calloc(count ? count : 1, size);
+    assert_non_null(array);
+    return array;
+}
+
+/* ids and types are random; head rows are `rows` different tokens in ascending order. */
+static inline void ops_batch(struct ops *f, int32_t first_sample) {
+    const struct ops_shape *shape = f->shape;
+    struct snug_batch *b = &f->batch;
+    while (b->sequences < OPS_SEQUENCES && shape->lengths[b->sequences]) {
+        int32_t length = shape->lengths[b->sequences++];
+        b->tokens += length;
+        if (length > b->longest) b->longest = length;
+    }
+    b->rows = shape->rows;
+    b->first_sample = first_sample;
+    size_t tokens = (size_t)b->tokens, rows = (size_t)b->rows;
+    b->offsets = ops_array((size_t)b->sequences + 1, sizeof(int32_t));
+    b->ids = ops_array(tokens, sizeof(int32_t));
+    b->types = ops_array(tokens, sizeof(int32_t));
+    b->positions = ops_array(tokens, sizeof(int32_t));
+    b->sample = ops_array(tokens, sizeof(int32_t));
+    b->by_id = ops_array(tokens, sizeof(int32_t));
+    b->head_rows = ops_array(rows, sizeof(int32_t));
+    b->labels = ops_array(rows, sizeof(int32_t));
+    b->targets = ops_array(rows * (size_t)shape->classes, sizeof(float));
+    for (int32_t s = 0, t = 0; s < b->sequences; s++) {
+        for (int32_t position = 0; position < shape->lengths[s]; position++, t++) {
+            b->ids[t] = (int32_t)(ops_word(1, (uint64_t)t) % shape->vocabulary);
+            b->types[t] = (int32_t)(ops_word(2, (uint64_t)t) % shape->types);
+            b->positions[t] = position;
+            b->sample[t] = first_sample + s;
+        }
+        b->offsets[s + 1] = t;
+    }
+    for (int32_t id = 0, n = 0; id < shape->vocabulary; id++)
+        for (int32_t t = 0; t < b->tokens; t++)
+            if (b->ids[t] == id) b->by_id[n++] = t;
+    for (int64_t r = 0; r < b->rows; r++) {
+        b->head_rows[r] = (int32_t)(r * b->tokens / b->rows);
+        b->labels[r] = r % 5 == 3 ? SNUG_IGNORE_LABEL : (int32_t)(ops_word(3, (uint64_t)r) % (uint32_t)shape->classes);
+    }
+    for (int64_t i = 0; i < b->rows * shape->classes; i++) b->targets[i] = (float)(ops_word(4, (uint64_t)i) % 2);
+}
+
+static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum snug_dtype compute) {
+    *f = (struct ops){.shape = shape, .y = -1, .dy = -1};
+    assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
+    ops_batch(f, 11);
+    int64_t first_row = f->batch.rows / 4; /* a later chunk's */
+    f->program = (struct snug_program){.ctx = f->ctx, .tensors = f->tensors, .ops = f->ops, .compute = compute};
+    f->program.longest = f->batch.longest;
+    f->program.capacity[SNUG_EXTENT_TOKENS] = f->batch.tokens;
+    f->program.capacity[SNUG_EXTENT_SEQUENCES] = f->batch.sequences;
+    f->program.capacity[SNUG_EXTENT_ROWS] = f->batch.rows - first_row;
+    f->arena = aligned_alloc(64, OPS_ARENA);
+    assert_non_null(f->arena);
+    f->run = (struct snug_run){
+        .ctx = f->ctx,
+        .program = &f->program,
+        .arena = f->arena,
+        .batch = &f->batch,
+        .threads = 1,
+        .seed = 0x123456789abcdef0u,
+        .step = 3,
+        .first_row = first_row,
+        .rows = f->batch.rows - first_row,
+        .loss_scale = 0.0625f,
+        .learning_rate = 0.01f,
+        .beta1 = 0.9f,
+        .beta2 = 0.999f,
+        .epsilon = 1e-8f,
+        .weight_decay = 0.1f,
+        .max_grad_norm = 1,
+    };
+}
+
+static inline void ops_close(struct ops *f) {
+    struct snug_batch *b = &f->batch;
+    void *arrays[] = {b->offsets, b->ids,       b->types,  b->positions, b->sample,
+                      b->by_id,   b->head_rows, b->labels, b->targets,   f->arena};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    snug_context_destroy(f->ctx);
+}
+
+/* A new tensor, all NaN, at the end of the arena. rows counts only for SNUG_EXTENT_FIXED. */
+static inline int32_t ops_tensor(struct ops *f, enum snug_dtype dtype, enum snug_extent extent, int64_t rows,
+                                 int64_t cols) {
+    int32_t number = (int32_t)f->program.tensor_count++;
+    assert_true(number < OPS_TENSORS);
+    struct snug_tensor *t = &f->tensors[number];
+    if (extent != SNUG_EXTENT_FIXED) {
+        rows = (f->program.capacity[extent] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
+    }
+    *t = (struct snug_tensor){.dtype = dtype, .extent = extent, .rows = rows, .cols = cols, .layer = -1};
+    t->bytes = rows * cols * snug_dtype_size(dtype);
+    t->offset = (int64_t)f->bytes;
+    size_t end = f->bytes + (size_t)t->bytes, next = (end + OPS_GAP + 63) / 64 * 64;
+    assert_true(next <= OPS_ARENA);
+    memset(f->arena + f->bytes, 0xFF, (size_t)t->bytes);
+    memset(f->arena + end, OPS_GAP_BYTE, next - end);
+    f->bytes = next;
+    return number;
+}
+
+static inline int64_t ops_count(const struct ops *f, int32_t tensor) {
+    return snug_run_rows(&f->run, tensor) * snug_run_cols(&f->run, tensor);
+}
+
+/* Bytes of the rows that are there. */
+static inline size_t ops_live(const struct ops *f, int32_t tensor) {
+    return (size_t)(ops_count(f, tensor) * snug_dtype_size(f->tensors[tensor].dtype));
+}
+
+/* Element i of a tensor, in an arena that may be a copy. */
+static inline double ops_get(const struct ops *f, const uint8_t *arena, int32_t tensor, int64_t i) {
+    const void *data = arena + f->tensors[tensor].offset;
+    return f->tensors[tensor].dtype == SNUG_BF16 ? snug_bf16_to_f32(((const uint16_t *)data)[i])
+                                                 : ((const float *)data)[i];
+}
+
+static inline void ops_set(struct ops *f, int32_t tensor, int64_t i, double value) {
+    void *data = f->arena + f->tensors[tensor].offset;
+    if (f->tensors[tensor].dtype == SNUG_BF16) {
+        ((uint16_t *)data)[i] = snug_f32_to_bf16((float)value);
+    } else {
+        ((float *)data)[i] = (float)value;
+    }
+}
+
+static inline void ops_fill(struct ops *f, int32_t tensor, double value) {
+    for (int64_t i = 0; i < ops_count(f, tensor); i++) ops_set(f, tensor, i, value);
+}
+
+static inline void ops_randomize(struct ops *f, int32_t tensor) {
+    for (int64_t i = 0; i < ops_count(f, tensor); i++)
+        ops_set(f, tensor, i, ops_value(100 + (uint32_t)tensor, (uint64_t)i));
+}
+
+/* Short for a new tensor with random values, and for one of NaNs. */
+static inline int32_t ops_source(struct ops *f, enum snug_dtype dtype, enum snug_extent extent, int64_t rows,
+                                 int64_t cols) {
+    int32_t tensor = ops_tensor(f, dtype, extent, rows, cols);
+    ops_randomize(f, tensor);
+    return tensor;
+}
+
+static inline void ops_add(struct ops *f, struct snug_op op) {
+    assert_true(f->program.op_count < OPS_OPS);
+    f->ops[f->program.op_count++] = op;
+}
+
+static inline void ops_pair(struct ops *f, int32_t x, int32_t dx) {
+    f->pairs[f->pair_count].x = x;
+    f->pairs[f->pair_count++].dx = dx;
+}
+
+/* Runs one operation with a workspace of exactly the bytes asked for. */
+static inline void ops_run(struct ops *f, const struct snug_backend *backend, const struct snug_op *op, int threads) {
+    int64_t bytes = (backend->workspace(&f->program, op, threads) + 63) / 64 * 64;
+    f->run.workspace = bytes ? aligned_alloc(64, (size_t)bytes) : NULL;
+    if (bytes) memset(f->run.workspace, 0xFF, (size_t)bytes);
+    f->run.threads = threads;
+    assert_int_equal(backend->open(f->ctx, &f->program, threads, &f->run.backend_state), SNUG_OK);
+    snug_status status = backend->ops[op->kind](&f->run, op);
+    if (status != SNUG_OK) fail_msg("%s: operation %d: %s", backend->name, (int)op->kind, snug_error_message(f->ctx));
+    backend->close(f->run.backend_state);
+    free(f->run.workspace);
+}
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One program for each operation: the forward operation and its backward, in the order in which they run. */
+#ifndef SNUG_TESTS_OPS_PROGRAMS_H
+#define SNUG_TESTS_OPS_PROGRAMS_H
+
+#include "ops.h"
+
+#define T SNUG_EXTENT_TOKENS
+#define B SNUG_EXTENT_SEQUENCES
+#define R SNUG_EXTENT_ROWS
+#define FIXED SNUG_EXTENT_FIXED
+
+static const float p_of[2] = {0, 0.3f};
+
+static inline void build_embed(struct ops *f, int variant) {
+    const struct ops_shape *s = f->shape;
+    int32_t word = ops_source(f, SNUG_F32, FIXED, s->vocabulary, s->h);
+    int32_t position = ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h);
+    int32_t type = ops_source(f, SNUG_F32, FIXED, s->types, s->h);
+    int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, s->h), beta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
+    int32_t sum = ops_tensor(f, f->program.compute, T, 0, s->h), y = ops_tensor(f, f->program.compute, T, 0, s->h);
+    int32_t dy = ops_source(f, f->program.compute, T, 0, s->h);
+    int32_t d[5] = {ops_source(f, SNUG_F32, FIXED, s->vocabulary, s->h),
+                    ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h),
+                    ops_source(f, SNUG_F32, FIXED, s->types, s->h), ops_source(f, SNUG_F32, FIXED, 1, s->h),
+                    ops_source(f, SNUG_F32, FIXED, 1, s->h)};
+    float p = p_of[variant], eps = 1e-12f;
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED,
+                                .in = SNUG_INPUTS(word, position, type, gamma, beta),
+                                .out = SNUG_OUTPUTS(sum, y),
+                                .p = p,
+                                .site = 7,
+                                .eps = eps});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD,
+                                .in = SNUG_INPUTS(dy, sum, gamma),
+                                .out = SNUG_OUTPUTS(d[0], d[1], d[2], d[3], d[4]),
+                                .p = p,
+                                .site = 7,
+                                .eps = eps});
+    f->y = y;
+    f->dy = dy;
+    ops_pair(f, word, d[0]);
+    ops_pair(f, position, d[1]);
+    ops_pair(f, type, d[2]);
+    ops_pair(f, gamma, d[3]);
+    ops_pair(f, beta, d[4]);
+}
+
+/* 0: over tokens. 1: the decoder: over head rows, fp32 logits, no bias. 2: over sequences, dx added to. */
+static inline void build_linear(struct ops *f, int variant) {
+    const struct ops_shape *s = f->shape;
+    enum snug_dtype type = f->program.compute;
+    enum snug_extent extent = variant == 0 ? T : variant == 1 ? R : B;
+    int64_t outputs = variant == 1 ? s->vocabulary : s->outputs;
+    int32_t x = ops_source(f, type, extent, 0, s->h), w = ops_source(f, type, FIXED, outputs, s->h);
+    int32_t b = variant == 1 ? -1 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
+    int32_t y = ops_tensor(f, variant == 1 ? SNUG_F32 : type, extent, 0, outputs);
+    int32_t dy = ops_source(f, type, extent, 0, outputs), dx = ops_source(f, type, extent, 0, s->h);
+    int32_t dw = ops_source(f, SNUG_F32, FIXED, outputs, s->h);
+    int32_t db = variant == 1 ? -1 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR, .in = SNUG_INPUTS(x, w, b), .out = SNUG_OUTPUTS(y)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
+                                .in = SNUG_INPUTS(dy, w),
+                                .out = SNUG_OUTPUTS(dx),
+                                .accumulate = variant == 2});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DW, .in = SNUG_INPUTS(dy, x), .out = SNUG_OUTPUTS(dw, db)});
+    f->y = y;
+    f->dy = dy;
+    if (variant != 2) ops_pair(f, x, dx);
+    ops_pair(f, w, dw);
+    if (variant != 1) ops_pair(f, b, db);
+}
+
+static inline void build_attention(struct ops *f, int variant) {
+    int64_t h = f->shape->h;
+    int32_t heads = f->shape->heads;
+    enum snug_dtype type = f->program.compute;
+    int32_t qkv = ops_source(f, type, T, 0, 3 * h), o = ops_tensor(f, type, T, 0, h);
+    int32_t lse = ops_tensor(f, SNUG_F32, T, 0, heads);
+    int32_t dout = ops_source(f, type, T, 0, h), dqkv = ops_tensor(f, type, T, 0, 3 * h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION,
+                                .in = SNUG_INPUTS(qkv),
+                                .out = SNUG_OUTPUTS(o, lse),
+                                .p = p_of[variant],
+                                .site = 8,
+                                .heads = heads});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION_BACKWARD,
+                                .in = SNUG_INPUTS(dout, qkv, o, lse),
+                                .out = SNUG_OUTPUTS(dqkv),
+                                .p = p_of[variant],
+                                .site = 8,
+                                .heads = heads});
+    f->y = o;
+    f->dy = dout;
+    ops_pair(f, qkv, dqkv);
+}
+
+/* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in dy's place. 3: over head rows. */
+static inline void build_residual_norm(struct ops *f, int variant) {
+    int64_t h = f->shape->h;
+    enum snug_dtype type = f->program.compute;
+    enum snug_extent extent = variant == 3 ? R : T;
+    int32_t z = ops_source(f, type, extent, 0, h), x = ops_source(f, type, extent, 0, h);
+    int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, h), beta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    int32_t s = ops_tensor(f, type, extent, 0, h), y = ops_tensor(f, type, extent, 0, h);
+    int32_t dy = ops_source(f, type, extent, 0, h), ds = variant == 2 ? dy : ops_tensor(f, type, extent, 0, h);
+    int32_t dz = variant == 0 ? -1 : ops_tensor(f, type, extent, 0, h);
+    int32_t dgamma = ops_source(f, SNUG_F32, FIXED, 1, h), dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    float p = p_of[variant != 0];
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM,
+                                .in = SNUG_INPUTS(z, x, gamma, beta),
+                                .out = SNUG_OUTPUTS(s, y),
+                                .p = p,
+                                .site = 9,
+                                .eps = 1e-12f});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD,
+                                .in = SNUG_INPUTS(dy, s, gamma),
+                                .out = SNUG_OUTPUTS(ds, dz, dgamma, dbeta),
+                                .p = p,
+                                .site = 9,
+                                .eps = 1e-12f});
+    if (variant == 2) return; /* finite differences need dy */
+    f->y = y;
+    f->dy = dy;
+    ops_pair(f, z, variant == 0 ? ds : dz);
+    ops_pair(f, x, ds);
+    ops_pair(f, gamma, dgamma);
+    ops_pair(f, beta, dbeta);
+}
+
+/* 0: over tokens. 1: over head rows, a large eps. 2: dropout, as the embeddings' recomputation has it. */
+static inline void build_norm(struct ops *f, int variant) {
+    int64_t h = f->shape->h;
+    enum snug_dtype type = f->program.compute;
+    enum snug_extent extent = variant == 1 ? R : T;
+    float eps = variant == 1 ? 0.125f : 1e-5f;
+    int32_t s = ops_source(f, type, extent, 0, h), y = ops_tensor(f, type, extent, 0, h);
+    int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, h), beta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM,
+                                .in = SNUG_INPUTS(s, gamma, beta),
+                                .out = SNUG_OUTPUTS(y),
+                                .p = p_of[variant == 2],
+                                .site = 10,
+                                .eps = eps});
+    if (variant == 2) return;
+    int32_t dy = ops_source(f, type, extent, 0, h), ds = ops_tensor(f, type, extent, 0, h);
+    int32_t dgamma = ops_source(f, SNUG_F32, FIXED, 1, h), dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD,
+                                .in = SNUG_INPUTS(dy, s, gamma),
+                                .out = SNUG_OUTPUTS(ds, -1, dgamma, dbeta),
+                                .eps = eps});
+    f->y = y;
+    f->dy = dy;
+    ops_pair(f, s, ds);
+    ops_pair(f, gamma, dgamma);
+    ops_pair(f, beta, dbeta);
+}
+
+/* variant / 2 is the function; odd ones work in place, forward or (over head rows) backward. */
+static inline void build_activation(struct ops *f, int variant) {
+    enum snug_dtype type = f->program.compute;
+    enum snug_activation activation = (enum snug_activation)(variant / 2);
+    bool in_place = variant % 2, in_place_backward = in_place && activation % 2;
+    enum snug_extent extent = in_place_backward ? R : T;
+    int32_t u = ops_tensor(f, type, extent, 0, f->shape->outputs);
+    for (int64_t i = 0; i < ops_count(f, u); i++) { /* in [-4, 4), and not near RELU's kink */
+        double value = 4 * ops_value(5, (uint64_t)i);
+        ops_set(f, u, i, fabs(value) < 0.125 ? 0.125 : value);
+    }
+    int32_t a = in_place && !in_place_backward ? u : ops_tensor(f, type, extent, 0, f->shape->outputs);
+    ops_add(f, (struct snug_op){
+                   .kind = SNUG_OP_ACTIVATION, .in = SNUG_INPUTS(u), .out = SNUG_OUTPUTS(a), .activation = activation});
+    if (a == u) return;
+    int32_t da = ops_source(f, type, extent, 0, f->shape->outputs);
+    int32_t du = in_place ? da : ops_tensor(f, type, extent, 0, f->shape->outputs);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ACTIVATION_BACKWARD,
+                                .in = SNUG_INPUTS(da, u),
+                                .out = SNUG_OUTPUTS(du),
+                                .activation = activation});
+    if (in_place) return;
+    f->y = a;
+    f->dy = da;
+    ops_pair(f, u, du);
+}
+
+/* 0: dropout. 1: in place. 2: none. */
+static inline void build_dropout(struct ops *f, int variant) {
+    enum snug_dtype type = f->program.compute;
+    int32_t x = ops_source(f, type, R, 0, f->shape->h), y = variant == 1 ? x : ops_tensor(f, type, R, 0, f->shape->h);
+    float p = p_of[variant != 2];
+    ops_add(
+        f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .in = SNUG_INPUTS(x), .out = SNUG_OUTPUTS(y), .p = p, .site = 11});
+    if (variant == 1) return;
+    int32_t dy = ops_source(f, type, R, 0, f->shape->h), dx = ops_tensor(f, type, R, 0, f->shape->h);
+    ops_add(f, (struct snug_op){
+                   .kind = SNUG_OP_DROPOUT, .in = SNUG_INPUTS(dy), .out = SNUG_OUTPUTS(dx), .p = p, .site = 11});
+    f->y = y;
+    f->dy = dy;
+    ops_pair(f, x, dx);
+}
+
+static inline void build_gather(struct ops *f, int variant) {
+    (void)variant;
+    enum snug_dtype type = f->program.compute;
+    int32_t x = ops_source(f, type, T, 0, f->shape->h), r = ops_tensor(f, type, R, 0, f->shape->h);
+    int32_t dr = ops_source(f, type, R, 0, f->shape->h), dx = ops_source(f, type, T, 0, f->shape->h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER, .in = SNUG_INPUTS(x), .out = SNUG_OUTPUTS(r)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_FILL, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(dx)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .in = SNUG_INPUTS(dr), .out = SNUG_OUTPUTS(dx)});
+    f->y = r;
+    f->dy = dr;
+    ops_pair(f, x, dx);
+}
+
+/* 0 … 2: the kinds. 3: smoothed labels. 4: the gradient in the logits' place. 5: evaluation, no gradient. */
+static inline void build_loss(struct ops *f, int variant) {
+    enum snug_loss_kind kind = variant < 3 ? (enum snug_loss_kind)variant : SNUG_CROSS_ENTROPY;
+    int64_t classes = kind == SNUG_MEAN_SQUARED_ERROR ? 1 : f->shape->classes;
+    int32_t logits = ops_tensor(f, SNUG_F32, R, 0, classes), loss = ops_source(f, SNUG_F32, FIXED, 1, 1);
+    for (int64_t i = 0; i < ops_count(f, logits); i++) ops_set(f, logits, i, 4 * ops_value(6, (uint64_t)i));
+    int32_t d = variant == 4 ? logits : variant == 5 ? -1 : ops_tensor(f, f->program.compute, R, 0, classes);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LOSS,
+                                .in = SNUG_INPUTS(logits),
+                                .out = SNUG_OUTPUTS(loss, d),
+                                .loss = kind,
+                                .label_smoothing = variant == 3 ? 0.1f : 0});
+    if (variant > 3) return;
+    f->y = loss;
+    ops_pair(f, logits, d);
+}
+
+/* 0: clipped, with decay and a bf16 copy. 1: no clipping asked for, late. 2: under the limit, first step. */
+static inline void build_optimizer(struct ops *f, int variant) {
+    int64_t n = f->shape->outputs, h = f->shape->h;
+    int32_t g = ops_source(f, SNUG_F32, FIXED, n, h), sums = ops_tensor(f, SNUG_F32, FIXED, 1, 5);
+    int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2), p = ops_source(f, SNUG_F32, FIXED, n, h);
+    int32_t m = ops_source(f, SNUG_F32, FIXED, n, h), v = ops_source(f, SNUG_F32, FIXED, n, h);
+    int32_t p16 = variant == 0 ? ops_tensor(f, SNUG_BF16, FIXED, n, h) : -1;
+    ops_fill(f, sums, 0.5);
+    for (int64_t i = 0; i < n * h; i++) ops_set(f, v, i, pow(ops_get(f, f->arena, v, i), 2));
+    f->run.max_grad_norm = (float[]){1, 0, 1e9f}[variant];
+    f->run.step = (int64_t[]){3, 1000, 0}[variant];
+    ops_add(f,
+            (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .in = SNUG_INPUTS(g), .out = SNUG_OUTPUTS(sums), .slot = 2});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .in = SNUG_INPUTS(sums), .out = SNUG_OUTPUTS(clip)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAMW,
+                                .in = SNUG_INPUTS(g, clip),
+                                .out = SNUG_OUTPUTS(p, m, v, p16),
+                                .decay = variant == 0});
+}
+
+static inline void build_cast(struct ops *f, int variant) {
+    (void)variant;
+    int32_t p = ops_tensor(f, SNUG_F32, FIXED, f->shape->outputs, f->shape->h);
+    int32_t q = ops_tensor(f, SNUG_BF16, FIXED, f->shape->outputs, f->shape->h);
+    for (int64_t i = 0; i < ops_count(f, p);
+         i++) { /* any finite bits: denormals, ties, numbers that round to infinity */
+        uint32_t bits = ops_word(7, (uint64_t)i / 2) & (i % 2 ? 0xff7fffffu : 0xff7f8000u);
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        ops_set(f, p, i, value);
+    }
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_CAST, .in = SNUG_INPUTS(p), .out = SNUG_OUTPUTS(q)});
+}
+
+#endif
