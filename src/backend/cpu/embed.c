@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* s = word[id] + type[type] + position[position];  y = dropout(norm(s)). Backward, each row of a table has one owner.
+ */
+#include "backend/cpu/rows.h"
+
+snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_batch *batch = run->batch;
+    struct matrix word = matrix_of(run, op->in[0]), position = matrix_of(run, op->in[1]);
+    struct matrix type = matrix_of(run, op->in[2]);
+    struct matrix gamma = matrix_of(run, op->in[3]), beta = matrix_of(run, op->in[4]);
+    struct matrix s = matrix_of(run, op->out[0]), y = matrix_of(run, op->out[1]);
+    int64_t h = s.cols;
+
+#pragma omp parallel for num_threads(run->threads) schedule(static)
+    for (int64_t t = 0; t < s.rows; t++) {
+        float *sum = scratch_rows(run, 2, h);
+        const void *from_word = matrix_at(word, batch->ids[t], 0), *from_type = matrix_at(type, batch->types[t], 0);
+        const void *from_position = matrix_at(position, batch->positions[t], 0);
+        for (int64_t c = 0; c < h; c += VEC_LANES) {
+            vec x = vec_load(from_word, word.dtype, c, h) + vec_load(from_type, type.dtype, c, h) +
+                    vec_load(from_position, position.dtype, c, h);
+            vec_store(matrix_at(s, t, 0), s.dtype, c, h, x);
+            vec_write(sum + c, vec_rounded(x, s.dtype));
+        }
+        const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, t);
+        norm_row(y, t, sum, gamma, beta, op->eps, mask);
+    }
+    return SNUG_OK;
+}
+
+/* Row index of table (F32) += row t of ds. */
+static void add_row(struct matrix table, int64_t index, struct matrix ds, int64_t t) {
+    float *to = matrix_at(table, index, 0);
+    const void *from = matrix_at(ds, t, 0);
+    for (int64_t c = 0; c < ds.cols; c += VEC_LANES)
+        vec_store(to, SNUG_F32, c, ds.cols, vec_load(to, SNUG_F32, c, ds.cols) + vec_load(from, ds.dtype, c, ds.cols));
+}
+
+/* Called by all threads of a team: table = 0. Rows are cleared in blocks long enough for memset's fastest way. */
+static void clear(struct matrix table) {
+    const int64_t block = 256;
+#pragma omp for schedule(static)
+    for (int64_t row = 0; row < table.rows; row += block) {
+        int64_t rows = table.rows - row < block ? table.rows - row : block;
+        memset(matrix_at(table, row, 0), 0, (size_t)(rows * table.cols) * sizeof(float));
+    }
+}
+
+/* The few rows of the type table are long sums over all tokens: threads share columns, not rows. */
+static void add_types(struct matrix table, struct matrix ds, const int32_t *types) {
+    const int64_t block = 64;
+#pragma omp for schedule(static)
+    for (int64_t first = 0; first < ds.cols; first += block) {
+        int64_t end = first + block < ds.cols ? first + block : ds.cols;
+        for (int64_t t = 0; t < ds.rows; t++) {
+            float *to = matrix_at(table, types[t], 0);
+            const void *from = matrix_at(ds, t, 0);
+            for (int64_t c = first; c < end; c += VEC_LANES)
+                vec_store(to, SNUG_F32, c, end, vec_load(to, SNUG_F32, c, end) + vec_load(from, ds.dtype, c, end));
+        }
+    }
+}
+
+snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_batch *batch = run->batch;
+    struct matrix ds = matrix_of(run, op->in[0]), dword = matrix_of(run, op->out[0]);
+    struct matrix dposition = matrix_of(run, op->out[1]), dtype = matrix_of(run, op->out[2]);
+    struct norm_backward norm = {.dy = ds,
+                                 .s = matrix_of(run, op->in[1]),
+                                 .gamma = matrix_of(run, op->in[2]),
+                                 .ds = ds,
+                                 .dgamma = matrix_of(run, op->out[3]),
+                                 .dbeta = matrix_of(run, op->out[4]),
+                                 .rows_like = op->in[0],
+                                 .dropout_before = true};
+    SNUG_KERNEL(norm_backward_rows)(run, op, &norm);
+
+#pragma omp parallel num_threads(run->threads)
+    {
+        if (snug_run_overwrites(run, op)) clear(dword), clear(dposition), clear(dtype);
+#pragma omp for schedule(dynamic, 16) nowait
+        for (int64_t i = 0; i < batch->tokens; i++) { /* the first token of an id does all of them */
+            int32_t id = batch->ids[batch->by_id[i]];
+            if (i > 0 && batch->ids[batch->by_id[i - 1]] == id) continue;
+            for (int64_t j = i; j < batch->tokens && batch->ids[batch->by_id[j]] == id; j++)
+                add_row(dword, id, ds, batch->by_id[j]);
+        }
+#pragma omp for schedule(static) nowait
+        for (int64_t position = 0; position < batch->longest; position++)
+            for (int64_t i = 0; i < batch->sequences; i++)
+                if (batch->offsets[i] + position < batch->offsets[i + 1])
+                    add_row(dposition, position, ds, batch->offsets[i] + position);
+        add_types(dtype, ds, batch->types);
+    }
+    return SNUG_OK;
+}

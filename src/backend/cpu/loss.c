@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loss summed over items, and its gradient times loss_scale, which makes it the step's mean. */
+#include "backend/cpu/rows.h"
+
+/*
+ * -sum_c t_c log softmax(x)_c, where t is 1 - e for the label and e / C is added for every class; its gradient is
+ * softmax(x) - t. d may be the logits' own tensor: the label's logit is read before anything is written.
+ */
+static double cross_entropy(struct matrix logits, struct matrix d, int64_t row, int32_t label, double smoothing,
+                            float scale) {
+    const int64_t n = logits.cols;
+    const float *x = matrix_at(logits, row, 0);
+    void *out = d.data ? matrix_at(d, row, 0) : NULL;
+    if (label == SNUG_IGNORE_LABEL) {
+        if (out) memset(out, 0, (size_t)(n * snug_dtype_size(d.dtype)));
+        return 0;
+    }
+
+    vec lanes[4], total = {0};
+    for (int k = 0; k < 4; k++) lanes[k] = vec_all(-INFINITY);
+    for (int64_t c = 0; c < n; c += VEC_LANES) {
+        vec a = vec_load(x, SNUG_F32, c, n);
+        if (smoothing > 0) total += a;
+        if (n - c < VEC_LANES) a = vec_select(vec_below(n - c), a, vec_all(-INFINITY));
+        lanes[0] = vec_max(lanes[0], a);
+    }
+    const float max = vec_largest(lanes[0]);
+    for (int k = 0; k < 4; k++) lanes[k] = vec_all(0);
+    for (int64_t c = 0, k = 0; c < n; c += VEC_LANES, k = (k + 1) % 4) {
+        vec e = vec_exp(vec_load(x, SNUG_F32, c, n) - max);
+        lanes[k] += n - c < VEC_LANES ? vec_select(vec_below(n - c), e, vec_all(0)) : e;
+    }
+    const float sum = vec_sum((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]));
+    const double log_sum = max + log((double)sum);
+    double loss = log_sum - (1 - smoothing) * x[label];
+    if (smoothing > 0) loss -= smoothing * vec_sum(total) / (double)n;
+    if (!out) return loss;
+
+    const float p_label = expf(x[label] - max) / sum, even = (float)(smoothing / (double)n);
+    for (int64_t c = 0; c < n; c += VEC_LANES) {
+        vec p = vec_exp(vec_load(x, SNUG_F32, c, n) - max) * (1 / sum);
+        vec_store(out, d.dtype, c, n, (p - even) * scale);
+    }
+    float d_label = (p_label - even - (float)(1 - smoothing)) * scale;
+    if (d.dtype == SNUG_F32) {
+        ((float *)out)[label] = d_label;
+    } else {
+        ((uint16_t *)out)[label] = snug_f32_to_bf16(d_label);
+    }
+    return loss;
+}
+
+static void put(struct matrix d, int64_t row, int64_t c, double value) {
+    if (!d.data) return;
+    if (d.dtype == SNUG_F32) {
+        *(float *)matrix_at(d, row, c) = (float)value;
+    } else {
+        *(uint16_t *)matrix_at(d, row, c) = snug_f32_to_bf16((float)value);
+    }
+}
+
+/* -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow. */
+static double binary_cross_entropy(struct matrix logits, struct matrix d, int64_t row, const float *target,
+                                   double scale) {
+    double loss = 0;
+    for (int64_t c = 0; c < logits.cols; c++) {
+        double x = *(const float *)matrix_at(logits, row, c);
+        loss += fmax(x, 0) - x * target[c] + log1p(exp(-fabs(x)));
+        put(d, row, c, (1 / (1 + exp(-x)) - target[c]) * scale);
+    }
+    return loss;
+}
+
+static double squared_error(struct matrix logits, struct matrix d, int64_t row, double target, double scale) {
+    double difference = *(const float *)matrix_at(logits, row, 0) - target;
+    put(d, row, 0, 2 * difference * scale);
+    return difference * difference;
+}
+
+snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
+    struct matrix logits = matrix_of(run, op->in[0]), d = matrix_of(run, op->out[1]);
+    float *loss = snug_run_data(run, op->out[0]);
+    double *row_loss = run->workspace, sum = run->chunk == 0 ? 0 : *loss;
+
+#pragma omp parallel for num_threads(run->threads) schedule(static)
+    for (int64_t row = 0; row < logits.rows; row++) {
+        int64_t item = run->first_row + row;
+        switch (op->loss) {
+        case SNUG_CROSS_ENTROPY:
+            row_loss[row] =
+                cross_entropy(logits, d, row, run->batch->labels[item], op->label_smoothing, run->loss_scale);
+            break;
+        case SNUG_BINARY_CROSS_ENTROPY:
+            row_loss[row] =
+                binary_cross_entropy(logits, d, row, run->batch->targets + item * logits.cols, run->loss_scale);
+            break;
+        case SNUG_MEAN_SQUARED_ERROR:
+            row_loss[row] = squared_error(logits, d, row, run->batch->targets[item], run->loss_scale);
+            break;
+        }
+    }
+    for (int64_t row = 0; row < logits.rows; row++) sum += row_loss[row];
+    *loss = (float)sum;
+    return SNUG_OK;
+}

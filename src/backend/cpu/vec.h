@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Vectors of the widest kind that the instruction set has, in the compilers' own vector extension. Intrinsics stand
+ * only where the extension has no word for the instruction: fused multiply-add, maximum, 32 x 32 -> 64 bit product.
+ *
+ * Sums are taken in the order written here, whatever the alignment of the data, and every element takes the same
+ * instructions wherever it stands in a vector: that is what makes recomputation agree bit for bit.
+ */
+#ifndef SNUG_BACKEND_CPU_VEC_H
+#define SNUG_BACKEND_CPU_VEC_H
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "backend/backend.h"
+#include "core/philox.h"
+
+#if defined(__AVX512F__)
+#define VEC_LANES 16
+#define VEC_X86(name) _mm512_##name
+typedef __m512 vec_x86;
+typedef __m512i vec_x86_int;
+#elif defined(__AVX2__)
+#define VEC_LANES 8
+#define VEC_X86(name) _mm256_##name
+typedef __m256 vec_x86;
+typedef __m256i vec_x86_int;
+#else
+#define VEC_LANES 4
+#ifdef __x86_64__
+#define VEC_X86(name) _mm_##name
+typedef __m128 vec_x86;
+typedef __m128i vec_x86_int;
+#endif
+#endif
+
+typedef float vec __attribute__((vector_size(4 * VEC_LANES)));
+typedef int32_t vec_int __attribute__((vector_size(4 * VEC_LANES)));
+typedef uint32_t vec_uint __attribute__((vector_size(4 * VEC_LANES)));
+typedef uint16_t vec_half __attribute__((vector_size(2 * VEC_LANES)));
+typedef uint64_t vec_wide __attribute__((vector_size(4 * VEC_LANES)));
+
+/* x - 0 is x whatever x is, and folds away; 0 + x is not, for -0. */
+static inline vec vec_all(float x) { return x - (vec){0}; }
+static inline vec_uint vec_all_uint(uint32_t x) { return (vec_uint){0} + x; }
+
+static inline vec vec_fma(vec a, vec b, vec c) {
+#ifdef __FMA__
+    return (vec)VEC_X86(fmadd_ps)((vec_x86)a, (vec_x86)b, (vec_x86)c);
+#else
+    return a * b + c;
+#endif
+}
+
+static inline vec vec_select(vec_int mask, vec a, vec b) { return (vec)(((vec_int)a & mask) | ((vec_int)b & ~mask)); }
+
+/* If one is NaN, the result is b: keep the constant on the left, and NaN stays. */
+static inline vec vec_max(vec a, vec b) {
+#ifdef VEC_X86
+    return (vec)VEC_X86(max_ps)((vec_x86)a, (vec_x86)b);
+#else
+    return vec_select((vec_int)(a > b), a, b);
+#endif
+}
+
+static inline vec vec_min(vec a, vec b) {
+#ifdef VEC_X86
+    return (vec)VEC_X86(min_ps)((vec_x86)a, (vec_x86)b);
+#else
+    return vec_select((vec_int)(a < b), a, b);
+#endif
+}
+
+static inline vec vec_abs(vec x) { return (vec)((vec_uint)x & 0x7fffffffu); }
+
+/* All bits set in the first count lanes, none in the others. */
+static inline vec_int vec_below(int64_t count) {
+    vec_int lane;
+    for (int i = 0; i < VEC_LANES; i++) lane[i] = i;
+    return lane < (int32_t)(count < VEC_LANES ? count : VEC_LANES);
+}
+
+/* The sum of all lanes, as a tree. */
+static inline float vec_sum(vec x) {
+    typedef float quad __attribute__((vector_size(16)));
+    quad part[VEC_LANES / 4];
+    memcpy(part, &x, sizeof x);
+    for (int width = VEC_LANES / 8; width; width /= 2)
+        for (int i = 0; i < width; i++) part[i] += part[i + width];
+    return (part[0][0] + part[0][2]) + (part[0][1] + part[0][3]);
+}
+
+static inline float vec_largest(vec x) {
+    float largest = x[0];
+    for (int i = 1; i < VEC_LANES; i++) largest = x[i] > largest ? x[i] : largest;
+    return largest;
+}
+
+/* a0 b0 a1 b1 … of the first halves of a and b, or of the second halves. */
+static inline vec vec_interleave_first(vec a, vec b) {
+#if VEC_LANES == 16
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+#elif VEC_LANES == 8
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#else
+    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#endif
+}
+
+static inline vec vec_interleave_second(vec a, vec b) {
+#if VEC_LANES == 16
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif VEC_LANES == 8
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
+}
+
+/* Transposes a square. Interleaving rows i and i + half rotates the bits of (row, column) by one place; as many
+   rotations as a column has bits swap the two. */
+static inline void vec_transpose(vec m[VEC_LANES]) {
+    const int half = VEC_LANES / 2;
+#pragma GCC unroll 4
+    for (int stage = 1; stage < VEC_LANES; stage *= 2) {
+        vec next[VEC_LANES];
+#pragma GCC unroll 8
+        for (int i = 0; i < half; i++) {
+            next[2 * i] = vec_interleave_first(m[i], m[i + half]);
+            next[2 * i + 1] = vec_interleave_second(m[i], m[i + half]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < VEC_LANES; i++) m[i] = next[i];
+    }
+}
+
+/* ---- memory: rows of F32 or BF16, at any address ----------------------------------------------------------------- */
+
+static inline vec vec_read(const float *p) {
+    vec x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+static inline void vec_write(float *p, vec x) { memcpy(p, &x, sizeof x); }
+
+/* Between 16 and 32 bits a lane; gcc 12 would take both conversions apart. */
+static inline vec_uint vec_widen(vec_half x) {
+#if defined(__AVX512F__)
+    return (vec_uint)_mm512_cvtepu16_epi32((__m256i)x);
+#elif defined(__AVX2__)
+    return (vec_uint)_mm256_cvtepu16_epi32((__m128i)x);
+#else
+    return __builtin_convertvector(x, vec_uint);
+#endif
+}
+
+static inline vec_half vec_narrow(vec_uint x) {
+#if defined(__AVX512F__)
+    return (vec_half)_mm512_cvtepi32_epi16((__m512i)x);
+#else
+    return __builtin_convertvector(x, vec_half);
+#endif
+}
+
+static inline vec vec_read_bf16(const uint16_t *p) {
+    vec_half half;
+    memcpy(&half, p, sizeof half);
+    return (vec)(vec_widen(half) << 16);
+}
+
+/* The bf16 nearest to x, as snug_f32_to_bf16() has it, in the low half of each lane. */
+static inline vec_uint vec_bf16_bits(vec x) {
+    vec_uint bits = (vec_uint)x, high = bits >> 16, rounded = (bits + (high & 1u) + 0x7fffu) >> 16;
+    vec_uint is_nan = (vec_uint)(x != x);
+    return ((high | 0x40u) & is_nan) | (rounded & ~is_nan);
+}
+
+static inline void vec_write_bf16(uint16_t *p, vec x) {
+    vec_half half = vec_narrow(vec_bf16_bits(x));
+    memcpy(p, &half, sizeof half);
+}
+
+static __attribute__((noinline, unused)) vec vec_load_tail(const void *row, enum snug_dtype dtype, int64_t i,
+                                                           int64_t n) {
+    float f32[VEC_LANES] = {0};
+    uint16_t bf16[VEC_LANES] = {0};
+    if (dtype == SNUG_F32) {
+        memcpy(f32, (const float *)row + i, (size_t)(n - i) * sizeof *f32);
+        return vec_read(f32);
+    }
+    memcpy(bf16, (const uint16_t *)row + i, (size_t)(n - i) * sizeof *bf16);
+    return vec_read_bf16(bf16);
+}
+
+static __attribute__((noinline, unused)) void vec_store_tail(void *row, enum snug_dtype dtype, int64_t i, int64_t n,
+                                                             vec x) {
+    float f32[VEC_LANES];
+    uint16_t bf16[VEC_LANES];
+    if (dtype == SNUG_F32) {
+        vec_write(f32, x);
+        memcpy((float *)row + i, f32, (size_t)(n - i) * sizeof *f32);
+    } else {
+        vec_write_bf16(bf16, x);
+        memcpy((uint16_t *)row + i, bf16, (size_t)(n - i) * sizeof *bf16);
+    }
+}
+
+/* Elements i … i + lanes - 1 of a row of n; 0 past its end. */
+static inline vec vec_load(const void *row, enum snug_dtype dtype, int64_t i, int64_t n) {
+    if (__builtin_expect(n - i < VEC_LANES, 0)) return vec_load_tail(row, dtype, i, n);
+    return dtype == SNUG_F32 ? vec_read((const float *)row + i) : vec_read_bf16((const uint16_t *)row + i);
+}
+
+/* Elements past the row's end are not written. */
+static inline void vec_store(void *row, enum snug_dtype dtype, int64_t i, int64_t n, vec x) {
+    if (__builtin_expect(n - i < VEC_LANES, 0)) {
+        vec_store_tail(row, dtype, i, n, x);
+    } else if (dtype == SNUG_F32) {
+        vec_write((float *)row + i, x);
+    } else {
+        vec_write_bf16((uint16_t *)row + i, x);
+    }
+}
+
+/* x as it will be read back from a tensor of dtype. */
+static inline vec vec_rounded(vec x, enum snug_dtype dtype) {
+    return dtype == SNUG_F32 ? x : (vec)(vec_bf16_bits(x) << 16);
+}
+
+/* ---- functions ------------------------------------------------------------------------------------------------------
+ */
+
+/* *scale * (1 + *part) = exp(x), to 1e-7 of it: x = n log 2 + r, scale = 2^n, part = a polynomial in r fitted for the
+   least relative error on |r| <= log(2) / 2. Below 1.2e-38 and above 1.6e38 the result stays there. */
+static inline vec vec_exp_parts(vec x, vec *scale) {
+    const vec magic = vec_all(0x1.8p23f); /* adding it rounds to an integer, in the low bits */
+    x = vec_min(vec_all(88.0f), vec_max(vec_all(-87.3f), x));
+    vec shifted = vec_fma(x, vec_all(0x1.715476p+0f), magic), n = shifted - magic;
+    vec r = vec_fma(n, vec_all(-0x1.7f7d1cp-20f), vec_fma(n, vec_all(-0x1.62e4p-1f), x));
+    *scale = (vec)((((vec_uint)shifted - (vec_uint)magic) + 127u) << 23);
+    vec p = vec_fma(vec_all(0x1.6a23dp-10f), r, vec_all(0x1.123a20p-7f));
+    p = vec_fma(p, r, vec_all(0x1.5558f2p-5f));
+    p = vec_fma(p, r, vec_all(0x1.555492p-3f));
+    p = vec_fma(p, r, vec_all(0x1.fffffcp-2f));
+    return vec_fma(p * r, r, r);
+}
+
+static inline vec vec_exp(vec x) {
+    vec scale, part = vec_exp_parts(x, &scale);
+    return vec_fma(part, scale, scale);
+}
+
+/* To 2e-7 of it: (e^2x - 1) / (e^2x + 1), where e^2x - 1 keeps its digits near 0. */
+static inline vec vec_tanh(vec x) {
+    vec scale, part = vec_exp_parts(vec_min(vec_all(20.0f), 2.0f * vec_abs(x)), &scale);
+    vec less_one = vec_fma(part, scale, scale - 1.0f), t = less_one / (less_one + 2.0f);
+    return (vec)((vec_uint)t | ((vec_uint)x & 0x80000000u));
+}
+
+static inline vec vec_sigmoid(vec x) { return 1.0f / (1.0f + vec_exp(-x)); }
+
+/*
+ * The normal distribution function, and exp(-x^2/2) in *bell. For u = |x| the upper tail is exp(-u^2/2) Q(1 / (1 + 0.3
+ * u)), after Hastings' form of erfc (Abramowitz and Stegun 7.1.26) with more terms, Q fitted for the least relative
+ * error: 5e-8 in the tail, 2.5e-8 absolute.
+ */
+static inline vec vec_normal(vec x, vec *bell) {
+    vec t = 1.0f / vec_fma(vec_abs(x), vec_all(0.3f), vec_all(1.0f));
+    vec q = vec_fma(t, vec_all(0.037264902f), vec_all(-0.16379233f));
+    q = vec_fma(q, t, vec_all(0.21763961f));
+    q = vec_fma(q, t, vec_all(-0.064000174f));
+    q = vec_fma(q, t, vec_all(0.13397329f));
+    q = vec_fma(q, t, vec_all(0.098292105f));
+    q = vec_fma(q, t, vec_all(0.12100959f));
+    q = vec_fma(q, t, vec_all(0.11961302f));
+    *bell = vec_exp(-0.5f * x * x);
+    vec tail = q * t * *bell;
+    return vec_select((vec_int)(x > 0.0f), 1.0f - tail, tail);
+}
+
+/* ---- dropout --------------------------------------------------------------------------------------------------------
+ */
+
+/* What all masks of one operation (and head) share. */
+struct vec_dropout {
+    uint32_t threshold, key[2], use;
+    float scale;
+};
+
+static inline struct vec_dropout vec_dropout(const struct snug_run *run, const struct snug_op *op, int32_t head) {
+    return (struct vec_dropout){snug_dropout_threshold(op->p),
+                                {snug_philox_key(run->seed), (uint32_t)run->step},
+                                (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
+                                (float)(1 / (1 - (double)op->p))};
+}
+
+/* The product of the low halves of a's wide lanes and b. */
+static inline vec_wide vec_multiply_wide(vec_wide a, uint32_t b) {
+#ifdef VEC_X86
+    vec_wide all = (vec_wide){0} + b;
+    return (vec_wide)VEC_X86(mul_epu32)((vec_x86_int)a, (vec_x86_int)all);
+#else
+    return (a & 0xffffffffu) * b;
+#endif
+}
+
+/*
+ * mask[0 … n-1] = 0 or scale, for channels (or key positions) 0 … n-1 of a token (or query); mask is written up to a
+ * multiple of two vectors. Each wide lane computes one Philox block, as snug_philox() does: only the low halves of its
+ * words count, what stands in the high halves is never read.
+ */
+static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dropout, int32_t position,
+                            int32_t sample) {
+    enum { BLOCKS = VEC_LANES / 2 };
+    vec_wide order; /* of the blocks, such that interleaving the words below puts them into their places */
+    for (int i = 0; i < BLOCKS; i++) order[i] = (uint64_t)(i / 2 + i % 2 * (BLOCKS / 2));
+
+    for (int64_t i = 0; i < n; i += 4 * BLOCKS) {
+        vec_wide c0 = order + (uint64_t)(i / 4), c1 = (vec_wide){0} + (uint32_t)position;
+        vec_wide c2 = (vec_wide){0} + (uint32_t)sample, c3 = (vec_wide){0} + dropout->use;
+        uint32_t k0 = dropout->key[0], k1 = dropout->key[1];
+        for (int round = 0; round < 10; round++) {
+            vec_wide a = vec_multiply_wide(c0, 0xD2511F53u), b = vec_multiply_wide(c2, 0xCD9E8D57u);
+            c0 = b >> 32 ^ c1 ^ k0;
+            c2 = a >> 32 ^ c3 ^ k1;
+            c1 = b;
+            c3 = a;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        vec_wide a = (c0 & 0xffffffffu) | c1 << 32, b = (c2 & 0xffffffffu) | c3 << 32;
+#if VEC_LANES == 16
+        vec_uint low = (vec_uint)__builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+        vec_uint high = (vec_uint)__builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+#elif VEC_LANES == 8
+        vec_uint low = (vec_uint)__builtin_shufflevector(a, b, 0, 4, 2, 6);
+        vec_uint high = (vec_uint)__builtin_shufflevector(a, b, 1, 5, 3, 7);
+#else
+        vec_uint low = (vec_uint)__builtin_shufflevector(a, b, 0, 2),
+                 high = (vec_uint)__builtin_shufflevector(a, b, 1, 3);
+#endif
+        vec_uint threshold = vec_all_uint(dropout->threshold), scale = (vec_uint)vec_all(dropout->scale);
+        vec_write(mask + i, (vec)(scale & (vec_uint)(low >= threshold)));
+        vec_write(mask + i + VEC_LANES, (vec)(scale & (vec_uint)(high >= threshold)));
+    }
+}
+
+#endif
