@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arguments as one struct, filled from text through one table (args.c) that also makes --help. */
+#ifndef SNUG_TRAIN_ARGS_H
+#define SNUG_TRAIN_ARGS_H
+
+#include "core/context.h"
+
+enum snug_interval { SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH, SNUG_INTERVAL_BEST };
+
+/* Strings are owned, NULL where unset. Names are Hugging Face's; see the table for meaning and default. */
+struct snug_args {
+    snug_context *ctx;
+
+    /* model */
+    char *model_name_or_path, *config_name, *tokenizer_name;
+    char *task; /* "classification", "mlm" or NULL: found from the data and the folder */
+    /* data */
+    char *train_file, *validation_file, *test_file;
+    char *text_column_names, *label_column_name;
+    int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
+    bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;
+    double mlm_probability;
+    /* output */
+    char *output_dir, *logging_dir, *report_to, *run_name, *resume_from_checkpoint, *log_level;
+    bool overwrite_output_dir, disable_tqdm, json;
+    /* training */
+    int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,
+        data_seed; /* data_seed -1: seed */
+    double num_train_epochs, learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm,
+        warmup_steps, /* below 1: a ratio */
+        label_smoothing_factor;
+    char *lr_scheduler_type, *lr_scheduler_kwargs, *optim;
+    char *train_sampling_strategy;
+    bool bf16, use_cpu;
+    char *device, *memory_budget;
+    int64_t threads; /* 0: all cores that the process may use */
+    int64_t dataloader_num_workers, dataloader_prefetch_factor;
+    bool dataloader_drop_last;
+    /* evaluation, logging, saving */
+    enum snug_interval eval_strategy, logging_strategy, save_strategy;
+    double eval_steps, logging_steps, save_steps; /* below 1: a share of all steps; eval_steps 0: logging_steps */
+    double eval_delay;
+    bool logging_first_step, logging_nan_inf_filter, eval_on_start, load_best_model_at_end, save_only_model;
+    int64_t save_total_limit;                        /* 0: no limit */
+    char *metric_for_best_model, *greater_is_better; /* NULL: as Trainer derives it */
+    int64_t early_stopping_patience;                 /* 0: off */
+    double early_stopping_threshold;
+    /* Names of the arguments that were set, separated by spaces, for checks that depend on it. */
+    char *set_names;
+};
+
+/* Whether the user set the argument, under any of its names. */
+bool snug_args_is_set(const struct snug_args *args, const char *name);
+/* Checks of one argument against another (eval_strategy without data, save against load_best_model_at_end, …), to be
+   called before a job. command: "train", "eval", "predict", "plan" or "tokenize". */
+snug_status snug_args_check(struct snug_args *args, const char *command);
+/* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 where unset. */
+snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One argument against another, as TrainingArguments checks and derives them, before anything is read. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim/schedule.h"
+#include "train/args.h"
+
+static const char *interval_name(enum snug_interval interval) {
+    static const char *const names[] = {"no", "steps", "epoch", "best"};
+    return names[interval];
+}
+
+static snug_status require(const struct snug_args *args, bool there, const char *command, const char *what) {
+    if (there) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE, "snug %s needs %s", command, what);
+}
+
+static snug_status check_files(const struct snug_args *args, const char *command) {
+    bool model = args->model_name_or_path, from_scratch = args->config_name;
+    if (strcmp(command, "train") == 0) {
+        RETURN_IF_ERROR(require(args, model || from_scratch, command,
+                                "--model_name_or_path DIR, or --config_name DIR to train from scratch"));
+        return require(args, args->train_file, command, "--train_file FILE");
+    }
+    if (strcmp(command, "eval") == 0) {
+        RETURN_IF_ERROR(require(args, model, command, "--model_name_or_path DIR"));
+        return require(args, args->validation_file, command, "--validation_file FILE");
+    }
+    if (strcmp(command, "predict") == 0) {
+        RETURN_IF_ERROR(require(args, model, command, "--model_name_or_path DIR"));
+        return require(args, args->test_file, command, "--test_file FILE");
+    }
+    if (strcmp(command, "plan") == 0)
+        return require(args, model || from_scratch, command, "--model_name_or_path DIR or --config_name NAME");
+    RETURN_IF_ERROR(require(args, model || args->tokenizer_name, command, "--model_name_or_path DIR"));
+    return require(args, args->test_file || args->validation_file || args->train_file, command, "--test_file FILE");
+}
+
+static snug_status check_rows(const struct snug_args *args) {
+    const struct {
+        const char *name;
+        int64_t rows;
+    } limits[] = {
+        {"max_train_samples", args->max_train_samples},
+        {"max_eval_samples", args->max_eval_samples},
+        {"max_predict_samples", args->max_predict_samples},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (limits[i].rows == 0)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s 0 leaves no rows; -1 takes all", limits[i].name);
+    return SNUG_OK;
+}
+
+/* A share of all steps below 1, or whole steps. */
+static snug_status check_steps(const struct snug_args *args, const char *name, enum snug_interval strategy,
+                               double steps) {
+    if (strategy != SNUG_INTERVAL_STEPS) return SNUG_OK;
+    if (steps == 0) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s 0: its strategy is steps, which needs some", name);
+    if (steps > 1 && steps != floor(steps))
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %g: above 1 it must be a whole number", name, steps);
+    return SNUG_OK;
+}
+
+/* Saved steps must have been evaluated. Shares are compared in millionths, as in Trainer. */
+static bool is_multiple(double save_steps, double eval_steps) {
+    if ((save_steps < 1) != (eval_steps < 1)) return false;
+    double scale = save_steps < 1 ? 1e6 : 1;
+    return fmod(round(save_steps * scale), round(eval_steps * scale)) == 0;
+}
+
+static snug_status check_best(const struct snug_args *args) {
+    enum snug_interval eval = args->eval_strategy, save = args->save_strategy;
+    if (save == SNUG_INTERVAL_BEST && eval == SNUG_INTERVAL_NO)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--save_strategy best needs --eval_strategy steps or epoch");
+    if (save == SNUG_INTERVAL_BEST && !args->metric_for_best_model)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--save_strategy best needs --metric_for_best_model, as in loss");
+    if (args->load_best_model_at_end && eval == SNUG_INTERVAL_NO)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--load_best_model_at_end needs --eval_strategy steps or epoch");
+    if (args->load_best_model_at_end && save != SNUG_INTERVAL_BEST) {
+        if (save != eval)
+            return snug_fail(
+                args->ctx, SNUG_E_USAGE,
+                "--load_best_model_at_end needs the same --eval_strategy (%s) and --save_strategy (%s), or "
+                "--save_strategy best",
+                interval_name(eval), interval_name(save));
+        if (eval == SNUG_INTERVAL_STEPS && !is_multiple(args->save_steps, args->eval_steps))
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "--load_best_model_at_end needs --save_steps (%g) to be a multiple of --eval_steps (%g)",
+                             args->save_steps, args->eval_steps);
+    }
+    if (args->early_stopping_patience == 0) return SNUG_OK;
+    if (!args->load_best_model_at_end || !args->metric_for_best_model)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model");
+    return SNUG_OK;
+}
+
+static snug_status check_training(struct snug_args *args) {
+    struct snug_schedule schedule;
+    if (args->eval_strategy == SNUG_INTERVAL_STEPS && args->eval_steps == 0) args->eval_steps = args->logging_steps;
+    if (args->load_best_model_at_end && !args->metric_for_best_model)
+        RETURN_IF_ERROR(snug_strdup(args->ctx, "loss", &args->metric_for_best_model));
+    const char *metric = args->metric_for_best_model;
+    if (metric && !args->greater_is_better) {
+        size_t length = strlen(metric);
+        bool loss = length >= 4 && strcmp(metric + length - 4, "loss") == 0;
+        RETURN_IF_ERROR(snug_strdup(args->ctx, loss ? "False" : "True", &args->greater_is_better));
+    }
+    RETURN_IF_ERROR(check_steps(args, "logging_steps", args->logging_strategy, args->logging_steps));
+    RETURN_IF_ERROR(check_steps(args, "eval_steps", args->eval_strategy, args->eval_steps));
+    RETURN_IF_ERROR(check_steps(args, "save_steps", args->save_strategy, args->save_steps));
+    RETURN_IF_ERROR(check_best(args));
+    if (args->dataloader_num_workers == 0 && snug_args_is_set(args, "dataloader_prefetch_factor"))
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--dataloader_prefetch_factor needs --dataloader_num_workers of at least 1");
+    if (args->label_smoothing_factor > 0 && (args->do_regression || (args->task && strcmp(args->task, "mlm") == 0)))
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; leave it out");
+    /* The true number of steps is not known yet; names and values are. */
+    return snug_schedule_init(args->ctx, args->lr_scheduler_type, args->lr_scheduler_kwargs, args->learning_rate,
+                              args->warmup_steps, 100, &schedule);
+}
+
+snug_status snug_args_check(struct snug_args *args, const char *command) {
+    bool train = strcmp(command, "train") == 0;
+    RETURN_IF_ERROR(check_files(args, command));
+    RETURN_IF_ERROR(check_rows(args));
+    if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
+    if (!train) return SNUG_OK;
+    if (!args->validation_file && (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs --validation_file FILE to evaluate on",
+                         args->eval_on_start ? "eval_on_start" : "eval_strategy");
+    if (!args->output_dir) {
+        RETURN_IF_ERROR(snug_strdup(args->ctx, "trainer_output", &args->output_dir));
+        snug_log(args->ctx, SNUG_LOG_INFO, "--output_dir is not given: writing to trainer_output");
+    }
+    return SNUG_OK;
+}

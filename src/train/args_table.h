@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is known of every argument: the one place that parsing, defaults, --help and checks are made from. */
+#ifndef SNUG_TRAIN_ARGS_TABLE_H
+#define SNUG_TRAIN_ARGS_TABLE_H
+
+#include "train/args.h"
+
+enum snug_arg_type {
+    SNUG_ARG_STRING,
+    SNUG_ARG_CHOICE,   /* a string that value_name lists */
+    SNUG_ARG_BOOL,     /* bool */
+    SNUG_ARG_TRISTATE, /* char *: "True", "False" or NULL */
+    SNUG_ARG_INT,      /* int64_t */
+    SNUG_ARG_REAL,     /* double */
+    SNUG_ARG_INTERVAL, /* enum snug_interval that value_name lists */
+    SNUG_ARG_BYTES,    /* char *: a size with its unit */
+};
+
+struct snug_argument {
+    snug_arg_info info;
+    enum snug_arg_type type;
+    size_t offset;     /* in struct snug_args */
+    const char *range; /* of a number, as an interval: "[0,1)"; NULL takes all */
+    const char *known; /* values that Hugging Face has and snug does not yet, separated by '|'; NULL if none */
+};
+
+extern const struct snug_argument snug_arguments[];
+extern const size_t snug_argument_count;
+
+/* Older arguments that stand for a value of another one. */
+enum snug_conversion { SNUG_CONVERT_GROUP_BY_LENGTH, SNUG_CONVERT_WARMUP_RATIO };
+struct snug_converted {
+    const char *name, *target;
+    enum snug_conversion conversion;
+};
+extern const struct snug_converted snug_converted_arguments[];
+extern const size_t snug_converted_count;
+
+/* Hugging Face's arguments that snug does not have. */
+enum snug_foreign_kind {
+    SNUG_FOREIGN_FLAG_IGNORED,  /* a boolean that changes nothing here */
+    SNUG_FOREIGN_FLAG_OFF,      /* only False can be taken */
+    SNUG_FOREIGN_VALUE_IGNORED, /* a value that changes nothing here */
+    SNUG_FOREIGN_VALUE,         /* not supported, whatever its value */
+};
+struct snug_foreign {
+    enum snug_foreign_kind kind;
+    const char *names; /* separated by spaces */
+};
+extern const struct snug_foreign snug_foreign_arguments[];
+extern const size_t snug_foreign_count;
+
+/* Whether list, separated by separator, holds the word of length characters. */
+bool snug_list_has(const char *list, char separator, const char *word, size_t length);
+/* Bytes of "6GiB", "600 MB", "1.5g" or "123456"; false if it is none of these or does not fit 63 bits. */
+bool snug_parse_bytes(const char *text, int64_t *bytes);
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints: a Hugging Face folder with the optimizer's states and trainer_state.json. All randomness is keyed by
+ * step and place, so that no generator's state is needed to go on with the same bits.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "model/weights.h"
+#include "train/results.h"
+#include "train/trainer.h"
+
+/* ---- trainer_state.json --------------------------------------------------------------------------------------- */
+
+/* What has to be the same for a resumed run to be the same run. */
+static json_t *identity_of(const struct snug_trainer *t) {
+    const struct snug_job *job = &t->session->job;
+    const struct snug_loader_options *options = &job->train.options;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s}", "train_rows", (json_int_t)job->train.rows,
+                     "train_batch_size", (json_int_t)options->batch_size, "gradient_accumulation_steps",
+                     (json_int_t)options->accumulation, "seed", (json_int_t)t->args->seed, "data_seed",
+                     (json_int_t)options->seed, "sampling", (int)options->sampling, "max_steps",
+                     (json_int_t)job->max_steps, "compute", snug_dtype_name(job->training->compute));
+}
+
+static json_t *state_of(const struct snug_trainer *t) {
+    const struct snug_job *job = &t->session->job;
+    json_t *state = json_pack(
+        "{s:o, s:o, s:I, s:o, s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:o, s:I, s:{}, s:I, s:n, s:n}",
+        "best_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(), "best_model_checkpoint",
+        t->best_checkpoint[0] ? json_string(t->best_checkpoint) : json_null(), "best_global_step",
+        (json_int_t)t->best_step, "epoch", snug_json_number(snug_trainer_epoch(t)), "eval_steps",
+        (json_int_t)t->eval_steps, "global_step", (json_int_t)t->session->step, "is_hyper_param_search", 0,
+        "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", t->log_history, "logging_steps",
+        (json_int_t)t->logging_steps, "max_steps", (json_int_t)job->max_steps, "num_input_tokens_seen",
+        (json_int_t)t->tokens, "num_train_epochs", snug_json_number(t->args->num_train_epochs), "save_steps",
+        (json_int_t)t->save_steps, "stateful_callbacks", "train_batch_size", (json_int_t)job->train.options.batch_size,
+        "trial_name", "trial_params");
+    json_t *own = json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:o}", "loss_sum", t->loss_sum, "loss_total", t->loss_total,
+                            "logged_step", (json_int_t)t->logged_step, "samples", (json_int_t)t->samples, "tokens",
+                            (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience, "identity", identity_of(t));
+    if (!state || !own || json_object_set_new(state, "snug", own)) {
+        json_decref(state);
+        return NULL;
+    }
+    return state;
+}
+
+snug_status snug_trainer_state_write(struct snug_trainer *t, const char *folder) {
+    char *path = NULL;
+    json_t *state = state_of(t);
+    snug_status status = state ? snug_path_join(t->ctx, &path, folder, "trainer_state.json")
+                               : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing trainer_state.json");
+    if (status == SNUG_OK) status = snug_json_write(t->ctx, path, state);
+    json_decref(state);
+    free(path);
+    return status;
+}
+
+static double real_of(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
+static int64_t int_of(const json_t *object, const char *key) {
+    return json_integer_value(json_object_get(object, key));
+}
+
+static snug_status check_identity(struct snug_trainer *t, const char *path, const json_t *saved) {
+    json_t *here = identity_of(t);
+    const char *key;
+    json_t *value;
+    snug_status status = here ? SNUG_OK : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
+    json_object_foreach(here, key, value) {
+        if (status != SNUG_OK || json_equal(value, json_object_get(saved, key))) continue;
+        snug_log(t->ctx, SNUG_LOG_WARNING,
+                 "%s: %s was another when this checkpoint was made: the run goes on, but not "
+                 "as it would have without the interruption",
+                 path, key);
+    }
+    json_decref(here);
+    return status;
+}
+
+static snug_status read_state(struct snug_trainer *t, const char *folder) {
+    char *path;
+    json_t *state;
+    RETURN_IF_ERROR(snug_path_join(t->ctx, &path, folder, "trainer_state.json"));
+    snug_status status = snug_json_read(t->ctx, path, &state);
+    if (status == SNUG_OK) {
+        const json_t *own = json_object_get(state, "snug"), *history = json_object_get(state, "log_history");
+        const int64_t step = int_of(state, "global_step");
+        if (!json_is_object(own) || !json_is_array(history) || step < 0) {
+            status = snug_fail(t->ctx, SNUG_E_INPUT, "%s was not written by snug: it cannot be resumed from", path);
+        } else {
+            status = check_identity(t, path, json_object_get(own, "identity"));
+            snug_session_seek(t->session, step);
+            t->loss_sum = real_of(own, "loss_sum");
+            t->loss_total = real_of(own, "loss_total");
+            t->logged_step = int_of(own, "logged_step");
+            t->samples = int_of(own, "samples");
+            t->tokens = int_of(own, "tokens");
+            t->impatience = int_of(own, "impatience");
+            t->has_best = json_is_number(json_object_get(state, "best_metric"));
+            t->best_metric = real_of(state, "best_metric");
+            t->best_step = int_of(state, "best_global_step");
+            const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
+            snprintf(t->best_checkpoint, sizeof t->best_checkpoint, "%s", best ? best : "");
+            json_array_clear(t->log_history);
+            json_array_extend(t->log_history, (json_t *)history);
+        }
+        json_decref(state);
+    }
+    free(path);
+    return status;
+}
+
+/* ---- the folders ---------------------------------------------------------------------------------------------- */
+
+/* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
+static int by_step(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static snug_status list_checkpoints(struct snug_trainer *t, int64_t **steps, size_t *count) {
+    size_t capacity = 0;
+    *steps = NULL;
+    *count = 0;
+    DIR *folder = opendir(t->args->output_dir);
+    if (!folder) return SNUG_OK;
+    snug_status status = SNUG_OK;
+    for (struct dirent *entry; status == SNUG_OK && (entry = readdir(folder));) {
+        long long step;
+        int end = 0;
+        if (sscanf(entry->d_name, "checkpoint-%lld%n", &step, &end) != 1 || entry->d_name[end]) continue;
+        status = snug_grow(t->ctx, (void **)steps, &capacity, *count + 1, sizeof **steps);
+        if (status == SNUG_OK) (*steps)[(*count)++] = step;
+    }
+    closedir(folder);
+    if (*count) qsort(*steps, *count, sizeof **steps, by_step);
+    return status;
+}
+
+static snug_status checkpoint_path(const struct snug_trainer *t, int64_t step, char *path, size_t size) {
+    if ((size_t)snprintf(path, size, "%s/checkpoint-%lld", t->args->output_dir, (long long)step) >= size)
+        return snug_fail(t->ctx, SNUG_E_USAGE, "--output_dir %s is too long", t->args->output_dir);
+    return SNUG_OK;
+}
+
+/* The oldest go first; the best and the newest stay, as in Trainer. */
+static snug_status rotate(struct snug_trainer *t, int64_t newest) {
+    int64_t *steps;
+    size_t count;
+    if (t->save_total_limit <= 0) return SNUG_OK;
+    snug_status status = list_checkpoints(t, &steps, &count);
+    int64_t left = (int64_t)count;
+    for (size_t i = 0; i < count && left > t->save_total_limit && status == SNUG_OK; i++) {
+        char path[512];
+        status = checkpoint_path(t, steps[i], path, sizeof path);
+        if (status != SNUG_OK || steps[i] == newest || strcmp(path, t->best_checkpoint) == 0) continue;
+        status = snug_folder_remove(t->ctx, path);
+        left--;
+    }
+    free(steps);
+    return status;
+}
+
+snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
+    int64_t *steps;
+    size_t count;
+    snug_status status = list_checkpoints(t, &steps, &count);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+        char path[512];
+        status = checkpoint_path(t, steps[i], path, sizeof path);
+        if (status == SNUG_OK) status = snug_folder_remove(t->ctx, path);
+    }
+    free(steps);
+    return status;
+}
+
+int64_t snug_checkpoint_bytes(const struct snug_trainer *t) {
+    const struct snug_layout *layout = &t->session->job.layout;
+    const int64_t rest = 8 << 20; /* tokenizer, config, state, headers */
+    return layout->bytes[SNUG_MEMORY_WEIGHTS] + (t->args->save_only_model ? 0 : layout->bytes[SNUG_MEMORY_OPTIMIZER]) +
+           rest;
+}
+
+static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
+    RETURN_IF_ERROR(snug_session_write_model(t->session, aside));
+    RETURN_IF_ERROR(snug_trainer_state_write(t, aside));
+    if (t->args->save_only_model) return SNUG_OK;
+    char *path;
+    RETURN_IF_ERROR(snug_path_join(t->ctx, &path, aside, "optimizer.safetensors"));
+    snug_status status = snug_states_save(t->ctx, path, t->session->job.training, t->session->arena);
+    free(path);
+    return status;
+}
+
+snug_status snug_checkpoint_save(struct snug_trainer *t, char *path, size_t size) {
+    char *aside = NULL;
+    RETURN_IF_ERROR(checkpoint_path(t, t->session->step, path, size));
+    RETURN_IF_ERROR(snug_folder_begin(t->ctx, path, &aside));
+    snug_status status = write_checkpoint(t, aside);
+    if (status != SNUG_OK) {
+        snug_folder_remove(t->ctx, aside);
+        free(aside);
+        return status;
+    }
+    RETURN_IF_ERROR(snug_folder_commit(t->ctx, aside, path));
+    return rotate(t, t->session->step);
+}
+
+/* ---- going on ------------------------------------------------------------------------------------------------- */
+
+snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *folder) {
+    struct snug_session *s = t->session;
+    RETURN_IF_ERROR(
+        snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, s->arena, (uint64_t)t->args->seed, false));
+    return snug_run_phase(&s->train_run, s->job.backend, SNUG_PHASE_PREPARE, NULL);
+}
+
+static snug_status resume_from(struct snug_trainer *t, const char *folder) {
+    char *states;
+    RETURN_IF_ERROR(snug_path_join(t->ctx, &states, folder, "optimizer.safetensors"));
+    snug_status status = SNUG_OK;
+    if (!snug_file_exists(states))
+        status = snug_fail(t->ctx, SNUG_E_INPUT,
+                           "%s holds no optimizer.safetensors (saved with --save_only_model?): start from it with "
+                           "--model_name_or_path instead",
+                           folder);
+    if (status == SNUG_OK) status = read_state(t, folder);
+    if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
+    if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, t->session->arena);
+    free(states);
+    if (status == SNUG_OK)
+        snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder, (long long)t->session->step,
+                 (long long)t->session->job.max_steps);
+    return status;
+}
+
+snug_status snug_checkpoint_resume(struct snug_trainer *t) {
+    const char *from = t->args->resume_from_checkpoint;
+    if (!from || strcasecmp(from, "false") == 0) return SNUG_OK;
+    if (strcasecmp(from, "true") != 0) {
+        RETURN_IF_ERROR(snug_folder_verify(t->ctx, from));
+        return resume_from(t, from);
+    }
+    int64_t *steps;
+    size_t count;
+    snug_status status = list_checkpoints(t, &steps, &count), found = SNUG_END;
+    for (size_t i = count; i-- > 0 && status == SNUG_OK && found != SNUG_OK;) {
+        char path[512];
+        status = checkpoint_path(t, steps[i], path, sizeof path);
+        if (status != SNUG_OK) break;
+        found = snug_folder_verify(t->ctx, path);
+        if (found == SNUG_OK) {
+            status = resume_from(t, path);
+        } else {
+            snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", path, snug_error_message(t->ctx));
+            snug_clear_error(t->ctx);
+        }
+    }
+    free(steps);
+    if (status == SNUG_OK && found != SNUG_OK)
+        return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from", t->args->output_dir);
+    return status;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluation and prediction: the evaluation program over a data set, batch by batch. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "train/results.h"
+#include "train/session.h"
+
+/* ---- running -------------------------------------------------------------------------------------------------- */
+
+snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
+                               void *user) {
+    struct snug_run *run = &s->eval_run;
+    const int64_t batches = snug_loader_batches(s->job.eval.rows, &s->job.eval.options);
+    RETURN_IF_ERROR(snug_loader_begin_epoch(s->eval_loader, 0, 0));
+    for (int64_t done = 0;; done++) {
+        if (callbacks && callbacks->on_event)
+            callbacks->on_event(callbacks->user,
+                                &(snug_event){.kind = SNUG_EVENT_PROGRESS, .step = done, .max_steps = batches});
+        snug_status status = snug_loader_next(s->eval_loader, &run->batch);
+        if (status == SNUG_END) return SNUG_OK;
+        if (status != SNUG_OK) return status;
+        if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user))
+            return snug_fail(s->ctx, SNUG_E_INTERRUPTED, "interrupted after %lld of %lld batches", (long long)done,
+                             (long long)batches);
+        run->loss_scale = 1;
+        RETURN_IF_ERROR(snug_run_phase(run, s->job.backend, SNUG_PHASE_FORWARD, NULL));
+        for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++) {
+            RETURN_IF_ERROR(snug_run_head_chunk(run, s->job.backend, chunk, NULL));
+            RETURN_IF_ERROR(
+                on_chunk(user, snug_run_data(run, s->job.evaluation->logits), run->first_row, run->rows, run->batch));
+        }
+    }
+}
+
+/* ---- evaluating ----------------------------------------------------------------------------------------------- */
+
+static snug_status measure(void *user, const float *logits, int64_t first_row, int64_t rows,
+                           const struct snug_batch *batch) {
+    struct snug_session *s = user;
+    const int64_t classes = s->job.config.task == SNUG_TASK_MLM ? 1 : s->job.config.labels.count;
+    const bool wide = s->job.config.labels.problem == SNUG_PROBLEM_MULTI_LABEL;
+    snug_meter_add(s->meter, logits, batch->labels ? batch->labels + first_row : NULL,
+                   batch->targets ? batch->targets + first_row * (wide ? classes : 1) : NULL, rows);
+    /* The loss tensor adds up over the chunks of a batch. */
+    if (first_row + rows == batch->rows)
+        snug_meter_add_loss(s->meter, *(const float *)snug_run_data(&s->eval_run, s->job.evaluation->loss),
+                            batch->items);
+    return SNUG_OK;
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void add_metric(snug_metrics *metrics, const char *name, double value) {
+    if (metrics->count < SNUG_METRICS_MAX) metrics->items[metrics->count++] = (snug_metric){name, value};
+}
+
+snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callbacks *callbacks, snug_metrics *metrics) {
+    if (!s->job.evaluation)
+        return snug_fail(s->ctx, SNUG_E_USAGE, "there is nothing to evaluate on: give --validation_file");
+    const double begin = now();
+    snug_meter_reset(s->meter);
+    RETURN_IF_ERROR(snug_session_infer(s, callbacks, measure, s));
+    RETURN_IF_ERROR(snug_meter_result(s->meter, metrics));
+    const double seconds = now() - begin;
+    const double batches = (double)snug_loader_batches(s->job.eval.rows, &s->job.eval.options);
+    add_metric(metrics, "eval_runtime", seconds);
+    add_metric(metrics, "eval_samples", (double)s->job.eval.rows);
+    add_metric(metrics, "eval_samples_per_second", (double)s->job.eval.rows / seconds);
+    add_metric(metrics, "eval_steps_per_second", batches / seconds);
+    return SNUG_OK;
+}
+
+snug_status snug_session_evaluate(snug_session *s, snug_metrics *metrics) {
+    snug_clear_error(s->ctx);
+    return snug_session_evaluate_with(s, NULL, metrics);
+}
+
+snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics) {
+    struct snug_session *s;
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_EVAL, &s));
+    snug_status status = snug_session_evaluate_with(s, callbacks, metrics);
+    if (status == SNUG_OK && snug_args_is_set(args, "output_dir") && args->output_dir) {
+        status = snug_folder_create(s->ctx, args->output_dir);
+        if (status == SNUG_OK) status = snug_results_write(s->ctx, args->output_dir, "eval", metrics, NULL);
+    }
+    snug_session_destroy(s);
+    return status;
+}
+
+/* ---- predicting ----------------------------------------------------------------------------------------------- */
+
+struct predicting {
+    struct snug_session *session;
+    snug_status (*on_row)(void *user, const snug_prediction *row);
+    void *user;
+    char *label;
+    size_t label_capacity;
+};
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static snug_status set_label(struct predicting *p, const char *text) {
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, strlen(text) + 1, 1));
+    strcpy(p->label, text);
+    return SNUG_OK;
+}
+
+static snug_status append_label(struct predicting *p, const char *text) {
+    const size_t length = strlen(p->label);
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, length + strlen(text) + 2, 1));
+    snprintf(p->label + length, p->label_capacity - length, "%s%s", length ? "|" : "", text);
+    return SNUG_OK;
+}
+
+/* The likeliest class, and its softmax probability. */
+static int64_t best_class(const float *logits, int64_t count, double *probability) {
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (logits[i] > logits[best]) best = i;
+    for (int64_t i = 0; i < count; i++) sum += exp((double)logits[i] - (double)logits[best]);
+    *probability = 1 / sum;
+    return best;
+}
+
+static snug_status name_row(struct predicting *p, const float *logits, int64_t classes, double *score) {
+    const struct snug_config *config = &p->session->job.config;
+    const struct snug_labels *labels = &config->labels;
+    if (config->task == SNUG_TASK_MLM) {
+        const int64_t token = best_class(logits, classes, score);
+        return set_label(p, snug_tokenizer_token(p->session->job.tokenizer, (int32_t)token));
+    }
+    if (labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
+        return set_label(p, labels->names[best_class(logits, classes, score)]);
+    if (labels->problem == SNUG_PROBLEM_REGRESSION) {
+        char text[32];
+        snprintf(text, sizeof text, "%.9g", (double)logits[0]);
+        *score = logits[0];
+        return set_label(p, text);
+    }
+    RETURN_IF_ERROR(set_label(p, ""));
+    *score = 1;
+    for (int64_t i = 0; i < classes; i++) {
+        if (logits[i] < 0) continue; /* a probability of at least one half */
+        RETURN_IF_ERROR(append_label(p, labels->names[i]));
+        *score = fmin(*score, sigmoid(logits[i]));
+    }
+    return SNUG_OK;
+}
+
+/* The sequence that a token belongs to. */
+static int64_t sequence_of(const struct snug_batch *batch, int32_t token) {
+    int64_t low = 0, high = batch->sequences - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (batch->offsets[middle] <= token)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static snug_status predict_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
+                                 const struct snug_batch *batch) {
+    struct predicting *p = user;
+    const struct snug_program *program = p->session->job.evaluation;
+    const int64_t classes = program->tensors[program->logits].cols;
+    for (int64_t i = 0; i < rows; i++) {
+        snug_prediction row = {.index = batch->first_row + sequence_of(batch, batch->head_rows[first_row + i]),
+                               .logits_count = (size_t)classes,
+                               .logits = logits + i * classes};
+        RETURN_IF_ERROR(name_row(p, row.logits, classes, &row.score));
+        row.label = p->label;
+        RETURN_IF_ERROR(p->on_row(p->user, &row));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
+                         snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
+    struct predicting p = {.on_row = on_row, .user = user};
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, &p.session));
+    snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
+    free(p.label);
+    snug_session_destroy(p.session);
+    return status;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/job.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/build.h"
+#include "train/metrics.h"
+
+enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
+
+static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
+
+/* ---- model and tokenizer -------------------------------------------------------------------------------------- */
+
+static int usable_cores(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static snug_status find_model(struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
+    if (job->command == SNUG_COMMAND_PLAN) return snug_config_find(job->ctx, config, &job->config);
+    if (model) RETURN_IF_ERROR(snug_model_locate(job->ctx, model, &job->model_folder));
+    return snug_config_find(job->ctx, args->config_name ? args->config_name : job->model_folder, &job->config);
+}
+
+/* Whether some file needs tokens; dummy data is made of ids. */
+static const char *first_text_file(const struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const bool training = job->command == SNUG_COMMAND_TRAIN || job->command == SNUG_COMMAND_PLAN;
+    const char *files[] = {training ? args->train_file : NULL,
+                           job->command == SNUG_COMMAND_PREDICT ? NULL : args->validation_file,
+                           job->command == SNUG_COMMAND_PREDICT ? args->test_file : NULL};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i] && !is_dummy(files[i])) return files[i];
+    return NULL;
+}
+
+static snug_status open_tokenizer(struct snug_job *job) {
+    const char *file = first_text_file(job);
+    const char *name = job->args->tokenizer_name ? job->args->tokenizer_name : job->args->model_name_or_path;
+    if (!file) return SNUG_OK;
+    if (!name)
+        return snug_fail(job->ctx, SNUG_E_USAGE, "%s holds text, and there is no tokenizer: give --tokenizer_name",
+                         file);
+    RETURN_IF_ERROR(snug_model_locate(job->ctx, name, &job->tokenizer_folder));
+    RETURN_IF_ERROR(snug_tokenizer_load(job->ctx, job->tokenizer_folder, &job->tokenizer));
+    const int64_t vocabulary = snug_tokenizer_vocab_size(job->tokenizer);
+    if (vocabulary > job->config.vocab_size)
+        return snug_fail(job->ctx, SNUG_E_INPUT,
+                         "tokenizer %s has %lld tokens, the model's vocab_size is %lld: they do not belong together",
+                         job->tokenizer_folder, (long long)vocabulary, (long long)job->config.vocab_size);
+    return SNUG_OK;
+}
+
+/* ---- data ----------------------------------------------------------------------------------------------------- */
+
+static void choose_length(struct snug_job *job) {
+    job->max_length = job->args->max_seq_length;
+    if (job->max_length <= job->config.max_position_embeddings) return;
+    job->max_length = job->config.max_position_embeddings;
+    snug_log(job->ctx, SNUG_LOG_WARNING, "--max_seq_length %lld is more than the model's %lld positions: using %lld",
+             (long long)job->args->max_seq_length, (long long)job->max_length, (long long)job->max_length);
+}
+
+static snug_status open_dataset(struct snug_job *job, const char *path, int64_t max_samples, bool need_labels,
+                                struct snug_feed *feed) {
+    const struct snug_args *args = job->args;
+    const struct snug_dataset_options options = {.path = path,
+                                                 .task = job->config.task,
+                                                 .text_columns = args->text_column_names,
+                                                 .label_column = args->label_column_name,
+                                                 .need_labels = need_labels,
+                                                 .line_by_line =
+                                                     args->line_by_line || job->command == SNUG_COMMAND_PREDICT,
+                                                 .max_length = job->max_length,
+                                                 .max_samples = max_samples,
+                                                 .strict = args->strict,
+                                                 .overwrite_cache = args->overwrite_cache,
+                                                 .threads = job->threads,
+                                                 .seed = (uint64_t)args->seed,
+                                                 .vocab_size = job->config.vocab_size};
+    RETURN_IF_ERROR(snug_dataset_open(job->ctx, job->tokenizer, &options, &feed->dataset));
+    feed->rows = snug_dataset_rows(feed->dataset);
+    const int64_t longest = snug_dataset_longest(feed->dataset);
+    if (longest > job->config.max_position_embeddings)
+        return snug_fail(job->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
+                         path, (long long)longest, (long long)job->config.max_position_embeddings);
+    const int64_t truncated = snug_dataset_truncated(feed->dataset);
+    if (truncated)
+        snug_log(job->ctx, SNUG_LOG_INFO, "%s: %lld of %lld texts are longer than %lld tokens and were cut", path,
+                 (long long)truncated, (long long)feed->rows, (long long)job->max_length);
+    return SNUG_OK;
+}
+
+/* Whether both name the same classes, in whatever order. */
+static bool same_names(const struct snug_labels *a, const struct snug_labels *b) {
+    if (a->count != b->count || a->problem != b->problem) return false;
+    for (int64_t i = 0; i < a->count; i++) {
+        int64_t k = 0;
+        while (k < b->count && strcmp(a->names[i], b->names[k]) != 0) k++;
+        if (k == b->count) return false;
+    }
+    return true;
+}
+
+/* As run_glue.py: the data's classes, in the model's order if it has the same ones. */
+static snug_status choose_labels(struct snug_job *job) {
+    if (job->config.task == SNUG_TASK_MLM) return snug_config_set_task(job->ctx, &job->config, SNUG_TASK_MLM, NULL);
+    if (!job->train.dataset)
+        return snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION, &job->config.labels);
+    struct snug_labels labels;
+    RETURN_IF_ERROR(snug_labels_of(job->ctx, job->train.dataset, job->args->do_regression, &labels));
+    const bool keep = job->config.has_label_names && same_names(&job->config.labels, &labels);
+    snug_status status =
+        snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION, keep ? &job->config.labels : &labels);
+    snug_labels_free(&labels);
+    if (status != SNUG_OK) return status;
+    if (job->args->label_smoothing_factor > 0 && job->config.labels.problem != SNUG_PROBLEM_SINGLE_LABEL)
+        return snug_fail(job->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; %s has %s",
+                         job->args->train_file,
+                         job->config.labels.problem == SNUG_PROBLEM_REGRESSION ? "real ones" : "several a row");
+    return snug_dataset_bind_labels(job->ctx, job->train.dataset, &job->config.labels);
+}
+
+/* A model that never named its classes has them numbered in the data. */
+static snug_status bind_to_model(struct snug_job *job, struct snug_dataset *dataset) {
+    if (job->config.task == SNUG_TASK_MLM || snug_dataset_label_form(dataset) == SNUG_LABELS_NONE) return SNUG_OK;
+    const struct snug_labels *labels = &job->config.labels;
+    if (job->config.has_label_names || labels->problem == SNUG_PROBLEM_REGRESSION)
+        return snug_dataset_bind_labels(job->ctx, dataset, labels);
+    struct snug_labels numbers = {.problem = labels->problem, .count = labels->count};
+    snug_status status = snug_alloc(job->ctx, (size_t)labels->count, sizeof *numbers.names, (void **)&numbers.names);
+    for (int64_t i = 0; i < labels->count && status == SNUG_OK; i++)
+        status = snug_format(job->ctx, &numbers.names[i], "%lld", (long long)i);
+    if (status == SNUG_OK) status = snug_dataset_bind_labels(job->ctx, dataset, &numbers);
+    snug_labels_free(&numbers);
+    return status;
+}
+
+static snug_status open_data(struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const bool trains = job->command == SNUG_COMMAND_TRAIN || job->command == SNUG_COMMAND_PLAN;
+    const char *task = args->task;
+    if (task) {
+        job->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
+    } else if (trains) {
+        job->config.task = SNUG_TASK_CLASSIFICATION;
+    } else if (!job->config.has_head) {
+        return snug_fail(
+            job->ctx, SNUG_E_INPUT,
+            "%s: its config names neither BertForSequenceClassification nor BertForMaskedLM: train it first, "
+            "or say --task",
+            job->model_folder);
+    }
+    const bool labelled = job->config.task == SNUG_TASK_CLASSIFICATION;
+    if (trains && args->train_file)
+        RETURN_IF_ERROR(open_dataset(job, args->train_file, args->max_train_samples, labelled, &job->train));
+    if (trains) RETURN_IF_ERROR(choose_labels(job));
+    const char *eval_file = job->command == SNUG_COMMAND_PREDICT ? args->test_file : args->validation_file;
+    const bool predicts = job->command == SNUG_COMMAND_PREDICT;
+    if (eval_file) {
+        RETURN_IF_ERROR(open_dataset(job, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
+                                     labelled && !predicts, &job->eval));
+        if (!predicts) RETURN_IF_ERROR(bind_to_model(job, job->eval.dataset));
+    }
+    job->trains = trains;
+    job->evaluates = eval_file != NULL;
+    return SNUG_OK;
+}
+
+/* ---- batches and steps ---------------------------------------------------------------------------------------- */
+
+static enum snug_sampling sampling_of(const struct snug_args *args) {
+    if (strcmp(args->train_sampling_strategy, "group_by_length") == 0) return SNUG_SAMPLING_GROUP_BY_LENGTH;
+    return strcmp(args->train_sampling_strategy, "sequential") == 0 ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM;
+}
+
+static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool training) {
+    const struct snug_args *args = job->args;
+    feed->options = (struct snug_loader_options){
+        .sampling = training ? sampling_of(args) : SNUG_SAMPLING_SEQUENTIAL,
+        .seed = (uint64_t)(args->data_seed >= 0 ? args->data_seed : args->seed),
+        .batch_size = training ? args->per_device_train_batch_size : args->per_device_eval_batch_size,
+        .accumulation = training ? args->gradient_accumulation_steps : 1,
+        .drop_last = training && args->dataloader_drop_last,
+        .workers = (int)args->dataloader_num_workers,
+        .prefetch = (int)args->dataloader_prefetch_factor,
+        .task = job->config.task,
+        .problem = job->config.labels.problem,
+        .labels = job->config.labels.count,
+        .mlm_probability = args->mlm_probability,
+        .fill_mask = job->command == SNUG_COMMAND_PREDICT,
+        .tokenizer = job->tokenizer,
+        .vocab_size = job->config.vocab_size,
+    };
+    if (!feed->dataset) { /* a plan without data: every batch full, every sequence as long as may be */
+        const int64_t sequences = feed->options.batch_size, tokens = sequences * job->max_length;
+        feed->limits = (struct snug_loader_limits){
+            sequences, tokens, job->config.task == SNUG_TASK_MLM ? tokens : sequences, job->max_length};
+        return SNUG_OK;
+    }
+    if (!training) return snug_loader_limits(job->ctx, feed->dataset, &feed->options, 1, 0, &feed->limits);
+    job->steps_per_epoch = snug_loader_steps(feed->rows, &feed->options);
+    if (job->steps_per_epoch < 1)
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "%s: %lld rows are less than one batch of %lld, and --dataloader_drop_last drops it",
+                         args->train_file, (long long)feed->rows, (long long)feed->options.batch_size);
+    const double steps = ceil(args->num_train_epochs * (double)job->steps_per_epoch - 1e-9);
+    job->max_steps = args->max_steps > 0 ? args->max_steps : steps < 1 ? 1 : (int64_t)steps;
+    job->epochs = (job->max_steps + job->steps_per_epoch - 1) / job->steps_per_epoch;
+    return snug_loader_limits(job->ctx, feed->dataset, &feed->options, job->epochs, job->max_steps, &feed->limits);
+}
+
+/* ---- programs and plan ---------------------------------------------------------------------------------------- */
+
+static enum snug_dtype compute_type(const struct snug_job *job) {
+    if (!job->args->bf16) return SNUG_F32;
+    if (snug_backend_cpu_fast_bf16()) return SNUG_BF16;
+    snug_log(job->ctx, SNUG_LOG_WARNING,
+             "--bf16: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
+             "fp32");
+    return SNUG_F32;
+}
+
+static snug_status build_program(struct snug_job *job, const struct snug_feed *feed, bool training) {
+    struct snug_program *program = &job->programs[job->program_count++];
+    snug_program_init(program, job->ctx);
+    program->compute = compute_type(job);
+    program->longest = feed->limits.longest;
+    program->capacity[SNUG_EXTENT_TOKENS] = feed->limits.tokens;
+    program->capacity[SNUG_EXTENT_SEQUENCES] = feed->limits.sequences;
+    program->capacity[SNUG_EXTENT_ROWS] =
+        job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
+    RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
+    if (training) {
+        RETURN_IF_ERROR(snug_stage_differentiate(program));
+        RETURN_IF_ERROR(snug_stage_recompute(program));
+        RETURN_IF_ERROR(snug_stage_update(program));
+    }
+    RETURN_IF_ERROR(snug_stage_precision(program));
+    return snug_stage_sort(program);
+}
+
+static snug_status place_programs(struct snug_job *job) {
+    struct snug_program *placed[2] = {&job->programs[0], &job->programs[1]};
+    int64_t batch = 0;
+    struct snug_feed *feeds[2] = {job->trains ? &job->train : NULL, job->evaluates ? &job->eval : NULL};
+    for (int i = 0; i < 2; i++)
+        if (feeds[i]) batch += job->loader_bytes[i] = snug_loader_bytes(&feeds[i]->limits, &feeds[i]->options);
+    if (job->evaluates)
+        job->meter_bytes =
+            snug_meter_bytes(job->config.task, job->config.labels.problem, job->config.labels.count, job->eval.rows);
+    return snug_stage_place(job->ctx, placed, job->program_count, job->backend, job->threads, batch, job->meter_bytes,
+                            &job->layout);
+}
+
+int64_t snug_job_classes(const struct snug_job *job) {
+    return job->config.task == SNUG_TASK_MLM ? job->config.vocab_size : job->config.labels.count;
+}
+
+int64_t snug_job_total(const struct snug_job *job) { return job->layout.total + job->context_bytes + job->host_bytes; }
+
+/* The class during whose turn the limit is passed, when they are laid one after the other. */
+static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t limit) {
+    int64_t sum = job->context_bytes + job->host_bytes;
+    int memory_class = 0;
+    for (; memory_class < SNUG_MEMORY_CONTEXT; memory_class++) {
+        sum += job->layout.bytes[memory_class];
+        if (sum > limit) break;
+    }
+    return (snug_memory_class)memory_class;
+}
+
+static snug_status check_fit(struct snug_job *job) {
+    int64_t budget;
+    RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
+    const int64_t total = snug_job_total(job), available = snug_available_bytes();
+    /* What is resident already is not available any more, and need not be. */
+    const int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
+    const bool over_budget = budget >= 0 && total > budget;
+    if (!over_budget && (total <= machine || job->command == SNUG_COMMAND_PLAN)) return SNUG_OK;
+    const int64_t limit = over_budget ? budget : machine;
+    const snug_memory_class which = class_that_is_short(job, limit);
+    return snug_fail(
+        job->ctx, SNUG_E_DOES_NOT_FIT,
+        "this run needs %.1f MiB, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB). A smaller "
+        "--per_device_train_batch_size with more --gradient_accumulation_steps gives the same training",
+        (double)total / 0x1p20, (long long)(total - limit), over_budget ? "--memory_budget of" : "the available",
+        (double)limit / 0x1p20, snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20);
+}
+
+/* Whole mebibytes, so that two looks at the same program agree. */
+static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
+
+snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
+    *job = (struct snug_job){.ctx = args->ctx, .args = args, .command = command};
+    snug_clear_error(job->ctx);
+    static const char *const names[] = {"train", "eval", "predict", "plan"};
+    RETURN_IF_ERROR(snug_args_check(args, names[command]));
+    job->threads = args->threads > 0 ? (int)args->threads : usable_cores();
+    job->backend = snug_backend_cpu();
+    job->context_bytes = round_up_mib(snug_resident_bytes());
+    RETURN_IF_ERROR(find_model(job));
+    RETURN_IF_ERROR(open_tokenizer(job));
+    choose_length(job);
+    RETURN_IF_ERROR(open_data(job));
+    if (job->trains) RETURN_IF_ERROR(plan_feed(job, &job->train, true));
+    if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
+    if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));
+    if (job->evaluates) RETURN_IF_ERROR(build_program(job, &job->eval, false));
+    job->training = job->trains ? &job->programs[0] : NULL;
+    job->evaluation = job->evaluates ? &job->programs[job->program_count - 1] : NULL;
+    RETURN_IF_ERROR(place_programs(job));
+    job->host_bytes = round_up_mib(snug_resident_bytes() - job->context_bytes);
+    return check_fit(job);
+}
+
+void snug_job_close(struct snug_job *job) {
+    for (int i = 0; i < job->program_count; i++) snug_program_free(&job->programs[i]);
+    snug_dataset_close(job->train.dataset);
+    snug_dataset_close(job->eval.dataset);
+    snug_tokenizer_free(job->tokenizer);
+    snug_config_free(&job->config);
+    free(job->model_folder);
+    free(job->tokenizer_folder);
+    *job = (struct snug_job){0};
+}

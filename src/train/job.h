@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job: everything that the arguments decide, up to the plan, without the weights. `plan` stops here; training,
+ * evaluation and prediction carve the arena that it describes (session.h).
+ */
+#ifndef SNUG_TRAIN_JOB_H
+#define SNUG_TRAIN_JOB_H
+
+#include "model/config.h"
+#include "plan/stages.h"
+#include "text/loader.h"
+#include "train/args.h"
+
+enum snug_command { SNUG_COMMAND_TRAIN, SNUG_COMMAND_EVAL, SNUG_COMMAND_PREDICT, SNUG_COMMAND_PLAN };
+
+/* One data set and how it becomes batches. */
+struct snug_feed {
+    struct snug_dataset *dataset; /* NULL where a plan is made without data */
+    struct snug_loader_options options;
+    struct snug_loader_limits limits;
+    int64_t rows;
+};
+
+struct snug_job {
+    snug_context *ctx;
+    struct snug_args *args;
+    enum snug_command command;
+    int threads;
+    struct snug_config config;
+    char *model_folder;     /* NULL: weights are initialised */
+    char *tokenizer_folder; /* NULL: dummy data */
+    struct snug_tokenizer *tokenizer;
+    struct snug_feed train, eval; /* eval: what is evaluated or predicted */
+    bool trains, evaluates;
+    int64_t steps_per_epoch, max_steps, epochs, max_length;
+    const struct snug_backend *backend;
+    struct snug_program programs[2]; /* training (if any), evaluation (if any) */
+    int program_count;
+    struct snug_program *training, *evaluation; /* into programs, or NULL */
+    struct snug_layout layout;
+    int64_t loader_bytes[2]; /* training, evaluation */
+    int64_t meter_bytes;
+    int64_t context_bytes, host_bytes; /* measured: the program itself; tokenizer, data index and the like */
+};
+
+/* Resolves args, opens config, tokenizer and data, builds and places the programs. When the plan is over the budget or
+   the machine the status is SNUG_E_DOES_NOT_FIT and the job is whole, so that it can be shown. The job is freed in any
+   case with snug_job_close(). */
+snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job);
+void snug_job_close(struct snug_job *job);
+int64_t snug_job_classes(const struct snug_job *job); /* width of the logits */
+int64_t snug_job_total(const struct snug_job *job); /* arena + context + host */
+
+/* Resident bytes of this process now and at its peak, from /proc/self/status; -1 where that cannot be told. */
+int64_t snug_resident_bytes(void);
+int64_t snug_peak_resident_bytes(void);
+/* Memory of the machine, and what is available of it; -1 where that cannot be told. */
+int64_t snug_machine_bytes(void);
+int64_t snug_available_bytes(void);
+
+#endif

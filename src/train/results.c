@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/results.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "io/file.h"
+#include "io/json.h"
+
+json_t *snug_json_number(double value) {
+    if (!isfinite(value)) return json_null();
+    return value == floor(value) && fabs(value) < 0x1p53 ? json_integer((json_int_t)value) : json_real(value);
+}
+
+static snug_status merge_and_write(snug_context *ctx, const char *path, const json_t *values, bool merge) {
+    json_t *all = NULL;
+    if (merge && snug_file_exists(path)) RETURN_IF_ERROR(snug_json_read(ctx, path, &all));
+    if (!all) all = json_object();
+    snug_status status = !all || json_object_update(all, (json_t *)values)
+                             ? snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing %s", path)
+                             : snug_json_write(ctx, path, all);
+    json_decref(all);
+    return status;
+}
+
+snug_status snug_results_write(snug_context *ctx, const char *folder, const char *split, const snug_metrics *metrics,
+                               json_t *more) {
+    json_t *values = more ? json_copy(more) : json_object();
+    int failed = !values;
+    for (size_t i = 0; metrics && i < metrics->count && !failed; i++)
+        failed = json_object_set_new(values, metrics->items[i].name, snug_json_number(metrics->items[i].value));
+    if (failed) {
+        json_decref(values);
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while gathering results");
+    }
+    char *own = NULL, *all = NULL;
+    snug_status status = snug_format(ctx, &own, "%s/%s_results.json", folder, split);
+    if (status == SNUG_OK) status = snug_path_join(ctx, &all, folder, "all_results.json");
+    if (status == SNUG_OK) status = merge_and_write(ctx, own, values, false);
+    if (status == SNUG_OK) status = merge_and_write(ctx, all, values, true);
+    free(own);
+    free(all);
+    json_decref(values);
+    return status;
+}

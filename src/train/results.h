@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The result files as transformers' Trainer writes them: <split>_results.json, and all_results.json that gathers them.
+ */
+#ifndef SNUG_TRAIN_RESULTS_H
+#define SNUG_TRAIN_RESULTS_H
+
+#include <jansson.h>
+
+#include "core/context.h"
+
+/* Writes metrics (with more, an object of further values, or NULL) as folder/<split>_results.json and merges them into
+   folder/all_results.json. A value that is not finite is written as null, which JSON has. */
+snug_status snug_results_write(snug_context *ctx, const char *folder, const char *split, const snug_metrics *metrics,
+                               json_t *more);
+/* A number for JSON: null where it is not finite. */
+json_t *snug_json_number(double value);
+
+#endif

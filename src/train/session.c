@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "model/weights.h"
+
+/* ---- carving -------------------------------------------------------------------------------------------------- */
+
+/* One mapping, all of it resident before the first step, so that no step ever waits for a page and the resident size is
+   the planned one. */
+static snug_status carve(struct snug_session *s) {
+    const size_t size = (size_t)s->job.layout.total;
+    void *arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena == MAP_FAILED)
+        return snug_fail(s->ctx, SNUG_E_MEMORY, "the arena of %zu bytes cannot be had from the system", size);
+    s->arena = arena;
+    madvise(arena, size, MADV_HUGEPAGE); /* a wish: fewer page-table walks */
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(arena, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK;
+#endif
+    for (size_t i = 0; i < size; i += 4096) s->arena[i] = 0;
+    return SNUG_OK;
+}
+
+static snug_status open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
+    const struct snug_args *args = s->job.args;
+    *run = (struct snug_run){.ctx = s->ctx,
+                             .program = program,
+                             .arena = s->arena,
+                             .workspace = s->arena + s->job.layout.workspace_offset,
+                             .threads = s->job.threads,
+                             .seed = (uint64_t)args->seed,
+                             .beta1 = (float)args->adam_beta1,
+                             .beta2 = (float)args->adam_beta2,
+                             .epsilon = (float)args->adam_epsilon,
+                             .weight_decay = (float)args->weight_decay};
+    return s->job.backend->open(s->ctx, program, s->job.threads, &run->backend_state);
+}
+
+/* Any of the programs knows all parameters. */
+static const struct snug_program *any_program(const struct snug_session *s) { return &s->job.programs[0]; }
+
+static struct snug_run *any_run(struct snug_session *s) { return s->job.training ? &s->train_run : &s->eval_run; }
+
+static snug_status load_weights(struct snug_session *s) {
+    const struct snug_job *job = &s->job;
+    const struct snug_program *program = any_program(s);
+    const uint64_t seed = (uint64_t)job->args->seed;
+    if (!job->model_folder) {
+        for (size_t i = 0; i < program->parameter_count; i++)
+            snug_weights_init(program, &job->config, s->arena, &program->parameters[i], seed);
+        snug_log(s->ctx, SNUG_LOG_INFO, "training from scratch: all %zu tensors were initialised",
+                 program->parameter_count);
+        return SNUG_OK;
+    }
+    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, s->arena, seed,
+                             job->args->ignore_mismatched_sizes);
+}
+
+static snug_status open_loaders(struct snug_session *s) {
+    struct snug_job *job = &s->job;
+    uint8_t *memory = s->arena + job->layout.batch_offset;
+    if (job->trains) {
+        RETURN_IF_ERROR(snug_loader_create(s->ctx, job->train.dataset, &job->train.options, &job->train.limits, memory,
+                                           &s->train_loader));
+        memory += job->loader_bytes[0];
+    }
+    if (!job->evaluates) return SNUG_OK;
+    RETURN_IF_ERROR(
+        snug_loader_create(s->ctx, job->eval.dataset, &job->eval.options, &job->eval.limits, memory, &s->eval_loader));
+    return snug_meter_create(s->ctx, job->config.task, job->config.labels.problem, snug_job_classes(job),
+                             job->eval.rows, s->arena + job->layout.function_offset, &s->meter);
+}
+
+static snug_status open_schedule(struct snug_session *s) {
+    const struct snug_args *args = s->job.args;
+    if (!s->job.trains) return SNUG_OK;
+    const double steps = (double)s->job.max_steps;
+    const double warmup = args->warmup_steps < 1 ? ceil(args->warmup_steps * steps) : args->warmup_steps;
+    return snug_schedule_init(s->ctx, args->lr_scheduler_type, args->lr_scheduler_kwargs, args->learning_rate, warmup,
+                              steps, &s->schedule);
+}
+
+static snug_status open_session(struct snug_session *s) {
+    RETURN_IF_ERROR(open_schedule(s));
+    RETURN_IF_ERROR(carve(s));
+    if (s->job.training) RETURN_IF_ERROR(open_run(s, s->job.training, &s->train_run));
+    if (s->job.evaluation) RETURN_IF_ERROR(open_run(s, s->job.evaluation, &s->eval_run));
+    RETURN_IF_ERROR(load_weights(s));
+    RETURN_IF_ERROR(snug_run_phase(any_run(s), s->job.backend, SNUG_PHASE_PREPARE, NULL));
+    return open_loaders(s);
+}
+
+snug_status snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out) {
+    void *memory;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
+    struct snug_session *s = memory;
+    s->ctx = args->ctx;
+    snug_status status = snug_job_open(args, command, &s->job);
+    if (status == SNUG_OK) status = open_session(s);
+    if (status != SNUG_OK)
+        snug_session_destroy(s);
+    else
+        *out = s;
+    return status;
+}
+
+snug_status snug_session_create(snug_args *args, snug_session **out) {
+    return snug_session_open(args, SNUG_COMMAND_TRAIN, out);
+}
+
+void snug_session_destroy(snug_session *s) {
+    if (!s) return;
+    snug_loader_destroy(s->train_loader);
+    snug_loader_destroy(s->eval_loader);
+    snug_meter_free(s->meter);
+    if (s->train_run.program) s->job.backend->close(s->train_run.backend_state);
+    if (s->eval_run.program) s->job.backend->close(s->eval_run.backend_state);
+    if (s->arena) munmap(s->arena, (size_t)s->job.layout.total);
+    snug_job_close(&s->job);
+    free(s);
+}
+
+/* ---- one's own loop ------------------------------------------------------------------------------------------- */
+
+int64_t snug_session_epochs(const snug_session *s) { return s->job.epochs; }
+
+void snug_session_seek(struct snug_session *s, int64_t step) {
+    s->step = s->schedule_step = step;
+    s->train_run.micro_batch = 0;
+}
+
+snug_status snug_session_resume_epoch(struct snug_session *s) {
+    s->epoch = s->step / s->job.steps_per_epoch;
+    return snug_loader_begin_epoch(s->train_loader, s->epoch, s->step % s->job.steps_per_epoch);
+}
+
+snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
+    snug_clear_error(s->ctx);
+    s->epoch = epoch;
+    s->batch = NULL;
+    return snug_loader_begin_epoch(s->train_loader, epoch, 0);
+}
+
+snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
+    snug_clear_error(s->ctx);
+    s->batch = NULL;
+    RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
+    s->train_run.batch = s->batch;
+    s->train_run.step = s->step;
+    s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
+    if (info)
+        *info = (snug_batch_info){.sequences = s->batch->sequences,
+                                  .tokens = s->batch->tokens,
+                                  .items = s->batch->items,
+                                  .items_in_step = s->batch->items_in_step,
+                                  .last_in_step = s->batch->last_in_step};
+    return SNUG_OK;
+}
+
+static snug_status need_batch(struct snug_session *s, const char *call) {
+    snug_clear_error(s->ctx);
+    if (s->batch) return SNUG_OK;
+    return snug_fail(s->ctx, SNUG_E_USAGE, "%s: there is no current batch; call snug_next_batch first", call);
+}
+
+static snug_status run_training(struct snug_session *s, enum snug_phase phase) {
+    return snug_run_phase(&s->train_run, s->job.backend, phase, &s->profile);
+}
+
+snug_status snug_forward(snug_session *s) {
+    RETURN_IF_ERROR(need_batch(s, "snug_forward"));
+    return run_training(s, SNUG_PHASE_FORWARD);
+}
+
+snug_status snug_loss(snug_session *s, double *loss) {
+    RETURN_IF_ERROR(need_batch(s, "snug_loss"));
+    RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
+    const float *sum = snug_run_data(&s->train_run, s->job.training->loss);
+    *loss = s->batch->items_in_step > 0 ? (double)*sum / (double)s->batch->items_in_step : 0;
+    return SNUG_OK;
+}
+
+snug_status snug_backward(snug_session *s) {
+    RETURN_IF_ERROR(need_batch(s, "snug_backward"));
+    RETURN_IF_ERROR(run_training(s, SNUG_PHASE_BACKWARD));
+    s->train_run.micro_batch++;
+    return SNUG_OK;
+}
+
+static float *clip_tensor(struct snug_session *s) { return snug_run_data(&s->train_run, s->job.training->clip); }
+
+snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) {
+    snug_clear_error(s->ctx);
+    if (s->train_run.micro_batch == 0)
+        return snug_fail(s->ctx, SNUG_E_USAGE, "snug_clip_grad_norm: there are no gradients; call snug_backward first");
+    s->train_run.max_grad_norm = (float)max_norm;
+    RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
+    s->clipped = true;
+    if (norm) *norm = clip_tensor(s)[0];
+    return SNUG_OK;
+}
+
+double snug_learning_rate(const snug_session *s) { return snug_schedule_rate(&s->schedule, s->schedule_step); }
+
+snug_status snug_optimizer_step(snug_session *s) {
+    snug_clear_error(s->ctx);
+    if (s->train_run.micro_batch == 0)
+        return snug_fail(s->ctx, SNUG_E_USAGE, "snug_optimizer_step: there are no gradients; call snug_backward first");
+    if (!s->clipped) clip_tensor(s)[1] = 1;
+    s->train_run.learning_rate = (float)snug_learning_rate(s);
+    s->train_run.step = s->step;
+    RETURN_IF_ERROR(run_training(s, SNUG_PHASE_UPDATE));
+    s->step++;
+    return SNUG_OK;
+}
+
+snug_status snug_scheduler_step(snug_session *s) {
+    s->schedule_step++;
+    return SNUG_OK;
+}
+
+snug_status snug_zero_grad(snug_session *s) {
+    s->train_run.micro_batch = 0;
+    s->clipped = false;
+    return SNUG_OK;
+}
+
+/* ---- looking inside ------------------------------------------------------------------------------------------- */
+
+static const struct snug_parameter *find_parameter(const struct snug_session *s, const char *name) {
+    const struct snug_program *program = any_program(s);
+    for (size_t i = 0; i < program->parameter_count; i++)
+        if (strcmp(program->parameters[i].name, name) == 0) return &program->parameters[i];
+    return NULL;
+}
+
+static snug_status copy_parameter(struct snug_session *s, const char *name, bool gradient, float *values,
+                                  size_t count) {
+    const struct snug_program *program = any_program(s);
+    const struct snug_parameter *parameter = find_parameter(s, name);
+    snug_clear_error(s->ctx);
+    if (!parameter) return snug_fail(s->ctx, SNUG_E_USAGE, "the model has no parameter %s", name);
+    if ((int64_t)count != snug_parameter_count(parameter))
+        return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name,
+                         (long long)snug_parameter_count(parameter), count);
+    if (!gradient) {
+        memcpy(values, snug_parameter_data(program, s->arena, parameter), count * sizeof *values);
+        return SNUG_OK;
+    }
+    char wanted[sizeof program->tensors->name];
+    snprintf(wanted, sizeof wanted, "grad.%.80s", program->tensors[parameter->tensor].name);
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (!t->persistent || strcmp(t->name, wanted) != 0) continue;
+        const float *from = (const float *)(s->arena + t->offset) + parameter->row * t->cols;
+        const float scale = s->clipped ? clip_tensor(s)[1] : 1;
+        for (size_t k = 0; k < count; k++) values[k] = from[k] * scale;
+        return SNUG_OK;
+    }
+    return snug_fail(s->ctx, SNUG_E_USAGE, "%s has no gradient in this session", name);
+}
+
+snug_status snug_get_parameter(snug_session *s, const char *name, float *values, size_t count) {
+    return copy_parameter(s, name, false, values, count);
+}
+
+snug_status snug_get_gradient(snug_session *s, const char *name, float *values, size_t count) {
+    return copy_parameter(s, name, true, values, count);
+}
+
+const char *snug_parameter_name(const snug_session *s, size_t index, size_t *count) {
+    const struct snug_program *program = any_program(s);
+    if (index >= program->parameter_count) return NULL;
+    if (count) *count = (size_t)snug_parameter_count(&program->parameters[index]);
+    return program->parameters[index].name;
+}
+
+/* ---- saving --------------------------------------------------------------------------------------------------- */
+
+snug_status snug_session_write_model(struct snug_session *s, const char *folder) {
+    char *config = NULL, *weights = NULL;
+    snug_status status = snug_path_join(s->ctx, &config, folder, "config.json");
+    if (status == SNUG_OK) status = snug_path_join(s->ctx, &weights, folder, "model.safetensors");
+    if (status == SNUG_OK) status = snug_json_write(s->ctx, config, s->job.config.json);
+    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), s->arena);
+    if (status == SNUG_OK && s->job.tokenizer) status = snug_tokenizer_save(s->ctx, s->job.tokenizer, folder);
+    free(config);
+    free(weights);
+    return status;
+}
+
+snug_status snug_save_model(snug_session *s, const char *folder) {
+    char *aside = NULL;
+    snug_clear_error(s->ctx);
+    RETURN_IF_ERROR(snug_folder_begin(s->ctx, folder, &aside));
+    snug_status status = snug_session_write_model(s, aside);
+    if (status == SNUG_OK) return snug_folder_commit(s->ctx, aside, folder);
+    snug_folder_remove(s->ctx, aside);
+    free(aside);
+    return status;
+}

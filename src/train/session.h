@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a snug_session: a job with its arena carved and its weights in place. */
+#ifndef SNUG_TRAIN_SESSION_H
+#define SNUG_TRAIN_SESSION_H
+
+#include "optim/schedule.h"
+#include "train/job.h"
+#include "train/metrics.h"
+
+struct snug_session {
+    struct snug_job job;
+    snug_context *ctx;
+    uint8_t *arena;
+    struct snug_run train_run, eval_run;
+    struct snug_loader *train_loader, *eval_loader;
+    struct snug_schedule schedule;
+    struct snug_meter *meter;
+    const struct snug_batch *batch; /* the current micro-batch */
+    int64_t step;                   /* optimizer steps done */
+    int64_t schedule_step;
+    int64_t epoch;
+    bool clipped; /* the clip tensor holds this step's scale */
+    struct snug_profile profile;
+};
+
+snug_status snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out);
+/* Goes on at optimizer step step: of the schedule, of dropout, of the data. */
+void snug_session_seek(struct snug_session *session, int64_t step);
+/* Starts the epoch that optimizer step session->step lies in, at that step. */
+snug_status snug_session_resume_epoch(struct snug_session *session);
+
+/* Evaluates with the current weights; callbacks hear SNUG_EVENT_PROGRESS. */
+snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
+                                       snug_metrics *metrics);
+/* Runs the evaluation program over the data set; on_chunk sees each chunk's logits [rows, classes], the number of the
+   batch's first head row in them, and the batch. */
+typedef snug_status snug_logits_fn(void *user, const float *logits, int64_t first_row, int64_t rows,
+                                   const struct snug_batch *batch);
+snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
+                               void *user);
+
+/* Writes config.json, model.safetensors and the tokenizer's files into an existing folder. */
+snug_status snug_session_write_model(struct snug_session *session, const char *folder);
+
+static inline int64_t snug_metrics_find(const snug_metrics *metrics, const char *name) {
+    for (size_t i = 0; i < metrics->count; i++)
+        if (strcmp(metrics->items[i].name, name) == 0) return (int64_t)i;
+    return -1;
+}
+
+#endif

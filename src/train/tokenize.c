@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tokens of a file, row by row, without cache or labels. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/config.h"
+#include "text/columns.h"
+#include "text/reader.h"
+#include "train/args.h"
+
+struct tokenizing {
+    snug_context *ctx;
+    const snug_args *args;
+    struct snug_tokenizer *tokenizer;
+    struct snug_reader *reader;
+    struct snug_columns columns;
+    struct snug_ids text[2], row;
+    int32_t *types;
+    const char **tokens;
+    size_t types_capacity, tokens_capacity;
+};
+
+static const char *file_of(const snug_args *args) {
+    return args->test_file ? args->test_file : args->validation_file ? args->validation_file : args->train_file;
+}
+
+static snug_status open_file(struct tokenizing *t) {
+    const struct snug_dataset_options options = {.path = file_of(t->args),
+                                                 .text_columns = t->args->text_column_names,
+                                                 .label_column = t->args->label_column_name};
+    const char *const *names;
+    const char *name = t->args->tokenizer_name ? t->args->tokenizer_name : t->args->model_name_or_path;
+    char *folder;
+    RETURN_IF_ERROR(snug_model_locate(t->ctx, name, &folder));
+    snug_status status = snug_tokenizer_load(t->ctx, folder, &t->tokenizer);
+    free(folder);
+    if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, t->args->strict, &t->reader);
+    if (status != SNUG_OK) return status;
+    const size_t count = snug_reader_columns(t->reader, &names);
+    return snug_columns_find(t->ctx, &options, names, count, &t->columns);
+}
+
+static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in, snug_tokenized *out) {
+    for (size_t i = 0; i < t->columns.texts; i++) {
+        const struct snug_field *field = &in->fields[t->columns.text[i]];
+        if (field->kind == SNUG_FIELD_MISSING || field->kind == SNUG_FIELD_OTHER)
+            return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the row has no text in its text column", file_of(t->args),
+                             (long long)in->line);
+        t->text[i].count = 0;
+        RETURN_IF_ERROR(snug_tokenizer_encode(t->ctx, t->tokenizer, field->text, field->length, &t->text[i]));
+    }
+    size_t first;
+    bool truncated;
+    t->row.count = 0;
+    RETURN_IF_ERROR(snug_tokenizer_assemble(t->ctx, t->tokenizer, &t->text[0],
+                                            t->columns.texts == 2 ? &t->text[1] : NULL, (size_t)t->args->max_seq_length,
+                                            &t->row, &first, &truncated));
+    const size_t count = t->row.count;
+    RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->types, &t->types_capacity, count, sizeof *t->types));
+    RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->tokens, &t->tokens_capacity, count, sizeof *t->tokens));
+    for (size_t i = 0; i < count; i++) {
+        t->types[i] = i >= first;
+        t->tokens[i] = snug_tokenizer_token(t->tokenizer, t->row.ids[i]);
+    }
+    *out = (snug_tokenized){
+        .index = in->index, .count = count, .input_ids = t->row.ids, .token_type_ids = t->types, .tokens = t->tokens};
+    return SNUG_OK;
+}
+
+snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user) {
+    struct tokenizing t = {.ctx = args->ctx, .args = args};
+    struct snug_row row;
+    snug_clear_error(t.ctx);
+    RETURN_IF_ERROR(snug_args_check(args, "tokenize"));
+    snug_status status = open_file(&t);
+    while (status == SNUG_OK && (status = snug_reader_next(t.reader, &row)) == SNUG_OK) {
+        snug_tokenized out;
+        status = tokenize_row(&t, &row, &out);
+        if (status == SNUG_OK) status = on_row(user, &out);
+    }
+    snug_reader_close(t.reader);
+    snug_tokenizer_free(t.tokenizer);
+    for (int i = 0; i < 2; i++) free(t.text[i].ids);
+    free(t.row.ids);
+    free(t.types);
+    free(t.tokens);
+    return status == SNUG_END ? SNUG_OK : status;
+}

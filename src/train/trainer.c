@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * snug_train(): the loop that anyone could write with the calls of snug.h, and around it what transformers' Trainer
+ * does: logging, evaluation, checkpoints, the best model, early stopping, result files.
+ */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "train/results.h"
+
+static double clock_of(clockid_t id) {
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static double now(void) { return clock_of(CLOCK_MONOTONIC); }
+
+double snug_trainer_epoch(const struct snug_trainer *t) {
+    return (double)t->session->step / (double)t->session->job.steps_per_epoch;
+}
+
+static void send(const struct snug_trainer *t, snug_event event) {
+    if (!t->callbacks || !t->callbacks->on_event) return;
+    const double spent = t->started > 0 ? now() - t->started : 0;
+    const int64_t step = t->session->step, steps = t->session->job.max_steps;
+    event.step = step;
+    event.max_steps = steps;
+    event.epoch = snug_trainer_epoch(t);
+    event.seconds = spent;
+    event.samples_per_second = spent - t->idle > 0 ? (double)t->result->samples / (spent - t->idle) : 0;
+    event.seconds_left = t->result->steps > 0 ? spent / (double)t->result->steps * (double)(steps - step) : 0;
+    t->callbacks->on_event(t->callbacks->user, &event);
+}
+
+/* ---- logging -------------------------------------------------------------------------------------------------- */
+
+/* Appends to log_history and to TensorBoard, under the tags that transformers' callback gives. */
+static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
+    const int64_t step = t->session->step;
+    json_t *entry = json_pack("{s:o, s:I}", "epoch", snug_json_number(snug_trainer_epoch(t)), "step", (json_int_t)step);
+    int failed = !entry;
+    for (size_t i = 0; i < metrics->count && !failed; i++)
+        failed = json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
+    if (failed || json_array_append_new(t->log_history, entry))
+        return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging step %lld", (long long)step);
+    for (size_t i = 0; t->events && i < metrics->count; i++) {
+        char tag[96];
+        const char *name = metrics->items[i].name;
+        const bool eval = strncmp(name, "eval_", 5) == 0;
+        snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
+        RETURN_IF_ERROR(snug_events_scalar(t->events, tag, step, metrics->items[i].value, clock_of(CLOCK_REALTIME)));
+    }
+    return SNUG_OK;
+}
+
+static snug_status log_step(struct snug_trainer *t, double grad_norm, double learning_rate) {
+    const int64_t step = t->session->step;
+    if (step == t->logged_step) return SNUG_OK;
+    const double loss = t->loss_sum / (double)(step - t->logged_step);
+    t->loss_sum = 0;
+    t->logged_step = step;
+    const snug_metrics metrics = {3, {{"loss", loss}, {"grad_norm", grad_norm}, {"learning_rate", learning_rate}}};
+    RETURN_IF_ERROR(record(t, &metrics));
+    send(t, (snug_event){.kind = SNUG_EVENT_LOG, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
+    return SNUG_OK;
+}
+
+static snug_status open_events(struct snug_trainer *t) {
+    const struct snug_args *args = t->args;
+    if (!args->report_to || (strcmp(args->report_to, "tensorboard") != 0 && strcmp(args->report_to, "all") != 0))
+        return SNUG_OK;
+    char stamp[32], host[64], *folder = NULL;
+    const time_t seconds = time(NULL);
+    struct tm local;
+    strftime(stamp, sizeof stamp, "%b%d_%H-%M-%S", localtime_r(&seconds, &local));
+    if (gethostname(host, sizeof host) != 0) strcpy(host, "localhost");
+    host[sizeof host - 1] = '\0';
+    snug_status status = args->logging_dir
+                             ? snug_strdup(t->ctx, args->logging_dir, &folder)
+                             : snug_format(t->ctx, &folder, "%s/runs/%s_%s", args->output_dir, stamp, host);
+    if (status == SNUG_OK) status = snug_events_open(t->ctx, folder, &t->events);
+    free(folder);
+    return status;
+}
+
+/* ---- saving and evaluating ------------------------------------------------------------------------------------ */
+
+static snug_status save(struct snug_trainer *t) {
+    char path[512];
+    const double begin = now();
+    RETURN_IF_ERROR(snug_checkpoint_save(t, path, sizeof path));
+    t->idle += now() - begin;
+    send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
+    return SNUG_OK;
+}
+
+static bool greater_is_better(const struct snug_args *args) {
+    return args->greater_is_better && strcasecmp(args->greater_is_better, "true") == 0;
+}
+
+/* Keeps the best metric; *improved tells whether this one is it, by more than the early-stopping threshold. */
+static snug_status judge(struct snug_trainer *t, const snug_metrics *metrics, bool *improved) {
+    const char *wanted = t->args->metric_for_best_model;
+    *improved = false;
+    if (!wanted) return SNUG_OK;
+    char name[128];
+    snprintf(name, sizeof name, "%s%s", strncmp(wanted, "eval_", 5) == 0 ? "" : "eval_", wanted);
+    int64_t index = snug_metrics_find(metrics, name);
+    if (index < 0) index = snug_metrics_find(metrics, wanted); /* perplexity has no prefix */
+    if (index < 0) {
+        char known[512] = "";
+        for (size_t i = 0; i < metrics->count; i++) {
+            const size_t length = strlen(known);
+            snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "", metrics->items[i].name);
+        }
+        return snug_fail(t->ctx, SNUG_E_USAGE, "--metric_for_best_model %s is not among this evaluation's metrics: %s",
+                         wanted, known);
+    }
+    const double value = metrics->items[index].value, gain = value - t->best_metric;
+    const bool better = !t->has_best || (greater_is_better(t->args) ? gain > 0 : gain < 0);
+    const bool clearly = better && (!t->has_best || fabs(gain) > t->args->early_stopping_threshold);
+    t->impatience = clearly ? 0 : t->impatience + 1;
+    if (better) {
+        t->has_best = true;
+        t->best_metric = value;
+        t->best_step = t->session->step;
+        *improved = true;
+    }
+    return SNUG_OK;
+}
+
+static snug_status evaluate(struct snug_trainer *t, bool *improved) {
+    snug_metrics *metrics = &t->result->metrics;
+    const double begin = now();
+    RETURN_IF_ERROR(snug_session_evaluate_with(t->session, t->callbacks, metrics));
+    t->idle += now() - begin;
+    RETURN_IF_ERROR(record(t, metrics));
+    send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = metrics});
+    return judge(t, metrics, improved);
+}
+
+static bool is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
+    return (strategy == SNUG_INTERVAL_STEPS && every > 0 && step % every == 0) ||
+           (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
+}
+
+/* What follows an optimizer step: log, evaluate, save, in Trainer's order. */
+static snug_status after_step(struct snug_trainer *t, double grad_norm, double learning_rate) {
+    const struct snug_args *args = t->args;
+    const int64_t step = t->session->step;
+    const bool ends = step == t->session->job.max_steps;
+    const bool epoch_ends = ends || step % t->session->job.steps_per_epoch == 0;
+    bool improved = false, evaluated = false;
+    if (is_due(args->logging_strategy, t->logging_steps, step, epoch_ends) || (args->logging_first_step && step == 1))
+        RETURN_IF_ERROR(log_step(t, grad_norm, learning_rate));
+    if (is_due(args->eval_strategy, t->eval_steps, step, epoch_ends) &&
+        (args->eval_strategy == SNUG_INTERVAL_STEPS ? (double)step : snug_trainer_epoch(t)) >= args->eval_delay) {
+        RETURN_IF_ERROR(evaluate(t, &improved));
+        evaluated = true;
+    }
+    const bool save_best = args->save_strategy == SNUG_INTERVAL_BEST && improved;
+    if (save_best || is_due(args->save_strategy, t->save_steps, step, epoch_ends) ||
+        (ends && args->save_strategy == SNUG_INTERVAL_STEPS)) {
+        if (improved)
+            snprintf(t->best_checkpoint, sizeof t->best_checkpoint, "%s/checkpoint-%lld", args->output_dir,
+                     (long long)step);
+        RETURN_IF_ERROR(save(t));
+    }
+    if (evaluated && args->early_stopping_patience > 0 && t->impatience >= args->early_stopping_patience) {
+        snug_log(t->ctx, SNUG_LOG_INFO, "stopped early at step %lld: %s has not improved in %lld evaluations",
+                 (long long)step, args->metric_for_best_model, (long long)t->impatience);
+        return SNUG_END;
+    }
+    return SNUG_OK;
+}
+
+/* ---- training ------------------------------------------------------------------------------------------------- */
+
+/* All micro-batches of one optimizer step, and the update. SNUG_END where the epoch has none left. */
+static snug_status train_step(struct snug_trainer *t, double *loss, double *grad_norm, double *learning_rate) {
+    struct snug_session *s = t->session;
+    snug_batch_info info;
+    *loss = 0;
+    do {
+        double part;
+        RETURN_IF_ERROR(snug_next_batch(s, &info));
+        RETURN_IF_ERROR(snug_forward(s));
+        RETURN_IF_ERROR(snug_loss(s, &part));
+        RETURN_IF_ERROR(snug_backward(s));
+        *loss += part;
+        t->samples += info.sequences;
+        t->tokens += info.tokens;
+        t->result->samples += info.sequences;
+        t->result->tokens += info.tokens;
+    } while (!info.last_in_step);
+    RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
+    if (!isfinite(*loss) || !isfinite(*grad_norm))
+        return snug_fail(
+            t->ctx, SNUG_E_NUMERIC,
+            "step %lld: the loss is %g and the gradient norm %g. The weights before this step stand in the "
+            "last checkpoint; a smaller --learning_rate or more --warmup_steps usually helps",
+            (long long)s->step + 1, *loss, *grad_norm);
+    *learning_rate = snug_learning_rate(s);
+    RETURN_IF_ERROR(snug_optimizer_step(s));
+    RETURN_IF_ERROR(snug_scheduler_step(s));
+    return snug_zero_grad(s);
+}
+
+static bool wants_stop(const struct snug_trainer *t) {
+    return t->callbacks && t->callbacks->should_stop && t->callbacks->should_stop(t->callbacks->user);
+}
+
+static snug_status interrupted(struct snug_trainer *t) {
+    RETURN_IF_ERROR(save(t));
+    return snug_fail(t->ctx, SNUG_E_INTERRUPTED,
+                     "interrupted at step %lld of %lld; go on with --resume_from_checkpoint True",
+                     (long long)t->session->step, (long long)t->session->job.max_steps);
+}
+
+static snug_status train_epoch(struct snug_trainer *t) {
+    struct snug_session *s = t->session;
+    RETURN_IF_ERROR(snug_session_resume_epoch(s));
+    while (s->step < s->job.max_steps) {
+        double loss = 0, grad_norm = 0, learning_rate = 0;
+        snug_status status = train_step(t, &loss, &grad_norm, &learning_rate);
+        if (status == SNUG_END) return SNUG_OK;
+        if (status != SNUG_OK) return status;
+        t->result->steps++;
+        t->loss_sum += loss;
+        t->loss_total += loss;
+        send(t, (snug_event){
+                    .kind = SNUG_EVENT_STEP, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
+        RETURN_IF_ERROR(after_step(t, grad_norm, learning_rate));
+        if (wants_stop(t)) return interrupted(t);
+    }
+    return SNUG_OK;
+}
+
+static snug_status train(struct snug_trainer *t) {
+    struct snug_session *s = t->session;
+    bool improved;
+    if (t->args->eval_on_start) RETURN_IF_ERROR(evaluate(t, &improved));
+    while (s->step < s->job.max_steps) {
+        snug_status status = train_epoch(t);
+        if (status == SNUG_END) return SNUG_OK; /* stopped early */
+        if (status != SNUG_OK) return status;
+    }
+    return SNUG_OK;
+}
+
+/* ---- before and after ----------------------------------------------------------------------------------------- */
+
+/* Below 1 a share of all steps, as in Trainer. */
+static int64_t resolve_steps(double steps, int64_t max_steps) {
+    return steps < 1 ? (int64_t)ceil(steps * (double)max_steps) : (int64_t)steps;
+}
+
+static snug_status check_disk(struct snug_trainer *t) {
+    const int64_t steps = t->session->job.max_steps, one = snug_checkpoint_bytes(t);
+    int64_t checkpoints = 0, free_bytes;
+    if (t->args->save_strategy == SNUG_INTERVAL_STEPS) checkpoints = t->save_steps > 0 ? steps / t->save_steps + 1 : 1;
+    if (t->args->save_strategy == SNUG_INTERVAL_EPOCH || t->args->save_strategy == SNUG_INTERVAL_BEST)
+        checkpoints = t->session->job.epochs;
+    /* One more than the limit: the old one goes after the new one is whole. */
+    if (t->save_total_limit > 0 && checkpoints > t->save_total_limit + 1) checkpoints = t->save_total_limit + 1;
+    const int64_t need = checkpoints * one + t->session->job.layout.bytes[SNUG_MEMORY_WEIGHTS] + (8 << 20);
+    RETURN_IF_ERROR(snug_disk_free(t->ctx, t->args->output_dir, &free_bytes));
+    if (free_bytes >= need) return SNUG_OK;
+    return snug_fail(
+        t->ctx, SNUG_E_IO,
+        "%s: the run will write %.1f MiB (%lld checkpoints of %.1f MiB and the model), and %.1f MiB are free; "
+        "--save_total_limit or --save_strategy make it less",
+        t->args->output_dir, (double)need / 0x1p20, (long long)checkpoints, (double)one / 0x1p20,
+        (double)free_bytes / 0x1p20);
+}
+
+static snug_status begin(struct snug_trainer *t) {
+    const struct snug_args *args = t->args;
+    const int64_t steps = t->session->job.max_steps;
+    t->logging_steps = resolve_steps(args->logging_steps, steps);
+    t->eval_steps = args->eval_steps > 0 ? resolve_steps(args->eval_steps, steps) : t->logging_steps;
+    t->save_steps = resolve_steps(args->save_steps, steps);
+    t->save_total_limit = args->save_total_limit;
+    t->log_history = json_array();
+    if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
+    RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
+    if (access(args->output_dir, W_OK) != 0)
+        return snug_fail(t->ctx, SNUG_E_IO, "--output_dir %s cannot be written to", args->output_dir);
+    RETURN_IF_ERROR(check_disk(t));
+    if (args->overwrite_output_dir && !args->resume_from_checkpoint) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
+    RETURN_IF_ERROR(open_events(t));
+    return snug_checkpoint_resume(t);
+}
+
+/* FLOPs of all micro-batches, each taken as the mean one. */
+static double total_flops(const struct snug_trainer *t) {
+    const struct snug_program *program = t->session->job.training;
+    const int64_t accumulation = t->session->job.train.options.accumulation, micro = t->result->steps * accumulation;
+    if (micro == 0) return 0;
+    const int64_t tokens = t->result->tokens / micro, sequences = (t->result->samples + micro - 1) / micro;
+    const int64_t rows =
+        t->session->job.config.task == SNUG_TASK_MLM ? (int64_t)((double)tokens * t->args->mlm_probability) : sequences;
+    double flops = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const bool once = program->ops[i].phase == SNUG_PHASE_CLIP || program->ops[i].phase == SNUG_PHASE_UPDATE;
+        flops += snug_op_cost(program, &program->ops[i], tokens, sequences, rows).flops *
+                 (double)(once ? t->result->steps : micro);
+    }
+    return flops;
+}
+
+static void fill_ledger(struct snug_trainer *t) {
+    const struct snug_job *job = &t->session->job;
+    snug_train_result *r = t->result;
+    for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
+        r->ledger[i] = (snug_ledger_line){job->layout.bytes[i], job->layout.bytes[i]};
+    const int64_t peak = snug_peak_resident_bytes();
+    r->ledger[SNUG_MEMORY_CONTEXT] = (snug_ledger_line){job->context_bytes, job->context_bytes};
+    r->ledger[SNUG_MEMORY_HOST] =
+        (snug_ledger_line){job->host_bytes, peak < 0 ? -1 : peak - job->layout.total - job->context_bytes};
+    r->total = (snug_ledger_line){snug_job_total(job), peak};
+}
+
+static void summarise(struct snug_trainer *t) {
+    snug_train_result *r = t->result;
+    int64_t tokens, padded;
+    r->seconds = now() - t->started;
+    r->epochs = snug_trainer_epoch(t);
+    r->train_loss = t->session->step > 0 ? t->loss_total / (double)t->session->step : 0;
+    const double training = r->seconds - t->idle;
+    r->samples_per_second = training > 0 ? (double)r->samples / training : 0;
+    r->steps_per_second = training > 0 ? (double)r->steps / training : 0;
+    r->flops = total_flops(t);
+    snug_loader_padding(t->session->train_loader, &tokens, &padded);
+    r->padding_avoided = padded > 0 ? 1 - (double)tokens / (double)padded : 0;
+    r->truncated_texts = snug_dataset_truncated(t->session->job.train.dataset);
+    snprintf(r->best_checkpoint, sizeof r->best_checkpoint, "%s", t->best_checkpoint);
+    fill_ledger(t);
+}
+
+static json_t *results_json(const struct snug_trainer *t) {
+    const snug_train_result *r = t->result;
+    json_t *memory = json_object();
+    for (int i = 0; i <= SNUG_MEMORY_CLASS_COUNT && memory; i++) {
+        const bool total = i == SNUG_MEMORY_CLASS_COUNT;
+        const snug_ledger_line *line = total ? &r->total : &r->ledger[i];
+        json_object_set_new(
+            memory, total ? "total" : snug_memory_class_name((snug_memory_class)i),
+            json_pack("{s:I, s:I}", "planned", (json_int_t)line->planned, "measured", (json_int_t)line->measured));
+    }
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:I, s:o}", "epoch",
+                     snug_json_number(r->epochs), "total_flos", snug_json_number(r->flops), "train_loss",
+                     snug_json_number(r->train_loss), "train_runtime", snug_json_number(r->seconds),
+                     "train_samples_per_second", snug_json_number(r->samples_per_second), "train_steps_per_second",
+                     snug_json_number(r->steps_per_second), "train_samples", (json_int_t)t->session->job.train.rows,
+                     "start_seconds", snug_json_number(r->seconds_to_first_step), "peak_rss_bytes",
+                     (json_int_t)r->total.measured, "padding_avoided", snug_json_number(r->padding_avoided),
+                     "truncated_texts", (json_int_t)r->truncated_texts, "memory", memory);
+}
+
+/* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */
+static snug_status finish(struct snug_trainer *t) {
+    const struct snug_args *args = t->args;
+    const bool evaluated_last = args->eval_strategy != SNUG_INTERVAL_NO && t->result->metrics.count > 0;
+    bool improved;
+    summarise(t);
+    if (args->load_best_model_at_end && t->best_checkpoint[0]) {
+        snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", t->best_checkpoint,
+                 args->metric_for_best_model, t->best_metric);
+        RETURN_IF_ERROR(snug_checkpoint_load_weights(t, t->best_checkpoint));
+    }
+    if (t->session->job.evaluation && (!evaluated_last || args->load_best_model_at_end))
+        RETURN_IF_ERROR(evaluate(t, &improved));
+    RETURN_IF_ERROR(snug_session_write_model(t->session, args->output_dir));
+    RETURN_IF_ERROR(snug_trainer_state_write(t, args->output_dir));
+    json_t *train = results_json(t);
+    snug_status status = train ? snug_results_write(t->ctx, args->output_dir, "train", NULL, train)
+                               : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
+    json_decref(train);
+    if (status == SNUG_OK && t->result->metrics.count)
+        status = snug_results_write(t->ctx, args->output_dir, "eval", &t->result->metrics, NULL);
+    return status;
+}
+
+/* Where time went, by kind of operation: for those who ask for it with --log_level debug. */
+static void log_profile(const struct snug_trainer *t) {
+    const struct snug_profile *profile = &t->session->profile;
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
+        if (profile->calls[kind])
+            snug_log(t->ctx, SNUG_LOG_DEBUG, "%-20s %8lld calls %9.3f s", snug_op_name((enum snug_op_kind)kind),
+                     (long long)profile->calls[kind], profile->seconds[kind]);
+}
+
+snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
+    const double called = now();
+    snug_train_result own;
+    struct snug_trainer t = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own};
+    *t.result = (snug_train_result){0};
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, &t.session));
+    snug_status status = begin(&t);
+    if (status == SNUG_OK) {
+        t.started = now();
+        t.result->seconds_to_first_step = t.started - called;
+        send(&t, (snug_event){.kind = SNUG_EVENT_BEGIN});
+        status = train(&t);
+    }
+    if (status == SNUG_OK) status = finish(&t);
+    if (status == SNUG_OK) {
+        log_profile(&t);
+        send(&t, (snug_event){.kind = SNUG_EVENT_END});
+    }
+    snug_events_close(t.events);
+    json_decref(t.log_history);
+    snug_session_destroy(t.session);
+    return status;
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line's grammar, Hugging Face's names and defaults, and what is refused with which words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/args.h"
+
+struct fixture {
+    snug_context *ctx;
+    snug_args *args;
+};
+
+static int set_up(void **state) {
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    *state = fixture;
+    return snug_context_create(&fixture->ctx) != SNUG_OK || snug_args_create(fixture->ctx, &fixture->args) != SNUG_OK;
+}
+
+static int tear_down(void **state) {
+    struct fixture *fixture = *state;
+    snug_args_destroy(fixture->args);
+    snug_context_destroy(fixture->ctx);
+    free(fixture);
+    return 0;
+}
+
+static void renew(struct fixture *fixture) {
+    snug_args_destroy(fixture->args);
+    assert_int_equal(snug_args_create(fixture->ctx, &fixture->args), SNUG_OK);
+}
+
+/* Words separated by spaces, parsed as a command line. */
+static snug_status parse(struct fixture *fixture, const char *line) {
+    char copy[512], *words[64] = {"snug"}, *save = NULL;
+    int count = 1;
+    assert_true(strlen(line) < sizeof copy);
+    strcpy(copy, line);
+    for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) words[count++] = word;
+    return snug_args_parse(fixture->args, count, words);
+}
+
+static void expect_text(struct fixture *fixture, const char *name, const char *expected) {
+    char value[256];
+    assert_int_equal(snug_args_get(fixture->args, name, value, sizeof value), SNUG_OK);
+    if (strcmp(value, expected) != 0) fail_msg("--%s is \"%s\", not \"%s\"", name, value, expected);
+}
+
+static void expect_message(struct fixture *fixture, const char *line, const char *says) {
+    const char *message = snug_error_message(fixture->ctx);
+    if (!strstr(message, says)) fail_msg("%s: \"%s\" does not say \"%s\"", line, message, says);
+}
+
+static void test_values(void **state) {
+    static const struct {
+        const char *line, *name, *value;
+    } cases[] = {
+        {"--learning_rate 2e-5", "learning_rate", "2e-05"},
+        {"--learning-rate=3e-5", "learning_rate", "3e-05"},
+        {"--learning_rate 0.1 --learning_rate 0.2", "learning-rate", "0.2"},
+        {"--max_steps -1", "max_steps", "-1"},
+        {"--warmup_steps 0.06", "warmup_steps", "0.06"},
+        {"--warmup_ratio 0.06", "warmup_steps", "0.06"},
+        {"--warmup_ratio 0.06 --warmup_ratio 0.1", "warmup_ratio", "0.1"},
+        {"--seed 9007199254740993", "seed", "9007199254740993"},
+        {"--train_file=a=b.csv", "train_file", "a=b.csv"},
+        {"--train_file=--odd", "train_file", "--odd"},
+        {"--text_column_name t", "text_column_names", "t"},
+        {"--evaluation_strategy epoch", "eval_strategy", "epoch"},
+        {"--save-strategy best", "save_strategy", "best"},
+        {"--per_gpu_train_batch_size 4", "per_device_train_batch_size", "4"},
+        {"--no_cuda", "use_cpu", "True"},
+        {"--no_cuda False", "use_cpu", "False"},
+        {"--no_use_cpu", "use_cpu", "False"},
+        {"--bf16", "bf16", "True"},
+        {"--bf16 --strict", "strict", "True"},
+        {"--bf16 False", "bf16", "False"},
+        {"--bf16=yes", "bf16", "True"},
+        {"--bf16 0", "bf16", "False"},
+        {"--no_logging_nan_inf_filter", "logging_nan_inf_filter", "False"},
+        {"--no-logging-nan-inf-filter", "logging_nan_inf_filter", "False"},
+        {"--group_by_length", "train_sampling_strategy", "group_by_length"},
+        {"--group_by_length", "group_by_length", "True"},
+        {"--group_by_length --no_group_by_length", "train_sampling_strategy", "random"},
+        {"--greater_is_better no", "greater_is_better", "False"},
+        {"--memory_budget 1.5GiB", "memory_budget", "1.5GiB"},
+        {"--optim adamw_torch", "optim", "adamw_torch"},
+        {"--log_level warning", "log_level", "warning"},
+        {"--report_to all", "report_to", "all"},
+        {"--output_dir a --output_dir=", "output_dir", ""},
+        {"--optim adamw_torch --optim=", "optim", "adamw_torch_fused"},
+        {"--resume_from_checkpoint out/checkpoint-2", "resume_from_checkpoint", "out/checkpoint-2"},
+    };
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        renew(fixture);
+        if (parse(fixture, cases[i].line) != SNUG_OK)
+            fail_msg("%s: %s", cases[i].line, snug_error_message(fixture->ctx));
+        expect_text(fixture, cases[i].name, cases[i].value);
+    }
+}
+
+static void test_defaults_are_those_of_transformers(void **state) {
+    static const struct {
+        const char *name, *value;
+    } cases[] = {
+        {"per_device_train_batch_size", "8"},
+        {"per_device_eval_batch_size", "8"},
+        {"num_train_epochs", "3"},
+        {"max_steps", "-1"},
+        {"learning_rate", "5e-05"},
+        {"lr_scheduler_type", "linear"},
+        {"warmup_steps", "0"},
+        {"optim", "adamw_torch_fused"},
+        {"weight_decay", "0"},
+        {"adam_beta1", "0.9"},
+        {"adam_beta2", "0.999"},
+        {"adam_epsilon", "1e-08"},
+        {"gradient_accumulation_steps", "1"},
+        {"max_grad_norm", "1"},
+        {"label_smoothing_factor", "0"},
+        {"logging_strategy", "steps"},
+        {"logging_steps", "500"},
+        {"logging_nan_inf_filter", "True"},
+        {"log_level", "passive"},
+        {"report_to", "none"},
+        {"eval_strategy", "no"},
+        {"save_strategy", "steps"},
+        {"save_steps", "500"},
+        {"seed", "42"},
+        {"train_sampling_strategy", "random"},
+        {"max_seq_length", "128"},
+        {"mlm_probability", "0.15"},
+        {"output_dir", ""},
+        {"greater_is_better", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_text(*state, cases[i].name, cases[i].value);
+}
+
+/* The table gives every default back as it documents it, and takes it. */
+static void test_table_is_consistent(void **state) {
+    struct fixture *fixture = *state;
+    size_t count = 0;
+    for (const snug_arg_info *info; (info = snug_args_info(count)); count++) {
+        char value[256], again[256];
+        assert_true(*info->help && *info->group && *info->value_name);
+        assert_int_equal(snug_args_get(fixture->args, info->name, value, sizeof value), SNUG_OK);
+        assert_int_equal(*value == '\0', *info->default_value == '\0');
+        if (snug_args_set(fixture->args, info->name, info->default_value) != SNUG_OK)
+            fail_msg("%s", snug_error_message(fixture->ctx));
+        assert_int_equal(snug_args_get(fixture->args, info->name, again, sizeof again), SNUG_OK);
+        assert_string_equal(value, again);
+        for (size_t other = 0; other < count; other++) assert_string_not_equal(info->name, snug_args_info(other)->name);
+    }
+    assert_true(count > 60);
+    assert_null(snug_args_info(count + 1));
+}
+
+static void test_refused(void **state) {
+    static const struct {
+        const char *line, *says;
+        snug_status status;
+    } cases[] = {
+        {"--learning_rte 1", "--learning_rte: unknown argument; the nearest is --learning_rate", SNUG_E_USAGE},
+        {"--x", "--x: unknown argument", SNUG_E_USAGE},
+        {"--no_learning_rate", "--no_learning_rate: unknown", SNUG_E_USAGE},
+        {"--a_name_that_is_far_longer_than_any_name_that_snug_has_or_will_ever_have_in_its_table 1", "unknown",
+         SNUG_E_USAGE},
+        {"train.csv", "train.csv: an argument must begin with --", SNUG_E_USAGE},
+        {"--", "must begin with --", SNUG_E_USAGE},
+        {"-5", "must begin with --", SNUG_E_USAGE},
+        {"--learning_rate", "--learning_rate needs a value", SNUG_E_USAGE},
+        {"--learning_rate --bf16", "--learning_rate needs a value", SNUG_E_USAGE},
+        {"--learning_rate abc", "--learning_rate abc: must be a number of at least 0", SNUG_E_USAGE},
+        {"--learning_rate nan", "--learning_rate nan", SNUG_E_USAGE},
+        {"--learning_rate inf", "--learning_rate inf", SNUG_E_USAGE},
+        {"--learning_rate 1e999", "--learning_rate 1e999", SNUG_E_USAGE},
+        {"--learning_rate 0x10", "--learning_rate 0x10", SNUG_E_USAGE},
+        {"--learning_rate=", "must be a number", SNUG_E_USAGE},
+        {"--learning_rate -1", "--learning_rate -1: must be a number of at least 0", SNUG_E_USAGE},
+        {"--per_device_train_batch_size 0", "--per_device_train_batch_size 0: must be a whole number of at least 1",
+         SNUG_E_USAGE},
+        {"--per_gpu_train_batch_size 0", "--per_gpu_train_batch_size 0", SNUG_E_USAGE},
+        {"--per_device_train_batch_size 8.5", "must be a whole number", SNUG_E_USAGE},
+        {"--seed 99999999999999999999", "--seed 99999999999999999999", SNUG_E_USAGE},
+        {"--mlm_probability 1.5", "must be a number above 0 and of at most 1", SNUG_E_USAGE},
+        {"--mlm_probability 0", "--mlm_probability 0", SNUG_E_USAGE},
+        {"--adam_beta1 1", "of at least 0 and below 1", SNUG_E_USAGE},
+        {"--bf16 perhaps", "--bf16 perhaps: must be True or False", SNUG_E_USAGE},
+        {"--no_bf16=True", "--no_bf16 takes no value", SNUG_E_USAGE},
+        {"--no_bf16 True", "must begin with --", SNUG_E_USAGE},
+        {"--eval_strategy best", "must be one of no|steps|epoch", SNUG_E_USAGE},
+        {"--task regression", "must be one of classification|mlm", SNUG_E_USAGE},
+        {"--task classification|mlm", "must be one of", SNUG_E_USAGE},
+        {"--greater_is_better maybe", "must be True or False", SNUG_E_USAGE},
+        {"--group_by_length maybe", "--group_by_length maybe: must be True or False", SNUG_E_USAGE},
+        {"--warmup_ratio 1.5", "--warmup_ratio 1.5: must be a number of at least 0 and below 1", SNUG_E_USAGE},
+        {"--warmup_ratio 0.1 --warmup_steps 10", "both given", SNUG_E_USAGE},
+        {"--warmup_steps 10 --warmup_ratio 0.1", "both given", SNUG_E_USAGE},
+        {"--memory_budget lots", "must be a size", SNUG_E_USAGE},
+        {"--memory_budget 0", "must be a size", SNUG_E_USAGE},
+        {"--optim sgd", "--optim sgd: a known Hugging Face value, not supported by snug yet", SNUG_E_UNSUPPORTED},
+        {"--optim adam", "must be one of adamw_torch|adamw_torch_fused", SNUG_E_USAGE},
+        {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
+        {"--device cuda", "not supported by snug yet", SNUG_E_UNSUPPORTED},
+        {"--gradient_checkpointing", "--gradient_checkpointing True: a known Hugging Face argument, not supported",
+         SNUG_E_UNSUPPORTED},
+        {"--fp16 --bf16", "--fp16 True: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
+        {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
+        {"--push_to_hub", "not supported by snug yet", SNUG_E_UNSUPPORTED},
+        {"--deepspeed ds.json", "--deepspeed ds.json: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
+        {"--validation_split_percentage 5", "not supported by snug yet", SNUG_E_UNSUPPORTED},
+        {"--task_name sst2", "--task_name sst2", SNUG_E_UNSUPPORTED},
+        {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
+    };
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        renew(fixture);
+        if (parse(fixture, cases[i].line) != cases[i].status) fail_msg("%s: other status", cases[i].line);
+        expect_message(fixture, cases[i].line, cases[i].says);
+    }
+}
+
+static void count_notes(void *user, snug_log_level level, const char *message) {
+    if (level == SNUG_LOG_INFO && strstr(message, "changes nothing")) ++*(int *)user;
+}
+
+static void test_inert_arguments_are_accepted_and_noted(void **state) {
+    struct fixture *fixture = *state;
+    int notes = 0;
+    snug_context_set_log(fixture->ctx, count_notes, &notes, SNUG_LOG_INFO);
+    assert_int_equal(parse(fixture, "--do_train --do_eval --fp16 False --no_fp16 --push_to_hub False --local_rank -1 "
+                                    "--pad_to_max_length False --gradient_checkpointing=False --cache_dir /tmp "
+                                    "--deepspeed none --remove_unused_columns False"),
+                     SNUG_OK);
+    assert_int_equal(notes, 11);
+}
+
+static void test_get_and_set_by_name(void **state) {
+    struct fixture *fixture = *state;
+    char value[6];
+    assert_int_equal(snug_args_set(fixture->args, "nonesuch", "1"), SNUG_E_USAGE);
+    assert_int_equal(snug_args_get(fixture->args, "nonesuch", value, sizeof value), SNUG_E_USAGE);
+    assert_int_equal(snug_args_set(fixture->args, "train-file", "12345"), SNUG_OK);
+    assert_int_equal(snug_args_get(fixture->args, "train_file", value, sizeof value), SNUG_OK);
+    assert_string_equal(value, "12345");
+    assert_int_equal(snug_args_get(fixture->args, "train_file", value, 5), SNUG_E_USAGE);
+    expect_message(fixture, "get", "needs 6 bytes");
+    assert_false(snug_args_is_set(fixture->args, "warmup_steps"));
+    assert_int_equal(parse(fixture, "--warmup_ratio 0.1 --no_cuda"), SNUG_OK);
+    assert_true(snug_args_is_set(fixture->args, "warmup_steps"));
+    assert_true(snug_args_is_set(fixture->args, "train_file"));
+    assert_true(snug_args_is_set(fixture->args, "use_cpu"));
+    assert_true(snug_args_is_set(fixture->args, "no_cuda"));
+    assert_false(snug_args_is_set(fixture->args, "use"));
+    assert_false(snug_args_is_set(fixture->args, "test_file"));
+}
+
+static void test_budget(void **state) {
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } cases[] = {
+        {"123456", 123456},       {"1B", 1},           {"2K", 2048},
+        {"2KiB", 2048},           {"2KB", 2000},       {"3m", 3 << 20},
+        {"3MiB", 3 << 20},        {"3MB", 3000000},    {"600 MiB", 600LL << 20},
+        {"6G", 6LL << 30},        {"6GiB", 6LL << 30}, {"6gb", 6000000000},
+        {"1.5GiB", 1536LL << 20}, {"0.5K", 512},       {"2TiB", 2LL << 40},
+    };
+    static const char *const bad[] = {
+        "-1",         "GiB", "1.2.3", "1e3", "1 Gig",
+        "9000000TiB", "1..", "0.1",   "nan", "11111111111111111111111111111111111111111111"};
+    struct fixture *fixture = *state;
+    int64_t bytes;
+    assert_int_equal(snug_args_budget(fixture->args, &bytes), SNUG_OK);
+    assert_int_equal(bytes, -1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(snug_args_set(fixture->args, "memory_budget", cases[i].text), SNUG_OK);
+        assert_int_equal(snug_args_budget(fixture->args, &bytes), SNUG_OK);
+        if (bytes != cases[i].bytes) fail_msg("%s: %lld", cases[i].text, (long long)bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (snug_args_set(fixture->args, "memory_budget", bad[i]) != SNUG_E_USAGE) fail_msg("%s was taken", bad[i]);
+}
+
+#define MODEL "--model_name_or_path m "
+#define TRAIN MODEL "--train_file t.csv "
+#define EVALUATED TRAIN "--validation_file v.csv "
+
+static void test_check(void **state) {
+    static const struct {
+        const char *command, *line, *says; /* NULL: fine */
+    } cases[] = {
+        {"train", TRAIN, NULL},
+        {"train", "--config_name bert-base-uncased --train_file dummy:8x8", NULL},
+        {"train", "--train_file t.csv", "--model_name_or_path"},
+        {"train", MODEL, "--train_file"},
+        {"train", TRAIN "--eval_strategy epoch", "--eval_strategy needs --validation_file"},
+        {"train", TRAIN "--eval_on_start", "--eval_on_start needs --validation_file"},
+        {"train", EVALUATED "--eval_strategy epoch", NULL},
+        {"train", TRAIN "--max_train_samples 0", "--max_train_samples 0 leaves no rows"},
+        {"train", TRAIN "--logging_steps 0", "--logging_steps 0"},
+        {"train", TRAIN "--logging_steps 0 --logging_strategy no", NULL},
+        {"train", TRAIN "--save_steps 10.5", "--save_steps 10.5"},
+        {"train", TRAIN "--save_steps 0.25", NULL},
+        {"train", TRAIN "--load_best_model_at_end", "--load_best_model_at_end needs --eval_strategy"},
+        {"train", EVALUATED "--load_best_model_at_end --eval_strategy epoch", "the same --eval_strategy (epoch)"},
+        {"train", EVALUATED "--load_best_model_at_end --eval_strategy epoch --save_strategy epoch", NULL},
+        {"train", EVALUATED "--load_best_model_at_end --eval_strategy steps", NULL},
+        {"train", EVALUATED "--load_best_model_at_end --eval_strategy steps --eval_steps 200", "multiple"},
+        {"train", EVALUATED "--load_best_model_at_end --eval_strategy steps --eval_steps 100", NULL},
+        {"train", EVALUATED "--load_best_model_at_end --eval_strategy steps --eval_steps 0.1 --save_steps 0.3", NULL},
+        {"train", EVALUATED "--load_best_model_at_end --eval_strategy steps --eval_steps 0.1", "multiple"},
+        {"train", EVALUATED "--save_strategy best --eval_strategy epoch", "--metric_for_best_model"},
+        {"train", EVALUATED "--save_strategy best --metric_for_best_model f1", "--eval_strategy"},
+        {"train", EVALUATED "--save_strategy best --metric_for_best_model f1 --eval_strategy epoch", NULL},
+        {"train", EVALUATED "--early_stopping_patience 2 --eval_strategy steps", "--early_stopping_patience needs"},
+        {"train", EVALUATED "--early_stopping_patience 2 --eval_strategy steps --load_best_model_at_end", NULL},
+        {"train", TRAIN "--dataloader_prefetch_factor 4", "--dataloader_num_workers"},
+        {"train", TRAIN "--dataloader_prefetch_factor 4 --dataloader_num_workers 1", NULL},
+        {"train", TRAIN "--label_smoothing_factor 0.1", NULL},
+        {"train", TRAIN "--label_smoothing_factor 0.1 --task mlm", "single labels"},
+        {"train", TRAIN "--lr_scheduler_kwargs {\"x\":1}", "does not take \"x\""},
+        {"train", TRAIN "--lr_scheduler_type cosine_with_min_lr", "min_lr"},
+        {"eval", MODEL, "--validation_file"},
+        {"eval", "--validation_file v.csv", "--model_name_or_path"},
+        {"eval", MODEL "--validation_file v.csv", NULL},
+        {"predict", MODEL, "snug predict needs --test_file"},
+        {"predict", MODEL "--test_file t.csv", NULL},
+        {"tokenize", MODEL, "--test_file"},
+        {"tokenize", "--tokenizer_name m --train_file t.csv", NULL},
+        {"tokenize", "--train_file t.csv", "--model_name_or_path"},
+        {"plan", "", "--config_name"},
+        {"plan", MODEL "--eval_strategy epoch", NULL},
+    };
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        renew(fixture);
+        if (parse(fixture, cases[i].line) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
+        snug_status status = snug_args_check(fixture->args, cases[i].command);
+        if (status != (cases[i].says ? SNUG_E_USAGE : SNUG_OK))
+            fail_msg("%s %s: %s", cases[i].command, cases[i].line, snug_error_message(fixture->ctx));
+        if (cases[i].says) expect_message(fixture, cases[i].line, cases[i].says);
+    }
+}
+
+static void test_check_derives_what_trainer_derives(void **state) {
+    struct fixture *fixture = *state;
+    assert_int_equal(parse(fixture, EVALUATED "--eval_strategy steps --logging_steps 50 --load_best_model_at_end"),
+                     SNUG_OK);
+    assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);
+    expect_text(fixture, "eval_steps", "50");
+    expect_text(fixture, "metric_for_best_model", "loss");
+    expect_text(fixture, "greater_is_better", "False");
+    expect_text(fixture, "output_dir", "trainer_output");
+    renew(fixture);
+    assert_int_equal(parse(fixture, TRAIN "--metric_for_best_model eval_f1"), SNUG_OK);
+    assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);
+    expect_text(fixture, "greater_is_better", "True");
+    renew(fixture);
+    assert_int_equal(parse(fixture, TRAIN "--metric_for_best_model f1 --greater_is_better False"), SNUG_OK);
+    assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);
+    expect_text(fixture, "greater_is_better", "False");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_values, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_defaults_are_those_of_transformers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_table_is_consistent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_inert_arguments_are_accepted_and_noted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_get_and_set_by_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_budget, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_check, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_check_derives_what_trainer_derives, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
