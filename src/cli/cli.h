@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the sub-commands share. The command line uses the library through snug.h alone. */
+#ifndef SNUG_CLI_CLI_H
+#define SNUG_CLI_CLI_H
+
+#include <jansson.h>
+
+#include "progress.h"
+#include "snug.h"
+
+enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3, EXIT_INTERRUPTED = 130 };
+
+/* argv[0] is the command's name. Each gives the process's exit code. */
+int command_train(int argc, char **argv);
+int command_eval(int argc, char **argv);
+int command_predict(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_tokenize(int argc, char **argv);
+
+/* One run of a command. */
+struct cli {
+    snug_context *ctx;
+    snug_args *args;
+    snug_callbacks callbacks; /* draw the progress */
+    struct progress progress;
+    bool json;        /* --json */
+    bool reader_gone; /* stdout is a pipe that nobody reads any more */
+    int write_error;  /* errno of another failed write to stdout */
+};
+
+/* Context, arguments and log of a command. True if the command shall run; else *code is the process's exit code, --help
+   having been printed or the mistake been told. cli_close() in both cases. */
+bool cli_open(struct cli *cli, int argc, char **argv, int *code);
+void cli_close(struct cli *cli);
+/* Tells what went wrong, if anything did, and gives the exit code. Flushes stdout, which may fail too. */
+int cli_finish(struct cli *cli, snug_status status);
+
+/* All results go through these two: SNUG_E_IO when they could not be written. */
+snug_status cli_put(struct cli *cli, const char *text);
+/* value as one line; takes the reference. digits: significant ones of a real. */
+snug_status cli_put_json(struct cli *cli, json_t *value, int digits);
+/* A number, null where JSON has none. */
+json_t *cli_real(double value);
+/* A string, with U+FFFD for one that is not UTF-8. */
+json_t *cli_string(const char *text);
+/* Adds the metrics to an object. */
+void cli_add_metrics(json_t *object, const snug_metrics *metrics);
+
+/* The usage of a command and all arguments, by group. */
+void cli_help(const char *command);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening and ending -------------------------------------------------------------------------------------- */
+
+static bool argument_is(const snug_args *args, const char *name, const char *value) {
+    char text[64];
+    return snug_args_get(args, name, text, sizeof text) == SNUG_OK && strcmp(text, value) == 0;
+}
+
+static snug_log_level log_level_of(const snug_args *args) {
+    if (argument_is(args, "log_level", "debug") || argument_is(args, "log_level", "detail")) return SNUG_LOG_DEBUG;
+    if (argument_is(args, "log_level", "warning")) return SNUG_LOG_WARNING;
+    if (argument_is(args, "log_level", "error") || argument_is(args, "log_level", "critical")) return SNUG_LOG_ERROR;
+    return SNUG_LOG_INFO; /* info, and passive: what run_glue.py makes of it */
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
+    *cli = (struct cli){.callbacks = {.user = &cli->progress, .on_event = progress_on_event}};
+    progress_begin(&cli->progress);
+    if (asks_for_help(argc, argv)) {
+        cli_help(argv[0]);
+        *code = cli_finish(cli, SNUG_OK);
+        return false;
+    }
+    if (snug_context_create(&cli->ctx) != SNUG_OK) {
+        fputs("snug: out of memory\n", stderr);
+        *code = EXIT_FAILED;
+        return false;
+    }
+    snug_status status = snug_args_create(cli->ctx, &cli->args);
+    if (status == SNUG_OK) status = snug_args_parse(cli->args, argc, argv);
+    if (status != SNUG_OK) {
+        *code = cli_finish(cli, status);
+        if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return false;
+        fprintf(stderr, "snug %s --help lists all arguments\n", argv[0]);
+        *code = EXIT_USAGE;
+        return false;
+    }
+    snug_log_level level = log_level_of(cli->args);
+    snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
+    snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
+    cli->progress.quiet = level == SNUG_LOG_ERROR;
+    if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
+    cli->json = argument_is(cli->args, "json", "True");
+    return true;
+}
+
+void cli_close(struct cli *cli) {
+    snug_args_destroy(cli->args);
+    snug_context_destroy(cli->ctx);
+}
+
+static int exit_code_of(snug_status status) {
+    switch (status) {
+    case SNUG_OK: return EXIT_DONE;
+    case SNUG_E_USAGE: return EXIT_USAGE;
+    case SNUG_E_DOES_NOT_FIT: return EXIT_DOES_NOT_FIT;
+    case SNUG_E_INTERRUPTED: return EXIT_INTERRUPTED;
+    default: return EXIT_FAILED;
+    }
+}
+
+int cli_finish(struct cli *cli, snug_status status) {
+    progress_end(&cli->progress);
+    cli_put(cli, "");
+    if (cli->reader_gone) return EXIT_DONE; /* as `snug predict … | head` wants it */
+    if (cli->write_error) {
+        fprintf(stderr, "snug: writing to stdout: %s\n", strerror(cli->write_error));
+        return EXIT_FAILED;
+    }
+    if (status != SNUG_OK) fprintf(stderr, "snug: %s\n", snug_error_message(cli->ctx));
+    return exit_code_of(status);
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------- */
+
+snug_status cli_put(struct cli *cli, const char *text) {
+    if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
+    errno = 0;
+    /* An empty text is the end: what is still buffered must get out. */
+    if ((*text ? fputs(text, stdout) : fflush(stdout)) != EOF) return SNUG_OK;
+    cli->reader_gone = errno == EPIPE;
+    cli->write_error = cli->reader_gone ? 0 : errno ? errno : EIO;
+    return SNUG_E_IO;
+}
+
+snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
+    char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(digits));
+    json_decref(value);
+    if (!text) {
+        cli->write_error = ENOMEM;
+        return SNUG_E_MEMORY;
+    }
+    snug_status status = cli_put(cli, text);
+    free(text);
+    return status == SNUG_OK ? cli_put(cli, "\n") : status;
+}
+
+json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *cli_string(const char *text) {
+    json_t *string = json_string(text);
+    return string ? string : json_string("\xEF\xBF\xBD");
+}
+
+void cli_add_metrics(json_t *object, const snug_metrics *metrics) {
+    for (size_t i = 0; i < metrics->count; i++)
+        json_object_set_new(object, metrics->items[i].name, cli_real(metrics->items[i].value));
+}
+
+/* ---- help ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *command, *usage, *does, *hidden; /* hidden: groups that have no effect on the command, by '|' */
+} helps[] = {
+    {"train", "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
+     "Fine-tunes a model and writes a Hugging Face folder.", ""},
+    {"eval", "--model_name_or_path DIR --validation_file FILE",
+     "Measures a model on labelled data; with --output_dir it writes eval_results.json there.",
+     "Evaluation, logging and saving|Training|"},
+    {"predict", "--model_name_or_path DIR --test_file FILE > predictions.csv",
+     "Writes index,label,score of every row to stdout, as CSV or with --json as one object a row.",
+     "Evaluation, logging and saving|Training|"},
+    {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N]",
+     "Says what a training takes in bytes and operations, without running it.", ""},
+    {"tokenize", "--model_name_or_path DIR --test_file FILE", "Prints the tokens of every row, one JSON object a line.",
+     "Evaluation, logging and saving|Training|Machine and loading|"},
+};
+
+static void print_argument(const snug_arg_info *info) {
+    char value[64];
+    bool list = strlen(info->value_name) > 40; /* long lists of choices get a line of their own */
+    snprintf(value, sizeof value, "--%s %s", info->name, list ? "NAME" : info->value_name);
+    if (strcmp(info->value_name, "BOOL") == 0) snprintf(value, sizeof value, "--%s", info->name);
+    printf("  %-46s %s", value, info->help);
+    if (*info->default_value) printf(" [%s]", info->default_value);
+    if (*info->aliases) printf(" (also --%s)", info->aliases);
+    putchar('\n');
+    if (list) printf("  %-46s one of %s\n", "", info->value_name);
+}
+
+void cli_help(const char *command) {
+    size_t at = 0;
+    while (strcmp(helps[at].command, command) != 0) at++; /* main() calls only commands that are here */
+    printf("usage: snug %s %s\n\n%s\n", command, helps[at].usage, helps[at].does);
+    puts("A boolean is --x, --x False or --no_x; - and _ are the same in a name; the last of two counts.");
+    const char *group = "";
+    const snug_arg_info *info;
+    for (size_t i = 0; (info = snug_args_info(i)); i++) {
+        if (strstr(helps[at].hidden, info->group)) continue;
+        if (strcmp(group, info->group) != 0) printf("\n%s\n", info->group);
+        group = info->group;
+        print_argument(info);
+    }
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "cli.h"
+
+static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
+    if (cli->json) {
+        json_t *object = json_object();
+        cli_add_metrics(object, metrics);
+        return cli_put_json(cli, object, 15);
+    }
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < metrics->count && status == SNUG_OK; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "%s = %.10g\n", metrics->items[i].name, metrics->items[i].value);
+        status = cli_put(cli, line);
+    }
+    return status;
+}
+
+int command_eval(int argc, char **argv) {
+    struct cli cli;
+    int code;
+    if (cli_open(&cli, argc, argv, &code)) {
+        snug_metrics metrics = {0};
+        snug_status status = snug_evaluate(cli.args, &cli.callbacks, &metrics);
+        progress_end(&cli.progress);
+        if (status == SNUG_OK) status = put_metrics(&cli, &metrics);
+        code = cli_finish(&cli, status);
+    }
+    cli_close(&cli);
+    return code;
+}

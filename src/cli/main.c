@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *does;
+} commands[] = {
+    {"train", command_train, "fine-tune a model on a text file"},
+    {"eval", command_eval, "measure a model on labelled data"},
+    {"predict", command_predict, "label texts"},
+    {"plan", command_plan, "say what a training takes, without running it"},
+    {"tokenize", command_tokenize, "print the tokens of texts"},
+};
+enum { command_count = sizeof commands / sizeof *commands };
+
+static void print_usage(FILE *out) {
+    fputs("usage: snug COMMAND [--argument value]…\n\n"
+          "Fine-tunes transformers in the memory you have. Arguments are those of Hugging Face's Trainer.\n\n",
+          out);
+    for (int i = 0; i < command_count; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].does);
+    fputs("\nsnug COMMAND --help lists a command's arguments; snug --version tells the version.\n", out);
+}
+
+/* Length of the longest common subsequence of characters, which serves to find the command that was meant. */
+static size_t likeness(const char *word, const char *name) {
+    size_t row[16] = {0};
+    for (; *word; word++) {
+        size_t diagonal = 0;
+        for (size_t j = 0; name[j]; j++) {
+            size_t above = row[j + 1];
+            if (*word == name[j])
+                row[j + 1] = diagonal + 1;
+            else if (row[j] > above)
+                row[j + 1] = row[j];
+            diagonal = above;
+        }
+    }
+    return row[strlen(name)];
+}
+
+static int fail_unknown(const char *word) {
+    int nearest = 0;
+    double best = -1;
+    for (int i = 0; i < command_count; i++) {
+        double score =
+            2.0 * (double)likeness(word, commands[i].name) / (double)(strlen(word) + strlen(commands[i].name));
+        if (score > best) {
+            best = score;
+            nearest = i;
+        }
+    }
+    fprintf(stderr, "snug: %s: unknown command; the nearest is %s; snug --help lists all\n", word,
+            commands[nearest].name);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    /* A reader that goes away shows as a failed write, so that a job ends in order. */
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        print_usage(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(word, "--version") == 0) {
+        puts("snug " SNUG_VERSION);
+        return EXIT_DONE;
+    }
+    for (int i = 0; i < command_count; i++)
+        if (strcmp(word, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    return fail_unknown(word);
+}

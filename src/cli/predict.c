@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* RFC 4180: a field with a comma, quote or line break stands in quotes, its own quotes doubled. */
+static snug_status put_field(struct cli *cli, const char *text) {
+    if (!text[strcspn(text, ",\"\r\n")]) return *text ? cli_put(cli, text) : SNUG_OK;
+    snug_status status = cli_put(cli, "\"");
+    for (; *text && status == SNUG_OK; text++) {
+        char quoted[] = {*text, *text == '"' ? '"' : '\0', '\0'};
+        status = cli_put(cli, quoted);
+    }
+    return status == SNUG_OK ? cli_put(cli, "\"") : status;
+}
+
+static snug_status put_csv(struct cli *cli, const snug_prediction *row) {
+    char text[64];
+    snug_status status = SNUG_OK;
+    snprintf(text, sizeof text, "%lld,", (long long)row->index);
+    status = cli_put(cli, text);
+    if (status == SNUG_OK) status = put_field(cli, row->label);
+    snprintf(text, sizeof text, ",%.9g\n", row->score);
+    return status == SNUG_OK ? cli_put(cli, text) : status;
+}
+
+static snug_status put_json(struct cli *cli, const snug_prediction *row) {
+    json_t *object = json_object(), *logits = json_array();
+    for (size_t i = 0; i < row->logits_count; i++) json_array_append_new(logits, cli_real((double)row->logits[i]));
+    json_object_set_new(object, "index", json_integer(row->index));
+    json_object_set_new(object, "label", cli_string(row->label));
+    json_object_set_new(object, "score", cli_real(row->score));
+    json_object_set_new(object, "logits", logits);
+    return cli_put_json(cli, object, 9); /* as many digits as an fp32 needs to be read back */
+}
+
+/* The heading goes out with the first row, so that a job that fails at once writes nothing. */
+static snug_status on_row(void *user, const snug_prediction *row) {
+    struct cli *cli = user;
+    progress_end(&cli->progress);
+    if (cli->json) return put_json(cli, row);
+    if (row->index == 0) {
+        snug_status status = cli_put(cli, "index,label,score\n");
+        if (status != SNUG_OK) return status;
+    }
+    return put_csv(cli, row);
+}
+
+int command_predict(int argc, char **argv) {
+    struct cli cli;
+    int code;
+    if (cli_open(&cli, argc, argv, &code))
+        code = cli_finish(&cli, snug_predict(cli.args, &cli.callbacks, on_row, &cli));
+    cli_close(&cli);
+    return code;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan as a table for people and as JSON: bytes by class, by layer and per parameter; FLOPs and bytes moved by the
+   three groups of operations of "Model training anatomy". */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train/job.h"
+#include "train/results.h"
+
+struct snug_plan {
+    struct snug_job job;
+    int64_t parameters;
+};
+
+enum side { FORWARD, BACKWARD, UPDATE, SIDE_COUNT };
+
+/* Figures of one step: all of its micro-batches at the size of the run's largest, and the update. */
+struct work {
+    struct snug_cost cost[SIDE_COUNT][SNUG_GROUP_COUNT];
+};
+
+/* The classes that belong to a layer, of one layer, of the embeddings (part -1) or of the head (part -2). */
+struct part {
+    int64_t bytes[SNUG_MEMORY_ACTIVATIONS + 1];
+};
+enum { EMBEDDINGS = -1, HEAD = -2 };
+
+snug_status snug_plan_create(snug_args *args, snug_plan **out) {
+    void *memory;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
+    snug_plan *plan = memory;
+    snug_status status = snug_job_open(args, SNUG_COMMAND_PLAN, &plan->job);
+    if (status != SNUG_OK && status != SNUG_E_DOES_NOT_FIT) {
+        snug_plan_destroy(plan);
+        return status;
+    }
+    const struct snug_program *program = plan->job.training;
+    for (size_t i = 0; i < program->tensor_count; i++)
+        if (program->tensors[i].memory_class == SNUG_MEMORY_GRADIENTS)
+            plan->parameters += program->tensors[i].rows * program->tensors[i].cols;
+    *out = plan;
+    return status;
+}
+
+void snug_plan_destroy(snug_plan *plan) {
+    if (!plan) return;
+    snug_job_close(&plan->job);
+    free(plan);
+}
+
+int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class) {
+    if (memory_class == SNUG_MEMORY_CONTEXT) return plan->job.context_bytes;
+    if (memory_class == SNUG_MEMORY_HOST) return plan->job.host_bytes;
+    return plan->job.layout.bytes[memory_class];
+}
+
+int64_t snug_plan_total(const snug_plan *plan) { return snug_job_total(&plan->job); }
+
+static int part_of(const struct snug_tensor *tensor) {
+    if (tensor->layer >= 0) return tensor->layer;
+    return strstr(tensor->name, "embeddings") ? EMBEDDINGS : HEAD;
+}
+
+static struct part measure_part(const snug_plan *plan, int which) {
+    struct part part = {0};
+    const struct snug_program *program = plan->job.training;
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        const struct snug_tensor *tensor = &program->tensors[i];
+        if (tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS && part_of(tensor) == which)
+            part.bytes[tensor->memory_class] += tensor->bytes;
+    }
+    return part;
+}
+
+static enum side side_of(const struct snug_op *op) {
+    if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return UPDATE;
+    return op->phase == SNUG_PHASE_BACKWARD || op->kind > SNUG_OP_FILL ? BACKWARD : FORWARD;
+}
+
+static struct work measure_work(const snug_plan *plan) {
+    const struct snug_job *job = &plan->job;
+    const struct snug_loader_limits *limits = &job->train.limits;
+    struct work work = {0};
+    for (size_t i = 0; i < job->training->op_count; i++) {
+        const struct snug_op *op = &job->training->ops[i];
+        if (op->phase == SNUG_PHASE_PREPARE) continue;
+        /* Masked LM: the share of tokens that are masked goes through the head. */
+        const int64_t rows = job->config.task == SNUG_TASK_MLM
+                                 ? (int64_t)((double)limits->tokens * job->args->mlm_probability)
+                                 : limits->rows;
+        const struct snug_cost cost = snug_op_cost(job->training, op, limits->tokens, limits->sequences, rows);
+        const double times = side_of(op) == UPDATE ? 1 : (double)job->train.options.accumulation;
+        struct snug_cost *sum = &work.cost[side_of(op)][snug_op_group(op->kind)];
+        sum->flops += times * cost.flops;
+        sum->bytes += times * cost.bytes;
+    }
+    return work;
+}
+
+/* ---- as text -------------------------------------------------------------------------------------------------- */
+
+static const char *const group_names[] = {"tensor contractions", "normalisations", "element-wise"};
+static const char *const side_names[] = {"forward", "backward", "update"};
+
+static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
+
+static void print_head(FILE *out, const snug_plan *plan) {
+    const struct snug_job *job = &plan->job;
+    const struct snug_config *c = &job->config;
+    fprintf(out,
+            "Model      BERT, %lld layers, hidden %lld, %lld heads, FFN %lld, vocabulary %lld: %.1f M parameters\n",
+            (long long)c->num_hidden_layers, (long long)c->hidden_size, (long long)c->num_attention_heads,
+            (long long)c->intermediate_size, (long long)c->vocab_size, (double)plan->parameters / 1e6);
+    fprintf(out, "Task       %s\n", c->task == SNUG_TASK_MLM ? "masked language model" : "sequence classification");
+    fprintf(out, "Batch      %lld sequences x %lld accumulation, %lld tokens at most (longest sequence %lld), %s\n",
+            (long long)job->train.limits.sequences, (long long)job->train.options.accumulation,
+            (long long)job->train.limits.tokens, (long long)job->train.limits.longest,
+            job->training->compute == SNUG_BF16 ? "bf16 with fp32 masters" : "fp32");
+}
+
+static void print_classes(FILE *out, const snug_plan *plan) {
+    fprintf(out, "\n%-14s %12s %16s\n", "Memory", "MiB", "bytes/parameter");
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        const int64_t bytes = snug_plan_bytes(plan, (snug_memory_class)i);
+        fprintf(out, "%-14s %12.1f %16.2f\n", snug_memory_class_name((snug_memory_class)i), mib(bytes),
+                (double)bytes / (double)plan->parameters);
+    }
+    const int64_t total = snug_plan_total(plan), machine = snug_machine_bytes(), available = snug_available_bytes();
+    fprintf(out, "%-14s %12.1f %16.2f\n", "total", mib(total), (double)total / (double)plan->parameters);
+    if (machine > 0)
+        fprintf(out, "%-14s %12.1f   (%.1f available): %s\n", "this machine", mib(machine), mib(available),
+                total <= available ? "it fits" : "it does not fit");
+}
+
+static void print_rules(FILE *out, const snug_plan *plan) {
+    const double n = (double)plan->parameters;
+    const double states =
+        (double)(plan->job.layout.bytes[SNUG_MEMORY_WEIGHTS] + plan->job.layout.bytes[SNUG_MEMORY_GRADIENTS] +
+                 plan->job.layout.bytes[SNUG_MEMORY_OPTIMIZER]);
+    fprintf(out, "\n%-44s %10s %10s\n", "Rule of thumb, before activations", "rule", "snug");
+    fprintf(out, "%-44s %6.1f MiB %6.1f MiB\n", "training, AdamW, 18 bytes a parameter", 18 * n / 0x1p20,
+            states / 0x1p20);
+    fprintf(out, "%-44s %6.1f MiB %6.1f MiB\n", "inference, 6 bytes a parameter", 6 * n / 0x1p20,
+            mib(plan->job.layout.bytes[SNUG_MEMORY_WEIGHTS]));
+}
+
+static void print_part(FILE *out, const char *name, const struct part *part) {
+    int64_t sum = 0;
+    fprintf(out, "%-14s", name);
+    for (int i = 0; i <= SNUG_MEMORY_ACTIVATIONS; i++) {
+        fprintf(out, " %12.1f", mib(part->bytes[i]));
+        sum += part->bytes[i];
+    }
+    fprintf(out, " %12.1f\n", mib(sum));
+}
+
+/* Equal layers share a line. */
+static void print_layers(FILE *out, const snug_plan *plan) {
+    const int layers = (int)plan->job.config.num_hidden_layers;
+    struct part part = measure_part(plan, EMBEDDINGS);
+    fprintf(out, "\n%-14s %12s %12s %12s %12s %12s\n", "MiB", "weights", "gradients", "optimizer", "activations",
+            "sum");
+    print_part(out, "embeddings", &part);
+    for (int first = 0, last; first < layers; first = last + 1) {
+        char name[32];
+        part = measure_part(plan, first);
+        for (last = first; last + 1 < layers; last++) {
+            const struct part next = measure_part(plan, last + 1);
+            if (memcmp(&part, &next, sizeof part) != 0) break;
+        }
+        if (first == last)
+            snprintf(name, sizeof name, "layer %d", first);
+        else
+            snprintf(name, sizeof name, "each of %d-%d", first, last);
+        print_part(out, name, &part);
+    }
+    part = measure_part(plan, HEAD);
+    print_part(out, "head", &part);
+}
+
+static void print_work(FILE *out, const snug_plan *plan) {
+    const struct work work = measure_work(plan);
+    fprintf(out, "\n%-20s", "A step");
+    for (int side = 0; side < SIDE_COUNT; side++) fprintf(out, " %10s GFLOP %8s", side_names[side], "GB");
+    fputc('\n', out);
+    struct snug_cost total[SIDE_COUNT] = {0};
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        fprintf(out, "%-20s", group_names[group]);
+        for (int side = 0; side < SIDE_COUNT; side++) {
+            const struct snug_cost cost = work.cost[side][group];
+            fprintf(out, " %16.2f %8.3f", cost.flops / 1e9, cost.bytes / 1e9);
+            total[side].flops += cost.flops;
+            total[side].bytes += cost.bytes;
+        }
+        fputc('\n', out);
+    }
+    fprintf(out, "%-20s", "all");
+    for (int side = 0; side < SIDE_COUNT; side++)
+        fprintf(out, " %16.2f %8.3f", total[side].flops / 1e9, total[side].bytes / 1e9);
+    fputc('\n', out);
+}
+
+snug_status snug_plan_text(const snug_plan *plan, char **text) {
+    size_t size;
+    FILE *out = open_memstream(text, &size);
+    if (!out) return snug_fail(plan->job.ctx, SNUG_E_MEMORY, "out of memory while printing the plan");
+    print_head(out, plan);
+    print_classes(out, plan);
+    print_layers(out, plan);
+    print_work(out, plan);
+    print_rules(out, plan);
+    if (fclose(out) == 0) return SNUG_OK;
+    free(*text);
+    *text = NULL;
+    return snug_fail(plan->job.ctx, SNUG_E_MEMORY, "out of memory while printing the plan");
+}
+
+/* ---- as JSON -------------------------------------------------------------------------------------------------- */
+
+static json_t *classes_json(const snug_plan *plan) {
+    json_t *classes = json_object();
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        json_object_set_new(classes, snug_memory_class_name((snug_memory_class)i),
+                            json_integer(snug_plan_bytes(plan, (snug_memory_class)i)));
+    json_object_set_new(classes, "total", json_integer(snug_plan_total(plan)));
+    return classes;
+}
+
+static json_t *part_json(const snug_plan *plan, int which) {
+    const struct part part = measure_part(plan, which);
+    json_t *object = json_object();
+    for (int i = 0; i <= SNUG_MEMORY_ACTIVATIONS; i++)
+        json_object_set_new(object, snug_memory_class_name((snug_memory_class)i), json_integer(part.bytes[i]));
+    return object;
+}
+
+static json_t *work_json(const snug_plan *plan) {
+    static const char *const keys[] = {"tensor_contractions", "normalisations", "elementwise"};
+    const struct work work = measure_work(plan);
+    json_t *groups = json_object();
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        json_t *sides = json_object();
+        for (int side = 0; side < SIDE_COUNT; side++)
+            json_object_set_new(
+                sides, side_names[side],
+                json_pack("{s:f, s:f}", "flops", work.cost[side][group].flops, "bytes", work.cost[side][group].bytes));
+        json_object_set_new(groups, keys[group], sides);
+    }
+    return groups;
+}
+
+snug_status snug_plan_json(const snug_plan *plan, char **text) {
+    const struct snug_job *job = &plan->job;
+    json_t *layers = json_array();
+    for (int i = 0; i < (int)job->config.num_hidden_layers; i++) json_array_append_new(layers, part_json(plan, i));
+    json_t *all = json_pack(
+        "{s:I, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:{s:f, s:f}, s:I, s:I}",
+        "parameters", (json_int_t)plan->parameters, "task",
+        job->config.task == SNUG_TASK_MLM ? "mlm" : "classification", "compute",
+        snug_dtype_name(job->training->compute), "batch", "sequences", (json_int_t)job->train.limits.sequences,
+        "tokens", (json_int_t)job->train.limits.tokens, "longest", (json_int_t)job->train.limits.longest,
+        "gradient_accumulation_steps", (json_int_t)job->train.options.accumulation, "bytes", classes_json(plan),
+        "bytes_per_parameter", (double)snug_plan_total(plan) / (double)plan->parameters, "layers", "embeddings",
+        part_json(plan, EMBEDDINGS), "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan),
+        "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
+        "machine_bytes", (json_int_t)snug_machine_bytes(), "available_bytes", (json_int_t)snug_available_bytes());
+    *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    json_decref(all);
+    return *text ? SNUG_OK : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing the plan as JSON");
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a training came to, for people. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "snug.h"
+
+static void print_duration(FILE *out, double seconds) {
+    long long whole = (long long)seconds;
+    if (seconds < 60)
+        fprintf(out, "%.2f s", seconds);
+    else if (whole < 3600)
+        fprintf(out, "%lld:%02lld min", whole / 60, whole % 60);
+    else
+        fprintf(out, "%lld:%02lld:%02lld h", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+static void print_mebibytes(FILE *out, int64_t bytes) {
+    if (bytes < 0)
+        fprintf(out, " %11s", "-");
+    else
+        fprintf(out, " %11.1f", (double)bytes / 0x1p20);
+}
+
+static void print_ledger_line(FILE *out, const char *name, const snug_ledger_line *line) {
+    fprintf(out, "  %-12s", name);
+    print_mebibytes(out, line->planned);
+    print_mebibytes(out, line->measured);
+    if (line->planned > 0 && line->measured >= 0)
+        fprintf(out, " %+8.2f %%", 100 * ((double)line->measured / (double)line->planned - 1));
+    fputc('\n', out);
+}
+
+static void print_ledger(FILE *out, const snug_train_result *result) {
+    fprintf(out, "\n  %-12s %11s %11s %10s\n", "memory, MiB", "predicted", "measured", "difference");
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        if (result->ledger[i].planned > 0 || result->ledger[i].measured > 0)
+            print_ledger_line(out, snug_memory_class_name((snug_memory_class)i), &result->ledger[i]);
+    print_ledger_line(out, "total", &result->total);
+}
+
+static void print_run(FILE *out, const snug_train_result *result) {
+    fputs("Time: ", out);
+    print_duration(out, result->seconds);
+    fprintf(out, " (first step after %.2f s)\n", result->seconds_to_first_step);
+    fprintf(out, "Samples/second: %.2f (%.2f steps/s", result->samples_per_second, result->steps_per_second);
+    if (result->seconds > 0 && result->flops > 0) fprintf(out, ", %.1f GFLOP/s", result->flops / result->seconds / 1e9);
+    fputs(")\n", out);
+    int64_t occupied = result->total.measured >= 0 ? result->total.measured : result->total.planned;
+    fprintf(out, "Memory occupied: %.1f MiB\n", (double)occupied / 0x1p20);
+    fprintf(out, "Trained: %lld steps, %.2f epochs, %lld samples, %lld tokens; loss %.4f\n", (long long)result->steps,
+            result->epochs, (long long)result->samples, (long long)result->tokens, result->train_loss);
+    fprintf(out, "Padding avoided: %.1f %% of a padded batch's tokens\n", 100 * result->padding_avoided);
+    if (result->truncated_texts > 0)
+        fprintf(out, "Truncated: %lld texts were longer than --max_seq_length\n", (long long)result->truncated_texts);
+    for (size_t i = 0; i < result->metrics.count; i++)
+        fprintf(out, "%s: %.4f\n", result->metrics.items[i].name, result->metrics.items[i].value);
+    if (*result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", result->best_checkpoint);
+}
+
+snug_status snug_train_result_text(const snug_train_result *result, char **text) {
+    size_t size;
+    *text = NULL;
+    FILE *out = open_memstream(text, &size);
+    if (!out) return SNUG_E_MEMORY;
+    print_run(out, result);
+    print_ledger(out, result);
+    if (fclose(out) == 0) return SNUG_OK;
+    free(*text);
+    *text = NULL;
+    return SNUG_E_MEMORY;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program itself: help, wrong usage, exit codes, and that a failure leaves stdout empty. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* Runs snug through the shell; gives its exit code and what the redirections left on stdout. */
+static int run(const char *arguments, char *output, size_t size) {
+    char command[1024];
+    snprintf(command, sizeof command, "'%s/snug' %s", SNUG_BINARY_DIR, arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t length = fread(output, 1, size - 1, pipe);
+    output[length] = '\0';
+    while (getc(pipe) != EOF) continue;
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(const char *arguments, int code, const char *says) {
+    char output[65536], command[512];
+    snprintf(command, sizeof command, "%s 2>&1", arguments);
+    int found = run(command, output, sizeof output);
+    if (found != code) fail_msg("snug %s: exit code %d, not %d; %s", arguments, found, code, output);
+    if (!strstr(output, says)) fail_msg("snug %s: does not say \"%s\": %s", arguments, says, output);
+}
+
+static void test_help(void **state) {
+    static const char *const commands[] = {"train", "eval", "predict", "plan", "tokenize"};
+    (void)state;
+    expect("--version", 0, "snug 0.");
+    expect("", 2, "usage: snug COMMAND");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char arguments[64], usage[64];
+        expect("--help", 0, commands[i]);
+        snprintf(arguments, sizeof arguments, "%s --help", commands[i]);
+        snprintf(usage, sizeof usage, "usage: snug %s --model_name_or_path DIR", commands[i]);
+        expect(arguments, 0, usage);
+        expect(arguments, 0, "--max_seq_length N");
+    }
+    expect("train --help", 0, "--lr_scheduler_type");
+    expect("train -h", 0, "one of linear|cosine|");
+}
+
+static void test_wrong_usage(void **state) {
+    (void)state;
+    expect("trian", 2, "snug: trian: unknown command; the nearest is train");
+    expect("tokenise", 2, "the nearest is tokenize");
+    expect("prediction", 2, "the nearest is predict");
+    expect("train --lerning_rate 1", 2, "the nearest is --learning_rate");
+    expect("train --lerning_rate 1", 2, "snug train --help");
+    expect("train --learning_rate abc", 2, "--learning_rate abc: must be a number");
+    expect("train --fp16", 2, "known Hugging Face argument");
+    expect("train file.csv", 2, "must begin with --");
+    expect("train", 2, "snug train needs --model_name_or_path");
+    expect("eval", 2, "snug eval needs --model_name_or_path");
+    expect("predict --model_name_or_path x", 2, "snug predict needs --test_file");
+    expect("tokenize --model_name_or_path x", 2, "snug tokenize needs --test_file");
+    expect("plan", 2, "snug plan needs --model_name_or_path");
+    expect("train --model_name_or_path x --train_file y --eval_strategy epoch", 2, "--validation_file");
+}
+
+static void test_failure_leaves_stdout_empty(void **state) {
+    static const char *const jobs[] = {
+        "predict --model_name_or_path /nonexistent --test_file /nonexistent.csv",
+        "predict --json --model_name_or_path /nonexistent --test_file /nonexistent.csv",
+        "eval --model_name_or_path /nonexistent --validation_file /nonexistent.csv",
+        "tokenize --model_name_or_path /nonexistent --test_file /nonexistent.csv",
+        "plan --model_name_or_path /nonexistent",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        char output[256], command[512];
+        expect(jobs[i], 1, "/nonexistent");
+        snprintf(command, sizeof command, "%s 2>/dev/null", jobs[i]);
+        assert_int_equal(run(command, output, sizeof output), 1);
+        assert_string_equal(output, "");
+    }
+}
+
+static void test_full_and_closed_stdout(void **state) {
+    char output[256];
+    (void)state;
+    assert_int_equal(run("train --help 2>&1 >/dev/full", output, sizeof output), 1);
+    assert_non_null(strstr(output, "No space left"));
+    assert_int_equal(run("train --help 2>&1 >/dev/null", output, sizeof output), 0);
+    assert_string_equal(output, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_wrong_usage),
+        cmocka_unit_test(test_failure_leaves_stdout_empty),
+        cmocka_unit_test(test_full_and_closed_stdout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

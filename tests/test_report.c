@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The final summary says what the result holds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snug.h"
+
+static void expect(const char *text, const char *says) {
+    if (!strstr(text, says)) fail_msg("\"%s\" is not in:\n%s", says, text);
+}
+
+static void test_summary(void **state) {
+    snug_train_result result = {
+        .steps = 60,
+        .samples = 1920,
+        .tokens = 44000,
+        .epochs = 3,
+        .train_loss = 0.33,
+        .seconds = 391.2,
+        .samples_per_second = 512,
+        .steps_per_second = 16,
+        .seconds_to_first_step = 0.25,
+        .flops = 3.912e12,
+        .padding_avoided = 0.625,
+        .truncated_texts = 3,
+        .ledger = {[SNUG_MEMORY_WEIGHTS] = {1 << 20, 1 << 20}, [SNUG_MEMORY_CONTEXT] = {2 << 20, -1}},
+        .total = {100 << 20, 101 << 20},
+        .metrics = {1, {{"eval_accuracy", 0.91}}},
+        .best_checkpoint = "out/checkpoint-40",
+    };
+    char *text;
+    (void)state;
+    assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
+    expect(text, "Time: 6:31 min (first step after 0.25 s)\n");
+    expect(text, "Samples/second: 512.00 (16.00 steps/s, 10.0 GFLOP/s)\n");
+    expect(text, "Memory occupied: 101.0 MiB\n");
+    expect(text, "60 steps, 3.00 epochs, 1920 samples, 44000 tokens; loss 0.3300\n");
+    expect(text, "Padding avoided: 62.5 %");
+    expect(text, "Truncated: 3 texts");
+    expect(text, "eval_accuracy: 0.9100\n");
+    expect(text, "Best checkpoint: out/checkpoint-40\n");
+    expect(text, "  weights              1.0         1.0    +0.00 %\n");
+    expect(text, "  context              2.0           -\n");
+    expect(text, "  total              100.0       101.0    +1.00 %\n");
+    assert_null(strstr(text, "gradients")); /* a class of which there is nothing */
+    free(text);
+}
+
+static void test_summary_of_little(void **state) {
+    snug_train_result result = {.seconds = 7262, .total = {1 << 20, -1}};
+    char *text;
+    (void)state;
+    assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
+    expect(text, "Time: 2:01:02 h");
+    expect(text, "Memory occupied: 1.0 MiB\n"); /* the plan's, where it cannot be measured */
+    assert_null(strstr(text, "Truncated"));
+    assert_null(strstr(text, "Best checkpoint"));
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_summary_of_little),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
