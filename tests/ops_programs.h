@@ -30,13 +30,15 @@ static inline void build_embed(struct ops *f, int variant) {
                                 .out = SNUG_OUTPUTS(sum, y),
                                 .p = p,
                                 .site = 7,
-                                .eps = eps});
+                                .eps = eps,
+                                .padding = -1});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD,
                                 .in = SNUG_INPUTS(dy, sum, gamma),
                                 .out = SNUG_OUTPUTS(d[0], d[1], d[2], d[3], d[4]),
                                 .p = p,
                                 .site = 7,
-                                .eps = eps});
+                                .eps = eps,
+                                .padding = -1});
     f->y = y;
     f->dy = dy;
     ops_pair(f, word, d[0]);

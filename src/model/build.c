@@ -128,7 +128,8 @@ int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32
                                .out = SNUG_OUTPUTS(s, y),
                                .eps = (float)b->config->layer_norm_eps,
                                .p = rate(b, b->config->hidden_dropout_prob),
-                               .site = next_site(b)});
+                               .site = next_site(b),
+                               .padding = (int32_t)b->config->pad_token_id});
     return y;
 }
 
@@ -202,7 +203,8 @@ int32_t snug_gather(struct snug_builder *b, int32_t x, const char *name) {
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing) {
     if (b->status == SNUG_OK)
         b->status = snug_program_tensor(
-            b->program, (struct snug_tensor){
+            b->program,
+            (struct snug_tensor){
                 .memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = 1, .layer = -1, .persistent = true},
             &b->program->loss, "loss");
     b->program->logits = logits;

@@ -197,6 +197,8 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
                          (long long)config->hidden_size, (long long)config->num_attention_heads);
     RETURN_IF_ERROR(read_real(&r, "layer_norm_eps", 1e-12, 0, 1, &config->layer_norm_eps));
     RETURN_IF_ERROR(read_real(&r, "initializer_range", 0.02, 0, 1e6, &config->initializer_range));
+    RETURN_IF_ERROR(snug_json_int(ctx, path, json, "pad_token_id", json_object_get(json, "pad_token_id") ? -1 : 0,
+                                  &config->pad_token_id));
     RETURN_IF_ERROR(read_dropouts(&r, config));
     RETURN_IF_ERROR(read_activation(&r, config));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, json, "tie_word_embeddings", true, &config->tie_word_embeddings));

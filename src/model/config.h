@@ -13,6 +13,7 @@ struct snug_config {
         type_vocab_size;
     double layer_norm_eps, initializer_range;
     double hidden_dropout_prob, attention_probs_dropout_prob, classifier_dropout; /* the last: hidden's where null */
+    int64_t pad_token_id;                                                         /* -1: none */
     enum snug_activation hidden_act;
     bool tie_word_embeddings;
     enum snug_task task;       /* from architectures; classification where they name neither head */

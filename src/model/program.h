@@ -96,7 +96,8 @@ struct snug_op {
     uint32_t site;   /* which dropout of the model this is: key of its random numbers */
     float eps;       /* norms */
     int32_t heads;
-    int32_t slot; /* SQUARED_NORM: where its sum goes */
+    int32_t padding; /* EMBED, EMBED_BACKWARD: id whose row gets no gradient, or -1 */
+    int32_t slot;    /* SQUARED_NORM: where its sum goes */
     enum snug_activation activation;
     enum snug_loss_kind loss;
     float label_smoothing;

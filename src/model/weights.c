@@ -49,7 +49,7 @@ void snug_weights_init(const struct snug_program *program, const struct snug_con
     const int64_t count = snug_parameter_count(parameter);
     if (parameter->init == SNUG_INIT_NORMAL) {
         fill_normal(values, count, config->initializer_range, parameter->name, seed);
-        const int64_t pad = json_integer_value(json_object_get(config->json, "pad_token_id"));
+        const int64_t pad = config->pad_token_id;
         if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 &&
             pad < config->vocab_size)
             memset(values + pad * config->hidden_size, 0, (size_t)config->hidden_size * sizeof *values);

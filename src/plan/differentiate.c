@@ -112,7 +112,8 @@ static void embed(struct tape *t, const struct snug_op *op) {
                                            .out = SNUG_OUTPUTS(-1),
                                            .eps = op->eps,
                                            .p = op->p,
-                                           .site = op->site},
+                                           .site = op->site,
+                                           .padding = op->padding},
                           (const int32_t[])SNUG_OUTPUTS(op->in[0], op->in[1], op->in[2], op->in[3], op->in[4]));
 }
 

@@ -128,21 +128,6 @@ static snug_status choose_labels(struct snug_job *job) {
     return snug_dataset_bind_labels(job->ctx, job->train.dataset, &job->config.labels);
 }
 
-/* A model that never named its classes has them numbered in the data. */
-static snug_status bind_to_model(struct snug_job *job, struct snug_dataset *dataset) {
-    if (job->config.task == SNUG_TASK_MLM || snug_dataset_label_form(dataset) == SNUG_LABELS_NONE) return SNUG_OK;
-    const struct snug_labels *labels = &job->config.labels;
-    if (job->config.has_label_names || labels->problem == SNUG_PROBLEM_REGRESSION)
-        return snug_dataset_bind_labels(job->ctx, dataset, labels);
-    struct snug_labels numbers = {.problem = labels->problem, .count = labels->count};
-    snug_status status = snug_alloc(job->ctx, (size_t)labels->count, sizeof *numbers.names, (void **)&numbers.names);
-    for (int64_t i = 0; i < labels->count && status == SNUG_OK; i++)
-        status = snug_format(job->ctx, &numbers.names[i], "%lld", (long long)i);
-    if (status == SNUG_OK) status = snug_dataset_bind_labels(job->ctx, dataset, &numbers);
-    snug_labels_free(&numbers);
-    return status;
-}
-
 static snug_status open_data(struct snug_job *job) {
     const struct snug_args *args = job->args;
     const bool trains = job->command == SNUG_COMMAND_TRAIN || job->command == SNUG_COMMAND_PLAN;
@@ -167,7 +152,8 @@ static snug_status open_data(struct snug_job *job) {
     if (eval_file) {
         RETURN_IF_ERROR(open_dataset(job, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
                                      labelled && !predicts, &job->eval));
-        if (!predicts) RETURN_IF_ERROR(bind_to_model(job, job->eval.dataset));
+        if (labelled && !predicts)
+            RETURN_IF_ERROR(snug_dataset_bind_labels(job->ctx, job->eval.dataset, &job->config.labels));
     }
     job->trains = trains;
     job->evaluates = eval_file != NULL;

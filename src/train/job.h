@@ -49,7 +49,7 @@ struct snug_job {
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job);
 void snug_job_close(struct snug_job *job);
 int64_t snug_job_classes(const struct snug_job *job); /* width of the logits */
-int64_t snug_job_total(const struct snug_job *job); /* arena + context + host */
+int64_t snug_job_total(const struct snug_job *job);   /* arena + context + host */
 
 /* Resident bytes of this process now and at its peak, from /proc/self/status; -1 where that cannot be told. */
 int64_t snug_resident_bytes(void);

@@ -298,12 +298,7 @@ snug_status snug_session_write_model(struct snug_session *s, const char *folder)
 }
 
 snug_status snug_save_model(snug_session *s, const char *folder) {
-    char *aside = NULL;
     snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(snug_folder_begin(s->ctx, folder, &aside));
-    snug_status status = snug_session_write_model(s, aside);
-    if (status == SNUG_OK) return snug_folder_commit(s->ctx, aside, folder);
-    snug_folder_remove(s->ctx, aside);
-    free(aside);
-    return status;
+    RETURN_IF_ERROR(snug_folder_create(s->ctx, folder));
+    return snug_session_write_model(s, folder);
 }

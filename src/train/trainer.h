@@ -17,7 +17,7 @@ struct snug_trainer {
     int64_t logging_steps, eval_steps, save_steps; /* in optimizer steps; 0: not by step */
     int64_t save_total_limit;
     struct snug_events *events; /* TensorBoard, or NULL */
-    double started, idle; /* clock at the first step; seconds spent outside training since */
+    double started, idle;       /* clock at the first step; seconds spent outside training since */
 
     /* What a checkpoint holds beside weights and optimizer. */
     json_t *log_history;

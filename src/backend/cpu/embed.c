@@ -81,7 +81,7 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
 #pragma omp for schedule(dynamic, 16) nowait
         for (int64_t i = 0; i < batch->tokens; i++) { /* the first token of an id does all of them */
             int32_t id = batch->ids[batch->by_id[i]];
-            if (i > 0 && batch->ids[batch->by_id[i - 1]] == id) continue;
+            if (id == op->padding || (i > 0 && batch->ids[batch->by_id[i - 1]] == id)) continue;
             for (int64_t j = i; j < batch->tokens && batch->ids[batch->by_id[j]] == id; j++)
                 add_row(dword, id, ds, batch->by_id[j]);
         }

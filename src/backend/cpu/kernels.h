@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of one instruction set. Every file here but cpu.c, products.c and workspace.c is compiled once for each, with SNUG_ISA
- * set to its name; what such a file shows to others is named by SNUG_KERNEL, so that the variants do not clash.
+ * The kernels of one instruction set. Every file here but cpu.c, products.c and workspace.c is compiled once for each,
+ * with SNUG_ISA set to its name; what such a file shows to others is named by SNUG_KERNEL, so that the variants do not
+ * clash.
  */
 #ifndef SNUG_BACKEND_CPU_KERNELS_H
 #define SNUG_BACKEND_CPU_KERNELS_H

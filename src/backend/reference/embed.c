@@ -25,10 +25,10 @@ snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op)
 
 /* Each row of a table gets the sum of ds over the tokens that looked it up. */
 static void scatter(const struct snug_run *run, const struct snug_op *op, struct matrix table, struct matrix ds,
-                    const int32_t *index, double *sums) {
+                    const int32_t *index, int32_t padding, double *sums) {
     for (int64_t row = 0; row < table.rows; row++) {
         for (int64_t c = 0; c < table.cols; c++) sums[c] = snug_run_overwrites(run, op) ? 0 : load(table, row, c);
-        for (int64_t t = 0; t < ds.rows; t++)
+        for (int64_t t = 0; row != padding && t < ds.rows; t++)
             for (int64_t c = 0; index[t] == row && c < table.cols; c++) sums[c] += load(ds, t, c);
         for (int64_t c = 0; c < table.cols; c++) store(table, row, c, sums[c]);
     }
@@ -46,8 +46,8 @@ snug_status snug_reference_embed_backward(struct snug_run *run, const struct snu
     snug_reference_add_gradient(run, op, matrix_of(run, op->out[3]), dgamma);
     snug_reference_add_gradient(run, op, matrix_of(run, op->out[4]), dbeta);
 
-    scatter(run, op, matrix_of(run, op->out[0]), dy, run->batch->ids, run->workspace);
-    scatter(run, op, matrix_of(run, op->out[1]), dy, run->batch->positions, run->workspace);
-    scatter(run, op, matrix_of(run, op->out[2]), dy, run->batch->types, run->workspace);
+    scatter(run, op, matrix_of(run, op->out[0]), dy, run->batch->ids, op->padding, run->workspace);
+    scatter(run, op, matrix_of(run, op->out[1]), dy, run->batch->positions, -1, run->workspace);
+    scatter(run, op, matrix_of(run, op->out[2]), dy, run->batch->types, -1, run->workspace);
     return SNUG_OK;
 }

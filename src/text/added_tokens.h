@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokens found in a text before the model sees it: the AddedVocabulary of the `tokenizers` library. */
+#ifndef SNUG_TEXT_ADDED_TOKENS_H
+#define SNUG_TEXT_ADDED_TOKENS_H
+
+#include "text/lexicon.h"
+#include "text/normalize.h"
+#include "text/wordpiece.h"
+
+struct snug_added_token {
+    char *content;
+    char *sought; /* the normalised content, where that is looked for */
+    int32_t id;
+    bool single_word;    /* only where no word character stands beside it */
+    bool lstrip, rstrip; /* takes the white space before, after it */
+    bool normalized;     /* is looked for in the normalised text, itself normalised */
+    bool special;
+};
+
+/* Zero-initialise; snug_added_tokens_free also after a failure. */
+struct snug_added_tokens {
+    struct snug_added_token *items;
+    size_t count, capacity;
+    int64_t next_id;                     /* largest id + 1 */
+    bool ignore_special;                 /* split_special_tokens: special tokens in a text are ordinary text */
+    struct snug_lexicon content;         /* index of the item */
+    struct snug_lexicon raw, normalized; /* the same, of what is looked for; filled by finish */
+};
+
+/* Adds a token, or replaces the one of the same content. One that the vocabulary has keeps its id, another gets the
+   next free one. content is copied. */
+snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *tokens,
+                                  const struct snug_wordpiece *model, const struct snug_added_token *token);
+/* Ends the list. Two tokens with the same normalised content, or one without any, are SNUG_E_INPUT, as in the library.
+ */
+snug_status snug_added_tokens_finish(snug_context *ctx, struct snug_added_tokens *tokens,
+                                     const struct snug_normalizer *normalizer);
+void snug_added_tokens_free(struct snug_added_tokens *tokens);
+/* NULL if there is none of this content. */
+const struct snug_added_token *snug_added_tokens_find(const struct snug_added_tokens *tokens, const char *content);
+
+/* Cuts a text into added tokens and what lies between them. Start with text, length and lexicon set. */
+struct snug_splitter {
+    const struct snug_added_tokens *tokens;
+    const struct snug_lexicon *lexicon; /* &tokens->raw or &tokens->normalized */
+    const char *text;
+    size_t length;
+    size_t searched, done;
+    const struct snug_added_token *pending;
+    size_t pending_stop;
+};
+/* The next piece: a token, or *token NULL and text[*start … *stop). False after the last. */
+bool snug_splitter_next(struct snug_splitter *splitter, const struct snug_added_token **token, size_t *start,
+                        size_t *stop);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/build.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/columns.h"
+
+/* Texts are read by the thousand and tokenized together: TASK_ROWS by one thread at a time, so that a few long ones do
+   not leave the other threads waiting. */
+#define TASK_ROWS 64
+#define TASKS 64
+#define CHUNK_ROWS ((size_t)TASK_ROWS * TASKS)
+#define CHUNK_BYTES ((size_t)4 << 20)
+
+struct text_row {
+    size_t start[2], length[2]; /* of its texts in chunk.text */
+    size_t first_label, labels; /* in chunk.labels */
+    int64_t line;
+    size_t ids, count, first_count; /* result: place and number of its tokens in its task's out */
+    bool truncated;
+};
+
+struct task {
+    struct snug_ids a, b, out;
+    snug_status status;
+};
+
+struct builder {
+    snug_context *ctx;
+    const struct snug_tokenizer *tokenizer;
+    const struct snug_dataset_options *options;
+    struct snug_columns columns;
+    struct snug_label_column label;
+    struct snug_cache_writer writer;
+    bool join; /* masked LM: rows are blocks of all texts joined */
+    int threads;
+    bool full; /* max_samples rows are written: only labels are still read */
+
+    char *text;
+    size_t text_size, text_capacity;
+    uint32_t *labels;
+    size_t label_count, label_capacity;
+    struct text_row *rows;
+    size_t count, row_capacity;
+    struct task tasks[TASKS];
+
+    struct snug_ids block; /* joining: the tokens that wait for a full block, and the line of the first */
+    int64_t block_line;
+};
+
+static void builder_free(struct builder *builder) {
+    snug_label_column_free(&builder->label);
+    snug_cache_writer_free(&builder->writer);
+    free(builder->text);
+    free(builder->labels);
+    free(builder->rows);
+    for (size_t i = 0; i < TASKS; i++) {
+        free(builder->tasks[i].a.ids);
+        free(builder->tasks[i].b.ids);
+        free(builder->tasks[i].out.ids);
+    }
+    free(builder->block.ids);
+    free(builder);
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------- */
+
+static snug_status take_text(struct builder *builder, const struct snug_field *field, int64_t line, size_t *start) {
+    const char *path = builder->options->path;
+    if (field->kind == SNUG_FIELD_MISSING)
+        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no text; remove it, or make it empty",
+                         path, line);
+    if (field->kind == SNUG_FIELD_LIST || field->kind == SNUG_FIELD_OTHER)
+        return snug_fail(builder->ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": the text must be a string, not a list, an object or a boolean", path, line);
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->text, &builder->text_capacity,
+                              builder->text_size + field->length + 1, 1));
+    *start = builder->text_size;
+    memcpy(builder->text + *start, field->text, field->length);
+    builder->text_size += field->length;
+    return SNUG_OK;
+}
+
+static snug_status take_label(struct builder *builder, const struct snug_row *row) {
+    const struct snug_dataset_options *options = builder->options;
+    RETURN_IF_ERROR(snug_label_column_add(builder->ctx, &builder->label, options->path, row->line,
+                                          &row->fields[builder->columns.label], options->need_labels));
+    if (builder->full || !builder->label.count) return SNUG_OK;
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->labels, &builder->label_capacity,
+                              builder->label_count + builder->label.count, sizeof *builder->labels));
+    memcpy(builder->labels + builder->label_count, builder->label.numbers,
+           builder->label.count * sizeof *builder->labels);
+    builder->label_count += builder->label.count;
+    return SNUG_OK;
+}
+
+static snug_status take_row(struct builder *builder, const struct snug_row *row) {
+    struct text_row taken = {.line = row->line, .first_label = builder->label_count};
+    if (builder->columns.has_label) RETURN_IF_ERROR(take_label(builder, row));
+    if (builder->full) return SNUG_OK;
+    taken.labels = builder->label_count - taken.first_label;
+    for (size_t i = 0; i < builder->columns.texts; i++) {
+        const struct snug_field *field = &row->fields[builder->columns.text[i]];
+        RETURN_IF_ERROR(take_text(builder, field, row->line, &taken.start[i]));
+        taken.length[i] = field->length;
+    }
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->rows, &builder->row_capacity, builder->count + 1,
+                              sizeof *builder->rows));
+    builder->rows[builder->count++] = taken;
+    return SNUG_OK;
+}
+
+/* ---- tokenizing ------------------------------------------------------------------------------------------------ */
+
+static snug_status tokenize_row(struct builder *builder, struct task *task, struct text_row *row) {
+    bool pair = builder->columns.texts == 2;
+    size_t max_length = builder->join ? INT32_MAX : (size_t)builder->options->max_length;
+    task->a.count = task->b.count = 0;
+    row->ids = task->out.count;
+    RETURN_IF_ERROR(snug_tokenizer_encode(builder->ctx, builder->tokenizer, builder->text + row->start[0],
+                                          row->length[0], &task->a));
+    if (pair)
+        RETURN_IF_ERROR(snug_tokenizer_encode(builder->ctx, builder->tokenizer, builder->text + row->start[1],
+                                              row->length[1], &task->b));
+    /* run_mlm leaves out lines without text when it trains line by line: there is nothing to mask. */
+    if (builder->options->task == SNUG_TASK_MLM && !builder->join && !task->a.count) return SNUG_OK;
+    RETURN_IF_ERROR(snug_tokenizer_assemble(builder->ctx, builder->tokenizer, &task->a, pair ? &task->b : NULL,
+                                            max_length, &task->out, &row->first_count, &row->truncated));
+    row->count = task->out.count - row->ids;
+    return SNUG_OK;
+}
+
+static snug_status tokenize_chunk(struct builder *builder) {
+    int64_t tasks = (int64_t)((builder->count + TASK_ROWS - 1) / TASK_ROWS);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(builder->threads)
+    for (int64_t t = 0; t < tasks; t++) {
+        struct task *task = &builder->tasks[t];
+        size_t end = (size_t)(t + 1) * TASK_ROWS;
+        if (end > builder->count) end = builder->count;
+        task->out.count = 0;
+        task->status = SNUG_OK;
+        for (size_t i = (size_t)t * TASK_ROWS; i < end && task->status == SNUG_OK; i++)
+            task->status = tokenize_row(builder, task, &builder->rows[i]);
+    }
+    for (int64_t t = 0; t < tasks; t++) RETURN_IF_ERROR(builder->tasks[t].status);
+    return SNUG_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------------- */
+
+static bool is_full(const struct builder *builder) {
+    return builder->options->max_samples >= 0 && builder->writer.rows >= builder->options->max_samples;
+}
+
+/* run_mlm joins and cuts 1000 lines at a time and drops the rest of each thousand; all lines are joined here, so that
+   only the last, incomplete block of the file is dropped. */
+static snug_status join_row(struct builder *builder, const struct text_row *row, const int32_t *ids) {
+    size_t length = (size_t)builder->options->max_length;
+    for (size_t done = 0; done < row->count;) {
+        size_t part = length - builder->block.count;
+        if (part > row->count - done) part = row->count - done;
+        if (!builder->block.count) builder->block_line = row->line;
+        memcpy(builder->block.ids + builder->block.count, ids + done, part * sizeof *ids);
+        builder->block.count += part;
+        done += part;
+        if (builder->block.count < length) break;
+        struct snug_cache_row head = {.line = builder->block_line, .first_count = (int32_t)length};
+        if (!is_full(builder))
+            RETURN_IF_ERROR(snug_cache_put(builder->ctx, &builder->writer, &head, NULL, 0, builder->block.ids, length));
+        builder->block.count = 0;
+    }
+    return SNUG_OK;
+}
+
+static snug_status write_chunk(struct builder *builder) {
+    for (size_t i = 0; i < builder->count && !is_full(builder); i++) {
+        const struct text_row *row = &builder->rows[i];
+        if (!row->count) continue;
+        const int32_t *ids = builder->tasks[i / TASK_ROWS].out.ids + row->ids;
+        if (builder->join) {
+            RETURN_IF_ERROR(join_row(builder, row, ids));
+        } else {
+            struct snug_cache_row head = {row->line, (int32_t)row->first_count, row->truncated};
+            const uint32_t *labels = row->labels ? builder->labels + row->first_label : NULL;
+            RETURN_IF_ERROR(
+                snug_cache_put(builder->ctx, &builder->writer, &head, labels, row->labels, ids, row->count));
+        }
+    }
+    builder->count = builder->text_size = builder->label_count = 0;
+    builder->full = is_full(builder);
+    return SNUG_OK;
+}
+
+/* Classes come from the whole file, as in run_glue.py, which selects max_samples rows afterwards: labels are read on.
+ */
+static snug_status read_all(struct builder *builder, struct snug_reader *reader) {
+    struct snug_row row;
+    snug_status status = SNUG_OK;
+    while (status == SNUG_OK && !(builder->full && !builder->columns.has_label)) {
+        status = snug_reader_next(reader, &row);
+        if (status == SNUG_OK) status = take_row(builder, &row);
+        bool chunk_is_full = builder->count == CHUNK_ROWS || builder->text_size >= CHUNK_BYTES;
+        if (!builder->join && builder->options->max_samples >= 0) /* what lies beyond need not be tokenized */
+            chunk_is_full |= builder->writer.rows + (int64_t)builder->count >= builder->options->max_samples;
+        if (builder->count && (status == SNUG_OK ? chunk_is_full : status == SNUG_END)) {
+            RETURN_IF_ERROR(tokenize_chunk(builder));
+            RETURN_IF_ERROR(write_chunk(builder));
+        }
+    }
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+static snug_status check_rows(struct builder *builder) {
+    const struct snug_dataset_options *options = builder->options;
+    if (builder->writer.rows) return SNUG_OK;
+    if (builder->block.count)
+        return snug_fail(builder->ctx, SNUG_E_INPUT,
+                         "%s: its %zu tokens do not fill one block of %" PRId64
+                         ": train with --line_by_line or a smaller --max_seq_length",
+                         options->path, builder->block.count, options->max_length);
+    return snug_fail(builder->ctx, SNUG_E_INPUT, "%s: there is no row with text", options->path);
+}
+
+static snug_status prepare(struct builder *builder, struct snug_reader *reader) {
+    const struct snug_dataset_options *options = builder->options;
+    const char *const *names, *dot = strrchr(options->path, '.');
+    size_t count = snug_reader_columns(reader, &names);
+    RETURN_IF_ERROR(snug_columns_find(builder->ctx, options, names, count, &builder->columns));
+    builder->label.typed = dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".jsonl") == 0);
+    builder->join = options->task == SNUG_TASK_MLM && !options->line_by_line;
+    builder->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
+    int64_t least = builder->join ? 1 : builder->columns.texts == 2 ? 3 : 2;
+    if (options->max_length < least || options->max_length > INT32_MAX)
+        return snug_fail(builder->ctx, SNUG_E_USAGE,
+                         "--max_seq_length %" PRId64 " leaves no room for a text: it must be more than %" PRId64,
+                         options->max_length, least);
+    if (builder->join)
+        RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->block.ids, &builder->block.capacity,
+                                  (size_t)options->max_length, sizeof *builder->block.ids));
+    return SNUG_OK;
+}
+
+static snug_status build(struct builder *builder, struct snug_reader *reader, const char *cache_path, XXH128_hash_t key,
+                         int *fd) {
+    enum snug_label_form form;
+    RETURN_IF_ERROR(prepare(builder, reader));
+    RETURN_IF_ERROR(snug_cache_create(builder->ctx, cache_path, &builder->writer));
+    RETURN_IF_ERROR(read_all(builder, reader));
+    RETURN_IF_ERROR(check_rows(builder));
+    RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
+                                           builder->options->need_labels, &form));
+    return snug_cache_finish(builder->ctx, &builder->writer, key, &builder->label.raw, form, fd);
+}
+
+snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                             const struct snug_dataset_options *options, const char *cache_path, XXH128_hash_t key,
+                             int *fd) {
+    struct snug_reader *reader;
+    void *memory;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct builder), &memory));
+    struct builder *builder = memory;
+    builder->ctx = ctx;
+    builder->tokenizer = tokenizer;
+    builder->options = options;
+    snug_status status = snug_reader_open(ctx, options->path, options->strict, &reader);
+    if (status == SNUG_OK) {
+        status = build(builder, reader, cache_path, key, fd);
+        snug_reader_close(reader);
+    }
+    builder_free(builder);
+    return status;
+}

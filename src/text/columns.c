@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/columns.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct name_list {
+    const char *const *names;
+    size_t count;
+    char text[512]; /* for messages: "a, b, c", cut where it gets long */
+};
+
+static void describe(struct name_list *list) {
+    size_t used = 0;
+    list->text[0] = '\0';
+    for (size_t i = 0; i < list->count && used < sizeof list->text; i++) {
+        int length = snprintf(list->text + used, sizeof list->text - used, "%s%s", i ? ", " : "", list->names[i]);
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
+/* The column called name (length bytes); count if there is none. */
+static size_t find(const struct name_list *list, const char *name, size_t length) {
+    size_t i = 0;
+    while (i < list->count && (strlen(list->names[i]) != length || memcmp(list->names[i], name, length) != 0)) i++;
+    return i;
+}
+
+static snug_status find_label(snug_context *ctx, const struct snug_dataset_options *options,
+                              const struct name_list *list, struct snug_columns *out) {
+    const char *name = options->label_column ? options->label_column : "label";
+    out->label = find(list, name, strlen(name));
+    out->has_label = options->task == SNUG_TASK_CLASSIFICATION && out->label < list->count;
+    if (out->has_label || !options->need_labels || options->task == SNUG_TASK_MLM) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s: there is no label column \"%s\"; its columns are: %s. Name the right one with "
+                     "--label_column_name, or train without labels with --task mlm",
+                     options->path, name, list->text);
+}
+
+static snug_status find_named_texts(snug_context *ctx, const struct snug_dataset_options *options,
+                                    const struct name_list *list, struct snug_columns *out) {
+    size_t most = options->task == SNUG_TASK_MLM ? 1 : 2;
+    for (const char *name = options->text_columns; name;) {
+        const char *comma = strchr(name, ',');
+        size_t length = comma ? (size_t)(comma - name) : strlen(name);
+        size_t column = find(list, name, length);
+        if (column == list->count)
+            return snug_fail(ctx, SNUG_E_INPUT,
+                             "%s: --text_column_names: there is no column \"%.*s\"; its columns are: %s", options->path,
+                             (int)length, name, list->text);
+        if (out->texts == most)
+            return snug_fail(ctx, SNUG_E_USAGE, "--text_column_names \"%s\": at most %zu column%s can be used",
+                             options->text_columns, most, most == 1 ? "" : "s");
+        out->text[out->texts++] = column;
+        name = comma ? comma + 1 : NULL;
+    }
+    return SNUG_OK;
+}
+
+/* run_mlm takes "text", else the first column; run_glue takes "sentence1" and "sentence2", else the first two columns
+   that are not the label, else the only one. */
+static void find_usual_texts(const struct snug_dataset_options *options, const struct name_list *list,
+                             struct snug_columns *out) {
+    size_t first = find(list, "sentence1", 9), second = find(list, "sentence2", 9), text = find(list, "text", 4);
+    if (options->task == SNUG_TASK_MLM && text < list->count) {
+        out->text[out->texts++] = text;
+    } else if (options->task == SNUG_TASK_CLASSIFICATION && first < list->count && second < list->count) {
+        out->text[0] = first;
+        out->text[1] = second;
+        out->texts = 2;
+    } else {
+        size_t most = options->task == SNUG_TASK_MLM ? 1 : 2;
+        for (size_t i = 0; i < list->count && out->texts < most; i++)
+            if (i != out->label) out->text[out->texts++] = i;
+    }
+}
+
+snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
+                              size_t count, struct snug_columns *out) {
+    struct name_list list = {.names = names, .count = count};
+    *out = (struct snug_columns){0};
+    describe(&list);
+    RETURN_IF_ERROR(find_label(ctx, options, &list, out));
+    if (options->text_columns) return find_named_texts(ctx, options, &list, out);
+    find_usual_texts(options, &list, out);
+    if (out->texts) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT, "%s: there is no text column; its columns are: %s", options->path, list.text);
+}

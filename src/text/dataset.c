@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/dataset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/philox.h"
+#include "text/build.h"
+#include "text/dataset_impl.h"
+
+/* ---- dummy data ------------------------------------------------------------------------------------------------ */
+
+static const char dummy_prefix[] = "dummy:";
+
+static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_options *options,
+                              struct snug_dataset *dataset) {
+    const char *text = options->path + sizeof dummy_prefix - 1;
+    char *cross, *end = NULL;
+    errno = 0;
+    long long rows = strtoll(text, &cross, 10), tokens = *cross == 'x' ? strtoll(cross + 1, &end, 10) : 0;
+    if (errno || !end || *end || rows < 1 || tokens < 1 || tokens > INT32_MAX || rows > INT64_MAX / tokens)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: synthetic data is named dummy:ROWSxTOKENS, as in dummy:512x512",
+                         options->path);
+    if (options->vocab_size < 1 || options->vocab_size > INT32_MAX)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: a vocabulary of %" PRId64 " tokens cannot be used", options->path,
+                         options->vocab_size);
+    if (options->max_samples >= 0 && rows > options->max_samples) rows = options->max_samples;
+    int32_t end_id = options->vocab_size < 30000 ? (int32_t)options->vocab_size : 30000;
+    dataset->dummy_first = end_id > 100 ? 100 : 0; /* below 100 are BERT's special and unused tokens */
+    dataset->dummy_ids = end_id - dataset->dummy_first;
+    dataset->dummy_tokens = tokens;
+    dataset->seed = options->seed;
+    dataset->cache.rows = rows;
+    dataset->cache.longest = tokens;
+    dataset->cache.tokens = rows * tokens;
+    if (options->task == SNUG_TASK_MLM) return SNUG_OK;
+    struct snug_label_column column = {0};
+    snug_status status = SNUG_OK;
+    for (int i = 0; i < 2 && status == SNUG_OK; i++)
+        status = snug_label_column_add(ctx, &column, options->path, i + 1,
+                                       &(struct snug_field){SNUG_FIELD_INTEGER, i ? "1" : "0", 1}, true);
+    dataset->cache.form = SNUG_LABELS_INTEGER;
+    dataset->cache.raw = column.raw;
+    column.raw = (struct snug_raw_labels){0};
+    snug_label_column_free(&column);
+    return status;
+}
+
+/* Every value is a function of (seed, row, position): nothing is kept. The label takes a block that no token reaches.
+ */
+static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
+                              struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
+    size_t count = (size_t)dataset->dummy_tokens;
+    uint32_t low = (uint32_t)row, high = (uint32_t)((uint64_t)row >> 32), use = (uint32_t)SNUG_PHILOX_DUMMY << 29;
+    uint32_t key = snug_philox_key(dataset->seed);
+    RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + 1), 1));
+    uint32_t *label = buffer->data;
+    int32_t *ids = (int32_t *)(label + 1);
+    *label = snug_philox(UINT32_MAX, low, high, use, key, 0).word[0] & 1;
+    struct snug_philox_block block = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (i % 4 == 0) block = snug_philox((uint32_t)(i / 4), low, high, use, key, 0);
+        ids[i] = dataset->dummy_first + (int32_t)((uint64_t)block.word[i % 4] * (uint64_t)dataset->dummy_ids >> 32);
+    }
+    *out = (struct snug_dataset_row){.ids = ids,
+                                     .count = (int64_t)count,
+                                     .first_count = (int64_t)count,
+                                     .labels = label,
+                                     .label_count = dataset->cache.form != SNUG_LABELS_NONE,
+                                     .line = row + 1};
+    return SNUG_OK;
+}
+
+/* ---- where the cache lies -------------------------------------------------------------------------------------- */
+
+/* Everything that the tokens depend on; a change of any gives another file. */
+static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                             const struct snug_dataset_options *options, XXH128_hash_t *out) {
+    struct stat info;
+    char *real = realpath(options->path, NULL), *text;
+    if (!real || stat(real, &info) != 0) {
+        free(real);
+        return snug_fail(ctx, SNUG_E_IO, "%s: cannot be opened: %s", options->path, strerror(errno));
+    }
+    snug_status status = snug_format(
+        ctx, &text, "%s\n%" PRId64 "\n%" PRId64 ".%09ld\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d\n%" PRId64 " %" PRId64,
+        real, (int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+        snug_tokenizer_fingerprint(tokenizer), (int)options->task, options->text_columns ? options->text_columns : "",
+        options->label_column ? options->label_column : "", options->need_labels, options->line_by_line,
+        options->strict, options->max_length, options->max_samples);
+    free(real);
+    RETURN_IF_ERROR(status);
+    *out = XXH3_128bits(text, strlen(text));
+    free(text);
+    return SNUG_OK;
+}
+
+static snug_status cache_folder(snug_context *ctx, char **out) {
+    const char *own = getenv("SNUG_CACHE"), *user = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    *out = NULL;
+    if (own && *own) return snug_strdup(ctx, own, out);
+    if (user && *user) return snug_path_join(ctx, out, user, "snug");
+    if (home && *home) return snug_path_join(ctx, out, home, ".cache/snug");
+    return SNUG_OK;
+}
+
+/* The cache file's path, or NULL where none can be written: the run then keeps its tokens to itself. */
+static snug_status cache_path(snug_context *ctx, XXH128_hash_t key, char **out) {
+    char *folder, *name;
+    *out = NULL;
+    RETURN_IF_ERROR(cache_folder(ctx, &folder));
+    if (!folder || snug_folder_create(ctx, folder) != SNUG_OK || access(folder, W_OK | X_OK) != 0) {
+        snug_clear_error(ctx);
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "the folder %s for cached tokens cannot be written: texts are tokenized anew in "
+                 "every run; name another folder in SNUG_CACHE",
+                 folder ? folder : "~/.cache");
+        free(folder);
+        return SNUG_OK;
+    }
+    snug_status status =
+        snug_format(ctx, &name, "%016" PRIx64 "%016" PRIx64 ".tokens", (uint64_t)key.high64, (uint64_t)key.low64);
+    if (status == SNUG_OK) {
+        status = snug_path_join(ctx, out, folder, name);
+        free(name);
+    }
+    free(folder);
+    return status;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+/* Takes the cache at path if it is there and whole; *done says so. */
+static snug_status open_cached(snug_context *ctx, const char *path, XXH128_hash_t key, int64_t id_limit,
+                               struct snug_cache *cache, bool *done) {
+    const char *problem;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *done = false;
+    if (fd < 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_cache_open(ctx, fd, key, id_limit, cache, &problem));
+    *done = !problem;
+    if (problem) snug_log(ctx, SNUG_LOG_WARNING, "%s: the token cache is damaged and is built anew: %s", path, problem);
+    return SNUG_OK;
+}
+
+static snug_status build_and_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                  const struct snug_dataset_options *options, const char *path, XXH128_hash_t key,
+                                  struct snug_cache *cache) {
+    const char *problem;
+    int fd = -1;
+    RETURN_IF_ERROR(snug_cache_build(ctx, tokenizer, options, path, key, &fd));
+    RETURN_IF_ERROR(snug_cache_open(ctx, fd, key, snug_tokenizer_vocab_size(tokenizer), cache, &problem));
+    if (!problem) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_IO, "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?",
+                     options->path, path ? path : "in a temporary file", problem);
+}
+
+static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                             const struct snug_dataset_options *options, struct snug_dataset *dataset) {
+    XXH128_hash_t key;
+    char *path;
+    bool cached = false;
+    RETURN_IF_ERROR(cache_key(ctx, tokenizer, options, &key));
+    RETURN_IF_ERROR(cache_path(ctx, key, &path));
+    snug_status status = SNUG_OK;
+    if (path && !options->overwrite_cache)
+        status = open_cached(ctx, path, key, snug_tokenizer_vocab_size(tokenizer), &dataset->cache, &cached);
+    if (status == SNUG_OK && !cached) status = build_and_open(ctx, tokenizer, options, path, key, &dataset->cache);
+    if (status == SNUG_OK)
+        snug_log(ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s", options->path,
+                 dataset->cache.rows, dataset->cache.tokens, cached ? "read from" : "tokenized into",
+                 path ? path : "a temporary file");
+    free(path);
+    return status;
+}
+
+snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                              const struct snug_dataset_options *options, struct snug_dataset **out) {
+    void *memory;
+    *out = NULL;
+    if (options->max_samples == 0)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: at most 0 rows are asked for; name 1 or more", options->path);
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_dataset), &memory));
+    struct snug_dataset *dataset = memory;
+    dataset->cache.fd = -1;
+    snug_status status = snug_strdup(ctx, options->path, &dataset->path);
+    if (status == SNUG_OK)
+        status = strncmp(options->path, dummy_prefix, sizeof dummy_prefix - 1) == 0
+                     ? open_dummy(ctx, options, dataset)
+                     : open_file(ctx, tokenizer, options, dataset);
+    if (status != SNUG_OK) {
+        snug_dataset_close(dataset);
+        return status;
+    }
+    *out = dataset;
+    return SNUG_OK;
+}
+
+void snug_dataset_close(struct snug_dataset *dataset) {
+    if (!dataset) return;
+    snug_cache_close(&dataset->cache);
+    free(dataset->classes);
+    free(dataset->values);
+    free(dataset->path);
+    free(dataset);
+}
+
+/* ---- looking at it --------------------------------------------------------------------------------------------- */
+
+int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->cache.rows; }
+
+int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row) {
+    return dataset->dummy_tokens ? dataset->dummy_tokens : dataset->cache.index[row].length;
+}
+
+int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
+int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
+const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
+enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }
+int64_t snug_dataset_raw_labels(const struct snug_dataset *dataset) { return (int64_t)dataset->cache.raw.count; }
+
+const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t number) {
+    return snug_raw_labels_text(&dataset->cache.raw, number);
+}
+
+int64_t snug_dataset_host_bytes(const struct snug_dataset *dataset) {
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
+    size_t bytes = sizeof *dataset + strlen(dataset->path) + 1 + dataset->cache.mapped;
+    bytes += raw->count * sizeof *raw->items + raw->text_size + raw->slot_count * sizeof *raw->slots;
+    if (dataset->classes) bytes += raw->count * sizeof *dataset->classes;
+    if (dataset->values) bytes += raw->count * sizeof *dataset->values;
+    return (int64_t)bytes;
+}
+
+bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t row) {
+    if (!dataset->bound) return false;
+    /* Of lists the empty one is a label too: none of the classes. */
+    return dataset->dummy_tokens || dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.index[row].labels;
+}
+
+snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
+                              struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
+    const struct snug_cache_row *head;
+    const uint32_t *labels;
+    const int32_t *ids;
+    if (dataset->dummy_tokens) return read_dummy(ctx, dataset, row, buffer, out);
+    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &head, &labels, &ids));
+    const struct snug_cache_entry *entry = &dataset->cache.index[row];
+    *out = (struct snug_dataset_row){.ids = ids,
+                                     .count = entry->length,
+                                     .first_count = head->first_count,
+                                     .labels = labels,
+                                     .label_count = entry->labels,
+                                     .line = head->line,
+                                     .truncated = head->truncated != 0};
+    return SNUG_OK;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A data file as tokens: read once, tokenized in parallel into a cache file that is mapped, checked and reused. */
+#ifndef SNUG_TEXT_DATASET_H
+#define SNUG_TEXT_DATASET_H
+
+#include "text/tokenizer.h"
+
+enum snug_task { SNUG_TASK_CLASSIFICATION, SNUG_TASK_MLM };
+
+/* How Hugging Face names and distinguishes them (config.problem_type). */
+enum snug_problem { SNUG_PROBLEM_SINGLE_LABEL, SNUG_PROBLEM_MULTI_LABEL, SNUG_PROBLEM_REGRESSION };
+
+/* What the raw labels of a file look like. */
+enum snug_label_form {
+    SNUG_LABELS_NONE,
+    SNUG_LABELS_INTEGER, /* every row one integer */
+    SNUG_LABELS_REAL,    /* every row one number, at least one not an integer */
+    SNUG_LABELS_STRING,  /* every row one string */
+    SNUG_LABELS_LIST,    /* JSON lists, or strings of which at least one holds '|' */
+};
+
+struct snug_dataset_options {
+    const char *path; /* .csv .tsv .json .jsonl .txt, or "dummy:ROWSxTOKENS" */
+    enum snug_task task;
+    const char *text_columns; /* comma-separated names, or NULL: found as run_glue.py finds them */
+    const char *label_column; /* or NULL: "label" */
+    bool need_labels;         /* a missing label column is an error, with a hint at --task mlm */
+    bool line_by_line;        /* masked LM: each line a row; otherwise joined and cut into blocks */
+    int64_t max_length;       /* max_seq_length */
+    int64_t max_samples;      /* rows at most, or -1 */
+    bool strict;              /* malformed UTF-8 is an error */
+    bool overwrite_cache;
+    int threads;
+    uint64_t seed;      /* of dummy data */
+    int64_t vocab_size; /* of dummy data: ids in 100 … min(30000, vocab_size) - 1 */
+};
+
+struct snug_dataset;
+
+struct snug_dataset_row {
+    const int32_t *ids;
+    int64_t count, first_count; /* tokens; tokens of type 0 */
+    const uint32_t *labels;     /* numbers of raw labels, see snug_dataset_raw_label */
+    int64_t label_count;        /* 0 where the row has none */
+    int64_t line;               /* in the file, from 1 */
+    bool truncated;             /* the text was cut to max_length */
+};
+
+/* Where a row is read to: zero-initialise, one a thread, free(data). */
+struct snug_row_buffer {
+    void *data;
+    size_t capacity;
+};
+
+/* tokenizer may be NULL for dummy data only. An empty file, or one without a usable row, is SNUG_E_INPUT. */
+snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                              const struct snug_dataset_options *options, struct snug_dataset **out);
+void snug_dataset_close(struct snug_dataset *dataset);
+
+int64_t snug_dataset_rows(const struct snug_dataset *dataset);
+int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row); /* tokens; touches the index only */
+int64_t snug_dataset_tokens(const struct snug_dataset *dataset);              /* of all rows */
+int64_t snug_dataset_longest(const struct snug_dataset *dataset);
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset);  /* rows that were cut */
+int64_t snug_dataset_host_bytes(const struct snug_dataset *dataset); /* resident: mapped index and heap */
+/* Reads a row into buffer; out points into it until its next use. Read, not mapped: pages of a mapped file would count
+   as the process's own. */
+snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
+                              struct snug_row_buffer *buffer, struct snug_dataset_row *out);
+const char *snug_dataset_path(const struct snug_dataset *dataset);
+
+enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset);
+/* Distinct raw labels in order of first appearance (list items one by one). */
+int64_t snug_dataset_raw_labels(const struct snug_dataset *dataset);
+const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t number);
+
+/* The classes of a model: names by class number. For regression count is 1 and the name LABEL_0. */
+struct snug_labels {
+    enum snug_problem problem;
+    int64_t count;
+    char **names;
+};
+/* As run_glue.py and run_classification.py decide: real → regression; lists → multi-label; else single label with the
+   classes sorted (integers by value, strings by code point). regression forces regression (do_regression). */
+snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
+                           struct snug_labels *out);
+void snug_labels_free(struct snug_labels *labels);
+/* Class of every raw label of dataset, by its number; for regression nothing. A raw label that labels do not have is
+   SNUG_E_INPUT naming file, line and label. Kept in the dataset, used by the loader. */
+snug_status snug_dataset_bind_labels(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels);
+
+#endif

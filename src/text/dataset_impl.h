@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a data set is inside this room. */
+#ifndef SNUG_TEXT_DATASET_IMPL_H
+#define SNUG_TEXT_DATASET_IMPL_H
+
+#include "text/cache.h"
+
+struct snug_dataset {
+    char *path;
+    struct snug_cache cache;        /* dummy data: its sizes and labels only */
+    int64_t dummy_tokens;           /* tokens of each dummy row; 0 where a file is behind */
+    int32_t dummy_first, dummy_ids; /* lowest id and number of ids */
+    uint64_t seed;
+    bool bound;       /* snug_dataset_bind_labels() has been called and there are labels */
+    int32_t *classes; /* [raw labels] */
+    float *values;    /* [raw labels] regression */
+};
+
+/* Whether row has something for the loss, by its index entry alone. */
+bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t row);
+
+#endif

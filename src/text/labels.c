@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/labels.h"
+
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "text/dataset_impl.h"
+
+/* ---- the table of raw labels ---------------------------------------------------------------------------------- */
+
+void snug_raw_labels_free(struct snug_raw_labels *raw) {
+    free(raw->text);
+    free(raw->items);
+    free(raw->slots);
+    *raw = (struct snug_raw_labels){0};
+}
+
+const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t number) {
+    return raw->text + raw->items[number].offset;
+}
+
+/* The slot that holds text, or the free one where it belongs. */
+static size_t find_slot(const struct snug_raw_labels *raw, const char *text, size_t length) {
+    size_t slot = (size_t)XXH3_64bits(text, length) & (raw->slot_count - 1);
+    while (raw->slots[slot]) {
+        const char *known = snug_raw_labels_text(raw, raw->slots[slot] - 1);
+        if (strlen(known) == length && memcmp(known, text, length) == 0) break;
+        slot = (slot + 1) & (raw->slot_count - 1);
+    }
+    return slot;
+}
+
+static snug_status grow_slots(snug_context *ctx, struct snug_raw_labels *raw) {
+    void *slots;
+    size_t wanted = raw->slot_count ? raw->slot_count * 2 : 64;
+    RETURN_IF_ERROR(snug_alloc(ctx, wanted, sizeof *raw->slots, &slots));
+    free(raw->slots);
+    raw->slots = slots;
+    raw->slot_count = wanted;
+    for (size_t i = 0; i < raw->count; i++) {
+        const char *text = snug_raw_labels_text(raw, i);
+        raw->slots[find_slot(raw, text, strlen(text))] = (uint32_t)i + 1;
+    }
+    return SNUG_OK;
+}
+
+static snug_status intern(snug_context *ctx, struct snug_raw_labels *raw, const char *text, size_t length, int64_t line,
+                          uint32_t *number) {
+    if (2 * (raw->count + 1) > raw->slot_count) RETURN_IF_ERROR(grow_slots(ctx, raw));
+    size_t slot = find_slot(raw, text, length);
+    if (!raw->slots[slot]) {
+        if (raw->count >= UINT32_MAX - 1)
+            return snug_fail(ctx, SNUG_E_UNSUPPORTED, "line %" PRId64 ": more than 4 billion different labels", line);
+        RETURN_IF_ERROR(snug_grow(ctx, (void **)&raw->text, &raw->text_capacity, raw->text_size + length + 1, 1));
+        RETURN_IF_ERROR(snug_grow(ctx, (void **)&raw->items, &raw->capacity, raw->count + 1, sizeof *raw->items));
+        memcpy(raw->text + raw->text_size, text, length);
+        raw->text[raw->text_size + length] = '\0';
+        raw->items[raw->count] = (struct snug_raw_label){.line = line, .offset = raw->text_size};
+        raw->text_size += length + 1;
+        raw->slots[slot] = (uint32_t)++raw->count;
+    }
+    *number = raw->slots[slot] - 1;
+    return SNUG_OK;
+}
+
+/* ---- one column ------------------------------------------------------------------------------------------------ */
+
+enum number_kind { NUMBER_NONE, NUMBER_INTEGER, NUMBER_REAL };
+
+static size_t digits(const char *text) { return strspn(text, "0123456789"); }
+
+/* Whether text is a decimal number as a whole: no hexadecimal, "nan" or "inf", which are words here. */
+static enum number_kind number_kind(const char *text) {
+    text += *text == '-' || *text == '+';
+    size_t whole = digits(text), fraction = 0;
+    if (whole && !text[whole]) return whole <= 18 ? NUMBER_INTEGER : NUMBER_REAL;
+    text += whole;
+    if (*text == '.') {
+        fraction = digits(++text);
+        text += fraction;
+    }
+    if (!whole && !fraction) return NUMBER_NONE;
+    if (*text == 'e' || *text == 'E') {
+        text++;
+        text += *text == '-' || *text == '+';
+        size_t exponent = digits(text);
+        if (!exponent) return NUMBER_NONE;
+        text += exponent;
+    }
+    return *text ? NUMBER_NONE : NUMBER_REAL;
+}
+
+void snug_label_column_free(struct snug_label_column *column) {
+    snug_raw_labels_free(&column->raw);
+    free(column->numbers);
+    *column = (struct snug_label_column){0};
+}
+
+static snug_status add_number(snug_context *ctx, struct snug_label_column *column, const char *text, size_t length,
+                              int64_t line) {
+    RETURN_IF_ERROR(
+        snug_grow(ctx, (void **)&column->numbers, &column->capacity, column->count + 1, sizeof *column->numbers));
+    RETURN_IF_ERROR(intern(ctx, &column->raw, text, length, line, &column->numbers[column->count]));
+    for (size_t i = 0; i < column->count; i++) /* a label named twice counts once */
+        if (column->numbers[i] == column->numbers[column->count]) return SNUG_OK;
+    column->count++;
+    return SNUG_OK;
+}
+
+static snug_status add_list(snug_context *ctx, struct snug_label_column *column, const char *text, size_t length,
+                            int64_t line) {
+    column->list = true;
+    for (const char *end = text + length; text < end;) {
+        const char *bar = memchr(text, '|', (size_t)(end - text)), *stop = bar ? bar : end;
+        if (stop > text) RETURN_IF_ERROR(add_number(ctx, column, text, (size_t)(stop - text), line));
+        text = stop + 1;
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
+                                  const struct snug_field *field, bool needed) {
+    enum snug_field_kind kind = field->kind;
+    column->count = 0;
+    if (kind == SNUG_FIELD_MISSING) {
+        if (!needed) return SNUG_OK;
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no label", path, line);
+    }
+    if (kind == SNUG_FIELD_OTHER)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64
+                         ": a label must be a string, a number or a list of them, not a boolean or an object",
+                         path, line);
+    if (strlen(field->text) != field->length)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the label holds a NUL character", path, line);
+    if (kind == SNUG_FIELD_LIST || memchr(field->text, '|', field->length))
+        return add_list(ctx, column, field->text, field->length, line);
+    if (!field->length) {
+        if (!column->empty_line) column->empty_line = line;
+        return SNUG_OK;
+    }
+    if (kind == SNUG_FIELD_TEXT && !column->typed) {
+        enum number_kind look = number_kind(field->text);
+        kind = look == NUMBER_INTEGER ? SNUG_FIELD_INTEGER : look == NUMBER_REAL ? SNUG_FIELD_REAL : SNUG_FIELD_TEXT;
+    }
+    column->integer |= kind == SNUG_FIELD_INTEGER;
+    column->real |= kind == SNUG_FIELD_REAL;
+    column->string |= kind == SNUG_FIELD_TEXT;
+    return add_number(ctx, column, field->text, field->length, line);
+}
+
+snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_column *column, const char *path,
+                                   bool needed, enum snug_label_form *out) {
+    *out = column->list      ? SNUG_LABELS_LIST
+           : column->string  ? SNUG_LABELS_STRING
+           : column->real    ? SNUG_LABELS_REAL
+           : column->integer ? SNUG_LABELS_INTEGER
+                             : SNUG_LABELS_NONE;
+    if (needed && column->empty_line && *out != SNUG_LABELS_LIST)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no label", path, column->empty_line);
+    return SNUG_OK;
+}
+
+/* ---- classes --------------------------------------------------------------------------------------------------- */
+
+static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static int compare_integers(const void *a, const void *b) {
+    long long x = strtoll(*(char *const *)a, NULL, 10), y = strtoll(*(char *const *)b, NULL, 10);
+    return x != y ? (x > y) - (x < y) : compare_texts(a, b);
+}
+
+void snug_labels_free(struct snug_labels *labels) {
+    for (int64_t i = 0; labels->names && i < labels->count; i++) free(labels->names[i]);
+    free(labels->names);
+    *labels = (struct snug_labels){0};
+}
+
+static snug_status copy_names(snug_context *ctx, const struct snug_dataset *train, struct snug_labels *out) {
+    void *names;
+    int64_t count = out->problem == SNUG_PROBLEM_REGRESSION ? 1 : snug_dataset_raw_labels(train);
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *out->names, &names));
+    out->names = names;
+    out->count = count;
+    for (int64_t i = 0; i < count; i++) {
+        const char *name =
+            out->problem == SNUG_PROBLEM_REGRESSION ? "LABEL_0" : snug_dataset_raw_label(train, (uint32_t)i);
+        RETURN_IF_ERROR(snug_strdup(ctx, name, &out->names[i]));
+    }
+    return SNUG_OK;
+}
+
+/* Regression: every label must be one number. */
+static snug_status check_numbers(snug_context *ctx, const struct snug_dataset *dataset) {
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
+    if (dataset->cache.form == SNUG_LABELS_LIST)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: its labels are lists, but regression needs one number a row",
+                         dataset->path);
+    for (size_t i = 0; i < raw->count; i++)
+        if (number_kind(snug_raw_labels_text(raw, i)) == NUMBER_NONE)
+            return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the label \"%s\" is not a number, as regression needs",
+                             dataset->path, raw->items[i].line, snug_raw_labels_text(raw, i));
+    return SNUG_OK;
+}
+
+snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
+                           struct snug_labels *out) {
+    enum snug_label_form form = train->cache.form;
+    *out = (struct snug_labels){.problem = SNUG_PROBLEM_SINGLE_LABEL};
+    if (train->cache.raw.count == 0)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: no row has a label; to train without labels say --task mlm",
+                         train->path);
+    if (form == SNUG_LABELS_LIST) out->problem = SNUG_PROBLEM_MULTI_LABEL;
+    if (regression || form == SNUG_LABELS_REAL) {
+        out->problem = SNUG_PROBLEM_REGRESSION;
+        RETURN_IF_ERROR(check_numbers(ctx, train));
+    }
+    snug_status status = copy_names(ctx, train, out);
+    if (status != SNUG_OK) {
+        snug_labels_free(out);
+        return status;
+    }
+    qsort(out->names, (size_t)out->count, sizeof *out->names,
+          form == SNUG_LABELS_INTEGER && out->problem == SNUG_PROBLEM_SINGLE_LABEL ? compare_integers : compare_texts);
+    return SNUG_OK;
+}
+
+/* ---- binding a file's labels to a model's classes ---------------------------------------------------------------- */
+
+/* Strings as the file has them; an integer k also finds LABEL_k, the name of a model that was given none. */
+static int64_t find_class(const struct snug_labels *labels, const char *text) {
+    for (int64_t i = 0; i < labels->count; i++)
+        if (strcmp(labels->names[i], text) == 0) return i;
+    if (number_kind(text) == NUMBER_INTEGER)
+        for (int64_t i = 0; i < labels->count; i++)
+            if (strncmp(labels->names[i], "LABEL_", 6) == 0 && strcmp(labels->names[i] + 6, text) == 0) return i;
+    return -1;
+}
+
+static snug_status fail_unseen(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels,
+                               size_t number) {
+    char known[512] = "";
+    size_t used = 0;
+    for (int64_t i = 0; i < labels->count && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", labels->names[i]);
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s:%" PRId64 ": the label \"%s\" is none of the model's %" PRId64
+                     " classes, those seen in training: %s",
+                     dataset->path, raw->items[number].line, snug_raw_labels_text(raw, number), labels->count, known);
+}
+
+static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels) {
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
+    if (dataset->cache.form == SNUG_LABELS_LIST && labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: its labels are lists (or hold '|'), but the model gives each text one label",
+                         dataset->path);
+    for (size_t i = 0; i < raw->count; i++) {
+        int64_t class_number = find_class(labels, snug_raw_labels_text(raw, i));
+        if (class_number < 0) return fail_unseen(ctx, dataset, labels, i);
+        dataset->classes[i] = (int32_t)class_number;
+    }
+    return SNUG_OK;
+}
+
+/* strtod under the C locale: a program around the library may have set one with decimal commas. */
+static snug_status bind_values(snug_context *ctx, struct snug_dataset *dataset) {
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
+    RETURN_IF_ERROR(check_numbers(ctx, dataset));
+    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
+    if (!plain) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading numbers");
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < raw->count && status == SNUG_OK; i++) {
+        dataset->values[i] = (float)strtod_l(snug_raw_labels_text(raw, i), NULL, plain);
+        if (!isfinite(dataset->values[i]))
+            status = snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the label %s is too large for a 32-bit number",
+                               dataset->path, raw->items[i].line, snug_raw_labels_text(raw, i));
+    }
+    freelocale(plain);
+    return status;
+}
+
+snug_status snug_dataset_bind_labels(snug_context *ctx, struct snug_dataset *dataset,
+                                     const struct snug_labels *labels) {
+    bool regression = labels->problem == SNUG_PROBLEM_REGRESSION;
+    void *values, *classes;
+    RETURN_IF_ERROR(snug_alloc(ctx, regression ? dataset->cache.raw.count : 0, sizeof *dataset->values, &values));
+    free(dataset->values);
+    dataset->values = values;
+    RETURN_IF_ERROR(snug_alloc(ctx, regression ? 0 : dataset->cache.raw.count, sizeof *dataset->classes, &classes));
+    free(dataset->classes);
+    dataset->classes = classes;
+    dataset->bound = false;
+    RETURN_IF_ERROR(regression ? bind_values(ctx, dataset) : bind_classes(ctx, dataset, labels));
+    dataset->bound = dataset->cache.form != SNUG_LABELS_NONE;
+    return SNUG_OK;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Raw labels as they stand in a file: interned, numbered by first appearance. */
+#ifndef SNUG_TEXT_LABELS_H
+#define SNUG_TEXT_LABELS_H
+
+#include "text/dataset.h"
+#include "text/reader.h"
+
+struct snug_raw_label {
+    int64_t line;    /* where it stands first */
+    uint64_t offset; /* of its text */
+};
+
+/* Zero-initialise; snug_raw_labels_free(). */
+struct snug_raw_labels {
+    char *text; /* all labels' texts, each with its NUL */
+    size_t text_size, text_capacity;
+    struct snug_raw_label *items;
+    size_t count, capacity;
+    uint32_t *slots; /* open hash table of number + 1; only while labels are being added */
+    size_t slot_count;
+};
+void snug_raw_labels_free(struct snug_raw_labels *raw);
+const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t number);
+
+/* What has been seen of a label column so far. */
+struct snug_label_column {
+    struct snug_raw_labels raw;
+    bool typed; /* JSON: numbers are told from strings; elsewhere their look decides */
+    bool list, string, real, integer;
+    int64_t empty_line; /* the first row whose label is the empty text; 0 if none */
+    uint32_t *numbers;  /* of the last row */
+    size_t count, capacity;
+};
+void snug_label_column_free(struct snug_label_column *column);
+/* Takes one row's label apart; numbers[0 … count-1] are its raw labels. A missing one gives none, or, where it is
+   needed, is an error that names path and line. */
+snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
+                                  const struct snug_field *field, bool needed);
+/* The form of the whole column; an empty label where one is needed is an error, except among lists. */
+snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_column *column, const char *path,
+                                   bool needed, enum snug_label_form *out);
+
+#endif

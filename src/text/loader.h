@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sampler and the loader. The order of an epoch is a permutation computed from (seed, epoch) in O(1) memory (a
+ * Feistel network over the row numbers, walking cycles), so that resuming never replays. Grouping by length sorts
+ * windows of that order, longest first, as transformers' LengthGroupedSampler does: 50 steps' rows each, or a quarter
+ * of the data. Loader threads fill batches ahead of time, in order; what they fill never depends on their number.
+ * Sequential sampling, that of evaluation, draws the same masks in every epoch.
+ */
+#ifndef SNUG_TEXT_LOADER_H
+#define SNUG_TEXT_LOADER_H
+
+#include "text/batch.h"
+#include "text/dataset.h"
+
+enum snug_sampling { SNUG_SAMPLING_RANDOM, SNUG_SAMPLING_SEQUENTIAL, SNUG_SAMPLING_GROUP_BY_LENGTH };
+
+struct snug_loader_options {
+    enum snug_sampling sampling;
+    uint64_t seed;        /* data_seed: order and masking */
+    int64_t batch_size;   /* sequences a micro-batch */
+    int64_t accumulation; /* micro-batches a step; an epoch's last step may have fewer */
+    bool drop_last;       /* drop the epoch's last incomplete micro-batch */
+    int workers;          /* threads; 0 fills in the caller's */
+    int prefetch;         /* batches ahead a worker */
+    enum snug_task task;
+    enum snug_problem problem;
+    int64_t labels;         /* classes */
+    double mlm_probability; /* 0.15 */
+    bool fill_mask;         /* masked LM, prediction: the head rows are the text's own [MASK] tokens, nothing else is
+                               masked, and labels are SNUG_IGNORE_LABEL */
+    const struct snug_tokenizer *tokenizer; /* masked LM: special tokens; vocabulary size */
+    int64_t vocab_size;                     /* masked LM: random replacements are drawn below this */
+};
+
+/* Largest batch that the run will see: exact for the given epochs. */
+struct snug_loader_limits {
+    int64_t sequences, tokens, rows, longest;
+};
+
+struct snug_loader;
+
+/* Row of the data set that stands at position place of an epoch. A bijection of [0, rows). */
+int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place);
+
+int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *options); /* micro-batches an epoch */
+int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *options);   /* optimizer steps an epoch */
+/* Scans the order of epochs first … first + epochs - 1 (stopping after max_steps optimizer steps if that is > 0). */
+snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dataset,
+                               const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
+                               struct snug_loader_limits *out);
+/* Bytes of the batch arrays for prefetch + current: what the arena's class "batch" must hold. */
+int64_t snug_loader_bytes(const struct snug_loader_limits *limits, const struct snug_loader_options *options);
+
+/* memory: snug_loader_bytes() bytes, 64-byte aligned, owned by the caller for the loader's life. */
+snug_status snug_loader_create(snug_context *ctx, const struct snug_dataset *dataset,
+                               const struct snug_loader_options *options, const struct snug_loader_limits *limits,
+                               void *memory, struct snug_loader **out);
+void snug_loader_destroy(struct snug_loader *loader);
+/* Starts epoch at optimizer step first_step of it (0, or where a resumed run goes on); drops what was prefetched. */
+snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, int64_t first_step);
+/* The next batch, valid until the next call; SNUG_END after the epoch's last. */
+snug_status snug_loader_next(struct snug_loader *loader, const struct snug_batch **out);
+/* Tokens of all batches so far, and what padding each to its longest would have made of them. */
+void snug_loader_padding(const struct snug_loader *loader, int64_t *tokens, int64_t *padded);
+
+#endif

@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "io/json.h"
+#include "text/tokenizer.h"
+
+/* A longer row is taken for a quote that was never closed, or a file that is no text. */
+#define RECORD_MAX ((size_t)1 << 28)
+
+enum form { FORM_CSV, FORM_TSV, FORM_JSON_LINES, FORM_JSON_ARRAY, FORM_TEXT };
+
+struct span {
+    size_t start, length;
+};
+
+/* Something odd that does not end the job: how often, where first, told once at the end. */
+struct oddity {
+    int64_t count, line;
+};
+
+struct snug_reader {
+    snug_context *ctx;
+    char *path;
+    enum form form;
+    bool strict, ended;
+
+    int fd;
+    snug_status input_status; /* of the last refill */
+    int64_t line;             /* of the next byte, from 1 */
+    size_t at, filled;        /* of buffer */
+
+    char *record; /* the row being read, always followed by a NUL */
+    size_t record_size, record_capacity;
+    int64_t record_line; /* where it began */
+    int64_t index;
+
+    char **names;
+    size_t columns, name_capacity;
+    struct span *spans; /* fields of a CSV or TSV record */
+    size_t span_count, span_capacity;
+    struct snug_field *fields;
+
+    json_t *object; /* the row of a JSON file: its strings are the fields' texts */
+    char **made;    /* texts of its numbers and lists */
+    bool peeked;    /* object is the first row, read for its keys and not yet given out */
+    char *added_key;
+
+    struct oddity malformed, added;
+    char buffer[1 << 16];
+};
+
+/* ---- bytes and lines ---- */
+
+static snug_status fail_at(struct snug_reader *reader, int64_t line, const char *what) {
+    return snug_fail(reader->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": %s", reader->path, line, what);
+}
+
+static int64_t count_lines(const char *text, size_t length) {
+    int64_t lines = 0;
+    for (const char *at = text, *end = text + length; (at = memchr(at, '\n', (size_t)(end - at))); at++) lines++;
+    return lines;
+}
+
+/* Reads on; false at the end of the file, or when input_status says what went wrong. Only when the buffer is used up.
+ */
+static bool refill(struct snug_reader *reader) {
+    ssize_t got;
+    if (reader->input_status != SNUG_OK) return false;
+    do got = read(reader->fd, reader->buffer, sizeof reader->buffer);
+    while (got < 0 && errno == EINTR);
+    reader->at = 0;
+    reader->filled = got > 0 ? (size_t)got : 0;
+    if (got < 0)
+        reader->input_status = snug_fail(reader->ctx, SNUG_E_IO, "cannot read %s: %s", reader->path, strerror(errno));
+    const char *nul = memchr(reader->buffer, 0, reader->filled);
+    if (nul) {
+        int64_t line = reader->line + count_lines(reader->buffer, (size_t)(nul - reader->buffer));
+        reader->filled = 0;
+        reader->input_status = fail_at(reader, line, "a NUL byte: not a text file, or UTF-16; save it as UTF-8");
+    }
+    return reader->filled > 0;
+}
+
+static snug_status append(struct snug_reader *reader, const char *data, size_t size) {
+    if (size > RECORD_MAX - reader->record_size)
+        return fail_at(reader, reader->record_line, "a row of over 256 MiB begins here: is a quote never closed?");
+    void *grown = reader->record;
+    RETURN_IF_ERROR(snug_grow(reader->ctx, &grown, &reader->record_capacity, reader->record_size + size + 1, 1));
+    reader->record = grown;
+    memcpy(reader->record + reader->record_size, data, size);
+    reader->record_size += size;
+    reader->record[reader->record_size] = '\0';
+    return SNUG_OK;
+}
+
+/* Makes the record's bytes from start on, which begin on the given line, well-formed UTF-8. */
+static snug_status check_utf8(struct snug_reader *reader, size_t start, int64_t line) {
+    size_t length = reader->record_size - start, invalid = snug_utf8_invalid(reader->record + start, length);
+    if (invalid == length) return SNUG_OK;
+    line += count_lines(reader->record + start, invalid);
+    if (reader->strict)
+        return snug_fail(reader->ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": malformed UTF-8 (byte 0x%02X); save the file as UTF-8, or leave out --strict "
+                         "to have such bytes replaced",
+                         reader->path, line, (unsigned char)reader->record[start + invalid]);
+    if (reader->malformed.count++ == 0) reader->malformed.line = line;
+    char *repaired;
+    RETURN_IF_ERROR(snug_utf8_repair(reader->ctx, reader->record + start, length, &repaired, &length));
+    reader->record_size = start;
+    snug_status status = append(reader, repaired, length);
+    free(repaired);
+    return status;
+}
+
+/* Appends the next line, with its end, to the record; SNUG_END if there is none. */
+static snug_status read_line(struct snug_reader *reader) {
+    size_t start = reader->record_size;
+    int64_t line = reader->line;
+    for (const char *newline = NULL; !newline;) {
+        if (reader->at == reader->filled && !refill(reader)) {
+            RETURN_IF_ERROR(reader->input_status);
+            if (reader->record_size == start) return SNUG_END;
+            break; /* the last line has no end */
+        }
+        const char *from = reader->buffer + reader->at;
+        newline = memchr(from, '\n', reader->filled - reader->at);
+        size_t size = newline ? (size_t)(newline - from) + 1 : reader->filled - reader->at;
+        RETURN_IF_ERROR(append(reader, from, size));
+        reader->at += size;
+        reader->line += newline != NULL;
+    }
+    return check_utf8(reader, start, line);
+}
+
+/* Starts a new record with the next line. */
+static snug_status read_first_line(struct snug_reader *reader) {
+    reader->record_size = 0;
+    reader->record_line = reader->line;
+    return read_line(reader);
+}
+
+/* The same with the next line that holds more than blanks, which nothing but text files take for a row. */
+static snug_status read_filled_line(struct snug_reader *reader) {
+    const char *blanks = reader->form == FORM_JSON_LINES ? " \t\r\n" : "\r\n";
+    do RETURN_IF_ERROR(read_first_line(reader));
+    while (reader->record[strspn(reader->record, blanks)] == '\0');
+    return SNUG_OK;
+}
+
+/* The next byte that is not a blank, left in place; -1 at the end or on failure. */
+static int peek_filled_byte(struct snug_reader *reader) {
+    for (;; reader->at++) {
+        if (reader->at == reader->filled && !refill(reader)) return -1;
+        char byte = reader->buffer[reader->at];
+        if (byte == '\n')
+            reader->line++;
+        else if (byte != ' ' && byte != '\t' && byte != '\r')
+            return (unsigned char)byte;
+    }
+}
+
+/* ---- CSV and TSV ---- */
+
+static snug_status add_span(struct snug_reader *reader, size_t start, size_t end) {
+    void *grown = reader->spans;
+    RETURN_IF_ERROR(
+        snug_grow(reader->ctx, &grown, &reader->span_capacity, reader->span_count + 1, sizeof *reader->spans));
+    reader->spans = grown;
+    reader->spans[reader->span_count++] = (struct span){start, end - start};
+    return SNUG_OK;
+}
+
+/* Of the record, which CSV may take from several lines. */
+static int64_t last_line(const struct snug_reader *reader) {
+    return reader->line - (reader->record[reader->record_size - 1] == '\n');
+}
+
+/* Moves a quoted field from *from, where its quote opens, to *to, without quotes; takes in further lines as needed. */
+static snug_status unquote(struct snug_reader *reader, size_t *from, size_t *to) {
+    int64_t line = last_line(reader);
+    for (size_t at = *from + 1;;) {
+        size_t plain = strcspn(reader->record + at, "\"");
+        memmove(reader->record + *to, reader->record + at, plain);
+        *to += plain;
+        at += plain;
+        if (reader->record[at] == '\0') {
+            snug_status status = read_line(reader);
+            if (status == SNUG_END) return fail_at(reader, line, "a quote that opens here is never closed");
+            RETURN_IF_ERROR(status);
+        } else if (reader->record[at + 1] == '"') {
+            reader->record[(*to)++] = '"';
+            at += 2;
+        } else {
+            *from = at + 1;
+            return SNUG_OK;
+        }
+    }
+}
+
+/* One row into spans. Fields are unquoted in place: writing never overtakes reading, so that lines can be appended. */
+static snug_status read_csv(struct snug_reader *reader) {
+    RETURN_IF_ERROR(read_filled_line(reader));
+    size_t from = 0, to = 0;
+    char separator = ',';
+    for (reader->span_count = 0; separator == ',';) {
+        size_t start = to;
+        bool quoted = reader->record[from] == '"';
+        if (quoted) {
+            RETURN_IF_ERROR(unquote(reader, &from, &to));
+        } else {
+            size_t plain = strcspn(reader->record + from, ",\r\n");
+            memmove(reader->record + to, reader->record + from, plain);
+            to += plain;
+            from += plain;
+        }
+        separator = reader->record[from++];
+        bool line_end = separator == '\r' && strchr("\n", reader->record[from]);
+        if (separator && separator != ',' && separator != '\n' && !line_end)
+            return fail_at(reader, last_line(reader),
+                           quoted
+                               ? "text follows a closing quote; write a quote within quotes as \"\""
+                               : "a carriage return within a field; quote the field, or end lines with \\n or \\r\\n");
+        RETURN_IF_ERROR(add_span(reader, start, to));
+        reader->record[to++] = '\0';
+    }
+    return SNUG_OK;
+}
+
+static void trim_line_end(struct snug_reader *reader) {
+    size_t size = reader->record_size;
+    if (size && reader->record[size - 1] == '\n') size--;
+    if (size && reader->record[size - 1] == '\r') size--;
+    reader->record[reader->record_size = size] = '\0';
+}
+
+static snug_status read_tsv(struct snug_reader *reader) {
+    RETURN_IF_ERROR(read_filled_line(reader));
+    trim_line_end(reader);
+    reader->span_count = 0;
+    for (size_t start = 0, end; start <= reader->record_size; start = end + 1) {
+        end = start + strcspn(reader->record + start, "\t");
+        RETURN_IF_ERROR(add_span(reader, start, end));
+        reader->record[end] = '\0';
+    }
+    return SNUG_OK;
+}
+
+/* One row of the table; the header when columns is still 0. */
+static snug_status read_table_row(struct snug_reader *reader) {
+    RETURN_IF_ERROR(reader->form == FORM_CSV ? read_csv(reader) : read_tsv(reader));
+    if (reader->columns && reader->span_count != reader->columns)
+        return snug_fail(reader->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": row has %zu field%s, the header has %zu; %s",
+                         reader->path, reader->record_line, reader->span_count, reader->span_count == 1 ? "" : "s",
+                         reader->columns,
+                         reader->form == FORM_CSV ? "quote a field that holds a comma: \"a, b\""
+                                                  : "a field cannot hold a tab, and quotes have no meaning in .tsv");
+    for (size_t i = 0; i < reader->columns; i++)
+        reader->fields[i] =
+            (struct snug_field){SNUG_FIELD_TEXT, reader->record + reader->spans[i].start, reader->spans[i].length};
+    return SNUG_OK;
+}
+
+/* ---- JSON ---- */
+
+static snug_status parse_record(struct snug_reader *reader) {
+    json_error_t error;
+    reader->object = snug_json_parse(reader->record, reader->record_size, JSON_REJECT_DUPLICATES, &error);
+    if (json_is_object(reader->object)) return SNUG_OK;
+    int64_t line = reader->record_line + (reader->object ? 0 : error.line - 1);
+    return snug_fail(reader->ctx, SNUG_E_INPUT,
+                     "%s:%" PRId64 ": %s; a JSON file holds one object a line, or one list of objects", reader->path,
+                     line, reader->object ? "a list where an object should be" : error.text);
+}
+
+/* Appends one object to the record, from its brace to the matching one. */
+static snug_status read_object(struct snug_reader *reader) {
+    bool in_string = false, escaped = false;
+    int64_t depth = 0;
+    reader->record_size = 0;
+    reader->record_line = reader->line;
+    do {
+        if (reader->at == reader->filled && !refill(reader)) {
+            RETURN_IF_ERROR(reader->input_status);
+            return fail_at(reader, reader->record_line, "the file ends within the object that begins here");
+        }
+        size_t start = reader->at;
+        do {
+            char byte = reader->buffer[reader->at++];
+            reader->line += byte == '\n';
+            if (escaped) {
+                escaped = false;
+            } else if (in_string) {
+                escaped = byte == '\\';
+                in_string = byte != '"';
+            } else {
+                in_string = byte == '"';
+                depth += (byte == '{' || byte == '[') - (byte == '}' || byte == ']');
+            }
+        } while (reader->at < reader->filled && depth > 0);
+        RETURN_IF_ERROR(append(reader, reader->buffer + start, reader->at - start));
+    } while (depth > 0);
+    return check_utf8(reader, 0, reader->record_line);
+}
+
+/* The next element of an array whose bracket was read; SNUG_END after its last. */
+static snug_status read_element(struct snug_reader *reader, bool first) {
+    int byte = peek_filled_byte(reader);
+    bool comma = byte == ',' && !first;
+    if (comma) {
+        reader->at++;
+        byte = peek_filled_byte(reader);
+    }
+    if (byte == '{' && (comma || first)) {
+        RETURN_IF_ERROR(read_object(reader));
+        return parse_record(reader);
+    }
+    RETURN_IF_ERROR(reader->input_status);
+    if (byte < 0) return fail_at(reader, reader->line, "the file ends before its list does: it is truncated");
+    if (byte != ']' || comma) return fail_at(reader, reader->line, "a list must hold objects, with commas between");
+    reader->at++;
+    if (peek_filled_byte(reader) >= 0) return fail_at(reader, reader->line, "something follows the list");
+    return reader->input_status == SNUG_OK ? SNUG_END : reader->input_status;
+}
+
+/* Text of a number, or of a list's item; NULL if the value is neither number nor string. */
+static snug_status scalar_text(struct snug_reader *reader, const json_t *value, char **out) {
+    *out = NULL;
+    if (json_is_string(value)) return snug_strdup(reader->ctx, json_string_value(value), out);
+    if (json_is_number(value)) return snug_json_text(reader->ctx, value, JSON_ENCODE_ANY, out);
+    return SNUG_OK;
+}
+
+/* Joins a list's items by '|'. *out stays NULL where they could not be told apart again, or are no scalars. */
+static snug_status list_text(struct snug_reader *reader, const json_t *list, char **out) {
+    size_t index, length = 0, capacity = 0;
+    json_t *item;
+    void *joined = NULL;
+    RETURN_IF_ERROR(snug_grow(reader->ctx, &joined, &capacity, 1, 1));
+    json_array_foreach(list, index, item) {
+        char *text;
+        snug_status status = scalar_text(reader, item, &text);
+        bool usable = text && *text && !strchr(text, '|');
+        size_t size = usable ? strlen(text) : 0;
+        if (usable) status = snug_grow(reader->ctx, &joined, &capacity, length + size + 2, 1);
+        if (usable && status == SNUG_OK) {
+            if (index) ((char *)joined)[length++] = '|';
+            memcpy((char *)joined + length, text, size);
+            length += size;
+        }
+        free(text);
+        if (!usable || status != SNUG_OK) {
+            free(joined);
+            return status;
+        }
+    }
+    ((char *)joined)[length] = '\0';
+    *out = joined;
+    return SNUG_OK;
+}
+
+static snug_status field_of(struct snug_reader *reader, const json_t *value, char **made, struct snug_field *field) {
+    *field = (struct snug_field){SNUG_FIELD_OTHER, "", 0};
+    switch (value ? json_typeof(value) : JSON_NULL) {
+    case JSON_NULL: field->kind = SNUG_FIELD_MISSING; return SNUG_OK;
+    case JSON_STRING:
+        *field = (struct snug_field){SNUG_FIELD_TEXT, json_string_value(value), json_string_length(value)};
+        return SNUG_OK;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        RETURN_IF_ERROR(scalar_text(reader, value, made));
+        field->kind = json_is_integer(value) ? SNUG_FIELD_INTEGER : SNUG_FIELD_REAL;
+        break;
+    case JSON_ARRAY:
+        RETURN_IF_ERROR(list_text(reader, value, made));
+        if (*made) field->kind = SNUG_FIELD_LIST;
+        break;
+    default: break;
+    }
+    if (*made) {
+        field->text = *made;
+        field->length = strlen(*made);
+    }
+    return SNUG_OK;
+}
+
+/* Remembers a key that the first row does not have. */
+static snug_status note_added_key(struct snug_reader *reader) {
+    if (reader->added.count++) return SNUG_OK;
+    reader->added.line = reader->record_line;
+    const char *key;
+    json_t *value;
+    json_object_foreach(reader->object, key, value) {
+        bool known = false;
+        for (size_t i = 0; i < reader->columns && !known; i++) known = !strcmp(key, reader->names[i]);
+        if (!known) return snug_strdup(reader->ctx, key, &reader->added_key);
+    }
+    return SNUG_OK;
+}
+
+static void forget_row(struct snug_reader *reader) {
+    json_decref(reader->object);
+    reader->object = NULL;
+    for (size_t i = 0; reader->made && i < reader->columns; i++) {
+        free(reader->made[i]);
+        reader->made[i] = NULL;
+    }
+}
+
+static snug_status read_json(struct snug_reader *reader, bool first) {
+    if (reader->form == FORM_JSON_ARRAY) return read_element(reader, first);
+    RETURN_IF_ERROR(read_filled_line(reader));
+    trim_line_end(reader);
+    return parse_record(reader);
+}
+
+static snug_status read_json_row(struct snug_reader *reader) {
+    if (!reader->peeked) {
+        forget_row(reader);
+        RETURN_IF_ERROR(read_json(reader, false));
+    }
+    reader->peeked = false;
+    size_t known = 0;
+    for (size_t i = 0; i < reader->columns; i++) {
+        const json_t *value = json_object_get(reader->object, reader->names[i]);
+        known += value != NULL;
+        RETURN_IF_ERROR(field_of(reader, value, &reader->made[i], &reader->fields[i]));
+    }
+    return known < json_object_size(reader->object) ? note_added_key(reader) : SNUG_OK;
+}
+
+/* ---- columns ---- */
+
+static snug_status add_name(struct snug_reader *reader, const char *name) {
+    void *grown = reader->names;
+    char *copy;
+    RETURN_IF_ERROR(snug_grow(reader->ctx, &grown, &reader->name_capacity, reader->columns + 1, sizeof *reader->names));
+    reader->names = grown;
+    RETURN_IF_ERROR(snug_strdup(reader->ctx, name, &copy));
+    reader->names[reader->columns++] = copy;
+    return SNUG_OK;
+}
+
+/* Each name must be there and be the only one. */
+static snug_status check_names(struct snug_reader *reader) {
+    json_t *seen = json_object(); /* a set */
+    snug_status status = seen ? SNUG_OK : snug_fail(reader->ctx, SNUG_E_MEMORY, "out of memory in %s", reader->path);
+    for (size_t i = 0; i < reader->columns && status == SNUG_OK; i++) {
+        const char *name = reader->names[i];
+        if (!*name)
+            status = snug_fail(reader->ctx, SNUG_E_INPUT,
+                               "%s:%" PRId64 ": column %zu has no name; name it, or remove it (pandas: "
+                               "to_csv(…, index=False))",
+                               reader->path, reader->record_line, i + 1);
+        else if (json_object_get(seen, name))
+            status = snug_fail(reader->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": two columns are named \"%s\"", reader->path,
+                               reader->record_line, name);
+        else if (json_object_set_new(seen, name, json_true()))
+            status = snug_fail(reader->ctx, SNUG_E_MEMORY, "out of memory in %s", reader->path);
+    }
+    json_decref(seen);
+    return status;
+}
+
+/* Names from the header, or from the first object, which stays to be given out as the first row. */
+static snug_status read_names(struct snug_reader *reader) {
+    const char *key;
+    json_t *value;
+    snug_status status;
+    switch (reader->form) {
+    case FORM_TEXT: return add_name(reader, "text");
+    case FORM_CSV:
+    case FORM_TSV:
+        status = read_table_row(reader);
+        for (size_t i = 0; i < reader->span_count && status == SNUG_OK; i++)
+            status = add_name(reader, reader->record + reader->spans[i].start);
+        break;
+    default:
+        status = read_json(reader, true);
+        json_object_foreach(reader->object, key, value) {
+            if (status == SNUG_OK) status = add_name(reader, key);
+        }
+        if (status == SNUG_OK && !reader->columns)
+            return fail_at(reader, reader->record_line, "the first object has no keys");
+        reader->peeked = true;
+    }
+    if (status == SNUG_END) return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty: it holds no row", reader->path);
+    return status == SNUG_OK ? check_names(reader) : status;
+}
+
+/* ---- the public calls ---- */
+
+static snug_status form_of(snug_context *ctx, const char *path, enum form *out) {
+    static const struct {
+        const char *end;
+        enum form form;
+    } forms[] = {{".csv", FORM_CSV},
+                 {".tsv", FORM_TSV},
+                 {".json", FORM_JSON_LINES},
+                 {".jsonl", FORM_JSON_LINES},
+                 {".txt", FORM_TEXT}};
+    const char *end = strrchr(path, '.');
+    for (size_t i = 0; end && i < sizeof forms / sizeof *forms; i++) {
+        if (strcasecmp(end, forms[i].end) != 0) continue;
+        *out = forms[i].form;
+        return SNUG_OK;
+    }
+    return snug_fail(ctx, SNUG_E_USAGE,
+                     "%s: a data file's kind follows from its name, which must end in .csv, .tsv, "
+                     ".json, .jsonl or .txt",
+                     path);
+}
+
+static snug_status open_input(struct snug_reader *reader) {
+    reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    if (reader->fd < 0) return snug_fail(reader->ctx, SNUG_E_IO, "cannot open %s: %s", reader->path, strerror(errno));
+    if (!refill(reader)) {
+        RETURN_IF_ERROR(reader->input_status);
+        return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
+    }
+    if (reader->filled >= 3 && !memcmp(reader->buffer, "\xEF\xBB\xBF", 3)) reader->at = 3; /* byte order mark */
+    if (reader->form == FORM_JSON_LINES && peek_filled_byte(reader) == '[') {
+        reader->form = FORM_JSON_ARRAY;
+        reader->at++;
+    }
+    void *memory;
+    RETURN_IF_ERROR(read_names(reader));
+    RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->fields, &memory));
+    reader->fields = memory;
+    RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->made, &memory));
+    reader->made = memory;
+    return SNUG_OK;
+}
+
+snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out) {
+    void *memory;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_reader), &memory));
+    struct snug_reader *reader = memory;
+    reader->ctx = ctx;
+    reader->strict = strict;
+    reader->fd = -1;
+    reader->line = 1;
+    snug_status status = form_of(ctx, path, &reader->form);
+    if (status == SNUG_OK) status = snug_strdup(ctx, path, &reader->path);
+    if (status == SNUG_OK) status = open_input(reader);
+    if (status == SNUG_OK)
+        *out = reader;
+    else
+        snug_reader_close(reader);
+    return status;
+}
+
+/* Says what was replaced or left out. */
+static void tell_oddities(const struct snug_reader *reader) {
+    if (reader->malformed.count)
+        snug_log(reader->ctx, SNUG_LOG_WARNING,
+                 "%s: malformed UTF-8 in %" PRId64 " line(s), first in line %" PRId64 ", replaced by U+FFFD",
+                 reader->path, reader->malformed.count, reader->malformed.line);
+    if (reader->added.count)
+        snug_log(reader->ctx, SNUG_LOG_WARNING,
+                 "%s: keys that the first object lacks in %" PRId64 " row(s), first \"%s\" in line %" PRId64
+                 ", are left out",
+                 reader->path, reader->added.count, reader->added_key, reader->added.line);
+}
+
+void snug_reader_close(struct snug_reader *reader) {
+    if (!reader) return;
+    if (!reader->ended) tell_oddities(reader);
+    forget_row(reader);
+    if (reader->fd >= 0) close(reader->fd);
+    for (size_t i = 0; i < reader->columns; i++) free(reader->names[i]);
+    free(reader->names);
+    free(reader->spans);
+    free(reader->fields);
+    free(reader->made);
+    free(reader->added_key);
+    free(reader->record);
+    free(reader->path);
+    free(reader);
+}
+
+size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names) {
+    *names = (const char *const *)reader->names;
+    return reader->columns;
+}
+
+snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
+    snug_status status;
+    if (reader->ended) return SNUG_END;
+    switch (reader->form) {
+    case FORM_CSV:
+    case FORM_TSV: status = read_table_row(reader); break;
+    case FORM_TEXT:
+        status = read_first_line(reader);
+        if (status == SNUG_OK) trim_line_end(reader);
+        reader->fields[0] = (struct snug_field){SNUG_FIELD_TEXT, reader->record, reader->record_size};
+        break;
+    default: status = read_json_row(reader);
+    }
+    if (status == SNUG_END) {
+        reader->ended = true;
+        tell_oddities(reader);
+    }
+    RETURN_IF_ERROR(status);
+    *row = (struct snug_row){reader->index++, reader->record_line, reader->columns, reader->fields};
+    return SNUG_OK;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of a text file, one at a time in constant memory: CSV (RFC 4180, quotes with newlines), TSV (no quoting, as
+ * GLUE's files), JSON Lines (also one JSON array of objects), plain text (each line a row with the one column "text").
+ * The kind follows from the name's end: .csv .tsv .json .jsonl .txt.
+ */
+#ifndef SNUG_TEXT_READER_H
+#define SNUG_TEXT_READER_H
+
+#include "core/context.h"
+
+struct snug_reader;
+
+enum snug_field_kind {
+    SNUG_FIELD_MISSING, /* the row has no such key, or null */
+    SNUG_FIELD_TEXT,
+    SNUG_FIELD_INTEGER, /* JSON number without fraction; text as written */
+    SNUG_FIELD_REAL,
+    SNUG_FIELD_LIST,  /* JSON list of strings or numbers: its items as text, joined by '|' */
+    SNUG_FIELD_OTHER, /* JSON object or boolean: cannot be used */
+};
+
+struct snug_field {
+    enum snug_field_kind kind;
+    const char *text; /* NUL-terminated; valid until the next row */
+    size_t length;
+};
+
+struct snug_row {
+    int64_t index, line; /* row from 0; first line of the row from 1 */
+    size_t count;        /* = columns */
+    const struct snug_field *fields;
+};
+
+/* strict: malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the first line
+   logged once at the end. */
+snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out);
+void snug_reader_close(struct snug_reader *reader);
+/* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
+   key is counted and logged once); "text". */
+size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names);
+/* SNUG_END after the last row. A ragged row (more or fewer fields than the header) is SNUG_E_INPUT naming file and
+ * line. */
+snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row);
+
+#endif

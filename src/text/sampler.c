@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/sampler.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/philox.h"
+#include "text/radix.h"
+
+#define ROUNDS 6     /* of the Feistel network; four already make a strong permutation of a strong round function */
+#define LEAST_BITS 8 /* the network needs some room to mix even a few rows; walking out of it is cheap for few */
+
+/* One pass through an (unbalanced where bits is odd) Feistel network: a bijection of [0, 2^bits). */
+static uint64_t mix(uint64_t value, int bits, uint32_t key, uint32_t epoch) {
+    int right_bits = bits / 2, left_bits = bits - right_bits;
+    uint64_t right = value & ((UINT64_C(1) << right_bits) - 1), left = value >> right_bits;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t word =
+            snug_philox((uint32_t)right, round, (uint32_t)bits, (uint32_t)SNUG_PHILOX_ORDER << 29, key, epoch).word[0];
+        uint64_t mixed = left ^ (word & ((UINT64_C(1) << left_bits) - 1));
+        left = right;
+        right = mixed;
+        int swap = left_bits;
+        left_bits = right_bits;
+        right_bits = swap;
+    }
+    return left << right_bits | right;
+}
+
+/* Cycle walking: a permutation of 2^bits values, followed until it is back among the rows, permutes the rows. */
+int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place) {
+    int bits = LEAST_BITS;
+    while (bits < 63 && rows > INT64_C(1) << bits) bits++;
+    uint64_t value = (uint64_t)place;
+    do value = mix(value, bits, snug_philox_key(seed), (uint32_t)epoch);
+    while (value >= (uint64_t)rows);
+    return (int64_t)value;
+}
+
+/* transformers' get_length_grouped_indices: windows of 50 batches, of fewer where the data would make less than four
+   windows. The batch is that of a whole optimizer step, as Trainer says it, so that splitting it into micro-batches
+   changes nothing. It also moves the longest row to the front, to run out of memory soon: the plan knows that row. */
+static int64_t window_rows(int64_t rows, const struct snug_loader_options *options) {
+    int64_t step = options->batch_size * options->accumulation, batches = rows / 4 / step;
+    return step * (batches < 1 ? 1 : batches > 50 ? 50 : batches);
+}
+
+static snug_status alloc_window(snug_context *ctx, struct snug_order *order) {
+    void *memory[4] = {NULL};
+    static const size_t size[4] = {sizeof *order->sorted, sizeof *order->scratch, sizeof *order->keys,
+                                   sizeof *order->members};
+    snug_status status = SNUG_OK;
+    for (int i = 0; i < 4 && status == SNUG_OK; i++)
+        status = snug_alloc(ctx, (size_t)order->window, size[i], &memory[i]);
+    order->sorted = memory[0];
+    order->scratch = memory[1];
+    order->keys = memory[2];
+    order->members = memory[3];
+    if (status != SNUG_OK) snug_order_free(order);
+    return status;
+}
+
+snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *dataset,
+                            const struct snug_loader_options *options, struct snug_order *out) {
+    int64_t rows = snug_dataset_rows(dataset), window = window_rows(rows, options);
+    *out = (struct snug_order){.dataset = dataset,
+                               .sampling = options->sampling,
+                               .seed = options->seed,
+                               .rows = rows,
+                               .window = window,
+                               .cached_first = -1};
+    if (options->sampling != SNUG_SAMPLING_GROUP_BY_LENGTH) return SNUG_OK;
+    if (out->window > INT32_MAX)
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "grouping by length sorts %" PRId64 " rows at a time, which is too many: "
+                         "make the batch or --gradient_accumulation_steps smaller",
+                         out->window);
+    return alloc_window(ctx, out);
+}
+
+void snug_order_free(struct snug_order *order) {
+    free(order->sorted);
+    free(order->scratch);
+    free(order->keys);
+    free(order->members);
+    *order = (struct snug_order){0};
+}
+
+static void sort_window(struct snug_order *order, int64_t epoch, int64_t first) {
+    int64_t longest = snug_dataset_longest(order->dataset), count = order->rows - first;
+    if (count > order->window) count = order->window;
+    for (int64_t i = 0; i < count; i++) {
+        order->members[i] = snug_permutation(order->seed, epoch, order->rows, first + i);
+        order->keys[i] = (int32_t)(longest - snug_dataset_length(order->dataset, order->members[i]));
+    }
+    snug_radix_order(order->sorted, order->scratch, order->keys, count);
+    order->cached_epoch = epoch;
+    order->cached_first = first;
+}
+
+int64_t snug_order_row(struct snug_order *order, int64_t epoch, int64_t place) {
+    if (order->sampling == SNUG_SAMPLING_SEQUENTIAL) return place;
+    if (order->sampling == SNUG_SAMPLING_RANDOM) return snug_permutation(order->seed, epoch, order->rows, place);
+    int64_t first = place / order->window * order->window;
+    if (order->cached_first != first || order->cached_epoch != epoch) sort_window(order, epoch, first);
+    return order->members[order->sorted[place - first]];
+}

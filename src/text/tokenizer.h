@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* WordPiece as transformers' AutoTokenizer gives it for the same folder (BertTokenizer of transformers 5). */
+#ifndef SNUG_TEXT_TOKENIZER_H
+#define SNUG_TEXT_TOKENIZER_H
+
+#include "core/context.h"
+
+struct snug_tokenizer;
+
+/* Token ids being gathered; grows as needed. Zero-initialise; free(ids). */
+struct snug_ids {
+    int32_t *ids;
+    size_t count, capacity;
+};
+
+/* Reads vocab.txt + tokenizer_config.json (+ special_tokens_map.json, added_tokens.json), or tokenizer.json, from
+   folder. Where tokenizer_config.json and tokenizer.json disagree, the former wins, and it is logged. */
+snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out);
+void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
+/* Copies the tokenizer's own files, those that the folder had, into another folder. */
+snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *folder);
+
+int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer); /* largest id + 1 */
+/* The token's text; "" for an id that has none. */
+const char *snug_tokenizer_token(const struct snug_tokenizer *tokenizer, int32_t id);
+/* -1 where the vocabulary has none. */
+struct snug_special_ids {
+    int32_t cls, sep, pad, unk, mask;
+};
+struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *tokenizer);
+/* Changes whenever the tokens of some text could: key of the token cache. */
+uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer);
+
+/* Appends the tokens of text (length bytes, valid UTF-8), without [CLS] and [SEP]. Safe from several threads. */
+snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                  size_t length, struct snug_ids *out);
+/* [CLS] a [SEP], or [CLS] a [SEP] b [SEP]: cuts a and b to max_length in all, longest first as `tokenizers` does
+   (truncation="longest_first"), and writes the row to out (appended). *first_count: tokens of type 0; the rest are of
+   type 1. *truncated: whether anything was cut. b may be NULL. */
+snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_ids *a,
+                                    const struct snug_ids *b, size_t max_length, struct snug_ids *out,
+                                    size_t *first_count, bool *truncated);
+
+/* The first byte that is not well-formed UTF-8 (surrogates, overlong forms and > U+10FFFF included); length if none. */
+size_t snug_utf8_invalid(const char *text, size_t length);
+/* Replaces each malformed sequence by U+FFFD, as Python's errors="replace" does; *out is freed with free(). */
+snug_status snug_utf8_repair(snug_context *ctx, const char *text, size_t length, char **out, size_t *out_length);
+
+#endif

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "text_fixture.h"
+
+/* Row number row must have these ids, of which first_count have type 0, and stand at line. */
+static void assert_row(struct fixture *f, const struct snug_dataset *dataset, int64_t row, const int32_t *ids,
+                       int64_t count, int64_t first_count, int64_t line) {
+    struct snug_row_buffer buffer = {0};
+    struct snug_dataset_row got;
+    assert_int_equal(snug_dataset_read(f->ctx, dataset, row, &buffer, &got), SNUG_OK);
+    assert_int_equal(got.count, count);
+    assert_int_equal(snug_dataset_length(dataset, row), count);
+    assert_memory_equal(got.ids, ids, (size_t)count * sizeof *ids);
+    assert_int_equal(got.first_count, first_count);
+    assert_int_equal(got.line, line);
+    free(buffer.data);
+}
+#define ASSERT_ROW(f, dataset, row, first_count, line, ...)                                                            \
+    assert_row(f, dataset, row, (const int32_t[]){__VA_ARGS__},                                                        \
+               sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), first_count, line)
+
+/* The raw labels of a row, joined by spaces. */
+static const char *labels_of_row(struct fixture *f, const struct snug_dataset *dataset, int64_t row) {
+    static char text[256];
+    struct snug_row_buffer buffer = {0};
+    struct snug_dataset_row got;
+    text[0] = '\0';
+    assert_int_equal(snug_dataset_read(f->ctx, dataset, row, &buffer, &got), SNUG_OK);
+    for (int64_t i = 0; i < got.label_count; i++) {
+        if (i) strcat(text, " ");
+        strcat(text, snug_dataset_raw_label(dataset, got.labels[i]));
+    }
+    free(buffer.data);
+    return text;
+}
+
+static void test_one_text(void **state) {
+    struct fixture *f = *state;
+    write_file(f, "a.csv", "label,text\nyes,w1 w2\nno,\"w3\nw4\"\nyes,\nno,w5 zzz\n");
+    struct snug_dataset *dataset = open_with(f, options_for(path_of(f, "a.csv")));
+    assert_int_equal(snug_dataset_rows(dataset), 4);
+    assert_int_equal(snug_dataset_tokens(dataset), 14);
+    assert_int_equal(snug_dataset_longest(dataset), 4);
+    assert_int_equal(snug_dataset_truncated(dataset), 0);
+    assert_true(snug_dataset_host_bytes(dataset) > 4 * 16);
+    ASSERT_ROW(f, dataset, 0, 4, 2, CLS, W0 + 1, W0 + 2, SEP);
+    ASSERT_ROW(f, dataset, 1, 4, 3, CLS, W0 + 3, W0 + 4, SEP);
+    ASSERT_ROW(f, dataset, 2, 2, 5, CLS, SEP);
+    ASSERT_ROW(f, dataset, 3, 4, 6, CLS, W0 + 5, UNK, SEP);
+    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_STRING);
+    assert_int_equal(snug_dataset_raw_labels(dataset), 2);
+    assert_string_equal(snug_dataset_raw_label(dataset, 0), "yes");
+    assert_string_equal(labels_of_row(f, dataset, 3), "no");
+    snug_dataset_close(dataset);
+}
+
+static void test_columns(void **state) {
+    struct fixture *f = *state;
+    const char *pair = write_file(f, "p.tsv", "idx\tsentence1\tsentence2\tlabel\n7\tw1\tw2 w3\t0\n");
+    struct snug_dataset *dataset = open_with(f, options_for(pair));
+    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, W0 + 3, SEP);
+    snug_dataset_close(dataset);
+
+    struct snug_dataset_options options = options_for(write_file(f, "q.csv", "w,class,x,y\nw1,a,w2,w3\n"));
+    options.label_column = "class";
+    dataset = open_with(f, options); /* the first two that are not the label */
+    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, SEP);
+    snug_dataset_close(dataset);
+    options.text_columns = "y";
+    dataset = open_with(f, options);
+    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 3, SEP);
+    snug_dataset_close(dataset);
+    options.text_columns = "y,w";
+    dataset = open_with(f, options);
+    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 3, SEP, W0 + 1, SEP);
+    snug_dataset_close(dataset);
+
+    options.text_columns = "y,nothing";
+    assert_open_fails(f, options, SNUG_E_INPUT, "no column \"nothing\"; its columns are: w, class, x, y");
+    options.text_columns = "w,x,y";
+    assert_open_fails(f, options, SNUG_E_USAGE, "at most 2 columns");
+    options.text_columns = NULL;
+    options.label_column = NULL;
+    assert_open_fails(f, options, SNUG_E_INPUT, "q.csv: there is no label column \"label\"");
+    assert_open_fails(f, options, SNUG_E_INPUT, "w, class, x, y");
+    assert_open_fails(f, options, SNUG_E_INPUT, "--label_column_name");
+    assert_open_fails(f, options, SNUG_E_INPUT, "--task mlm");
+    options.need_labels = false;
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_NONE);
+    snug_dataset_close(dataset);
+    assert_open_fails(f, options_for(write_file(f, "l.csv", "label\n1\n")), SNUG_E_INPUT, "no text column");
+}
+
+static void test_bad_rows(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *name, *text, *part;
+    } cases[] = {
+        {"1.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":null,\"label\":1}\n", "1.jsonl:2: the row has no text"},
+        {"2.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":[\"w\"],\"label\":1}\n", "2.jsonl:2: the text must be"},
+        {"3.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\"}\n", "3.jsonl:2: the row has no label"},
+        {"4.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\",\"label\":true}\n", "4.jsonl:2: a label must be"},
+        {"5.csv", "text,label\nw1,1\nw2,\n", "5.csv:3: the row has no label"},
+        {"6.csv", "text,label\n", "6.csv"},
+        {"7.csv", "", "7.csv"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_open_fails(f, options_for(write_file(f, cases[i].name, cases[i].text)), SNUG_E_INPUT, cases[i].part);
+    assert_open_fails(f, options_for(path_of(f, "none.csv")), SNUG_E_IO, "none.csv");
+    struct snug_dataset_options options = options_for(path_of(f, "5.csv"));
+    options.max_samples = 0;
+    assert_open_fails(f, options, SNUG_E_USAGE, "5.csv");
+    options.max_samples = -1;
+    options.max_length = 1;
+    assert_open_fails(f, options, SNUG_E_USAGE, "--max_seq_length 1");
+    DIR *cache = opendir(path_of(f, "cache")); /* nothing half-written stays */
+    assert_non_null(cache);
+    for (struct dirent *entry; (entry = readdir(cache));) assert_int_equal(entry->d_name[0], '.');
+    closedir(cache);
+}
+
+static void test_truncation(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options options = options_for(write_file(f, "t.csv", "text,label\nw1 w2 w3,1\nw4,1\n"));
+    options.max_length = 4;
+    struct snug_dataset *dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_truncated(dataset), 1);
+    ASSERT_ROW(f, dataset, 0, 4, 2, CLS, W0 + 1, W0 + 2, SEP);
+    ASSERT_ROW(f, dataset, 1, 3, 3, CLS, W0 + 4, SEP);
+    snug_dataset_close(dataset);
+}
+
+static struct snug_dataset *open_labels(struct fixture *f, const char *name, const char *text) {
+    return open_with(f, options_for(write_file(f, name, text)));
+}
+
+/* The classes as text, "a b c", and the problem. */
+static void assert_classes(struct fixture *f, struct snug_dataset *dataset, bool regression, enum snug_label_form form,
+                           enum snug_problem problem, const char *names) {
+    struct snug_labels labels;
+    char text[256] = "";
+    assert_int_equal(snug_dataset_label_form(dataset), form);
+    assert_int_equal(snug_labels_of(f->ctx, dataset, regression, &labels), SNUG_OK);
+    for (int64_t i = 0; i < labels.count; i++) {
+        if (i) strcat(text, " ");
+        strcat(text, labels.names[i]);
+    }
+    assert_string_equal(text, names);
+    assert_int_equal(labels.problem, problem);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &labels), SNUG_OK);
+    snug_labels_free(&labels);
+    snug_dataset_close(dataset);
+}
+
+static void test_label_forms(void **state) {
+    struct fixture *f = *state;
+    assert_classes(f, open_labels(f, "i.csv", "text,label\nw,10\nw,2\nw,-1\nw,2\n"), false, SNUG_LABELS_INTEGER,
+                   SNUG_PROBLEM_SINGLE_LABEL, "-1 2 10");
+    assert_classes(f, open_labels(f, "s.csv", "text,label\nw,z\nw,10\nw,2\n"), false, SNUG_LABELS_STRING,
+                   SNUG_PROBLEM_SINGLE_LABEL, "10 2 z");
+    assert_classes(f, open_labels(f, "n.csv", "text,label\nw,nan\nw,0x10\nw,1e\n"), false, SNUG_LABELS_STRING,
+                   SNUG_PROBLEM_SINGLE_LABEL, "0x10 1e nan");
+    assert_classes(f,
+                   open_labels(f, "s.jsonl", "{\"text\":\"w\",\"label\":\"10\"}\n{\"text\":\"w\",\"label\":\"2\"}\n"),
+                   false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "10 2");
+    assert_classes(f, open_labels(f, "i.jsonl", "{\"text\":\"w\",\"label\":10}\n{\"text\":\"w\",\"label\":2}\n"), false,
+                   SNUG_LABELS_INTEGER, SNUG_PROBLEM_SINGLE_LABEL, "2 10");
+    assert_classes(f, open_labels(f, "r.csv", "text,label\nw,1\nw,-2.5e1\n"), false, SNUG_LABELS_REAL,
+                   SNUG_PROBLEM_REGRESSION, "LABEL_0");
+    assert_classes(f, open_labels(f, "r2.csv", "text,label\nw,1\nw,3\n"), true, SNUG_LABELS_INTEGER,
+                   SNUG_PROBLEM_REGRESSION, "LABEL_0");
+    assert_classes(f, open_labels(f, "m.csv", "text,label\nw,b|a\nw,\nw,c\n"), false, SNUG_LABELS_LIST,
+                   SNUG_PROBLEM_MULTI_LABEL, "a b c");
+    assert_classes(
+        f, open_labels(f, "m.jsonl", "{\"text\":\"w\",\"label\":[]}\n{\"text\":\"w\",\"label\":[\"x\",\"a\"]}\n"),
+        false, SNUG_LABELS_LIST, SNUG_PROBLEM_MULTI_LABEL, "a x");
+
+    struct snug_dataset *dataset = open_labels(f, "d.csv", "text,label\nw,b|a|b\nw,\nw,c\n");
+    assert_string_equal(labels_of_row(f, dataset, 0), "b a");
+    assert_string_equal(labels_of_row(f, dataset, 1), "");
+    assert_string_equal(labels_of_row(f, dataset, 2), "c");
+    snug_dataset_close(dataset);
+}
+
+static void test_label_errors(void **state) {
+    struct fixture *f = *state;
+    char *names[] = {"no", "yes"}, *plain[] = {"LABEL_0", "LABEL_1"};
+    struct snug_labels model = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2, .names = names}, labels;
+    struct snug_dataset *dataset = open_labels(f, "u.csv", "text,label\nw,yes\nw,no\nw,perhaps\n");
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT,
+                  "u.csv:4: the label \"perhaps\" is none of the model's 2 classes, those seen in training: no, yes");
+    assert_failed(f, snug_labels_of(f->ctx, dataset, true, &labels), SNUG_E_INPUT,
+                  "u.csv:2: the label \"yes\" is not a number");
+    snug_dataset_close(dataset);
+
+    dataset = open_labels(f, "v.csv", "text,label\nw,1\nw,0\n");
+    model.names = plain; /* a model without names takes integers */
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_OK);
+    snug_dataset_close(dataset);
+    dataset = open_labels(f, "w.csv", "text,label\nw,1\nw,2\n");
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "w.csv:3: the label \"2\"");
+    snug_dataset_close(dataset);
+
+    dataset = open_labels(f, "x.csv", "text,label\nw,yes|no\n");
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "x.csv: its labels are lists");
+    assert_failed(f, snug_labels_of(f->ctx, dataset, true, &labels), SNUG_E_INPUT, "x.csv: its labels are lists");
+    snug_dataset_close(dataset);
+    dataset = open_labels(f, "y.csv", "text,label\nw,1\nw,1e99\n");
+    model.problem = SNUG_PROBLEM_REGRESSION;
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "y.csv:3: the label 1e99");
+    snug_dataset_close(dataset);
+
+    struct snug_dataset_options options = options_for(write_file(f, "z.csv", "text,label\nw,\nw,\n"));
+    options.need_labels = false; /* a file to predict may leave its labels empty */
+    dataset = open_with(f, options);
+    assert_failed(f, snug_labels_of(f->ctx, dataset, false, &labels), SNUG_E_INPUT, "z.csv: no row has a label");
+    snug_dataset_close(dataset);
+}
+
+static void test_max_samples(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options options = options_for(write_file(f, "x.csv", "text,label\nw1,a\nw2,a\nw3,c\nw4,b\n"));
+    options.max_samples = 2;
+    struct snug_dataset *dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_rows(dataset), 2);
+    assert_classes(f, dataset, false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "a b c");
+    options = options_for(write_file(f, "x.txt", "w1 w2\nw3\nw4\n"));
+    options.task = SNUG_TASK_MLM;
+    options.max_length = 3;
+    options.max_samples = 2;
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_rows(dataset), 2);
+    snug_dataset_close(dataset);
+}
+
+static void test_masked_lm(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options options = options_for(write_file(f, "m.txt", "w1 w2 w3\n\nw4\n   \nw5 w6\n"));
+    options.task = SNUG_TASK_MLM;
+    options.max_length = 4;
+    struct snug_dataset *dataset = open_with(f, options); /* 5 + 2 + 3 + 2 + 4 tokens joined: 4 blocks of 4 */
+    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_NONE);
+    assert_int_equal(snug_dataset_rows(dataset), 4);
+    assert_int_equal(snug_dataset_truncated(dataset), 0);
+    ASSERT_ROW(f, dataset, 0, 4, 1, CLS, W0 + 1, W0 + 2, W0 + 3);
+    ASSERT_ROW(f, dataset, 1, 4, 1, SEP, CLS, SEP, CLS);
+    ASSERT_ROW(f, dataset, 2, 4, 3, W0 + 4, SEP, CLS, SEP);
+    ASSERT_ROW(f, dataset, 3, 4, 5, CLS, W0 + 5, W0 + 6, SEP);
+    snug_dataset_close(dataset);
+    options.max_length = 5; /* the last, incomplete block is dropped */
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_rows(dataset), 3);
+    snug_dataset_close(dataset);
+
+    options.line_by_line = true;
+    options.max_length = 4;
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_rows(dataset), 3);
+    assert_int_equal(snug_dataset_truncated(dataset), 1);
+    ASSERT_ROW(f, dataset, 0, 4, 1, CLS, W0 + 1, W0 + 2, SEP);
+    ASSERT_ROW(f, dataset, 1, 3, 3, CLS, W0 + 4, SEP);
+    ASSERT_ROW(f, dataset, 2, 4, 5, CLS, W0 + 5, W0 + 6, SEP);
+    snug_dataset_close(dataset);
+
+    options.line_by_line = false;
+    options.max_length = 32;
+    assert_open_fails(f, options, SNUG_E_INPUT, "its 16 tokens do not fill one block of 32: train with --line_by_line");
+    options = options_for(write_file(f, "m.csv", "label,a,text\n1,w1,w2\n"));
+    options.task = SNUG_TASK_MLM;
+    options.line_by_line = true;
+    dataset = open_with(f, options);
+    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 2, SEP);
+    snug_dataset_close(dataset);
+}
+
+static void test_dummy(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options options = options_for("dummy:300x33");
+    struct snug_dataset *dataset, *large;
+    struct snug_row_buffer buffer = {0}, other = {0};
+    struct snug_dataset_row row, same;
+    int64_t ones = 0, seen[VOCAB] = {0};
+    options.max_length = 8; /* dummy rows are never cut */
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &options, &dataset), SNUG_OK);
+    assert_int_equal(snug_dataset_tokens(dataset), 300 * 33);
+    options.path = "dummy:1000000000000x512";
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &options, &large), SNUG_OK);
+    for (int64_t i = 0; i < 300; i++) {
+        assert_int_equal(snug_dataset_read(f->ctx, dataset, i, &buffer, &row), SNUG_OK);
+        assert_int_equal(row.count, 33);
+        assert_int_equal(row.label_count, 1);
+        ones += row.labels[0];
+        for (int64_t k = 0; k < 33; k++) {
+            assert_in_range(row.ids[k], 100, VOCAB - 1);
+            seen[row.ids[k]]++;
+        }
+        assert_int_equal(snug_dataset_read(f->ctx, large, i, &other, &same), SNUG_OK);
+        assert_memory_equal(row.ids, same.ids, 33 * sizeof *row.ids);
+    }
+    assert_in_range(ones, 150 - 45, 150 + 45); /* 5 sigma */
+    for (int id = 100; id < VOCAB; id++) assert_in_range(seen[id], 94 - 50, 94 + 50);
+    assert_int_equal(snug_dataset_read(f->ctx, large, 999999999999, &other, &same), SNUG_OK);
+    assert_true(snug_dataset_host_bytes(large) < 8192);
+    snug_dataset_close(large);
+    assert_classes(f, dataset, false, SNUG_LABELS_INTEGER, SNUG_PROBLEM_SINGLE_LABEL, "0 1");
+    free(buffer.data);
+    free(other.data);
+    static const char *const wrong[] = {"dummy:",
+                                        "dummy:5",
+                                        "dummy:0x5",
+                                        "dummy:5x0",
+                                        "dummy:5x5x",
+                                        "dummy:-1x5",
+                                        "dummy:99999999999999999999x5",
+                                        "dummy:9223372036854775807x2"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_open_fails(f, options_for(wrong[i]), SNUG_E_USAGE, "dummy:ROWSxTOKENS");
+}
+
+/* ---- the cache ------------------------------------------------------------------------------------------------- */
+
+/* The only file in the cache's folder. */
+static const char *cache_file(struct fixture *f) {
+    static char path[512];
+    DIR *folder = opendir(path_of(f, "cache"));
+    int count = 0;
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] != '.') {
+            snprintf(path, sizeof path, "%s/cache/%.200s", f->folder, entry->d_name);
+            count++;
+        }
+    closedir(folder);
+    assert_int_equal(count, 1);
+    return path;
+}
+
+static const char two_rows[] = "text,label\nw1 w2,yes\nw3,no\n";
+
+static void open_and_check(struct fixture *f, const struct snug_dataset_options *options, const char *said) {
+    f->log[0] = '\0';
+    struct snug_dataset *dataset = open_with(f, *options);
+    assert_contains(f->log, said);
+    assert_int_equal(snug_dataset_rows(dataset), 2);
+    ASSERT_ROW(f, dataset, 0, 4, 2, CLS, W0 + 1, W0 + 2, SEP);
+    ASSERT_ROW(f, dataset, 1, 3, 3, CLS, W0 + 3, SEP);
+    assert_string_equal(labels_of_row(f, dataset, 1), "no");
+    snug_dataset_close(dataset);
+}
+
+static void test_cache_is_reused(void **state) {
+    struct fixture *f = *state;
+    char path[256], first[512];
+    snprintf(path, sizeof path, "%s", write_file(f, "c.csv", two_rows));
+    struct snug_dataset_options options = options_for(path);
+    open_and_check(f, &options, "tokenized into");
+    snprintf(first, sizeof first, "%s", cache_file(f));
+    open_and_check(f, &options, "read from");
+    options.threads = 1; /* nothing that the tokens depend on */
+    open_and_check(f, &options, "read from");
+    options.overwrite_cache = true;
+    open_and_check(f, &options, "tokenized into");
+    options.overwrite_cache = false;
+    options.max_length = 16;
+    open_and_check(f, &options, "tokenized into");
+    options.max_length = 32;
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000, .tv_nsec = 5}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    open_and_check(f, &options, "tokenized into");
+    open_and_check(f, &options, "read from");
+    load_tokenizer(f, "{\"do_lower_case\": false}");
+    open_and_check(f, &options, "tokenized into");
+}
+
+/* One bit anywhere in the file, and a file that ends early at any place, must be seen. */
+static void test_damaged_cache(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
+    open_and_check(f, &options, "tokenized into");
+    char *data;
+    size_t size;
+    const char *path = cache_file(f);
+    assert_int_equal(snug_file_read(f->ctx, path, &data, &size), SNUG_OK);
+    for (size_t i = 0; i < size; i++) {
+        data[i] ^= (char)(1 << i % 8);
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        fwrite(data, 1, i % 5 ? size : i, file); /* every fifth is also cut */
+        fclose(file);
+        data[i] ^= (char)(1 << i % 8);
+        open_and_check(f, &options, "damaged and is built anew");
+    }
+    open_and_check(f, &options, "read from");
+    free(data);
+}
+
+static void test_cache_cannot_be_written(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
+    char inside[256];
+    snprintf(inside, sizeof inside, "%s/x", options.path); /* a folder within a file */
+    setenv("SNUG_CACHE", inside, 1);
+    open_and_check(f, &options, "cannot be written");
+    assert_contains(f->log, "a temporary file");
+    assert_string_equal(snug_error_message(f->ctx), "");
+    unsetenv("SNUG_CACHE");
+    setenv("XDG_CACHE_HOME", path_of(f, "xdg"), 1);
+    open_and_check(f, &options, "/xdg/snug/");
+    unsetenv("XDG_CACHE_HOME");
+}
+
+/* Many chunks and tasks, lists of labels, long rows; any number of threads gives the same. */
+static void test_many_rows(void **state) {
+    struct fixture *f = *state;
+    enum { ROWS = 10000 };
+    FILE *file = fopen(path_of(f, "many.csv"), "w");
+    assert_non_null(file);
+    fprintf(file, "text,label\n");
+    for (int i = 0; i < ROWS; i++) {
+        for (int k = 0; k <= i % 7 + (i == 5000 ? 300000 : 0); k++) fprintf(file, "w%d ", (i + k) % WORDS);
+        fprintf(file, i % 3 ? ",l%d|m%d\n" : ",l%d\n", i % 1000, i % 11);
+    }
+    fclose(file);
+    struct snug_dataset_options options = options_for(path_of(f, "many.csv"));
+    options.max_length = 400000;
+    for (options.threads = 1; options.threads <= 4; options.threads += 3) {
+        options.overwrite_cache = true;
+        struct snug_dataset *dataset = open_with(f, options);
+        struct snug_row_buffer buffer = {0};
+        struct snug_dataset_row row;
+        assert_int_equal(snug_dataset_rows(dataset), ROWS);
+        for (int64_t i = 0; i < ROWS; i++) {
+            assert_int_equal(snug_dataset_read(f->ctx, dataset, i, &buffer, &row), SNUG_OK);
+            assert_int_equal(row.line, i + 2);
+            assert_int_equal(row.count, i % 7 + 3 + (i == 5000 ? 300000 : 0));
+            for (int64_t k = 1; k < row.count - 1; k++) assert_int_equal(row.ids[k], W0 + (i + k - 1) % WORDS);
+            assert_int_equal(row.label_count, i % 3 ? 2 : 1);
+            char label[16];
+            snprintf(label, sizeof label, "l%d", (int)i % 1000);
+            assert_string_equal(snug_dataset_raw_label(dataset, row.labels[0]), label);
+        }
+        free(buffer.data);
+        snug_dataset_close(dataset);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(test_one_text),        TEST(test_columns),       TEST(test_bad_rows),
+        TEST(test_truncation),      TEST(test_label_forms),   TEST(test_label_errors),
+        TEST(test_max_samples),     TEST(test_masked_lm),     TEST(test_dummy),
+        TEST(test_cache_is_reused), TEST(test_damaged_cache), TEST(test_cache_cannot_be_written),
+        TEST(test_many_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The readers of CSV, TSV, JSON Lines and plain text, and the repair of UTF-8. */
+#include "scratch.h"
+#include "text/reader.h"
+#include "text/tokenizer.h"
+
+/* All rows as text, for comparison: fields joined by '~', rows by newlines, each with its index and line;
+   a kind other than TEXT is a letter and a colon before the field. The header stands first. */
+static snug_status dump(struct scratch *scratch, const char *path, bool strict, char *out, size_t size) {
+    struct snug_reader *reader;
+    RETURN_IF_ERROR(snug_reader_open(scratch->ctx, path, strict, &reader));
+    const char *const *names;
+    size_t columns = snug_reader_columns(reader, &names), used = 0;
+    for (size_t i = 0; i < columns; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "~" : "", names[i]);
+    struct snug_row row;
+    snug_status status;
+    while ((status = snug_reader_next(reader, &row)) == SNUG_OK) {
+        assert_int_equal(row.count, columns);
+        used += (size_t)snprintf(out + used, size - used, "\n%d@%d ", (int)row.index, (int)row.line);
+        for (size_t i = 0; i < row.count; i++) {
+            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "O:"};
+            const struct snug_field *field = &row.fields[i];
+            if (field->kind != SNUG_FIELD_MISSING) assert_int_equal(strlen(field->text), field->length);
+            used += (size_t)snprintf(out + used, size - used, "%s%s%s", i ? "~" : "", kinds[field->kind],
+                                     field->kind == SNUG_FIELD_MISSING ? "" : field->text);
+        }
+        assert_true(used < size);
+    }
+    if (status == SNUG_END) assert_int_equal(snug_reader_next(reader, &row), SNUG_END);
+    snug_reader_close(reader);
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+static void reads(struct scratch *scratch, const char *name, const char *content, const char *expected) {
+    char found[4096] = "";
+    assert_ok(scratch,
+              dump(scratch, scratch_write(scratch, name, content, strlen(content)), true, found, sizeof found));
+    assert_string_equal(found, expected);
+}
+
+static void refuses(struct scratch *scratch, const char *name, const char *content, const char *sentence) {
+    char found[4096];
+    const char *path = scratch_write(scratch, name, content, strlen(content));
+    snug_status status = dump(scratch, path, true, found, sizeof found);
+    assert_contains(snug_error_message(scratch->ctx), name);
+    assert_fails(scratch, status, SNUG_E_INPUT, sentence);
+}
+
+static void csv_rows(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.csv", "label,text\n1,good\n0,bad\n", "label~text\n0@2 1~good\n1@3 0~bad");
+    reads(s, "a.csv", "label,text\r\n1,good\r\n0,bad", "label~text\n0@2 1~good\n1@3 0~bad");
+    reads(s, "a.csv",
+          "\xEF\xBB\xBF"
+          "a,b\n,\n",
+          "a~b\n0@2 ~");                                       /* byte order mark; empty fields */
+    reads(s, "a.CSV", "a\nx\n\n\r\ny\n\n", "a\n0@2 x\n1@5 y"); /* empty lines are no rows */
+    reads(s, "a.csv", "a\n\"\"\n", "a\n0@2 ");                 /* but an empty quoted field is */
+    reads(s, "a.csv", "a,b\n", "a~b");
+    reads(s, "a.csv", "a,b", "a~b");
+    reads(s, "a.csv", "a,b\n1,x\r", "a~b\n0@2 1~x");
+}
+
+static void csv_quotes(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.csv", "\"a\",\"b,c\"\n\"1\n2\r\n3\",\"say \"\"hi\"\"\"\nx,\"\"\"\"\n",
+          "a~b,c\n0@2 1\n2\r\n3~say \"hi\"\n1@5 x~\"");
+    reads(s, "a.csv", "a,b\n5\" pipe,he said \"so\"\n", "a~b\n0@2 5\" pipe~he said \"so\"");
+    reads(s, "a.csv", "a,b\n\"x\",\"y\"", "a~b\n0@2 x~y");
+    refuses(s, "a.csv", "a,b\n1,2\n3,\"open\nmore\nmore", "a.csv:3: a quote that opens here is never closed");
+    refuses(s, "a.csv", "a,b\n\"1\n2\",\"open\nmore", "a.csv:3: a quote that opens here is never closed");
+    refuses(s, "a.csv", "a,b\n\"1\n2\"x,3\n", "a.csv:3: text follows a closing quote");
+    refuses(s, "a.csv", "a,b\n1,x\ry\n", "a.csv:2: a carriage return within a field");
+}
+
+static void csv_refusals(void **state) {
+    struct scratch *s = *state;
+    refuses(s, "a.csv", "a,b\n1,2\n1,2,3\n", "a.csv:3: row has 3 fields, the header has 2");
+    refuses(s, "a.csv", "a,b\n\"x\ny\",1\n1\n", "a.csv:4: row has 1 field, the header has 2");
+    refuses(s, "a.csv", "a,b,a\n", "a.csv:1: two columns are named \"a\"");
+    refuses(s, "a.csv", "a,,c\n", "a.csv:1: column 2 has no name");
+    refuses(s, "a.csv", "", "is empty");
+    refuses(s, "a.csv", "\xEF\xBB\xBF", "is empty");
+    refuses(s, "a.csv", "\n\n", "is empty");
+    char found[64];
+    snug_status status = dump(s, scratch_write(s, "n.csv", "a,b\n1,2\n3,\0\n", 13), true, found, sizeof found);
+    assert_fails(s, status, SNUG_E_INPUT, "n.csv:3: a NUL byte");
+    status = dump(s,
+                  scratch_write(s, "n.csv",
+                                "\xFF\xFE"
+                                "a\0\n\0",
+                                6),
+                  true, found, sizeof found);
+    assert_fails(s, status, SNUG_E_INPUT, "UTF-16");
+}
+
+static void other_refusals(void **state) {
+    struct scratch *s = *state;
+    char found[64];
+    assert_fails(s, dump(s, scratch_path(s, "none.csv"), true, found, sizeof found), SNUG_E_IO, "none.csv");
+    assert_fails(s, dump(s, scratch_path(s, "none.parquet"), true, found, sizeof found), SNUG_E_USAGE, ".jsonl");
+    assert_fails(s, dump(s, scratch_path(s, "none"), true, found, sizeof found), SNUG_E_USAGE, "must end in");
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "folder.csv")));
+    assert_fails(s, dump(s, s->path, true, found, sizeof found), SNUG_E_IO, "folder.csv");
+}
+
+static void tsv_rows(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.tsv", "sentence\tlabel\n\"x\" y, z\t1\r\n\t0", "sentence~label\n0@2 \"x\" y, z~1\n1@3 ~0");
+    refuses(s, "a.tsv", "a\tb\n1\t2\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
+    refuses(s, "a.tsv", "a\ta\n", "two columns are named \"a\"");
+    refuses(s, "a.tsv", "", "is empty");
+}
+
+static void text_rows(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.txt", "one, \"two\"\r\n\nthree", "text\n0@1 one, \"two\"\n1@2 \n2@3 three");
+    reads(s, "a.txt", "\xEF\xBB\xBFone\n", "text\n0@1 one");
+    refuses(s, "a.txt", "", "is empty");
+}
+
+static void json_rows(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.jsonl", "{\"text\": \"a\\nb\", \"label\": 1}\n\n  \n{\"label\": -2, \"text\": \"\"}",
+          "text~label\n0@1 a\nb~I:1\n1@4 ~I:-2");
+    reads(s, "a.json",
+          "{\"a\": 0.1, \"b\": [\"x\", 2, 0.5]}\n{\"a\": null, \"b\": []}\n{\"b\": true}\n{\"a\": [[1]], \"b\": {}}\n",
+          "a~b\n0@1 R:0.1~L:x|2|0.5\n1@2 M:~L:\n2@3 M:~O:\n3@4 O:~O:");
+    reads(s, "a.jsonl", "{\"a\": [\"x|y\"]}\n{\"a\": [\"\"]}", "a\n0@1 O:\n1@2 O:"); /* would not come apart again */
+    /* an identifier beyond 64 bits is no reason to refuse the row; text that looks like one stays as it is */
+    reads(s, "a.jsonl", "{\"a\": 18446744073709551615, \"b\": \"\\\"18446744073709551615\"}",
+          "a~b\n0@1 R:1.8446744073709552e19~\"18446744073709551615");
+    assert_int_equal(s->log_count, 0);
+    reads(s, "a.jsonl", "{\"a\": 1}\n{\"a\": 2, \"b\": 3}\n{\"a\": 2, \"c\": 3}", "a\n0@1 I:1\n1@2 I:2\n2@3 I:2");
+    assert_contains(s->log, "in 2 row(s), first \"b\" in line 2");
+    assert_int_equal(s->log_count, 1);
+}
+
+static void json_lists(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.json", "\n [ {\"a\": \"]}\\\"\"},\n{\n\"a\": [1]\n}\n\n, {\"a\": 3} ]\n",
+          "a\n0@2 ]}\"\n1@3 L:1\n2@7 I:3");
+    reads(s, "a.jsonl", "[{\"a\": 1}]", "a\n0@1 I:1");
+    refuses(s, "a.json", "[]", "is empty");
+    refuses(s, "a.json", "[{\"a\": 1},]", "a list must hold objects, with commas between");
+    refuses(s, "a.json", "[,{\"a\": 1}]", "a list must hold objects");
+    refuses(s, "a.json", "[{\"a\": 1} {\"a\": 1}]", "with commas between");
+    refuses(s, "a.json", "[{\"a\": 1},\n1]", "a.json:2: a list must hold objects");
+    refuses(s, "a.json", "[{\"a\": 1},\n", "a.json:2: the file ends before its list does");
+    refuses(s, "a.json", "[{\"a\": 1},\n{\"a\": [\n", "a.json:2: the file ends within the object");
+    refuses(s, "a.json", "[{\"a\": 1}]\n\n{}", "a.json:3: something follows the list");
+    refuses(s, "a.json", "[{\"a\": 1},\n{\"a\"\n 1}]", "a.json:3: ");
+}
+
+static void json_refusals(void **state) {
+    struct scratch *s = *state;
+    refuses(s, "a.jsonl", "{\"a\": 1}\n{\"a\": \n", "a.jsonl:2: ");
+    refuses(s, "a.jsonl", "{\n \"a\": 1\n}\n", "a JSON file holds one object a line");
+    refuses(s, "a.jsonl", "{\"a\": 1}\n[1]\n", "a.jsonl:2: a list where an object should be");
+    refuses(s, "a.jsonl", "{\"a\": 1}\n\"x\"\n", "a.jsonl:2: ");
+    refuses(s, "a.jsonl", "{\"a\": 1, \"a\": 2}\n", "duplicate");
+    refuses(s, "a.jsonl", "{\"\": 1}\n", "column 1 has no name");
+    refuses(s, "a.jsonl", "{}\n", "the first object has no keys");
+    refuses(s, "a.jsonl", "{\"a\": \"\\u0000\"}\n", "a.jsonl:1: ");
+    refuses(s, "a.jsonl", " \n\n", "is empty");
+    refuses(s, "a.jsonl", "", "is empty");
+}
+
+static void malformed_utf8(void **state) {
+    struct scratch *s = *state;
+    static const char *const files[] = {"a.csv", "a.tsv", "a.txt", "a.jsonl", "a.json"};
+    static const char *const texts[] = {"text\nok\n\"a\nb\xE9,\"\nc\xFF\n", "text\nok\n\nb\xE9,\nc\xFF\n",
+                                        "text\nok\n\nb\xE9,\nc\xFF\n",
+                                        "{\"t\":\"ok\"}\n\n\n{\"t\":\"b\xE9,\"}\n{\"t\":\"c\xFF\"}",
+                                        "[{\"t\":\"ok\"},\n{\n\n\"t\":\"b\xE9,\"},{\"t\":\"c\xFF\"}]"};
+    for (size_t i = 0; i < 5; i++) {
+        char found[256] = "";
+        refuses(s, files[i], texts[i], ":4: malformed UTF-8 (byte 0xE9)");
+        s->log_count = 0;
+        assert_ok(s, dump(s, scratch_path(s, files[i]), false, found, sizeof found));
+        assert_contains(found, "b\xEF\xBF\xBD,");
+        assert_contains(found, "c\xEF\xBF\xBD");
+        assert_contains(s->log, "malformed UTF-8 in 2 line(s), first in line 4");
+        assert_int_equal(s->log_count, 1);
+    }
+}
+
+/* Rows larger than the buffer, and every row's start at every place of it. */
+static void rows_across_buffers(void **state) {
+    struct scratch *s = *state;
+    static const char *const names[] = {"b.csv", "b.tsv", "b.txt", "b.jsonl", "b.json"};
+    for (int kind = 0; kind < 5; kind++) {
+        FILE *file = fopen(scratch_path(s, names[kind]), "w");
+        fputs(kind < 2 ? "text\n" : kind == 4 ? "[" : "", file);
+        for (int i = 0; i < 600; i++) {
+            int size = i == 300 ? 200000 : i;
+            char *text = malloc((size_t)size + 1);
+            memset(text, 'a' + i % 26, (size_t)size);
+            text[size] = '\0';
+            static const char *const formats[] = {"\"%s\"\"\n\"\n", "%s.\n", "%s\r\n", "{\"text\": \"%s\\\"}\"}\n",
+                                                  "{\"text\":\n\"%s\\\"}\"}"};
+            if (kind == 4 && i) fputc(',', file);
+            fprintf(file, formats[kind], text); // NOLINT: the formats stand above
+            free(text);
+        }
+        if (kind == 4) fputc(']', file);
+        fclose(file);
+        struct snug_reader *reader;
+        struct snug_row row;
+        assert_ok(s, snug_reader_open(s->ctx, s->path, true, &reader));
+        for (int i = 0; i < 600; i++) {
+            assert_ok(s, snug_reader_next(reader, &row));
+            size_t size = i == 300 ? 200000 : (size_t)i;
+            static const size_t more[] = {2, 1, 0, 2, 2};
+            assert_int_equal(row.fields[0].length, size + more[kind]);
+            for (size_t at = 0; at < size; at++) assert_true(row.fields[0].text[at] == 'a' + i % 26);
+        }
+        assert_int_equal(snug_reader_next(reader, &row), SNUG_END);
+        snug_reader_close(reader);
+    }
+}
+
+/* A file cut anywhere gives rows or a sentence, never a crash. */
+static void truncations(void **state) {
+    struct scratch *s = *state;
+    static const char csv[] = "\xEF\xBB\xBF"
+                              "a,b\r\n\"x\n\"\"y\"\"\",1\r\n\xC3\xA9\xF0\x9F\x98\x80,2\r\n";
+    static const char json[] = "[{\"a\": \"\xC3\xA9\\\"\", \"b\": [1, \"x\"]},\n {\"a\": 2.5, \"c\": null}]\n";
+    char found[512];
+    for (size_t size = 0; size <= sizeof csv; size++) {
+        static const char *const names[] = {"t.csv", "t.tsv", "t.txt", "t.json"};
+        for (int i = 0; i < 4; i++)
+            for (int strict = 0; strict < 2; strict++) {
+                const char *path = scratch_write(s, names[i], csv, size < sizeof csv ? size : sizeof csv - 1);
+                if (dump(s, path, strict, found, sizeof found) != SNUG_OK)
+                    assert_contains(snug_error_message(s->ctx), names[i]);
+                snug_clear_error(s->ctx);
+            }
+    }
+    for (size_t size = 0; size < sizeof json - 3; size++) {
+        snug_status status = dump(s, scratch_write(s, "t.json", json, size), true, found, sizeof found);
+        assert_fails(s, status, SNUG_E_INPUT, "t.json");
+    }
+    assert_ok(s, dump(s, scratch_write(s, "t.json", json, sizeof json - 1), true, found, sizeof found));
+}
+
+static void endless_row(void **state) {
+    struct scratch *s = *state;
+    FILE *file = fopen(scratch_path(s, "long.csv"), "w");
+    char block[1 << 16];
+    memset(block, 'x', sizeof block);
+    fputs("a\n1\n\"", file);
+    for (int i = 0; i < 4097; i++) fwrite(block, 1, sizeof block, file);
+    fclose(file);
+    char found[64];
+    assert_fails(s, dump(s, s->path, true, found, sizeof found), SNUG_E_INPUT, "long.csv:3: a row of over 256 MiB");
+}
+
+static void repairs(struct scratch *s, const char *text, const char *expected) {
+    char *found;
+    size_t length;
+    assert_ok(s, snug_utf8_repair(s->ctx, text, strlen(text), &found, &length));
+    assert_string_equal(found, expected);
+    assert_int_equal(length, strlen(expected));
+    free(found);
+}
+
+#define R "\xEF\xBF\xBD"
+
+static void utf8_repair(void **state) {
+    struct scratch *s = *state;
+    repairs(s, "", "");
+    repairs(s, "plain \xC3\xA9 \xF0\x9F\x98\x80", "plain \xC3\xA9 \xF0\x9F\x98\x80");
+    /* expected: what Python's bytes.decode("utf-8", errors="replace") gives */
+    repairs(s, "caf\xE9 au lait", "caf" R " au lait");
+    repairs(s, "\xC0\x80\xE0\x80\x80", R R R R R); /* overlong */
+    repairs(s, "\xED\xA0\x80", R R R);             /* surrogate */
+    repairs(s, "\xF4\x90\x80\x80\xF5", R R R R R); /* beyond U+10FFFF */
+    repairs(s,
+            "\xE2\x82"
+            "a\xF0\x9F\x98"
+            "b\xF0\x9F",
+            R "a" R "b" R); /* cut characters */
+    repairs(s, "\x80\xBF\xFF", R R R);
+    assert_int_equal(snug_utf8_invalid("0123456789\xC3", 11), 10);
+    assert_int_equal(snug_utf8_invalid("0123456789\xC3\xA9", 12), 12);
+    assert_int_equal(snug_utf8_invalid("\xED\x9F\xBF\xEE\x80\x80\xF4\x8F\xBF\xBF", 10), 10);
+}
+
+/*
+ * Every sequence of up to 4 of these 24 bytes against Python, by a hash (64-bit FNV-1a) over all results:
+ *   import itertools; h = 0xcbf29ce484222325
+ *   for n in range(1, 5):
+ *       for t in itertools.product(B, repeat=n):
+ *           for c in bytes(t).decode("utf-8", "replace").encode() + b"\n": h = (h ^ c) * 0x100000001b3 % 2**64
+ */
+static void utf8_repair_all(void **state) {
+    struct scratch *s = *state;
+    static const unsigned char bytes[24] = {0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf,
+                                            0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff};
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int n = 1, total = 24; n <= 4; n++, total *= 24)
+        for (int number = 0; number < total; number++) {
+            char text[4], *repaired;
+            for (int i = n, rest = number; i-- > 0; rest /= 24) text[i] = (char)bytes[rest % 24];
+            size_t length;
+            assert_ok(s, snug_utf8_repair(s->ctx, text, (size_t)n, &repaired, &length));
+            bool intact = length == (size_t)n && !memcmp(text, repaired, length);
+            if (intact != (snug_utf8_invalid(text, (size_t)n) == (size_t)n)) fail_msg("sequence %d of %d", number, n);
+            repaired[length] = '\n'; /* in the place of its NUL */
+            for (size_t i = 0; i <= length; i++) hash = (hash ^ (unsigned char)repaired[i]) * 0x100000001b3u;
+            free(repaired);
+        }
+    assert_int_equal(hash, 0x7d405799b4d0ad09u);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(csv_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(csv_quotes, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(csv_refusals, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(other_refusals, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(tsv_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(text_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_lists, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_refusals, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(malformed_utf8, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(rows_across_buffers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(truncations, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(endless_row, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(utf8_repair, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(utf8_repair_all, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokens against transformers' (tools/golden_tokenizer.py), every code point included, and what must be refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <xxhash.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "text/normalize.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_parts.h"
+
+#define GOLDEN SNUG_SOURCE_DIR "/tests/golden/tokenizer"
+
+static const char *const variants[] = {
+    "uncased",          "cased",           "cased_stripped", "lowered_accents",  "added",
+    "added_cased_left", "split_special",   "older",          "vocab_alone",      "json_alone",
+    "json_wrapped",     "json_and_config", "disagree",       "two_vocabularies",
+};
+
+struct fixture {
+    snug_context *ctx;
+    int warnings;
+    char folder[64];
+};
+
+static void count_warnings(void *user, snug_log_level level, const char *message) {
+    (void)message;
+    ((struct fixture *)user)->warnings += level == SNUG_LOG_WARNING;
+}
+
+static int set_up(void **state) {
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    assert_int_equal(snug_context_create(&fixture->ctx), SNUG_OK);
+    snug_context_set_log(fixture->ctx, count_warnings, fixture, SNUG_LOG_DEBUG);
+    strcpy(fixture->folder, "/tmp/snug_tokenizer_XXXXXX");
+    assert_non_null(mkdtemp(fixture->folder));
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *fixture = *state;
+    assert_int_equal(snug_folder_remove(fixture->ctx, fixture->folder), SNUG_OK);
+    snug_context_destroy(fixture->ctx);
+    free(fixture);
+    return 0;
+}
+
+static struct snug_tokenizer *load(struct fixture *fixture, const char *folder) {
+    struct snug_tokenizer *tokenizer;
+    snug_status status = snug_tokenizer_load(fixture->ctx, folder, &tokenizer);
+    if (status != SNUG_OK) fail_msg("%s: %s", folder, snug_error_message(fixture->ctx));
+    return tokenizer;
+}
+
+static struct snug_tokenizer *load_golden(struct fixture *fixture, const char *name) {
+    char folder[512];
+    snprintf(folder, sizeof folder, GOLDEN "/%s", name);
+    return load(fixture, folder);
+}
+
+static json_t *read_golden(struct fixture *fixture, const char *name) {
+    char path[512];
+    json_t *value;
+    snprintf(path, sizeof path, GOLDEN "/%s.json", name);
+    if (snug_json_read(fixture->ctx, path, &value) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
+    return value;
+}
+
+static int hex_digit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
+
+/* A text of texts.json; one with NULs stands there in hexadecimal. Freed with free(). */
+static char *golden_text(const json_t *value, size_t *length) {
+    const char *hex = json_string_value(json_object_get(value, "hex"));
+    char *text;
+    if (!hex) {
+        *length = json_string_length(value);
+        text = strdup(json_string_value(value));
+        assert_non_null(text);
+        return text;
+    }
+    *length = strlen(hex) / 2;
+    text = malloc(*length + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < *length; i++) text[i] = (char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+    return text;
+}
+
+static void expect_ids(const char *what, size_t number, const json_t *expected, const struct snug_ids *ids) {
+    if (json_array_size(expected) != ids->count)
+        fail_msg("%s %zu: %zu tokens, expected %zu", what, number, ids->count, json_array_size(expected));
+    for (size_t i = 0; i < ids->count; i++)
+        if (json_integer_value(json_array_get(expected, i)) != ids->ids[i])
+            fail_msg("%s %zu: token %zu is %d, expected %lld", what, number, i, ids->ids[i],
+                     json_integer_value(json_array_get(expected, i)));
+}
+
+static void encode(struct fixture *fixture, const struct snug_tokenizer *tokenizer, const char *text, size_t length,
+                   struct snug_ids *ids) {
+    ids->count = 0;
+    snug_status status = snug_tokenizer_encode(fixture->ctx, tokenizer, text, length, ids);
+    if (status != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
+}
+
+static void check_pairs(struct fixture *fixture, const struct snug_tokenizer *tokenizer, const char *name,
+                        const json_t *pairs) {
+    struct snug_ids a = {0}, b = {0}, out = {0};
+    for (size_t i = 0; i < json_array_size(pairs); i++) {
+        const json_t *row = json_array_get(pairs, i), *types = json_array_get(row, 4);
+        const char *first = json_string_value(json_array_get(row, 0)),
+                   *second = json_string_value(json_array_get(row, 1));
+        size_t first_count;
+        bool truncated;
+        out.count = 0;
+        encode(fixture, tokenizer, first, strlen(first), &a);
+        encode(fixture, tokenizer, second ? second : "", second ? strlen(second) : 0, &b);
+        assert_int_equal(snug_tokenizer_assemble(fixture->ctx, tokenizer, &a, second ? &b : NULL,
+                                                 (size_t)json_integer_value(json_array_get(row, 2)), &out, &first_count,
+                                                 &truncated),
+                         SNUG_OK);
+        expect_ids(name, i, json_array_get(row, 3), &out);
+        for (size_t j = 0; j < out.count; j++)
+            assert_int_equal(json_integer_value(json_array_get(types, j)), j >= first_count);
+        assert_int_equal(truncated, out.count < a.count + (second ? b.count + 3 : 2));
+    }
+    free(a.ids);
+    free(b.ids);
+    free(out.ids);
+}
+
+static void test_golden_strings(void **state) {
+    struct fixture *fixture = *state;
+    json_t *file = read_golden(fixture, "texts"), *texts = json_object_get(file, "texts");
+    assert_true(json_array_size(texts) > 150);
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        struct snug_tokenizer *tokenizer = load_golden(fixture, variants[v]);
+        json_t *golden = read_golden(fixture, variants[v]), *ids = json_object_get(golden, "ids");
+        struct snug_ids out = {0};
+        assert_int_equal(json_array_size(ids), json_array_size(texts));
+        for (size_t i = 0; i < json_array_size(texts); i++) {
+            size_t length;
+            char *text = golden_text(json_array_get(texts, i), &length);
+            encode(fixture, tokenizer, text, length, &out);
+            free(text);
+            expect_ids(variants[v], i, json_array_get(ids, i), &out);
+        }
+        free(out.ids);
+        check_pairs(fixture, tokenizer, variants[v], json_object_get(golden, "pairs"));
+        assert_int_equal(snug_tokenizer_vocab_size(tokenizer), json_integer_value(json_object_get(golden, "size")));
+        json_decref(golden);
+        snug_tokenizer_free(tokenizer);
+    }
+    json_decref(file);
+}
+
+static void test_disagreement_is_said(void **state) {
+    struct fixture *fixture = *state;
+    snug_tokenizer_free(load_golden(fixture, "uncased"));
+    assert_int_equal(fixture->warnings, 0);
+    snug_tokenizer_free(load_golden(fixture, "disagree"));
+    assert_int_equal(fixture->warnings, 2); /* do_lower_case, and strip_accents, which follows it */
+    snug_tokenizer_free(load_golden(fixture, "two_vocabularies"));
+    assert_int_equal(fixture->warnings, 3);
+}
+
+static size_t put_utf8(char *to, uint32_t code) {
+    if (code < 0x80) return (size_t)sprintf(to, "%c", (int)code);
+    if (code < 0x800) return (size_t)sprintf(to, "%c%c", 0xc0 | code >> 6, 0x80 | (code & 63));
+    if (code < 0x10000)
+        return (size_t)sprintf(to, "%c%c%c", 0xe0 | code >> 12, 0x80 | (code >> 6 & 63), 0x80 | (code & 63));
+    return (size_t)sprintf(to, "%c%c%c%c", 0xf0 | code >> 18, 0x80 | (code >> 12 & 63), 0x80 | (code >> 6 & 63),
+                           0x80 | (code & 63));
+}
+
+static size_t around(char *to, const char *before, uint32_t code, const char *after) {
+    size_t length = strlen(before);
+    memcpy(to, before, length);
+    length += put_utf8(to + length, code);
+    memcpy(to + length, after, strlen(after));
+    return length + strlen(after);
+}
+
+static void hash_code(struct fixture *fixture, const struct snug_tokenizer *tokenizer, uint32_t code,
+                      struct snug_text *normalized, struct snug_ids *ids, XXH3_state_t *hash) {
+    char text[32];
+    for (int i = 0; i < 2; i++) {
+        size_t length = i ? around(text, "x\u302e\u0301", code, "\u0323\u302aq") : around(text, "a", code, "b");
+        assert_int_equal(snug_normalize(fixture->ctx, &tokenizer->normalizer, text, length, normalized), SNUG_OK);
+        XXH3_64bits_update(hash, normalized->text, normalized->length);
+        XXH3_64bits_update(hash, "", 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        const int32_t end = -1;
+        size_t length = i ? around(text, "q", code, "q") : around(text, "a", code, "b");
+        encode(fixture, tokenizer, text, length, ids);
+        XXH3_64bits_update(hash, ids->ids, ids->count * sizeof *ids->ids);
+        XXH3_64bits_update(hash, &end, sizeof end);
+    }
+}
+
+static void test_every_code_point(void **state) {
+    struct fixture *fixture = *state;
+    json_t *golden = read_golden(fixture, "codepoints"), *blocks;
+    const char *name;
+    assert_int_equal(json_object_size(golden), 2);
+    json_object_foreach(golden, name, blocks) {
+        struct snug_tokenizer *tokenizer = load_golden(fixture, name);
+        struct snug_text normalized = {0};
+        struct snug_ids ids = {0};
+        XXH3_state_t *hash = XXH3_createState();
+        assert_int_equal(json_array_size(blocks), 0x110);
+        for (uint32_t block = 0; block < 0x110; block++) {
+            XXH3_64bits_reset(hash);
+            for (uint32_t code = block << 12; code < (block + 1) << 12; code++)
+                if (code < 0xd800 || code >= 0xe000) hash_code(fixture, tokenizer, code, &normalized, &ids, hash);
+            char hex[17];
+            snprintf(hex, sizeof hex, "%016llx", (unsigned long long)XXH3_64bits_digest(hash));
+            if (strcmp(hex, json_string_value(json_array_get(blocks, block))))
+                fail_msg("%s: a code point of U+%04X … U+%04X differs", name, block << 12, (block << 12) + 0xfff);
+        }
+        XXH3_freeState(hash);
+        free(normalized.text);
+        free(ids.ids);
+        snug_tokenizer_free(tokenizer);
+    }
+    json_decref(golden);
+}
+
+static void test_truncation(void **state) {
+    struct fixture *fixture = *state;
+    struct snug_tokenizer *tokenizer = load_golden(fixture, "uncased");
+    json_t *golden = read_golden(fixture, "truncation"), *rows = json_object_get(golden, "rows");
+    int32_t tokens[16] = {0};
+    struct snug_ids out = {0};
+    assert_true(json_array_size(rows) > 1000);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        size_t number[5], first_count;
+        bool truncated;
+        for (size_t j = 0; j < 5; j++)
+            number[j] = (size_t)json_integer_value(json_array_get(json_array_get(rows, i), j));
+        struct snug_ids a = {tokens, number[0], 16}, b = {tokens, number[1], 16};
+        out.count = 0;
+        assert_int_equal(
+            snug_tokenizer_assemble(fixture->ctx, tokenizer, &a, &b, number[2], &out, &first_count, &truncated),
+            SNUG_OK);
+        assert_int_equal(first_count, number[3] + 2);
+        assert_int_equal(out.count - first_count, number[4] + 1);
+    }
+    struct snug_ids none = {0};
+    size_t first_count;
+    bool truncated;
+    assert_int_equal(snug_tokenizer_assemble(fixture->ctx, tokenizer, &none, &none, 2, &out, &first_count, &truncated),
+                     SNUG_E_USAGE);
+    free(out.ids);
+    json_decref(golden);
+    snug_tokenizer_free(tokenizer);
+}
+
+/* Marks of alternating classes, so many that sorting them by insertion would take minutes. */
+static void test_endless_marks(void **state) {
+    struct fixture *fixture = *state;
+    const struct snug_normalizer strip = {.strip_accents = true};
+    enum { PAIRS_OF_MARKS = 500000 };
+    const char pair[] = "\u302e\U0001d165"; /* classes 224 and 216, neither a non-spacing mark */
+    size_t size = strlen(pair);
+    char *text = malloc(PAIRS_OF_MARKS * size);
+    assert_non_null(text);
+    for (size_t i = 0; i < PAIRS_OF_MARKS; i++) memcpy(text + i * size, pair, size);
+    struct snug_text out = {0};
+    assert_int_equal(snug_normalize(fixture->ctx, &strip, text, PAIRS_OF_MARKS * size, &out), SNUG_OK);
+    assert_int_equal(out.length, PAIRS_OF_MARKS * size);
+    assert_memory_equal(out.text, "\U0001d165\U0001d165", 8);
+    assert_memory_equal(out.text + out.length - 6, "\u302e\u302e", 6);
+    free(out.text);
+    free(text);
+}
+
+static void test_save_and_fingerprint(void **state) {
+    struct fixture *fixture = *state;
+    struct snug_tokenizer *first = load_golden(fixture, "disagree"), *other = load_golden(fixture, "added_cased_left");
+    assert_int_equal(snug_tokenizer_save(fixture->ctx, first, fixture->folder), SNUG_OK);
+    struct snug_tokenizer *second = load(fixture, fixture->folder);
+    assert_true(snug_tokenizer_fingerprint(first) == snug_tokenizer_fingerprint(second));
+    assert_true(snug_tokenizer_fingerprint(first) != snug_tokenizer_fingerprint(other));
+    assert_string_equal(snug_tokenizer_token(first, 1), "[UNK]");
+    assert_string_equal(snug_tokenizer_token(first, -1), "");
+    assert_string_equal(snug_tokenizer_token(first, 1 << 30), "");
+    struct snug_special_ids special = snug_tokenizer_special(first);
+    assert_int_equal(special.pad, 0);
+    assert_int_equal(special.unk, 1);
+    assert_int_equal(special.cls, 2);
+    assert_int_equal(special.sep, 3);
+    assert_int_equal(special.mask, 4);
+    snug_tokenizer_free(first);
+    snug_tokenizer_free(second);
+    snug_tokenizer_free(other);
+}
+
+#define MODEL(vocab) "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":" vocab "}"
+#define SMALL "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
+#define SMALL_JSON MODEL("{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}")
+#define SPLIT "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}"
+
+/* Folders that must be refused: files, the status, and a part of the message. */
+static const struct {
+    const char *vocab, *json, *config;
+    snug_status status;
+    const char *message;
+} refused[] = {
+    {NULL, NULL, NULL, SNUG_E_INPUT, "neither vocab.txt nor tokenizer.json"},
+    {"", NULL, NULL, SNUG_E_INPUT, "empty"},
+    {"[PAD]\n[CLS]\n[SEP]\n", NULL, NULL, SNUG_E_INPUT, "[UNK]"},
+    {"[UNK]\na\nb\na\n", NULL, NULL, SNUG_E_INPUT, "\"a\" stands there twice, as number 1 and 3"},
+    {"[UNK]\n\xff\n", NULL, NULL, SNUG_E_INPUT, "line 2"},
+    {SMALL, NULL, "{\"tokenizer_class\":\"RobertaTokenizerFast\"}", SNUG_E_UNSUPPORTED, "RobertaTokenizer"},
+    {SMALL, NULL, "{\"do_lower_case\":\"yes\"}", SNUG_E_INPUT, "do_lower_case"},
+    {SMALL, NULL, "{\"cls_token\":null}", SNUG_E_INPUT, "cls_token"},
+    {SMALL, NULL, "{\"cls_token\":7}", SNUG_E_INPUT, "cls_token"},
+    {SMALL, NULL, "{", SNUG_E_INPUT, "tokenizer_config.json"},
+    {SMALL, NULL, "{\"added_tokens_decoder\":{\"x\":{\"content\":\"y\"}}}", SNUG_E_INPUT, "\"x\""},
+    {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":{\"content\":\"Y\"},\"7\":{\"content\":\"y\"}}}", SNUG_E_INPUT,
+     "\"Y\" and \"y\""},
+    {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":{\"content\":\"\\u0301\"}}}", SNUG_E_INPUT,
+     "empty once normalised"},
+    {NULL, "[]", NULL, SNUG_E_INPUT, "tokenizer.json"},
+    {NULL, "{\"model\":", NULL, SNUG_E_INPUT, "tokenizer.json"},
+    {NULL, "{\"model\":null}", NULL, SNUG_E_UNSUPPORTED, "null"},
+    {NULL, "{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", NULL, SNUG_E_UNSUPPORTED, "BPE"},
+    {NULL, "{" MODEL("{}") "}", NULL, SNUG_E_INPUT, "empty"},
+    {NULL, "{" MODEL("[]") "}", NULL, SNUG_E_INPUT, "vocab"},
+    {NULL, "{" MODEL("{\"a\":-1}") "}", NULL, SNUG_E_INPUT, "\"a\""},
+    {NULL, "{" MODEL("{\"a\":2000000000}") "}", NULL, SNUG_E_INPUT, "2000000000"},
+    {NULL, "{" MODEL("{\"a\":1,\"b\":1}") "}", NULL, SNUG_E_INPUT, "the same id 1"},
+    {NULL, "{" SMALL_JSON "}", NULL, SNUG_E_UNSUPPORTED, "pre_tokenizer null"},
+    {NULL, "{\"normalizer\":{\"type\":\"Sequence\"}," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_UNSUPPORTED, "Sequence"},
+    {NULL, "{\"post_processor\":{\"type\":\"ByteLevel\"}," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_UNSUPPORTED,
+     "ByteLevel"},
+    {NULL, "{\"added_tokens\":[{\"id\":1}]," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT, "added_tokens"},
+};
+
+static void put_file(struct fixture *fixture, const char *name, const char *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
+    unlink(path);
+    if (text) assert_int_equal(snug_file_replace(fixture->ctx, path, text, strlen(text)), SNUG_OK);
+}
+
+static void test_refused(void **state) {
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct snug_tokenizer *tokenizer;
+        put_file(fixture, "vocab.txt", refused[i].vocab);
+        put_file(fixture, "tokenizer.json", refused[i].json);
+        put_file(fixture, "tokenizer_config.json", refused[i].config);
+        snug_clear_error(fixture->ctx);
+        snug_status status = snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer);
+        if (status != refused[i].status || !strstr(snug_error_message(fixture->ctx), refused[i].message))
+            fail_msg("folder %zu: status %d, \"%s\"; expected %d, \"…%s…\"", i, status,
+                     snug_error_message(fixture->ctx), refused[i].status, refused[i].message);
+        assert_null(tokenizer);
+    }
+    /* Null parts stand for the defaults, and a vocab.txt that cannot be used does not matter beside a tokenizer.json.
+     */
+    put_file(fixture, "vocab.txt", "a\na\n");
+    put_file(fixture, "tokenizer.json",
+             "{\"added_tokens\":null,\"normalizer\":null,\"post_processor\":null," SPLIT "," SMALL_JSON "}");
+    put_file(fixture, "tokenizer_config.json", NULL);
+    snug_clear_error(fixture->ctx);
+    struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+    assert_int_equal(fixture->warnings, 1);
+    assert_int_equal(snug_tokenizer_special(tokenizer).pad, -1);
+    struct snug_ids ids = {0};
+    assert_int_equal(snug_tokenizer_encode(fixture->ctx, tokenizer, "a\xff", 2, &ids), SNUG_E_INPUT);
+    free(ids.ids);
+    snug_tokenizer_free(tokenizer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_golden_strings, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_disagreement_is_said, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_every_code_point, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_truncation, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_endless_marks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_save_and_fingerprint, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

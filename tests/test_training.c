@@ -1,0 +1,720 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trainer's contracts: what must not change the result changes no bit of it. */
+#include <malloc.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#include "backend/backend.h"
+#include "training_fixture.h"
+
+/* ---- what is compared ----------------------------------------------------------------------------------------- */
+
+static bool is_clock(const char *key) { return strstr(key, "_runtime") || strstr(key, "_per_second"); }
+
+/* log_history without what a clock decides. */
+static json_t *history_of(const struct fixture *f, const char *output) {
+    json_t *state = read_json(f, path_of(f, "%s/trainer_state.json", output)),
+           *history = json_incref(json_object_get(state, "log_history")), *entry, *value;
+    const char *key;
+    size_t i;
+    void *next;
+    assert_true(json_is_array(history) && json_array_size(history) > 0);
+    json_array_foreach(history, i, entry) json_object_foreach_safe(entry, next, key, value) if (is_clock(key))
+        json_object_del(entry, key);
+    json_decref(state);
+    return history;
+}
+
+static void assert_same_history(const struct fixture *f, const char *a, const char *b) {
+    json_t *x = history_of(f, a), *y = history_of(f, b);
+    if (!json_equal(x, y)) {
+        char *one = json_dumps(x, JSON_COMPACT), *two = json_dumps(y, JSON_COMPACT);
+        fail_msg("%s logged %s, %s logged %s", a, one, b, two);
+    }
+    json_decref(x);
+    json_decref(y);
+}
+
+static void assert_same_in_both(const struct fixture *f, const char *a, const char *b, const char *file) {
+    assert_same_file(f, path_of(f, "%s/%s", a, file), path_of(f, "%s/%s", b, file));
+}
+
+/* Two trainings ended with the same bits and logged the same. */
+static void assert_same_run(const struct fixture *f, const char *a, const char *b) {
+    assert_same_in_both(f, a, b, "model.safetensors");
+    assert_same_history(f, a, b);
+}
+
+static bool same_weights(const struct fixture *f, const char *a, const char *b) {
+    return same_file(f, path_of(f, "%s/model.safetensors", a), path_of(f, "%s/model.safetensors", b));
+}
+
+static const char *const tasks[] = {
+    "",
+    "task=mlm line_by_line=True train_file=@train.txt per_device_train_batch_size=8",
+};
+
+static bool next_type(const char **words) {
+    if (!*words) {
+        *words = "";
+        return true;
+    }
+    if (**words || !snug_backend_cpu_fast_bf16()) return false;
+    *words = " bf16=True";
+    return true;
+}
+
+/* ---- one's own loop ------------------------------------------------------------------------------------------- */
+
+static void ok(const struct fixture *f, snug_status status) {
+    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
+}
+
+/* One optimizer step; false at the epoch's end. gradients, if wanted, are looked at before clipping. */
+static bool own_step(const struct fixture *f, snug_session *session, double *loss,
+                     void look(const struct fixture *f, snug_session *session, void *user), void *user) {
+    snug_batch_info batch;
+    *loss = 0;
+    do {
+        double part;
+        const snug_status status = snug_next_batch(session, &batch);
+        if (status == SNUG_END) return false;
+        ok(f, status);
+        ok(f, snug_forward(session));
+        ok(f, snug_loss(session, &part));
+        ok(f, snug_backward(session));
+        *loss += part;
+    } while (!batch.last_in_step);
+    if (look) look(f, session, user);
+    ok(f, snug_clip_grad_norm(session, 1, NULL));
+    ok(f, snug_optimizer_step(session));
+    ok(f, snug_scheduler_step(session));
+    ok(f, snug_zero_grad(session));
+    return true;
+}
+
+static void test_own_loop_is_the_trainer(void **state) {
+    struct fixture *f = *state;
+    for (const char *type = NULL; next_type(&type);)
+        for (size_t task = 0; task < 2; task++) {
+            char words[256];
+            snug_session *session;
+            double loss;
+            snprintf(words, sizeof words, "%s gradient_accumulation_steps=4 warmup_steps=2 weight_decay=0.01%s",
+                     tasks[task], type);
+            train(f, "trained", words);
+            snug_args *args = training_args(f, words);
+            ok(f, snug_session_create(args, &session));
+            for (int64_t epoch = 0; epoch < snug_session_epochs(session); epoch++) {
+                ok(f, snug_session_begin_epoch(session, epoch));
+                while (own_step(f, session, &loss, NULL, NULL)) continue;
+            }
+            ok(f, snug_save_model(session, path_of(f, "own")));
+            snug_session_destroy(session);
+            snug_args_destroy(args);
+            assert_true(same_weights(f, "trained", "own"));
+        }
+}
+
+static void test_misused_loop(void **state) {
+    struct fixture *f = *state;
+    snug_args *args = training_args(f, NULL);
+    snug_session *session;
+    float value;
+    ok(f, snug_session_create(args, &session));
+    assert_int_equal(snug_forward(session), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "snug_next_batch");
+    assert_int_equal(snug_optimizer_step(session), SNUG_E_USAGE);
+    assert_int_equal(snug_clip_grad_norm(session, 1, NULL), SNUG_E_USAGE);
+    assert_int_equal(snug_get_parameter(session, "bert.nothing", &value, 1), SNUG_E_USAGE);
+    assert_int_equal(snug_get_parameter(session, "classifier.bias", &value, 1), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "classifier.bias has 2 values");
+    snug_metrics metrics;
+    assert_int_equal(snug_session_evaluate(session, &metrics), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--validation_file");
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+}
+
+/* ---- accumulation --------------------------------------------------------------------------------------------- */
+
+/* All values of all parameters, or gradients, that are not a key's bias: its true gradient is zero, so that what is
+   computed is rounding. */
+struct snapshot {
+    float *values;
+    size_t count;
+    bool gradients;
+};
+
+static void take(const struct fixture *f, snug_session *session, void *user) {
+    struct snapshot *snapshot = user;
+    size_t count, used = 0;
+    const char *name;
+    for (size_t i = 0; (name = snug_parameter_name(session, i, &count)); i++) snapshot->count += count;
+    snapshot->values = calloc(snapshot->count, sizeof *snapshot->values);
+    assert_non_null(snapshot->values);
+    for (size_t i = 0; (name = snug_parameter_name(session, i, &count)); used += count, i++)
+        if (!strstr(name, "key.bias"))
+            ok(f, snapshot->gradients ? snug_get_gradient(session, name, snapshot->values + used, count)
+                                      : snug_get_parameter(session, name, snapshot->values + used, count));
+}
+
+static double relative_distance(const struct snapshot *a, const struct snapshot *b) {
+    double difference = 0, norm = 0;
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        difference += pow((double)a->values[i] - (double)b->values[i], 2);
+        norm += pow((double)a->values[i], 2);
+    }
+    assert_true(norm > 0);
+    return sqrt(difference / norm);
+}
+
+enum { STEPS = 3 }; /* of an epoch: 32, 32 and 12 rows */
+struct accumulated {
+    double loss[STEPS];
+    struct snapshot gradients[STEPS], weights;
+};
+
+static void accumulate(struct fixture *f, const char *words, struct accumulated *out) {
+    double loss;
+    snug_session *session;
+    snug_args *args = training_args(f, words);
+    /* AdamW's first updates are lr * sign(g) where epsilon is tiny: rounding would decide the sign of the smallest. */
+    set_args(f, args, "adam_epsilon=1e-2");
+    *out = (struct accumulated){0};
+    ok(f, snug_session_create(args, &session));
+    ok(f, snug_session_begin_epoch(session, 0));
+    for (int step = 0; step < STEPS; step++) {
+        out->gradients[step].gradients = true;
+        assert_true(own_step(f, session, &out->loss[step], take, &out->gradients[step]));
+    }
+    assert_false(own_step(f, session, &loss, NULL, NULL));
+    take(f, session, &out->weights);
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+}
+
+static void forget(struct accumulated *run) {
+    for (int step = 0; step < STEPS; step++) free(run->gradients[step].values);
+    free(run->weights.values);
+}
+
+static void test_accumulation_changes_nothing(void **state) {
+    static const struct { int batch, steps; } splits[] = {{8, 4}, {1, 32}};
+    struct fixture *f = *state;
+    for (size_t task = 0; task < 2; task++) {
+        char words[256];
+        struct accumulated whole, split;
+        snprintf(words, sizeof words, "%s per_device_train_batch_size=32", tasks[task]);
+        accumulate(f, words, &whole);
+        for (size_t i = 0; i < 2; i++) {
+            snprintf(words, sizeof words, "%s per_device_train_batch_size=%d gradient_accumulation_steps=%d",
+                     tasks[task], splits[i].batch, splits[i].steps);
+            accumulate(f, words, &split);
+            for (int step = 0; step < STEPS; step++) {
+                assert_true(fabs(split.loss[step] / whole.loss[step] - 1) < 1e-5);
+                assert_true(relative_distance(&whole.gradients[step], &split.gradients[step]) < 1e-5);
+            }
+            assert_true(relative_distance(&whole.weights, &split.weights) < 1e-6);
+            forget(&split);
+        }
+        /* The comparison can fail: another seed's dropout is another gradient. */
+        snprintf(words, sizeof words, "%s per_device_train_batch_size=32 data_seed=42 seed=43", tasks[task]);
+        accumulate(f, words, &split);
+        assert_true(relative_distance(&whole.gradients[0], &split.gradients[0]) > 1e-2);
+        forget(&split);
+        forget(&whole);
+    }
+}
+
+/* ---- the same bits -------------------------------------------------------------------------------------------- */
+
+static void test_threads_seeds_and_workers(void **state) {
+    static const char *const same[] = {
+        "threads=1",
+        "threads=2",
+        "threads=3",
+        "dataloader_num_workers=1",
+        "dataloader_num_workers=3 dataloader_prefetch_factor=1",
+        "dataloader_num_workers=3 dataloader_prefetch_factor=7 threads=1",
+    };
+    struct fixture *f = *state;
+    for (const char *type = NULL; next_type(&type);)
+        for (size_t task = 0; task < 2; task++) {
+            char words[256];
+            snprintf(words, sizeof words, "%s gradient_accumulation_steps=2%s", tasks[task], type);
+            train(f, "first", words);
+            for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+                snprintf(words, sizeof words, "%s gradient_accumulation_steps=2%s %s", tasks[task], type, same[i]);
+                train(f, "again", words);
+                assert_same_run(f, "first", "again");
+            }
+            snprintf(words, sizeof words, "%s gradient_accumulation_steps=2%s seed=43", tasks[task], type);
+            train(f, "other", words);
+            assert_false(same_weights(f, "first", "other"));
+        }
+}
+
+static void test_bf16_is_another_arithmetic(void **state) {
+    struct fixture *f = *state;
+    const snug_train_result full = train(f, "full", NULL), half = train(f, "half", "bf16=True");
+    if (snug_backend_cpu_fast_bf16()) {
+        assert_false(same_weights(f, "full", "half"));
+        assert_true(fabs(full.train_loss - half.train_loss) < 0.02);
+    } else {
+        assert_true(same_weights(f, "full", "half"));
+        assert_contains(f->log, "warning: --bf16");
+    }
+}
+
+/* ---- resuming ------------------------------------------------------------------------------------------------- */
+
+static void test_resumed_is_uninterrupted(void **state) {
+    /* 76 rows, 8 a step: 10 steps an epoch, so that 7 and 13 are in the middle of the first and the second. */
+    static const char *const runs[] = {
+        "",
+        "gradient_accumulation_steps=2 num_train_epochs=4",
+        "group_by_length=True weight_decay=0.1 warmup_steps=5",
+        "validation_file=@dev.csv eval_strategy=steps eval_steps=3 dataloader_num_workers=2",
+        "validation_file=@dev.csv eval_strategy=epoch lr_scheduler_type=cosine logging_steps=5",
+        "task=mlm train_file=@train.txt line_by_line=True label_smoothing_factor=0",
+        "bf16=True",
+    };
+    static const int stops[] = {7, 13};
+    struct fixture *f = *state;
+    for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
+        char words[512];
+        snprintf(words, sizeof words, "%s save_strategy=steps save_steps=1000", runs[run]);
+        train(f, "whole", words);
+        for (size_t i = 0; i < 2; i++) {
+            ok(f, snug_folder_remove(f->ctx, path_of(f, "cut")));
+            assert_int_equal(try_train(f, "cut", words, stops[i], NULL), SNUG_E_INTERRUPTED);
+            assert_contains(snug_error_message(f->ctx), "--resume_from_checkpoint True");
+            const char *checkpoint = path_of(f, "cut/checkpoint-%d", stops[i]);
+            ok(f, snug_folder_verify(f->ctx, checkpoint));
+            assert_false(exists(path_of(f, "cut/model.safetensors")));
+            char more[1024];
+            snprintf(more, sizeof more, "%s resume_from_checkpoint=%s", words, i ? "True" : checkpoint);
+            const snug_train_result result = train(f, "cut", more);
+            assert_int_equal(result.steps, 20 - stops[i]);
+            assert_same_run(f, "whole", "cut");
+            assert_same_in_both(f, "whole", "cut", "checkpoint-20/optimizer.safetensors");
+        }
+        ok(f, snug_folder_remove(f->ctx, path_of(f, "whole")));
+    }
+}
+
+static void test_damaged_checkpoint_is_skipped(void **state) {
+    struct fixture *f = *state;
+    char *bytes;
+    size_t size;
+    train(f, "whole", "save_strategy=steps save_steps=5");
+    assert_int_equal(try_train(f, "cut", "save_strategy=steps save_steps=5", 12, NULL), SNUG_E_INTERRUPTED);
+    const char *states = path_of(f, "cut/checkpoint-12/optimizer.safetensors");
+    bytes = read_text(f, states, &size);
+    bytes[size / 2] ^= 1;
+    write_bytes(states, bytes, size);
+    /* Named outright, it is refused. */
+    assert_int_equal(
+        try_train(f, "cut", "save_strategy=steps save_steps=5 resume_from_checkpoint=@cut/checkpoint-12", 0, NULL),
+        SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "optimizer.safetensors");
+    f->log[0] = '\0';
+    train(f, "cut", "save_strategy=steps save_steps=5 resume_from_checkpoint=True");
+    assert_contains(f->log, "warning: ");
+    assert_contains(f->log, "checkpoint-12 is skipped");
+    assert_contains(f->log, "checkpoint-10, step 10 of 20");
+    assert_same_run(f, "whole", "cut");
+    /* Half-written folders, as a killed run leaves them, are not even looked at. */
+    ok(f, snug_folder_create(f->ctx, path_of(f, "none/.checkpoint-5.snug-aside")));
+    assert_int_equal(try_train(f, "none", "resume_from_checkpoint=True", 0, NULL), SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "no whole checkpoint");
+    free(bytes);
+}
+
+static void test_resuming_another_run_is_said(void **state) {
+    struct fixture *f = *state;
+    train(f, "out", "save_strategy=epoch");
+    f->log[0] = '\0';
+    train(f, "out", "save_strategy=no num_train_epochs=3 resume_from_checkpoint=True");
+    assert_contains(f->log, "max_steps was another");
+    train(f, "only", "save_strategy=epoch save_only_model=True");
+    assert_false(exists(path_of(f, "only/checkpoint-10/optimizer.safetensors")));
+    assert_int_equal(try_train(f, "only", "resume_from_checkpoint=True", 0, NULL), SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "--save_only_model");
+}
+
+/* ---- saving and judging --------------------------------------------------------------------------------------- */
+
+/* "5 10 15": steps of the checkpoints in output. */
+static const char *checkpoints_of(const struct fixture *f, const char *output) {
+    static char text[256];
+    text[0] = '\0';
+    for (int step = 1; step <= 40; step++) {
+        if (!exists(path_of(f, "%s/checkpoint-%d", output, step))) continue;
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%d", used ? " " : "", step);
+    }
+    return text;
+}
+
+/* The step of the evaluation with the lowest eval_loss, as log_history has it. */
+static int64_t best_step_of(const struct fixture *f, const char *output, double *loss) {
+    json_t *history = history_of(f, output), *entry;
+    int64_t step = -1;
+    size_t i;
+    json_array_foreach(history, i, entry) {
+        const json_t *value = json_object_get(entry, "eval_loss");
+        if (!value || (step >= 0 && json_number_value(value) >= *loss)) continue;
+        *loss = json_number_value(value);
+        step = json_integer_value(json_object_get(entry, "step"));
+    }
+    json_decref(history);
+    return step;
+}
+
+static void test_checkpoints_kept(void **state) {
+    struct fixture *f = *state;
+    train(f, "all", "save_strategy=steps save_steps=5");
+    assert_string_equal(checkpoints_of(f, "all"), "5 10 15 20");
+    train(f, "two", "save_strategy=steps save_steps=5 save_total_limit=2");
+    assert_string_equal(checkpoints_of(f, "two"), "15 20");
+    train(f, "epochs", "save_strategy=epoch");
+    assert_string_equal(checkpoints_of(f, "epochs"), "10 20");
+    train(f, "last", "save_strategy=steps save_steps=0.4 max_steps=15");
+    assert_string_equal(checkpoints_of(f, "last"), "6 12 15");
+    train(f, "all", "overwrite_output_dir=True");
+    assert_string_equal(checkpoints_of(f, "all"), "");
+}
+
+/* A rate so high that training soon makes things worse: the best model is not the last. */
+#define WILD "validation_file=@dev.csv eval_strategy=steps eval_steps=2 lr_scheduler_type=constant learning_rate=0.03"
+
+static void test_best_model(void **state) {
+    struct fixture *f = *state;
+    double loss, logged;
+    char name[128];
+    const snug_train_result result =
+        train(f, "best", WILD " save_strategy=steps save_steps=2 load_best_model_at_end=True save_total_limit=1");
+    const int64_t best = best_step_of(f, "best", &loss);
+    assert_true(best > 0 && best < 20);
+    snprintf(name, sizeof name, "%lld 20", (long long)best);
+    assert_string_equal(checkpoints_of(f, "best"), name);
+    snprintf(name, sizeof name, "checkpoint-%lld", (long long)best);
+    assert_contains(result.best_checkpoint, name);
+    assert_same_file(f, path_of(f, "best/checkpoint-%lld/model.safetensors", (long long)best),
+                     path_of(f, "best/model.safetensors"));
+    assert_true(metric_of(&result.metrics, "eval_loss") == loss);
+
+    train(f, "strategy", WILD " save_strategy=best metric_for_best_model=loss");
+    assert_int_equal(best_step_of(f, "strategy", &logged), best);
+    assert_true(logged == loss);
+    assert_true(exists(path_of(f, "strategy/checkpoint-%lld", (long long)best)));
+    assert_false(exists(path_of(f, "strategy/checkpoint-20")));
+
+    const snug_train_result early = train(f, "early",
+                                          WILD " save_strategy=steps save_steps=2 load_best_model_at_end=True "
+                                               "early_stopping_patience=2 num_train_epochs=3");
+    assert_true(early.steps < 30);
+    assert_contains(f->log, "stopped early");
+    json_t *state_json = read_json(f, path_of(f, "early/trainer_state.json"));
+    assert_int_equal(json_integer_value(json_object_get(state_json, "global_step")), early.steps);
+    json_decref(state_json);
+    assert_int_equal(try_train(f, "odd", WILD " save_strategy=best metric_for_best_model=bleu", 0, NULL), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "eval_accuracy");
+}
+
+static size_t count_in_history(const struct fixture *f, const char *output, const char *key) {
+    json_t *history = history_of(f, output), *entry;
+    size_t i, count = 0;
+    json_array_foreach(history, i, entry) count += json_object_get(entry, key) != NULL;
+    json_decref(history);
+    return count;
+}
+
+static void test_strategies(void **state) {
+    struct fixture *f = *state;
+    train(f, "steps", "validation_file=@dev.csv eval_strategy=steps eval_steps=6");
+    assert_int_equal(count_in_history(f, "steps", "eval_loss"), 3);
+    assert_int_equal(count_in_history(f, "steps", "loss"), 10);
+    train(f, "epoch", "validation_file=@dev.csv eval_strategy=epoch logging_strategy=epoch");
+    assert_int_equal(count_in_history(f, "epoch", "eval_loss"), 2);
+    assert_int_equal(count_in_history(f, "epoch", "loss"), 2);
+    train(f, "start", "validation_file=@dev.csv eval_strategy=epoch eval_on_start=True logging_first_step=True");
+    assert_int_equal(count_in_history(f, "start", "eval_loss"), 3);
+    assert_int_equal(count_in_history(f, "start", "loss"), 11);
+    train(f, "delay", "validation_file=@dev.csv eval_strategy=steps eval_steps=5 eval_delay=11");
+    assert_int_equal(count_in_history(f, "delay", "eval_loss"), 2);
+    /* Evaluating changes nothing. */
+    assert_true(same_weights(f, "steps", "start"));
+    train(f, "board", "report_to=tensorboard logging_dir=@board/logs");
+    struct stat info;
+    assert_int_equal(stat(path_of(f, "board/logs"), &info), 0);
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------------------------- */
+
+struct rows {
+    int64_t count;
+    char labels[64][24];
+    double scores[64];
+    float logits[64][2];
+};
+
+static snug_status keep_row(void *user, const snug_prediction *row) {
+    struct rows *rows = user;
+    assert_int_equal(row->index, rows->count);
+    assert_true(rows->count < 64 && row->logits_count <= 2);
+    snprintf(rows->labels[rows->count], sizeof rows->labels[0], "%s", row->label);
+    rows->scores[rows->count] = row->score;
+    for (size_t i = 0; i < row->logits_count; i++) rows->logits[rows->count][i] = row->logits[i];
+    rows->count++;
+    return SNUG_OK;
+}
+
+static void predict(struct fixture *f, const char *words, struct rows *rows) {
+    snug_args *args = plain_args(f, words);
+    *rows = (struct rows){0};
+    ok(f, snug_predict(args, NULL, keep_row, rows));
+    snug_args_destroy(args);
+}
+
+static snug_metrics evaluate(struct fixture *f, const char *words) {
+    snug_args *args = plain_args(f, words);
+    snug_metrics metrics = {0};
+    ok(f, snug_evaluate(args, NULL, &metrics));
+    snug_args_destroy(args);
+    return metrics;
+}
+
+static void assert_same_metrics(const snug_metrics *a, const snug_metrics *b) {
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        assert_string_equal(a->items[i].name, b->items[i].name);
+        if (!is_clock(a->items[i].name) && a->items[i].value != b->items[i].value)
+            fail_msg("%s is %.17g and %.17g", a->items[i].name, a->items[i].value, b->items[i].value);
+    }
+}
+
+#define LEARN "num_train_epochs=12 learning_rate=3e-3 warmup_steps=0.1 "
+
+/* What the saved folder evaluates to is what training measured; what it predicts agrees with that. */
+static void test_single_label(void **state) {
+    struct fixture *f = *state;
+    struct rows rows, wide;
+    const snug_train_result result = train(f, "out", LEARN "validation_file=@dev.csv eval_strategy=epoch");
+    const double accuracy = metric_of(&result.metrics, "eval_accuracy");
+    assert_true(accuracy >= 0.9);
+    const snug_metrics metrics = evaluate(f, "model_name_or_path=@out validation_file=@dev.csv output_dir=@evaluated");
+    assert_same_metrics(&result.metrics, &metrics);
+    json_t *written = read_json(f, path_of(f, "evaluated/eval_results.json"));
+    assert_true(json_number_value(json_object_get(written, "eval_accuracy")) == accuracy);
+    json_decref(written);
+
+    predict(f, "model_name_or_path=@out test_file=@dev.csv", &rows);
+    assert_int_equal(rows.count, EVAL_ROWS);
+    char *truth = read_text(f, path_of(f, "dev.csv"), NULL), *line = truth;
+    int right = 0;
+    for (int i = 0; i < EVAL_ROWS; i++) {
+        line = strchr(line, '\n') + 1; /* past the heading, past the row before */
+        right += strncmp(strchr(line, ',') + 1, rows.labels[i], strlen(rows.labels[i])) == 0;
+        const double other = exp(-fabs((double)rows.logits[i][0] - (double)rows.logits[i][1]));
+        assert_true(fabs(rows.scores[i] - 1 / (1 + other)) < 1e-12);
+    }
+    assert_true(fabs(right / (double)EVAL_ROWS - accuracy) < 1e-12);
+    free(truth);
+
+    /* How many rows are predicted at a time makes no difference, nor do threads. */
+    static const char *const batches[] = {"per_device_eval_batch_size=1", "per_device_eval_batch_size=30 threads=1"};
+    for (size_t b = 0; b < 2; b++) {
+        char words[256];
+        snprintf(words, sizeof words, "model_name_or_path=@out test_file=@dev.csv %s", batches[b]);
+        predict(f, words, &wide);
+        for (int i = 0; i < EVAL_ROWS; i++)
+            for (int k = 0; k < 2; k++) assert_true(fabs((double)wide.logits[i][k] - (double)rows.logits[i][k]) < 1e-6);
+    }
+}
+
+static void test_label_smoothing(void **state) {
+    struct fixture *f = *state;
+    const snug_train_result plain = train(f, "plain", "num_train_epochs=1 max_steps=1"),
+                            smooth =
+                                train(f, "smooth", "num_train_epochs=1 max_steps=1 label_smoothing_factor=0.3 seed=42");
+    /* Before anything is learnt both are near ln 2, and not the same. */
+    assert_true(plain.train_loss != smooth.train_loss);
+    assert_true(fabs(smooth.train_loss - log(2)) < 0.1);
+    const snug_train_result learnt = train(f, "learnt", LEARN "label_smoothing_factor=0.3 validation_file=@dev.csv");
+    assert_true(metric_of(&learnt.metrics, "eval_accuracy") >= 0.9);
+    /* The least that a smoothed loss can be: the entropy of (0.85, 0.15). */
+    assert_true(learnt.train_loss > -0.85 * log(0.85) - 0.15 * log(0.15));
+}
+
+static void test_multi_label_and_regression(void **state) {
+    struct fixture *f = *state;
+    struct rows rows;
+    write_data(f, "multi.csv", FORM_MULTI, TRAIN_ROWS, 1);
+    write_data(f, "multi_dev.csv", FORM_MULTI, EVAL_ROWS, 2);
+    write_data(f, "real.csv", FORM_REGRESSION, TRAIN_ROWS, 1);
+    write_data(f, "real_dev.csv", FORM_REGRESSION, EVAL_ROWS, 2);
+    const snug_train_result multi =
+        train(f, "multi", LEARN "train_file=@multi.csv validation_file=@multi_dev.csv eval_strategy=epoch");
+print_message("%g\n",metric_of(&multi.metrics, "eval_accuracy"));
+    predict(f, "model_name_or_path=@multi test_file=@multi_dev.csv", &rows);
+    bool both = false, one = false;
+    for (int i = 0; i < EVAL_ROWS; i++) {
+        both |= strcmp(rows.labels[i], "calm|keen") == 0;
+        one |= strcmp(rows.labels[i], "calm") == 0;
+    }
+    assert_true(both && one);
+    snug_metrics metrics = evaluate(f, "model_name_or_path=@multi validation_file=@multi_dev.csv");
+    assert_same_metrics(&multi.metrics, &metrics);
+
+    const snug_train_result real =
+        train(f, "real", LEARN "train_file=@real.csv validation_file=@real_dev.csv eval_strategy=epoch");
+    assert_true(metric_of(&real.metrics, "eval_pearson") > 0.8);
+    assert_true(metric_of(&real.metrics, "eval_mse") < 0.3);
+    metrics = evaluate(f, "model_name_or_path=@real validation_file=@real_dev.csv");
+    assert_same_metrics(&real.metrics, &metrics);
+    predict(f, "model_name_or_path=@real test_file=@real_dev.csv", &rows);
+    for (int i = 0; i < EVAL_ROWS; i++) {
+        assert_true(rows.scores[i] == rows.logits[i][0]);
+        assert_true(fabs(strtod(rows.labels[i], NULL) - rows.scores[i]) < 1e-6);
+    }
+    assert_int_equal(try_train(f, "x", "train_file=@real.csv label_smoothing_factor=0.1", 0, NULL), SNUG_E_USAGE);
+    assert_int_equal(try_train(f, "x", "train_file=@multi.csv label_smoothing_factor=0.1", 0, NULL), SNUG_E_USAGE);
+    assert_false(exists(path_of(f, "x")));
+}
+
+static snug_status count_row(void *user, const snug_prediction *row) {
+    assert_int_equal(row->logits_count, VOCABULARY);
+    assert_true(row->score > 0 && row->score < 1);
+    ++*(int64_t *)user;
+    return SNUG_OK;
+}
+
+static void test_masked_language_model(void **state) {
+    static const char *const forms[] = {"line_by_line=True ", ""};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < 2; i++) {
+        char words[512];
+        snprintf(words, sizeof words,
+                 LEARN "%stask=mlm train_file=@train.txt validation_file=@dev.txt eval_strategy=epoch "
+                       "eval_on_start=True max_seq_length=32",
+                 forms[i]);
+        const snug_train_result result = train(f, "out", words);
+        const double loss = metric_of(&result.metrics, "eval_loss");
+        json_t *history = history_of(f, "out");
+        const double before = json_number_value(json_object_get(json_array_get(history, 0), "eval_loss"));
+        assert_true(fabs(before - log(VOCABULARY)) < 0.5); /* nothing is known yet */
+print_message("%g %g\n",loss,before);
+        assert_true(fabs(metric_of(&result.metrics, "perplexity") / exp(loss) - 1) < 1e-12);
+        json_decref(history);
+        snprintf(words, sizeof words, "%smodel_name_or_path=@out validation_file=@dev.txt max_seq_length=32", forms[i]);
+        const snug_metrics metrics = evaluate(f, words);
+        assert_same_metrics(&result.metrics, &metrics);
+    }
+    /* The encoder goes on to another task; the head is new, and said to be. */
+    f->log[0] = '\0';
+    train(f, "tuned", "model_name_or_path=@out");
+    assert_contains(f->log, "classifier.weight");
+    /* Fill-mask. */
+    write_text(f, "mask.txt", "w1 w2 w3 [MASK] w4 w5\n");
+    snug_args *args = plain_args(f, "model_name_or_path=@out test_file=@mask.txt");
+    int64_t rows = 0;
+    ok(f, snug_predict(args, NULL, count_row, &rows));
+    assert_int_equal(rows, 1);
+    snug_args_destroy(args);
+}
+
+static void test_truncation_is_counted(void **state) {
+    struct fixture *f = *state;
+    const snug_train_result whole = train(f, "whole", "max_steps=1"),
+                            cut = train(f, "cut", "max_steps=1 max_seq_length=8");
+    int64_t longer = 0;
+    for (uint32_t row = 0; row < TRAIN_ROWS; row++) longer += 3 + random_word(row, 0, 1) % 20 + 2 > 8;
+    assert_int_equal(whole.truncated_texts, 0);
+    assert_true(longer > 0);
+    assert_int_equal(cut.truncated_texts, longer);
+    assert_contains(f->log, "are longer than 8 tokens and were cut");
+}
+
+static void test_true_labels_learn_and_random_ones_do_not(void **state) {
+    struct fixture *f = *state;
+    const char *demo = SNUG_SOURCE_DIR "/examples/demo";
+    char words[1024], *text = NULL;
+    size_t size;
+    enum { TAKEN = 2000 };
+    /* The demo's first rows, once with their labels and once with labels from a generator. */
+    snprintf(words, sizeof words, "%s/train.csv", demo);
+    ok(f, snug_file_read(f->ctx, words, &text, &size));
+    FILE *files[2] = {fopen(path_of(f, "true.csv"), "w"), fopen(path_of(f, "random.csv"), "w")};
+    char *line = strchr(text, '\n') + 1;
+    fputs("sentence,label\n", files[0]);
+    fputs("sentence,label\n", files[1]);
+    for (uint32_t row = 0; row < TAKEN; row++) {
+        const char *end = strchr(line, '\n');
+        const char *comma = end;
+        while (*comma != ',') comma--;
+        fprintf(files[0], "%.*s\n", (int)(end - line), line);
+        fprintf(files[1], "%.*s,%s\n", (int)(comma - line), line,
+                random_word(row, 0, 99) & 1 ? "positive" : "negative");
+        line += end + 1 - line;
+    }
+    fclose(files[0]);
+    fclose(files[1]);
+    free(text);
+    double accuracy[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(words, sizeof words,
+                 "config_name=%s tokenizer_name=%s train_file=@%s validation_file=%s/test.csv num_train_epochs=5 "
+                 "per_device_train_batch_size=32 learning_rate=1e-3 warmup_steps=0.1 group_by_length=True bf16=True",
+                 demo, demo, i ? "random.csv" : "true.csv", demo);
+        const snug_train_result result = train(f, i ? "random" : "true", words);
+        accuracy[i] = metric_of(&result.metrics, "eval_accuracy");
+        print_message("%s labels: accuracy %.3f on sentence patterns that training never saw\n", i ? "random" : "true",
+                      accuracy[i]);
+    }
+    assert_true(accuracy[0] > 0.6);
+    assert_true(fabs(accuracy[1] - 0.5) < 0.06); /* 1000 rows: four standard deviations */
+}
+
+/* ---- nothing is left behind ----------------------------------------------------------------------------------- */
+
+static void test_no_growth(void **state) {
+    struct fixture *f = *state;
+    const char *words = "validation_file=@dev.csv eval_strategy=epoch save_strategy=epoch dataloader_num_workers=2";
+    size_t used[4];
+    if (SANITIZED) skip(); /* its allocator has its own books, and its own check for leaks */
+    for (int i = 0; i < 4; i++) {
+        train(f, "out", words);
+        used[i] = mallinfo2().uordblks + mallinfo2().hblkhd;
+    }
+    print_message("heap after each of four trainings: %zu %zu %zu %zu\n", used[0], used[1], used[2], used[3]);
+    assert_true(used[3] <= used[1] + 4096);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_own_loop_is_the_trainer),
+        TEST(test_misused_loop),
+        TEST(test_accumulation_changes_nothing),
+        TEST(test_threads_seeds_and_workers),
+        TEST(test_bf16_is_another_arithmetic),
+        TEST(test_resumed_is_uninterrupted),
+        TEST(test_damaged_checkpoint_is_skipped),
+        TEST(test_resuming_another_run_is_said),
+        TEST(test_checkpoints_kept),
+        TEST(test_best_model),
+        TEST(test_strategies),
+        TEST(test_single_label),
+        TEST(test_label_smoothing),
+        TEST(test_multi_label_and_regression),
+        TEST(test_masked_language_model),
+        TEST(test_truncation_is_counted),
+        TEST(test_true_labels_learn_and_random_ones_do_not),
+        TEST(test_no_growth),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A folder of its own for a test, with a tiny BERT, small data files for every task, and short words for training. */
+#ifndef SNUG_TESTS_TRAINING_FIXTURE_H
+#define SNUG_TESTS_TRAINING_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "core/philox.h"
+#include "io/file.h"
+#include "train/session.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* w0 … w199 mean nothing; "good" and "bad" decide the label. */
+enum { WORDS = 200, VOCABULARY = 5 + WORDS + 2 };
+/* 76 rows: at 32 a step the epoch's last step has 12, at 8 x 4 a batch of 4 ends it. */
+enum { TRAIN_ROWS = 76, EVAL_ROWS = 30 };
+
+struct fixture {
+    snug_context *ctx;
+    char folder[64], log[1 << 15];
+};
+
+/* ---- files ---------------------------------------------------------------------------------------------------- */
+
+/* A path in the test's folder; valid until the next call but seven. */
+static inline const char *path_of(const struct fixture *f, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static inline const char *path_of(const struct fixture *f, const char *format, ...) {
+    static char paths[8][512];
+    static int next;
+    va_list values;
+    next = (next + 1) % 8;
+    const int used = snprintf(paths[next], sizeof paths[next], "%s/", f->folder);
+    va_start(values, format);
+    vsnprintf(paths[next] + used, sizeof paths[next] - (size_t)used, format, values);
+    va_end(values);
+    return paths[next];
+}
+
+static inline void write_bytes(const char *path, const void *data, size_t size) {
+    FILE *file = fopen(path, "wb");
+    if (!file) fail_msg("cannot write %s", path);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static inline const char *write_text(const struct fixture *f, const char *name, const char *text) {
+    const char *path = path_of(f, "%s", name);
+    write_bytes(path, text, strlen(text));
+    return path;
+}
+
+static inline char *read_text(const struct fixture *f, const char *path, size_t *size) {
+    char *data;
+    size_t length;
+    if (snug_file_read(f->ctx, path, &data, &length) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    if (size) *size = length;
+    return data;
+}
+
+static inline json_t *read_json(const struct fixture *f, const char *path) {
+    char *text = read_text(f, path, NULL);
+    json_t *json = json_loads(text, 0, NULL);
+    if (!json) fail_msg("%s is not JSON", path);
+    free(text);
+    return json;
+}
+
+static inline void assert_same_file(const struct fixture *f, const char *a, const char *b) {
+    size_t size_a, size_b;
+    char *x = read_text(f, a, &size_a), *y = read_text(f, b, &size_b);
+    if (size_a != size_b || memcmp(x, y, size_a) != 0) fail_msg("%s and %s differ", a, b);
+    free(x);
+    free(y);
+}
+
+static inline bool same_file(const struct fixture *f, const char *a, const char *b) {
+    size_t size_a, size_b;
+    char *x = read_text(f, a, &size_a), *y = read_text(f, b, &size_b);
+    const bool same = size_a == size_b && memcmp(x, y, size_a) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+static inline void assert_contains(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("\"%s\" does not contain \"%s\"", text, part);
+}
+
+/* ---- data ----------------------------------------------------------------------------------------------------- */
+
+enum data_form { FORM_SINGLE, FORM_MULTI, FORM_REGRESSION, FORM_TEXT };
+
+static inline uint32_t random_word(uint32_t row, uint32_t place, uint32_t file) {
+    return snug_philox(row, place, file, 0, 7, 7).word[0];
+}
+
+/* Few words are frequent and most are rare, as in any language. */
+static inline uint32_t frequent_word(uint32_t row, uint32_t place, uint32_t file) {
+    const float u = snug_philox_uniform(random_word(row, place, file));
+    return (uint32_t)(u * u * u * WORDS);
+}
+
+/* Texts of 3 to 22 words, of which one decides the label; kind tells files of the same form apart. */
+static inline void write_data(const struct fixture *f, const char *name, enum data_form form, uint32_t rows,
+                              uint32_t kind) {
+    static const char *const heads[] = {"sentence,label", "sentence,label", "sentence,label", NULL};
+    static const char *const labels[][2] = {{"negative", "positive"}, {"calm", "calm|keen"}, {"-0.5", "1.25"}};
+    FILE *file = fopen(path_of(f, "%s", name), "w");
+    assert_non_null(file);
+    if (heads[form]) fprintf(file, "%s\n", heads[form]);
+    for (uint32_t row = 0; row < rows; row++) {
+        const uint32_t length = 3 + random_word(row, 0, kind) % 20, at = random_word(row, 1, kind) % length;
+        const bool good = random_word(row, 2, kind) & 1;
+        for (uint32_t i = 0; i < length; i++)
+            if (i == at)
+                fprintf(file, "%s%s", i ? " " : "", good ? "good" : "bad");
+            else
+                fprintf(file, "%sw%u", i ? " " : "", frequent_word(row, 3 + i, kind));
+        if (form == FORM_TEXT)
+            fputc('\n', file);
+        else
+            fprintf(file, ",%s\n", labels[form][good]);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A tiny BERT's folder without weights: training begins from scratch with it. */
+static inline void write_model(const struct fixture *f, const char *name, double dropout, int hidden, int layers,
+                               int vocabulary) {
+    char config[1024], vocab[4096];
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", name)), SNUG_OK);
+    snprintf(config, sizeof config,
+             "{\"model_type\": \"bert\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": %d,"
+             " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 64,"
+             " \"hidden_dropout_prob\": %g, \"attention_probs_dropout_prob\": %g}",
+             vocabulary, hidden, layers, 4 * hidden, dropout, dropout);
+    size_t used = (size_t)snprintf(vocab, sizeof vocab, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\n");
+    for (int i = 0; i < WORDS; i++) used += (size_t)snprintf(vocab + used, sizeof vocab - used, "w%d\n", i);
+    const char *const files[][2] = {
+        {"config.json", config}, {"vocab.txt", vocab}, {"tokenizer_config.json", "{\"do_lower_case\": true}"}};
+    for (size_t i = 0; i < 3; i++) {
+        const char *path = path_of(f, "%s/%s", name, files[i][0]);
+        write_bytes(path, files[i][1], strlen(files[i][1]));
+    }
+}
+
+/* ---- set-up --------------------------------------------------------------------------------------------------- */
+
+static void keep_log(void *user, snug_log_level level, const char *message) {
+    struct fixture *f = user;
+    const size_t used = strlen(f->log);
+    snprintf(f->log + used, sizeof f->log - used, "%s%s\n", level == SNUG_LOG_WARNING ? "warning: " : "", message);
+}
+
+static int set_up(void **state) {
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    strcpy(f->folder, "/tmp/snug_test_XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    setenv("SNUG_CACHE", path_of(f, "cache"), 1);
+    setenv("OMP_WAIT_POLICY", "passive", 0); /* for the programs that a test starts */
+    assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
+    snug_context_set_log(f->ctx, keep_log, f, SNUG_LOG_DEBUG);
+    write_model(f, "model", 0.1, 32, 2, VOCABULARY);
+    write_data(f, "train.csv", FORM_SINGLE, TRAIN_ROWS, 1);
+    write_data(f, "dev.csv", FORM_SINGLE, EVAL_ROWS, 2);
+    write_data(f, "train.txt", FORM_TEXT, TRAIN_ROWS, 1);
+    write_data(f, "dev.txt", FORM_TEXT, EVAL_ROWS, 2);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(snug_folder_remove(f->ctx, f->folder), SNUG_OK);
+    snug_context_destroy(f->ctx);
+    free(f);
+    return 0;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------------------ */
+
+/* What every training here begins with: the tiny model from scratch on train.csv, two threads, quick steps. */
+#define TINY_TRAINING                                                                                                  \
+    "config_name=@model tokenizer_name=@model train_file=@train.csv per_device_train_batch_size=8 num_train_epochs=2 " \
+    "learning_rate=1e-3 threads=2 save_strategy=no logging_steps=2"
+
+/* Sets arguments from words "name=value"; a value that begins with @ is a path in the test's folder. */
+static inline void set_args(struct fixture *f, snug_args *args, const char *words) {
+    char copy[2048], *rest = copy, *word;
+    assert_true(strlen(words) < sizeof copy);
+    strcpy(copy, words);
+    while ((word = strsep(&rest, " "))) {
+        if (!*word) continue;
+        char *value = strchr(word, '=');
+        assert_non_null(value);
+        *value++ = '\0';
+        if (snug_args_set(args, word, *value == '@' ? path_of(f, "%s", value + 1) : value) != SNUG_OK)
+            fail_msg("%s", snug_error_message(f->ctx));
+    }
+}
+
+/* TINY_TRAINING, then words, which may be NULL. */
+static inline snug_args *training_args(struct fixture *f, const char *words) {
+    snug_args *args;
+    assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+    set_args(f, args, TINY_TRAINING);
+    if (words) set_args(f, args, words);
+    return args;
+}
+
+static inline snug_args *plain_args(struct fixture *f, const char *words) {
+    snug_args *args;
+    assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+    set_args(f, args, words);
+    return args;
+}
+
+/* Asks the run to stop once it has done so many steps; 0: never. As with a signal, it is not taken back. */
+struct stopper {
+    int64_t after, step;
+};
+static void count_step(void *user, const snug_event *event) {
+    struct stopper *stopper = user;
+    if (event->kind == SNUG_EVENT_STEP) stopper->step = event->step;
+}
+static bool stop_after(void *user) {
+    const struct stopper *stopper = user;
+    return stopper->after > 0 && stopper->step >= stopper->after;
+}
+
+/* Trains TINY_TRAINING with words into output; stops after so many steps if that is not 0. */
+static inline snug_status try_train(struct fixture *f, const char *output, const char *words, int stop,
+                                    snug_train_result *result) {
+    snug_args *args = training_args(f, words);
+    struct stopper stopper = {stop, 0};
+    const snug_callbacks callbacks = {.user = &stopper, .on_event = count_step, .should_stop = stop_after};
+    assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "%s", output)), SNUG_OK);
+    const snug_status status = snug_train(args, &callbacks, result);
+    snug_args_destroy(args);
+    return status;
+}
+
+static inline snug_train_result train(struct fixture *f, const char *output, const char *words) {
+    snug_train_result result;
+    if (try_train(f, output, words, 0, &result) != SNUG_OK) fail_msg("%s: %s", output, snug_error_message(f->ctx));
+    return result;
+}
+
+static inline double metric_of(const snug_metrics *metrics, const char *name) {
+    const int64_t index = snug_metrics_find(metrics, name);
+    if (index < 0) fail_msg("there is no metric %s", name);
+    return metrics->items[index].value;
+}
+
+static inline bool exists(const char *path) { return snug_file_exists(path) || snug_folder_exists(path); }
+
+#endif

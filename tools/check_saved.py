@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does transformers compute with a folder that snug saved what snug computes? (needs torch and transformers)
+
+    build/snug predict --json --model_name_or_path OUT --test_file texts.txt > predictions.jsonl
+    python tools/check_saved.py OUT texts.txt predictions.jsonl
+
+texts is read as snug reads it: .csv, .tsv (no quoting) and .jsonl have one or two text columns beside "label", any other file
+one text a line. predictions holds the rows of `snug predict --json`; "-" reads them from standard input. Prints one line;
+exits 1 if a logit is off by more than 1e-5. For a masked LM, and with --task mlm, the rows hold no logits: the folder must
+load without missing, unexpected or mismatched tensors and give finite logits, and predictions is left out.
+"""
+import argparse
+import csv
+import json
+import pathlib
+import sys
+
+import torch
+from transformers import (AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, logging)
+
+LIMIT = 1e-5
+
+
+def read_texts(path, columns):
+    """One tuple of one or two texts a row."""
+    if path.suffix == ".jsonl" or path.suffix == ".json":
+        with open(path, encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file if line.strip()]
+    elif path.suffix in (".csv", ".tsv"):
+        with open(path, encoding="utf-8", newline="") as file:
+            tsv = path.suffix == ".tsv"
+            rows = list(csv.DictReader(file, **({"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tsv else {})))
+    else:
+        with open(path, encoding="utf-8") as file:
+            return [(line.rstrip("\n"),) for line in file]
+    if columns is None:
+        others = [name for name in rows[0] if name not in ("label", "idx")]
+        columns = ["sentence1", "sentence2"] if {"sentence1", "sentence2"} <= set(others) else others[:2]
+    return [tuple(row[name] for name in columns) for row in rows]
+
+
+def load(folder):
+    """The model by the configuration's architectures; it must be complete."""
+    architectures = AutoConfig.from_pretrained(folder).architectures or []
+    masked = any(name.endswith("ForMaskedLM") for name in architectures)
+    kind = AutoModelForMaskedLM if masked else AutoModelForSequenceClassification
+    model, info = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    wrong = {what: sorted(map(str, names)) for what, names in info.items()
+             if what in ("missing_keys", "unexpected_keys", "mismatched_keys") and names}
+    if wrong:
+        sys.exit(f"{folder}: loads incompletely: {json.dumps(wrong)}")
+    return model.eval(), masked
+
+
+def compute(model, tokenizer, texts, max_length):
+    """Logits a row, each text by itself so that no padding can blur them."""
+    with torch.no_grad():
+        for text in texts:
+            encoded = tokenizer(*text, truncation="longest_first", max_length=max_length, return_tensors="pt")
+            yield model(**encoded).logits[0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("texts", type=pathlib.Path)
+    parser.add_argument("predictions", nargs="?")
+    parser.add_argument("--text_column_names", help="one or two, separated by a comma")
+    parser.add_argument("--max_seq_length", type=int, default=128)
+    args = parser.parse_args()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    model, masked = load(args.folder)
+    tokenizer = AutoTokenizer.from_pretrained(args.folder)
+    texts = read_texts(args.texts, args.text_column_names.split(",") if args.text_column_names else None)
+    if not texts:
+        sys.exit(f"{args.texts}: no texts")
+    max_length = min(args.max_seq_length, model.config.max_position_embeddings)
+    found = compute(model, tokenizer, texts, max_length)
+    if masked:
+        if not all(logits.isfinite().all() for logits in found):
+            sys.exit(f"{args.folder}: logits are not finite")
+        print(f"{args.folder}: a masked LM, loads whole, {len(texts)} texts give finite logits")
+        return
+    if args.predictions is None:
+        parser.error("a classifier needs the predictions to compare with")
+    with sys.stdin if args.predictions == "-" else open(args.predictions, encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file if line.strip()]
+    if [row["index"] for row in rows] != list(range(len(texts))):
+        sys.exit(f"{args.predictions}: {len(rows)} rows, not the {len(texts)} of {args.texts} in order")
+    worst, where, wrong_labels = 0.0, 0, 0
+    names = model.config.id2label
+    for row, logits in zip(rows, found):
+        given = torch.tensor(row["logits"])
+        if given.shape != logits.shape:
+            sys.exit(f"{args.predictions}: row {row['index']} has {len(given)} logits, transformers {len(logits)}")
+        difference = (given - logits).abs().max().item()
+        if not difference <= worst:  # a NaN counts as worst
+            worst, where = difference, row["index"]
+        if model.config.problem_type in (None, "single_label_classification") and len(logits) > 1:
+            wrong_labels += row["label"] != names[int(given.argmax())]
+    good = worst <= LIMIT and not wrong_labels
+    print(f"{args.folder}: {len(rows)} texts, largest difference of a logit {worst:.2e} (row {where}), limit {LIMIT:g}, "
+          f"{wrong_labels} labels named wrongly: {'good' if good else 'WRONG'}")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

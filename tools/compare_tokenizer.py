@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares `snug tokenize` with transformers' AutoTokenizer: on every text of the data folder and on random strings.
+
+Usage: compare_tokenizer.py [--snug build/snug] [--model DIR] [--data DIR] [--random 100000] [--seed 0] [--max_length 128]
+
+Exits with 1 and shows the first differences if there is any. Needs transformers.
+"""
+import argparse
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from transformers import AutoTokenizer
+
+RANGES = [(0x20, 0x7E)] * 3 + [
+    (0, 0xFF), (0x100, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0x1100, 0x11FF),
+    (0x1D00, 0x1FFF), (0x2000, 0x206F), (0x2E80, 0x33FF), (0x4E00, 0x4E80), (0xAC00, 0xAC80), (0xF900, 0xFAFF),
+    (0xFE00, 0xFFFF), (0x11000, 0x11FFF), (0x1D100, 0x1D1FF), (0x1F300, 0x1F6FF), (0x2F800, 0x2FA1F), (0, 0x10FFFF)]
+PARTS = ["[MASK]", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[mask]", " ", "##ing", "the", "running", "İ", "ǅ", "a" * 101, "é" * 100]
+
+
+def data_texts(folder):
+    """Every field of every file."""
+    csv.field_size_limit(1 << 30)
+    for path in sorted(folder.glob("*.csv")):
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in csv.reader(file):
+                yield from row
+    for path in sorted(folder.glob("*.tsv")):
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            yield from line.split("\t")
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield from (value for value in json.loads(line).values() if isinstance(value, str))
+
+
+def random_texts(count, seed):
+    rng = random.Random(seed)
+    for _ in range(count):
+        text = ""
+        for _ in range(rng.randint(0, 30)):
+            if rng.random() < 0.15:
+                text += rng.choice(PARTS)
+                continue
+            low, high = rng.choice(RANGES)
+            codes = (rng.randint(low, high) for _ in range(rng.randint(1, 5)))
+            text += "".join(chr(code) for code in codes if code and not 0xD800 <= code < 0xE000)
+        yield text
+
+
+def snug_rows(arguments, texts):
+    """What the program prints for each text, read from a JSON Lines file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "texts.jsonl")
+        path.write_text("".join(json.dumps({"sentence": text}, ensure_ascii=False) + "\n" for text in texts),
+                        encoding="utf-8")
+        command = [arguments.snug, "tokenize", "--model_name_or_path", arguments.model, "--test_file", str(path),
+                   "--max_seq_length", str(arguments.max_length)]
+        output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
+    return [json.loads(line) for line in output.split("\n") if line]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--snug", default="build/snug")
+    parser.add_argument("--model", default="/work/models/minilm")
+    parser.add_argument("--data", default=os.environ.get("SNUG_DATA", "../shared/data"))
+    parser.add_argument("--random", type=int, default=100000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max_length", type=int, default=128)
+    arguments = parser.parse_args()
+
+    texts = list(data_texts(Path(arguments.data)))
+    print(f"{len(texts)} texts in {arguments.data}, {arguments.random} random strings")
+    texts += random_texts(arguments.random, arguments.seed)
+    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+    rows, different = snug_rows(arguments, texts), 0
+    if len(rows) != len(texts):
+        sys.exit(f"{len(rows)} rows came back for {len(texts)} texts")
+    for start in range(0, len(texts), 10000):
+        expected = tokenizer(texts[start : start + 10000], truncation=True, max_length=arguments.max_length, padding=False)
+        for i, ids in enumerate(expected["input_ids"], start):
+            row, tokens = rows[i], tokenizer.convert_ids_to_tokens(ids)
+            same = row["index"] == i and row["input_ids"] == ids and row["tokens"] == tokens
+            if same and not any(row["token_type_ids"]):
+                continue
+            different += 1
+            if different <= 5:
+                print(f"{texts[i]!a}\n  expected {tokens}\n  found    {row['tokens']}")
+    print(f"{different} of {len(texts)} differ")
+    sys.exit(different > 0)
+
+
+if __name__ == "__main__":
+    main()
