@@ -241,7 +241,8 @@ double snug_learning_rate(const snug_session *session);
 snug_status snug_zero_grad(snug_session *session);
 /* Evaluates on validation_file with the current weights. */
 snug_status snug_session_evaluate(snug_session *session, snug_metrics *metrics);
-/* Writes a Hugging Face folder that from_pretrained loads: whole, or not at all. */
+/* Writes config.json, model.safetensors and the tokenizer's files into folder, each whole or not at all;
+   from_pretrained loads it. Other files there stay. */
 snug_status snug_save_model(snug_session *session, const char *folder);
 /* A parameter by its Hugging Face name, copied as fp32 (count values): for looking inside and for tests. */
 snug_status snug_get_parameter(snug_session *session, const char *name, float *values, size_t count);

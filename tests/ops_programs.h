@@ -175,9 +175,10 @@ static inline void build_activation(struct ops *f, int variant) {
     if (a == u) return;
     int32_t da = ops_source(f, type, extent, 0, f->shape->outputs);
     int32_t du = in_place ? da : ops_tensor(f, type, extent, 0, f->shape->outputs);
+    int32_t again = in_place ? u : activation % 2 ? -1 : ops_tensor(f, type, extent, 0, f->shape->outputs);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ACTIVATION_BACKWARD,
                                 .in = SNUG_INPUTS(da, u),
-                                .out = SNUG_OUTPUTS(du),
+                                .out = SNUG_OUTPUTS(du, again),
                                 .activation = activation});
     if (in_place) return;
     f->y = a;

@@ -69,7 +69,8 @@ static inline const char *write_text(const struct fixture *f, const char *name, 
     return path;
 }
 
-static inline char *read_text(const struct fixture *f, const char *path, size_t *size) {
+/* Inlined, gcc 12 takes what strchr() finds in its result for a pointer to its local variable. */
+__attribute__((noinline)) static char *read_text(const struct fixture *f, const char *path, size_t *size) {
     char *data;
     size_t length;
     if (snug_file_read(f->ctx, path, &data, &length) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));

@@ -7,42 +7,48 @@
  * unless said; parameters, their gradients, losses and statistics are F32. Arithmetic inside an operation is fp32 (sums
  * over rows or batches: in a fixed order that does not depend on the number of threads), whatever the storage.
  * "+=" gradients: see op->first and snug_run_overwrites(). An extent of 0 is legal: outputs that overwrite become zero.
- * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 means none. Dropped tokens'
- * masks are replayed backward, never stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var
- * biased.
- *
+ * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 means none. Masks are
+ * replayed backward, never stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased.
+ */
+/* clang-format off */
+/*
  * operation            inputs                             outputs and what they become
  * EMBED                word [V,h] pos [P,h] type [Y,h]    s [T,h] = word[id] + type[type] + pos[position]
  *                      gamma [h] beta [h]                 y [T,h] = dropout(norm(s))
  * LINEAR               x [n,K] w [N,K] b [N] or none      y [n,N] = x w^T + b; y may be F32 when x is BF16
- * ATTENTION            qkv [T,3h] (q, k, v side by side,  o [T,h] = dropout(softmax(q k^T / sqrt(d))) v, per sequence
- * and head head i at columns i*d of each)     lse [T,heads] F32: log of the sum of exp of each row's scaled scores
+ * ATTENTION            qkv [T,3h] (q, k, v side by side,  o [T,h] = dropout(softmax(q k^T / sqrt(d))) v, per sequence and head
+ *                      head i at columns i*d of each)     lse [T,heads] F32: log of the sum of exp of each row's scaled scores
  * RESIDUAL_NORM        z [n,h] x [n,h] gamma beta         s [n,h] = dropout(z) + x;  y [n,h] = norm(s)
  * NORM                 s [n,h] gamma beta                 y [n,h] = dropout(norm(s))
  * ACTIVATION           u [n,m]                            a [n,m] = f(u); a may be u's tensor
- * DROPOUT              x [n,m], n = R                     y = dropout(x); y may be x's tensor; its own backward. An
- * element's place is that of its head row's token GATHER               x [T,h]                            r [R,h]: row
- * i is x[head_rows[i]] LOSS                 logits [R,C] F32                   loss [1] F32: sum over the items (=, +=
- * in later chunks); d [R,C] or none: d loss_sum / d logits * run->loss_scale, which may be the logits' own tensor when
- * F32 cross entropy: of batch->labels, SNUG_IGNORE_LABEL rows count nothing; label smoothing e as PyTorch's
- * CrossEntropyLoss binary cross entropy with logits: of batch->targets [R,C];  mean squared error: of batch->targets
- * [R] (C = 1) FILL                                                    x = 0 EMBED_BACKWARD       dy [T,h] (destroyed) s
- * gamma       dword dpos dtype dgamma dbeta, all +=; tokens of id op->padding add nothing to dword (nn.Embedding's
- * padding_idx) LINEAR_DX            dy [n,N] w [N,K]                   dx [n,K] = dy w, or += if op->accumulate
+ * DROPOUT              x [n,m], n = R                     y = dropout(x); y may be x's tensor; its own backward. An element's
+ *                                                         place is that of its head row's token
+ * GATHER               x [T,h]                            r [R,h]: row i is x[head_rows[i]]
+ * LOSS                 logits [R,C] F32                   loss [1] F32: sum over the items (=, += in later chunks);
+ *                                                         d [R,C] or none: d loss_sum / d logits * run->loss_scale,
+ *                                                         which may be the logits' own tensor when F32
+ *   cross entropy: of batch->labels, SNUG_IGNORE_LABEL rows count nothing; label smoothing e as PyTorch's CrossEntropyLoss
+ *   binary cross entropy with logits: of batch->targets [R,C];  mean squared error: of batch->targets [R] (C = 1)
+ * FILL                                                    x = 0
+ * EMBED_BACKWARD       dy [T,h] (destroyed) s gamma       dword dpos dtype dgamma dbeta, all +=; tokens of id op->padding
+ *                                                         add nothing to dword (nn.Embedding's padding_idx)
+ * LINEAR_DX            dy [n,N] w [N,K]                   dx [n,K] = dy w, or += if op->accumulate
  * LINEAR_DW            dy [n,N] x [n,K]                   dw [N,K] += dy^T x;  db [N] or none += column sums of dy
  * ATTENTION_BACKWARD   do [T,h] qkv o lse                 dqkv [T,3h]
- * NORM_BACKWARD        dy [n,h] s gamma                   ds [n,h] (may be dy's tensor); dz [n,h] or none = mask of z's
- * dropout
+ * NORM_BACKWARD        dy [n,h] s gamma                   ds [n,h] (may be dy's tensor); dz [n,h] or none = mask of z's dropout
  *                                                         * ds; dgamma dbeta +=
- * ACTIVATION_BACKWARD  da [n,m] u                         du [n,m] = da f'(u); may be da's tensor
+ * ACTIVATION_BACKWARD  da [n,m] u                         du [n,m] = da f'(u); may be da's tensor; a [n,m] or none = f(u) as
+ *                                                         ACTIVATION gives it; may be u's tensor
  * GATHER_BACKWARD      dr [R,h]                           dx [T,h]: row head_rows[i] += dr[i]
- * SQUARED_NORM         g [N,K]                            sums [slots] F32: sums[op->slot] = sum of squares (in double
- * inside) CLIP                 sums [slots] F32                   clip [2] F32 = {norm, scale}; scale = min(1,
- * run->max_grad_norm / (norm + 1e-6)), or 1 if max_grad_norm <= 0 ADAMW                g clip p m v (all F32, updated),
- * p16 or none (BF16 copy of the new p): torch.optim.AdamW: g *= clip scale; p *= 1 - lr wd (if op->decay); m = b1 m +
- * (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps), t = run->step + 1 CAST p
- * F32                              q BF16 = p rounded to nearest even
+ * SQUARED_NORM         g [N,K]                            sums [slots] F32: sums[op->slot] = sum of squares (in double inside)
+ * CLIP                 sums [slots] F32                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
+ *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
+ * ADAMW                g clip                             p m v (all F32, updated), p16 or none (BF16 copy of the new p):
+ *   torch.optim.AdamW: g *= clip scale; p *= 1 - lr wd (if op->decay); m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+ *   p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps), t = run->step + 1
+ * CAST                 p F32                              q BF16 = p rounded to nearest even
  */
+/* clang-format on */
 #ifndef SNUG_BACKEND_BACKEND_H
 #define SNUG_BACKEND_BACKEND_H
 
@@ -70,7 +76,7 @@ typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
 
 struct snug_backend {
     const char *name;
-    /* Makes what the program's operations need beforehand (product primitives); nothing is made later. */
+    /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
     /* Bytes of scratch that op needs at the program's capacity. */

@@ -86,7 +86,6 @@ snug_status snug_build_bert(struct snug_program *program, const struct snug_conf
     int32_t word, x = embeddings(&b, &word);
     for (b.layer = 0; b.layer < config->num_hidden_layers; b.layer++) x = encoder_layer(&b, x);
     b.layer = -1;
-    program->hidden = x;
     b.phase = SNUG_PHASE_HEAD;
     if (config->task == SNUG_TASK_MLM)
         masked_lm_head(&b, x, word);

@@ -150,7 +150,6 @@ static snug_status read_labels(const struct reading *r, struct snug_config *conf
     }
     const char *problem;
     RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "problem_type", NULL, &problem));
-    config->has_problem = problem != NULL;
     if (!problem)
         labels->problem = labels->count == 1 ? SNUG_PROBLEM_REGRESSION : SNUG_PROBLEM_SINGLE_LABEL;
     else if (strcmp(problem, "single_label_classification") == 0)
@@ -265,7 +264,9 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
     config->task = task;
     config->has_head = true;
     json_t *json = config->json;
-    int failed = json_object_set_new(
+    json_object_del(json, "torch_dtype");
+    int failed = json_object_set_new(json, "dtype", json_string("float32")); /* what snug saves */
+    failed |= json_object_set_new(
         json, "architectures",
         json_pack("[s]", task == SNUG_TASK_MLM ? "BertForMaskedLM" : "BertForSequenceClassification"));
     if (task == SNUG_TASK_CLASSIFICATION) {
@@ -285,7 +286,7 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
         failed |= json_object_set_new(json, "label2id", label2id);
         failed |= json_object_set_new(json, "problem_type", json_string(problems[config->labels.problem]));
         json_object_del(json, "num_labels");
-        config->has_problem = config->has_label_names = true;
+        config->has_label_names = true;
     }
     if (failed) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
     return SNUG_OK;

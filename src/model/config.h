@@ -18,7 +18,6 @@ struct snug_config {
     bool tie_word_embeddings;
     enum snug_task task;       /* from architectures; classification where they name neither head */
     bool has_head;             /* architectures name the head of task */
-    bool has_problem;          /* problem_type is given */
     struct snug_labels labels; /* num_labels, id2label, problem_type; count 2, LABEL_0 and LABEL_1 by default */
     bool has_label_names;      /* id2label is given and not LABEL_0, LABEL_1, … */
     json_t *json;              /* all of it, what snug does not know included: written back */

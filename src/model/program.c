@@ -5,22 +5,21 @@
 #include <stdlib.h>
 
 void snug_program_init(struct snug_program *program, snug_context *ctx) {
-    *program = (struct snug_program){.ctx = ctx, .hidden = -1, .logits = -1, .loss = -1, .clip = -1};
+    *program = (struct snug_program){.ctx = ctx, .logits = -1, .loss = -1, .clip = -1};
 }
 
 snug_status snug_program_tensor(struct snug_program *program, struct snug_tensor like, int32_t *out, const char *name,
                                 ...) {
-    RETURN_IF_ERROR(snug_grow(program->ctx, (void **)&program->tensors, &program->tensor_capacity,
-                              program->tensor_count + 1, sizeof *program->tensors));
-    struct snug_tensor *tensor = &program->tensors[program->tensor_count];
-    *tensor = like;
     va_list args;
     va_start(args, name);
-    int length = vsnprintf(tensor->name, sizeof tensor->name, name, args);
+    int length = vsnprintf(like.name, sizeof like.name, name, args); /* of names that growing may move */
     va_end(args);
-    if (length < 0 || (size_t)length >= sizeof tensor->name)
-        return snug_fail(program->ctx, SNUG_E_INTERNAL, "tensor name %s… is too long", tensor->name);
+    if (length < 0 || (size_t)length >= sizeof like.name)
+        return snug_fail(program->ctx, SNUG_E_INTERNAL, "tensor name %s… is too long", like.name);
+    RETURN_IF_ERROR(snug_grow(program->ctx, (void **)&program->tensors, &program->tensor_capacity,
+                              program->tensor_count + 1, sizeof *program->tensors));
     *out = (int32_t)program->tensor_count++;
+    program->tensors[*out] = like;
     return SNUG_OK;
 }
 

@@ -34,7 +34,7 @@ struct snug_tensor {
     int64_t rows, cols; /* row-major; rows counts only if the extent is FIXED */
     int32_t layer;      /* encoder layer, or -1 */
     bool persistent;    /* lives across steps: weights, gradients, states */
-    bool low_precision; /* may be stored in the compute type: set by the model, read by the precision stage */
+    bool low_precision; /* may be stored in the compute type, which the precision stage decides */
     /* Filled in by the place stage. */
     int32_t first, last; /* operations that write it first and use it last */
     int64_t bytes, offset;
@@ -126,8 +126,7 @@ struct snug_program {
     int64_t longest;                     /* tokens of the longest sequence */
     enum snug_dtype compute;             /* type of activations and of products' inputs */
     uint32_t sites;                      /* dropout sites given out so far */
-    int32_t hidden, logits, loss,
-        clip; /* tensors that the runner looks at: last hidden state, logits, loss, {norm, scale} */
+    int32_t logits, loss, clip;          /* tensors that the runner looks at; clip is {norm, scale} */
 };
 
 /* Starts a program whose tensor numbers are all -1. */

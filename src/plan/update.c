@@ -8,7 +8,7 @@ static bool decays(const struct snug_program *program, int32_t weight) {
     return false;
 }
 
-/* Every weight that has a gradient, by the gradient's name. */
+/* The tensor called prefix + name, or -1. */
 static int32_t find(const struct snug_program *program, const char *prefix, const char *name) {
     const size_t skip = strlen(prefix);
     for (size_t i = 0; i < program->tensor_count; i++)

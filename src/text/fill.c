@@ -57,7 +57,6 @@ static bool choose(const struct snug_filler *filler, int64_t epoch, int64_t row,
     const struct snug_loader_options *options = filler->options;
     *replacement = id;
     if (options->fill_mask) return id == mask_id(options);
-    if (options->sampling == SNUG_SAMPLING_SEQUENTIAL) epoch = 0;
     struct snug_philox_block draw =
         snug_philox((uint32_t)position, (uint32_t)row, (uint32_t)((uint64_t)row >> 32),
                     (uint32_t)SNUG_PHILOX_MASKING << 29, snug_philox_key(options->seed), (uint32_t)epoch);

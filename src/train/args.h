@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments as one struct, filled from text through one table (args.c) that also makes --help. */
+/* The arguments as one struct, filled from text through one table (args_table.c) that also makes --help. */
 #ifndef SNUG_TRAIN_ARGS_H
 #define SNUG_TRAIN_ARGS_H
 
@@ -21,7 +21,7 @@ struct snug_args {
     bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;
     double mlm_probability;
     /* output */
-    char *output_dir, *logging_dir, *report_to, *run_name, *resume_from_checkpoint, *log_level;
+    char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level;
     bool overwrite_output_dir, disable_tqdm, json;
     /* training */
     int64_t per_device_train_batch_size, per_device_eval_batch_size, gradient_accumulation_steps, max_steps, seed,
@@ -40,7 +40,7 @@ struct snug_args {
     enum snug_interval eval_strategy, logging_strategy, save_strategy;
     double eval_steps, logging_steps, save_steps; /* below 1: a share of all steps; eval_steps 0: logging_steps */
     double eval_delay;
-    bool logging_first_step, logging_nan_inf_filter, eval_on_start, load_best_model_at_end, save_only_model;
+    bool logging_first_step, eval_on_start, load_best_model_at_end, save_only_model;
     int64_t save_total_limit;                        /* 0: no limit */
     char *metric_for_best_model, *greater_is_better; /* NULL: as Trainer derives it */
     int64_t early_stopping_patience;                 /* 0: off */

@@ -60,11 +60,10 @@ const struct snug_argument snug_arguments[] = {
     FLAG(strict, "", DATA, "False", "refuse malformed UTF-8 instead of replacing it (snug's own)"),
 
     TEXT(output_dir, "", OUTPUT, "DIR", "where the model, results and checkpoints go; train: default trainer_output"),
-    FLAG(overwrite_output_dir, "", OUTPUT, "False", "write into a folder that is not empty"),
+    FLAG(overwrite_output_dir, "", OUTPUT, "False", "remove the folder's checkpoints before training"),
     TEXT(resume_from_checkpoint, "", OUTPUT, "DIR|True", "go on from this checkpoint, or from output_dir's last"),
     ROW(CHOICE, report_to, "", OUTPUT, "none|tensorboard|all", "none", NULL, OTHER_REPORTS, "where logs also go"),
     TEXT(logging_dir, "", OUTPUT, "DIR", "TensorBoard's folder; default output_dir/runs"),
-    TEXT(run_name, "", OUTPUT, "NAME", "the run's name in logs"),
     ROW(CHOICE, log_level, "", OUTPUT, "detail|debug|info|warning|error|critical|passive", "passive", NULL, NULL,
         "messages shown; passive is info"),
     FLAG(disable_tqdm, "", OUTPUT, "False", "no live progress bar"),
@@ -91,7 +90,7 @@ const struct snug_argument snug_arguments[] = {
     REAL(label_smoothing_factor, TRAINING, "0", "[0,1)",
          "share of a label spread over all classes; single labels only"),
     COUNT(seed, "", TRAINING, "42", "[0,)", "of initial weights, dropout, order and masks"),
-    COUNT(data_seed, "", TRAINING, "-1", "[-1,)", "of the order alone; -1: seed"),
+    COUNT(data_seed, "", TRAINING, "-1", "[-1,)", "of the order of rows and of masks; -1: seed"),
     ROW(CHOICE, train_sampling_strategy, "", TRAINING, "random|sequential|group_by_length", "random", NULL,
         "batch_rebalance", "order of the rows"),
 
@@ -115,7 +114,6 @@ const struct snug_argument snug_arguments[] = {
     ROW(INTERVAL, logging_strategy, "", STRATEGY, "no|steps|epoch", "steps", NULL, NULL, "when to log"),
     REAL(logging_steps, STRATEGY, "500", "[0,)", "steps between logs; below 1: a share of all steps"),
     FLAG(logging_first_step, "", STRATEGY, "False", "log the first step too"),
-    FLAG(logging_nan_inf_filter, "", STRATEGY, "True", "leave NaN and infinite losses out of the logged mean"),
     ROW(INTERVAL, save_strategy, "", STRATEGY, "no|steps|epoch|best", "steps", NULL, NULL, "when to save a checkpoint"),
     REAL(save_steps, STRATEGY, "500", "(0,)", "steps between checkpoints; below 1: a share of all steps"),
     COUNT(save_total_limit, "", STRATEGY, "0", "[0,)", "checkpoints kept, the best among them; 0: all"),
@@ -142,7 +140,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "eval_do_concat_batches eval_use_gather_object batch_eval_metrics remove_unused_columns use_fast_tokenizer "
      "low_cpu_mem_usage save_safetensors ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph "
      "hub_private_repo hub_always_push use_cache use_legacy_prediction_loop restore_callback_states_from_checkpoint "
-     "enable_jit_checkpoint"},
+     "enable_jit_checkpoint logging_nan_inf_filter"},
     {SNUG_FOREIGN_FLAG_OFF,
      "gradient_checkpointing activation_checkpointing fp16 bf16_full_eval fp16_full_eval tf32 torch_compile "
      "use_liger_kernel auto_find_batch_size ignore_data_skip prediction_loss_only push_to_hub trust_remote_code "
@@ -150,7 +148,8 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "include_num_input_tokens_seen use_mps_device use_ipex jit_mode_eval adafactor use_auth_token "
      "split_batches"},
     {SNUG_FOREIGN_VALUE_IGNORED,
-     "local_rank log_level_replica cache_dir preprocessing_num_workers length_column_name eval_accumulation_steps "
+     "local_rank run_name log_level_replica cache_dir preprocessing_num_workers length_column_name "
+     "eval_accumulation_steps "
      "ddp_backend ddp_bucket_cap_mb ddp_timeout hub_token hub_model_id hub_strategy hub_revision token project "
      "trackio_space_id trackio_bucket_id trackio_static_space_id dataloader_multiprocessing_context "
      "torch_empty_cache_steps"},

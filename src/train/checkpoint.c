@@ -40,9 +40,10 @@ static json_t *state_of(const struct snug_trainer *t) {
         (json_int_t)t->tokens, "num_train_epochs", snug_json_number(t->args->num_train_epochs), "save_steps",
         (json_int_t)t->save_steps, "stateful_callbacks", "train_batch_size", (json_int_t)job->train.options.batch_size,
         "trial_name", "trial_params");
-    json_t *own = json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:o}", "loss_sum", t->loss_sum, "loss_total", t->loss_total,
-                            "logged_step", (json_int_t)t->logged_step, "samples", (json_int_t)t->samples, "tokens",
-                            (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience, "identity", identity_of(t));
+    json_t *own = json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:b, s:o}", "loss_sum", t->loss_sum, "loss_total",
+                            t->loss_total, "logged_step", (json_int_t)t->logged_step, "samples", (json_int_t)t->samples,
+                            "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience, "unjudged",
+                            t->unjudged, "identity", identity_of(t));
     if (!state || !own || json_object_set_new(state, "snug", own)) {
         json_decref(state);
         return NULL;
@@ -101,6 +102,7 @@ static snug_status read_state(struct snug_trainer *t, const char *folder) {
             t->samples = int_of(own, "samples");
             t->tokens = int_of(own, "tokens");
             t->impatience = int_of(own, "impatience");
+            t->unjudged = json_is_true(json_object_get(own, "unjudged"));
             t->has_best = json_is_number(json_object_get(state, "best_metric"));
             t->best_metric = real_of(state, "best_metric");
             t->best_step = int_of(state, "best_global_step");

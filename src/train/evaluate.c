@@ -150,7 +150,7 @@ static snug_status name_row(struct predicting *p, const float *logits, int64_t c
     RETURN_IF_ERROR(set_label(p, ""));
     *score = 1;
     for (int64_t i = 0; i < classes; i++) {
-        if (logits[i] < 0) continue; /* a probability of at least one half */
+        if (!(logits[i] > 0)) continue; /* a probability above one half */
         RETURN_IF_ERROR(append_label(p, labels->names[i]));
         *score = fmin(*score, sigmoid(logits[i]));
     }

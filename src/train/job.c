@@ -281,6 +281,12 @@ static snug_status check_fit(struct snug_job *job) {
         (double)limit / 0x1p20, snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20);
 }
 
+static snug_status open_backend(struct snug_job *job) {
+    for (int i = 0; i < job->program_count; i++)
+        RETURN_IF_ERROR(job->backend->open(job->ctx, &job->programs[i], job->threads, &job->backend_state[i]));
+    return SNUG_OK;
+}
+
 /* Whole mebibytes, so that two looks at the same program agree. */
 static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
 
@@ -291,7 +297,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = args->threads > 0 ? (int)args->threads : usable_cores();
     job->backend = snug_backend_cpu();
-    job->context_bytes = round_up_mib(snug_resident_bytes());
+    const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
@@ -303,11 +309,16 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     job->training = job->trains ? &job->programs[0] : NULL;
     job->evaluation = job->evaluates ? &job->programs[job->program_count - 1] : NULL;
     RETURN_IF_ERROR(place_programs(job));
-    job->host_bytes = round_up_mib(snug_resident_bytes() - job->context_bytes);
+    const int64_t after = snug_resident_bytes();
+    RETURN_IF_ERROR(open_backend(job));
+    job->host_bytes = round_up_mib(after - before);
+    job->context_bytes = round_up_mib(before + snug_resident_bytes() - after);
     return check_fit(job);
 }
 
 void snug_job_close(struct snug_job *job) {
+    for (int i = 0; i < job->program_count; i++)
+        if (job->backend_state[i]) job->backend->close(job->backend_state[i]);
     for (int i = 0; i < job->program_count; i++) snug_program_free(&job->programs[i]);
     snug_dataset_close(job->train.dataset);
     snug_dataset_close(job->eval.dataset);

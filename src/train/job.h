@@ -34,6 +34,7 @@ struct snug_job {
     bool trains, evaluates;
     int64_t steps_per_epoch, max_steps, epochs, max_length;
     const struct snug_backend *backend;
+    void *backend_state[2];          /* of programs */
     struct snug_program programs[2]; /* training (if any), evaluation (if any) */
     int program_count;
     struct snug_program *training, *evaluation; /* into programs, or NULL */

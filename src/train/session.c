@@ -28,11 +28,12 @@ static snug_status carve(struct snug_session *s) {
     return SNUG_OK;
 }
 
-static snug_status open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
+static void open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
     const struct snug_args *args = s->job.args;
     *run = (struct snug_run){.ctx = s->ctx,
                              .program = program,
                              .arena = s->arena,
+                             .backend_state = s->job.backend_state[program - s->job.programs],
                              .workspace = s->arena + s->job.layout.workspace_offset,
                              .threads = s->job.threads,
                              .seed = (uint64_t)args->seed,
@@ -40,7 +41,6 @@ static snug_status open_run(struct snug_session *s, struct snug_program *program
                              .beta2 = (float)args->adam_beta2,
                              .epsilon = (float)args->adam_epsilon,
                              .weight_decay = (float)args->weight_decay};
-    return s->job.backend->open(s->ctx, program, s->job.threads, &run->backend_state);
 }
 
 /* Any of the programs knows all parameters. */
@@ -90,8 +90,8 @@ static snug_status open_schedule(struct snug_session *s) {
 static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(open_schedule(s));
     RETURN_IF_ERROR(carve(s));
-    if (s->job.training) RETURN_IF_ERROR(open_run(s, s->job.training, &s->train_run));
-    if (s->job.evaluation) RETURN_IF_ERROR(open_run(s, s->job.evaluation, &s->eval_run));
+    if (s->job.training) open_run(s, s->job.training, &s->train_run);
+    if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
     RETURN_IF_ERROR(load_weights(s));
     RETURN_IF_ERROR(snug_run_phase(any_run(s), s->job.backend, SNUG_PHASE_PREPARE, NULL));
     return open_loaders(s);
@@ -121,8 +121,6 @@ void snug_session_destroy(snug_session *s) {
     snug_loader_destroy(s->train_loader);
     snug_loader_destroy(s->eval_loader);
     snug_meter_free(s->meter);
-    if (s->train_run.program) s->job.backend->close(s->train_run.backend_state);
-    if (s->eval_run.program) s->job.backend->close(s->eval_run.backend_state);
     if (s->arena) munmap(s->arena, (size_t)s->job.layout.total);
     snug_job_close(&s->job);
     free(s);

@@ -145,6 +145,18 @@ static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     return judge(t, metrics, improved);
 }
 
+static bool wants_stop(const struct snug_trainer *t) {
+    return t->callbacks && t->callbacks->should_stop && t->callbacks->should_stop(t->callbacks->user);
+}
+
+static snug_status interrupted(struct snug_trainer *t) {
+    snug_clear_error(t->ctx); /* an evaluation's, which says less */
+    RETURN_IF_ERROR(save(t));
+    return snug_fail(t->ctx, SNUG_E_INTERRUPTED,
+                     "interrupted at step %lld of %lld; go on with --resume_from_checkpoint True",
+                     (long long)t->session->step, (long long)t->session->job.max_steps);
+}
+
 static bool is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
     return (strategy == SNUG_INTERVAL_STEPS && every > 0 && step % every == 0) ||
            (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
@@ -161,7 +173,10 @@ static snug_status after_step(struct snug_trainer *t, double grad_norm, double l
         RETURN_IF_ERROR(log_step(t, grad_norm, learning_rate));
     if (is_due(args->eval_strategy, t->eval_steps, step, epoch_ends) &&
         (args->eval_strategy == SNUG_INTERVAL_STEPS ? (double)step : snug_trainer_epoch(t)) >= args->eval_delay) {
-        RETURN_IF_ERROR(evaluate(t, &improved));
+        const snug_status status = evaluate(t, &improved);
+        t->unjudged = status == SNUG_E_INTERRUPTED;
+        if (t->unjudged) return interrupted(t);
+        RETURN_IF_ERROR(status);
         evaluated = true;
     }
     const bool save_best = args->save_strategy == SNUG_INTERVAL_BEST && improved;
@@ -212,17 +227,6 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *grad
     return snug_zero_grad(s);
 }
 
-static bool wants_stop(const struct snug_trainer *t) {
-    return t->callbacks && t->callbacks->should_stop && t->callbacks->should_stop(t->callbacks->user);
-}
-
-static snug_status interrupted(struct snug_trainer *t) {
-    RETURN_IF_ERROR(save(t));
-    return snug_fail(t->ctx, SNUG_E_INTERRUPTED,
-                     "interrupted at step %lld of %lld; go on with --resume_from_checkpoint True",
-                     (long long)t->session->step, (long long)t->session->job.max_steps);
-}
-
 static snug_status train_epoch(struct snug_trainer *t) {
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(snug_session_resume_epoch(s));
@@ -237,21 +241,20 @@ static snug_status train_epoch(struct snug_trainer *t) {
         send(t, (snug_event){
                     .kind = SNUG_EVENT_STEP, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
         RETURN_IF_ERROR(after_step(t, grad_norm, learning_rate));
-        if (wants_stop(t)) return interrupted(t);
+        if (s->step < s->job.max_steps && wants_stop(t)) return interrupted(t);
     }
     return SNUG_OK;
 }
 
 static snug_status train(struct snug_trainer *t) {
     struct snug_session *s = t->session;
+    snug_status status = SNUG_OK;
     bool improved;
-    if (t->args->eval_on_start) RETURN_IF_ERROR(evaluate(t, &improved));
-    while (s->step < s->job.max_steps) {
-        snug_status status = train_epoch(t);
-        if (status == SNUG_END) return SNUG_OK; /* stopped early */
-        if (status != SNUG_OK) return status;
-    }
-    return SNUG_OK;
+    if (t->args->eval_on_start && s->step == 0) status = evaluate(t, &improved);
+    if (status == SNUG_E_INTERRUPTED) return interrupted(t);
+    if (t->unjudged) status = after_step(t, 0, 0); /* its log line is written already */
+    while (status == SNUG_OK && s->step < s->job.max_steps) status = train_epoch(t);
+    return status == SNUG_END ? SNUG_OK : status; /* SNUG_END: stopped early */
 }
 
 /* ---- before and after ----------------------------------------------------------------------------------------- */
@@ -289,13 +292,13 @@ static snug_status begin(struct snug_trainer *t) {
     t->save_total_limit = args->save_total_limit;
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
+    RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
     RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
     if (access(args->output_dir, W_OK) != 0)
         return snug_fail(t->ctx, SNUG_E_IO, "--output_dir %s cannot be written to", args->output_dir);
     RETURN_IF_ERROR(check_disk(t));
     if (args->overwrite_output_dir && !args->resume_from_checkpoint) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
-    RETURN_IF_ERROR(open_events(t));
-    return snug_checkpoint_resume(t);
+    return open_events(t);
 }
 
 /* FLOPs of all micro-batches, each taken as the mean one. */
@@ -368,6 +371,7 @@ static json_t *results_json(const struct snug_trainer *t) {
 static snug_status finish(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     const bool evaluated_last = args->eval_strategy != SNUG_INTERVAL_NO && t->result->metrics.count > 0;
+    snug_status evaluated = SNUG_OK;
     bool improved;
     summarise(t);
     if (args->load_best_model_at_end && t->best_checkpoint[0]) {
@@ -376,7 +380,11 @@ static snug_status finish(struct snug_trainer *t) {
         RETURN_IF_ERROR(snug_checkpoint_load_weights(t, t->best_checkpoint));
     }
     if (t->session->job.evaluation && (!evaluated_last || args->load_best_model_at_end))
-        RETURN_IF_ERROR(evaluate(t, &improved));
+        evaluated = evaluate(t, &improved);
+    if (evaluated == SNUG_E_INTERRUPTED)
+        t->result->metrics.count = 0; /* the model is done and shall not be lost */
+    else
+        RETURN_IF_ERROR(evaluated);
     RETURN_IF_ERROR(snug_session_write_model(t->session, args->output_dir));
     RETURN_IF_ERROR(snug_trainer_state_write(t, args->output_dir));
     json_t *train = results_json(t);
@@ -385,7 +393,10 @@ static snug_status finish(struct snug_trainer *t) {
     json_decref(train);
     if (status == SNUG_OK && t->result->metrics.count)
         status = snug_results_write(t->ctx, args->output_dir, "eval", &t->result->metrics, NULL);
-    return status;
+    if (status != SNUG_OK || evaluated == SNUG_OK) return status;
+    snug_clear_error(t->ctx);
+    return snug_fail(t->ctx, evaluated, "interrupted in the last evaluation; the trained model is in %s",
+                     args->output_dir);
 }
 
 /* Where time went, by kind of operation: for those who ask for it with --log_level debug. */

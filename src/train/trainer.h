@@ -27,6 +27,7 @@ struct snug_trainer {
     bool has_best;
     double best_metric;
     int64_t best_step, impatience; /* evaluations without improvement */
+    bool unjudged;                 /* the last step's evaluation was interrupted: who resumes begins with it */
     char best_checkpoint[512];
 };
 

@@ -18,9 +18,11 @@ static inline vec activation(enum snug_activation f, vec u) {
     return u;
 }
 
-static inline vec derivative(enum snug_activation f, vec u) {
+/* f'(u), and f(u) in *a with the same bits that activation() gives: what both need is computed once. */
+static inline vec derivative(enum snug_activation f, vec u, vec *a) {
     const float density = 0.3989422804014327f; /* 1 / sqrt(2 pi) */
     vec bell, s;
+    *a = activation(f, u);
     switch (f) {
     case SNUG_GELU: s = vec_normal(u, &bell); return vec_fma(u * density, bell, s);
     case SNUG_GELU_TANH:
@@ -33,40 +35,52 @@ static inline vec derivative(enum snug_activation f, vec u) {
     return u;
 }
 
-/* Elements first … end - 1 of tensors of n: a = f(u), or with da given, a = da f'(u). Inlined once for each f, so that
-   the loop has no branch on it. */
-static inline __attribute__((always_inline)) void apply(struct matrix a, struct matrix da, struct matrix u,
-                                                        int64_t first, int64_t end, enum snug_activation f) {
+/* The operands of either operation; forward has no da and du. */
+struct operands {
+    struct matrix a, du, da, u;
+};
+
+/* Elements first … end - 1. Inlined once for each f, so that the loop has no branch on it. */
+static inline __attribute__((always_inline)) void apply(const struct operands *o, int64_t first, int64_t end,
+                                                        enum snug_activation f) {
     for (int64_t i = first; i < end; i += VEC_LANES) {
-        vec x = vec_load(u.data, u.dtype, i, end);
-        vec y = da.data ? vec_load(da.data, da.dtype, i, end) * derivative(f, x) : activation(f, x);
-        vec_store(a.data, a.dtype, i, end, y);
+        vec u = vec_load(o->u.data, o->u.dtype, i, end), a;
+        if (o->da.data) {
+            vec slope = derivative(f, u, &a);
+            vec_store(o->du.data, o->du.dtype, i, end, vec_load(o->da.data, o->da.dtype, i, end) * slope);
+        } else {
+            a = activation(f, u);
+        }
+        if (o->a.data) vec_store(o->a.data, o->a.dtype, i, end, a);
     }
 }
 
-static void apply_all(const struct snug_run *run, struct matrix a, struct matrix da, struct matrix u,
-                      enum snug_activation f) {
-    const int64_t n = u.rows * u.cols, block = 4096;
+static snug_status apply_all(const struct snug_run *run, const struct operands *o, enum snug_activation f) {
+    const int64_t n = o->u.rows * o->u.cols, block = 4096;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t first = 0; first < n; first += block) {
         int64_t end = n - first < block ? n : first + block;
         switch (f) {
-        case SNUG_GELU: apply(a, da, u, first, end, SNUG_GELU); break;
-        case SNUG_GELU_TANH: apply(a, da, u, first, end, SNUG_GELU_TANH); break;
-        case SNUG_RELU: apply(a, da, u, first, end, SNUG_RELU); break;
-        case SNUG_SILU: apply(a, da, u, first, end, SNUG_SILU); break;
-        case SNUG_TANH: apply(a, da, u, first, end, SNUG_TANH); break;
+        case SNUG_GELU: apply(o, first, end, SNUG_GELU); break;
+        case SNUG_GELU_TANH: apply(o, first, end, SNUG_GELU_TANH); break;
+        case SNUG_RELU: apply(o, first, end, SNUG_RELU); break;
+        case SNUG_SILU: apply(o, first, end, SNUG_SILU); break;
+        case SNUG_TANH: apply(o, first, end, SNUG_TANH); break;
         }
     }
+    return SNUG_OK;
 }
 
 snug_status SNUG_KERNEL(activation)(struct snug_run *run, const struct snug_op *op) {
-    apply_all(run, matrix_of(run, op->out[0]), (struct matrix){0}, matrix_of(run, op->in[0]), op->activation);
-    return SNUG_OK;
+    const struct operands o = {.a = matrix_of(run, op->out[0]), .u = matrix_of(run, op->in[0])};
+    return apply_all(run, &o, op->activation);
 }
 
 snug_status SNUG_KERNEL(activation_backward)(struct snug_run *run, const struct snug_op *op) {
-    apply_all(run, matrix_of(run, op->out[0]), matrix_of(run, op->in[0]), matrix_of(run, op->in[1]), op->activation);
-    return SNUG_OK;
+    const struct operands o = {.a = matrix_of(run, op->out[1]),
+                               .du = matrix_of(run, op->out[0]),
+                               .da = matrix_of(run, op->in[0]),
+                               .u = matrix_of(run, op->in[1])};
+    return apply_all(run, &o, op->activation);
 }

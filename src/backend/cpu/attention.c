@@ -4,7 +4,9 @@
  *   o = (F * P) v,   F the dropout factors, element by element,
  *   lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be had again without the whole row.
  * Backward, with dP_ij = F_ij (do_i . v_j):
- *   dv = (F * P)^T do,   dS_ij = P_ij (dP_ij - do_i . o_i),   dq = dS k / sqrt(d),   dk = dS^T q / sqrt(d).
+ *   dv = (F * P)^T do,   dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij),   dq = dS k / sqrt(d),   dk = dS^T q / sqrt(d).
+ * The sum is formed from the row at hand, not as do_i . o_i, which is the same but for rounding: so the rows of dS add
+ * up to zero as they should, and with them the gradient of the key's bias.
  *
  * A thread takes one head of one sequence at a time, and so owns all that it writes. It copies the head's keys and
  * values into scratch as fp32, transposed where an inner product runs over channels, so that every product below is
@@ -19,12 +21,12 @@ enum { TILE_ROWS = VEC_LANES == 16 ? 8 : 4, TILE_VECS = 2, ROWS = 8 };
 struct head {
     const struct snug_run *run;
     const struct snug_op *op;
-    struct matrix qkv, o, lse, dout, dqkv;
-    int64_t first, length;  /* its tokens */
-    int64_t column, h, d;   /* its channels: column … column + d - 1 of each of q, k, v */
-    int64_t channels, keys; /* d and length in whole vectors */
-    int64_t stride;         /* of rows over keys */
-    float scale;            /* 1 / sqrt(d) */
+    struct matrix qkv, o, lse, dout, dqkv; /* o: forward; the last two: backward */
+    int64_t first, length;                 /* its tokens */
+    int64_t column, h, d;                  /* its channels: column … column + d - 1 of each of q, k, v */
+    int64_t channels, keys;                /* d and length in whole vectors */
+    int64_t stride;                        /* of rows over keys */
+    float scale;                           /* 1 / sqrt(d) */
     struct vec_dropout dropout;
 };
 
@@ -67,13 +69,21 @@ static void product(float *c, int64_t c_row, const float *a, int64_t a_row, int6
             tile(c + i * c_row + j, c_row, a + i * a_row, a_row, a_col, b + j, b_row, depth, add, 1);
 }
 
+/* The next head's part of a row, which this thread most likely takes next. */
+static void prefetch_next(const struct head *head, struct matrix m, int64_t token, int64_t column) {
+    for (int64_t c = 0; c < head->d * snug_dtype_size(m.dtype); c += 64)
+        __builtin_prefetch((const uint8_t *)matrix_at(m, token, column + head->d) + c);
+}
+
 /* rows [count, channels] = the head's part of count rows of m, times scale; zeros up to a multiple of ROWS. */
 static void copy_rows(const struct head *head, float *rows, struct matrix m, int64_t first, int64_t column,
                       int64_t count, float scale) {
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
+        prefetch_next(head, m, first + i, column);
         for (int64_t c = 0; c < head->d; c += VEC_LANES)
             vec_write(rows + i * head->channels + c,
                       vec_load(matrix_at(m, first + i, column), m.dtype, c, head->d) * scale);
+    }
     for (int64_t i = count * head->channels; i < (count + ROWS - 1) / ROWS * ROWS * head->channels; i++) rows[i] = 0;
 }
 
@@ -152,24 +162,23 @@ static void forward(const struct head *head, float *scratch) {
     }
 }
 
-/* do_i . o_i */
-static float dot_output(const struct head *head, int64_t token) {
-    vec sum = {0};
-    for (int64_t c = 0; c < head->d; c += VEC_LANES)
-        sum = vec_fma(vec_load(matrix_at(head->dout, token, head->column), head->dout.dtype, c, head->d),
-                      vec_load(matrix_at(head->o, token, head->column), head->o.dtype, c, head->d), sum);
-    return vec_sum(sum);
-}
-
-/* From S and do v^T of one query: scores becomes F * P, dscores becomes dS. */
-static void backward_row(const struct head *head, float *scores, float *dscores, const float *mask, float lse,
-                         float delta) {
+/* From S and do v^T of one query: scores becomes F * P, dscores becomes dS. row is scratch, and holds the mask if
+ * masked. */
+static void backward_row(const struct head *head, float *scores, float *dscores, float *row, bool masked, float lse) {
+    vec sum = {0}, weighted = {0};
     for (int64_t j = 0; j < head->keys; j += VEC_LANES) {
-        vec p = vec_exp(vec_read(scores + j) - lse), dp = vec_read(dscores + j);
-        vec f = mask ? vec_read(mask + j) : vec_all(1);
+        vec p = vec_exp(vec_read(scores + j) - lse), f = masked ? vec_read(row + j) : vec_all(1);
+        p = vec_select(vec_below(head->length - j), p, vec_all(0)); /* what stands past the last key is not a key */
+        vec dp = f * vec_read(dscores + j);
+        sum += p;
+        weighted = vec_fma(p, dp, weighted);
         vec_write(scores + j, f * p);
-        vec_write(dscores + j, p * vec_fma(f, dp, vec_all(-delta)));
+        vec_write(dscores + j, dp);
+        vec_write(row + j, p);
     }
+    const float delta = vec_sum(weighted) / vec_sum(sum);
+    for (int64_t j = 0; j < head->keys; j += VEC_LANES)
+        vec_write(dscores + j, vec_read(row + j) * (vec_read(dscores + j) - delta));
 }
 
 static void backward(const struct head *head, float *scratch) {
@@ -194,8 +203,8 @@ static void backward(const struct head *head, float *scratch) {
         product(scores, stride, queries, channels, 1, key_columns, stride, count, head->keys, head->d, false);
         product(dscores, stride, dout, channels, 1, value_columns, stride, count, head->keys, head->d, false);
         for (int64_t i = 0; i < count; i++)
-            backward_row(head, scores + i * stride, dscores + i * stride, query_mask(head, mask_row, query + i),
-                         lse[(query + i) * head->op->heads], dot_output(head, token + i));
+            backward_row(head, scores + i * stride, dscores + i * stride, mask_row,
+                         query_mask(head, mask_row, query + i) != NULL, lse[(query + i) * head->op->heads]);
         product(dqueries, channels, dscores, stride, 1, keys, channels, count, channels, head->length, false);
         put_rows(head, head->dqkv, token, head->column, dqueries, count, head->scale);
         product(dvalues, channels, scores, 1, stride, dout, channels, head->length, channels, count, add);
@@ -210,13 +219,13 @@ static void for_each_head(const struct snug_run *run, const struct head *like, i
                           void work(const struct head *, float *)) {
     const int64_t lanes = VEC_LANES;
 
-#pragma omp parallel for num_threads(run->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(run->threads) schedule(dynamic, 4)
     for (int64_t pair = 0; pair < run->batch->sequences * like->op->heads; pair++) {
         int64_t sequence = pair / like->op->heads, index = pair % like->op->heads;
         struct head head = *like;
         head.first = run->batch->offsets[sequence];
         head.length = run->batch->offsets[sequence + 1] - head.first;
-        head.h = head.o.cols;
+        head.h = head.qkv.cols / 3;
         head.d = head.h / head.op->heads;
         head.column = index * head.d;
         head.channels = (head.d + lanes - 1) / lanes * lanes;
@@ -234,7 +243,7 @@ snug_status SNUG_KERNEL(attention)(struct snug_run *run, const struct snug_op *o
                         .qkv = matrix_of(run, op->in[0]),
                         .o = matrix_of(run, op->out[0]),
                         .lse = matrix_of(run, op->out[1])};
-    for_each_head(run, &head, snug_cpu_attention_floats(run->program->longest, head.o.cols / op->heads), forward);
+    for_each_head(run, &head, snug_cpu_attention_floats(run->program->longest, head.qkv.cols / 3 / op->heads), forward);
     return SNUG_OK;
 }
 
@@ -243,10 +252,9 @@ snug_status SNUG_KERNEL(attention_backward)(struct snug_run *run, const struct s
                         .op = op,
                         .dout = matrix_of(run, op->in[0]),
                         .qkv = matrix_of(run, op->in[1]),
-                        .o = matrix_of(run, op->in[2]),
                         .lse = matrix_of(run, op->in[3]),
                         .dqkv = matrix_of(run, op->out[0])};
-    for_each_head(run, &head, snug_cpu_attention_backward_floats(run->program->longest, head.o.cols / op->heads),
+    for_each_head(run, &head, snug_cpu_attention_backward_floats(run->program->longest, head.qkv.cols / 3 / op->heads),
                   backward);
     return SNUG_OK;
 }

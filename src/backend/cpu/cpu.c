@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/cpu.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,9 +32,29 @@ const struct snug_backend *snug_backend_cpu(void) { return snug_backend_cpu_isa(
 
 bool snug_backend_cpu_fast_bf16(void) { return snug_block_kernel(0) != NULL; }
 
+/* Has oneDNN build its fp32 kernels, and keep what scratch they take in each thread: with the first call of each form
+   of product, which is to be no part of a step and is to stand in the plan. */
+static snug_status build_products(snug_context *ctx, int threads) {
+    enum { SIDE = 64, DEPTH = 64 }; /* what is built does not depend on the size */
+    float *zeros;
+    bool refused = false;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(threads + 1) * SIDE * DEPTH, sizeof *zeros, (void **)&zeros));
+#pragma omp parallel num_threads(threads) reduction(|| : refused)
+    {
+        float *c = zeros + (size_t)(omp_get_thread_num() + 1) * SIDE * DEPTH;
+        snug_products_alone();
+        for (int form = 0; form < 6; form++)
+            refused = refused || !snug_product_f32(c, SIDE, zeros, form % 3 == 2 ? SIDE : DEPTH, form % 3 == 2, zeros,
+                                                   form % 3 == 1 ? DEPTH : SIDE, form % 3 == 1, SIDE, SIDE, DEPTH,
+                                                   form < 3 ? 0 : 1);
+    }
+    free(zeros);
+    return refused ? snug_fail(ctx, SNUG_E_INTERNAL, "oneDNN refused a product (dnnl_sgemm)") : SNUG_OK;
+}
+
 snug_status snug_cpu_open(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
     (void)program;
-    (void)threads;
+    RETURN_IF_ERROR(build_products(ctx, threads));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cpu), state));
     struct snug_cpu *cpu = *state;
     cpu->block = snug_block_kernel(0);

@@ -10,10 +10,17 @@ enum { BLOCK = 1 << 14 };
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* In fp32 over a few hundred values, which keeps their digits, then in double. */
 static double sum_of_squares(const float *g, int64_t n) {
+    enum { PART = 512 };
     double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += (double)g[i] * g[i];
+    for (int64_t first = 0; first < n; first += PART) {
+        const int64_t end = smaller(first + PART, n);
+        float part = 0;
+#pragma omp simd reduction(+ : part)
+        for (int64_t i = first; i < end; i++) part += g[i] * g[i];
+        sum += part;
+    }
     return sum;
 }
 

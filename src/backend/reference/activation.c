@@ -40,9 +40,13 @@ snug_status snug_reference_activation(struct snug_run *run, const struct snug_op
 }
 
 snug_status snug_reference_activation_backward(struct snug_run *run, const struct snug_op *op) {
-    struct matrix da = matrix_of(run, op->in[0]), u = matrix_of(run, op->in[1]), du = matrix_of(run, op->out[0]);
+    struct matrix da = matrix_of(run, op->in[0]), u = matrix_of(run, op->in[1]);
+    struct matrix du = matrix_of(run, op->out[0]), a = matrix_of(run, op->out[1]);
     for (int64_t row = 0; row < u.rows; row++)
-        for (int64_t c = 0; c < u.cols; c++)
-            store(du, row, c, load(da, row, c) * derivative(op->activation, load(u, row, c)));
+        for (int64_t c = 0; c < u.cols; c++) {
+            const double x = load(u, row, c);
+            store(du, row, c, load(da, row, c) * derivative(op->activation, x));
+            if (a.data) store(a, row, c, activation(op->activation, x));
+        }
     return SNUG_OK;
 }

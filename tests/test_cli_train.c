@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program on real files: from training to predictions, what it says about bad input, and signals. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "training_fixture.h"
+
+/* ---- running snug --------------------------------------------------------------------------------------------- */
+
+/* Starts build/snug in the test's folder with words as its arguments (@ is that folder), stdout and stderr in files. */
+static pid_t start(const struct fixture *f, const char *words) {
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    char copy[2048], *rest = copy, *arguments[64] = {"snug"};
+    int count = 1;
+    if (chdir(f->folder) != 0 || !freopen("stdout", "w", stdout) || !freopen("stderr", "w", stderr)) _exit(125);
+    snprintf(copy, sizeof copy, "%s", words);
+    while (count < 63 && (arguments[count] = strsep(&rest, " ")))
+        if (*arguments[count]) count++;
+    execv(SNUG_BINARY_DIR "/snug", arguments);
+    _exit(127);
+}
+
+static int wait_for(pid_t child) {
+    int status;
+    while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int run(const struct fixture *f, const char *words) { return wait_for(start(f, words)); }
+
+static char *output_of(const struct fixture *f, const char *stream) {
+    return read_text(f, path_of(f, "%s", stream), NULL);
+}
+
+/* Succeeds; what it printed on stdout, to be freed. */
+static char *run_well(const struct fixture *f, const char *words) {
+    const int code = run(f, words);
+    if (code != 0) fail_msg("snug %s: exit code %d: %s", words, code, output_of(f, "stderr"));
+    return output_of(f, "stdout");
+}
+
+static json_t *run_json(const struct fixture *f, const char *words) {
+    char *text = run_well(f, words);
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    if (!json) fail_msg("snug %s: this is not JSON: %s", words, text);
+    free(text);
+    return json;
+}
+
+/* ---- bad input ------------------------------------------------------------------------------------------------ */
+
+#define TRAIN                                                                                                          \
+    "train --config_name model --tokenizer_name model --output_dir out --max_steps 2 --save_strategy no --threads 2 "
+#define TUNE "train --output_dir out --max_steps 2 --save_strategy no --threads 2 --train_file train.csv "
+
+/* A trained folder with one file changed. */
+static void spoil(const struct fixture *f, const char *name, const char *file, void change(char **data, size_t *size)) {
+    static const char *const files[] = {"config.json", "vocab.txt", "tokenizer_config.json", "model.safetensors"};
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", name)), SNUG_OK);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        size_t size;
+        char *data = read_text(f, path_of(f, "good/%s", files[i]), &size);
+        if (strcmp(files[i], file) == 0) change(&data, &size);
+        write_bytes(path_of(f, "%s/%s", name, files[i]), data, size);
+        free(data);
+    }
+}
+
+static void cut_in_half(char **data, size_t *size) {
+    (void)data;
+    *size /= 2;
+}
+static void end_in_nan(char **data, size_t *size) { memset(*data + *size - 4, 0xff, 4); }
+static void break_json(char **data, size_t *size) {
+    (void)size;
+    **data = '[';
+}
+static void widen(char **data, size_t *size) {
+    char *at = strstr(*data, "\"hidden_size\": 32");
+    assert_non_null(at);
+    at[15] = '6', at[16] = '4';
+    (void)size;
+}
+static void shrink_vocabulary(char **data, size_t *size) {
+    char *at = strstr(*data, "\"vocab_size\": 207");
+    assert_non_null(at);
+    at[14] = '1';
+    (void)size;
+}
+
+static void make_bad_files(const struct fixture *f) {
+    free(run_well(f, TRAIN "--train_file train.csv --output_dir good"));
+    write_text(f, "empty.csv", "");
+    write_text(f, "header.csv", "sentence,label\n");
+    write_text(f, "ragged.csv", "sentence,label\nw1 w2,good\nw3,bad,more\n");
+    write_text(f, "unlabelled.csv", "sentence\nw1\nw2\n");
+    write_text(f, "unseen.csv", "sentence,label\nw1,positive\nw2,neutral\n");
+    write_text(f, "wrong.jsonl", "{\"sentence\": \"w1\", \"label\": 1}\n{\"sentence\": \n");
+    write_text(f, "occupied", "a file\n");
+    spoil(f, "short", "model.safetensors", cut_in_half);
+    spoil(f, "nan", "model.safetensors", end_in_nan);
+    spoil(f, "json", "config.json", break_json);
+    spoil(f, "wide", "config.json", widen);
+    spoil(f, "small", "config.json", shrink_vocabulary);
+}
+
+static void test_bad_input(void **state) {
+    static const struct {
+        const char *words;
+        int code;
+        const char *says[3];
+    } cases[] = {
+        {TRAIN "--train_file none.csv", 1, {"none.csv", "No such file"}},
+        {TRAIN "--train_file empty.csv", 1, {"empty.csv", "empty"}},
+        {TRAIN "--train_file header.csv", 1, {"header.csv"}},
+        {TRAIN "--train_file ragged.csv", 1, {"ragged.csv:3", "3"}},
+        {TRAIN "--train_file wrong.jsonl", 1, {"wrong.jsonl:2"}},
+        {TRAIN "--train_file unlabelled.csv", 1, {"unlabelled.csv", "label", "--task mlm"}},
+        {TRAIN "--train_file train.csv --validation_file unseen.csv", 1, {"unseen.csv:3", "neutral"}},
+        {TRAIN "--train_file train.csv --text_column_names words", 1, {"words", "sentence"}},
+        {TRAIN "--train_file train.csv --eval_strategy epoch", 2, {"--eval_strategy", "--validation_file"}},
+        {TRAIN "--train_file train.csv --lerning_rate 1", 2, {"--lerning_rate", "--learning_rate"}},
+        {TRAIN "--train_file train.csv --learning_rate fast", 2, {"--learning_rate fast"}},
+        {TRAIN "--train_file train.csv --max_seq_length 2", 2, {"--max_seq_length 2"}},
+        {TRAIN "--train_file train.csv --memory_budget 1MiB", 3, {"--memory_budget", "short at"}},
+        {TRAIN "--train_file train.csv --output_dir occupied", 1, {"occupied"}},
+        {TRAIN "--train_file train.csv --output_dir occupied/below", 1, {"occupied/below"}},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1, {"none"}},
+        {TUNE "--model_name_or_path none", 1, {"none"}},
+        {TUNE "--model_name_or_path short", 1, {"short/model.safetensors"}},
+        {TUNE "--model_name_or_path nan", 1, {"nan/model.safetensors", "NaN"}},
+        {TUNE "--model_name_or_path json", 1, {"json/config.json"}},
+        {TUNE "--model_name_or_path wide", 1, {"wide/model.safetensors", "[32]", "[64]"}},
+        {TUNE "--model_name_or_path small", 1, {"small", "207", "107"}},
+        {"eval --model_name_or_path good --validation_file unseen.csv", 1, {"unseen.csv:3", "neutral"}},
+        {"eval --model_name_or_path short --validation_file dev.csv", 1, {"short/model.safetensors"}},
+        {"predict --model_name_or_path good --test_file none.csv", 1, {"none.csv"}},
+        {"predict --model_name_or_path nan --test_file dev.csv", 1, {"NaN"}},
+        {"tokenize --model_name_or_path good --test_file empty.csv", 1, {"empty.csv"}},
+    };
+    struct fixture *f = *state;
+    make_bad_files(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int code = run(f, cases[i].words);
+        char *errors = output_of(f, "stderr"), *out = output_of(f, "stdout"), *line = strstr(errors, "snug: ");
+        if (code != cases[i].code || !line)
+            fail_msg("snug %s: exit code %d, not %d: %s", cases[i].words, code, cases[i].code, errors);
+        for (int k = 0; k < 3 && cases[i].says[k]; k++)
+            if (!strstr(line, cases[i].says[k]))
+                fail_msg("snug %s: does not say \"%s\": %s", cases[i].words, cases[i].says[k], line);
+        if (*out) fail_msg("snug %s: on stdout: %s", cases[i].words, out);
+        /* One line says it; wrong usage adds where to read on. */
+        const char *end = strchr(line, '\n');
+        assert_non_null(end);
+        if (end[1] && strncmp(end + 1, "snug train --help", 17) != 0) fail_msg("snug %s: %s", cases[i].words, line);
+        if (exists(path_of(f, "out"))) fail_msg("snug %s: left an output folder behind", cases[i].words);
+        free(errors);
+        free(out);
+    }
+    size_t size;
+    char *occupied = read_text(f, path_of(f, "occupied"), &size);
+    assert_string_equal(occupied, "a file\n");
+    free(occupied);
+}
+
+static void test_positions_limit_the_length(void **state) {
+    struct fixture *f = *state;
+    free(run_well(f, TRAIN "--train_file train.csv --max_seq_length 500"));
+    char *errors = output_of(f, "stderr");
+    assert_contains(errors, "--max_seq_length 500 is more than the model's 64 positions: using 64");
+    free(errors);
+}
+
+/* ---- the main job --------------------------------------------------------------------------------------------- */
+
+static int64_t count_lines(const char *text) {
+    int64_t lines = 0;
+    for (; *text; text++) lines += *text == '\n';
+    return lines;
+}
+
+static void test_from_training_to_predictions(void **state) {
+    struct fixture *f = *state;
+    json_t *plan = run_json(f, "plan --config_name model --per_device_train_batch_size 4 --max_seq_length 32 --json");
+    assert_true(json_integer_value(json_object_get(json_object_get(plan, "bytes"), "total")) > 0);
+    json_decref(plan);
+    json_t *trained = run_json(f, "train --json --config_name model --tokenizer_name model --train_file train.csv "
+                                  "--validation_file dev.csv --output_dir out --num_train_epochs 2 --threads 2 "
+                                  "--eval-strategy epoch --save_strategy epoch --learning_rate=1e-3 --logging_steps 5");
+    assert_int_equal(json_integer_value(json_object_get(trained, "steps")), 20);
+    static const char *const written[] = {
+        "config.json",           "model.safetensors",  "vocab.txt",
+        "tokenizer_config.json", "trainer_state.json", "train_results.json",
+        "eval_results.json",     "all_results.json",   "checkpoint-20/optimizer.safetensors"};
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+        if (!exists(path_of(f, "out/%s", written[i]))) fail_msg("there is no %s", written[i]);
+
+    json_t *evaluated = run_json(f, "eval --json --model_name_or_path out --validation_file dev.csv");
+    assert_true(json_number_value(json_object_get(evaluated, "eval_loss")) ==
+                json_number_value(json_object_get(trained, "eval_loss")));
+    char *text = run_well(f, "eval --model_name_or_path out --validation_file dev.csv");
+    assert_contains(text, "eval_accuracy = ");
+    free(text);
+
+    text = run_well(f, "predict --model_name_or_path out --test_file dev.csv");
+    assert_true(strncmp(text, "index,label,score\n0,", 20) == 0);
+    assert_int_equal(count_lines(text), 1 + EVAL_ROWS);
+    free(text);
+    text = run_well(f, "predict --json --model_name_or_path out --test_file dev.csv");
+    assert_int_equal(count_lines(text), EVAL_ROWS);
+    char *rest = text, *line;
+    for (int i = 0; i < EVAL_ROWS; i++) {
+        line = strsep(&rest, "\n");
+        json_t *row = json_loads(line, 0, NULL);
+        assert_int_equal(json_integer_value(json_object_get(row, "index")), i);
+        assert_int_equal(json_array_size(json_object_get(row, "logits")), 2);
+        assert_in_range(lrint(100 * json_number_value(json_object_get(row, "score"))), 50, 100);
+        json_decref(row);
+    }
+    free(text);
+    json_t *tokens = run_json(f, "tokenize --model_name_or_path out --test_file one.csv");
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(tokens, "input_ids"), 0)), 2);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(tokens, "tokens"), 1)), "good");
+    json_decref(tokens);
+    json_decref(evaluated);
+    json_decref(trained);
+}
+
+static void test_labels_are_quoted(void **state) {
+    struct fixture *f = *state;
+    write_text(f, "odd.csv",
+               "sentence,label\nw1 good,\"yes, \"\"sure\"\"\"\nw2 bad,\"no,\nnever\"\nw3 good,\"yes, \"\"sure\"\"\"\n");
+    free(run_well(f, TRAIN "--train_file odd.csv --num_train_epochs 1"));
+    char *text = run_well(f, "predict --model_name_or_path out --test_file odd.csv");
+    if (!strstr(text, ",\"yes, \"\"sure\"\"\",0.") && !strstr(text, ",\"no,\nnever\",0.")) fail_msg("%s", text);
+    /* snug reads what it wrote: every row has its three fields. */
+    write_text(f, "predictions.csv", text);
+    free(text);
+    text = run_well(f, "tokenize --model_name_or_path out --test_file predictions.csv --text_column_names label");
+    assert_int_equal(count_lines(text), 3);
+    free(text);
+}
+
+/* ---- signals and pipes ---------------------------------------------------------------------------------------- */
+
+static void wait_for_text(const struct fixture *f, const char *stream, const char *part) {
+    for (int tries = 0; tries < 3000; tries++) {
+        if (exists(path_of(f, "%s", stream))) {
+            char *text = output_of(f, stream);
+            const bool found = strstr(text, part);
+            free(text);
+            if (found) return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    fail_msg("%s never came to hold %s", stream, part);
+}
+
+#define LONG                                                                                                           \
+    "train --config_name model --tokenizer_name model --train_file train.csv --threads 2 --save_strategy no "          \
+    "--logging_steps 5 --gradient_accumulation_steps 2 "
+
+static void test_interrupted_and_resumed(void **state) {
+    struct fixture *f = *state;
+    for (const int *number = (const int[]){SIGINT, SIGTERM, 0}; *number; number++) {
+        assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
+        unlink(path_of(f, "stderr"));
+        const pid_t child = start(f, LONG "--max_steps 20000 --lr_scheduler_type constant --output_dir out");
+        wait_for_text(f, "stderr", "'loss'");
+        kill(child, *number);
+        assert_int_equal(wait_for(child), 130);
+        char *errors = output_of(f, "stderr"), *out = output_of(f, "stdout");
+        assert_string_equal(out, "");
+        const char *saved = strstr(errors, "saved out/checkpoint-");
+        assert_non_null(saved);
+        const long step = strtol(strrchr(saved, '-') > saved ? saved + strlen("saved out/checkpoint-") : "", NULL, 10);
+        assert_true(step >= 5);
+        assert_contains(errors, "--resume_from_checkpoint True");
+        free(errors);
+        free(out);
+        char words[512];
+        snprintf(words, sizeof words,
+                 LONG "--max_steps %ld --lr_scheduler_type constant --output_dir out --resume_from_checkpoint True",
+                 step + 4);
+        free(run_well(f, words));
+        snprintf(words, sizeof words, LONG "--max_steps %ld --lr_scheduler_type constant --output_dir whole", step + 4);
+        free(run_well(f, words));
+        assert_same_file(f, path_of(f, "out/model.safetensors"), path_of(f, "whole/model.safetensors"));
+    }
+}
+
+/* A job that cannot come to its next step ends at the second signal. */
+static void test_second_signal_ends_at_once(void **state) {
+    struct fixture *f = *state;
+    write_model(f, "large", 0.1, 512, 12, VOCABULARY);
+    const pid_t child =
+        start(f, "train --config_name large --train_file dummy:4096x64 --per_device_train_batch_size 64 "
+                 "--gradient_accumulation_steps 64 --max_steps 1000 --output_dir out --threads 1 --save_strategy no");
+    wait_for_text(f, "stderr", "from scratch");
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    kill(child, SIGINT);
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    assert_int_equal(waitpid(child, &(int){0}, WNOHANG), 0); /* the first waits for the step's end */
+    kill(child, SIGINT);
+    assert_int_equal(wait_for(child), 130);
+    assert_false(exists(path_of(f, "out/model.safetensors")));
+    assert_false(exists(path_of(f, "out/checkpoint-0")));
+}
+
+static void test_nobody_reads(void **state) {
+    struct fixture *f = *state;
+    char command[1024],
+        words[] = "predict --model_name_or_path out --test_file train.csv --per_device_eval_batch_size 1";
+    free(run_well(f, TRAIN "--train_file train.csv"));
+    snprintf(command, sizeof command, "cd %s && { %s/snug %s; echo $? >code; } 2>errors | true", f->folder,
+             SNUG_BINARY_DIR, words);
+    assert_int_equal(system(command), 0);
+    wait_for_text(f, "code", "\n");
+    char *code = output_of(f, "code"), *errors = output_of(f, "errors");
+    assert_string_equal(code, "0\n"); /* as `| head` wants it */
+    assert_null(strstr(errors, "snug: "));
+    free(code);
+    free(errors);
+    snprintf(command, sizeof command, "cd %s && %s/snug %s >/dev/full 2>errors", f->folder, SNUG_BINARY_DIR, words);
+    const int status = system(command);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    errors = output_of(f, "errors");
+    assert_contains(errors, "No space left");
+    free(errors);
+}
+
+static int set_up_here(void **state) {
+    if (set_up(state)) return -1;
+    write_text(*state, "one.csv", "sentence\ngood w1\n");
+    return 0;
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_bad_input),         TEST(test_positions_limit_the_length), TEST(test_from_training_to_predictions),
+        TEST(test_labels_are_quoted), TEST(test_interrupted_and_resumed),    TEST(test_second_signal_ends_at_once),
+        TEST(test_nobody_reads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan is the allocation: by class, in the arena's layout, against a budget, and against what the system counts. */
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "training_fixture.h"
+
+static int64_t plan_total_of(struct fixture *f, snug_args *args, int64_t bytes[SNUG_MEMORY_CLASS_COUNT]) {
+    snug_plan *plan;
+    if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    const int64_t total = snug_plan_total(plan);
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) bytes[i] = snug_plan_bytes(plan, (snug_memory_class)i);
+    snug_plan_destroy(plan);
+    return total;
+}
+
+/* ---- the plan and what is carved ------------------------------------------------------------------------------ */
+
+static void test_planned_is_carved(void **state) {
+    static const char *const runs[] = {
+        "per_device_train_batch_size=8",
+        "per_device_train_batch_size=16 gradient_accumulation_steps=2 dataloader_num_workers=3",
+        "per_device_train_batch_size=4 max_seq_length=8 validation_file=@dev.csv eval_strategy=epoch",
+        "per_device_eval_batch_size=30 validation_file=@dev.csv",
+        "bf16=True validation_file=@dev.csv",
+        "task=mlm train_file=@train.txt validation_file=@dev.txt line_by_line=True",
+        "task=mlm train_file=@train.txt max_seq_length=64",
+        "train_file=dummy:20x40 threads=3",
+    };
+    struct fixture *f = *state;
+    for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
+        int64_t planned[SNUG_MEMORY_CLASS_COUNT], sum = 0;
+        char words[512];
+        snug_train_result result;
+        snprintf(words, sizeof words, "%s num_train_epochs=1 output_dir=@out", runs[run]);
+        snug_args *args = training_args(f, words);
+        const int64_t total = plan_total_of(f, args, planned);
+        for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) sum += planned[i];
+        assert_int_equal(sum, total);
+        if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
+            if (planned[i] != result.ledger[i].planned || planned[i] != result.ledger[i].measured)
+                fail_msg("%s: %s is %lld in the plan, %lld and %lld in the training", runs[run],
+                         snug_memory_class_name((snug_memory_class)i), (long long)planned[i],
+                         (long long)result.ledger[i].planned, (long long)result.ledger[i].measured);
+        snug_args_destroy(args);
+    }
+}
+
+/* ---- the layout ----------------------------------------------------------------------------------------------- */
+
+struct life {
+    int first, last;
+};
+
+/* From the operations alone. HEAD may run again after its last operation, so what it reads from before it lives on. */
+static struct life life_of(const struct snug_program *program, int32_t tensor) {
+    struct life life = {-1, -1};
+    int head_first = -1, head_last = -1;
+    bool in_head = false;
+    for (int i = 0; i < (int)program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        bool used = false;
+        for (int k = 0; k < SNUG_OP_INPUTS; k++) used |= op->in[k] == tensor;
+        for (int k = 0; k < SNUG_OP_OUTPUTS; k++) used |= op->out[k] == tensor;
+        if (op->phase == SNUG_PHASE_HEAD) {
+            if (head_first < 0) head_first = i;
+            head_last = i;
+            in_head |= used;
+        }
+        if (!used) continue;
+        if (life.first < 0) life.first = i;
+        life.last = i;
+    }
+    if (in_head && life.first < head_first && life.last < head_last) life.last = head_last;
+    return life;
+}
+
+static void check_layout(const struct snug_program *program, const struct snug_layout *layout, int64_t *pairs) {
+    struct life *lives = calloc(program->tensor_count, sizeof *lives);
+    assert_non_null(lives);
+    for (size_t i = 0; i < program->tensor_count; i++) lives[i] = life_of(program, (int32_t)i);
+    for (size_t a = 0; a < program->tensor_count; a++) {
+        const struct snug_tensor *x = &program->tensors[a];
+        if (!x->persistent && lives[a].first < 0) continue; /* planned away */
+        assert_true(x->bytes > 0 && x->offset % 64 == 0);
+        assert_true(x->offset >= 0 && x->offset + x->bytes <= layout->total);
+        for (size_t b = 0; b < a; b++) {
+            const struct snug_tensor *y = &program->tensors[b];
+            if (!y->persistent && lives[b].first < 0) continue;
+            const bool meet =
+                x->persistent || y->persistent || (lives[a].first <= lives[b].last && lives[b].first <= lives[a].last);
+            const bool overlap = x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+            if (meet && overlap) fail_msg("%s and %s live at the same time in the same bytes", x->name, y->name);
+            *pairs += !meet && overlap;
+        }
+    }
+    free(lives);
+}
+
+static void test_no_two_share_while_they_live(void **state) {
+    static const char *const runs[] = {
+        "validation_file=@dev.csv",
+        "bf16=True validation_file=@dev.csv per_device_eval_batch_size=30",
+        "task=mlm train_file=@train.txt validation_file=@dev.txt per_device_train_batch_size=64",
+    };
+    struct fixture *f = *state;
+    for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
+        struct snug_job job;
+        int64_t sharing = 0;
+        snug_args *args = training_args(f, runs[run]);
+        assert_int_equal(snug_job_open(args, SNUG_COMMAND_TRAIN, &job), SNUG_OK);
+        assert_int_equal(job.program_count, 2);
+        for (int i = 0; i < 2; i++) check_layout(&job.programs[i], &job.layout, &sharing);
+        assert_true(sharing > 0); /* those that never meet do share */
+        snug_job_close(&job);
+        snug_args_destroy(args);
+    }
+}
+
+/* ---- models without files ------------------------------------------------------------------------------------- */
+
+static void test_built_in_shapes(void **state) {
+    static const struct {
+        const char *name;
+        int64_t parameters;
+        int layers;
+    } shapes[] = {{"bert-base-uncased", 109483778, 12}, {"bert-large-uncased", 335143938, 24}};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < 2; i++) {
+        int64_t sum = 0;
+        char words[128], *text;
+        snug_plan *plan;
+        const char *name;
+        json_t *value, *json, *bytes;
+        snprintf(words, sizeof words, "config_name=%s per_device_train_batch_size=4 max_seq_length=512",
+                 shapes[i].name);
+        snug_args *args = plain_args(f, words);
+        assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
+        assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
+        json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(json);
+        free(text);
+        bytes = json_object_get(json, "bytes");
+        const int64_t total = json_integer_value(json_object_get(bytes, "total")),
+                      weights = json_integer_value(json_object_get(bytes, "weights")),
+                      optimizer = json_integer_value(json_object_get(bytes, "optimizer"));
+        assert_int_equal(json_integer_value(json_object_get(json, "parameters")), shapes[i].parameters);
+        json_object_foreach(bytes, name, value) if (strcmp(name, "total") != 0) sum += json_integer_value(value);
+        assert_int_equal(sum, total);
+        assert_int_equal(total, snug_plan_total(plan));
+        /* fp32, each of at most 20 tensors a layer and 20 beside rounded up to a cache line. */
+        const int64_t rounding = 64 * 20 * (shapes[i].layers + 1);
+        assert_in_range(weights - 4 * shapes[i].parameters, 0, rounding);
+        assert_int_equal(weights, json_integer_value(json_object_get(bytes, "gradients")));
+        assert_in_range(optimizer - 2 * weights, 0, 1 << 16);
+        /* The parts are the whole. */
+        json_t *layers = json_object_get(json, "layers"), *encoder = json_object_get(layers, "encoder");
+        assert_int_equal(json_array_size(encoder), shapes[i].layers);
+        sum = json_integer_value(json_object_get(json_object_get(layers, "embeddings"), "weights")) +
+              json_integer_value(json_object_get(json_object_get(layers, "head"), "weights"));
+        for (int k = 0; k < shapes[i].layers; k++)
+            sum += json_integer_value(json_object_get(json_array_get(encoder, (size_t)k), "weights"));
+        assert_int_equal(sum, weights);
+        json_decref(json);
+        assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
+        assert_contains(text, "18 bytes a parameter");
+        free(text);
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+}
+
+/* ---- the budget ----------------------------------------------------------------------------------------------- */
+
+static void set_budget(struct fixture *f, snug_args *args, int64_t bytes) {
+    char words[64];
+    snprintf(words, sizeof words, "memory_budget=%lld", (long long)bytes);
+    set_args(f, args, words);
+}
+
+/* What lies beside the arena is measured, and may be a mebibyte more from one look at this process to the next. */
+static int64_t settled_total(struct fixture *f, snug_args *args) {
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total = -1, before;
+    int looks = 0;
+    set_budget(f, args, (int64_t)1 << 50);
+    do {
+        before = total;
+        total = plan_total_of(f, args, bytes);
+        assert_true(++looks < 20);
+    } while (total != before);
+    return total;
+}
+
+static void test_budget_is_a_limit(void **state) {
+    struct fixture *f = *state;
+    snug_plan *plan;
+    if (SANITIZED) skip(); /* freed memory is kept back, so that every look finds more */
+    snug_args *args = training_args(f, "output_dir=@out num_train_epochs=1 validation_file=@dev.csv");
+    const int64_t total = settled_total(f, args);
+    set_budget(f, args, total - 1);
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_E_DOES_NOT_FIT);
+    assert_non_null(plan); /* so that it can be shown */
+    assert_int_equal(snug_plan_total(plan), total);
+    snug_plan_destroy(plan);
+    assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_DOES_NOT_FIT);
+    assert_contains(snug_error_message(f->ctx), " 1 bytes more than --memory_budget");
+    assert_contains(snug_error_message(f->ctx), "it is short at ");
+    assert_false(exists(path_of(f, "out")));
+    set_budget(f, args, total);
+    if (snug_train(args, NULL, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_true(exists(path_of(f, "out/model.safetensors")));
+    /* The class named is the one whose turn it is when the limit is passed. */
+    set_budget(f, args, total / 2);
+    assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_DOES_NOT_FIT);
+    set_budget(f, args, 1);
+    assert_int_equal(snug_train(args, NULL, NULL), SNUG_E_DOES_NOT_FIT);
+    assert_contains(snug_error_message(f->ctx), "it is short at weights");
+    snug_args_destroy(args);
+}
+
+/* ---- against the system --------------------------------------------------------------------------------------- */
+
+/* Runs build/snug with words as its arguments, stdout into file; its peak resident bytes, as the system counted. */
+static int64_t peak_of(const struct fixture *f, const char *output, char *const arguments[]) {
+    int status;
+    struct rusage usage;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!freopen(output, "w", stdout) || !freopen(path_of(f, "stderr"), "w", stderr)) _exit(126);
+        execv(SNUG_BINARY_DIR "/snug", arguments);
+        _exit(127);
+    }
+    while (wait4(child, &status, 0, &usage) < 0) assert_int_equal(errno, EINTR);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("%s", read_text(f, path_of(f, "stderr"), NULL));
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+/* 29 M parameters, lengths that vary from batch to batch, evaluation and saving included. */
+static void test_peak_is_the_predicted_total(void **state) {
+    static const char *const kinds[][2] = {{"--bf16", "False"}, {"--bf16", "True"}};
+    struct fixture *f = *state;
+    if (SANITIZED) skip(); /* its shadow memory is part of the process */
+    write_model(f, "medium", 0.1, 512, 4, 30522);
+    for (size_t i = 0; i < 2; i++) {
+        char *const arguments[] = {"snug",
+                                   "train",
+                                   "--json",
+                                   "--config_name",
+                                   strdup(path_of(f, "medium")),
+                                   "--tokenizer_name",
+                                   strdup(path_of(f, "medium")),
+                                   "--train_file",
+                                   strdup(path_of(f, "train.csv")),
+                                   "--validation_file",
+                                   strdup(path_of(f, "dev.csv")),
+                                   "--output_dir",
+                                   strdup(path_of(f, "out")),
+                                   "--per_device_train_batch_size",
+                                   "8",
+                                   "--max_steps",
+                                   "4",
+                                   "--eval_strategy",
+                                   "steps",
+                                   "--eval_steps",
+                                   "2",
+                                   "--save_steps",
+                                   "2",
+                                   "--threads",
+                                   "2",
+                                   "--dataloader_num_workers",
+                                   "2",
+                                   (char *)(uintptr_t)kinds[i][0],
+                                   (char *)(uintptr_t)kinds[i][1],
+                                   NULL};
+        const int64_t peak = peak_of(f, path_of(f, "result.json"), arguments);
+        json_t *result = read_json(f, path_of(f, "result.json"));
+        const json_t *memory = json_object_get(result, "memory"), *total = json_object_get(memory, "total");
+        const int64_t planned = json_integer_value(json_object_get(total, "planned")),
+                      measured = json_integer_value(json_object_get(total, "measured"));
+        print_message("%s %s: predicted %.1f MiB, peak %.1f MiB (%+.2f %%)\n", kinds[i][0], kinds[i][1],
+                      (double)planned / 0x1p20, (double)peak / 0x1p20, 100 * ((double)peak / (double)planned - 1));
+        assert_true(llabs(measured - peak) < 1 << 20);
+        assert_true(llabs(peak - planned) * 50 <= planned);
+        json_decref(result);
+        for (int k = 4; k <= 12; k += 2) free(arguments[k]);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_planned_is_carved), TEST(test_no_two_share_while_they_live), TEST(test_built_in_shapes),
+        TEST(test_budget_is_a_limit), TEST(test_peak_is_the_predicted_total),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
