@@ -34,7 +34,7 @@ typedef enum snug_status {
     SNUG_E_MEMORY = 5,       /* an allocation failed [1] */
     SNUG_E_DOES_NOT_FIT = 6, /* the plan is over the budget or the machine [3] */
     SNUG_E_NUMERIC = 7,      /* a loss or gradient is NaN or infinite [1] */
-    SNUG_E_INTERRUPTED = 8,  /* stopped by should_stop; the state was saved [130] */
+    SNUG_E_INTERRUPTED = 8,  /* stopped by should_stop; a training saved its state [130] */
     SNUG_E_UNSUPPORTED = 9,  /* known, but not done by this build [1] */
     SNUG_E_INTERNAL = 10,    /* a defect of snug [1] */
 } snug_status;
@@ -153,7 +153,8 @@ typedef struct snug_event {
 typedef struct snug_callbacks {
     void *user;
     void (*on_event)(void *user, const snug_event *event);
-    bool (*should_stop)(void *user); /* asked after each step; true saves a checkpoint and ends the run */
+    bool (*should_stop)(void *user); /* asked after each step and before each evaluation batch; true
+                                       ends the run, a training with a checkpoint */
 } snug_callbacks;
 
 typedef struct snug_ledger_line {
@@ -225,7 +226,7 @@ snug_status snug_next_batch(snug_session *session, snug_batch_info *info);
 /* The encoder over the current micro-batch. */
 snug_status snug_forward(snug_session *session);
 /* The head over the current micro-batch: *loss is the sum of its items' losses divided by items_in_step, so that the
-   losses of a step's micro-batches add up to the step's mean. */
+   losses of a step's micro-batches add up to the step's mean. The head's gradients are added here: call it once. */
 snug_status snug_loss(snug_session *session, double *loss);
 /* Adds the current micro-batch's gradients. */
 snug_status snug_backward(snug_session *session);
@@ -246,6 +247,7 @@ snug_status snug_session_evaluate(snug_session *session, snug_metrics *metrics);
 snug_status snug_save_model(snug_session *session, const char *folder);
 /* A parameter by its Hugging Face name, copied as fp32 (count values): for looking inside and for tests. */
 snug_status snug_get_parameter(snug_session *session, const char *name, float *values, size_t count);
+/* The gradient, scaled by the last snug_clip_grad_norm. */
 snug_status snug_get_gradient(snug_session *session, const char *name, float *values, size_t count);
 /* Name and size of parameter number index; NULL past the last. */
 const char *snug_parameter_name(const snug_session *session, size_t index, size_t *count);

@@ -43,26 +43,16 @@ static void assert_file_is(struct scratch *s, const char *path, const char *expe
 
 static void reading(void **state) {
     struct scratch *s = *state;
-    struct snug_mapping mapping;
     char *text;
     size_t size;
     assert_file_is(s, scratch_write(s, "a", "hello", 5), "hello");
-    assert_ok(s, snug_file_map(s->ctx, s->path, &mapping));
-    assert_int_equal(mapping.size, 5);
-    assert_memory_equal(mapping.data, "hello", 5);
-    snug_file_unmap(&mapping);
     assert_file_is(s, scratch_write(s, "empty", "", 0), "");
-    assert_ok(s, snug_file_map(s->ctx, s->path, &mapping));
-    assert_null(mapping.data);
-    snug_file_unmap(&mapping);
     assert_ok(s, snug_file_read(s->ctx, "/proc/self/status", &text, &size)); /* says that it has 0 bytes */
     assert_contains(text, "VmRSS");
     assert_int_equal(strlen(text), size);
     free(text);
     assert_fails(s, snug_file_read(s->ctx, scratch_path(s, "none"), &text, &size), SNUG_E_IO, "none: No such file");
-    assert_fails(s, snug_file_map(s->ctx, s->path, &mapping), SNUG_E_IO, "none: No such file");
     assert_fails(s, snug_file_read(s->ctx, s->folder, &text, &size), SNUG_E_IO, "directory");
-    assert_fails(s, snug_file_map(s->ctx, s->folder, &mapping), SNUG_E_IO, "not a regular file");
 }
 
 static void folders(void **state) {

@@ -40,7 +40,8 @@ static json_t *result_json(const snug_train_result *result) {
     json_object_set_new(object, "steps", json_integer(result->steps));
     json_object_set_new(object, "samples", json_integer(result->samples));
     json_object_set_new(object, "tokens", json_integer(result->tokens));
-    json_object_set_new(object, "seconds_to_first_step", cli_real(result->seconds_to_first_step));
+    json_object_set_new(object, "start_seconds", cli_real(result->seconds_to_first_step));
+    json_object_set_new(object, "peak_rss_bytes", json_integer(result->total.measured));
     json_object_set_new(object, "padding_avoided", cli_real(result->padding_avoided));
     json_object_set_new(object, "truncated_texts", json_integer(result->truncated_texts));
     json_object_set_new(object, "best_model_checkpoint",

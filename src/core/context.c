@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct snug_context {
     pthread_mutex_t lock; /* workers fail and log too */
@@ -115,4 +116,10 @@ const char *snug_memory_class_name(snug_memory_class memory_class) {
                                                                "temporary", "workspace", "function",  "batch",
                                                                "context",   "host"};
     return (unsigned)memory_class < SNUG_MEMORY_CLASS_COUNT ? names[memory_class] : "?";
+}
+
+double snug_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

@@ -33,4 +33,7 @@ snug_status snug_strdup(snug_context *ctx, const char *text, char **out);
 /* A formatted string. */
 snug_status snug_format(snug_context *ctx, char **out, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Seconds on a clock that only goes forward. */
+double snug_seconds(void);
+
 #endif

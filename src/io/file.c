@@ -7,7 +7,6 @@
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -25,32 +24,6 @@ static snug_status fail_os(snug_context *ctx, const char *what, const char *path
 }
 
 /* ---- reading ---- */
-
-snug_status snug_file_map(snug_context *ctx, const char *path, struct snug_mapping *out) {
-    *out = (struct snug_mapping){NULL, 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return fail_os(ctx, "open", path);
-    struct stat info;
-    snug_status status = SNUG_OK;
-    if (fstat(fd, &info)) {
-        status = fail_os(ctx, "read", path);
-    } else if (!S_ISREG(info.st_mode)) {
-        status = snug_fail(ctx, SNUG_E_IO, "cannot map %s: it is not a regular file", path);
-    } else if (info.st_size > 0) {
-        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (data == MAP_FAILED)
-            status = fail_os(ctx, "map", path);
-        else
-            *out = (struct snug_mapping){data, (size_t)info.st_size};
-    }
-    close(fd);
-    return status;
-}
-
-void snug_file_unmap(struct snug_mapping *mapping) {
-    if (mapping->data) munmap((void *)mapping->data, mapping->size);
-    *mapping = (struct snug_mapping){NULL, 0};
-}
 
 snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size) {
     *data = NULL;

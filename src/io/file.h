@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: mapped or whole for reading; written aside, synced and renamed, so that they appear whole or not at all. */
+/* Files: read whole; written aside, synced and renamed, so that they appear whole or not at all. */
 #ifndef SNUG_IO_FILE_H
 #define SNUG_IO_FILE_H
 
 #include <stdio.h>
 
 #include "core/context.h"
-
-/* A file mapped read-only. An empty file has data NULL and size 0. */
-struct snug_mapping {
-    const uint8_t *data;
-    size_t size;
-};
-snug_status snug_file_map(snug_context *ctx, const char *path, struct snug_mapping *out);
-void snug_file_unmap(struct snug_mapping *mapping);
 
 /* The whole file, NUL-terminated after size bytes; freed with free(). */
 snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size);

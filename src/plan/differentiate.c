@@ -35,7 +35,7 @@ static int32_t new_gradient(struct tape *t, int32_t of) {
     char name[sizeof like.name];
     memcpy(name, like.name, sizeof name);
     int32_t made = -1;
-    t->status = snug_program_tensor(t->program, like, &made, "grad.%.80s", name);
+    t->status = snug_program_tensor(t->program, like, &made, "grad.%s", name);
     t->gradient[of] = made;
     return made;
 }
@@ -79,6 +79,8 @@ static void linear(struct tape *t, const struct snug_op *op) {
 /* ds takes dy's place, and is the gradient of the residual input; products add to it later. */
 static void norm(struct tape *t, const struct snug_op *op) {
     const bool residual = op->kind == SNUG_OP_RESIDUAL_NORM;
+    if (!residual && op->p > 0)
+        t->status = snug_fail(t->program->ctx, SNUG_E_INTERNAL, "a norm with dropout behind it has no backward");
     const int32_t s = residual ? op->out[0] : op->in[0], y = residual ? op->out[1] : op->out[0];
     const int32_t gamma = op->in[residual ? 2 : 1], beta = op->in[residual ? 3 : 2], dy = gradient_of(t, y);
     int32_t dz = -1;

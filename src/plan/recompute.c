@@ -41,7 +41,7 @@ static snug_status make_again(struct recompute *r, int32_t tensor) {
             struct snug_op rerun;
             if (r->old[i].out[out] != tensor || !rerun_of(&r->old[i], out, &rerun)) continue;
             const struct snug_tensor like = r->program->tensors[tensor];
-            RETURN_IF_ERROR(snug_program_tensor(r->program, like, &r->again[tensor], "again.%.80s", like.name));
+            RETURN_IF_ERROR(snug_program_tensor(r->program, like, &r->again[tensor], "again.%s", like.name));
             rerun.out[0] = r->again[tensor];
             return snug_program_op(r->program, rerun);
         }

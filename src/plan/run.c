@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a phase of a placed program on a backend. */
-#include <time.h>
 
 #include "plan/stages.h"
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static snug_status run_ops(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile) {
@@ -17,10 +10,10 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
         if (op->phase != phase) continue;
         /* Clearing a gradient is for the step's first micro-batch only. */
         if (op->kind == SNUG_OP_FILL && op->first && !snug_run_overwrites(run, op)) continue;
-        const double begin = profile ? now() : 0;
+        const double begin = profile ? snug_seconds() : 0;
         RETURN_IF_ERROR(backend->ops[op->kind](run, op));
         if (profile) {
-            profile->seconds[op->kind] += now() - begin;
+            profile->seconds[op->kind] += snug_seconds() - begin;
             profile->calls[op->kind]++;
         }
     }

@@ -20,7 +20,7 @@ static int32_t find(const struct snug_program *program, const char *prefix, cons
 static snug_status add_state(struct snug_program *program, int32_t weight, const char *prefix, int32_t *out) {
     struct snug_tensor like = program->tensors[weight];
     like.memory_class = SNUG_MEMORY_OPTIMIZER;
-    return snug_program_tensor(program, like, out, "%s.%.80s", prefix, program->tensors[weight].name);
+    return snug_program_tensor(program, like, out, "%s.%s", prefix, program->tensors[weight].name);
 }
 
 snug_status snug_stage_update(struct snug_program *program) {

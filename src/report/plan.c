@@ -73,15 +73,17 @@ static struct part measure_part(const snug_plan *plan, int which) {
     return part;
 }
 
-static enum side side_of(const struct snug_op *op) {
+/* The head's backward operations stand behind its loss. */
+static enum side side_of(const struct snug_op *op, bool behind_loss) {
     if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return UPDATE;
-    return op->phase == SNUG_PHASE_BACKWARD || op->kind > SNUG_OP_FILL ? BACKWARD : FORWARD;
+    return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && behind_loss) ? BACKWARD : FORWARD;
 }
 
 static struct work measure_work(const snug_plan *plan) {
     const struct snug_job *job = &plan->job;
     const struct snug_loader_limits *limits = &job->train.limits;
     struct work work = {0};
+    bool behind_loss = false;
     for (size_t i = 0; i < job->training->op_count; i++) {
         const struct snug_op *op = &job->training->ops[i];
         if (op->phase == SNUG_PHASE_PREPARE) continue;
@@ -90,8 +92,10 @@ static struct work measure_work(const snug_plan *plan) {
                                  ? (int64_t)((double)limits->tokens * job->args->mlm_probability)
                                  : limits->rows;
         const struct snug_cost cost = snug_op_cost(job->training, op, limits->tokens, limits->sequences, rows);
-        const double times = side_of(op) == UPDATE ? 1 : (double)job->train.options.accumulation;
-        struct snug_cost *sum = &work.cost[side_of(op)][snug_op_group(op->kind)];
+        const enum side side = side_of(op, behind_loss);
+        const double times = side == UPDATE ? 1 : (double)job->train.options.accumulation;
+        struct snug_cost *sum = &work.cost[side][snug_op_group(op->kind)];
+        behind_loss |= op->kind == SNUG_OP_LOSS;
         sum->flops += times * cost.flops;
         sum->bytes += times * cost.bytes;
     }

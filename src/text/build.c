@@ -229,7 +229,7 @@ static snug_status prepare(struct builder *builder, struct snug_reader *reader) 
     const char *const *names, *dot = strrchr(options->path, '.');
     size_t count = snug_reader_columns(reader, &names);
     RETURN_IF_ERROR(snug_columns_find(builder->ctx, options, names, count, &builder->columns));
-    builder->label.typed = dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".jsonl") == 0);
+    builder->label.typed = dot && (strcasecmp(dot, ".json") == 0 || strcasecmp(dot, ".jsonl") == 0);
     builder->join = options->task == SNUG_TASK_MLM && !options->line_by_line;
     builder->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
     int64_t least = builder->join ? 1 : builder->columns.texts == 2 ? 3 : 2;

@@ -14,7 +14,8 @@ struct snug_ids {
 };
 
 /* Reads vocab.txt + tokenizer_config.json (+ special_tokens_map.json, added_tokens.json), or tokenizer.json, from
-   folder. Where tokenizer_config.json and tokenizer.json disagree, the former wins, and it is logged. */
+   folder. Where tokenizer_config.json and tokenizer.json disagree on how text is read, the former wins;
+   where the vocabularies do, tokenizer.json's holds, as in transformers 5. Both are logged. */
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
 /* Copies the tokenizer's own files, those that the folder had, into another folder. */

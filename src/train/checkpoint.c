@@ -27,10 +27,18 @@ static json_t *identity_of(const struct snug_trainer *t) {
                      (json_int_t)job->max_steps, "compute", snug_dtype_name(job->training->compute));
 }
 
+/* What only snug reads: where transformers keeps the state of callbacks that it may not know. */
+static json_t *own_state_of(const struct snug_trainer *t) {
+    return json_pack("{s:{s:f, s:f, s:I, s:I, s:I, s:I, s:b, s:o}}", "snug", "loss_sum", t->loss_sum, "loss_total",
+                     t->loss_total, "logged_step", (json_int_t)t->logged_step, "samples", (json_int_t)t->samples,
+                     "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience, "unjudged", t->unjudged,
+                     "identity", identity_of(t));
+}
+
 static json_t *state_of(const struct snug_trainer *t) {
     const struct snug_job *job = &t->session->job;
-    json_t *state = json_pack(
-        "{s:o, s:o, s:I, s:o, s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:o, s:I, s:{}, s:I, s:n, s:n}",
+    return json_pack(
+        "{s:o, s:o, s:I, s:o, s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:n, s:n}",
         "best_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(), "best_model_checkpoint",
         t->best_checkpoint[0] ? json_string(t->best_checkpoint) : json_null(), "best_global_step",
         (json_int_t)t->best_step, "epoch", snug_json_number(snug_trainer_epoch(t)), "eval_steps",
@@ -38,17 +46,9 @@ static json_t *state_of(const struct snug_trainer *t) {
         "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", t->log_history, "logging_steps",
         (json_int_t)t->logging_steps, "max_steps", (json_int_t)job->max_steps, "num_input_tokens_seen",
         (json_int_t)t->tokens, "num_train_epochs", snug_json_number(t->args->num_train_epochs), "save_steps",
-        (json_int_t)t->save_steps, "stateful_callbacks", "train_batch_size", (json_int_t)job->train.options.batch_size,
+        (json_int_t)t->save_steps, "stateful_callbacks", own_state_of(t), "total_flos",
+        snug_json_number(snug_trainer_flops(t)), "train_batch_size", (json_int_t)job->train.options.batch_size,
         "trial_name", "trial_params");
-    json_t *own = json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:b, s:o}", "loss_sum", t->loss_sum, "loss_total",
-                            t->loss_total, "logged_step", (json_int_t)t->logged_step, "samples", (json_int_t)t->samples,
-                            "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience, "unjudged",
-                            t->unjudged, "identity", identity_of(t));
-    if (!state || !own || json_object_set_new(state, "snug", own)) {
-        json_decref(state);
-        return NULL;
-    }
-    return state;
 }
 
 snug_status snug_trainer_state_write(struct snug_trainer *t, const char *folder) {
@@ -89,7 +89,8 @@ static snug_status read_state(struct snug_trainer *t, const char *folder) {
     RETURN_IF_ERROR(snug_path_join(t->ctx, &path, folder, "trainer_state.json"));
     snug_status status = snug_json_read(t->ctx, path, &state);
     if (status == SNUG_OK) {
-        const json_t *own = json_object_get(state, "snug"), *history = json_object_get(state, "log_history");
+        const json_t *own = json_object_get(json_object_get(state, "stateful_callbacks"), "snug");
+        const json_t *history = json_object_get(state, "log_history");
         const int64_t step = int_of(state, "global_step");
         if (!json_is_object(own) || !json_is_array(history) || step < 0) {
             status = snug_fail(t->ctx, SNUG_E_INPUT, "%s was not written by snug: it cannot be resumed from", path);
@@ -119,12 +120,12 @@ static snug_status read_state(struct snug_trainer *t, const char *folder) {
 
 /* ---- the folders ---------------------------------------------------------------------------------------------- */
 
-/* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
 static int by_step(const void *a, const void *b) {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x < y ? -1 : x > y;
 }
 
+/* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
 static snug_status list_checkpoints(struct snug_trainer *t, int64_t **steps, size_t *count) {
     size_t capacity = 0;
     *steps = NULL;

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "io/file.h"
 #include "io/json.h"
@@ -53,12 +52,6 @@ static snug_status measure(void *user, const float *logits, int64_t first_row, i
     return SNUG_OK;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void add_metric(snug_metrics *metrics, const char *name, double value) {
     if (metrics->count < SNUG_METRICS_MAX) metrics->items[metrics->count++] = (snug_metric){name, value};
 }
@@ -66,11 +59,11 @@ static void add_metric(snug_metrics *metrics, const char *name, double value) {
 snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callbacks *callbacks, snug_metrics *metrics) {
     if (!s->job.evaluation)
         return snug_fail(s->ctx, SNUG_E_USAGE, "there is nothing to evaluate on: give --validation_file");
-    const double begin = now();
+    const double begin = snug_seconds();
     snug_meter_reset(s->meter);
     RETURN_IF_ERROR(snug_session_infer(s, callbacks, measure, s));
     RETURN_IF_ERROR(snug_meter_result(s->meter, metrics));
-    const double seconds = now() - begin;
+    const double seconds = snug_seconds() - begin;
     const double batches = (double)snug_loader_batches(s->job.eval.rows, &s->job.eval.options);
     add_metric(metrics, "eval_runtime", seconds);
     add_metric(metrics, "eval_samples", (double)s->job.eval.rows);

@@ -136,13 +136,12 @@ void snug_session_seek(struct snug_session *s, int64_t step) {
 }
 
 snug_status snug_session_resume_epoch(struct snug_session *s) {
-    s->epoch = s->step / s->job.steps_per_epoch;
-    return snug_loader_begin_epoch(s->train_loader, s->epoch, s->step % s->job.steps_per_epoch);
+    const int64_t epoch = s->step / s->job.steps_per_epoch;
+    return snug_loader_begin_epoch(s->train_loader, epoch, s->step % s->job.steps_per_epoch);
 }
 
 snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
     snug_clear_error(s->ctx);
-    s->epoch = epoch;
     s->batch = NULL;
     return snug_loader_begin_epoch(s->train_loader, epoch, 0);
 }
@@ -253,8 +252,8 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
         memcpy(values, snug_parameter_data(program, s->arena, parameter), count * sizeof *values);
         return SNUG_OK;
     }
-    char wanted[sizeof program->tensors->name];
-    snprintf(wanted, sizeof wanted, "grad.%.80s", program->tensors[parameter->tensor].name);
+    char wanted[128];
+    snprintf(wanted, sizeof wanted, "grad.%s", program->tensors[parameter->tensor].name);
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (!t->persistent || strcmp(t->name, wanted) != 0) continue;

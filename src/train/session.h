@@ -18,7 +18,6 @@ struct snug_session {
     const struct snug_batch *batch; /* the current micro-batch */
     int64_t step;                   /* optimizer steps done */
     int64_t schedule_step;
-    int64_t epoch;
     bool clipped; /* the clip tensor holds this step's scale */
     struct snug_profile profile;
 };

@@ -14,20 +14,31 @@
 #include "io/file.h"
 #include "train/results.h"
 
-static double clock_of(clockid_t id) {
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static double now(void) { return clock_of(CLOCK_MONOTONIC); }
-
 double snug_trainer_epoch(const struct snug_trainer *t) {
     return (double)t->session->step / (double)t->session->job.steps_per_epoch;
 }
 
+/* Each micro-batch is taken as the mean one. */
+double snug_trainer_flops(const struct snug_trainer *t) {
+    const struct snug_job *job = &t->session->job;
+    const int64_t micro = t->session->step * job->train.options.accumulation;
+    if (micro == 0) return 0;
+    const int64_t tokens = t->tokens / micro, sequences = (t->samples + micro - 1) / micro;
+    const int64_t rows =
+        job->config.task == SNUG_TASK_MLM ? (int64_t)((double)tokens * t->args->mlm_probability) : sequences;
+    double flops = 0;
+    for (size_t i = 0; i < job->training->op_count; i++) {
+        const enum snug_phase phase = job->training->ops[i].phase;
+        const bool once = phase == SNUG_PHASE_CLIP || phase == SNUG_PHASE_UPDATE;
+        flops += snug_op_cost(job->training, &job->training->ops[i], tokens, sequences, rows).flops *
+                 (double)(once ? t->session->step : micro);
+    }
+    return flops;
+}
+
 static void send(const struct snug_trainer *t, snug_event event) {
     if (!t->callbacks || !t->callbacks->on_event) return;
-    const double spent = t->started > 0 ? now() - t->started : 0;
+    const double spent = t->started > 0 ? snug_seconds() - t->started : 0;
     const int64_t step = t->session->step, steps = t->session->job.max_steps;
     event.step = step;
     event.max_steps = steps;
@@ -54,7 +65,7 @@ static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
         const char *name = metrics->items[i].name;
         const bool eval = strncmp(name, "eval_", 5) == 0;
         snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
-        RETURN_IF_ERROR(snug_events_scalar(t->events, tag, step, metrics->items[i].value, clock_of(CLOCK_REALTIME)));
+        RETURN_IF_ERROR(snug_events_scalar(t->events, tag, step, metrics->items[i].value, (double)time(NULL)));
     }
     return SNUG_OK;
 }
@@ -93,9 +104,9 @@ static snug_status open_events(struct snug_trainer *t) {
 
 static snug_status save(struct snug_trainer *t) {
     char path[512];
-    const double begin = now();
+    const double begin = snug_seconds();
     RETURN_IF_ERROR(snug_checkpoint_save(t, path, sizeof path));
-    t->idle += now() - begin;
+    t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
     return SNUG_OK;
 }
@@ -137,9 +148,10 @@ static snug_status judge(struct snug_trainer *t, const snug_metrics *metrics, bo
 
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
-    const double begin = now();
+    const double begin = snug_seconds();
     RETURN_IF_ERROR(snug_session_evaluate_with(t->session, t->callbacks, metrics));
-    t->idle += now() - begin;
+    t->idle += snug_seconds() - begin;
+    t->evaluated_step = t->session->step;
     RETURN_IF_ERROR(record(t, metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = metrics});
     return judge(t, metrics, improved);
@@ -301,23 +313,6 @@ static snug_status begin(struct snug_trainer *t) {
     return open_events(t);
 }
 
-/* FLOPs of all micro-batches, each taken as the mean one. */
-static double total_flops(const struct snug_trainer *t) {
-    const struct snug_program *program = t->session->job.training;
-    const int64_t accumulation = t->session->job.train.options.accumulation, micro = t->result->steps * accumulation;
-    if (micro == 0) return 0;
-    const int64_t tokens = t->result->tokens / micro, sequences = (t->result->samples + micro - 1) / micro;
-    const int64_t rows =
-        t->session->job.config.task == SNUG_TASK_MLM ? (int64_t)((double)tokens * t->args->mlm_probability) : sequences;
-    double flops = 0;
-    for (size_t i = 0; i < program->op_count; i++) {
-        const bool once = program->ops[i].phase == SNUG_PHASE_CLIP || program->ops[i].phase == SNUG_PHASE_UPDATE;
-        flops += snug_op_cost(program, &program->ops[i], tokens, sequences, rows).flops *
-                 (double)(once ? t->result->steps : micro);
-    }
-    return flops;
-}
-
 static void fill_ledger(struct snug_trainer *t) {
     const struct snug_job *job = &t->session->job;
     snug_train_result *r = t->result;
@@ -333,13 +328,13 @@ static void fill_ledger(struct snug_trainer *t) {
 static void summarise(struct snug_trainer *t) {
     snug_train_result *r = t->result;
     int64_t tokens, padded;
-    r->seconds = now() - t->started;
+    r->seconds = snug_seconds() - t->started;
     r->epochs = snug_trainer_epoch(t);
     r->train_loss = t->session->step > 0 ? t->loss_total / (double)t->session->step : 0;
     const double training = r->seconds - t->idle;
     r->samples_per_second = training > 0 ? (double)r->samples / training : 0;
     r->steps_per_second = training > 0 ? (double)r->steps / training : 0;
-    r->flops = total_flops(t);
+    r->flops = t->session->step > 0 ? snug_trainer_flops(t) * (double)r->steps / (double)t->session->step : 0;
     snug_loader_padding(t->session->train_loader, &tokens, &padded);
     r->padding_avoided = padded > 0 ? 1 - (double)tokens / (double)padded : 0;
     r->truncated_texts = snug_dataset_truncated(t->session->job.train.dataset);
@@ -370,7 +365,7 @@ static json_t *results_json(const struct snug_trainer *t) {
 /* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */
 static snug_status finish(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
-    const bool evaluated_last = args->eval_strategy != SNUG_INTERVAL_NO && t->result->metrics.count > 0;
+    const bool evaluated_last = t->result->metrics.count > 0 && t->evaluated_step == t->session->step;
     snug_status evaluated = SNUG_OK;
     bool improved;
     summarise(t);
@@ -409,14 +404,14 @@ static void log_profile(const struct snug_trainer *t) {
 }
 
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
-    const double called = now();
+    const double called = snug_seconds();
     snug_train_result own;
     struct snug_trainer t = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own};
     *t.result = (snug_train_result){0};
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, &t.session));
     snug_status status = begin(&t);
     if (status == SNUG_OK) {
-        t.started = now();
+        t.started = snug_seconds();
         t.result->seconds_to_first_step = t.started - called;
         send(&t, (snug_event){.kind = SNUG_EVENT_BEGIN});
         status = train(&t);

@@ -22,7 +22,7 @@ struct snug_trainer {
     /* What a checkpoint holds beside weights and optimizer. */
     json_t *log_history;
     double loss_sum, loss_total; /* of steps since the last log; of all */
-    int64_t logged_step;
+    int64_t logged_step, evaluated_step;
     int64_t samples, tokens;
     bool has_best;
     double best_metric;
@@ -32,6 +32,8 @@ struct snug_trainer {
 };
 
 double snug_trainer_epoch(const struct snug_trainer *trainer);
+/* FLOPs of all steps so far, those before a resumption included. */
+double snug_trainer_flops(const struct snug_trainer *trainer);
 
 /* Writes output_dir/checkpoint-<step>, whole or not at all, and removes what save_total_limit no longer keeps. */
 snug_status snug_checkpoint_save(struct snug_trainer *trainer, char *path, size_t size);

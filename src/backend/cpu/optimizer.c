@@ -10,9 +10,9 @@ enum { BLOCK = 1 << 14 };
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* In fp32 over a few hundred values, which keeps their digits, then in double. */
+/* In fp32 over a hundred values, which keeps their digits, then in double. */
 static double sum_of_squares(const float *g, int64_t n) {
-    enum { PART = 512 };
+    enum { PART = 128 };
     double sum = 0;
     for (int64_t first = 0; first < n; first += PART) {
         const int64_t end = smaller(first + PART, n);

@@ -5,7 +5,7 @@
  *   lse_i = log sum_j exp(S_ij), so that P_ij = exp(S_ij - lse_i) can be had again without the whole row.
  * Backward, with dP_ij = F_ij (do_i . v_j):
  *   dv = (F * P)^T do,   dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij),   dq = dS k / sqrt(d),   dk = dS^T q / sqrt(d).
- * The inner sum is do_i . o_i, which is why o is kept.
+ * The inner sum is do_i . o_i as well, which a backend may use instead: o is stored in any case.
  */
 #include "backend/reference/reference.h"
 
@@ -55,7 +55,7 @@ static void forward(const struct head *head, double *probability) {
     }
 }
 
-/* F_ij P_ij, and dS_ij in *ds; delta is do_i . o_i. */
+/* F_ij P_ij, and dS_ij in *ds; delta is the sum over j of P_ij dP_ij. */
 static double kept_probability(const struct head *head, struct matrix dout, double delta, int64_t i, int64_t j,
                                double *ds) {
     int64_t row = head->first + i;
@@ -71,7 +71,11 @@ static void backward(const struct head *head, struct matrix dqkv, struct matrix 
     double *ds = workspace, *kept = ds + head->length, *delta = kept + head->length;
 
     for (int64_t i = 0; i < head->length; i++) {
-        delta[i] = dot(dout, head->first + i, head->column, head->o, head->first + i, head->column, head->d);
+        delta[i] = 0;
+        for (int64_t j = 0; j < head->length; j++) {
+            kept_probability(head, dout, 0, i, j, ds);
+            delta[i] += *ds;
+        }
     }
     for (int64_t i = 0; i < head->length; i++) {
         for (int64_t j = 0; j < head->length; j++) kept_probability(head, dout, delta[i], i, j, &ds[j]);
@@ -118,8 +122,9 @@ snug_status snug_reference_attention(struct snug_run *run, const struct snug_op 
 
 snug_status snug_reference_attention_backward(struct snug_run *run, const struct snug_op *op) {
     struct matrix dout = matrix_of(run, op->in[0]), qkv = matrix_of(run, op->in[1]);
-    struct matrix o = matrix_of(run, op->in[2]), lse = matrix_of(run, op->in[3]), dqkv = matrix_of(run, op->out[0]);
-    struct head head = {.run = run, .op = op, .qkv = qkv, .o = o, .lse = lse, .h = o.cols, .d = o.cols / op->heads};
+    struct matrix lse = matrix_of(run, op->in[3]), dqkv = matrix_of(run, op->out[0]);
+    const int64_t h = qkv.cols / 3;
+    struct head head = {.run = run, .op = op, .qkv = qkv, .lse = lse, .h = h, .d = h / op->heads};
 
     for (int64_t sequence = 0; sequence < run->batch->sequences; sequence++)
         for (int32_t index = 0; index < op->heads; index++) {
