@@ -40,7 +40,7 @@
  * ACTIVATION_BACKWARD  da [n,m] u                         du [n,m] = da f'(u); may be da's tensor; a [n,m] or none = f(u) as
  *                                                         ACTIVATION gives it; may be u's tensor
  * GATHER_BACKWARD      dr [R,h]                           dx [T,h]: row head_rows[i] += dr[i]
- * SQUARED_NORM         g [N,K]                            sums [slots] F32: sums[op->slot] = sum of squares (in double inside)
+ * SQUARED_NORM         g [N,K]                            sums [slots] F32: sums[op->slot] = sum of squares
  * CLIP                 sums [slots] F32                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
  *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
  * ADAMW                g clip                             p m v (all F32, updated), p16 or none (BF16 copy of the new p):
