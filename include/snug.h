@@ -220,7 +220,8 @@ void snug_session_destroy(snug_session *session);
 int64_t snug_session_epochs(const snug_session *session);
 /* Starts epoch number epoch, from 0: its order is a permutation of (seed, epoch). */
 snug_status snug_session_begin_epoch(snug_session *session, int64_t epoch);
-/* The next micro-batch, made by the loader ahead of time; SNUG_END after the last. It stays the current one until the
+/* The next micro-batch, made by the loader ahead of time; SNUG_END after the epoch's last, or the
+   run's (max_steps). It stays the current one until the
    next call. */
 snug_status snug_next_batch(snug_session *session, snug_batch_info *info);
 /* The encoder over the current micro-batch. */

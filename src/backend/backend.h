@@ -79,6 +79,8 @@ struct snug_backend {
     /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
+    /* Bytes that the backend's libraries take for themselves while operations run, beyond what open left resident. */
+    int64_t (*library)(const struct snug_program *program, int threads);
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
     snug_op_fn *ops[SNUG_OP_COUNT];

@@ -24,6 +24,7 @@ struct cli {
     snug_callbacks callbacks; /* draw the progress */
     struct progress progress;
     bool json;        /* --json */
+    bool headed;      /* predict: the heading is out */
     bool reader_gone; /* stdout is a pipe that nobody reads any more */
     int write_error;  /* errno of another failed write to stdout */
 };
@@ -32,6 +33,8 @@ struct cli {
    having been printed or the mistake been told. cli_close() in both cases. */
 bool cli_open(struct cli *cli, int argc, char **argv, int *code);
 void cli_close(struct cli *cli);
+/* SIGINT and SIGTERM ask the job to stop, which then ends with EXIT_INTERRUPTED; a second one ends at once. */
+void cli_catch_signals(struct cli *cli);
 /* Tells what went wrong, if anything did, and gives the exit code. Flushes stdout, which may fail too. */
 int cli_finish(struct cli *cli, snug_status status);
 

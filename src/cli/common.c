@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- opening and ending -------------------------------------------------------------------------------------- */
 
@@ -25,6 +27,27 @@ static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
     return false;
+}
+
+/* A signal handler has no other way to tell. */
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int number) {
+    (void)number;
+    if (stop_asked) _exit(EXIT_INTERRUPTED);
+    stop_asked = 1;
+}
+
+static bool should_stop(void *user) {
+    (void)user;
+    return stop_asked;
+}
+
+void cli_catch_signals(struct cli *cli) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    cli->callbacks.should_stop = should_stop;
 }
 
 bool cli_open(struct cli *cli, int argc, char **argv, int *code) {

@@ -22,6 +22,7 @@ int command_eval(int argc, char **argv) {
     struct cli cli;
     int code;
     if (cli_open(&cli, argc, argv, &code)) {
+        cli_catch_signals(&cli);
         snug_metrics metrics = {0};
         snug_status status = snug_evaluate(cli.args, &cli.callbacks, &metrics);
         progress_end(&cli.progress);

@@ -35,23 +35,30 @@ static snug_status put_json(struct cli *cli, const snug_prediction *row) {
     return cli_put_json(cli, object, 9); /* as many digits as an fp32 needs to be read back */
 }
 
-/* The heading goes out with the first row, so that a job that fails at once writes nothing. */
+/* With the first row, or at the end where there is none, so that a job that fails at once writes nothing. */
+static snug_status put_heading(struct cli *cli) {
+    if (cli->headed || cli->json) return SNUG_OK;
+    cli->headed = true;
+    return cli_put(cli, "index,label,score\n");
+}
+
 static snug_status on_row(void *user, const snug_prediction *row) {
     struct cli *cli = user;
     progress_end(&cli->progress);
     if (cli->json) return put_json(cli, row);
-    if (row->index == 0) {
-        snug_status status = cli_put(cli, "index,label,score\n");
-        if (status != SNUG_OK) return status;
-    }
-    return put_csv(cli, row);
+    snug_status status = put_heading(cli);
+    return status == SNUG_OK ? put_csv(cli, row) : status;
 }
 
 int command_predict(int argc, char **argv) {
     struct cli cli;
     int code;
-    if (cli_open(&cli, argc, argv, &code))
-        code = cli_finish(&cli, snug_predict(cli.args, &cli.callbacks, on_row, &cli));
+    if (cli_open(&cli, argc, argv, &code)) {
+        cli_catch_signals(&cli);
+        snug_status status = snug_predict(cli.args, &cli.callbacks, on_row, &cli);
+        if (status == SNUG_OK) status = put_heading(&cli);
+        code = cli_finish(&cli, status);
+    }
     cli_close(&cli);
     return code;
 }

@@ -1,24 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cli.h"
-
-/* A signal handler has no other way to tell. */
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int number) {
-    (void)number;
-    if (stop_asked) _exit(EXIT_INTERRUPTED);
-    stop_asked = 1;
-}
-
-static bool should_stop(void *user) {
-    (void)user;
-    return stop_asked;
-}
 
 static json_t *ledger_json(const snug_ledger_line *line) {
     json_t *object = json_object();
@@ -67,10 +51,7 @@ int command_train(int argc, char **argv) {
     struct cli cli;
     int code;
     if (cli_open(&cli, argc, argv, &code)) {
-        struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        cli.callbacks.should_stop = should_stop;
+        cli_catch_signals(&cli);
         snug_train_result result = {0};
         snug_status status = snug_train(cli.args, &cli.callbacks, &result);
         if (status == SNUG_OK) status = report(&cli, &result);

@@ -68,7 +68,10 @@ static void masked_lm_head(struct snug_builder *b, int32_t hidden, int32_t word)
     const size_t first = b->program->parameter_count;
     struct snug_affine dense = linear(b, c->hidden_size, c->hidden_size, "cls.predictions.transform.dense");
     struct snug_affine norm = snug_build_norm(b, "cls.predictions.transform.LayerNorm");
-    struct snug_affine decoder = {.weight = word, .bias = snug_build_bias(b, c->vocab_size, "cls.predictions.bias")};
+    struct snug_affine decoder = {
+        .weight = word,
+        .bias = snug_build_bias(b, c->vocab_size,
+                                c->tie_word_embeddings ? "cls.predictions.bias" : "cls.predictions.decoder.bias")};
     if (!c->tie_word_embeddings)
         decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, "cls.predictions.decoder");
     snug_build_mark_head(b, first);

@@ -70,19 +70,21 @@ static bool replace_end(char *text, size_t size, const char *end, const char *by
 }
 
 /* The name that today's BertFor… gives what a file calls stored. */
-static void canonical_name(const char *stored, char *name, size_t size) {
+static void canonical_name(const struct snug_config *config, const char *stored, char *name, size_t size) {
     const bool headed =
         starts_with(stored, "bert.") || starts_with(stored, "cls.") || starts_with(stored, "classifier.");
     snprintf(name, size, "%s%s", headed ? "" : "bert.", stored);
     replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight");
     replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
-    if (strcmp(name, "cls.predictions.decoder.bias") == 0) snprintf(name, size, "cls.predictions.bias");
+    if (config->tie_word_embeddings && strcmp(name, "cls.predictions.decoder.bias") == 0)
+        snprintf(name, size, "cls.predictions.bias");
 }
 
-/* Stored by older versions, and nothing to load: a constant, and the tied decoder, which is the word embedding. */
+/* Nothing to load: a constant of older versions, the tied decoder, which is the word embedding, and the bias that an
+   untied decoder leaves unused beside its own. */
 static bool is_redundant(const struct snug_config *config, const char *name) {
     return strcmp(name, "bert.embeddings.position_ids") == 0 ||
-           (config->tie_word_embeddings && strcmp(name, "cls.predictions.decoder.weight") == 0);
+           strcmp(name, config->tie_word_embeddings ? "cls.predictions.decoder.weight" : "cls.predictions.bias") == 0;
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------------- */
@@ -157,7 +159,7 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
     for (size_t i = 0; i < files->count; i++) {
         char name[256];
         size_t p = 0;
-        canonical_name(files->tensors[i].name, name, sizeof name);
+        canonical_name(l->config, files->tensors[i].name, name, sizeof name);
         while (p < l->program->parameter_count && strcmp(l->program->parameters[p].name, name) != 0) p++;
         if (p < l->program->parameter_count) {
             RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], p));
@@ -224,18 +226,29 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
+/* transformers has a parameter for the masked LM's bias even where an untied decoder brings its own; it is written too,
+   so that from_pretrained finds all that it looks for. */
+static const char *second_name(const char *name) {
+    return strcmp(name, "cls.predictions.decoder.bias") == 0 ? "cls.predictions.bias" : NULL;
+}
+
 snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
     struct snug_tensor_source *sources;
-    RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count, sizeof *sources, (void **)&sources));
+    size_t count = 0;
+    RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count + 1, sizeof *sources, (void **)&sources));
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *p = &program->parameters[i];
-        sources[i] = (struct snug_tensor_source){.name = p->name,
-                                                 .dtype = SNUG_F32,
-                                                 .dims = p->shape[1] ? 2 : 1,
-                                                 .shape = {p->shape[0], p->shape[1]},
-                                                 .data = snug_parameter_data(program, arena, p)};
+        const struct snug_tensor_source source = {.name = p->name,
+                                                  .dtype = SNUG_F32,
+                                                  .dims = p->shape[1] ? 2 : 1,
+                                                  .shape = {p->shape[0], p->shape[1]},
+                                                  .data = snug_parameter_data(program, arena, p)};
+        sources[count++] = source;
+        if (!second_name(p->name)) continue;
+        sources[count] = source;
+        sources[count++].name = second_name(p->name);
     }
-    snug_status status = snug_safetensors_write(ctx, path, sources, program->parameter_count);
+    snug_status status = snug_safetensors_write(ctx, path, sources, count);
     free(sources);
     return status;
 }

@@ -105,8 +105,11 @@ static snug_status check_training(struct snug_args *args) {
     const char *metric = args->metric_for_best_model;
     if (metric && !args->greater_is_better) {
         size_t length = strlen(metric);
-        bool loss = length >= 4 && strcmp(metric + length - 4, "loss") == 0;
-        RETURN_IF_ERROR(snug_strdup(args->ctx, loss ? "False" : "True", &args->greater_is_better));
+        /* Trainer knows losses alone; perplexity and mse are snug's own metrics, and just as well the smaller the
+         * better. */
+        bool smaller = (length >= 4 && strcmp(metric + length - 4, "loss") == 0) || strcmp(metric, "perplexity") == 0 ||
+                       (length >= 3 && strcmp(metric + length - 3, "mse") == 0);
+        RETURN_IF_ERROR(snug_strdup(args->ctx, smaller ? "False" : "True", &args->greater_is_better));
     }
     RETURN_IF_ERROR(check_steps(args, "logging_steps", args->logging_strategy, args->logging_steps));
     RETURN_IF_ERROR(check_steps(args, "eval_steps", args->eval_strategy, args->eval_steps));

@@ -273,12 +273,15 @@ static snug_status check_fit(struct snug_job *job) {
     if (!over_budget && (total <= machine || job->command == SNUG_COMMAND_PLAN)) return SNUG_OK;
     const int64_t limit = over_budget ? budget : machine;
     const snug_memory_class which = class_that_is_short(job, limit);
-    return snug_fail(
-        job->ctx, SNUG_E_DOES_NOT_FIT,
-        "this run needs %.1f MiB, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB). A smaller "
-        "--per_device_train_batch_size with more --gradient_accumulation_steps gives the same training",
-        (double)total / 0x1p20, (long long)(total - limit), over_budget ? "--memory_budget of" : "the available",
-        (double)limit / 0x1p20, snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20);
+    return snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
+                     "this run needs %.1f MiB, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB)%s",
+                     (double)total / 0x1p20, (long long)(total - limit),
+                     over_budget ? "--memory_budget of" : "the available", (double)limit / 0x1p20,
+                     snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20,
+                     !job->trains                       ? ". A smaller --per_device_eval_batch_size needs less"
+                     : which >= SNUG_MEMORY_ACTIVATIONS ? ". A smaller --per_device_train_batch_size with more "
+                                                          "--gradient_accumulation_steps gives the same training"
+                                                        : ", which no batch size changes");
 }
 
 static snug_status open_backend(struct snug_job *job) {
@@ -312,7 +315,8 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     const int64_t after = snug_resident_bytes();
     RETURN_IF_ERROR(open_backend(job));
     job->host_bytes = round_up_mib(after - before);
-    job->context_bytes = round_up_mib(before + snug_resident_bytes() - after);
+    job->context_bytes =
+        round_up_mib(before + snug_resident_bytes() - after + job->backend->library(&job->programs[0], job->threads));
     return check_fit(job);
 }
 

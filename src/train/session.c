@@ -149,6 +149,7 @@ snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
 snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
     snug_clear_error(s->ctx);
     s->batch = NULL;
+    if (s->step >= s->job.max_steps) return SNUG_END;
     RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;

@@ -73,7 +73,11 @@ snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, con
     snug_clear_error(t.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "tokenize"));
     snug_status status = open_file(&t);
+    const int64_t most = args->test_file         ? args->max_predict_samples
+                         : args->validation_file ? args->max_eval_samples
+                                                 : args->max_train_samples;
     while (status == SNUG_OK && (status = snug_reader_next(t.reader, &row)) == SNUG_OK) {
+        if (most >= 0 && row.index >= most) break;
         snug_tokenized out;
         status = tokenize_row(&t, &row, &out);
         if (status == SNUG_OK) status = on_row(user, &out);

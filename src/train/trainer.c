@@ -115,7 +115,7 @@ static bool greater_is_better(const struct snug_args *args) {
     return args->greater_is_better && strcasecmp(args->greater_is_better, "true") == 0;
 }
 
-/* Keeps the best metric; *improved tells whether this one is it, by more than the early-stopping threshold. */
+/* Keeps the best metric; *improved tells whether this one is it. Patience counts gains above the threshold only. */
 static snug_status judge(struct snug_trainer *t, const snug_metrics *metrics, bool *improved) {
     const char *wanted = t->args->metric_for_best_model;
     *improved = false;
@@ -146,6 +146,7 @@ static snug_status judge(struct snug_trainer *t, const snug_metrics *metrics, bo
     return SNUG_OK;
 }
 
+/* improved is NULL where the evaluation is for information: it is not judged. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
@@ -154,7 +155,7 @@ static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     t->evaluated_step = t->session->step;
     RETURN_IF_ERROR(record(t, metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = metrics});
-    return judge(t, metrics, improved);
+    return improved ? judge(t, metrics, improved) : SNUG_OK;
 }
 
 static bool wants_stop(const struct snug_trainer *t) {
@@ -228,11 +229,10 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *grad
     } while (!info.last_in_step);
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
     if (!isfinite(*loss) || !isfinite(*grad_norm))
-        return snug_fail(
-            t->ctx, SNUG_E_NUMERIC,
-            "step %lld: the loss is %g and the gradient norm %g. The weights before this step stand in the "
-            "last checkpoint; a smaller --learning_rate or more --warmup_steps usually helps",
-            (long long)s->step + 1, *loss, *grad_norm);
+        return snug_fail(t->ctx, SNUG_E_NUMERIC,
+                         "step %lld: the loss is %g and the gradient norm %g. The weights were not "
+                         "updated with it; a smaller --learning_rate or more --warmup_steps usually helps",
+                         (long long)s->step + 1, *loss, *grad_norm);
     *learning_rate = snug_learning_rate(s);
     RETURN_IF_ERROR(snug_optimizer_step(s));
     RETURN_IF_ERROR(snug_scheduler_step(s));
@@ -261,8 +261,7 @@ static snug_status train_epoch(struct snug_trainer *t) {
 static snug_status train(struct snug_trainer *t) {
     struct snug_session *s = t->session;
     snug_status status = SNUG_OK;
-    bool improved;
-    if (t->args->eval_on_start && s->step == 0) status = evaluate(t, &improved);
+    if (t->args->eval_on_start && s->step == 0) status = evaluate(t, NULL);
     if (status == SNUG_E_INTERRUPTED) return interrupted(t);
     if (t->unjudged) status = after_step(t, 0, 0); /* its log line is written already */
     while (status == SNUG_OK && s->step < s->job.max_steps) status = train_epoch(t);
@@ -367,15 +366,13 @@ static snug_status finish(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     const bool evaluated_last = t->result->metrics.count > 0 && t->evaluated_step == t->session->step;
     snug_status evaluated = SNUG_OK;
-    bool improved;
     summarise(t);
     if (args->load_best_model_at_end && t->best_checkpoint[0]) {
         snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", t->best_checkpoint,
                  args->metric_for_best_model, t->best_metric);
         RETURN_IF_ERROR(snug_checkpoint_load_weights(t, t->best_checkpoint));
     }
-    if (t->session->job.evaluation && (!evaluated_last || args->load_best_model_at_end))
-        evaluated = evaluate(t, &improved);
+    if (t->session->job.evaluation && (!evaluated_last || args->load_best_model_at_end)) evaluated = evaluate(t, NULL);
     if (evaluated == SNUG_E_INTERRUPTED)
         t->result->metrics.count = 0; /* the model is done and shall not be lost */
     else

@@ -52,6 +52,11 @@ static snug_status build_products(snug_context *ctx, int threads) {
     return refused ? snug_fail(ctx, SNUG_E_INTERNAL, "oneDNN refused a product (dnnl_sgemm)") : SNUG_OK;
 }
 
+int64_t snug_cpu_library(const struct snug_program *program, int threads) {
+    enum { PACKED = 3 << 20 };
+    return program->compute == SNUG_F32 ? (int64_t)threads * PACKED : 0;
+}
+
 snug_status snug_cpu_open(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
     (void)program;
     RETURN_IF_ERROR(build_products(ctx, threads));

@@ -18,6 +18,7 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
     .name = "cpu",
     .open = snug_cpu_open,
     .close = snug_cpu_close,
+    .library = snug_cpu_library,
     .workspace = workspace,
     .ops = {[SNUG_OP_EMBED] = SNUG_KERNEL(embed),
             [SNUG_OP_LINEAR] = SNUG_KERNEL(linear),

@@ -23,11 +23,18 @@ static int64_t reference_workspace(const struct snug_program *program, const str
     return doubles * (int64_t)sizeof(double);
 }
 
+static int64_t reference_library(const struct snug_program *program, int threads) {
+    (void)program;
+    (void)threads;
+    return 0;
+}
+
 const struct snug_backend *snug_backend_reference(void) {
     static const struct snug_backend backend = {
         .name = "reference",
         .open = reference_open,
         .close = reference_close,
+        .library = reference_library,
         .workspace = reference_workspace,
         .ops =
             {
