@@ -14,7 +14,7 @@
 #include "core/philox.h"
 
 /* AddressSanitizer ends a program that asks for too much, unless told that we want to see NULL. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 
 /* ---- Philox ------------------------------------------------------------------------------------------------------ */

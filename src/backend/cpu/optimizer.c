@@ -10,16 +10,18 @@ enum { BLOCK = 1 << 14 };
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* In fp32 over a hundred values, which keeps their digits, then in double. */
+/* In fp32 over a few values a lane, which keeps their digits, then in double. */
 static double sum_of_squares(const float *g, int64_t n) {
-    enum { PART = 128 };
+    enum { LANES = 32, PART = 8 * LANES };
     double sum = 0;
     for (int64_t first = 0; first < n; first += PART) {
-        const int64_t end = smaller(first + PART, n);
-        float part = 0;
-#pragma omp simd reduction(+ : part)
-        for (int64_t i = first; i < end; i++) part += g[i] * g[i];
-        sum += part;
+        const int64_t end = smaller(first + PART, n), whole = first + (end - first) / LANES * LANES;
+        float lane[LANES] = {0};
+        for (int64_t i = first; i < whole; i += LANES)
+#pragma omp simd
+            for (int j = 0; j < LANES; j++) lane[j] += g[i + j] * g[i + j];
+        for (int64_t i = whole; i < end; i++) lane[i - whole] += g[i] * g[i];
+        for (int j = 0; j < LANES; j++) sum += lane[j];
     }
     return sum;
 }
