@@ -318,9 +318,10 @@ static void fill_ledger(struct snug_trainer *t) {
     for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
         r->ledger[i] = (snug_ledger_line){job->layout.bytes[i], job->layout.bytes[i]};
     const int64_t peak = snug_peak_resident_bytes();
-    r->ledger[SNUG_MEMORY_CONTEXT] = (snug_ledger_line){job->context_bytes, job->context_bytes};
-    r->ledger[SNUG_MEMORY_HOST] =
-        (snug_ledger_line){job->host_bytes, peak < 0 ? -1 : peak - job->layout.total - job->context_bytes};
+    /* The kernel tells one figure: what is neither arena nor host was there before step 1, or is the libraries'. */
+    r->ledger[SNUG_MEMORY_CONTEXT] =
+        (snug_ledger_line){job->context_bytes, peak < 0 ? -1 : peak - job->layout.total - job->host_bytes};
+    r->ledger[SNUG_MEMORY_HOST] = (snug_ledger_line){job->host_bytes, job->host_bytes};
     r->total = (snug_ledger_line){snug_job_total(job), peak};
 }
 
