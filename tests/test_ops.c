@@ -59,6 +59,10 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
     case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
     case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_optimizer, 3, 8, 1};
+    case SNUG_OP_ADAM_ROWS: return (struct op_test){"ADAM_ROWS", build_rows, 2, 8, 1};
+    case SNUG_OP_CATCH_UP: return (struct op_test){"CATCH_UP", build_rows, 2, 64, 1};
+    case SNUG_OP_SETTLE: return (struct op_test){"SETTLE", build_rows, 2, 64, 1};
+    case SNUG_OP_ROWS_BEGIN: return (struct op_test){"ROWS_BEGIN", build_rows, 2, 0, 0};
     case SNUG_OP_ADAM_8BIT:
     case SNUG_OP_SGD:
     case SNUG_OP_ADAFACTOR:

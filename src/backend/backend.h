@@ -40,7 +40,9 @@
  * ACTIVATION_BACKWARD  da [n,m] u                         du [n,m] = da f'(u); may be da's tensor; a [n,m] or none = f(u) as
  *                                                         ACTIVATION gives it; may be u's tensor
  * GATHER_BACKWARD      dr [R,h]                           dx [T,h]: row head_rows[i] += dr[i]
- * SQUARED_NORM         g [N,K]                            sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate
+ *                                                         index or none: see "Rows that wait"
+ * SQUARED_NORM         g [N,K] index or none              sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate;
+ *                                                         with an index, the same bits as of the whole table's gradient
  * CLIP                 sums [slots] F64                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
  *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
  * (an optimizer)       g [N,K] F32, clip or none          p [N,K], q [N,K] or none, states (all updated, but q)
@@ -61,6 +63,20 @@
  * RMSPROP              v (F32); momentum buffer, if momentum != 0; mean of g, if centered: torch.optim.RMSprop
  * LION                 m (F32): Chen et al., arXiv:2302.06675, with decoupled weight decay, as bitsandbytes has it
  * CAST                 p F32                              q BF16 = p rounded to nearest even
+ *
+ * Rows that wait: a table that only EMBED reads need not be updated where a step has no gradient, until the row is read
+ * again. What it missed is then done step by step, with the bits that ADAM over the whole table would have given.
+ *   g [N,K]            gradients of the rows with one, in the order in which they first came up; N is what a step may have
+ *   index [1+N+V] I32  see snug_rows_of(); EMBED_BACKWARD enters the batch's ids, and forgets the former ones where it
+ *                      overwrites its gradients
+ *   updated [V] I32    steps that row i has had; -1: it has had them all and cannot move, as both moments are 0
+ *   history [H,2]      {learning rate, clip's scale} of step s in row s mod H. No row waits over a step that is a
+ *                      multiple of H
+ * ROWS_BEGIN           m v                                index: no gradients;  updated: all rows have had all steps
+ * ADAM_ROWS            g, clip or none, index             p, q or none, m, v, none, none, updated, history: this step, of the
+ *                                                         rows with a gradient
+ * CATCH_UP             none                               the same: steps before run->step, of the rows of the batch's ids
+ * SETTLE               none                               the same: steps before run->step, of all rows
  */
 /* clang-format on */
 #ifndef SNUG_BACKEND_BACKEND_H
@@ -115,6 +131,19 @@ bool snug_backend_cpu_fast_bf16(void);
 /* Address of a tensor, NULL for -1. */
 static inline void *snug_run_data(const struct snug_run *run, int32_t tensor) {
     return tensor < 0 ? NULL : run->arena + run->program->tensors[tensor].offset;
+}
+
+/* Which rows of a table have a gradient in this step: rows[i], for i below *count, has row i of g; slots[row] is where
+   row's stands, -1 if it has none. */
+struct snug_rows {
+    int64_t capacity, table_rows;
+    int32_t *count, *rows, *slots;
+};
+static inline struct snug_rows snug_rows_of(const struct snug_run *run, int32_t index, int32_t gradient) {
+    const int64_t capacity = run->program->tensors[gradient].rows;
+    int32_t *data = snug_run_data(run, index);
+    return (struct snug_rows){capacity, run->program->tensors[index].cols - 1 - capacity, data, data + 1,
+                              data + 1 + capacity};
 }
 
 /* Rows of a tensor in the current batch. */

@@ -11,6 +11,8 @@
 /* What makes one program of a model smaller or slower than another: everything that the stages need to know. */
 struct snug_methods {
     const struct snug_optimizer *optimizer;
+    int64_t micro_batches; /* of a step */
+    int64_t waiting_steps; /* most steps that a table's row may wait for its update; 0: none waits */
 };
 
 /* All stages but the last in their order: from a model's forward operations to a program that can be placed. methods is
@@ -23,6 +25,8 @@ snug_status snug_stage_differentiate(struct snug_program *program);
 snug_status snug_stage_recompute(struct snug_program *program);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
 snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer);
+/* Lets rows of the word embedding that have no gradient in a step wait for their update until they are read. */
+snug_status snug_stage_wait(struct snug_program *program, const struct snug_methods *methods);
 /* Stores activations in program->compute and gives products a copy of their weights in it. Nothing to do for F32. */
 snug_status snug_stage_precision(struct snug_program *program);
 /* Puts the operations in the order of their phases. */

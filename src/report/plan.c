@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/weights.h"
 #include "train/job.h"
 #include "train/results.h"
 
@@ -36,9 +37,8 @@ snug_status snug_plan_create(snug_args *args, snug_plan **out) {
         return status;
     }
     const struct snug_program *program = plan->job.training;
-    for (size_t i = 0; i < program->tensor_count; i++)
-        if (program->tensors[i].memory_class == SNUG_MEMORY_GRADIENTS)
-            plan->parameters += program->tensors[i].rows * program->tensors[i].cols;
+    for (size_t i = 0; i < program->parameter_count; i++)
+        plan->parameters += snug_parameter_count(&program->parameters[i]);
     *out = plan;
     return status;
 }
@@ -86,7 +86,7 @@ static struct work measure_work(const snug_plan *plan) {
     bool behind_loss = false;
     for (size_t i = 0; i < job->training->op_count; i++) {
         const struct snug_op *op = &job->training->ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE) continue;
+        if (op->phase == SNUG_PHASE_PREPARE || op->phase == SNUG_PHASE_SETTLE) continue; /* no part of a step */
         /* Masked LM: the share of tokens that are masked goes through the head. */
         const int64_t rows = job->config.task == SNUG_TASK_MLM
                                  ? (int64_t)((double)limits->tokens * job->args->mlm_probability)

@@ -220,7 +220,7 @@ snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *fol
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(
         snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, s->arena, (uint64_t)t->args->seed, false));
-    return snug_run_phase(&s->train_run, s->job.backend, SNUG_PHASE_PREPARE, NULL);
+    return snug_session_prepare(s);
 }
 
 static snug_status resume_from(struct snug_trainer *t, const char *folder) {
@@ -233,8 +233,8 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
                            "--model_name_or_path instead",
                            folder);
     if (status == SNUG_OK) status = read_state(t, folder);
-    if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
     if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, t->session->arena);
+    if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
     free(states);
     if (status == SNUG_OK)
         snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder, (long long)t->session->step,

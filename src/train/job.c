@@ -10,6 +10,7 @@
 #include "model/build.h"
 #include "train/metrics.h"
 
+enum { WAITING_STEPS = 256 };  /* all rows of a table are updated this often at least: once costs about one whole update */
 enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
@@ -224,7 +225,11 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer};
+    const struct snug_methods methods = {
+        .optimizer = &job->optimizer,
+        .micro_batches = feed->options.accumulation,
+        .waiting_steps = job->backend->ops[SNUG_OP_ADAM_ROWS] ? WAITING_STEPS : 0,
+    };
     return snug_stages(program, training ? &methods : NULL);
 }
 

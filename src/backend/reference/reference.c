@@ -58,6 +58,10 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_SQUARED_NORM] = snug_reference_squared_norm,
                 [SNUG_OP_CLIP] = snug_reference_clip,
                 [SNUG_OP_ADAM] = snug_reference_adam,
+                [SNUG_OP_ADAM_ROWS] = snug_reference_adam_rows,
+                [SNUG_OP_CATCH_UP] = snug_reference_catch_up,
+                [SNUG_OP_SETTLE] = snug_reference_settle,
+                [SNUG_OP_ROWS_BEGIN] = snug_reference_rows_begin,
                 [SNUG_OP_CAST] = snug_reference_cast,
             },
     };

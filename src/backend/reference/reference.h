@@ -20,6 +20,7 @@ snug_op_fn snug_reference_dropout;
 snug_op_fn snug_reference_gather, snug_reference_gather_backward;
 snug_op_fn snug_reference_loss;
 snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam;
+snug_op_fn snug_reference_rows_begin, snug_reference_catch_up, snug_reference_settle, snug_reference_adam_rows;
 snug_op_fn snug_reference_fill, snug_reference_cast;
 
 /* A tensor of the program with the rows that it has in this batch. data is NULL where the operation has none. */

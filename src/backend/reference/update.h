@@ -10,13 +10,14 @@ static inline double clipped_gradient(const struct snug_run *run, const struct s
     return load(matrix_of(run, op->in[0]), row, c) * (clip.data ? load(clip, 0, 1) : 1);
 }
 
-static inline void store_parameter(const struct snug_run *run, const struct snug_op *op, int64_t row, int64_t c,
-                                   double value) {
+/* The step is the key of stochastic rounding. */
+static inline void store_parameter(const struct snug_run *run, const struct snug_op *op, int64_t step, int64_t row,
+                                   int64_t c, double value) {
     struct matrix p = matrix_of(run, op->out[0]), copy = matrix_of(run, op->out[1]);
     const int64_t element = row * p.cols + c;
     if (p.dtype == SNUG_BF16)
         ((uint16_t *)p.data)[element] =
-            snug_f32_to_bf16_stochastic((float)value, snug_rounding_bits(run->seed, run->step, op->parameter, element));
+            snug_f32_to_bf16_stochastic((float)value, snug_rounding_bits(run->seed, step, op->parameter, element));
     else
         store(p, row, c, value);
     if (copy.data) store(copy, row, c, load(p, row, c));
