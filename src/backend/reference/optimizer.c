@@ -3,7 +3,7 @@
 #include "backend/reference/reference.h"
 
 snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_op *op) {
-    struct matrix g = matrix_of(run, op->in[0]), sums = matrix_of(run, op->out[0]);
+    struct snug_matrix g = snug_matrix_of(run, op->in[0]), sums = snug_matrix_of(run, op->out[0]);
     double sum = 0;
     for (int64_t row = 0; row < g.rows; row++)
         for (int64_t c = 0; c < g.cols; c++) sum += load(g, row, c) * load(g, row, c);
@@ -13,7 +13,7 @@ snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_
 
 /* clip = {norm, what to multiply gradients by}, as torch.nn.utils.clip_grad_norm_ does */
 snug_status snug_reference_clip(struct snug_run *run, const struct snug_op *op) {
-    struct matrix sums = matrix_of(run, op->in[0]), clip = matrix_of(run, op->out[0]);
+    struct snug_matrix sums = snug_matrix_of(run, op->in[0]), clip = snug_matrix_of(run, op->out[0]);
     double squares = 0;
     for (int64_t slot = 0; slot < sums.rows * sums.cols; slot++) squares += load(sums, 0, slot);
     double norm = sqrt(squares), scale = run->max_grad_norm / (norm + 1e-6);
@@ -23,9 +23,10 @@ snug_status snug_reference_clip(struct snug_run *run, const struct snug_op *op) 
 }
 
 snug_status snug_reference_adamw(struct snug_run *run, const struct snug_op *op) {
-    struct matrix g = matrix_of(run, op->in[0]), clip = matrix_of(run, op->in[1]);
-    struct matrix p = matrix_of(run, op->out[0]), m = matrix_of(run, op->out[1]), v = matrix_of(run, op->out[2]);
-    struct matrix p16 = matrix_of(run, op->out[3]);
+    struct snug_matrix g = snug_matrix_of(run, op->in[0]), clip = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), m = snug_matrix_of(run, op->out[1]),
+                       v = snug_matrix_of(run, op->out[2]);
+    struct snug_matrix p16 = snug_matrix_of(run, op->out[3]);
     double lr = run->learning_rate, b1 = run->beta1, b2 = run->beta2, t = (double)run->step + 1;
     double correction1 = 1 - pow(b1, t), correction2 = 1 - pow(b2, t);
     double kept = op->decay ? 1 - lr * run->weight_decay : 1;
