@@ -21,6 +21,7 @@
 struct golden {
     snug_context *ctx;
     struct snug_config config;
+    struct snug_optimizer optimizer;
     struct snug_safetensors expected;
     struct snug_program program;
     struct snug_layout layout;
@@ -102,7 +103,9 @@ static void golden_batch(struct golden *g) {
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
                         double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows) {
     char path[512];
-    *g = (struct golden){.backend = backend};
+    *g = (struct golden){
+        .backend = backend,
+        .optimizer = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
     assert_int_equal(snug_context_create(&g->ctx), SNUG_OK);
     snprintf(path, sizeof path, GOLDEN_FOLDER "/%s", folder);
     assert_int_equal(snug_config_read(g->ctx, path, &g->config), SNUG_OK);
@@ -120,10 +123,8 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = chunk_rows ? chunk_rows : g->batch.rows;
     assert_int_equal(snug_build_bert(program, &g->config, true, label_smoothing), SNUG_OK);
-    assert_int_equal(snug_stage_differentiate(program), SNUG_OK);
-    assert_int_equal(snug_stage_recompute(program), SNUG_OK);
-    assert_int_equal(snug_stage_update(program), SNUG_OK);
-    assert_int_equal(snug_stage_sort(program), SNUG_OK);
+    const struct snug_methods methods = {.optimizer = &g->optimizer};
+    assert_int_equal(snug_stages(program, &methods), SNUG_OK);
     struct snug_program *programs[] = {program};
     assert_int_equal(snug_stage_place(g->ctx, programs, 1, backend, threads, 0, 0, &g->layout), SNUG_OK);
     g->arena = aligned_alloc(4096, ((size_t)g->layout.total + 4095) / 4096 * 4096);
@@ -136,9 +137,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
                                .threads = threads,
                                .batch = &g->batch,
                                .loss_scale = (float)(1.0 / (double)g->batch.items_in_step),
-                               .beta1 = 0.9f,
-                               .beta2 = 0.999f,
-                               .epsilon = 1e-8f};
+                               .optimizer = &g->optimizer};
     for (size_t i = 0; i < program->tensor_count; i++)
         if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER)
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);

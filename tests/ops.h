@@ -41,6 +41,7 @@ struct ops {
     struct snug_op ops[OPS_OPS];
     struct snug_batch batch;
     struct snug_run run;
+    struct snug_optimizer optimizer;
     uint8_t *arena;
     size_t bytes; /* of the arena, so far */
     /* For finite differences: the output that the functional looks at, its gradient, and inputs with their gradients.
@@ -130,12 +131,11 @@ static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum s
         .rows = f->batch.rows - first_row,
         .loss_scale = 0.0625f,
         .learning_rate = 0.01f,
-        .beta1 = 0.9f,
-        .beta2 = 0.999f,
-        .epsilon = 1e-8f,
-        .weight_decay = 0.1f,
         .max_grad_norm = 1,
+        .optimizer = &f->optimizer,
     };
+    f->optimizer =
+        (struct snug_optimizer){.decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1};
 }
 
 static inline void ops_close(struct ops *f) {
@@ -178,16 +178,23 @@ static inline size_t ops_live(const struct ops *f, int32_t tensor) {
 /* Element i of a tensor, in an arena that may be a copy. */
 static inline double ops_get(const struct ops *f, const uint8_t *arena, int32_t tensor, int64_t i) {
     const void *data = arena + f->tensors[tensor].offset;
-    return f->tensors[tensor].dtype == SNUG_BF16 ? snug_bf16_to_f32(((const uint16_t *)data)[i])
-                                                 : ((const float *)data)[i];
+    switch (f->tensors[tensor].dtype) {
+    case SNUG_BF16: return snug_bf16_to_f32(((const uint16_t *)data)[i]);
+    case SNUG_F64: return ((const double *)data)[i];
+    case SNUG_U8: return ((const uint8_t *)data)[i];
+    case SNUG_I32: return ((const int32_t *)data)[i];
+    default: return ((const float *)data)[i];
+    }
 }
 
 static inline void ops_set(struct ops *f, int32_t tensor, int64_t i, double value) {
     void *data = f->arena + f->tensors[tensor].offset;
-    if (f->tensors[tensor].dtype == SNUG_BF16) {
-        ((uint16_t *)data)[i] = snug_f32_to_bf16((float)value);
-    } else {
-        ((float *)data)[i] = (float)value;
+    switch (f->tensors[tensor].dtype) {
+    case SNUG_BF16: ((uint16_t *)data)[i] = snug_f32_to_bf16((float)value); break;
+    case SNUG_F64: ((double *)data)[i] = value; break;
+    case SNUG_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    case SNUG_I32: ((int32_t *)data)[i] = (int32_t)value; break;
+    default: ((float *)data)[i] = (float)value; break;
     }
 }
 

@@ -235,7 +235,7 @@ static inline void build_loss(struct ops *f, int variant) {
 /* 0: clipped, with decay and a bf16 copy. 1: no clipping asked for, late. 2: under the limit, first step. */
 static inline void build_optimizer(struct ops *f, int variant) {
     int64_t n = f->shape->outputs, h = f->shape->h;
-    int32_t g = ops_source(f, SNUG_F32, FIXED, n, h), sums = ops_tensor(f, SNUG_F32, FIXED, 1, 5);
+    int32_t g = ops_source(f, SNUG_F32, FIXED, n, h), sums = ops_tensor(f, SNUG_F64, FIXED, 1, 5);
     int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2), p = ops_source(f, SNUG_F32, FIXED, n, h);
     int32_t m = ops_source(f, SNUG_F32, FIXED, n, h), v = ops_source(f, SNUG_F32, FIXED, n, h);
     int32_t p16 = variant == 0 ? ops_tensor(f, SNUG_BF16, FIXED, n, h) : -1;
@@ -246,9 +246,10 @@ static inline void build_optimizer(struct ops *f, int variant) {
     ops_add(f,
             (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .in = SNUG_INPUTS(g), .out = SNUG_OUTPUTS(sums), .slot = 2});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .in = SNUG_INPUTS(sums), .out = SNUG_OUTPUTS(clip)});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAMW,
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAM,
                                 .in = SNUG_INPUTS(g, clip),
-                                .out = SNUG_OUTPUTS(p, m, v, p16),
+                                .out = SNUG_OUTPUTS(p, p16, m, v),
+                                .segments = 1,
                                 .decay = variant == 0});
 }
 

@@ -79,7 +79,7 @@ static void check_ten_losses(struct golden *g) {
     float *losses = golden_read(g, "losses", &count), *norms = golden_read(g, "grad_norms", &count);
     assert_int_equal(count, STEPS);
     g->run.learning_rate = 1e-3f;
-    g->run.weight_decay = 0.01f;
+    g->optimizer.weight_decay = 0.01;
     g->run.max_grad_norm = 1;
     for (g->run.step = 0; g->run.step < STEPS; g->run.step++) {
         const double loss = golden_step(g), expected = losses[g->run.step];

@@ -40,12 +40,26 @@
  * ACTIVATION_BACKWARD  da [n,m] u                         du [n,m] = da f'(u); may be da's tensor; a [n,m] or none = f(u) as
  *                                                         ACTIVATION gives it; may be u's tensor
  * GATHER_BACKWARD      dr [R,h]                           dx [T,h]: row head_rows[i] += dr[i]
- * SQUARED_NORM         g [N,K]                            sums [slots] F32: sums[op->slot] = sum of squares
- * CLIP                 sums [slots] F32                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
+ * SQUARED_NORM         g [N,K]                            sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate
+ * CLIP                 sums [slots] F64                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
  *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
- * ADAMW                g clip                             p m v (all F32, updated), p16 or none (BF16 copy of the new p):
- *   torch.optim.AdamW: g *= clip scale; p *= 1 - lr wd (if op->decay); m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
- *   p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps), t = run->step + 1
+ * (an optimizer)       g [N,K] F32, clip or none          p [N,K], q [N,K] or none, states (all updated, but q)
+ *   g is first multiplied by clip's scale, in passing. p is F32, or BF16 and then rounded stochastically (core/philox.h); q
+ *   is a BF16 copy of the new p, rounded to nearest even. The tensor is a stack of op->segments parameters of the same
+ *   shape, each updated by itself where a formula looks at more than one element. t = run->step + 1; lr is
+ *   run->learning_rate, the other settings are run->optimizer's; wd is its weight_decay if op->decay, else 0.
+ *   States are those of snug_optimizer_states(), in its order, all 0 before the first step.
+ * ADAM                 m v (F32): torch.optim.AdamW, or Adam if not decoupled
+ *   p *= 1 - lr wd (AdamW), or g += wd p (Adam); m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+ *   p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps)
+ * ADAM_8BIT            codes of m, of v (U8), absmax of m, of v (F32): bitsandbytes' block-wise 8-bit Adam or AdamW
+ *   (Dettmers et al., arXiv:2110.02861; blocks of 256 elements of each parameter; docs/numerics.md has the steps)
+ * SGD                  momentum buffer (F32), if momentum != 0: torch.optim.SGD
+ * ADAFACTOR            row and column means (F32), or v (F32) of vectors; m (F32), if beta1 is given: transformers' Adafactor
+ *   (Shazeer and Stern, arXiv:1804.04235)
+ * ADAGRAD              sum (F32): torch.optim.Adagrad
+ * RMSPROP              v (F32); momentum buffer, if momentum != 0; mean of g, if centered: torch.optim.RMSprop
+ * LION                 m (F32): Chen et al., arXiv:2302.06675, with decoupled weight decay, as bitsandbytes has it
  * CAST                 p F32                              q BF16 = p rounded to nearest even
  */
 /* clang-format on */
@@ -53,6 +67,7 @@
 #define SNUG_BACKEND_BACKEND_H
 
 #include "model/program.h"
+#include "optim/optimizer.h"
 #include "text/batch.h"
 
 /* What an operation sees while it runs. */
@@ -65,11 +80,12 @@ struct snug_run {
     void *workspace; /* workspace(program, …) bytes, 64-byte aligned */
     int threads;
     uint64_t seed;
-    int64_t step;                   /* optimizer steps done so far: dropout's key, and AdamW's t - 1 */
+    int64_t step;                   /* optimizer steps done so far: dropout's key, and an optimizer's t - 1 */
     int64_t micro_batch;            /* within the step */
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's head rows */
     float loss_scale;               /* 1 / items_in_step */
-    float learning_rate, beta1, beta2, epsilon, weight_decay, max_grad_norm;
+    float learning_rate, max_grad_norm;
+    const struct snug_optimizer *optimizer;
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);

@@ -6,15 +6,15 @@
 #include <stdint.h>
 #include <string.h>
 
-enum snug_dtype { SNUG_F32, SNUG_BF16, SNUG_F16, SNUG_I32, SNUG_U8, SNUG_DTYPE_COUNT };
+enum snug_dtype { SNUG_F32, SNUG_BF16, SNUG_F16, SNUG_I32, SNUG_U8, SNUG_F64, SNUG_DTYPE_COUNT };
 
 static inline int64_t snug_dtype_size(enum snug_dtype dtype) {
-    static const int64_t size[SNUG_DTYPE_COUNT] = {4, 2, 2, 4, 1};
+    static const int64_t size[SNUG_DTYPE_COUNT] = {4, 2, 2, 4, 1, 8};
     return size[dtype];
 }
 
 static inline const char *snug_dtype_name(enum snug_dtype dtype) {
-    static const char *const name[SNUG_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32", "U8"};
+    static const char *const name[SNUG_DTYPE_COUNT] = {"F32", "BF16", "F16", "I32", "U8", "F64"};
     return name[dtype];
 }
 
@@ -32,6 +32,14 @@ static inline uint16_t snug_f32_to_bf16(float value) {
     uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     uint32_t nan = (bits & 0x7fffffffu) > 0x7f800000u;
     return (uint16_t)(nan ? (bits >> 16 | 0x40u) : rounded >> 16);
+}
+
+/* Adds 16 random bits below those that stay and cuts; an infinity or NaN is rounded as above. */
+static inline uint16_t snug_f32_to_bf16_stochastic(float value, uint32_t random) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t special = (bits & 0x7f800000u) == 0x7f800000u;
+    return special ? snug_f32_to_bf16(value) : (uint16_t)((bits + (random & 0xffffu)) >> 16);
 }
 
 static inline float snug_f16_to_f32(uint16_t half) {

@@ -35,6 +35,7 @@ enum snug_philox_use {
     SNUG_PHILOX_ORDER = 2,
     SNUG_PHILOX_MASKING = 3,
     SNUG_PHILOX_DUMMY = 4,
+    SNUG_PHILOX_ROUNDING = 5,
 };
 
 /* Uniform in [0, 1) from one word, 24 bits. */
@@ -51,5 +52,18 @@ static inline float snug_philox_uniform(uint32_t word) { return (float)(word >> 
  */
 static inline uint32_t snug_dropout_threshold(float p) { return (uint32_t)((double)p * 4294967296.0); }
 static inline uint32_t snug_philox_key(uint64_t seed) { return (uint32_t)seed ^ (uint32_t)(seed >> 32) * 0x9E3779B9u; }
+
+/*
+ * Stochastic rounding of fp32 to bf16: 16 random bits are added below the bits that stay, so that the expectation is
+ * the value. The key is dropout's; the counter is (element / 8, its high word, parameter, use << 29), where element
+ * counts within the stacked parameter. Element e takes the low half of word [e % 8 / 2] if e is even, the high half
+ * otherwise. Infinities and NaNs stay what they are.
+ */
+static inline uint32_t snug_rounding_bits(uint64_t seed, int64_t step, int32_t parameter, int64_t element) {
+    const struct snug_philox_block block =
+        snug_philox((uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)parameter,
+                    (uint32_t)SNUG_PHILOX_ROUNDING << 29, snug_philox_key(seed), (uint32_t)step);
+    return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
+}
 
 #endif

@@ -61,10 +61,19 @@ enum snug_op_kind {
     SNUG_OP_GATHER_BACKWARD,
     SNUG_OP_SQUARED_NORM,
     SNUG_OP_CLIP,
-    SNUG_OP_ADAMW,
+    SNUG_OP_ADAM,
+    SNUG_OP_ADAM_8BIT,
+    SNUG_OP_SGD,
+    SNUG_OP_ADAFACTOR,
+    SNUG_OP_ADAGRAD,
+    SNUG_OP_RMSPROP,
+    SNUG_OP_LION,
     SNUG_OP_CAST,
     SNUG_OP_COUNT
 };
+
+/* Whether kind is an optimizer's update of a weight: out is {weight, copy, states …}. */
+static inline bool snug_is_update(enum snug_op_kind kind) { return kind >= SNUG_OP_ADAM && kind <= SNUG_OP_LION; }
 
 /* When an operation runs. HEAD is repeated over chunks of head rows, so that their number never changes the plan. */
 enum snug_phase {
@@ -81,7 +90,7 @@ enum snug_activation { SNUG_GELU, SNUG_GELU_TANH, SNUG_RELU, SNUG_SILU, SNUG_TAN
 enum snug_loss_kind { SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR };
 
 #define SNUG_OP_INPUTS 6
-#define SNUG_OP_OUTPUTS 5
+#define SNUG_OP_OUTPUTS 6
 
 struct snug_op {
     enum snug_op_kind kind;
@@ -91,13 +100,17 @@ struct snug_op {
     int32_t out[SNUG_OP_OUTPUTS];
     bool accumulate; /* outputs are added to, in every micro-batch and chunk */
     bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
-    bool decay;      /* ADAMW: weight decay applies */
     float p;         /* dropout probability; 0 in evaluation programs */
     uint32_t site;   /* which dropout of the model this is: key of its random numbers */
     float eps;       /* norms */
     int32_t heads;
     int32_t padding; /* EMBED, EMBED_BACKWARD: id whose row gets no gradient, or -1 */
     int32_t slot;    /* SQUARED_NORM: where its sum goes */
+    /* Updates of a weight, which is a stack of parameters of one shape. */
+    int32_t segments;  /* how many */
+    bool vector;       /* they are vectors, a row each */
+    bool decay;        /* weight decay applies */
+    int32_t parameter; /* number of the first: key of stochastic rounding */
     enum snug_activation activation;
     enum snug_loss_kind loss;
     float label_smoothing;
@@ -141,10 +154,8 @@ void snug_program_free(struct snug_program *program);
 
 /* Initialisers of in and out: the tensors given, then -1. */
 #define SNUG_INPUTS(...) SNUG_FIRST_6(__VA_ARGS__, -1, -1, -1, -1, -1, -1)
-#define SNUG_OUTPUTS(...) SNUG_FIRST_5(__VA_ARGS__, -1, -1, -1, -1, -1)
+#define SNUG_OUTPUTS(...) SNUG_FIRST_6(__VA_ARGS__, -1, -1, -1, -1, -1, -1)
 #define SNUG_FIRST_6(a, b, c, d, e, f, ...)                                                                            \
     { a, b, c, d, e, f }
-#define SNUG_FIRST_5(a, b, c, d, e, ...)                                                                               \
-    { a, b, c, d, e }
 
 #endif

@@ -256,10 +256,8 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
 /* The states that go on from step to step: those that an update writes. */
 static bool is_state(const struct snug_program *program, size_t tensor) {
     for (size_t i = 0; i < program->op_count; i++)
-        if (program->ops[i].phase == SNUG_PHASE_UPDATE &&
-            program->tensors[tensor].memory_class == SNUG_MEMORY_OPTIMIZER)
-            for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
-                if (program->ops[i].out[out] == (int32_t)tensor) return true;
+        for (int out = 2; snug_is_update(program->ops[i].kind) && out < SNUG_OP_OUTPUTS; out++)
+            if (program->ops[i].out[out] == (int32_t)tensor) return true;
     return false;
 }
 

@@ -25,7 +25,13 @@ static const struct {
     [SNUG_OP_GATHER_BACKWARD] = {"gather_backward", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_SQUARED_NORM] = {"squared_norm", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CLIP] = {"clip", SNUG_GROUP_ELEMENTWISE},
-    [SNUG_OP_ADAMW] = {"adamw", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_ADAM] = {"adam", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_ADAM_8BIT] = {"adam_8bit", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_SGD] = {"sgd", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_ADAFACTOR] = {"adafactor", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_ADAGRAD] = {"adagrad", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_RMSPROP] = {"rmsprop", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_LION] = {"lion", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CAST] = {"cast", SNUG_GROUP_ELEMENTWISE},
 };
 
@@ -33,7 +39,7 @@ const char *snug_op_name(enum snug_op_kind kind) { return kinds[kind].name; }
 enum snug_op_group snug_op_group(enum snug_op_kind kind) { return kinds[kind].group; }
 
 /* Floating-point operations an element, counted in the formulas of backend.h (an exp or erf as 10). */
-enum { NORM_FLOPS = 8, NORM_BACKWARD_FLOPS = 14, ACTIVATION_FLOPS = 14, SOFTMAX_FLOPS = 13, ADAMW_FLOPS = 15 };
+enum { NORM_FLOPS = 8, NORM_BACKWARD_FLOPS = 14, ACTIVATION_FLOPS = 14, SOFTMAX_FLOPS = 13, ADAM_FLOPS = 15 };
 
 struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, int64_t tokens,
                               int64_t sequences, int64_t rows) {
@@ -47,7 +53,9 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
         if (number < 0) continue;
         const struct snug_tensor *tensor = &program->tensors[number];
         elements[k] = (tensor->extent ? extent[tensor->extent] : (double)tensor->rows) * (double)tensor->cols;
-        cost.bytes += elements[k] * (double)snug_dtype_size(tensor->dtype);
+        /* An update reads what it writes, but not the copy. */
+        const bool twice = snug_is_update(op->kind) && k >= SNUG_OP_INPUTS && k != SNUG_OP_INPUTS + 1;
+        cost.bytes += (twice ? 2 : 1) * elements[k] * (double)snug_dtype_size(tensor->dtype);
     }
     const double in = elements[0], out = elements[SNUG_OP_INPUTS];
     const double pairs =
@@ -78,11 +86,7 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
     case SNUG_OP_ACTIVATION:
     case SNUG_OP_ACTIVATION_BACKWARD: cost.flops = ACTIVATION_FLOPS * in; break;
     case SNUG_OP_SQUARED_NORM: cost.flops = 2 * in; break;
-    case SNUG_OP_ADAMW:
-        cost.flops = ADAMW_FLOPS * in;
-        cost.bytes += 3 * 4 * out; /* p, m and v are read as well */
-        break;
-    default: cost.flops = out; break;
+    default: cost.flops = snug_is_update(op->kind) ? ADAM_FLOPS * in : out; break;
     }
     return cost;
 }

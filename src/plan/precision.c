@@ -11,7 +11,7 @@ static snug_status copy_of(struct snug_program *program, int32_t weight, int32_t
     like.dtype = program->compute;
     RETURN_IF_ERROR(snug_program_tensor(program, like, copy, "copy.%s", program->tensors[weight].name));
     for (size_t i = 0; i < program->op_count; i++)
-        if (program->ops[i].kind == SNUG_OP_ADAMW && program->ops[i].out[0] == weight) program->ops[i].out[3] = *copy;
+        if (snug_is_update(program->ops[i].kind) && program->ops[i].out[0] == weight) program->ops[i].out[1] = *copy;
     return snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CAST,
                                                      .phase = SNUG_PHASE_PREPARE,
                                                      .layer = like.layer,

@@ -8,12 +8,21 @@
 
 #include "backend/backend.h"
 
+/* What makes one program of a model smaller or slower than another: everything that the stages need to know. */
+struct snug_methods {
+    const struct snug_optimizer *optimizer;
+};
+
+/* All stages but the last in their order: from a model's forward operations to a program that can be placed. methods is
+   NULL where nothing is trained. */
+snug_status snug_stages(struct snug_program *program, const struct snug_methods *methods);
+
 /* Adds the backward operations, and a gradient for every weight. */
 snug_status snug_stage_differentiate(struct snug_program *program);
 /* Re-runs norms and activations backward instead of storing what they gave: element-wise work, no products. */
 snug_status snug_stage_recompute(struct snug_program *program);
-/* Adds the gradient norm, clipping and AdamW over every weight. */
-snug_status snug_stage_update(struct snug_program *program);
+/* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
+snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer);
 /* Stores activations in program->compute and gives products a copy of their weights in it. Nothing to do for F32. */
 snug_status snug_stage_precision(struct snug_program *program);
 /* Puts the operations in the order of their phases. */

@@ -2,11 +2,11 @@
 /* The optimizer's part of a program: the gradient norm and clipping, then an update for each weight. */
 #include "plan/stages.h"
 
-static bool decays(const struct snug_program *program, int32_t weight) {
-    for (size_t i = 0; i < program->parameter_count; i++)
-        if (program->parameters[i].tensor == weight) return program->parameters[i].decay;
-    return false;
-}
+static const enum snug_op_kind op_of[SNUG_OPTIMIZER_COUNT] = {
+    [SNUG_ADAM] = SNUG_OP_ADAM,           [SNUG_ADAM_8BIT] = SNUG_OP_ADAM_8BIT, [SNUG_SGD] = SNUG_OP_SGD,
+    [SNUG_ADAFACTOR] = SNUG_OP_ADAFACTOR, [SNUG_ADAGRAD] = SNUG_OP_ADAGRAD,     [SNUG_RMSPROP] = SNUG_OP_RMSPROP,
+    [SNUG_LION] = SNUG_OP_LION,
+};
 
 /* The tensor called prefix + name, or -1. */
 static int32_t find(const struct snug_program *program, const char *prefix, const char *name) {
@@ -17,39 +17,74 @@ static int32_t find(const struct snug_program *program, const char *prefix, cons
     return -1;
 }
 
-static snug_status add_state(struct snug_program *program, int32_t weight, const char *prefix, int32_t *out) {
-    struct snug_tensor like = program->tensors[weight];
-    like.memory_class = SNUG_MEMORY_OPTIMIZER;
-    return snug_program_tensor(program, like, out, "%s.%s", prefix, program->tensors[weight].name);
+static bool is_table(const struct snug_program *program, int32_t weight) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_EMBED)
+            for (int in = 0; in < 3; in++)
+                if (program->ops[i].in[in] == weight) return true;
+    return false;
 }
 
-snug_status snug_stage_update(struct snug_program *program) {
+/* The weight as optimizers see it, and the fields of its update that follow from its parameters. */
+static struct snug_weight describe(const struct snug_program *program, int32_t weight, struct snug_op *update) {
+    struct snug_weight w = {.rows = program->tensors[weight].rows,
+                            .cols = program->tensors[weight].cols,
+                            .table = is_table(program, weight)};
+    for (size_t i = program->parameter_count; i-- > 0;) {
+        const struct snug_parameter *parameter = &program->parameters[i];
+        if (parameter->tensor != weight) continue;
+        w.segments++;
+        w.vector = parameter->shape[1] == 0;
+        update->decay = parameter->decay;
+        update->parameter = (int32_t)i;
+    }
+    update->segments = w.segments;
+    update->vector = w.vector;
+    return w;
+}
+
+/* States stand behind the weight and its copy. */
+static snug_status add_states(struct snug_program *program, const struct snug_optimizer *optimizer, int32_t weight,
+                              struct snug_op *update) {
+    struct snug_state states[SNUG_STATES_MAX];
+    int count;
+    const struct snug_weight w = describe(program, weight, update);
+    update->kind = op_of[snug_optimizer_states(optimizer, &w, states, &count)];
+    for (int i = 0; i < count; i++) {
+        struct snug_tensor like = program->tensors[weight];
+        like.memory_class = SNUG_MEMORY_OPTIMIZER;
+        like.dtype = states[i].dtype;
+        snug_state_size(&states[i], &w, &like.rows, &like.cols);
+        RETURN_IF_ERROR(snug_program_tensor(program, like, &update->out[2 + i], "%s.%s", states[i].name,
+                                            program->tensors[weight].name));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer) {
     const size_t weights = program->tensor_count;
-    const struct snug_tensor small = {
+    struct snug_tensor small = {
         .memory_class = SNUG_MEMORY_OPTIMIZER, .rows = 1, .cols = 2, .layer = -1, .persistent = true};
     int32_t sums, slots = 0;
     RETURN_IF_ERROR(snug_program_tensor(program, small, &program->clip, "clip"));
+    small.dtype = SNUG_F64;
     RETURN_IF_ERROR(snug_program_tensor(program, small, &sums, "squared_norms"));
     for (size_t i = 0; i < weights; i++) {
         if (program->tensors[i].memory_class != SNUG_MEMORY_WEIGHTS) continue;
         const int32_t weight = (int32_t)i, gradient = find(program, "grad.", program->tensors[i].name);
         if (gradient < 0) continue;
-        int32_t m, v;
-        RETURN_IF_ERROR(add_state(program, weight, "exp_avg", &m));
-        RETURN_IF_ERROR(add_state(program, weight, "exp_avg_sq", &v));
-        const int32_t layer = program->tensors[i].layer;
+        struct snug_op update = {.phase = SNUG_PHASE_UPDATE,
+                                 .layer = program->tensors[i].layer,
+                                 .in = SNUG_INPUTS(gradient, program->clip),
+                                 .out = SNUG_OUTPUTS(weight)};
+        RETURN_IF_ERROR(add_states(program, optimizer, weight, &update));
         RETURN_IF_ERROR(snug_program_op(program, (struct snug_op){.kind = SNUG_OP_SQUARED_NORM,
                                                                   .phase = SNUG_PHASE_CLIP,
-                                                                  .layer = layer,
+                                                                  .layer = update.layer,
                                                                   .in = SNUG_INPUTS(gradient),
                                                                   .out = SNUG_OUTPUTS(sums),
                                                                   .slot = slots++}));
-        RETURN_IF_ERROR(snug_program_op(program, (struct snug_op){.kind = SNUG_OP_ADAMW,
-                                                                  .phase = SNUG_PHASE_UPDATE,
-                                                                  .layer = layer,
-                                                                  .in = SNUG_INPUTS(gradient, program->clip),
-                                                                  .out = SNUG_OUTPUTS(weight, m, v),
-                                                                  .decay = decays(program, weight)}));
+        RETURN_IF_ERROR(snug_program_op(program, update));
     }
     program->tensors[sums].cols = slots;
     return snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CLIP,

@@ -224,13 +224,8 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    if (training) {
-        RETURN_IF_ERROR(snug_stage_differentiate(program));
-        RETURN_IF_ERROR(snug_stage_recompute(program));
-        RETURN_IF_ERROR(snug_stage_update(program));
-    }
-    RETURN_IF_ERROR(snug_stage_precision(program));
-    return snug_stage_sort(program);
+    const struct snug_methods methods = {.optimizer = &job->optimizer};
+    return snug_stages(program, training ? &methods : NULL);
 }
 
 static snug_status place_programs(struct snug_job *job) {
@@ -300,6 +295,12 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = args->threads > 0 ? (int)args->threads : usable_cores();
     job->backend = snug_backend_cpu();
+    job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
+                                             .decoupled = true,
+                                             .beta1 = args->adam_beta1,
+                                             .beta2 = args->adam_beta2,
+                                             .epsilon = args->adam_epsilon,
+                                             .weight_decay = args->weight_decay};
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));

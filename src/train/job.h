@@ -26,6 +26,7 @@ struct snug_job {
     struct snug_args *args;
     enum snug_command command;
     int threads;
+    struct snug_optimizer optimizer;
     struct snug_config config;
     char *model_folder;     /* NULL: weights are initialised */
     char *tokenizer_folder; /* NULL: dummy data */

@@ -37,10 +37,7 @@ static void open_run(struct snug_session *s, struct snug_program *program, struc
                              .workspace = s->arena + s->job.layout.workspace_offset,
                              .threads = s->job.threads,
                              .seed = (uint64_t)args->seed,
-                             .beta1 = (float)args->adam_beta1,
-                             .beta2 = (float)args->adam_beta2,
-                             .epsilon = (float)args->adam_epsilon,
-                             .weight_decay = (float)args->weight_decay};
+                             .optimizer = &s->job.optimizer};
 }
 
 /* Any of the programs knows all parameters. */

@@ -9,7 +9,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
     case SNUG_OP_LINEAR:
     case SNUG_OP_LINEAR_DX:
     case SNUG_OP_LINEAR_DW: return SNUG_KERNEL(linear_workspace)(program, op, threads);
-    case SNUG_OP_SQUARED_NORM: return SNUG_KERNEL(optimizer_workspace)(program, op, threads);
+    case SNUG_OP_SQUARED_NORM: return SNUG_KERNEL(squared_norm_workspace)(program, op, threads);
     default: return snug_cpu_workspace(program, op, threads);
     }
 }
@@ -39,6 +39,6 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
             [SNUG_OP_GATHER_BACKWARD] = SNUG_KERNEL(gather_backward),
             [SNUG_OP_SQUARED_NORM] = SNUG_KERNEL(squared_norm),
             [SNUG_OP_CLIP] = SNUG_KERNEL(clip),
-            [SNUG_OP_ADAMW] = SNUG_KERNEL(adamw),
+            [SNUG_OP_ADAM] = SNUG_KERNEL(adam),
             [SNUG_OP_CAST] = SNUG_KERNEL(cast)},
 };

@@ -19,7 +19,7 @@ snug_op_fn snug_reference_activation, snug_reference_activation_backward;
 snug_op_fn snug_reference_dropout;
 snug_op_fn snug_reference_gather, snug_reference_gather_backward;
 snug_op_fn snug_reference_loss;
-snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adamw;
+snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam;
 snug_op_fn snug_reference_fill, snug_reference_cast;
 
 static inline double load(struct snug_matrix m, int64_t row, int64_t col) {

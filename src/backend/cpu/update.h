@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all updates share. An update is bound by memory, so it goes once over its values, in parts that stay in the
+ * first cache: the parameter is widened where it is stored in bf16, updated, rounded and copied, part by part.
+ */
+#ifndef SNUG_BACKEND_CPU_UPDATE_H
+#define SNUG_BACKEND_CPU_UPDATE_H
+
+#include "backend/cpu/kernels.h"
+
+/* Values of a part: five arrays of it fit the first cache. A multiple of the quantised blocks. */
+enum { SNUG_UPDATE_PART = 1024 };
+
+/* An update that looks at one element at a time: p, states and g point to n values of the part. */
+typedef void snug_update_fn(const void *constants, float *restrict p, float *const states[SNUG_STATES_MAX],
+                            const float *restrict g, int64_t n);
+/* Runs update over the whole tensor, in parallel; all states are F32 and like the parameter. */
+void SNUG_KERNEL(update_elements)(struct snug_run *run, const struct snug_op *op, snug_update_fn *update,
+                                  const void *constants);
+
+/* For updates that walk by themselves. Reads count values of the parameter from first on: where they stand, or widened
+   into buffer; and stores them with their copy when they are updated. Any thread may call them for its own values. */
+float *SNUG_KERNEL(update_begin)(const struct snug_run *run, const struct snug_op *op, float *buffer, int64_t first,
+                                 int64_t count);
+void SNUG_KERNEL(update_end)(const struct snug_run *run, const struct snug_op *op, const float *p, int64_t first,
+                             int64_t count);
+
+/* What the gradient is multiplied by. */
+static inline float update_clip(const struct snug_run *run, const struct snug_op *op) {
+    const float *clip = snug_run_data(run, op->in[1]);
+    return clip ? clip[1] : 1.0f;
+}
+
+#endif

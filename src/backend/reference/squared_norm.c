@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gradients' norm and clipping, as torch.nn.utils.clip_grad_norm_ does. */
+#include "backend/reference/reference.h"
+
+snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_op *op) {
+    struct snug_matrix g = snug_matrix_of(run, op->in[0]);
+    double *sums = snug_run_data(run, op->out[0]), sum = 0;
+    for (int64_t row = 0; row < g.rows; row++)
+        for (int64_t c = 0; c < g.cols; c++) sum += load(g, row, c) * load(g, row, c);
+    sums[op->slot] = op->accumulate ? sums[op->slot] + sum : sum;
+    return SNUG_OK;
+}
+
+snug_status snug_reference_clip(struct snug_run *run, const struct snug_op *op) {
+    struct snug_matrix sums = snug_matrix_of(run, op->in[0]), clip = snug_matrix_of(run, op->out[0]);
+    double squares = 0;
+    for (int64_t slot = 0; slot < sums.rows * sums.cols; slot++) squares += ((double *)sums.data)[slot];
+    double norm = sqrt(squares), scale = run->max_grad_norm / (norm + 1e-6);
+    store(clip, 0, 0, norm);
+    store(clip, 0, 1, run->max_grad_norm > 0 && !(scale >= 1) ? scale : 1); /* a NaN norm is passed on */
+    return SNUG_OK;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all updates share: the clipped gradient, and storing a parameter with its copy. */
+#ifndef SNUG_BACKEND_REFERENCE_UPDATE_H
+#define SNUG_BACKEND_REFERENCE_UPDATE_H
+
+#include "backend/reference/reference.h"
+
+static inline double clipped_gradient(const struct snug_run *run, const struct snug_op *op, int64_t row, int64_t c) {
+    struct snug_matrix clip = snug_matrix_of(run, op->in[1]);
+    return load(snug_matrix_of(run, op->in[0]), row, c) * (clip.data ? load(clip, 0, 1) : 1);
+}
+
+static inline void store_parameter(const struct snug_run *run, const struct snug_op *op, int64_t row, int64_t c,
+                                   double value) {
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), copy = snug_matrix_of(run, op->out[1]);
+    const int64_t element = row * p.cols + c;
+    if (p.dtype == SNUG_BF16)
+        ((uint16_t *)p.data)[element] =
+            snug_f32_to_bf16_stochastic((float)value, snug_rounding_bits(run->seed, run->step, op->parameter, element));
+    else
+        store(p, row, c, value);
+    if (copy.data) store(copy, row, c, load(p, row, c));
+}
+
+#endif

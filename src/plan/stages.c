@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of the stages. */
+#include "plan/stages.h"
+
+snug_status snug_stages(struct snug_program *program, const struct snug_methods *methods) {
+    if (methods) {
+        RETURN_IF_ERROR(snug_stage_differentiate(program));
+        RETURN_IF_ERROR(snug_stage_recompute(program));
+        RETURN_IF_ERROR(snug_stage_update(program, methods->optimizer));
+    }
+    RETURN_IF_ERROR(snug_stage_precision(program));
+    return snug_stage_sort(program);
+}
