@@ -21,7 +21,7 @@ struct missed {
 struct table {
     const struct snug_run *run;
     const struct snug_op *op;
-    struct matrix p, q, m, v, history;
+    struct snug_matrix p, q, m, v, history;
     int32_t *updated;
     const struct missed *missed; /* step s at s - first */
     int64_t first, now;          /* the steps that some row may have missed end before now */
@@ -35,11 +35,11 @@ struct group {
     vec p[GROUP], m[GROUP], v[GROUP];
 };
 
-static vec load(struct matrix x, int64_t row, int64_t c) {
+static vec load(struct snug_matrix x, int64_t row, int64_t c) {
     return c < x.cols ? vec_load(matrix_at(x, row, 0), x.dtype, c, x.cols) : vec_all(0);
 }
 
-static void store(struct matrix x, int64_t row, int64_t c, vec value) {
+static void store(struct snug_matrix x, int64_t row, int64_t c, vec value) {
     if (x.data && c < x.cols) vec_store(matrix_at(x, row, 0), x.dtype, c, x.cols, value);
 }
 
@@ -172,11 +172,11 @@ static void recall(struct table *t, struct missed *missed) {
 static struct table table_of(const struct snug_run *run, const struct snug_op *op) {
     return (struct table){.run = run,
                           .op = op,
-                          .p = matrix_of(run, op->out[0]),
-                          .q = matrix_of(run, op->out[1]),
-                          .m = matrix_of(run, op->out[2]),
-                          .v = matrix_of(run, op->out[3]),
-                          .history = matrix_of(run, op->out[7]),
+                          .p = snug_matrix_of(run, op->out[0]),
+                          .q = snug_matrix_of(run, op->out[1]),
+                          .m = snug_matrix_of(run, op->out[2]),
+                          .v = snug_matrix_of(run, op->out[3]),
+                          .history = snug_matrix_of(run, op->out[7]),
                           .updated = snug_run_data(run, op->out[6]),
                           .first = run->step,
                           .now = run->step};
@@ -219,7 +219,7 @@ snug_status SNUG_KERNEL(settle)(struct snug_run *run, const struct snug_op *op) 
 }
 
 /* The step of a row that has a gradient and is up to date. */
-static void step_row(const struct table *t, const struct adam *adam, int64_t row, struct matrix gradient, int64_t slot) {
+static void step_row(const struct table *t, const struct adam *adam, int64_t row, struct snug_matrix gradient, int64_t slot) {
     for (int64_t c = 0; c < t->p.cols; c += GROUP * VEC_LANES) {
         struct group g = load_group(t, row, c);
         for (int i = 0; i < GROUP; i++) {
@@ -233,7 +233,7 @@ static void step_row(const struct table *t, const struct adam *adam, int64_t row
 }
 
 snug_status SNUG_KERNEL(adam_rows)(struct snug_run *run, const struct snug_op *op) {
-    const struct matrix gradient = matrix_of(run, op->in[0]);
+    const struct snug_matrix gradient = snug_matrix_of(run, op->in[0]);
     const struct snug_rows rows = snug_rows_of(run, op->in[2], op->in[0]);
     const float clip = update_clip(run, op);
     struct table t = table_of(run, op);
@@ -257,7 +257,7 @@ snug_status SNUG_KERNEL(adam_rows)(struct snug_run *run, const struct snug_op *o
 
 /* ---- the beginning ---------------------------------------------------------------------------------------------- */
 
-static bool is_zero(struct matrix x, int64_t row) {
+static bool is_zero(struct snug_matrix x, int64_t row) {
     const uint32_t *bits = matrix_at(x, row, 0);
     uint32_t any = 0;
     for (int64_t c = 0; c < x.cols; c++) any |= bits[c];
@@ -265,7 +265,7 @@ static bool is_zero(struct matrix x, int64_t row) {
 }
 
 snug_status SNUG_KERNEL(rows_begin)(struct snug_run *run, const struct snug_op *op) {
-    const struct matrix m = matrix_of(run, op->in[0]), v = matrix_of(run, op->in[1]);
+    const struct snug_matrix m = snug_matrix_of(run, op->in[0]), v = snug_matrix_of(run, op->in[1]);
     int32_t *index = snug_run_data(run, op->out[0]), *updated = snug_run_data(run, op->out[1]);
     const bool decays = op->decay && run->optimizer->weight_decay != 0;
     index[0] = 0;

@@ -5,27 +5,17 @@
  */
 #include "backend/reference/update.h"
 
-/* A step, the current or a past one. */
-struct step {
-    int64_t number; /* from 0 */
-    double learning_rate, clip;
-};
-
-static struct step current_step(const struct snug_run *run, const struct snug_op *op) {
-    struct matrix clip = matrix_of(run, op->in[1]);
-    return (struct step){run->step, run->learning_rate, clip.data ? load(clip, 0, 1) : 1};
-}
-
-/* One step of a row, with row slot of g, or with no gradient where g has no data. */
-static void step_row(const struct snug_run *run, const struct snug_op *op, const struct step *step, int64_t row,
-                     struct matrix g, int64_t slot) {
+/* The step of a row, with row slot of g; without a gradient where g has no data. */
+static void step_row(const struct snug_run *run, const struct snug_op *op, int64_t row, struct snug_matrix g,
+                     int64_t slot, double clip) {
     const struct snug_optimizer *o = run->optimizer;
-    struct matrix p = matrix_of(run, op->out[0]), m = matrix_of(run, op->out[2]), v = matrix_of(run, op->out[3]);
-    double lr = step->learning_rate, b1 = o->beta1, b2 = o->beta2, t = (double)step->number + 1;
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), m = snug_matrix_of(run, op->out[2]),
+                       v = snug_matrix_of(run, op->out[3]);
+    double lr = run->learning_rate, b1 = o->beta1, b2 = o->beta2, t = (double)run->step + 1;
     double correction1 = 1 - pow(b1, t), correction2 = 1 - pow(b2, t), decay = op->decay ? o->weight_decay : 0;
 
     for (int64_t c = 0; c < p.cols; c++) {
-        double value = load(p, row, c), gradient = (g.data ? load(g, slot, c) : 0) * step->clip;
+        double value = load(p, row, c), gradient = (g.data ? load(g, slot, c) : 0) * clip;
         if (o->decoupled)
             value *= 1 - lr * decay;
         else
@@ -35,31 +25,32 @@ static void step_row(const struct snug_run *run, const struct snug_op *op, const
         store(m, row, c, mean);
         store(v, row, c, square);
         value -= lr / correction1 * mean / (sqrt(square) / sqrt(correction2) + o->epsilon);
-        store_parameter(run, op, step->number, row, c, value);
+        store_parameter(run, op, row, c, value);
     }
 }
 
 snug_status snug_reference_adam(struct snug_run *run, const struct snug_op *op) {
-    const struct matrix g = matrix_of(run, op->in[0]);
-    const struct step step = current_step(run, op);
-    for (int64_t row = 0; row < g.rows; row++) step_row(run, op, &step, row, g, row);
+    const struct snug_matrix g = snug_matrix_of(run, op->in[0]);
+    for (int64_t row = 0; row < g.rows; row++) step_row(run, op, row, g, row, clip_of(run, op));
     return SNUG_OK;
 }
 
 /* ---- rows that wait --------------------------------------------------------------------------------------------- */
 
 static void catch_up(const struct snug_run *run, const struct snug_op *op, int64_t row) {
-    const struct matrix history = matrix_of(run, op->out[7]);
+    const struct snug_matrix history = snug_matrix_of(run, op->out[7]);
     int32_t *updated = snug_run_data(run, op->out[6]);
     for (; updated[row] >= 0 && updated[row] < run->step; updated[row]++) {
-        const int64_t slot = updated[row] % history.rows;
-        const struct step step = {updated[row], load(history, slot, 0), load(history, slot, 1)};
-        step_row(run, op, &step, row, (struct matrix){0}, 0);
+        const int64_t at = updated[row] % history.rows;
+        struct snug_run past = *run;
+        past.step = updated[row];
+        past.learning_rate = (float)load(history, at, 0);
+        step_row(&past, op, row, (struct snug_matrix){0}, 0, load(history, at, 1));
     }
 }
 
 snug_status snug_reference_rows_begin(struct snug_run *run, const struct snug_op *op) {
-    const struct matrix m = matrix_of(run, op->in[0]), v = matrix_of(run, op->in[1]);
+    const struct snug_matrix m = snug_matrix_of(run, op->in[0]), v = snug_matrix_of(run, op->in[1]);
     int32_t *index = snug_run_data(run, op->out[0]), *updated = snug_run_data(run, op->out[1]);
     index[0] = 0;
     for (int64_t i = 1; i < snug_run_cols(run, op->out[0]); i++) index[i] = -1;
@@ -82,19 +73,19 @@ snug_status snug_reference_settle(struct snug_run *run, const struct snug_op *op
 }
 
 snug_status snug_reference_adam_rows(struct snug_run *run, const struct snug_op *op) {
-    const struct matrix g = matrix_of(run, op->in[0]), history = matrix_of(run, op->out[7]);
+    const struct snug_matrix g = snug_matrix_of(run, op->in[0]), history = snug_matrix_of(run, op->out[7]);
     const struct snug_rows rows = snug_rows_of(run, op->in[2], op->in[0]);
-    const struct step step = current_step(run, op);
+    const double clip = clip_of(run, op);
     int32_t *updated = snug_run_data(run, op->out[6]);
     if (run->step % history.rows == 0) RETURN_IF_ERROR(snug_reference_settle(run, op));
     for (int64_t row = 0; row < rows.table_rows; row++)
-        if (updated[row] < 0 && !isfinite(step.clip)) updated[row] = (int32_t)run->step;
+        if (updated[row] < 0 && !isfinite(clip)) updated[row] = (int32_t)run->step;
     for (int64_t i = 0; i < *rows.count; i++) {
         catch_up(run, op, rows.rows[i]);
-        step_row(run, op, &step, rows.rows[i], g, i);
+        step_row(run, op, rows.rows[i], g, i, clip);
         updated[rows.rows[i]] = (int32_t)run->step + 1;
     }
-    store(history, run->step % history.rows, 0, step.learning_rate);
-    store(history, run->step % history.rows, 1, step.clip);
+    store(history, run->step % history.rows, 0, run->learning_rate);
+    store(history, run->step % history.rows, 1, clip);
     return SNUG_OK;
 }
