@@ -49,7 +49,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 1, 0, 0};
     case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_loss, 6, 32, 1};
     case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
-    case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 2, 64, 1};
+    case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 3, 64, 1};
     case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 3, 64, 1};
     case SNUG_OP_LINEAR_DW: return (struct op_test){"LINEAR_DW", build_linear, 3, 64, 1};
     case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 64, 1};
@@ -82,7 +82,8 @@ static struct op_test test_of(enum snug_op_kind kind) {
 static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     bool adds = !snug_run_overwrites(&f->run, op);
     switch (op->kind) {
-    case SNUG_OP_EMBED_BACKWARD:
+    case SNUG_OP_EMBED_BACKWARD: /* with an index, rows of g that are not used stay */
+        return adds || (op->out[5] >= 0 && (output == 0 || output == 5));
     case SNUG_OP_LINEAR_DW: return adds;
     case SNUG_OP_NORM_BACKWARD: return adds && output >= 2;
     case SNUG_OP_LINEAR_DX: return op->accumulate;
@@ -90,6 +91,9 @@ static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     case SNUG_OP_GATHER_BACKWARD:
     case SNUG_OP_SQUARED_NORM: return true; /* other rows and slots stay */
     case SNUG_OP_ADAM: return output != 1;
+    case SNUG_OP_ADAM_ROWS:
+    case SNUG_OP_CATCH_UP:
+    case SNUG_OP_SETTLE: return true; /* other rows stay */
     default: return false;
     }
 }
@@ -181,11 +185,16 @@ static void check_cpu(struct ops *f, const struct snug_op *op, const struct op_t
     }
 }
 
-/* Added to means: the old value plus what would have been written over it. */
+static bool adds_to(const struct ops *f, const struct snug_op *op, int output) {
+    const bool placed = op->kind == SNUG_OP_EMBED_BACKWARD && op->out[5] >= 0 && (output == 0 || output == 5);
+    return keeps(f, op, output) && !placed;
+}
+
+/* Added to means: the old value plus what would have been written over it, unless rows have places of their own. */
 static void check_added(const struct ops *f, const struct snug_op *op, const uint8_t *before,
                         const uint8_t *overwritten) {
     for (int i = 0; i < SNUG_OP_OUTPUTS; i++)
-        for (int64_t e = 0; op->out[i] >= 0 && keeps(f, op, i) && e < ops_count(f, op->out[i]); e++) {
+        for (int64_t e = 0; op->out[i] >= 0 && adds_to(f, op, i) && e < ops_count(f, op->out[i]); e++) {
             double old = ops_get(f, before, op->out[i], e), part = ops_get(f, overwritten, op->out[i], e);
             double sum = ops_get(f, f->arena, op->out[i], e);
             if (!(fabs(sum - (old + part)) <= 0x1p-22 * (fabs(old) + fabs(part))))

@@ -254,8 +254,8 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
     return status;
 }
 
-/* The states that go on from step to step: those that an update writes. What rows of a table still wait for is none: they
-   are settled first. */
+/* The states that go on from step to step: those that an update writes. What rows of a table still wait for is none:
+   they are settled first. */
 static bool is_state(const struct snug_program *program, size_t tensor) {
     for (size_t i = 0; i < program->op_count; i++)
         for (int out = 2; snug_is_update(program->ops[i].kind) && out < 2 + SNUG_STATES_MAX; out++)

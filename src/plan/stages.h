@@ -22,8 +22,8 @@ enum snug_recompute {
 struct snug_methods {
     const struct snug_optimizer *optimizer;
     const enum snug_recompute *recompute; /* a level for each layer; NULL: ELEMENTWISE */
-    int64_t micro_batches; /* of a step */
-    int64_t waiting_steps; /* most steps that a table's row may wait for its update; 0: none waits */
+    int64_t micro_batches;                /* of a step */
+    int64_t waiting_steps;                /* most steps that a table's row may wait for its update; 0: none waits */
 };
 
 /* All stages but the last in their order: from a model's forward operations to a program that can be placed. methods is

@@ -10,7 +10,9 @@
 #include "model/build.h"
 #include "train/metrics.h"
 
-enum { WAITING_STEPS = 256 };  /* all rows of a table are updated this often at least: once costs about one whole update */
+enum {
+    WAITING_STEPS = 256
+}; /* all rows of a table are updated this often at least: once costs about one whole update */
 enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One step of Adam on one vector, for the update of whole tensors and for that of rows that waited: the same bits, since
- * it is the same function and the files that use it are compiled without contraction of a*b+c.
+ * One step of Adam on one vector, for the update of whole tensors and for that of rows that waited: the same bits,
+ * since it is the same function and the files that use it are compiled without contraction of a*b+c.
  */
 #ifndef SNUG_BACKEND_CPU_ADAM_H
 #define SNUG_BACKEND_CPU_ADAM_H

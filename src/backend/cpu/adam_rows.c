@@ -2,9 +2,10 @@
 /*
  * ADAM_ROWS, CATCH_UP, SETTLE, ROWS_BEGIN: Adam over a table whose rows wait until they are read.
  *
- * A row that missed steps does them one after the other, each as ADAM would have with a gradient of 0, in registers. Most
- * of that need not be computed: m falls by beta1 a step, so that after some 100 of them p - update rounds to p; from then
- * on only the moments shrink. Whether it is so is decided by a bound over all steps that are left, see Bounds.
+ * A row that missed steps does them one after the other, each as ADAM would have with a gradient of 0, in registers.
+ * Most of that need not be computed: m falls by beta1 a step, so that after some 100 of them p - update rounds to p;
+ * from then on only the moments shrink. Whether it is so is decided by a bound over all steps that are left, see
+ * Bounds.
  */
 #include "backend/cpu/adam.h"
 #include "backend/cpu/rows.h"
@@ -76,9 +77,9 @@ static vec stored(const struct table *t, vec p, int64_t step, int64_t row, int64
 /*
  * Bounds. In all steps that are left |m| does not grow, v and |p| keep at least their least_v and least_p, so that an
  * update is at most largest_step |m| / (sqrt(v least_v) least_correction + epsilon). Below a quarter ulp of p (half an
- * ulp of the binade below, where p is a power of two), which is more than |p| 2^-26, it changes nothing. The other factor
- * of 2 is for the rounding of all of this, and 2^-120 and 1e-30 for what denormal numbers lose. A p in bf16 stays only
- * where it is not decayed: then it has no digits to round.
+ * ulp of the binade below, where p is a power of two), which is more than |p| 2^-26, it changes nothing. The other
+ * factor of 2 is for the rounding of all of this, and 2^-120 and 1e-30 for what denormal numbers lose. A p in bf16
+ * stays only where it is not decayed: then it has no digits to round.
  */
 static bool rests(const struct table *t, const struct missed *s, const struct group *g) {
     vec_int moves = {0};
@@ -92,11 +93,13 @@ static bool rests(const struct table *t, const struct missed *s, const struct gr
     return !vec_any(moves);
 }
 
-/* Far down, beta1 times a denormal number rounds to itself. */
+/* m with a gradient of 0. */
+static vec decayed(const struct missed *s, vec m) { return vec_fma(-m, vec_all(s->adam.one_minus_beta1), m); }
+
+/* Far down, beta1 times a denormal number rounds to itself. In bits: -0 becomes 0. */
 static bool constant(const struct missed *s, const struct group *g) {
     vec_int moves = {0};
-    for (int i = 0; i < GROUP; i++)
-        moves |= (vec_int)(vec_fma(-g->m[i], vec_all(s->adam.one_minus_beta1), g->m[i]) != g->m[i]);
+    for (int i = 0; i < GROUP; i++) moves |= (vec_int)decayed(s, g->m[i]) != (vec_int)g->m[i];
     return !vec_any(moves);
 }
 
@@ -109,7 +112,7 @@ static void shrink(struct group *g, const struct missed *s, const struct missed 
     const bool fixed = constant(s, g);
     for (; s < end; s++)
         for (int i = 0; i < GROUP; i++) {
-            if (!fixed) g->m[i] = vec_fma(-g->m[i], vec_all(s->adam.one_minus_beta1), g->m[i]);
+            if (!fixed) g->m[i] = decayed(s, g->m[i]);
             g->v[i] *= s->adam.beta2;
             g->p[i] *= s->adam.keep;
         }
@@ -123,9 +126,9 @@ static void replay(const struct table *t, int64_t row, int64_t from) {
         while (step < t->now && !rests(t, &t->missed[step - t->first], &g))
             for (int64_t end = stride_end(step, t->now); step < end; step++)
                 for (int i = 0; i < GROUP; i++)
-                    g.p[i] = stored(
-                        t, adam_step(&t->missed[step - t->first].adam, g.p[i], &g.m[i], &g.v[i], vec_all(0)), step, row,
-                        c + i * VEC_LANES);
+                    g.p[i] =
+                        stored(t, adam_step(&t->missed[step - t->first].adam, g.p[i], &g.m[i], &g.v[i], vec_all(0)),
+                               step, row, c + i * VEC_LANES);
         for (int64_t end; step < t->now; step = end) {
             end = stride_end(step, t->now);
             shrink(&g, &t->missed[step - t->first], &t->missed[end - t->first]);
@@ -219,7 +222,8 @@ snug_status SNUG_KERNEL(settle)(struct snug_run *run, const struct snug_op *op) 
 }
 
 /* The step of a row that has a gradient and is up to date. */
-static void step_row(const struct table *t, const struct adam *adam, int64_t row, struct snug_matrix gradient, int64_t slot) {
+static void step_row(const struct table *t, const struct adam *adam, int64_t row, struct snug_matrix gradient,
+                     int64_t slot) {
     for (int64_t c = 0; c < t->p.cols; c += GROUP * VEC_LANES) {
         struct group g = load_group(t, row, c);
         for (int i = 0; i < GROUP; i++) {

@@ -61,8 +61,8 @@ static void add_types(struct snug_matrix table, struct snug_matrix ds, const int
     }
 }
 
-/* Enters the batch's ids among the rows that have a gradient; *first is the first new one, whose gradient is not cleared
-   yet. */
+/* Enters the batch's ids among the rows that have a gradient; *first is the first new one, whose gradient is not
+   cleared yet. */
 static snug_status enter_ids(const struct snug_run *run, const struct snug_op *op, struct snug_rows *rows,
                              int64_t *first) {
     const struct snug_batch *batch = run->batch;

@@ -33,7 +33,9 @@ static snug_status enter_ids(const struct snug_run *run, const struct snug_op *o
         const int32_t id = run->batch->ids[run->batch->by_id[i]];
         if (id == op->padding || rows.slots[id] >= 0) continue;
         if (*rows.count == rows.capacity)
-            return snug_fail(run->ctx, SNUG_E_USAGE, "a step has more rows than its gradient has room for");
+            return snug_fail(run->ctx, SNUG_E_USAGE,
+                             "gradients of more micro-batches are added than --gradient_accumulation_steps says: call "
+                             "snug_zero_grad after each step, or raise it");
         for (int64_t c = 0; c < gradient.cols; c++) store(gradient, *rows.count, c, 0);
         rows.slots[id] = *rows.count;
         rows.rows[(*rows.count)++] = id;
