@@ -238,7 +238,11 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer, .recompute = job->recompute};
+    const struct snug_methods methods = {.optimizer = &job->optimizer,
+                                         .recompute = job->recompute,
+                                         .update_in_backward = job->args->update_in_backward,
+                                         .clips = job->args->max_grad_norm > 0,
+                                         .accumulates = job->args->gradient_accumulation_steps > 1};
     return snug_stages(program, training ? &methods : NULL);
 }
 

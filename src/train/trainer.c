@@ -230,8 +230,8 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *grad
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
     if (!isfinite(*loss) || !isfinite(*grad_norm))
         return snug_fail(t->ctx, SNUG_E_NUMERIC,
-                         "step %lld: the loss is %g and the gradient norm %g. The weights were not "
-                         "updated with it; a smaller --learning_rate or more --warmup_steps usually helps",
+                         "step %lld: the loss is %g and the gradient norm %g; a smaller --learning_rate or more "
+                         "--warmup_steps usually helps",
                          (long long)s->step + 1, *loss, *grad_norm);
     *learning_rate = snug_learning_rate(s);
     RETURN_IF_ERROR(snug_optimizer_step(s));
