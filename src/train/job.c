@@ -224,8 +224,8 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer};
-    return snug_stages(program, training ? &methods : NULL);
+    return snug_stages(program,
+                       &(struct snug_methods){.optimizer = training ? &job->optimizer : NULL, .weights = job->weights});
 }
 
 static snug_status place_programs(struct snug_job *job) {
@@ -301,11 +301,13 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
                                              .beta2 = args->adam_beta2,
                                              .epsilon = args->adam_epsilon,
                                              .weight_decay = args->weight_decay};
+    job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     if (job->trains) RETURN_IF_ERROR(plan_feed(job, &job->train, true));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));
