@@ -13,7 +13,7 @@
 
 /* Within the noise of the fastest of a dozen tried on MiniLM's and BERT's shapes; small enough to share out. */
 enum { ROW_TILE = 256, COLUMN_TILE = 192, WEIGHT_ROW_TILE = 128, WEIGHT_COLUMN_TILE = 384 };
-/* Of the inner dimension at a time, so that a thread's widened weights take about 1.5 MiB at most, not columns of the
+/* Of the inner dimension at a time, so that a thread's widened weights take about 2 MiB at most, not columns of the
    whole vocabulary. Weights in F32 are cut likewise, for the same bits. */
 enum { INNER_TILE = 2048 };
 /* oneDNN has other kernels, which sum in another order, for rows that begin a multiple of this many floats apart, and
