@@ -8,8 +8,9 @@
 texts is read as snug reads it: .csv, .tsv (no quoting) and .jsonl have one or two text columns beside "label", any other file
 one text a line. predictions holds the rows of `snug predict --json`; "-" reads them from standard input. Prints one line;
 exits 1 if a logit is off by more than 1e-5. Matrices must be stored in the dtype of config.json, which is what from_pretrained
-then loads by itself, and vectors in fp32; computed is in fp32. For a masked LM, and with --task mlm, the rows hold no logits: the folder must
-load without missing, unexpected or mismatched tensors and give finite logits, and predictions is left out.
+then loads by itself, and vectors in fp32; transformers computes in fp32. For a masked LM, and with --task mlm, the rows hold
+no logits: the folder must load without missing, unexpected or mismatched tensors and give finite logits, and predictions is
+left out.
 """
 import argparse
 import csv
