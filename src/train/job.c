@@ -246,6 +246,7 @@ static snug_status choose_methods(struct snug_job *job) {
                                              .beta2 = job->args->adam_beta2,
                                              .epsilon = job->args->adam_epsilon,
                                              .weight_decay = job->args->weight_decay};
+    job->weights = strcmp(job->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(job->args, layers, job->recompute);
 }
@@ -271,12 +272,13 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer,
+    const struct snug_methods methods = {.optimizer = training ? &job->optimizer : NULL,
+                                         .weights = job->weights,
                                          .recompute = job->recompute,
                                          .update_in_backward = job->args->update_in_backward,
                                          .clips = job->args->max_grad_norm > 0,
                                          .accumulates = job->args->gradient_accumulation_steps > 1};
-    return snug_stages(program, training ? &methods : NULL);
+    return snug_stages(program, &methods);
 }
 
 static snug_status place_programs(struct snug_job *job) {
@@ -352,6 +354,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     if (job->trains) RETURN_IF_ERROR(plan_feed(job, &job->train, true));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));
