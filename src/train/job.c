@@ -295,12 +295,8 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = args->threads > 0 ? (int)args->threads : usable_cores();
     job->backend = snug_backend_cpu();
-    job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
-                                             .decoupled = true,
-                                             .beta1 = args->adam_beta1,
-                                             .beta2 = args->adam_beta2,
-                                             .epsilon = args->adam_epsilon,
-                                             .weight_decay = args->weight_decay};
+    RETURN_IF_ERROR(snug_optimizer_parse(job->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &job->optimizer));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));

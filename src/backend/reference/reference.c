@@ -58,6 +58,11 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_SQUARED_NORM] = snug_reference_squared_norm,
                 [SNUG_OP_CLIP] = snug_reference_clip,
                 [SNUG_OP_ADAM] = snug_reference_adam,
+                [SNUG_OP_SGD] = snug_reference_sgd,
+                [SNUG_OP_ADAFACTOR] = snug_reference_adafactor,
+                [SNUG_OP_ADAGRAD] = snug_reference_adagrad,
+                [SNUG_OP_RMSPROP] = snug_reference_rmsprop,
+                [SNUG_OP_LION] = snug_reference_lion,
                 [SNUG_OP_CAST] = snug_reference_cast,
             },
     };
