@@ -32,7 +32,7 @@ CASES = {
     "rmsprop_centered": (torch.optim.RMSprop, 1e-3, {"centered": True}),
     "rmsprop_all": (torch.optim.RMSprop, 1e-3, {"centered": True, "momentum": 0.8, "alpha": 0.9}),
     "adafactor": (Adafactor, 1e-2, FACTORED),
-    "adafactor_scaled": (Adafactor, 1e-2, {"scale_parameter": True, "relative_step": False, "eps": (1e-30, 0.7)}),
+    "adafactor_scaled": (Adafactor, 1e-2, {"scale_parameter": True, "relative_step": False, "eps": (1e-30, 1.0)}),
     "adafactor_momentum": (Adafactor, 1e-2, {**FACTORED, "beta1": 0.9, "decay_rate": -0.5, "clip_threshold": 0.6}),
     "adafactor_relative": (Adafactor, None, {"scale_parameter": True, "relative_step": True}),
     "adafactor_warmup": (Adafactor, None, {"scale_parameter": True, "relative_step": True, "warmup_init": True}),
