@@ -18,29 +18,16 @@ static void round_nearest(uint16_t *restrict to, const float *restrict from, int
     for (int64_t i = 0; i < n; i++) to[i] = snug_f32_to_bf16(from[i]);
 }
 
-/* Elements first … first + n - 1 of the stack, with the bits that snug_rounding_bits() gives them: two to a word. */
+/* The bits come in blocks of 8 elements: the first block's may begin before first. */
 static void round_stochastic(uint16_t *restrict to, const float *restrict from, const struct snug_run *run,
                              const struct snug_op *op, int64_t first, int64_t n) {
-    enum { WORDS = 2 * VEC_LANES, ELEMENTS = 2 * WORDS };
-    const uint32_t key[2] = {snug_philox_key(run->seed), (uint32_t)run->step};
-    for (int64_t begin = first / 8 * 8; begin < first + n; begin += ELEMENTS) {
-        uint32_t words[WORDS];
-        uint16_t bits[ELEMENTS];
-        vec_uint low, high;
-        vec_philox((uint32_t)(begin / 8), (uint32_t)(begin / 8 >> 32), (uint32_t)op->parameter,
-                   (uint32_t)SNUG_PHILOX_ROUNDING << 29, key, &low, &high);
-        memcpy(words, &low, sizeof low);
-        memcpy(words + VEC_LANES, &high, sizeof high);
+    uint16_t bits[SNUG_UPDATE_PART + 8 * VEC_BLOCKS];
+    const int64_t skip = first % 8;
+    for (int64_t at = 0; at < n; at += SNUG_UPDATE_PART) {
+        const int64_t count = smaller(SNUG_UPDATE_PART, n - at);
+        vec_rounding_bits(bits, run, op->parameter, first - skip + at, skip + count);
 #pragma omp simd
-        for (int w = 0; w < WORDS; w++) {
-            bits[2 * w] = (uint16_t)words[w];
-            bits[2 * w + 1] = (uint16_t)(words[w] >> 16);
-        }
-        const int64_t at = begin < first ? first : begin, end = smaller(begin + ELEMENTS, first + n);
-        const uint16_t *random = bits + (at - begin);
-#pragma omp simd
-        for (int64_t i = 0; i < end - at; i++)
-            to[at - first + i] = snug_f32_to_bf16_stochastic(from[at - first + i], random[i]);
+        for (int64_t i = 0; i < count; i++) to[at + i] = snug_f32_to_bf16_stochastic(from[at + i], bits[skip + i]);
     }
 }
 

@@ -7,7 +7,7 @@ struct parameter {
     const struct snug_op *op;
     int64_t first, rows; /* its rows in the stack */
     int64_t number;      /* in the stack */
-    struct matrix p, row_means, column_means, squares;
+    struct snug_matrix p, row_means, column_means, squares;
     double beta2, mean_of_rows;
 };
 
@@ -46,7 +46,7 @@ static double direction(const struct parameter *s, int64_t row, int64_t c) {
            sqrt(load(s->column_means, s->number, c));
 }
 
-static void update_parameter(struct parameter *s, struct matrix m) {
+static void update_parameter(struct parameter *s, struct snug_matrix m) {
     const struct snug_optimizer *o = s->run->optimizer;
     const double elements = (double)(s->rows * s->p.cols);
     double squares = 0, update_squares = 0, lr = s->run->learning_rate;
@@ -71,13 +71,13 @@ static void update_parameter(struct parameter *s, struct matrix m) {
 }
 
 snug_status snug_reference_adafactor(struct snug_run *run, const struct snug_op *op) {
-    const struct matrix p = matrix_of(run, op->out[0]), m = matrix_of(run, op->out[op->vector ? 3 : 4]);
+    const struct snug_matrix p = snug_matrix_of(run, op->out[0]), m = snug_matrix_of(run, op->out[op->vector ? 3 : 4]);
     struct parameter s = {.run = run, .op = op, .rows = p.rows / op->segments, .p = p};
     s.beta2 = 1 - pow((double)run->step + 1, run->optimizer->decay_rate);
     if (op->vector)
-        s.squares = matrix_of(run, op->out[2]);
+        s.squares = snug_matrix_of(run, op->out[2]);
     else
-        s.row_means = matrix_of(run, op->out[2]), s.column_means = matrix_of(run, op->out[3]);
+        s.row_means = snug_matrix_of(run, op->out[2]), s.column_means = snug_matrix_of(run, op->out[3]);
     for (s.number = 0; s.number < op->segments; s.number++) {
         s.first = s.number * s.rows;
         update_parameter(&s, m);

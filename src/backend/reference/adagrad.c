@@ -4,7 +4,7 @@
 
 snug_status snug_reference_adagrad(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
-    struct matrix p = matrix_of(run, op->out[0]), sums = matrix_of(run, op->out[2]);
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), sums = snug_matrix_of(run, op->out[2]);
     double decay = op->decay ? o->weight_decay : 0, lr = run->learning_rate / (1 + (double)run->step * o->lr_decay);
     double start = run->step == 0 ? o->initial_accumulator_value : 0;
 

@@ -5,9 +5,9 @@
 snug_status snug_reference_rmsprop(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
     const bool momentum = o->momentum != 0;
-    struct matrix p = matrix_of(run, op->out[0]), squares = matrix_of(run, op->out[2]);
-    struct matrix buffer = matrix_of(run, momentum ? op->out[3] : -1);
-    struct matrix means = matrix_of(run, o->centered ? op->out[momentum ? 4 : 3] : -1);
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), squares = snug_matrix_of(run, op->out[2]);
+    struct snug_matrix buffer = snug_matrix_of(run, momentum ? op->out[3] : -1);
+    struct snug_matrix means = snug_matrix_of(run, o->centered ? op->out[momentum ? 4 : 3] : -1);
     double lr = run->learning_rate, alpha = o->alpha, decay = op->decay ? o->weight_decay : 0;
 
     for (int64_t row = 0; row < p.rows; row++)

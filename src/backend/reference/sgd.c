@@ -4,7 +4,7 @@
 
 snug_status snug_reference_sgd(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
-    struct matrix p = matrix_of(run, op->out[0]), buffer = matrix_of(run, op->out[2]);
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), buffer = snug_matrix_of(run, op->out[2]);
     double lr = run->learning_rate, decay = op->decay ? o->weight_decay : 0;
 
     for (int64_t row = 0; row < p.rows; row++)
