@@ -5,6 +5,7 @@
  * outputs untouched; what is added to and what is overwritten; empty batches.
  */
 #include "ops_programs.h"
+#include "ops_updates.h"
 
 #define SMALL                                                                                                          \
     { {1, 2, 17, 64, 65, 130}, 24, 3, 50, 2, 37, 5, 40 }
@@ -58,17 +59,17 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 1, 1, 1};
     case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
     case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
-    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_optimizer, 4, 8, 1};
+    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_adam, ADAM_VARIANTS, 8, 1};
     case SNUG_OP_ADAM_ROWS: return (struct op_test){"ADAM_ROWS", build_rows, 2, 8, 1};
     case SNUG_OP_CATCH_UP: return (struct op_test){"CATCH_UP", build_rows, 2, 64, 1};
     case SNUG_OP_SETTLE: return (struct op_test){"SETTLE", build_rows, 2, 64, 1};
     case SNUG_OP_ROWS_BEGIN: return (struct op_test){"ROWS_BEGIN", build_rows, 2, 0, 0};
-    case SNUG_OP_ADAM_8BIT:
-    case SNUG_OP_SGD:
-    case SNUG_OP_ADAFACTOR:
-    case SNUG_OP_ADAGRAD:
-    case SNUG_OP_RMSPROP:
-    case SNUG_OP_LION: return (struct op_test){"update", NULL, 0, 0, 0};
+    case SNUG_OP_ADAM_8BIT: return (struct op_test){"update", NULL, 0, 0, 0};
+    case SNUG_OP_SGD: return (struct op_test){"SGD", build_sgd, SGD_VARIANTS, 8, 1};
+    case SNUG_OP_ADAFACTOR: return (struct op_test){"ADAFACTOR", build_adafactor, ADAFACTOR_VARIANTS, 16, 1};
+    case SNUG_OP_ADAGRAD: return (struct op_test){"ADAGRAD", build_adagrad, ADAGRAD_VARIANTS, 8, 1};
+    case SNUG_OP_RMSPROP: return (struct op_test){"RMSPROP", build_rmsprop, RMSPROP_VARIANTS, 16, 1};
+    case SNUG_OP_LION: return (struct op_test){"LION", build_lion, LION_VARIANTS, 8, 1};
     case SNUG_OP_CAST: return (struct op_test){"CAST", build_cast, 1, 0, 0};
     case SNUG_OP_COUNT: break;
     }
@@ -90,11 +91,9 @@ static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     case SNUG_OP_LOSS: return output == 0 && f->run.chunk > 0;
     case SNUG_OP_GATHER_BACKWARD:
     case SNUG_OP_SQUARED_NORM: return true; /* other rows and slots stay */
-    case SNUG_OP_ADAM: return output != 1;
-    case SNUG_OP_ADAM_ROWS:
     case SNUG_OP_CATCH_UP:
     case SNUG_OP_SETTLE: return true; /* other rows stay */
-    default: return false;
+    default: return snug_is_update(op->kind) && output != 1;
     }
 }
 

@@ -59,11 +59,21 @@
  * ADAM_8BIT            codes of m, of v (U8), absmax of m, of v (F32): bitsandbytes' block-wise 8-bit Adam or AdamW
  *   (Dettmers et al., arXiv:2110.02861; blocks of 256 elements of each parameter; docs/numerics.md has the steps)
  * SGD                  momentum buffer (F32), if momentum != 0: torch.optim.SGD
- * ADAFACTOR            row and column means (F32), or v (F32) of vectors; m (F32), if beta1 is given: transformers' Adafactor
- *   (Shazeer and Stern, arXiv:1804.04235)
+ *   g += wd p; buffer = momentum buffer + (1-dampening) g, but g if t = 1; p -= lr d, where d is g without momentum, the
+ *   buffer with it, and g + momentum buffer if nesterov
+ * ADAFACTOR            row and column means r, c (F32), or v (F32) of vectors; m (F32), if beta1 is given: transformers'
+ *   Adafactor (Shazeer and Stern, arXiv:1804.04235); lr already is its own rate if relative_step, snug_optimizer_rate()
+ *   b = 1 - t^decay_rate; r = b r + (1-b) mean over a row of (g^2 + eps1), c the same over a column;
+ *   u = g / sqrt(r / mean(r)) / sqrt(c), of vectors v = b v + (1-b) (g^2 + eps1), u = g / sqrt(v);
+ *   lr *= max(eps2, RMS(p)) if scale_parameter; u *= lr / max(1, RMS(u) / clip_threshold);
+ *   m = b1 m + (1-b1) u and u = m, if there is m; p *= 1 - lr wd; p -= u
  * ADAGRAD              sum (F32): torch.optim.Adagrad
+ *   g += wd p; sum += g^2, and initial_accumulator_value if t = 1; p -= lr / (1 + (t-1) lr_decay) * g / (sqrt(sum) + eps)
  * RMSPROP              v (F32); momentum buffer, if momentum != 0; mean of g, if centered: torch.optim.RMSprop
+ *   g += wd p; v = alpha v + (1-alpha) g^2; mean = alpha mean + (1-alpha) g; s = v, or max(0, v - mean^2) if centered;
+ *   d = g / (sqrt(s) + eps); buffer = momentum buffer + d and d = buffer, if there is a buffer; p -= lr d
  * LION                 m (F32): Chen et al., arXiv:2302.06675, with decoupled weight decay, as bitsandbytes has it
+ *   p *= 1 - lr wd; p -= lr sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g
  * CAST                 p F32                              q BF16 = p rounded to nearest even
  *
  * Rows that wait: a table that only EMBED reads need not be updated where a step has no gradient, until the row is read

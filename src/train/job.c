@@ -242,16 +242,13 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
 /* ---- methods -------------------------------------------------------------------------------------------------- */
 
 static snug_status choose_methods(struct snug_job *job) {
+    const struct snug_args *args = job->args;
     const int64_t layers = job->config.num_hidden_layers;
-    job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
-                                             .decoupled = true,
-                                             .beta1 = job->args->adam_beta1,
-                                             .beta2 = job->args->adam_beta2,
-                                             .epsilon = job->args->adam_epsilon,
-                                             .weight_decay = job->args->weight_decay};
-    job->weights = strcmp(job->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
+    RETURN_IF_ERROR(snug_optimizer_parse(job->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &job->optimizer));
+    job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
-    return snug_args_recompute(job->args, layers, job->recompute);
+    return snug_args_recompute(args, layers, job->recompute);
 }
 
 /* ---- programs and plan ---------------------------------------------------------------------------------------- */

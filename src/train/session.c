@@ -220,7 +220,9 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     return SNUG_OK;
 }
 
-double snug_learning_rate(const snug_session *s) { return snug_schedule_rate(&s->schedule, s->schedule_step); }
+double snug_learning_rate(const snug_session *s) {
+    return snug_optimizer_rate(&s->job.optimizer, snug_schedule_rate(&s->schedule, s->schedule_step), s->schedule_step);
+}
 
 snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);

@@ -2,7 +2,7 @@
 /* SQUARED_NORM and CLIP. */
 #include <math.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/update.h"
 
 /* Values that one thread takes at a time: fixed, so that sums do not depend on the number of threads, nor on how a
    tensor is cut, as long as it is cut at multiples. */
@@ -14,14 +14,31 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Values summed at a time: in fp32 over a few values a lane, which keeps their digits, then in double. */
 enum { LANES = 32, PART = 8 * LANES };
 
-static double add_part(double sum, const float *g, int64_t n) {
+/* sum + the squares of x * factors, or of x where factors is NULL. */
+static inline __attribute__((always_inline)) double add_part(double sum, const float *x, const float *factors,
+                                                             int64_t n) {
     const int64_t whole = n / LANES * LANES;
     float lane[LANES] = {0};
     for (int64_t i = 0; i < whole; i += LANES)
 #pragma omp simd
-        for (int j = 0; j < LANES; j++) lane[j] += g[i + j] * g[i + j];
-    for (int64_t i = whole; i < n; i++) lane[i - whole] += g[i] * g[i];
+        for (int j = 0; j < LANES; j++) {
+            const float value = factors ? x[i + j] * factors[i + j] : x[i + j];
+            lane[j] += value * value;
+        }
+    for (int64_t i = whole; i < n; i++) {
+        const float value = factors ? x[i] * factors[i] : x[i];
+        lane[i - whole] += value * value;
+    }
     for (int j = 0; j < LANES; j++) sum += lane[j];
+    return sum;
+}
+
+double SNUG_KERNEL(sum_of_squares)(const float *x, const float *factors, int64_t n) {
+    double sum = 0;
+    for (int64_t first = 0; first < n; first += PART) {
+        const int64_t count = smaller(PART, n - first);
+        sum = factors ? add_part(sum, x + first, factors + first, count) : add_part(sum, x + first, NULL, count);
+    }
     return sum;
 }
 
@@ -55,7 +72,7 @@ static double sum_of_block(const struct gradient *g, int64_t block) {
         float buffer[PART];
         const int64_t n = smaller(PART, end - first);
         const float *part = part_at(g, first, n, buffer);
-        if (part) sum = add_part(sum, part, n);
+        if (part) sum = add_part(sum, part, NULL, n);
     }
     return sum;
 }

@@ -62,6 +62,11 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_CATCH_UP] = snug_reference_catch_up,
                 [SNUG_OP_SETTLE] = snug_reference_settle,
                 [SNUG_OP_ROWS_BEGIN] = snug_reference_rows_begin,
+                [SNUG_OP_SGD] = snug_reference_sgd,
+                [SNUG_OP_ADAFACTOR] = snug_reference_adafactor,
+                [SNUG_OP_ADAGRAD] = snug_reference_adagrad,
+                [SNUG_OP_RMSPROP] = snug_reference_rmsprop,
+                [SNUG_OP_LION] = snug_reference_lion,
                 [SNUG_OP_CAST] = snug_reference_cast,
             },
     };
