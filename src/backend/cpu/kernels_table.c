@@ -40,5 +40,6 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
             [SNUG_OP_SQUARED_NORM] = SNUG_KERNEL(squared_norm),
             [SNUG_OP_CLIP] = SNUG_KERNEL(clip),
             [SNUG_OP_ADAM] = SNUG_KERNEL(adam),
+            [SNUG_OP_ADAM_8BIT] = SNUG_KERNEL(adam_8bit),
             [SNUG_OP_CAST] = SNUG_KERNEL(cast)},
 };

@@ -58,6 +58,7 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_SQUARED_NORM] = snug_reference_squared_norm,
                 [SNUG_OP_CLIP] = snug_reference_clip,
                 [SNUG_OP_ADAM] = snug_reference_adam,
+                [SNUG_OP_ADAM_8BIT] = snug_reference_adam_8bit,
                 [SNUG_OP_CAST] = snug_reference_cast,
             },
     };

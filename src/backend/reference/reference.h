@@ -19,7 +19,7 @@ snug_op_fn snug_reference_activation, snug_reference_activation_backward;
 snug_op_fn snug_reference_dropout;
 snug_op_fn snug_reference_gather, snug_reference_gather_backward;
 snug_op_fn snug_reference_loss;
-snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam;
+snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam, snug_reference_adam_8bit;
 snug_op_fn snug_reference_fill, snug_reference_cast;
 
 /* A tensor of the program with the rows that it has in this batch. data is NULL where the operation has none. */
