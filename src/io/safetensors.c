@@ -326,17 +326,34 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 
 /* ---- reading ---- */
 
+static snug_status check_range(snug_context *ctx, const struct snug_safetensors_file *file,
+                               const struct snug_stored_tensor *tensor, int64_t first, int64_t count) {
+    if (first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INTERNAL, "%s: tensor %s: elements %lld + %lld of %lld asked for", file->path,
+                     tensor->name, (long long)first, (long long)count, (long long)tensor->count);
+}
+
+snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_safetensors *files,
+                                         const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
+                                         void *out) {
+    const struct snug_safetensors_file *file = &files->files[tensor->file];
+    const int64_t size = snug_dtype_size(tensor->dtype);
+    if (strcmp(tensor->type_name, snug_dtype_name(tensor->dtype)) != 0)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s has type %s, which snug does not have", file->path,
+                         tensor->name, tensor->type_name);
+    RETURN_IF_ERROR(check_range(ctx, file, tensor, first, count));
+    return read_at(ctx, file, out, (size_t)(count * size), tensor->offset + (uint64_t)(first * size));
+}
+
 snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
                                   const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out) {
     const struct snug_safetensors_file *file = &files->files[tensor->file];
     if (!tensor->readable)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s has type %s; snug reads F32, F16 and BF16", file->path,
                          tensor->name, tensor->type_name);
-    if (first < 0 || count < 0 || first > tensor->count || count > tensor->count - first)
-        return snug_fail(ctx, SNUG_E_INTERNAL, "%s: tensor %s: elements %lld + %lld of %lld asked for", file->path,
-                         tensor->name, (long long)first, (long long)count, (long long)tensor->count);
+    if (tensor->dtype == SNUG_F32) return snug_safetensors_read_stored(ctx, files, tensor, first, count, out);
+    RETURN_IF_ERROR(check_range(ctx, file, tensor, first, count));
     uint64_t offset = tensor->offset + (uint64_t)(first * snug_dtype_size(tensor->dtype));
-    if (tensor->dtype == SNUG_F32) return read_at(ctx, file, out, (size_t)count * sizeof *out, offset);
     uint16_t buffer[8192];
     while (count > 0) {
         int64_t part = count < 8192 ? count : 8192;

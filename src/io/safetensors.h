@@ -38,6 +38,11 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
                                   const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out);
 
+/* The same elements as they are stored, of any type that snug has. */
+snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_safetensors *files,
+                                         const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
+                                         void *out);
+
 /* What to write: data lies in memory in the given type. */
 struct snug_tensor_source {
     const char *name;

@@ -331,12 +331,15 @@ snug_status snug_states_load(snug_context *ctx, const char *path, const struct s
         const struct snug_tensor *t = &program->tensors[i];
         if (!is_state(program, i)) continue;
         const struct snug_stored_tensor *stored = snug_safetensors_find(&files, t->name);
-        if (!stored || stored->dims != 2 || stored->shape[0] != t->rows || stored->shape[1] != t->cols)
-            status = snug_fail(ctx, SNUG_E_INPUT,
-                               "%s: no state %s of shape [%lld, %lld]: the checkpoint is of another model or optimizer",
-                               path, t->name, (long long)t->rows, (long long)t->cols);
+        if (!stored || stored->dims != 2 || stored->shape[0] != t->rows || stored->shape[1] != t->cols ||
+            stored->dtype != t->dtype)
+            status =
+                snug_fail(ctx, SNUG_E_INPUT,
+                          "%s: no state %s of shape [%lld, %lld] and type %s: the checkpoint is of another model or "
+                          "optimizer",
+                          path, t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
         else
-            status = snug_safetensors_read(ctx, &files, stored, 0, stored->count, (float *)(arena + t->offset));
+            status = snug_safetensors_read_stored(ctx, &files, stored, 0, stored->count, arena + t->offset);
     }
     snug_safetensors_close(&files);
     return status;

@@ -67,6 +67,7 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_ADAGRAD] = snug_reference_adagrad,
                 [SNUG_OP_RMSPROP] = snug_reference_rmsprop,
                 [SNUG_OP_LION] = snug_reference_lion,
+                [SNUG_OP_ADAM_8BIT] = snug_reference_adam_8bit,
                 [SNUG_OP_CAST] = snug_reference_cast,
             },
     };
