@@ -16,8 +16,9 @@ static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 
 
 /* ---- model and tokenizer -------------------------------------------------------------------------------------- */
 
-static int usable_cores(void) {
+int snug_args_threads(const struct snug_args *args) {
     cpu_set_t set;
+    if (args->threads > 0) return (int)args->threads;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
@@ -167,6 +168,35 @@ static enum snug_sampling sampling_of(const struct snug_args *args) {
     return strcmp(args->train_sampling_strategy, "sequential") == 0 ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM;
 }
 
+/* The mean micro-batch of an epoch, or the only one of a plan without data. */
+static struct snug_load load_of(const struct snug_job *job, const struct snug_feed *feed) {
+    const struct snug_loader_limits *limits = &feed->limits;
+    struct snug_load load = {.tokens = (double)limits->tokens,
+                             .sequences = (double)limits->sequences,
+                             .pairs = (double)limits->tokens * (double)limits->longest,
+                             .micro_batches = (double)feed->options.accumulation};
+    if (feed->dataset) {
+        const double batches = (double)snug_loader_batches(feed->rows, &feed->options);
+        const double rows = feed->options.drop_last ? batches * (double)feed->options.batch_size : (double)feed->rows;
+        const double share = rows / (double)feed->rows / batches;
+        load.tokens = (double)snug_dataset_tokens(feed->dataset) * share;
+        load.sequences = rows / batches;
+        load.pairs = job->squared_lengths * share;
+        load.micro_batches = batches / (double)snug_loader_steps(feed->rows, &feed->options);
+    }
+    load.rows = job->config.task == SNUG_TASK_MLM ? load.tokens * job->args->mlm_probability : load.sequences;
+    return load;
+}
+
+static double sum_squared_lengths(const struct snug_dataset *dataset) {
+    double sum = 0;
+    for (int64_t row = 0; row < snug_dataset_rows(dataset); row++) {
+        const double length = (double)snug_dataset_length(dataset, row);
+        sum += length * length;
+    }
+    return sum;
+}
+
 static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool training) {
     const struct snug_args *args = job->args;
     feed->options = (struct snug_loader_options){
@@ -185,6 +215,7 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
         .tokenizer = job->tokenizer,
         .vocab_size = job->config.vocab_size,
     };
+    if (training && feed->dataset) job->squared_lengths = sum_squared_lengths(feed->dataset);
     if (!feed->dataset) { /* a plan without data: every batch full, every sequence as long as may be */
         const int64_t sequences = feed->options.batch_size, tokens = sequences * job->max_length;
         feed->limits = (struct snug_loader_limits){
@@ -293,7 +324,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     snug_clear_error(job->ctx);
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
-    job->threads = args->threads > 0 ? (int)args->threads : usable_cores();
+    job->threads = snug_args_threads(args);
     job->backend = snug_backend_cpu();
     job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
                                              .decoupled = true,
@@ -306,7 +337,10 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
-    if (job->trains) RETURN_IF_ERROR(plan_feed(job, &job->train, true));
+    if (job->trains) {
+        RETURN_IF_ERROR(plan_feed(job, &job->train, true));
+        job->train.load = load_of(job, &job->train);
+    }
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));
     if (job->evaluates) RETURN_IF_ERROR(build_program(job, &job->eval, false));

@@ -7,7 +7,7 @@
 #define SNUG_TRAIN_JOB_H
 
 #include "model/config.h"
-#include "plan/stages.h"
+#include "plan/rates.h"
 #include "text/loader.h"
 #include "train/args.h"
 
@@ -19,6 +19,7 @@ struct snug_feed {
     struct snug_loader_options options;
     struct snug_loader_limits limits;
     int64_t rows;
+    struct snug_load load; /* training: of a step */
 };
 
 struct snug_job {
@@ -33,6 +34,7 @@ struct snug_job {
     struct snug_tokenizer *tokenizer;
     struct snug_feed train, eval; /* eval: what is evaluated or predicted */
     bool trains, evaluates;
+    double squared_lengths; /* of all training rows: what attention works on */
     int64_t steps_per_epoch, max_steps, epochs, max_length;
     const struct snug_backend *backend;
     void *backend_state[2];          /* of programs */
@@ -52,6 +54,9 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
 void snug_job_close(struct snug_job *job);
 int64_t snug_job_classes(const struct snug_job *job); /* width of the logits */
 int64_t snug_job_total(const struct snug_job *job);   /* arena + context + host */
+
+/* Threads that the job computes with: as asked, or as many cores as the process may use. */
+int snug_args_threads(const struct snug_args *args);
 
 /* Resident bytes of this process now and at its peak, from /proc/self/status; -1 where that cannot be told. */
 int64_t snug_resident_bytes(void);
