@@ -101,7 +101,8 @@ static void golden_batch(struct golden *g) {
 }
 
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
-                        double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows) {
+                        double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
+                        enum snug_recompute level) {
     char path[512];
     *g = (struct golden){
         .backend = backend,
@@ -123,7 +124,10 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = chunk_rows ? chunk_rows : g->batch.rows;
     assert_int_equal(snug_build_bert(program, &g->config, true, label_smoothing), SNUG_OK);
-    const struct snug_methods methods = {.optimizer = &g->optimizer};
+    enum snug_recompute levels[16];
+    assert_true(g->config.num_hidden_layers <= 16);
+    for (int i = 0; i < 16; i++) levels[i] = level;
+    const struct snug_methods methods = {.optimizer = &g->optimizer, .recompute = levels};
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
     struct snug_program *programs[] = {program};
     assert_int_equal(snug_stage_place(g->ctx, programs, 1, backend, threads, 0, 0, &g->layout), SNUG_OK);

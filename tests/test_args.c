@@ -207,8 +207,6 @@ static void test_refused(void **state) {
         {"--optim adam", "must be one of adamw_torch|adamw_torch_fused", SNUG_E_USAGE},
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--device cuda", "not supported by snug yet", SNUG_E_UNSUPPORTED},
-        {"--gradient_checkpointing", "--gradient_checkpointing True: a known Hugging Face argument, not supported",
-         SNUG_E_UNSUPPORTED},
         {"--fp16 --bf16", "--fp16 True: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--push_to_hub", "not supported by snug yet", SNUG_E_UNSUPPORTED},
@@ -234,7 +232,7 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     int notes = 0;
     snug_context_set_log(fixture->ctx, count_notes, &notes, SNUG_LOG_INFO);
     assert_int_equal(parse(fixture, "--do_train --do_eval --fp16 False --no_fp16 --push_to_hub False --local_rank -1 "
-                                    "--pad_to_max_length False --gradient_checkpointing=False --cache_dir /tmp "
+                                    "--pad_to_max_length False --torch_compile=False --cache_dir /tmp "
                                     "--deepspeed none --remove_unused_columns False"),
                      SNUG_OK);
     assert_int_equal(notes, 11);

@@ -94,7 +94,8 @@ static void check_ten_losses(struct golden *g) {
     free(norms);
 }
 
-static void check_case(const json_t *c, const struct snug_backend *backend, int threads, int64_t chunk_rows) {
+static void check_case(const json_t *c, const struct snug_backend *backend, int threads, int64_t chunk_rows,
+                       enum snug_recompute level) {
     const char *folder = json_string_value(json_object_get(c, "folder"));
     const char *file = json_string_value(json_object_get(c, "expected"));
     const char *task = json_string_value(json_object_get(c, "task"));
@@ -103,7 +104,7 @@ static void check_case(const json_t *c, const struct snug_backend *backend, int 
     int64_t count;
     struct golden g;
     snprintf(expected, sizeof expected, "%s/%s", folder, file);
-    golden_open(&g, folder, expected, task, smoothing, backend, threads, chunk_rows);
+    golden_open(&g, folder, expected, task, smoothing, backend, threads, chunk_rows, level);
     check_logits(&g);
     float *loss = golden_read(&g, "loss", &count);
     const double found = golden_step(&g);
@@ -127,30 +128,36 @@ static json_t *read_cases(void) {
     return cases;
 }
 
-static void check_all(const struct snug_backend *backend, int threads, int64_t chunk_rows) {
+static void check_all(const struct snug_backend *backend, int threads, int64_t chunk_rows, enum snug_recompute level) {
     json_t *cases = read_cases();
     size_t index;
     json_t *c;
     assert_true(json_array_size(json_object_get(cases, "cases")) >= 10);
-    json_array_foreach(json_object_get(cases, "cases"), index, c) check_case(c, backend, threads, chunk_rows);
+    json_array_foreach(json_object_get(cases, "cases"), index, c) check_case(c, backend, threads, chunk_rows, level);
     json_decref(cases);
 }
 
 static void reference_agrees(void **state) {
     (void)state;
-    check_all(snug_backend_reference(), 1, 0);
+    check_all(snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
 }
 
 static void cpu_agrees(void **state) {
     (void)state;
-    check_all(snug_backend_cpu(), 1, 0);
-    check_all(snug_backend_cpu(), 2, 0);
+    check_all(snug_backend_cpu(), 1, 0, SNUG_RECOMPUTE_ELEMENTWISE);
+    check_all(snug_backend_cpu(), 2, 0, SNUG_RECOMPUTE_ELEMENTWISE);
 }
 
 /* The number of head rows that go through at a time changes nothing but the order of sums. */
 static void chunks_do_not_matter(void **state) {
     (void)state;
-    check_all(snug_backend_cpu(), 2, 3);
+    check_all(snug_backend_cpu(), 2, 3, SNUG_RECOMPUTE_ELEMENTWISE);
+}
+
+static void every_level_of_recomputation_agrees(void **state) {
+    (void)state;
+    for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++)
+        check_all(snug_backend_cpu(), 2, 0, (enum snug_recompute)level);
 }
 
 /* Weights stored without a head, without the prefix, in shards or under old names give the same values. */
@@ -166,8 +173,8 @@ static void other_files_hold_the_same_weights(void **state) {
         snprintf(expected, sizeof expected, "%s/expected.safetensors", like);
         const char *task = strncmp(like, "mlm", 3) == 0 ? "mlm" : "classification";
         struct golden a, b;
-        golden_open(&a, like, expected, task, 0, snug_backend_reference(), 1, 0);
-        golden_open(&b, folder, expected, task, 0, snug_backend_reference(), 1, 0);
+        golden_open(&a, like, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE);
+        golden_open(&b, folder, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE);
         assert_int_equal(a.program.parameter_count, b.program.parameter_count);
         for (size_t i = 0; i < a.program.parameter_count; i++) {
             const struct snug_parameter *p = &a.program.parameters[i];
@@ -191,6 +198,7 @@ int main(void) {
         cmocka_unit_test(reference_agrees),
         cmocka_unit_test(cpu_agrees),
         cmocka_unit_test(chunks_do_not_matter),
+        cmocka_unit_test(every_level_of_recomputation_agrees),
         cmocka_unit_test(other_files_hold_the_same_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

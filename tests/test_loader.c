@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "text/loader.h"
+#include "text/sampler.h"
 #include "text_fixture.h"
 
 /* ---- the permutation ------------------------------------------------------------------------------------------- */
@@ -57,6 +58,39 @@ static void test_permutation_is_uniform(void **state) {
         for (int k = 0; k < ROWS; k++)
             if (i != k) chi += ((double)count[i][k] - expected) * ((double)count[i][k] - expected) / expected;
     assert_true(fabs(chi - freedom) < 6 * sqrt(2 * freedom));
+}
+
+/* Look-ups give the order that Philox gives, in whatever portions. */
+static void test_permutation_by_lookup(void **state) {
+    struct fixture *f = *state;
+    static const int64_t sizes[] = {1, 2, 255, 256, 257, 512, 513, 1000, 65536, 65537, 200001};
+    struct snug_loader_options options = {
+        .sampling = SNUG_SAMPLING_RANDOM, .seed = 11, .batch_size = 8, .accumulation = 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char name[64];
+        struct snug_dataset *dataset;
+        struct snug_order order;
+        int64_t rows[200];
+        snprintf(name, sizeof name, "dummy:%lldx3", (long long)sizes[i]);
+        struct snug_dataset_options data = {.path = name, .max_samples = -1, .vocab_size = 500};
+        assert_int_equal(snug_dataset_open(f->ctx, NULL, &data, &dataset), SNUG_OK);
+        assert_int_equal(snug_order_init(f->ctx, dataset, &options, &order), SNUG_OK);
+        uint32_t *words = malloc((size_t)snug_permutation_words(sizes[i]) * sizeof *words);
+        assert_non_null(words);
+        order.words = words;
+        for (int64_t epoch = 0; epoch < 3; epoch += 2) {
+            snug_permutation_tabulate(options.seed, epoch, sizes[i], words);
+            for (int64_t place = 0, count = 1; place < sizes[i]; place += count, count = 1 + place * 7 % 200) {
+                if (count > sizes[i] - place) count = sizes[i] - place;
+                snug_order_rows(&order, epoch, place, count, rows);
+                for (int64_t k = 0; k < count; k++)
+                    assert_int_equal(rows[k], snug_permutation(options.seed, epoch, sizes[i], place + k));
+            }
+        }
+        free(words);
+        snug_order_free(&order);
+        snug_dataset_close(dataset);
+    }
 }
 
 /* ---- batches --------------------------------------------------------------------------------------------------- */
@@ -689,6 +723,7 @@ int main(void) {
         cmocka_unit_test(test_permutation_is_bijective),
         cmocka_unit_test(test_permutation_depends_on_seed_and_epoch),
         cmocka_unit_test(test_permutation_is_uniform),
+        TEST(test_permutation_by_lookup),
         TEST(test_classification_epoch),
         TEST(test_limits_follow_the_run),
         TEST(test_drop_last),

@@ -136,6 +136,19 @@ static inline enum snug_dtype snug_run_dtype(const struct snug_run *run, int32_t
     return run->program->tensors[tensor].dtype;
 }
 
+/* A tensor with the rows that it has in this batch; data is NULL where the operation has none. */
+struct snug_matrix {
+    uint8_t *data;
+    enum snug_dtype dtype;
+    int64_t rows, cols;
+};
+
+static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int32_t tensor) {
+    if (tensor < 0) return (struct snug_matrix){0};
+    return (struct snug_matrix){snug_run_data(run, tensor), snug_run_dtype(run, tensor), snug_run_rows(run, tensor),
+                                snug_run_cols(run, tensor)};
+}
+
 /* Whether op's gradients are to be overwritten rather than added to. */
 static inline bool snug_run_overwrites(const struct snug_run *run, const struct snug_op *op) {
     return op->first && run->micro_batch == 0 && run->chunk == 0;

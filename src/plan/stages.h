@@ -8,9 +8,20 @@
 
 #include "backend/backend.h"
 
+/* What of a layer is made again backward instead of being stored; see plan/recompute.c. */
+enum snug_recompute {
+    SNUG_RECOMPUTE_NONE,
+    SNUG_RECOMPUTE_ELEMENTWISE,
+    SNUG_RECOMPUTE_FFN,
+    SNUG_RECOMPUTE_ATTENTION,
+    SNUG_RECOMPUTE_LAYER,
+    SNUG_RECOMPUTE_COUNT
+};
+
 /* What makes one program of a model smaller or slower than another: everything that the stages need to know. */
 struct snug_methods {
     const struct snug_optimizer *optimizer;
+    const enum snug_recompute *recompute; /* a level for each layer; NULL: ELEMENTWISE */
 };
 
 /* All stages but the last in their order: from a model's forward operations to a program that can be placed. methods is
@@ -19,8 +30,8 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
 
 /* Adds the backward operations, and a gradient for every weight. */
 snug_status snug_stage_differentiate(struct snug_program *program);
-/* Re-runs norms and activations backward instead of storing what they gave: element-wise work, no products. */
-snug_status snug_stage_recompute(struct snug_program *program);
+/* Makes again backward what the level of its layer says is not stored. */
+snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
 snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer);
 /* Stores activations in program->compute and gives products a copy of their weights in it. Nothing to do for F32. */

@@ -51,27 +51,40 @@ static snug_status check_options(snug_context *ctx, const struct snug_dataset *d
     return SNUG_OK;
 }
 
+/* Widens longest by the rows at place … stop - 1, and gives their tokens. Rows are found first and looked at then, so
+   that the processor waits for many entries of the index at a time. */
+static int64_t scan_rows(struct snug_order *order, int64_t epoch, int64_t place, int64_t stop, int64_t *longest) {
+    int64_t rows[SNUG_ORDER_TOGETHER], tokens = 0;
+    while (place < stop) {
+        int64_t count = stop - place < SNUG_ORDER_TOGETHER ? stop - place : SNUG_ORDER_TOGETHER;
+        snug_order_rows(order, epoch, place, count, rows);
+        for (int64_t i = 0; i < count; i++) {
+            int64_t length = snug_dataset_length(order->dataset, rows[i]);
+            tokens += length;
+            if (*longest < length) *longest = length;
+        }
+        place += count;
+    }
+    return tokens;
+}
+
 /* Widens out by the batches first … end - 1 of an epoch. */
 static void scan_batches(struct snug_order *order, const struct snug_loader_options *options, int64_t epoch,
                          int64_t first, int64_t end, struct snug_loader_limits *out) {
     for (int64_t batch = first; batch < end; batch++) {
-        int64_t place = batch * options->batch_size, stop = place + options->batch_size, tokens = 0;
+        int64_t place = batch * options->batch_size, stop = place + options->batch_size;
         if (stop > order->rows) stop = order->rows;
         if (out->sequences < stop - place) out->sequences = stop - place;
-        for (; place < stop; place++) {
-            int64_t length = snug_dataset_length(order->dataset, snug_order_row(order, epoch, place));
-            tokens += length;
-            if (out->longest < length) out->longest = length;
-        }
+        int64_t tokens = scan_rows(order, epoch, place, stop, &out->longest);
         if (out->tokens < tokens) out->tokens = tokens;
     }
 }
 
 static snug_status scan_epoch(snug_context *ctx, const struct snug_dataset *dataset,
                               const struct snug_loader_options *options, int64_t epoch, int64_t batches,
-                              struct snug_loader_limits *out) {
+                              const uint32_t *words, struct snug_loader_limits *out) {
     snug_status result = SNUG_OK;
-    bool worthwhile = batches * options->batch_size > 1 << 18; /* rows: some 50 ms for one thread */
+    bool worthwhile = batches * options->batch_size > 1 << 18; /* rows: some 10 ms for one thread */
     /* Whole windows where lengths are grouped, so that none is sorted twice. */
     int64_t grain = 50 * options->accumulation, parts = (batches + grain - 1) / grain;
 #pragma omp parallel if (worthwhile)
@@ -79,6 +92,7 @@ static snug_status scan_epoch(snug_context *ctx, const struct snug_dataset *data
         struct snug_order order;
         struct snug_loader_limits own = {0};
         snug_status status = snug_order_init(ctx, dataset, options, &order);
+        order.words = words;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t part = 0; part < parts; part++) {
             int64_t first = part * grain, end = first + grain < batches ? first + grain : batches;
@@ -96,13 +110,31 @@ static snug_status scan_epoch(snug_context *ctx, const struct snug_dataset *data
     return result;
 }
 
+static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dataset,
+                               const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
+                               struct snug_loader_limits *out) {
+    int64_t rows = snug_dataset_rows(dataset);
+    int64_t steps = snug_loader_steps(rows, options), batches = snug_loader_batches(rows, options);
+    bool permuted = options->sampling != SNUG_SAMPLING_SEQUENTIAL && epochs > 0;
+    void *words;
+    RETURN_IF_ERROR(snug_alloc(ctx, permuted ? (size_t)snug_permutation_words(rows) : 0, sizeof(uint32_t), &words));
+    snug_status status = SNUG_OK;
+    for (int64_t epoch = 0, left = max_steps; status == SNUG_OK && epoch < epochs && (max_steps <= 0 || left > 0);
+         epoch++, left -= steps) {
+        int64_t wanted = max_steps > 0 && left < steps ? left * options->accumulation : batches;
+        if (permuted) snug_permutation_tabulate(options->seed, epoch, rows, words);
+        status = scan_epoch(ctx, dataset, options, epoch, wanted < batches ? wanted : batches, words, out);
+    }
+    free(words);
+    return status;
+}
+
 snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dataset,
                                const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
                                struct snug_loader_limits *out) {
     int64_t rows = snug_dataset_rows(dataset);
     *out = (struct snug_loader_limits){0};
     RETURN_IF_ERROR(check_options(ctx, dataset, options));
-    int64_t steps = snug_loader_steps(rows, options), batches = snug_loader_batches(rows, options);
     if (options->sampling == SNUG_SAMPLING_SEQUENTIAL) epochs = 1;
     if (snug_dataset_tokens(dataset) == rows * snug_dataset_longest(dataset)) { /* all of one length: any batch tells */
         out->sequences = rows < options->batch_size ? rows : options->batch_size;
@@ -110,10 +142,7 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
         out->tokens = out->sequences * out->longest;
         epochs = 0;
     }
-    for (int64_t epoch = 0, left = max_steps; epoch < epochs && (max_steps <= 0 || left > 0); epoch++, left -= steps) {
-        int64_t wanted = max_steps > 0 && left < steps ? left * options->accumulation : batches;
-        RETURN_IF_ERROR(scan_epoch(ctx, dataset, options, epoch, wanted < batches ? wanted : batches, out));
-    }
+    RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, epochs, max_steps, out));
     if (out->tokens > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
                          snug_dataset_path(dataset), out->tokens);

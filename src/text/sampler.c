@@ -10,13 +10,19 @@
 #define ROUNDS 6     /* of the Feistel network; four already make a strong permutation of a strong round function */
 #define LEAST_BITS 8 /* the network needs some room to mix even a few rows; walking out of it is cheap for few */
 
-/* One pass through an (unbalanced where bits is odd) Feistel network: a bijection of [0, 2^bits). */
-static uint64_t mix(uint64_t value, int bits, uint32_t key, uint32_t epoch) {
-    int right_bits = bits / 2, left_bits = bits - right_bits;
+/* The random word of a round, for a right half. */
+static uint32_t round_word(uint32_t right, uint32_t round, int bits, uint32_t key, uint32_t epoch) {
+    return snug_philox(right, round, (uint32_t)bits, (uint32_t)SNUG_PHILOX_ORDER << 29, key, epoch).word[0];
+}
+
+/* One pass through an (unbalanced where bits is odd) Feistel network: a bijection of [0, 2^bits). words is NULL or what
+   snug_permutation_tabulate() filled. */
+static inline uint64_t mix(uint64_t value, int bits, uint32_t key, uint32_t epoch, const uint32_t *words) {
+    int right_bits = bits / 2, left_bits = bits - right_bits, wide = left_bits;
     uint64_t right = value & ((UINT64_C(1) << right_bits) - 1), left = value >> right_bits;
     for (uint32_t round = 0; round < ROUNDS; round++) {
         uint32_t word =
-            snug_philox((uint32_t)right, round, (uint32_t)bits, (uint32_t)SNUG_PHILOX_ORDER << 29, key, epoch).word[0];
+            words ? words[(uint64_t)round << wide | right] : round_word((uint32_t)right, round, bits, key, epoch);
         uint64_t mixed = left ^ (word & ((UINT64_C(1) << left_bits) - 1));
         left = right;
         right = mixed;
@@ -27,14 +33,55 @@ static uint64_t mix(uint64_t value, int bits, uint32_t key, uint32_t epoch) {
     return left << right_bits | right;
 }
 
-/* Cycle walking: a permutation of 2^bits values, followed until it is back among the rows, permutes the rows. */
-int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place) {
+static int bits_of(int64_t rows) {
     int bits = LEAST_BITS;
     while (bits < 63 && rows > INT64_C(1) << bits) bits++;
+    return bits;
+}
+
+/* Cycle walking: a permutation of 2^bits values, followed until it is back among the rows, permutes the rows. */
+int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place) {
+    int bits = bits_of(rows);
     uint64_t value = (uint64_t)place;
-    do value = mix(value, bits, snug_philox_key(seed), (uint32_t)epoch);
+    do value = mix(value, bits, snug_philox_key(seed), (uint32_t)epoch, NULL);
     while (value >= (uint64_t)rows);
     return (int64_t)value;
+}
+
+int64_t snug_permutation_words(int64_t rows) { return ROUNDS * (INT64_C(1) << (bits_of(rows) + 1) / 2); }
+
+void snug_permutation_tabulate(uint64_t seed, int64_t epoch, int64_t rows, uint32_t *words) {
+    int bits = bits_of(rows);
+    uint64_t halves = UINT64_C(1) << (bits + 1) / 2;
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        for (uint64_t right = 0; right < halves; right++)
+            *words++ = round_word((uint32_t)right, round, bits, snug_philox_key(seed), (uint32_t)epoch);
+}
+
+/* The rows at count places, by look-up. All walk together, those that are back among the rows drop out: no branch hangs
+   on a value, so that many walks are under way at a time. */
+static void walk_together(const struct snug_order *order, int64_t place, int64_t count, int64_t *rows) {
+    int32_t walking[SNUG_ORDER_TOGETHER];
+    for (int64_t i = 0; i < count; i++) {
+        rows[i] = place + i;
+        walking[i] = (int32_t)i;
+    }
+    for (int64_t left = 0; count; count = left, left = 0)
+        for (int64_t i = 0; i < count; i++) {
+            int32_t one = walking[i];
+            rows[one] = (int64_t)mix((uint64_t)rows[one], order->bits, 0, 0, order->words);
+            walking[left] = one;
+            left += rows[one] >= order->rows;
+        }
+}
+
+static void permute(const struct snug_order *order, int64_t epoch, int64_t place, int64_t count, int64_t *rows) {
+    if (!order->words)
+        for (; count > 0; count--) *rows++ = snug_permutation(order->seed, epoch, order->rows, place++);
+    for (int64_t part; count > 0; count -= part, place += part, rows += part) {
+        part = count < SNUG_ORDER_TOGETHER ? count : SNUG_ORDER_TOGETHER;
+        walk_together(order, place, part, rows);
+    }
 }
 
 /* transformers' get_length_grouped_indices: windows of 50 batches, of fewer where the data would make less than four
@@ -67,6 +114,7 @@ snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *datase
                                .sampling = options->sampling,
                                .seed = options->seed,
                                .rows = rows,
+                               .bits = bits_of(rows),
                                .window = window,
                                .cached_first = -1};
     if (options->sampling != SNUG_SAMPLING_GROUP_BY_LENGTH) return SNUG_OK;
@@ -89,19 +137,30 @@ void snug_order_free(struct snug_order *order) {
 static void sort_window(struct snug_order *order, int64_t epoch, int64_t first) {
     int64_t longest = snug_dataset_longest(order->dataset), count = order->rows - first;
     if (count > order->window) count = order->window;
-    for (int64_t i = 0; i < count; i++) {
-        order->members[i] = snug_permutation(order->seed, epoch, order->rows, first + i);
+    permute(order, epoch, first, count, order->members);
+    for (int64_t i = 0; i < count; i++)
         order->keys[i] = (int32_t)(longest - snug_dataset_length(order->dataset, order->members[i]));
-    }
     snug_radix_order(order->sorted, order->scratch, order->keys, count);
     order->cached_epoch = epoch;
     order->cached_first = first;
 }
 
-int64_t snug_order_row(struct snug_order *order, int64_t epoch, int64_t place) {
-    if (order->sampling == SNUG_SAMPLING_SEQUENTIAL) return place;
-    if (order->sampling == SNUG_SAMPLING_RANDOM) return snug_permutation(order->seed, epoch, order->rows, place);
+static int64_t grouped_row(struct snug_order *order, int64_t epoch, int64_t place) {
     int64_t first = place / order->window * order->window;
     if (order->cached_first != first || order->cached_epoch != epoch) sort_window(order, epoch, first);
     return order->members[order->sorted[place - first]];
+}
+
+void snug_order_rows(struct snug_order *order, int64_t epoch, int64_t place, int64_t count, int64_t *rows) {
+    if (order->sampling == SNUG_SAMPLING_RANDOM)
+        permute(order, epoch, place, count, rows);
+    else
+        for (int64_t i = 0; i < count; i++)
+            rows[i] = order->sampling == SNUG_SAMPLING_SEQUENTIAL ? place + i : grouped_row(order, epoch, place + i);
+}
+
+int64_t snug_order_row(struct snug_order *order, int64_t epoch, int64_t place) {
+    int64_t row;
+    snug_order_rows(order, epoch, place, 1, &row);
+    return row;
 }

@@ -11,6 +11,8 @@ struct snug_order {
     enum snug_sampling sampling;
     uint64_t seed;
     int64_t rows;
+    int bits;              /* of the permutation's network */
+    const uint32_t *words; /* of the one epoch that is looked at; NULL: each is computed where it is needed */
     int64_t window, cached_epoch, cached_first; /* rows a window; which one is kept */
     int32_t *sorted, *scratch, *keys;           /* [window] */
     int64_t *members;                           /* [window] rows in the order of the permutation */
@@ -19,5 +21,13 @@ snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *datase
                             const struct snug_loader_options *options, struct snug_order *out);
 void snug_order_free(struct snug_order *order);
 int64_t snug_order_row(struct snug_order *order, int64_t epoch, int64_t place);
+/* The rows at place … place + count - 1; quickest for SNUG_ORDER_TOGETHER of them at a time. */
+enum { SNUG_ORDER_TOGETHER = 64 };
+void snug_order_rows(struct snug_order *order, int64_t epoch, int64_t place, int64_t count, int64_t *rows);
+
+/* For who goes through a whole epoch: all words that its permutation can meet, about 7 sqrt(rows), so that a place
+   takes look-ups instead of Philox. The order is the same. */
+int64_t snug_permutation_words(int64_t rows);
+void snug_permutation_tabulate(uint64_t seed, int64_t epoch, int64_t rows, uint32_t *words);
 
 #endif

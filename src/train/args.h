@@ -4,6 +4,7 @@
 #define SNUG_TRAIN_ARGS_H
 
 #include "core/context.h"
+#include "plan/stages.h"
 
 enum snug_interval { SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH, SNUG_INTERVAL_BEST };
 
@@ -31,6 +32,8 @@ struct snug_args {
         label_smoothing_factor;
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim;
     char *train_sampling_strategy;
+    bool gradient_checkpointing;
+    char *recompute;
     bool bf16, use_cpu;
     char *device, *memory_budget;
     int64_t threads; /* 0: all cores that the process may use */
@@ -54,6 +57,8 @@ bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Checks of one argument against another (eval_strategy without data, save against load_best_model_at_end, …), to be
    called before a job. command: "train", "eval", "predict", "plan" or "tokenize". */
 snug_status snug_args_check(struct snug_args *args, const char *command);
+/* A level for each of layers layers, from recompute and gradient_checkpointing; levels has room for them. */
+snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
 /* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 where unset. */
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
 

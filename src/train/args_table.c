@@ -20,6 +20,7 @@
 #define DATA "Data"
 #define OUTPUT "Output"
 #define TRAINING "Training"
+#define MEMORY "Memory for time"
 #define MACHINE "Machine and loading"
 #define STRATEGY "Evaluation, logging and saving"
 
@@ -94,6 +95,13 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, train_sampling_strategy, "", TRAINING, "random|sequential|group_by_length", "random", NULL,
         "batch_rebalance", "order of the rows"),
 
+    FLAG(gradient_checkpointing, "activation_checkpointing", MEMORY, "False",
+         "keep only each layer's input and run the layer again backward; the same as --recompute layer"),
+    TEXT(
+        recompute, "", MEMORY, "LEVELS",
+        "what layers make again backward instead of storing: none, elementwise, ffn, attention or layer, for all or as "
+        "a list, as layer*4,elementwise*2; default elementwise (snug's own)"),
+
     FLAG(bf16, "", MACHINE, "False", "bf16 products with fp32 weights, where the CPU is fast at it"),
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "the CPU, even if there is a GPU"),
     ROW(CHOICE, device, "", MACHINE, "cpu|auto", "auto", NULL, "cuda", "where to run (snug's own)"),
@@ -143,7 +151,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "hub_private_repo hub_always_push use_cache use_legacy_prediction_loop restore_callback_states_from_checkpoint "
      "enable_jit_checkpoint logging_nan_inf_filter"},
     {SNUG_FOREIGN_FLAG_OFF,
-     "gradient_checkpointing activation_checkpointing fp16 bf16_full_eval fp16_full_eval tf32 torch_compile "
+     "fp16 bf16_full_eval fp16_full_eval tf32 torch_compile "
      "use_liger_kernel auto_find_batch_size ignore_data_skip prediction_loss_only push_to_hub trust_remote_code "
      "streaming shuffle_train_dataset pad_to_max_length include_inputs_for_metrics include_tokens_per_second "
      "include_num_input_tokens_seen use_mps_device use_ipex jit_mode_eval adafactor use_auth_token "
@@ -153,9 +161,9 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "eval_accumulation_steps "
      "ddp_backend ddp_bucket_cap_mb ddp_timeout hub_token hub_model_id hub_strategy hub_revision token project "
      "trackio_space_id trackio_bucket_id trackio_static_space_id dataloader_multiprocessing_context "
-     "torch_empty_cache_steps"},
+     "torch_empty_cache_steps gradient_checkpointing_kwargs activation_checkpointing_kwargs"},
     {SNUG_FOREIGN_VALUE,
-     "activation_checkpointing_kwargs gradient_checkpointing_kwargs torch_compile_backend torch_compile_mode "
+     "torch_compile_backend torch_compile_mode "
      "liger_kernel_config neftune_noise_alpha optim_args optim_target_modules accelerator_config parallelism_config "
      "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "

@@ -234,6 +234,20 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
     return snug_loader_limits(job->ctx, feed->dataset, &feed->options, job->epochs, job->max_steps, &feed->limits);
 }
 
+/* ---- methods -------------------------------------------------------------------------------------------------- */
+
+static snug_status choose_methods(struct snug_job *job) {
+    const int64_t layers = job->config.num_hidden_layers;
+    job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
+                                             .decoupled = true,
+                                             .beta1 = job->args->adam_beta1,
+                                             .beta2 = job->args->adam_beta2,
+                                             .epsilon = job->args->adam_epsilon,
+                                             .weight_decay = job->args->weight_decay};
+    RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
+    return snug_args_recompute(job->args, layers, job->recompute);
+}
+
 /* ---- programs and plan ---------------------------------------------------------------------------------------- */
 
 static enum snug_dtype compute_type(const struct snug_job *job) {
@@ -255,7 +269,7 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer};
+    const struct snug_methods methods = {.optimizer = &job->optimizer, .recompute = job->recompute};
     return snug_stages(program, training ? &methods : NULL);
 }
 
@@ -326,14 +340,9 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
     job->backend = snug_backend_cpu();
-    job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
-                                             .decoupled = true,
-                                             .beta1 = args->adam_beta1,
-                                             .beta2 = args->adam_beta2,
-                                             .epsilon = args->adam_epsilon,
-                                             .weight_decay = args->weight_decay};
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
+    RETURN_IF_ERROR(choose_methods(job));
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
@@ -363,6 +372,7 @@ void snug_job_close(struct snug_job *job) {
     snug_dataset_close(job->eval.dataset);
     snug_tokenizer_free(job->tokenizer);
     snug_config_free(&job->config);
+    free(job->recompute);
     free(job->model_folder);
     free(job->tokenizer_folder);
     *job = (struct snug_job){0};

@@ -37,7 +37,7 @@ static inline vec derivative(enum snug_activation f, vec u, vec *a) {
 
 /* The operands of either operation; forward has no da and du. */
 struct operands {
-    struct matrix a, du, da, u;
+    struct snug_matrix a, du, da, u;
 };
 
 /* Elements first … end - 1. Inlined once for each f, so that the loop has no branch on it. */
@@ -73,14 +73,14 @@ static snug_status apply_all(const struct snug_run *run, const struct operands *
 }
 
 snug_status SNUG_KERNEL(activation)(struct snug_run *run, const struct snug_op *op) {
-    const struct operands o = {.a = matrix_of(run, op->out[0]), .u = matrix_of(run, op->in[0])};
+    const struct operands o = {.a = snug_matrix_of(run, op->out[0]), .u = snug_matrix_of(run, op->in[0])};
     return apply_all(run, &o, op->activation);
 }
 
 snug_status SNUG_KERNEL(activation_backward)(struct snug_run *run, const struct snug_op *op) {
-    const struct operands o = {.a = matrix_of(run, op->out[1]),
-                               .du = matrix_of(run, op->out[0]),
-                               .da = matrix_of(run, op->in[0]),
-                               .u = matrix_of(run, op->in[1])};
+    const struct operands o = {.a = snug_matrix_of(run, op->out[1]),
+                               .du = snug_matrix_of(run, op->out[0]),
+                               .da = snug_matrix_of(run, op->in[0]),
+                               .u = snug_matrix_of(run, op->in[1])};
     return apply_all(run, &o, op->activation);
 }

@@ -21,12 +21,12 @@ enum { TILE_ROWS = VEC_LANES == 16 ? 8 : 4, TILE_VECS = 2, ROWS = 8 };
 struct head {
     const struct snug_run *run;
     const struct snug_op *op;
-    struct matrix qkv, o, lse, dout, dqkv; /* o: forward; the last two: backward */
-    int64_t first, length;                 /* its tokens */
-    int64_t column, h, d;                  /* its channels: column … column + d - 1 of each of q, k, v */
-    int64_t channels, keys;                /* d and length in whole vectors */
-    int64_t stride;                        /* of rows over keys */
-    float scale;                           /* 1 / sqrt(d) */
+    struct snug_matrix qkv, o, lse, dout, dqkv; /* o: forward; the last two: backward */
+    int64_t first, length;                      /* its tokens */
+    int64_t column, h, d;                       /* its channels: column … column + d - 1 of each of q, k, v */
+    int64_t channels, keys;                     /* d and length in whole vectors */
+    int64_t stride;                             /* of rows over keys */
+    float scale;                                /* 1 / sqrt(d) */
     struct vec_dropout dropout;
 };
 
@@ -70,13 +70,13 @@ static void product(float *c, int64_t c_row, const float *a, int64_t a_row, int6
 }
 
 /* The next head's part of a row, which this thread most likely takes next. */
-static void prefetch_next(const struct head *head, struct matrix m, int64_t token, int64_t column) {
+static void prefetch_next(const struct head *head, struct snug_matrix m, int64_t token, int64_t column) {
     for (int64_t c = 0; c < head->d * snug_dtype_size(m.dtype); c += 64)
         __builtin_prefetch((const uint8_t *)matrix_at(m, token, column + head->d) + c);
 }
 
 /* rows [count, channels] = the head's part of count rows of m, times scale; zeros up to a multiple of ROWS. */
-static void copy_rows(const struct head *head, float *rows, struct matrix m, int64_t first, int64_t column,
+static void copy_rows(const struct head *head, float *rows, struct snug_matrix m, int64_t first, int64_t column,
                       int64_t count, float scale) {
     for (int64_t i = 0; i < count; i++) {
         prefetch_next(head, m, first + i, column);
@@ -88,7 +88,7 @@ static void copy_rows(const struct head *head, float *rows, struct matrix m, int
 }
 
 /* columns [d, stride] = the head's part of m's rows of the sequence, transposed; zeros up to keys. */
-static void copy_columns(const struct head *head, float *columns, struct matrix m, int64_t column) {
+static void copy_columns(const struct head *head, float *columns, struct snug_matrix m, int64_t column) {
     for (int64_t j = 0; j < head->keys; j += VEC_LANES) {
         for (int64_t c = 0; c < head->d; c += VEC_LANES) {
             vec square[VEC_LANES];
@@ -107,7 +107,7 @@ static void copy_columns(const struct head *head, float *columns, struct matrix 
 }
 
 /* The head's part of count rows of m = rows * scale. */
-static void put_rows(const struct head *head, struct matrix m, int64_t first, int64_t column, const float *rows,
+static void put_rows(const struct head *head, struct snug_matrix m, int64_t first, int64_t column, const float *rows,
                      int64_t count, float scale) {
     for (int64_t i = 0; i < count; i++)
         for (int64_t c = 0; c < head->d; c += VEC_LANES)
@@ -240,9 +240,9 @@ static void for_each_head(const struct snug_run *run, const struct head *like, i
 snug_status SNUG_KERNEL(attention)(struct snug_run *run, const struct snug_op *op) {
     struct head head = {.run = run,
                         .op = op,
-                        .qkv = matrix_of(run, op->in[0]),
-                        .o = matrix_of(run, op->out[0]),
-                        .lse = matrix_of(run, op->out[1])};
+                        .qkv = snug_matrix_of(run, op->in[0]),
+                        .o = snug_matrix_of(run, op->out[0]),
+                        .lse = snug_matrix_of(run, op->out[1])};
     for_each_head(run, &head, snug_cpu_attention_floats(run->program->longest, head.qkv.cols / 3 / op->heads), forward);
     return SNUG_OK;
 }
@@ -250,10 +250,10 @@ snug_status SNUG_KERNEL(attention)(struct snug_run *run, const struct snug_op *o
 snug_status SNUG_KERNEL(attention_backward)(struct snug_run *run, const struct snug_op *op) {
     struct head head = {.run = run,
                         .op = op,
-                        .dout = matrix_of(run, op->in[0]),
-                        .qkv = matrix_of(run, op->in[1]),
-                        .lse = matrix_of(run, op->in[3]),
-                        .dqkv = matrix_of(run, op->out[0])};
+                        .dout = snug_matrix_of(run, op->in[0]),
+                        .qkv = snug_matrix_of(run, op->in[1]),
+                        .lse = snug_matrix_of(run, op->in[3]),
+                        .dqkv = snug_matrix_of(run, op->out[0])};
     for_each_head(run, &head, snug_cpu_attention_backward_floats(run->program->longest, head.qkv.cols / 3 / op->heads),
                   backward);
     return SNUG_OK;

@@ -3,7 +3,7 @@
 #include "backend/cpu/rows.h"
 
 snug_status SNUG_KERNEL(dropout)(struct snug_run *run, const struct snug_op *op) {
-    struct matrix x = matrix_of(run, op->in[0]), y = matrix_of(run, op->out[0]);
+    struct snug_matrix x = snug_matrix_of(run, op->in[0]), y = snug_matrix_of(run, op->out[0]);
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < x.rows; row++) {

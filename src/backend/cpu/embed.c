@@ -5,10 +5,10 @@
 
 snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
-    struct matrix word = matrix_of(run, op->in[0]), position = matrix_of(run, op->in[1]);
-    struct matrix type = matrix_of(run, op->in[2]);
-    struct matrix gamma = matrix_of(run, op->in[3]), beta = matrix_of(run, op->in[4]);
-    struct matrix s = matrix_of(run, op->out[0]), y = matrix_of(run, op->out[1]);
+    struct snug_matrix word = snug_matrix_of(run, op->in[0]), position = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix type = snug_matrix_of(run, op->in[2]);
+    struct snug_matrix gamma = snug_matrix_of(run, op->in[3]), beta = snug_matrix_of(run, op->in[4]);
+    struct snug_matrix s = snug_matrix_of(run, op->out[0]), y = snug_matrix_of(run, op->out[1]);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
@@ -29,7 +29,7 @@ snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
 }
 
 /* Row index of table (F32) += row t of ds. */
-static void add_row(struct matrix table, int64_t index, struct matrix ds, int64_t t) {
+static void add_row(struct snug_matrix table, int64_t index, struct snug_matrix ds, int64_t t) {
     float *to = matrix_at(table, index, 0);
     const void *from = matrix_at(ds, t, 0);
     for (int64_t c = 0; c < ds.cols; c += VEC_LANES)
@@ -37,7 +37,7 @@ static void add_row(struct matrix table, int64_t index, struct matrix ds, int64_
 }
 
 /* Called by all threads of a team: table = 0. Rows are cleared in blocks long enough for memset's fastest way. */
-static void clear(struct matrix table) {
+static void clear(struct snug_matrix table) {
     const int64_t block = 256;
 #pragma omp for schedule(static)
     for (int64_t row = 0; row < table.rows; row += block) {
@@ -47,7 +47,7 @@ static void clear(struct matrix table) {
 }
 
 /* The few rows of the type table are long sums over all tokens: threads share columns, not rows. */
-static void add_types(struct matrix table, struct matrix ds, const int32_t *types) {
+static void add_types(struct snug_matrix table, struct snug_matrix ds, const int32_t *types) {
     const int64_t block = 64;
 #pragma omp for schedule(static)
     for (int64_t first = 0; first < ds.cols; first += block) {
@@ -63,14 +63,14 @@ static void add_types(struct matrix table, struct matrix ds, const int32_t *type
 
 snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
-    struct matrix ds = matrix_of(run, op->in[0]), dword = matrix_of(run, op->out[0]);
-    struct matrix dposition = matrix_of(run, op->out[1]), dtype = matrix_of(run, op->out[2]);
+    struct snug_matrix ds = snug_matrix_of(run, op->in[0]), dword = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix dposition = snug_matrix_of(run, op->out[1]), dtype = snug_matrix_of(run, op->out[2]);
     struct norm_backward norm = {.dy = ds,
-                                 .s = matrix_of(run, op->in[1]),
-                                 .gamma = matrix_of(run, op->in[2]),
+                                 .s = snug_matrix_of(run, op->in[1]),
+                                 .gamma = snug_matrix_of(run, op->in[2]),
                                  .ds = ds,
-                                 .dgamma = matrix_of(run, op->out[3]),
-                                 .dbeta = matrix_of(run, op->out[4]),
+                                 .dgamma = snug_matrix_of(run, op->out[3]),
+                                 .dbeta = snug_matrix_of(run, op->out[4]),
                                  .rows_like = op->in[0],
                                  .dropout_before = true};
     SNUG_KERNEL(norm_backward_rows)(run, op, &norm);

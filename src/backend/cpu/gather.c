@@ -3,7 +3,7 @@
 #include "backend/cpu/rows.h"
 
 snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) {
-    struct matrix x = matrix_of(run, op->in[0]), r = matrix_of(run, op->out[0]);
+    struct snug_matrix x = snug_matrix_of(run, op->in[0]), r = snug_matrix_of(run, op->out[0]);
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < r.rows; row++) {
@@ -16,7 +16,7 @@ snug_status SNUG_KERNEL(gather)(struct snug_run *run, const struct snug_op *op) 
 
 /* dx was filled with zeros once a micro-batch; each chunk of head rows adds its part. */
 snug_status SNUG_KERNEL(gather_backward)(struct snug_run *run, const struct snug_op *op) {
-    struct matrix dr = matrix_of(run, op->in[0]), dx = matrix_of(run, op->out[0]);
+    struct snug_matrix dr = snug_matrix_of(run, op->in[0]), dx = snug_matrix_of(run, op->out[0]);
 
     /* Threads share columns, so that a token may stand in head_rows more than once. */
     const int64_t block = 64;

@@ -6,8 +6,8 @@
  * -sum_c t_c log softmax(x)_c, where t is 1 - e for the label and e / C is added for every class; its gradient is
  * softmax(x) - t. d may be the logits' own tensor: the label's logit is read before anything is written.
  */
-static double cross_entropy(struct matrix logits, struct matrix d, int64_t row, int32_t label, double smoothing,
-                            float scale) {
+static double cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, int32_t label,
+                            double smoothing, float scale) {
     const int64_t n = logits.cols;
     const float *x = matrix_at(logits, row, 0);
     void *out = d.data ? matrix_at(d, row, 0) : NULL;
@@ -50,7 +50,7 @@ static double cross_entropy(struct matrix logits, struct matrix d, int64_t row, 
     return loss;
 }
 
-static void put(struct matrix d, int64_t row, int64_t c, double value) {
+static void put(struct snug_matrix d, int64_t row, int64_t c, double value) {
     if (!d.data) return;
     if (d.dtype == SNUG_F32) {
         *(float *)matrix_at(d, row, c) = (float)value;
@@ -60,7 +60,7 @@ static void put(struct matrix d, int64_t row, int64_t c, double value) {
 }
 
 /* -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow. */
-static double binary_cross_entropy(struct matrix logits, struct matrix d, int64_t row, const float *target,
+static double binary_cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, const float *target,
                                    double scale) {
     double loss = 0;
     for (int64_t c = 0; c < logits.cols; c++) {
@@ -71,14 +71,14 @@ static double binary_cross_entropy(struct matrix logits, struct matrix d, int64_
     return loss;
 }
 
-static double squared_error(struct matrix logits, struct matrix d, int64_t row, double target, double scale) {
+static double squared_error(struct snug_matrix logits, struct snug_matrix d, int64_t row, double target, double scale) {
     double difference = *(const float *)matrix_at(logits, row, 0) - target;
     put(d, row, 0, 2 * difference * scale);
     return difference * difference;
 }
 
 snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
-    struct matrix logits = matrix_of(run, op->in[0]), d = matrix_of(run, op->out[1]);
+    struct snug_matrix logits = snug_matrix_of(run, op->in[0]), d = snug_matrix_of(run, op->out[1]);
     float *loss = snug_run_data(run, op->out[0]);
     double *row_loss = run->workspace, sum = run->chunk == 0 ? 0 : *loss;
 

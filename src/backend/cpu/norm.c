@@ -9,9 +9,9 @@
 #include "backend/cpu/rows.h"
 
 snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_op *op) {
-    struct matrix z = matrix_of(run, op->in[0]), x = matrix_of(run, op->in[1]);
-    struct matrix gamma = matrix_of(run, op->in[2]), beta = matrix_of(run, op->in[3]);
-    struct matrix s = matrix_of(run, op->out[0]), y = matrix_of(run, op->out[1]);
+    struct snug_matrix z = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix gamma = snug_matrix_of(run, op->in[2]), beta = snug_matrix_of(run, op->in[3]);
+    struct snug_matrix s = snug_matrix_of(run, op->out[0]), y = snug_matrix_of(run, op->out[1]);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
@@ -30,8 +30,9 @@ snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_o
 }
 
 snug_status SNUG_KERNEL(norm)(struct snug_run *run, const struct snug_op *op) {
-    struct matrix s = matrix_of(run, op->in[0]), gamma = matrix_of(run, op->in[1]), beta = matrix_of(run, op->in[2]);
-    struct matrix y = matrix_of(run, op->out[0]);
+    struct snug_matrix s = snug_matrix_of(run, op->in[0]), gamma = snug_matrix_of(run, op->in[1]),
+                       beta = snug_matrix_of(run, op->in[2]);
+    struct snug_matrix y = snug_matrix_of(run, op->out[0]);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
@@ -108,13 +109,13 @@ void SNUG_KERNEL(norm_backward_rows)(struct snug_run *run, const struct snug_op 
 }
 
 snug_status SNUG_KERNEL(norm_backward)(struct snug_run *run, const struct snug_op *op) {
-    struct norm_backward norm = {.dy = matrix_of(run, op->in[0]),
-                                 .s = matrix_of(run, op->in[1]),
-                                 .gamma = matrix_of(run, op->in[2]),
-                                 .ds = matrix_of(run, op->out[0]),
-                                 .dz = matrix_of(run, op->out[1]),
-                                 .dgamma = matrix_of(run, op->out[2]),
-                                 .dbeta = matrix_of(run, op->out[3]),
+    struct norm_backward norm = {.dy = snug_matrix_of(run, op->in[0]),
+                                 .s = snug_matrix_of(run, op->in[1]),
+                                 .gamma = snug_matrix_of(run, op->in[2]),
+                                 .ds = snug_matrix_of(run, op->out[0]),
+                                 .dz = snug_matrix_of(run, op->out[1]),
+                                 .dgamma = snug_matrix_of(run, op->out[2]),
+                                 .dbeta = snug_matrix_of(run, op->out[3]),
                                  .rows_like = op->out[0]};
     SNUG_KERNEL(norm_backward_rows)(run, op, &norm);
     return SNUG_OK;

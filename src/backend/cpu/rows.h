@@ -10,20 +10,7 @@
 #include "backend/cpu/vec.h"
 #include "backend/cpu/workspace.h"
 
-/* A tensor with the rows that it has in this batch; data is NULL where the operation has none. */
-struct matrix {
-    uint8_t *data;
-    enum snug_dtype dtype;
-    int64_t rows, cols;
-};
-
-static inline struct matrix matrix_of(const struct snug_run *run, int32_t tensor) {
-    if (tensor < 0) return (struct matrix){0};
-    return (struct matrix){snug_run_data(run, tensor), snug_run_dtype(run, tensor), snug_run_rows(run, tensor),
-                           snug_run_cols(run, tensor)};
-}
-
-static inline void *matrix_at(struct matrix m, int64_t row, int64_t col) {
+static inline void *matrix_at(struct snug_matrix m, int64_t row, int64_t col) {
     return m.data + (row * m.cols + col) * snug_dtype_size(m.dtype);
 }
 
@@ -73,8 +60,8 @@ static inline struct statistics row_statistics(float *s, int64_t n, float eps) {
 }
 
 /* Row of y = mask * norm(s), s in scratch as it was rounded for storage; mask may be NULL. */
-static inline void norm_row(struct matrix y, int64_t row, float *s, struct matrix gamma, struct matrix beta, float eps,
-                            const float *mask) {
+static inline void norm_row(struct snug_matrix y, int64_t row, float *s, struct snug_matrix gamma,
+                            struct snug_matrix beta, float eps, const float *mask) {
     struct statistics stat = row_statistics(s, y.cols, eps);
     void *out = matrix_at(y, row, 0);
     for (int64_t c = 0; c < y.cols; c += VEC_LANES) {
@@ -86,9 +73,9 @@ static inline void norm_row(struct matrix y, int64_t row, float *s, struct matri
 
 /* The backward of layer normalisation over all rows, for NORM_BACKWARD and EMBED_BACKWARD. */
 struct norm_backward {
-    struct matrix dy, s, gamma; /* inputs */
-    struct matrix ds, dz;       /* outputs; ds may be dy, dz none */
-    struct matrix dgamma, dbeta;
+    struct snug_matrix dy, s, gamma; /* inputs */
+    struct snug_matrix ds, dz;       /* outputs; ds may be dy, dz none */
+    struct snug_matrix dgamma, dbeta;
     int32_t rows_like;   /* tensor whose rows they are */
     bool dropout_before; /* op's dropout came after the norm: dy is masked; otherwise dz is */
 };

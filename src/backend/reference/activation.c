@@ -33,15 +33,15 @@ static double derivative(enum snug_activation f, double u) {
 }
 
 snug_status snug_reference_activation(struct snug_run *run, const struct snug_op *op) {
-    struct matrix u = matrix_of(run, op->in[0]), a = matrix_of(run, op->out[0]);
+    struct snug_matrix u = snug_matrix_of(run, op->in[0]), a = snug_matrix_of(run, op->out[0]);
     for (int64_t row = 0; row < u.rows; row++)
         for (int64_t c = 0; c < u.cols; c++) store(a, row, c, activation(op->activation, load(u, row, c)));
     return SNUG_OK;
 }
 
 snug_status snug_reference_activation_backward(struct snug_run *run, const struct snug_op *op) {
-    struct matrix da = matrix_of(run, op->in[0]), u = matrix_of(run, op->in[1]);
-    struct matrix du = matrix_of(run, op->out[0]), a = matrix_of(run, op->out[1]);
+    struct snug_matrix da = snug_matrix_of(run, op->in[0]), u = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix du = snug_matrix_of(run, op->out[0]), a = snug_matrix_of(run, op->out[1]);
     for (int64_t row = 0; row < u.rows; row++)
         for (int64_t c = 0; c < u.cols; c++) {
             const double x = load(u, row, c);

@@ -4,7 +4,8 @@
 
 snug_status snug_reference_adam(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
-    struct matrix p = matrix_of(run, op->out[0]), m = matrix_of(run, op->out[2]), v = matrix_of(run, op->out[3]);
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), m = snug_matrix_of(run, op->out[2]),
+                       v = snug_matrix_of(run, op->out[3]);
     double lr = run->learning_rate, b1 = o->beta1, b2 = o->beta2, t = (double)run->step + 1;
     double correction1 = 1 - pow(b1, t), correction2 = 1 - pow(b2, t), decay = op->decay ? o->weight_decay : 0;
 

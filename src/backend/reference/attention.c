@@ -13,14 +13,14 @@
 struct head {
     const struct snug_run *run;
     const struct snug_op *op;
-    struct matrix qkv, o, lse;
+    struct snug_matrix qkv, o, lse;
     int64_t first, length, h, d, column;
     int32_t index;
 };
 
 /* The dot product of d columns of a's row and b's row. */
-static double dot(struct matrix a, int64_t a_row, int64_t a_col, struct matrix b, int64_t b_row, int64_t b_col,
-                  int64_t d) {
+static double dot(struct snug_matrix a, int64_t a_row, int64_t a_col, struct snug_matrix b, int64_t b_row,
+                  int64_t b_col, int64_t d) {
     double sum = 0;
     for (int64_t c = 0; c < d; c++) sum += load(a, a_row, a_col + c) * load(b, b_row, b_col + c);
     return sum;
@@ -56,7 +56,7 @@ static void forward(const struct head *head, double *probability) {
 }
 
 /* F_ij P_ij, and dS_ij in *ds; delta is the sum over j of P_ij dP_ij. */
-static double kept_probability(const struct head *head, struct matrix dout, double delta, int64_t i, int64_t j,
+static double kept_probability(const struct head *head, struct snug_matrix dout, double delta, int64_t i, int64_t j,
                                double *ds) {
     int64_t row = head->first + i;
     double p = exp(score(head, i, j) - load(head->lse, row, head->index)), f = factor(head, i, j);
@@ -66,7 +66,7 @@ static double kept_probability(const struct head *head, struct matrix dout, doub
 }
 
 /* workspace: a row or column of dS, one of F * P, and delta. */
-static void backward(const struct head *head, struct matrix dqkv, struct matrix dout, double *workspace) {
+static void backward(const struct head *head, struct snug_matrix dqkv, struct snug_matrix dout, double *workspace) {
     double scale = 1 / sqrt((double)head->d);
     double *ds = workspace, *kept = ds + head->length, *delta = kept + head->length;
 
@@ -109,7 +109,8 @@ static void choose(struct head *head, int64_t sequence, int32_t index) {
 }
 
 snug_status snug_reference_attention(struct snug_run *run, const struct snug_op *op) {
-    struct matrix qkv = matrix_of(run, op->in[0]), o = matrix_of(run, op->out[0]), lse = matrix_of(run, op->out[1]);
+    struct snug_matrix qkv = snug_matrix_of(run, op->in[0]), o = snug_matrix_of(run, op->out[0]),
+                       lse = snug_matrix_of(run, op->out[1]);
     struct head head = {.run = run, .op = op, .qkv = qkv, .o = o, .lse = lse, .h = o.cols, .d = o.cols / op->heads};
 
     for (int64_t sequence = 0; sequence < run->batch->sequences; sequence++)
@@ -121,8 +122,8 @@ snug_status snug_reference_attention(struct snug_run *run, const struct snug_op 
 }
 
 snug_status snug_reference_attention_backward(struct snug_run *run, const struct snug_op *op) {
-    struct matrix dout = matrix_of(run, op->in[0]), qkv = matrix_of(run, op->in[1]);
-    struct matrix lse = matrix_of(run, op->in[3]), dqkv = matrix_of(run, op->out[0]);
+    struct snug_matrix dout = snug_matrix_of(run, op->in[0]), qkv = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix lse = snug_matrix_of(run, op->in[3]), dqkv = snug_matrix_of(run, op->out[0]);
     const int64_t h = qkv.cols / 3;
     struct head head = {.run = run, .op = op, .qkv = qkv, .lse = lse, .h = h, .d = h / op->heads};
 

@@ -4,10 +4,10 @@
 
 snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
-    struct matrix word = matrix_of(run, op->in[0]), position = matrix_of(run, op->in[1]);
-    struct matrix type = matrix_of(run, op->in[2]);
-    struct matrix gamma = matrix_of(run, op->in[3]), beta = matrix_of(run, op->in[4]);
-    struct matrix s = matrix_of(run, op->out[0]), y = matrix_of(run, op->out[1]);
+    struct snug_matrix word = snug_matrix_of(run, op->in[0]), position = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix type = snug_matrix_of(run, op->in[2]);
+    struct snug_matrix gamma = snug_matrix_of(run, op->in[3]), beta = snug_matrix_of(run, op->in[4]);
+    struct snug_matrix s = snug_matrix_of(run, op->out[0]), y = snug_matrix_of(run, op->out[1]);
 
     for (int64_t t = 0; t < s.rows; t++) {
         for (int64_t c = 0; c < s.cols; c++)
@@ -24,8 +24,8 @@ snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op)
 }
 
 /* Each row of a table gets the sum of ds over the tokens that looked it up. */
-static void scatter(const struct snug_run *run, const struct snug_op *op, struct matrix table, struct matrix ds,
-                    const int32_t *index, int32_t padding, double *sums) {
+static void scatter(const struct snug_run *run, const struct snug_op *op, struct snug_matrix table,
+                    struct snug_matrix ds, const int32_t *index, int32_t padding, double *sums) {
     for (int64_t row = 0; row < table.rows; row++) {
         for (int64_t c = 0; c < table.cols; c++) sums[c] = snug_run_overwrites(run, op) ? 0 : load(table, row, c);
         for (int64_t t = 0; row != padding && t < ds.rows; t++)
@@ -35,7 +35,8 @@ static void scatter(const struct snug_run *run, const struct snug_op *op, struct
 }
 
 snug_status snug_reference_embed_backward(struct snug_run *run, const struct snug_op *op) {
-    struct matrix dy = matrix_of(run, op->in[0]), s = matrix_of(run, op->in[1]), gamma = matrix_of(run, op->in[2]);
+    struct snug_matrix dy = snug_matrix_of(run, op->in[0]), s = snug_matrix_of(run, op->in[1]),
+                       gamma = snug_matrix_of(run, op->in[2]);
     double *dgamma = run->workspace, *dbeta = dgamma + dy.cols, *dy_row = dbeta + dy.cols;
 
     for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
@@ -43,11 +44,11 @@ snug_status snug_reference_embed_backward(struct snug_run *run, const struct snu
         for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, t, c) * dropout_factor(run, op, t, c, 0);
         snug_reference_norm_row_backward(dy, dgamma, dbeta, dy_row, s, gamma, t, op->eps);
     }
-    snug_reference_add_gradient(run, op, matrix_of(run, op->out[3]), dgamma);
-    snug_reference_add_gradient(run, op, matrix_of(run, op->out[4]), dbeta);
+    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[3]), dgamma);
+    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[4]), dbeta);
 
-    scatter(run, op, matrix_of(run, op->out[0]), dy, run->batch->ids, op->padding, run->workspace);
-    scatter(run, op, matrix_of(run, op->out[1]), dy, run->batch->positions, -1, run->workspace);
-    scatter(run, op, matrix_of(run, op->out[2]), dy, run->batch->types, -1, run->workspace);
+    scatter(run, op, snug_matrix_of(run, op->out[0]), dy, run->batch->ids, op->padding, run->workspace);
+    scatter(run, op, snug_matrix_of(run, op->out[1]), dy, run->batch->positions, -1, run->workspace);
+    scatter(run, op, snug_matrix_of(run, op->out[2]), dy, run->batch->types, -1, run->workspace);
     return SNUG_OK;
 }

@@ -3,8 +3,9 @@
 #include "backend/reference/reference.h"
 
 snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op) {
-    struct matrix x = matrix_of(run, op->in[0]), w = matrix_of(run, op->in[1]), b = matrix_of(run, op->in[2]);
-    struct matrix y = matrix_of(run, op->out[0]);
+    struct snug_matrix x = snug_matrix_of(run, op->in[0]), w = snug_matrix_of(run, op->in[1]),
+                       b = snug_matrix_of(run, op->in[2]);
+    struct snug_matrix y = snug_matrix_of(run, op->out[0]);
 
     for (int64_t i = 0; i < y.rows; i++)
         for (int64_t j = 0; j < y.cols; j++) {
@@ -17,8 +18,8 @@ snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op
 
 /* dx [n,K] = dy [n,N] w [N,K] */
 snug_status snug_reference_linear_dx(struct snug_run *run, const struct snug_op *op) {
-    struct matrix dy = matrix_of(run, op->in[0]), w = matrix_of(run, op->in[1]);
-    struct matrix dx = matrix_of(run, op->out[0]);
+    struct snug_matrix dy = snug_matrix_of(run, op->in[0]), w = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix dx = snug_matrix_of(run, op->out[0]);
 
     for (int64_t i = 0; i < dx.rows; i++)
         for (int64_t k = 0; k < dx.cols; k++) {
@@ -31,8 +32,8 @@ snug_status snug_reference_linear_dx(struct snug_run *run, const struct snug_op 
 
 /* dw [N,K] += dy [n,N]^T x [n,K];  db [N] += column sums of dy */
 snug_status snug_reference_linear_dw(struct snug_run *run, const struct snug_op *op) {
-    struct matrix dy = matrix_of(run, op->in[0]), x = matrix_of(run, op->in[1]);
-    struct matrix dw = matrix_of(run, op->out[0]), db = matrix_of(run, op->out[1]);
+    struct snug_matrix dy = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix dw = snug_matrix_of(run, op->out[0]), db = snug_matrix_of(run, op->out[1]);
     bool overwrites = snug_run_overwrites(run, op);
 
     for (int64_t j = 0; j < dw.rows; j++)

@@ -6,8 +6,8 @@
  * -sum_c t_c log softmax(x)_c, where t is 1 - e for the label and e / C is added for every class; its gradient is
  * softmax(x) - t. d may be the logits' own tensor: each value is read before it is overwritten.
  */
-static double cross_entropy(struct matrix logits, struct matrix d, int64_t row, int32_t label, double smoothing,
-                            double scale) {
+static double cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, int32_t label,
+                            double smoothing, double scale) {
     double max = -INFINITY, sum = 0, loss = 0;
     for (int64_t c = 0; c < logits.cols; c++) max = fmax(max, load(logits, row, c));
     for (int64_t c = 0; c < logits.cols; c++) sum += exp(load(logits, row, c) - max);
@@ -22,7 +22,7 @@ static double cross_entropy(struct matrix logits, struct matrix d, int64_t row, 
 }
 
 /* -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow. */
-static double binary_cross_entropy(struct matrix logits, struct matrix d, int64_t row, const float *target,
+static double binary_cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, const float *target,
                                    double scale) {
     double loss = 0;
     for (int64_t c = 0; c < logits.cols; c++) {
@@ -33,15 +33,15 @@ static double binary_cross_entropy(struct matrix logits, struct matrix d, int64_
     return loss;
 }
 
-static double squared_error(struct matrix logits, struct matrix d, int64_t row, double target, double scale) {
+static double squared_error(struct snug_matrix logits, struct snug_matrix d, int64_t row, double target, double scale) {
     double difference = load(logits, row, 0) - target;
     if (d.data) store(d, row, 0, 2 * difference * scale);
     return difference * difference;
 }
 
 snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) {
-    struct matrix logits = matrix_of(run, op->in[0]);
-    struct matrix loss = matrix_of(run, op->out[0]), d = matrix_of(run, op->out[1]);
+    struct snug_matrix logits = snug_matrix_of(run, op->in[0]);
+    struct snug_matrix loss = snug_matrix_of(run, op->out[0]), d = snug_matrix_of(run, op->out[1]);
     double sum = run->chunk == 0 ? 0 : load(loss, 0, 0), scale = run->loss_scale;
 
     for (int64_t row = 0; row < logits.rows; row++) {

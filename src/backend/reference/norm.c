@@ -7,7 +7,7 @@
  */
 #include "backend/reference/reference.h"
 
-struct statistics snug_reference_statistics(struct matrix s, int64_t row, double eps) {
+struct statistics snug_reference_statistics(struct snug_matrix s, int64_t row, double eps) {
     double sum = 0, squares = 0;
     for (int64_t c = 0; c < s.cols; c++) sum += load(s, row, c);
     double mean = sum / (double)s.cols;
@@ -16,8 +16,8 @@ struct statistics snug_reference_statistics(struct matrix s, int64_t row, double
 }
 
 /* y = norm(s); NORM's dropout is on this side, RESIDUAL_NORM's was on s's. */
-static void norm_row(const struct snug_run *run, const struct snug_op *op, struct matrix y, struct matrix s,
-                     struct matrix gamma, struct matrix beta, int64_t row) {
+static void norm_row(const struct snug_run *run, const struct snug_op *op, struct snug_matrix y, struct snug_matrix s,
+                     struct snug_matrix gamma, struct snug_matrix beta, int64_t row) {
     struct statistics stat = snug_reference_statistics(s, row, op->eps);
     bool dropout = op->kind == SNUG_OP_NORM;
     for (int64_t c = 0; c < s.cols; c++) {
@@ -27,9 +27,9 @@ static void norm_row(const struct snug_run *run, const struct snug_op *op, struc
 }
 
 snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug_op *op) {
-    struct matrix z = matrix_of(run, op->in[0]), x = matrix_of(run, op->in[1]);
-    struct matrix gamma = matrix_of(run, op->in[2]), beta = matrix_of(run, op->in[3]);
-    struct matrix s = matrix_of(run, op->out[0]), y = matrix_of(run, op->out[1]);
+    struct snug_matrix z = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix gamma = snug_matrix_of(run, op->in[2]), beta = snug_matrix_of(run, op->in[3]);
+    struct snug_matrix s = snug_matrix_of(run, op->out[0]), y = snug_matrix_of(run, op->out[1]);
 
     for (int64_t row = 0; row < s.rows; row++) {
         int64_t token = token_of_row(run, op->out[0], row);
@@ -41,15 +41,16 @@ snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug
 }
 
 snug_status snug_reference_norm(struct snug_run *run, const struct snug_op *op) {
-    struct matrix s = matrix_of(run, op->in[0]), gamma = matrix_of(run, op->in[1]), beta = matrix_of(run, op->in[2]);
-    struct matrix y = matrix_of(run, op->out[0]);
+    struct snug_matrix s = snug_matrix_of(run, op->in[0]), gamma = snug_matrix_of(run, op->in[1]),
+                       beta = snug_matrix_of(run, op->in[2]);
+    struct snug_matrix y = snug_matrix_of(run, op->out[0]);
 
     for (int64_t row = 0; row < s.rows; row++) norm_row(run, op, y, s, gamma, beta, row);
     return SNUG_OK;
 }
 
-void snug_reference_norm_row_backward(struct matrix ds, double *dgamma, double *dbeta, const double *dy,
-                                      struct matrix s, struct matrix gamma, int64_t row, double eps) {
+void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, double *dbeta, const double *dy,
+                                      struct snug_matrix s, struct snug_matrix gamma, int64_t row, double eps) {
     struct statistics stat = snug_reference_statistics(s, row, eps);
     double mean_g = 0, mean_gx = 0;
     for (int64_t c = 0; c < s.cols; c++) {
@@ -65,15 +66,16 @@ void snug_reference_norm_row_backward(struct matrix ds, double *dgamma, double *
     }
 }
 
-void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct matrix gradient,
+void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
                                  const double *sums) {
     for (int64_t c = 0; c < gradient.cols; c++)
         store(gradient, 0, c, sums[c] + (snug_run_overwrites(run, op) ? 0 : load(gradient, 0, c)));
 }
 
 snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug_op *op) {
-    struct matrix dy = matrix_of(run, op->in[0]), s = matrix_of(run, op->in[1]), gamma = matrix_of(run, op->in[2]);
-    struct matrix ds = matrix_of(run, op->out[0]), dz = matrix_of(run, op->out[1]);
+    struct snug_matrix dy = snug_matrix_of(run, op->in[0]), s = snug_matrix_of(run, op->in[1]),
+                       gamma = snug_matrix_of(run, op->in[2]);
+    struct snug_matrix ds = snug_matrix_of(run, op->out[0]), dz = snug_matrix_of(run, op->out[1]);
     double *dgamma = run->workspace, *dbeta = dgamma + dy.cols, *dy_row = dbeta + dy.cols;
 
     for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
@@ -84,7 +86,7 @@ snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug
         for (int64_t c = 0; dz.data && c < dz.cols; c++)
             store(dz, row, c, dropout_factor(run, op, token, c, 0) * load(ds, row, c));
     }
-    snug_reference_add_gradient(run, op, matrix_of(run, op->out[2]), dgamma);
-    snug_reference_add_gradient(run, op, matrix_of(run, op->out[3]), dbeta);
+    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[2]), dgamma);
+    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[3]), dbeta);
     return SNUG_OK;
 }

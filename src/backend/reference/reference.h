@@ -22,25 +22,12 @@ snug_op_fn snug_reference_loss;
 snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam;
 snug_op_fn snug_reference_fill, snug_reference_cast;
 
-/* A tensor of the program with the rows that it has in this batch. data is NULL where the operation has none. */
-struct matrix {
-    void *data;
-    enum snug_dtype dtype;
-    int64_t rows, cols;
-};
-
-static inline struct matrix matrix_of(const struct snug_run *run, int32_t tensor) {
-    if (tensor < 0) return (struct matrix){0};
-    return (struct matrix){snug_run_data(run, tensor), snug_run_dtype(run, tensor), snug_run_rows(run, tensor),
-                           snug_run_cols(run, tensor)};
-}
-
-static inline double load(struct matrix m, int64_t row, int64_t col) {
+static inline double load(struct snug_matrix m, int64_t row, int64_t col) {
     int64_t i = row * m.cols + col;
     return m.dtype == SNUG_BF16 ? snug_bf16_to_f32(((const uint16_t *)m.data)[i]) : ((const float *)m.data)[i];
 }
 
-static inline void store(struct matrix m, int64_t row, int64_t col, double value) {
+static inline void store(struct snug_matrix m, int64_t row, int64_t col, double value) {
     int64_t i = row * m.cols + col;
     if (m.dtype == SNUG_BF16) {
         ((uint16_t *)m.data)[i] = snug_f32_to_bf16((float)value);
@@ -74,12 +61,12 @@ static inline int64_t token_of_row(const struct snug_run *run, int32_t tensor, i
 struct statistics {
     double mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
 };
-struct statistics snug_reference_statistics(struct matrix s, int64_t row, double eps);
+struct statistics snug_reference_statistics(struct snug_matrix s, int64_t row, double eps);
 /* ds of row from its dy [h]; adds the row's part to dgamma and dbeta [h]. */
-void snug_reference_norm_row_backward(struct matrix ds, double *dgamma, double *dbeta, const double *dy,
-                                      struct matrix s, struct matrix gamma, int64_t row, double eps);
+void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, double *dbeta, const double *dy,
+                                      struct snug_matrix s, struct snug_matrix gamma, int64_t row, double eps);
 /* gradient [1,n] = sums, or += sums if this is not the step's first part. */
-void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct matrix gradient,
+void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
                                  const double *sums);
 
 #endif

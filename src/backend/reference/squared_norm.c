@@ -3,7 +3,7 @@
 #include "backend/reference/reference.h"
 
 snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_op *op) {
-    struct matrix g = matrix_of(run, op->in[0]);
+    struct snug_matrix g = snug_matrix_of(run, op->in[0]);
     double *sums = snug_run_data(run, op->out[0]), sum = 0;
     for (int64_t row = 0; row < g.rows; row++)
         for (int64_t c = 0; c < g.cols; c++) sum += load(g, row, c) * load(g, row, c);
@@ -12,7 +12,7 @@ snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_
 }
 
 snug_status snug_reference_clip(struct snug_run *run, const struct snug_op *op) {
-    struct matrix sums = matrix_of(run, op->in[0]), clip = matrix_of(run, op->out[0]);
+    struct snug_matrix sums = snug_matrix_of(run, op->in[0]), clip = snug_matrix_of(run, op->out[0]);
     double squares = 0;
     for (int64_t slot = 0; slot < sums.rows * sums.cols; slot++) squares += ((double *)sums.data)[slot];
     double norm = sqrt(squares), scale = run->max_grad_norm / (norm + 1e-6);

@@ -6,13 +6,13 @@
 #include "backend/reference/reference.h"
 
 static inline double clipped_gradient(const struct snug_run *run, const struct snug_op *op, int64_t row, int64_t c) {
-    struct matrix clip = matrix_of(run, op->in[1]);
-    return load(matrix_of(run, op->in[0]), row, c) * (clip.data ? load(clip, 0, 1) : 1);
+    struct snug_matrix clip = snug_matrix_of(run, op->in[1]);
+    return load(snug_matrix_of(run, op->in[0]), row, c) * (clip.data ? load(clip, 0, 1) : 1);
 }
 
 static inline void store_parameter(const struct snug_run *run, const struct snug_op *op, int64_t row, int64_t c,
                                    double value) {
-    struct matrix p = matrix_of(run, op->out[0]), copy = matrix_of(run, op->out[1]);
+    struct snug_matrix p = snug_matrix_of(run, op->out[0]), copy = snug_matrix_of(run, op->out[1]);
     const int64_t element = row * p.cols + c;
     if (p.dtype == SNUG_BF16)
         ((uint16_t *)p.data)[element] =
