@@ -13,8 +13,8 @@ bool snug_file_exists(const char *path);
 bool snug_folder_exists(const char *path);
 /* Makes the folder and its parents. */
 snug_status snug_folder_create(snug_context *ctx, const char *path);
-/* Where snug keeps what it can make again: $SNUG_CACHE, $XDG_CACHE_HOME/snug or ~/.cache/snug; NULL where none is set. Not
-   made here; freed by the caller. */
+/* Where snug keeps what it can make again: $SNUG_CACHE, $XDG_CACHE_HOME/snug or ~/.cache/snug; NULL where none is set.
+   Not made here; freed by the caller. */
 snug_status snug_cache_folder(snug_context *ctx, char **out);
 /* Removes a folder and all in it; one that does not exist is fine. */
 snug_status snug_folder_remove(snug_context *ctx, const char *path);

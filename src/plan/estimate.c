@@ -52,8 +52,8 @@ struct snug_estimate snug_estimate_step(const struct snug_rates *rates, const st
         if (op->phase == SNUG_PHASE_PREPARE) continue;
         const bool head = op->phase == SNUG_PHASE_HEAD;
         /* Gradients are cleared once; the update follows the last micro-batch. */
-        const bool once = op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
-                          (op->kind == SNUG_OP_FILL && op->first);
+        const bool once =
+            op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE || (op->kind == SNUG_OP_FILL && op->first);
         const double times = once ? 1 : load->micro_batches * (head ? chunks : 1);
         const struct snug_estimate one =
             snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);

@@ -153,21 +153,19 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     RETURN_IF_ERROR(snug_build_bert(program, &t->config, true, 0));
     const struct snug_methods methods = {.optimizer = &t->optimizer};
     RETURN_IF_ERROR(snug_stages(program, &methods));
-    RETURN_IF_ERROR(snug_program_tensor(program,
-                                        (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
-                                                             .rows = 1,
-                                                             .cols = SWEEP / 4,
-                                                             .layer = -1,
-                                                             .persistent = true},
-                                        &t->sweep, "sweep"));
+    RETURN_IF_ERROR(snug_program_tensor(
+        program,
+        (struct snug_tensor){
+            .memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = SWEEP / 4, .layer = -1, .persistent = true},
+        &t->sweep, "sweep"));
     return snug_stage_place(bench->ctx, &program, 1, bench->backend, bench->threads, 0, 0, &t->layout);
 }
 
 /* Ids are spread over the table, each token's its own as far as they go. */
 static snug_status make_batch(snug_context *ctx, const struct shape *shape, struct trial *t) {
     const int64_t tokens = shape->sequences * shape->length;
-    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(5 * tokens + 3 * shape->sequences + 1), sizeof(int32_t),
-                               (void **)&t->numbers));
+    RETURN_IF_ERROR(
+        snug_alloc(ctx, (size_t)(5 * tokens + 3 * shape->sequences + 1), sizeof(int32_t), (void **)&t->numbers));
     int32_t *at = t->numbers;
     struct snug_batch *batch = &t->batch;
     int32_t **columns[] = {&batch->ids, &batch->types, &batch->positions, &batch->sample, &batch->by_id};
@@ -202,7 +200,8 @@ static void fill_weights(struct trial *t) {
     }
 }
 
-/* Between phases, so that what an earlier one left is read from where a deep model leaves it: not from a core's cache. */
+/* Between phases, so that what an earlier one left is read from where a deep model leaves it: not from a core's cache.
+ */
 static snug_status sweep_caches(struct bench *bench, struct trial *t) {
     const struct snug_op fill = {.kind = SNUG_OP_FILL, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(t->sweep)};
     return bench->backend->ops[SNUG_OP_FILL](&t->run, &fill);
@@ -273,8 +272,7 @@ static snug_status run_trial(struct bench *bench, const struct shape *shape, str
     if (!can_run(bench->backend, &t->program)) return SNUG_OK;
     RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
     RETURN_IF_ERROR(bench->backend->open(bench->ctx, &t->program, bench->threads, &t->run.backend_state));
-    void *arena =
-        mmap(NULL, (size_t)t->layout.total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *arena = mmap(NULL, (size_t)t->layout.total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (arena == MAP_FAILED)
         return snug_fail(bench->ctx, SNUG_E_MEMORY, "%lld bytes to measure this machine's rates cannot be had",
                          (long long)t->layout.total);
@@ -300,11 +298,8 @@ static const struct snug_optimizer optimizers[SNUG_OPTIMIZER_COUNT] = {
     [SNUG_ADAM] = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
     [SNUG_ADAM_8BIT] = {.kind = SNUG_ADAM_8BIT, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
     [SNUG_SGD] = {.kind = SNUG_SGD, .momentum = 0.9},
-    [SNUG_ADAFACTOR] = {.kind = SNUG_ADAFACTOR,
-                        .epsilon = 1e-30,
-                        .epsilon2 = 1e-3,
-                        .clip_threshold = 1,
-                        .decay_rate = -0.8},
+    [SNUG_ADAFACTOR] =
+        {.kind = SNUG_ADAFACTOR, .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8},
     [SNUG_ADAGRAD] = {.kind = SNUG_ADAGRAD, .epsilon = 1e-10},
     [SNUG_RMSPROP] = {.kind = SNUG_RMSPROP, .alpha = 0.99, .epsilon = 1e-8},
     [SNUG_LION] = {.kind = SNUG_LION, .beta1 = 0.9, .beta2 = 0.99},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From FLOPs and bytes to seconds: how fast this machine runs each kind of operation, measured once and cached, and what
- * a step takes at these rates.
+ * From FLOPs and bytes to seconds: how fast this machine runs each kind of operation, measured once and cached, and
+ * what a step takes at these rates.
  */
 #ifndef SNUG_PLAN_RATES_H
 #define SNUG_PLAN_RATES_H

@@ -92,8 +92,8 @@ static snug_status read_rates(snug_context *ctx, const char *path, const json_t 
         return snug_fail(ctx, SNUG_E_INPUT, "%s was measured by snug %s, this is %s: run snug bench rates", path,
                          version, SNUG_VERSION);
     if (!json_is_array(items) || json_array_size(items) == 0)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: \"seconds\" must be a list of rates; snug bench rates --json makes one",
-                         path);
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: \"seconds\" must be a list of rates; snug bench rates --json makes one", path);
     snprintf(out->cpu, sizeof out->cpu, "%s", cpu);
     snprintf(out->isa, sizeof out->isa, "%s", isa);
     out->threads = (int)threads;
@@ -166,7 +166,8 @@ static snug_status open_cached(snug_context *ctx, const struct snug_rates *wante
     return SNUG_OK;
 }
 
-snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, int threads, struct snug_rates *out) {
+snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, int threads,
+                            struct snug_rates *out) {
     const char *given = getenv("SNUG_RATES");
     struct snug_rates wanted = {0};
     char *path = NULL;

@@ -45,7 +45,9 @@ struct snug_job {
     struct snug_layout layout;
     int64_t loader_bytes[2]; /* training, evaluation */
     int64_t meter_bytes;
-    int64_t context_bytes, host_bytes; /* measured: the program itself; tokenizer, data index and the like */
+    int64_t own_bytes;                 /* measured: resident before the job, and of the backend */
+    int64_t context_bytes, host_bytes; /* the program itself and its libraries; tokenizer, data index and the like */
+    struct snug_fit *fit;              /* what the search for the budget came to, if there was one */
 };
 
 /* Resolves args, opens config, tokenizer and data, builds and places the programs. When the plan is over the budget or
@@ -53,6 +55,15 @@ struct snug_job {
    case with snug_job_close(). */
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job);
 void snug_job_close(struct snug_job *job);
+
+/* The plan of the same model, data and machine by other arguments, without a backend: what the search for a budget
+   looks at. train was planned for args; all that methods do not change is job's own, which must outlive it. Freed with
+   snug_job_drop_plan(), after a failure too. */
+snug_status snug_job_replan(const struct snug_job *job, struct snug_args *args, const struct snug_feed *train,
+                            struct snug_job *out);
+void snug_job_drop_plan(struct snug_job *job);
+/* Plans feed, whose data set is open, by args: its batches, steps and limits. */
+snug_status snug_job_plan_training(struct snug_job *job, const struct snug_args *args, struct snug_feed *feed);
 int64_t snug_job_classes(const struct snug_job *job); /* width of the logits */
 int64_t snug_job_total(const struct snug_job *job);   /* arena + context + host */
 
