@@ -31,12 +31,12 @@ static const struct snug_rate *find_rate(const struct snug_rates *rates, enum sn
 
 struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const struct snug_program *program,
                                       const struct snug_op *op, const struct snug_load *load, double rows) {
-    const int64_t tokens = llround(load->tokens), sequences = llround(load->sequences);
-    const struct snug_cost cost = snug_op_cost(program, op, tokens, sequences, llround(rows));
+    const double tokens = load->tokens, sequences = load->sequences;
+    const struct snug_cost cost = snug_op_cost(program, op, tokens, sequences, rows);
     struct snug_estimate estimate = {.flops = cost.flops, .bytes = cost.bytes};
     /* snug_op_cost() takes all sequences as equally long. */
     if ((op->kind == SNUG_OP_ATTENTION || op->kind == SNUG_OP_ATTENTION_BACKWARD) && tokens > 0)
-        estimate.flops *= load->pairs * (double)sequences / ((double)tokens * (double)tokens);
+        estimate.flops *= load->pairs * sequences / (tokens * tokens);
     const struct snug_rate *rate = rates ? find_rate(rates, op->kind, touches_bf16(program, op), op->p > 0) : NULL;
     if (rate) estimate.seconds = rate->call + rate->flop * estimate.flops + rate->byte * estimate.bytes;
     return estimate;

@@ -388,9 +388,9 @@ static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *
 }
 
 static snug_status search_fit(struct snug_job *job, int64_t limit) {
-    struct snug_rates rates;
+    struct snug_rates rates = {0};
     RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
-    RETURN_IF_ERROR(snug_rates_open(job->ctx, job->backend, job->threads, &rates));
+    if (snug_job_total(job) > limit) RETURN_IF_ERROR(snug_rates_open(job->ctx, job->backend, job->threads, &rates));
     const snug_status status = snug_fit_search(job, &rates, limit, job->fit);
     snug_rates_free(&rates);
     return status;
