@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
         if (session->profile.calls[kind] == 0) continue;
         for (size_t i = 0; i < job->training->op_count; i++) {
             const struct snug_op *op = &job->training->ops[i];
-            const bool once = op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
+            const bool once = op->last || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                               (op->kind == SNUG_OP_FILL && op->first);
             if ((int)op->kind == kind && op->phase != SNUG_PHASE_PREPARE)
                 estimated += (once ? 1 : load->micro_batches) *

@@ -354,7 +354,6 @@ static void test_check_derives_what_trainer_derives(void **state) {
     expect_text(fixture, "eval_steps", "50");
     expect_text(fixture, "metric_for_best_model", "loss");
     expect_text(fixture, "greater_is_better", "False");
-    expect_text(fixture, "output_dir", "trainer_output");
     renew(fixture);
     assert_int_equal(parse(fixture, TRAIN "--metric_for_best_model eval_f1"), SNUG_OK);
     assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);

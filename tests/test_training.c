@@ -436,7 +436,12 @@ static void test_best_model(void **state) {
     assert_int_equal(json_integer_value(json_object_get(state_json, "global_step")), early.steps);
     json_decref(state_json);
     assert_int_equal(try_train(f, "odd", WILD " save_strategy=best metric_for_best_model=bleu", 0, NULL), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--metric_for_best_model bleu");
     assert_contains(snug_error_message(f->ctx), "eval_accuracy");
+    assert_int_equal(try_train(f, "odd", WILD " metric_for_best_model=mse", 0, NULL), SNUG_E_USAGE);
+    assert_null(strstr(snug_error_message(f->ctx), "eval_pearson")); /* of another problem */
+    assert_false(exists(path_of(f, "odd")));                         /* long before the first evaluation */
+    train(f, "odd", "metric_for_best_model=bleu");                   /* nothing is judged */
 }
 
 static size_t count_in_history(const struct fixture *f, const char *output, const char *key) {

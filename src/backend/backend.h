@@ -151,7 +151,8 @@ static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int3
 
 /* Whether op's gradients are to be overwritten rather than added to. */
 static inline bool snug_run_overwrites(const struct snug_run *run, const struct snug_op *op) {
-    return op->first && run->micro_batch == 0 && run->chunk == 0;
+    /* A backward that runs again in UPDATE is of one micro-batch and makes its gradients anew. */
+    return op->first && (op->phase == SNUG_PHASE_UPDATE || (run->micro_batch == 0 && run->chunk == 0));
 }
 
 #endif

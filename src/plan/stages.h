@@ -22,6 +22,9 @@ enum snug_recompute {
 struct snug_methods {
     const struct snug_optimizer *optimizer;
     const enum snug_recompute *recompute; /* a level for each layer; NULL: ELEMENTWISE */
+    bool update_in_backward;              /* see plan/in_backward.c, which also needs to know: */
+    bool clips;                           /* gradients are clipped */
+    bool accumulates;                     /* a step has more than one micro-batch */
 };
 
 /* All stages but the last in their order: from a model's forward operations to a program that can be placed. methods is
@@ -33,7 +36,7 @@ snug_status snug_stage_differentiate(struct snug_program *program);
 /* Makes again backward what the level of its layer says is not stored. */
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
-snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer);
+snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods);
 /* Stores activations in program->compute and gives products a copy of their weights in it. Nothing to do for F32. */
 snug_status snug_stage_precision(struct snug_program *program);
 /* Puts the operations in the order of their phases. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/weights.h"
 #include "train/fit.h"
 #include "train/results.h"
 
@@ -46,9 +47,8 @@ snug_status snug_plan_create(snug_args *args, snug_plan **out) {
         return status;
     }
     const struct snug_program *program = plan->job.training;
-    for (size_t i = 0; i < program->tensor_count; i++)
-        if (program->tensors[i].memory_class == SNUG_MEMORY_GRADIENTS)
-            plan->parameters += program->tensors[i].rows * program->tensors[i].cols;
+    for (size_t i = 0; i < program->parameter_count; i++)
+        plan->parameters += snug_parameter_count(&program->parameters[i]);
     const snug_status priced = price_methods(plan);
     if (priced != SNUG_OK) {
         snug_plan_destroy(plan);
@@ -83,7 +83,8 @@ static struct part measure_part(const snug_plan *plan, int which) {
     const struct snug_program *program = plan->job.training;
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *tensor = &program->tensors[i];
-        if (tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS && part_of(tensor) == which)
+        const bool stays = tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS;
+        if (stays && tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS && part_of(tensor) == which)
             part.bytes[tensor->memory_class] += tensor->bytes;
     }
     return part;

@@ -32,7 +32,7 @@ struct snug_args {
         label_smoothing_factor;
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim;
     char *train_sampling_strategy;
-    bool gradient_checkpointing;
+    bool gradient_checkpointing, update_in_backward;
     char *recompute;
     bool bf16, use_cpu;
     char *device, *memory_budget;

@@ -101,6 +101,8 @@ const struct snug_argument snug_arguments[] = {
         recompute, "", MEMORY, "LEVELS",
         "what layers make again backward instead of storing: none, elementwise, ffn, attention or layer, for all or as "
         "a list, as layer*4,elementwise*2; default elementwise (snug's own)"),
+    FLAG(update_in_backward, "", MEMORY, "False",
+         "use and free each gradient as it completes; with clipping, backward runs twice (snug's own)"),
 
     FLAG(bf16, "", MACHINE, "False", "bf16 products with fp32 weights, where the CPU is fast at it"),
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "the CPU, even if there is a GPU"),

@@ -23,13 +23,14 @@ struct method {
     const char *settings; /* arguments, separated by '|' */
 };
 
-enum { SPLIT, RECOMPUTE };
+enum { SPLIT, RECOMPUTE, IN_BACKWARD };
 static const struct method methods[] = {
     /* Divisors of the batch: split_settings(). The accumulation is what users set to keep the micro-batch as it is. */
     [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps"}},
     [RECOMPUTE] = {.name = "recomputation",
                    .pins = {"recompute", "gradient_checkpointing"},
                    .settings = "--recompute ffn|--recompute attention|--recompute layer"},
+    [IN_BACKWARD] = {.name = "update in backward", .pins = {"update_in_backward"}, .settings = "--update_in_backward"},
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -350,9 +351,12 @@ static snug_status list_combinations(struct search *s, int approximate, struct m
     return SNUG_OK;
 }
 
+/* Whether a mix that saves at least as much was already too large. With an update in backward micro-batches save less
+   than the whole batch, since gradients then have to wait for the last one. */
 static bool is_dead(const struct search *s, const struct mix *mix) {
     for (size_t i = 0; i < s->dead_count; i++) {
         int m = 0;
+        if (mix->choice[IN_BACKWARD] && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT]) continue;
         for (; m < METHODS; m++) {
             const uint8_t here = mix->choice[m], there = s->dead[i].choice[m];
             if (here != there && here != 0 && (methods[m].independent || here > there)) break;

@@ -37,6 +37,7 @@ struct snug_job {
     bool trains, evaluates;
     double squared_lengths; /* of all training rows: what attention works on */
     int64_t steps_per_epoch, max_steps, epochs, max_length;
+    int64_t best_metric; /* training: place of --metric_for_best_model among the metrics of an evaluation */
     const struct snug_backend *backend;
     void *backend_state[2];          /* of programs */
     struct snug_program programs[2]; /* training (if any), evaluation (if any) */
