@@ -22,8 +22,10 @@ struct passes {
     size_t old_count;
     size_t begin, end; /* of BACKWARD in old */
     bool two_passes;
-    bool *before;     /* by tensor: written before BACKWARD */
-    int32_t *renamed; /* by tensor: its name in the pass at hand, or -1 */
+    bool *before;             /* by tensor: written before BACKWARD */
+    int32_t *renamed;         /* by tensor: its name in the pass at hand, or -1 */
+    bool *left_out;           /* by operation: of the first pass only */
+    size_t *ready, *complete; /* by update: the operation of BACKWARD that it may follow, that completes its gradient */
 };
 
 static bool persists(const struct passes *p, int32_t tensor) { return p->program->tensors[tensor].persistent; }
@@ -45,26 +47,25 @@ static bool is_kept(const struct passes *p, const struct snug_weight_update *ite
     return p->two_passes && item->update.layer < 0;
 }
 
-/* Whether op is of the first pass only. */
-static bool is_left_out(const struct passes *p, const struct snug_op *op) {
-    for (size_t k = 0; k < p->updates->count; k++)
-        if (is_kept(p, &p->updates->items[k]) && writes(op, p->updates->items[k].norm.in[0])) return true;
-    return false;
-}
-
-/* The operation of BACKWARD after which the weight may be updated: its gradient is complete and its old value not
-   needed any more. begin - 1 where that is so before. */
-static size_t ready(const struct passes *p, const struct snug_op *update) {
-    for (size_t i = p->end; i-- > p->begin;)
-        if (!is_left_out(p, &p->old[i]) && (writes(&p->old[i], update->in[0]) || reads(&p->old[i], update->out[0])))
-            return i;
-    return p->begin - 1;
-}
-
-static size_t complete(const struct passes *p, int32_t gradient) {
-    for (size_t i = p->end; i-- > p->begin;)
-        if (writes(&p->old[i], gradient)) return i;
-    return p->begin - 1;
+/* An update may follow the operation after which its gradient is complete and the weight's old value not needed any
+   more: begin - 1 where that is so before BACKWARD. */
+static void find_places(struct passes *p) {
+    for (size_t k = 0; k < p->updates->count; k++) {
+        const struct snug_weight_update *item = &p->updates->items[k];
+        p->complete[k] = p->begin - 1;
+        for (size_t i = p->begin; i < p->end; i++)
+            if (writes(&p->old[i], item->norm.in[0])) {
+                p->complete[k] = i;
+                p->left_out[i] |= is_kept(p, item);
+            }
+    }
+    for (size_t k = 0; k < p->updates->count; k++) {
+        const struct snug_op *update = &p->updates->items[k].update;
+        p->ready[k] = p->begin - 1;
+        for (size_t i = p->begin; i < p->end; i++)
+            if (!p->left_out[i] && (writes(&p->old[i], update->in[0]) || reads(&p->old[i], update->out[0])))
+                p->ready[k] = i;
+    }
 }
 
 /* ---- without clipping ----------------------------------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static size_t complete(const struct passes *p, int32_t gradient) {
 static snug_status emit_ready(struct passes *p, size_t index, bool accumulates) {
     for (size_t k = 0; k < p->updates->count; k++) {
         struct snug_weight_update item = p->updates->items[k];
-        if (ready(p, &item.update) != index) continue;
+        if (p->ready[k] != index) continue;
         item.norm.phase = item.update.phase = SNUG_PHASE_BACKWARD;
         item.norm.last = item.update.last = accumulates;
         item.update.in[1] = -1;
@@ -119,7 +120,7 @@ static snug_status norm_pass(struct passes *p) {
         RETURN_IF_ERROR(snug_program_op(p->program, op));
         for (size_t k = 0; k < p->updates->count; k++) {
             struct snug_op norm = p->updates->items[k].norm;
-            if (is_kept(p, &p->updates->items[k]) || complete(p, norm.in[0]) != i) continue;
+            if (is_kept(p, &p->updates->items[k]) || p->complete[k] != i) continue;
             norm.phase = SNUG_PHASE_BACKWARD;
             RETURN_IF_ERROR(snug_program_op(p->program, norm));
         }
@@ -130,7 +131,7 @@ static snug_status norm_pass(struct passes *p) {
 static snug_status emit_updates(struct passes *p, size_t index) {
     for (size_t k = 0; k < p->updates->count; k++) {
         struct snug_op update = p->updates->items[k].update;
-        if (ready(p, &update) != index) continue;
+        if (p->ready[k] != index) continue;
         read_renamed(p, &update);
         RETURN_IF_ERROR(snug_program_op(p->program, update));
     }
@@ -141,7 +142,7 @@ static snug_status update_pass(struct passes *p) {
     RETURN_IF_ERROR(emit_updates(p, p->begin - 1));
     for (size_t i = p->begin; i < p->end; i++) {
         struct snug_op op = p->old[i];
-        if (is_left_out(p, &op)) continue;
+        if (p->left_out[i]) continue;
         op.phase = SNUG_PHASE_UPDATE;
         read_renamed(p, &op);
         for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
@@ -191,6 +192,10 @@ static snug_status place_updates(struct passes *p, const struct snug_methods *me
     const size_t tensors = p->program->tensor_count;
     RETURN_IF_ERROR(snug_alloc(p->program->ctx, tensors, sizeof *p->before, (void **)&p->before));
     RETURN_IF_ERROR(snug_alloc(p->program->ctx, tensors, sizeof *p->renamed, (void **)&p->renamed));
+    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->end, sizeof *p->left_out, (void **)&p->left_out));
+    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->ready, (void **)&p->ready));
+    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->complete, (void **)&p->complete));
+    find_places(p);
     for (size_t i = 0; i < tensors; i++) p->renamed[i] = -1;
     for (size_t i = 0; i < p->begin; i++) {
         for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
@@ -219,5 +224,8 @@ snug_status snug_update_in_backward(struct snug_program *program, const struct s
     free(p.old);
     free(p.before);
     free(p.renamed);
+    free(p.left_out);
+    free(p.ready);
+    free(p.complete);
     return status;
 }
