@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What operations take on this machine, and a step of a program with them. */
+#include <limits.h>
 #include <math.h>
 
 #include "plan/rates.h"
 
-static bool touches_bf16(const struct snug_program *program, const struct snug_op *op) {
-    for (int k = 0; k < SNUG_OP_INPUTS + SNUG_OP_OUTPUTS; k++) {
-        const int32_t number = k < SNUG_OP_INPUTS ? op->in[k] : op->out[k - SNUG_OP_INPUTS];
-        if (number >= 0 && program->tensors[number].dtype == SNUG_BF16) return true;
-    }
-    return false;
+int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op) {
+    const int32_t operands[] = {op->in[0], op->in[1], op->out[0]};
+    int32_t types = 0;
+    for (int i = 0; i < 3; i++)
+        if (operands[i] >= 0 && program->tensors[operands[i]].dtype == SNUG_BF16) types |= 1 << i;
+    return types;
 }
 
 /* Of the same kind if it was measured, the nearest variant first; else of a copy, which only moves bytes. */
-static const struct snug_rate *find_rate(const struct snug_rates *rates, enum snug_op_kind kind, bool bf16,
+static const struct snug_rate *find_rate(const struct snug_rates *rates, enum snug_op_kind kind, int32_t types,
                                          bool dropout) {
     const struct snug_rate *best = NULL;
-    int least = 4;
+    int least = INT_MAX;
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
         if (rate->kind != kind) continue;
-        const int distance = 2 * (rate->bf16 != bf16) + (rate->dropout != dropout);
+        const int distance = 2 * __builtin_popcount((unsigned)(rate->types ^ types)) + (rate->dropout != dropout);
         if (distance < least) {
             best = rate;
             least = distance;
         }
     }
-    return best || kind == SNUG_OP_GATHER ? best : find_rate(rates, SNUG_OP_GATHER, bf16, false);
+    return best || kind == SNUG_OP_GATHER ? best : find_rate(rates, SNUG_OP_GATHER, types, false);
 }
 
 struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const struct snug_program *program,
@@ -37,7 +38,8 @@ struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const stru
     /* snug_op_cost() takes all sequences as equally long. */
     if ((op->kind == SNUG_OP_ATTENTION || op->kind == SNUG_OP_ATTENTION_BACKWARD) && tokens > 0)
         estimate.flops *= load->pairs * sequences / (tokens * tokens);
-    const struct snug_rate *rate = rates ? find_rate(rates, op->kind, touches_bf16(program, op), op->p > 0) : NULL;
+    const struct snug_rate *rate =
+        rates ? find_rate(rates, op->kind, snug_operand_types(program, op), op->p > 0) : NULL;
     if (rate) estimate.seconds = rate->call + rate->flop * estimate.flops + rate->byte * estimate.bytes;
     return estimate;
 }

@@ -102,7 +102,8 @@ enum { SHAPES = sizeof shapes / sizeof *shapes, VOCABULARY = 2048, POSITIONS = 5
 
 struct sample {
     enum snug_op_kind kind;
-    bool bf16, dropout;
+    int32_t types;
+    bool dropout;
     struct snug_cost cost;
     double seconds;
 };
@@ -235,14 +236,6 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     return SNUG_OK;
 }
 
-static bool is_bf16(const struct trial *t, const struct snug_op *op) {
-    bool found = false;
-    for (int k = 0; k < SNUG_OP_INPUTS; k++)
-        found |= (op->in[k] >= 0 && t->program.tensors[op->in[k]].dtype == SNUG_BF16) ||
-                 (op->out[k] >= 0 && t->program.tensors[op->out[k]].dtype == SNUG_BF16);
-    return found;
-}
-
 static snug_status collect(struct bench *bench, const struct shape *shape, const struct trial *t, bool updates_only) {
     for (size_t i = 0; i < t->program.op_count; i++) {
         const struct snug_op *op = &t->program.ops[i];
@@ -251,7 +244,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
                                   sizeof *bench->samples));
         bench->samples[bench->count++] = (struct sample){
             .kind = op->kind,
-            .bf16 = is_bf16(t, op),
+            .types = snug_operand_types(&t->program, op),
             .dropout = op->p > 0,
             .cost = snug_op_cost(&t->program, op, shape->sequences * shape->length, shape->sequences, shape->sequences),
             .seconds = t->best[i] > 1e-8 ? t->best[i] : 1e-8, /* what the clock can tell */
@@ -325,12 +318,13 @@ static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
     snug_status status = snug_alloc(bench->ctx, bench->count, sizeof *costs, (void **)&costs);
     if (status == SNUG_OK) status = snug_alloc(bench->ctx, bench->count, sizeof *seconds, (void **)&seconds);
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
-        for (int variant = 0; variant < 4 && status == SNUG_OK; variant++) {
-            const struct snug_rate rate = {.kind = kind, .bf16 = variant & 2, .dropout = variant & 1};
+        for (int variant = 0; variant < 16 && status == SNUG_OK; variant++) {
+            const struct snug_rate rate = {.kind = kind, .types = variant / 2, .dropout = variant & 1};
             size_t count = 0;
             for (size_t i = 0; i < bench->count; i++) {
                 const struct sample *sample = &bench->samples[i];
-                if (sample->kind != rate.kind || sample->bf16 != rate.bf16 || sample->dropout != rate.dropout) continue;
+                if (sample->kind != rate.kind || sample->types != rate.types || sample->dropout != rate.dropout)
+                    continue;
                 costs[count] = sample->cost;
                 seconds[count++] = sample->seconds;
             }

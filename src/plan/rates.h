@@ -12,8 +12,8 @@
    less. */
 struct snug_rate {
     enum snug_op_kind kind;
-    bool bf16;    /* something that it reads or writes is stored in bf16 */
-    bool dropout; /* it drops */
+    int32_t types; /* which operands are stored in bf16: snug_operand_types() */
+    bool dropout;  /* it drops */
     double call, flop, byte;
     int32_t samples; /* shapes that it was measured at */
     double error;    /* root mean square of the relative differences there */
@@ -42,6 +42,10 @@ void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct s
 /* Adds what was seen of one kind: count shapes with their costs and seconds. */
 snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_cost costs[],
                            const double seconds[], size_t count);
+
+/* 1 if op's first input is stored in bf16, + 2 if its second one is, + 4 if its first output is: what decides which
+   loop of a backend runs. */
+int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op);
 
 /* What a step works on: its mean micro-batch. */
 struct snug_load {

@@ -38,10 +38,10 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
     json_t *items = json_array();
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
-        json_array_append_new(items, json_pack("{s:s, s:b, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
-                                               snug_op_name(rate->kind), "bf16", rate->bf16, "dropout", rate->dropout,
-                                               "call", rate->call, "flop", rate->flop, "byte", rate->byte, "samples",
-                                               (int)rate->samples, "error", rate->error));
+        json_array_append_new(items, json_pack("{s:s, s:i, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
+                                               snug_op_name(rate->kind), "types", (int)rate->types, "dropout",
+                                               rate->dropout, "call", rate->call, "flop", rate->flop, "byte",
+                                               rate->byte, "samples", (int)rate->samples, "error", rate->error));
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o}", "version", SNUG_VERSION, "cpu", rates->cpu, "isa", rates->isa,
                             "threads", rates->threads, "seconds", items);
@@ -59,10 +59,10 @@ static int kind_of(const char *name) {
 static snug_status read_rate(snug_context *ctx, const char *path, const json_t *item, struct snug_rates *out) {
     struct snug_rate rate = {0};
     const char *name;
-    int64_t samples;
+    int64_t samples, types;
     if (!json_is_object(item)) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"seconds\" must hold objects", path);
     RETURN_IF_ERROR(snug_json_string(ctx, path, item, "operation", "", &name));
-    RETURN_IF_ERROR(snug_json_bool(ctx, path, item, "bf16", false, &rate.bf16));
+    RETURN_IF_ERROR(snug_json_int(ctx, path, item, "types", 0, &types));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, item, "dropout", false, &rate.dropout));
     RETURN_IF_ERROR(snug_json_real(ctx, path, item, "call", 0, &rate.call));
     RETURN_IF_ERROR(snug_json_real(ctx, path, item, "flop", 0, &rate.flop));
@@ -74,6 +74,7 @@ static snug_status read_rate(snug_context *ctx, const char *path, const json_t *
     if (!(rate.call >= 0 && rate.flop >= 0 && rate.byte >= 0))
         return snug_fail(ctx, SNUG_E_INPUT, "%s: %s takes less than no time", path, name);
     rate.kind = (enum snug_op_kind)kind;
+    rate.types = (int32_t)types;
     rate.samples = (int32_t)samples;
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&out->items, &out->capacity, out->count + 1, sizeof rate));
     out->items[out->count++] = rate;
@@ -81,16 +82,12 @@ static snug_status read_rate(snug_context *ctx, const char *path, const json_t *
 }
 
 static snug_status read_rates(snug_context *ctx, const char *path, const json_t *json, struct snug_rates *out) {
-    const char *cpu, *isa, *version;
+    const char *cpu, *isa;
     int64_t threads;
     const json_t *items = json_object_get(json, "seconds");
-    RETURN_IF_ERROR(snug_json_string(ctx, path, json, "version", "", &version));
     RETURN_IF_ERROR(snug_json_string(ctx, path, json, "cpu", "", &cpu));
     RETURN_IF_ERROR(snug_json_string(ctx, path, json, "isa", "", &isa));
     RETURN_IF_ERROR(snug_json_int(ctx, path, json, "threads", 0, &threads));
-    if (strcmp(version, SNUG_VERSION) != 0)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s was measured by snug %s, this is %s: run snug bench rates", path,
-                         version, SNUG_VERSION);
     if (!json_is_array(items) || json_array_size(items) == 0)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: \"seconds\" must be a list of rates; snug bench rates --json makes one", path);

@@ -256,7 +256,8 @@ static snug_status print_fit(FILE *out, const snug_plan *plan) {
     char *sentence;
     if (!fit) return SNUG_OK;
     RETURN_IF_ERROR(snug_fit_sentence(plan->job.ctx, fit, &sentence));
-    fprintf(out, "\n%s %s\n", fit->applied || !*fit->chosen.flags ? "--fit:" : "--fit would choose", sentence);
+    fprintf(out, "\n%s %s\n",
+            fit->fits && *fit->chosen.flags && !fit->applied ? "--fit would choose" : "--fit:", sentence);
     free(sentence);
     return SNUG_OK;
 }
@@ -339,7 +340,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *layers = json_array();
     for (int i = 0; i < (int)job->config.num_hidden_layers; i++) json_array_append_new(layers, part_json(plan, i));
     json_t *all = json_pack(
-        "{s:I, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:{s:f, s:f}, s:I, s:I}",
+        "{s:I, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:{s:f, s:f}, s:I, s:I}",
         "parameters", (json_int_t)plan->parameters, "task",
         job->config.task == SNUG_TASK_MLM ? "mlm" : "classification", "compute",
         snug_dtype_name(job->training->compute), "batch", "sequences", (json_int_t)job->train.limits.sequences,

@@ -40,6 +40,8 @@ static void print_inverse(FILE *out, double seconds) {
         fprintf(out, " %10s", "-");
 }
 
+static const char *type_name(int32_t types) { return types == 0 ? "fp32" : (types & 5) == 5 ? "bf16" : "mixed"; }
+
 snug_status snug_rates_text(const snug_rates *rates, char **text) {
     size_t size;
     FILE *out = open_memstream(text, &size);
@@ -50,7 +52,7 @@ snug_status snug_rates_text(const snug_rates *rates, char **text) {
             "GB/s", "shapes", "error");
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
-        fprintf(out, "%-22s %-5s %-8s %10.2f", snug_op_name(rate->kind), rate->bf16 ? "bf16" : "fp32",
+        fprintf(out, "%-22s %-5s %-8s %10.2f", snug_op_name(rate->kind), type_name(rate->types),
                 rate->dropout ? "yes" : "no", rate->call * 1e6);
         print_inverse(out, rate->flop);
         print_inverse(out, rate->byte);

@@ -23,7 +23,7 @@ struct method {
     const char *settings; /* arguments, separated by '|' */
 };
 
-enum { SPLIT, RECOMPUTE, IN_BACKWARD };
+enum { SPLIT, RECOMPUTE, IN_BACKWARD, STATES, WEIGHTS };
 static const struct method methods[] = {
     /* Divisors of the batch: split_settings(). The accumulation is what users set to keep the micro-batch as it is. */
     [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps"}},
@@ -383,18 +383,27 @@ static void keep(struct found *best, const struct mix *mix, const struct snug_pr
     best->priced = *priced;
 }
 
-/* Whether some level of recomputation makes combination fit: the strongest ones decide. */
-static snug_status can_fit(struct search *s, const struct mix *combination, bool *can) {
-    struct snug_priced priced;
+/* Whether some level of recomputation makes combination fit: the strongest ones decide. The last layer is the first
+   that backward makes again, while the others' inputs still stand, so that there the strongest is not always the
+   smallest. */
+static snug_status can_fit(struct search *s, const struct mix *combination, struct found *best, bool *can) {
+    static const enum snug_recompute last[] = {SNUG_RECOMPUTE_ELEMENTWISE, SNUG_RECOMPUTE_LAYER,
+                                               SNUG_RECOMPUTE_ATTENTION, SNUG_RECOMPUTE_FFN};
+    const int tries = s->counts[RECOMPUTE] > 1 ? sizeof last / sizeof *last : 1;
     *can = false;
-    for (int kept = s->counts[RECOMPUTE] > 1 ? 1 : s->layer_count; kept >= 0 && !*can; kept--) {
+    for (int i = 0; i < tries && !*can; i++) {
         struct mix mix = *combination;
-        mix.layers.count[SNUG_RECOMPUTE_LAYER] = s->layer_count - kept;
+        struct snug_priced priced;
+        if (tries > 1) {
+            mix.layers.count[SNUG_RECOMPUTE_LAYER] = s->layer_count - 1;
+            if (last[i] != SNUG_RECOMPUTE_ELEMENTWISE) mix.layers.count[last[i]]++;
+        }
+        mix.seconds += seconds_of(s, &mix.layers);
         const snug_status status = plan_mix(s, &mix, &priced);
         if (status == SNUG_END) break;
         RETURN_IF_ERROR(status);
         *can = fits(s, &priced);
-        if (s->counts[RECOMPUTE] == 1) break;
+        if (*can) keep(best, &mix, &priced);
     }
     return *can ? SNUG_OK : push(s, &s->dead, &s->dead_count, &s->dead_capacity, combination);
 }
@@ -458,7 +467,7 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
         bool can;
         if (best->any && combinations[i].seconds >= best->priced.work.seconds) break;
         if (is_dead(s, &combinations[i])) continue;
-        status = can_fit(s, &combinations[i], &can);
+        status = can_fit(s, &combinations[i], best, &can);
         if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
     }
     free(combinations);
@@ -502,6 +511,7 @@ static snug_status run_search(struct search *s, struct snug_fit *out) {
     for (int tier = 0; tier <= approximate && status == SNUG_OK && !best.any; tier++)
         status = search_tier(s, tier, layers, count, &best);
     if (status == SNUG_OK && !best.any) status = find_smallest(s, layers, count);
+    if (status == SNUG_OK && fits(s, &s->smallest)) keep(&best, &s->smallest_mix, &s->smallest);
     free(layers);
     out->fits = best.any;
     out->chosen = best.any ? best.priced : s->smallest;
