@@ -10,14 +10,42 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 
-float *snug_parameter_data(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter) {
-    const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
-    return (float *)(arena + tensor->offset) + parameter->row * tensor->cols;
-}
-
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
     return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
 }
+
+static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
+    return program->tensors[parameter->tensor].dtype;
+}
+
+/* Where parameter's value number first stands, from the arena's begin on. */
+static int64_t place_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
+    const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
+    return tensor->offset + (parameter->row * tensor->cols + first) * snug_dtype_size(tensor->dtype);
+}
+
+void snug_parameter_read(const struct snug_program *program, const uint8_t *arena,
+                         const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
+    const void *from = arena + place_of(program, parameter, first);
+    if (type_of(program, parameter) == SNUG_F32)
+        memcpy(values, from, (size_t)count * sizeof *values);
+    else
+        for (int64_t i = 0; i < count; i++) values[i] = snug_bf16_to_f32(((const uint16_t *)from)[i]);
+}
+
+void snug_parameter_write(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter,
+                          int64_t first, int64_t count, const float *values) {
+    void *to = arena + place_of(program, parameter, first);
+    if (type_of(program, parameter) == SNUG_F32)
+        memcpy(to, values, (size_t)count * sizeof *values);
+    else
+        for (int64_t i = 0; i < count; i++) ((uint16_t *)to)[i] = snug_f32_to_bf16(values[i]);
+}
+
+/* Values that go through fp32 at a time, where that is not what they are stored in. */
+enum { PIECE = 4096 };
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- initialising --------------------------------------------------------------------------------------------- */
 
@@ -28,12 +56,13 @@ static uint32_t name_hash(const char *name) {
     return hash;
 }
 
-static void fill_normal(float *values, int64_t count, double deviation, const char *name, uint64_t seed) {
+/* Elements first … first + count - 1 of a parameter; first is a multiple of 4. */
+static void draw_normal(float *values, int64_t first, int64_t count, double deviation, uint32_t name, uint64_t seed) {
     const double pi = 3.14159265358979323846;
-#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i += 4) {
+        const int64_t number = (first + i) / 4;
         const struct snug_philox_block block =
-            snug_philox((uint32_t)(i / 4), (uint32_t)(i / 4 >> 32), name_hash(name), (uint32_t)SNUG_PHILOX_INIT << 29,
+            snug_philox((uint32_t)number, (uint32_t)(number >> 32), name, (uint32_t)SNUG_PHILOX_INIT << 29,
                         (uint32_t)seed, (uint32_t)(seed >> 32));
         for (int k = 0; k < 4 && i + k < count; k++) { /* Box and Muller: two words give two normal numbers */
             const double u = (block.word[k & 2] + 0.5) * 0x1p-32, v = (block.word[k | 1] + 0.5) * 0x1p-32;
@@ -45,17 +74,22 @@ static void fill_normal(float *values, int64_t count, double deviation, const ch
 
 void snug_weights_init(const struct snug_program *program, const struct snug_config *config, uint8_t *arena,
                        const struct snug_parameter *parameter, uint64_t seed) {
-    float *values = snug_parameter_data(program, arena, parameter);
-    const int64_t count = snug_parameter_count(parameter);
-    if (parameter->init == SNUG_INIT_NORMAL) {
-        fill_normal(values, count, config->initializer_range, parameter->name, seed);
-        const int64_t pad = config->pad_token_id;
-        if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 &&
-            pad < config->vocab_size)
-            memset(values + pad * config->hidden_size, 0, (size_t)config->hidden_size * sizeof *values);
-    } else {
-        for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+    const int64_t count = snug_parameter_count(parameter), pad = config->pad_token_id;
+    const uint32_t name = name_hash(parameter->name);
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < count; first += PIECE) {
+        float values[PIECE];
+        const int64_t n = smaller(PIECE, count - first);
+        if (parameter->init == SNUG_INIT_NORMAL)
+            draw_normal(values, first, n, config->initializer_range, name, seed);
+        else
+            for (int64_t i = 0; i < n; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+        snug_parameter_write(program, arena, parameter, first, n, values);
     }
+    /* All bits zero are 0 in every type. */
+    if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 && pad < config->vocab_size)
+        memset(arena + place_of(program, parameter, pad * config->hidden_size), 0,
+               (size_t)(config->hidden_size * snug_dtype_size(type_of(program, parameter))));
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -128,13 +162,24 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    float *values = snug_parameter_data(l->program, l->arena, parameter);
+    const bool rounds = type_of(l->program, parameter) == SNUG_BF16;
     const int64_t count = snug_parameter_count(parameter);
-    RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, 0, count, values));
-    for (int64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)i);
+    for (int64_t first = 0; first < count; first += PIECE) {
+        float values[PIECE];
+        const int64_t n = smaller(PIECE, count - first);
+        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, first, n, values));
+        for (int64_t i = 0; i < n; i++) {
+            if (!isfinite(values[i]))
+                return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                                 l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
+                                 (long long)(first + i));
+            if (rounds && !isfinite(snug_bf16_to_f32(snug_f32_to_bf16(values[i]))))
+                return snug_fail(l->ctx, SNUG_E_INPUT,
+                                 "%s: tensor %s holds %g at element %lld, more than bfloat16 has: use --dtype float32",
+                                 l->path, stored->name, (double)values[i], (long long)(first + i));
+        }
+        snug_parameter_write(l->program, l->arena, parameter, first, n, values);
+    }
     l->loaded[index] = true;
     return SNUG_OK;
 }
@@ -239,10 +284,10 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *p = &program->parameters[i];
         const struct snug_tensor_source source = {.name = p->name,
-                                                  .dtype = SNUG_F32,
+                                                  .dtype = type_of(program, p),
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
-                                                  .data = snug_parameter_data(program, arena, p)};
+                                                  .data = arena + place_of(program, p, 0)};
         sources[count++] = source;
         if (!second_name(p->name)) continue;
         sources[count] = source;

@@ -119,6 +119,7 @@ struct bench {
 struct trial {
     struct snug_config config;
     struct snug_optimizer optimizer;
+    enum snug_dtype weights;
     struct snug_program program;
     struct snug_layout layout;
     struct snug_batch batch;
@@ -152,7 +153,7 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     program->capacity[SNUG_EXTENT_TOKENS] = shape->sequences * shape->length;
     program->capacity[SNUG_EXTENT_SEQUENCES] = program->capacity[SNUG_EXTENT_ROWS] = shape->sequences;
     RETURN_IF_ERROR(snug_build_bert(program, &t->config, true, 0));
-    const struct snug_methods methods = {.optimizer = &t->optimizer};
+    const struct snug_methods methods = {.optimizer = &t->optimizer, .weights = t->weights};
     RETURN_IF_ERROR(snug_stages(program, &methods));
     RETURN_IF_ERROR(snug_program_tensor(
         program,
@@ -276,8 +277,8 @@ static snug_status run_trial(struct bench *bench, const struct shape *shape, str
 }
 
 static snug_status measure_shape(struct bench *bench, const struct shape *shape, const struct snug_optimizer *optimizer,
-                                 enum snug_dtype compute, bool dropout, bool updates_only) {
-    struct trial trial = {.optimizer = *optimizer};
+                                 enum snug_dtype weights, enum snug_dtype compute, bool dropout, bool updates_only) {
+    struct trial trial = {.optimizer = *optimizer, .weights = weights};
     const snug_status status = run_trial(bench, shape, &trial, compute, dropout, updates_only);
     if (trial.run.arena) munmap(trial.run.arena, (size_t)trial.layout.total);
     if (trial.run.backend_state) bench->backend->close(trial.run.backend_state);
@@ -298,16 +299,24 @@ static const struct snug_optimizer optimizers[SNUG_OPTIMIZER_COUNT] = {
     [SNUG_LION] = {.kind = SNUG_LION, .beta1 = 0.9, .beta2 = 0.99},
 };
 
+/* Products in fp32 and, where this machine is quick at it, in bf16; from weights of either type. */
+ * weights. */
 static snug_status measure_all(struct bench *bench) {
-    const int types = snug_backend_cpu_fast_bf16() ? 2 : 1;
-    for (int type = 0; type < types; type++) {
-        const enum snug_dtype compute = type ? SNUG_BF16 : SNUG_F32;
-        for (size_t i = 0; i < SHAPES; i++)
-            for (int dropout = shapes[i].plain ? 0 : 1; dropout < 2; dropout++)
-                RETURN_IF_ERROR(measure_shape(bench, &shapes[i], &optimizers[SNUG_ADAM], compute, dropout, false));
-        for (size_t i = 0; i < SHAPES; i++)
-            for (int kind = SNUG_ADAM + 1; shapes[i].states && kind < SNUG_OPTIMIZER_COUNT; kind++)
-                RETURN_IF_ERROR(measure_shape(bench, &shapes[i], &optimizers[kind], compute, true, true));
+    static const struct {
+        enum snug_dtype weights, compute;
+    } types[] = {{SNUG_F32, SNUG_F32}, {SNUG_BF16, SNUG_F32}, {SNUG_F32, SNUG_BF16}, {SNUG_BF16, SNUG_BF16}};
+    const int count = snug_backend_cpu_fast_bf16() ? 4 : 2;
+    for (int type = 0; type < count; type++) {
+        const enum snug_dtype weights = types[type].weights, compute = types[type].compute;
+        for (size_t i = 0; i < SHAPES; i++) {
+            const struct shape *shape = &shapes[i];
+            /* Of bf16 weights only what reads or writes them is new. */
+            if (weights == SNUG_BF16 && !shape->plain && !shape->states) continue;
+            for (int dropout = shape->plain && weights == SNUG_F32 ? 0 : 1; dropout < 2; dropout++)
+                RETURN_IF_ERROR(measure_shape(bench, shape, &optimizers[SNUG_ADAM], weights, compute, dropout, false));
+            for (int kind = SNUG_ADAM + 1; shape->states && kind < SNUG_OPTIMIZER_COUNT && compute == SNUG_F32; kind++)
+                RETURN_IF_ERROR(measure_shape(bench, shape, &optimizers[kind], weights, compute, true, true));
+        }
     }
     return SNUG_OK;
 }

@@ -14,7 +14,8 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
-    char *task; /* "classification", "mlm" or NULL: found from the data and the folder */
+    char *task;  /* "classification", "mlm" or NULL: found from the data and the folder */
+    char *dtype; /* "float32", "bfloat16" or "auto": what weights are stored in */
     /* data */
     char *train_file, *validation_file, *test_file;
     char *text_column_names, *label_column_name;

@@ -277,6 +277,7 @@ static snug_status choose_methods(struct snug_job *job) {
                                              .beta2 = job->args->adam_beta2,
                                              .epsilon = job->args->adam_epsilon,
                                              .weight_decay = job->args->weight_decay};
+    job->weights = strcmp(job->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(job->args, layers, job->recompute);
 }
@@ -302,12 +303,13 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer,
+    const struct snug_methods methods = {.optimizer = training ? &job->optimizer : NULL,
+                                         .weights = job->weights,
                                          .recompute = job->recompute,
                                          .update_in_backward = job->args->update_in_backward,
                                          .clips = job->args->max_grad_norm > 0,
                                          .accumulates = job->args->gradient_accumulation_steps > 1};
-    return snug_stages(program, training ? &methods : NULL);
+    return snug_stages(program, &methods);
 }
 
 static snug_status place_programs(struct snug_job *job) {
@@ -405,6 +407,7 @@ static snug_status plan_anew(struct snug_job *job) {
     snug_job_drop_plan(job);
     RETURN_IF_ERROR(snug_job_plan_training(job, job->args, &job->train));
     RETURN_IF_ERROR(plan_programs(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     RETURN_IF_ERROR(open_backend(job));
     measure_context(job);
     return SNUG_OK;
@@ -492,6 +495,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     if (job->trains) RETURN_IF_ERROR(snug_job_plan_training(job, args, &job->train));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     RETURN_IF_ERROR(plan_programs(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     const int64_t after = snug_resident_bytes();
     RETURN_IF_ERROR(open_backend(job));
     job->host_bytes = round_up_mib(after - before);

@@ -253,7 +253,7 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
         return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name,
                          (long long)snug_parameter_count(parameter), count);
     if (!gradient) {
-        memcpy(values, snug_parameter_data(program, s->arena, parameter), count * sizeof *values);
+        snug_parameter_read(program, s->arena, parameter, 0, (int64_t)count, values);
         return SNUG_OK;
     }
     char wanted[128];
