@@ -271,10 +271,6 @@ static void test_what_the_user_set_stays(void **state) {
 static void test_rounding_comes_last(void **state) {
     struct fixture *f = *state;
     struct planned p, exact;
-    snug_args *args = training_args(f, NULL);
-    const bool there = snug_args_set(args, "optim", "adamw_8bit") == SNUG_OK;
-    snug_args_destroy(args);
-    if (!there) skip();
     open_job(f, "", &p);
     open_job(f, "optim=adamw_torch_fused dtype=float32", &exact);
     const int64_t smallest = search(f, &exact, 1).chosen.total + SNUG_FIT_MARGIN;

@@ -300,7 +300,6 @@ static const struct snug_optimizer optimizers[SNUG_OPTIMIZER_COUNT] = {
 };
 
 /* Products in fp32 and, where this machine is quick at it, in bf16; from weights of either type. */
- * weights. */
 static snug_status measure_all(struct bench *bench) {
     static const struct {
         enum snug_dtype weights, compute;
