@@ -187,8 +187,8 @@ static void test_the_choice_fits_and_is_what_the_run_plans(void **state) {
         plan_alone(f, &p, &fit.chosen, &arena, &seconds);
         assert_int_equal(arena, arena_of(&fit.chosen));
         assert_true(fabs(seconds / fit.chosen.work.seconds - 1) < 1e-9);
-        /* Less memory is never quicker, but for what the search's steps leave. */
-        assert_true(fit.chosen.work.seconds > 0.95 * slowest);
+        /* Less memory is never quicker, but for what the search's steps leave, as long as nothing is rounded. */
+        assert_true(fit.chosen.approximate || fit.chosen.work.seconds > 0.95 * slowest);
         if (fit.chosen.work.seconds > slowest) slowest = fit.chosen.work.seconds;
         choices++;
         /* One byte less than it needs, and it is another. */

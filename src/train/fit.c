@@ -31,6 +31,8 @@ static const struct method methods[] = {
                    .pins = {"recompute", "gradient_checkpointing"},
                    .settings = "--recompute ffn|--recompute attention|--recompute layer"},
     [IN_BACKWARD] = {.name = "update in backward", .pins = {"update_in_backward"}, .settings = "--update_in_backward"},
+    [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
+    [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
