@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
             const struct snug_op *op = &job->training->ops[i];
             const bool once = op->last || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                               (op->kind == SNUG_OP_FILL && op->first);
-            if ((int)op->kind == kind && op->phase != SNUG_PHASE_PREPARE)
+            if ((int)op->kind == kind && op->phase != SNUG_PHASE_PREPARE && op->phase != SNUG_PHASE_SETTLE)
                 estimated += (once ? 1 : load->micro_batches) *
                              snug_estimate_op(&rates, job->training, op, load, load->rows).seconds;
         }

@@ -12,7 +12,26 @@
 
 static const float p_of[2] = {0, 0.3f};
 
-/* 0: no dropout. 1: dropout. 2: tables in bf16. */
+/* Distinct ids of the batch. */
+static inline int64_t ops_distinct(const struct ops *f) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < f->batch.tokens; i++)
+        count += i == 0 || f->batch.ids[f->batch.by_id[i]] != f->batch.ids[f->batch.by_id[i - 1]];
+    return count;
+}
+
+/* An index with room for capacity rows; the last row of the table has a gradient already. */
+static inline int32_t ops_index(struct ops *f, int64_t capacity) {
+    const int64_t rows = f->shape->vocabulary;
+    const int32_t index = ops_tensor(f, SNUG_I32, FIXED, 1, 1 + capacity + rows);
+    ops_fill(f, index, -1);
+    ops_set(f, index, 0, 1);
+    ops_set(f, index, 1, (double)rows - 1);
+    ops_set(f, index, capacity + rows, 0);
+    return index;
+}
+
+/* 0: no dropout. 1: dropout. 2: tables in bf16. 3: the word table's gradient holds only the rows that have one. */
 static inline void build_embed(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
     enum snug_dtype tables = variant == 2 ? SNUG_BF16 : SNUG_F32;
@@ -22,10 +41,12 @@ static inline void build_embed(struct ops *f, int variant) {
     int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, s->h), beta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
     int32_t sum = ops_tensor(f, f->program.compute, T, 0, s->h), y = ops_tensor(f, f->program.compute, T, 0, s->h);
     int32_t dy = ops_source(f, f->program.compute, T, 0, s->h);
-    int32_t d[5] = {ops_source(f, SNUG_F32, FIXED, s->vocabulary, s->h),
+    const int64_t room = ops_distinct(f) + 1;
+    int32_t d[5] = {ops_source(f, SNUG_F32, FIXED, variant == 3 ? room : s->vocabulary, s->h),
                     ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h),
                     ops_source(f, SNUG_F32, FIXED, s->types, s->h), ops_source(f, SNUG_F32, FIXED, 1, s->h),
                     ops_source(f, SNUG_F32, FIXED, 1, s->h)};
+    int32_t index = variant == 3 ? ops_index(f, room) : -1;
     float p = p_of[variant == 1], eps = 1e-12f;
     ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED,
                                 .in = SNUG_INPUTS(word, position, type, gamma, beta),
@@ -36,11 +57,12 @@ static inline void build_embed(struct ops *f, int variant) {
                                 .padding = -1});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD,
                                 .in = SNUG_INPUTS(dy, sum, gamma),
-                                .out = SNUG_OUTPUTS(d[0], d[1], d[2], d[3], d[4]),
+                                .out = SNUG_OUTPUTS(d[0], d[1], d[2], d[3], d[4], index),
                                 .p = p,
                                 .site = 7,
                                 .eps = eps,
                                 .padding = -1});
+    if (variant == 3) return;
     f->y = y;
     f->dy = dy;
     if (tables == SNUG_F32) { /* finite differences are finer than bf16 */
@@ -260,6 +282,54 @@ static inline void build_optimizer(struct ops *f, int variant) {
                                 .segments = 1,
                                 .decay = variant % 3 == 0,
                                 .parameter = 77});
+}
+
+/* The rows of the batch's ids have a gradient; rows have missed up to eight steps of a history of 16, some are at rest.
+   0: in the middle of it. 1: at its end, decayed, with a bf16 copy. */
+static inline void build_rows(struct ops *f, int variant) {
+    const int64_t n = f->shape->vocabulary, h = f->shape->h, touched = ops_distinct(f);
+    int32_t g = ops_source(f, SNUG_F32, FIXED, touched, h), clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
+    int32_t p = ops_source(f, SNUG_F32, FIXED, n, h), m = ops_source(f, SNUG_F32, FIXED, n, h);
+    int32_t v = ops_source(f, SNUG_F32, FIXED, n, h), q = variant ? ops_source(f, SNUG_BF16, FIXED, n, h) : -1;
+    int32_t index = ops_tensor(f, SNUG_I32, FIXED, 1, 1 + touched + n);
+    int32_t updated = ops_tensor(f, SNUG_I32, FIXED, 1, n), history = ops_tensor(f, SNUG_F32, FIXED, 16, 2);
+    f->run.step = variant ? 32 : 29;
+    ops_fill(f, clip, 0.5);
+    ops_fill(f, index, -1);
+    ops_set(f, index, 0, (double)touched);
+    for (int64_t i = 0, slot = 0; i < f->batch.tokens; i++) {
+        const int32_t id = f->batch.ids[f->batch.by_id[i]];
+        if (slot > 0 && ops_get(f, f->arena, index, slot) == id) continue;
+        ops_set(f, index, 1 + touched + id, (double)slot);
+        ops_set(f, index, ++slot, id);
+    }
+    for (int64_t row = 0; row < n; row++) {
+        const bool rests = !variant && ops_word(20, (uint64_t)row) % 4 == 0;
+        ops_set(f, updated, row, rests ? -1 : (double)(f->run.step - ops_word(21, (uint64_t)row) % 9));
+        for (int64_t i = row * h; i < (row + 1) * h; i++) {
+            ops_set(f, m, i, rests ? 0 : ops_get(f, f->arena, m, i));
+            ops_set(f, v, i, rests ? 0 : pow(ops_get(f, f->arena, v, i), 2) + 0x1p-10);
+        }
+    }
+    for (int64_t i = 0; i < 16; i++) {
+        ops_set(f, history, 2 * i, 0.001 * (double)(i + 1));
+        ops_set(f, history, 2 * i + 1, 0.25);
+    }
+    struct snug_op op = {.in = SNUG_INPUTS(-1),
+                         .out = SNUG_OUTPUTS(p, q, m, v, -1, -1, updated, history),
+                         .segments = 1,
+                         .decay = variant == 1};
+    op.kind = SNUG_OP_CATCH_UP;
+    ops_add(f, op);
+    op.kind = SNUG_OP_SETTLE;
+    ops_add(f, op);
+    op.kind = SNUG_OP_ADAM_ROWS;
+    memcpy(op.in, (const int32_t[])SNUG_INPUTS(g, clip, index), sizeof op.in);
+    ops_add(f, op);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
+                                .in = SNUG_INPUTS(m, v),
+                                .out = SNUG_OUTPUTS(index, updated),
+                                .decay = variant == 1});
 }
 
 static inline void build_cast(struct ops *f, int variant) {

@@ -5,6 +5,7 @@
  * outputs untouched; what is added to and what is overwritten; empty batches.
  */
 #include "ops_programs.h"
+#include "ops_updates.h"
 
 #define SMALL                                                                                                          \
     { {1, 2, 17, 64, 65, 130}, 24, 3, 50, 2, 37, 5, 40 }
@@ -49,7 +50,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 1, 0, 0};
     case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_loss, 6, 32, 1};
     case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
-    case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 2, 64, 1};
+    case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 4, 64, 1};
     case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 6, 64, 1};
     case SNUG_OP_LINEAR_DW: return (struct op_test){"LINEAR_DW", build_linear, 3, 64, 1};
     case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 64, 1};
@@ -58,13 +59,17 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 1, 1, 1};
     case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
     case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
-    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_optimizer, 4, 8, 1};
-    case SNUG_OP_ADAM_8BIT:
-    case SNUG_OP_SGD:
-    case SNUG_OP_ADAFACTOR:
-    case SNUG_OP_ADAGRAD:
-    case SNUG_OP_RMSPROP:
-    case SNUG_OP_LION: return (struct op_test){"update", NULL, 0, 0, 0};
+    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_adam, ADAM_VARIANTS, 8, 1};
+    case SNUG_OP_ADAM_ROWS: return (struct op_test){"ADAM_ROWS", build_rows, 2, 8, 1};
+    case SNUG_OP_CATCH_UP: return (struct op_test){"CATCH_UP", build_rows, 2, 64, 1};
+    case SNUG_OP_SETTLE: return (struct op_test){"SETTLE", build_rows, 2, 64, 1};
+    case SNUG_OP_ROWS_BEGIN: return (struct op_test){"ROWS_BEGIN", build_rows, 2, 0, 0};
+    case SNUG_OP_ADAM_8BIT: return (struct op_test){"update", NULL, 0, 0, 0};
+    case SNUG_OP_SGD: return (struct op_test){"SGD", build_sgd, SGD_VARIANTS, 8, 1};
+    case SNUG_OP_ADAFACTOR: return (struct op_test){"ADAFACTOR", build_adafactor, ADAFACTOR_VARIANTS, 16, 1};
+    case SNUG_OP_ADAGRAD: return (struct op_test){"ADAGRAD", build_adagrad, ADAGRAD_VARIANTS, 8, 1};
+    case SNUG_OP_RMSPROP: return (struct op_test){"RMSPROP", build_rmsprop, RMSPROP_VARIANTS, 16, 1};
+    case SNUG_OP_LION: return (struct op_test){"LION", build_lion, LION_VARIANTS, 8, 1};
     case SNUG_OP_CAST: return (struct op_test){"CAST", build_cast, 1, 0, 0};
     case SNUG_OP_COUNT: break;
     }
@@ -78,15 +83,17 @@ static struct op_test test_of(enum snug_op_kind kind) {
 static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     bool adds = !snug_run_overwrites(&f->run, op);
     switch (op->kind) {
-    case SNUG_OP_EMBED_BACKWARD:
+    case SNUG_OP_EMBED_BACKWARD: /* with an index, rows of g that are not used stay */
+        return adds || (op->out[5] >= 0 && (output == 0 || output == 5));
     case SNUG_OP_LINEAR_DW: return adds;
     case SNUG_OP_NORM_BACKWARD: return adds && output >= 2;
     case SNUG_OP_LINEAR_DX: return op->accumulate;
     case SNUG_OP_LOSS: return output == 0 && f->run.chunk > 0;
     case SNUG_OP_GATHER_BACKWARD:
     case SNUG_OP_SQUARED_NORM: return true; /* other rows and slots stay */
-    case SNUG_OP_ADAM: return output != 1;
-    default: return false;
+    case SNUG_OP_CATCH_UP:
+    case SNUG_OP_SETTLE: return true; /* other rows stay */
+    default: return snug_is_update(op->kind) && output != 1;
     }
 }
 
@@ -177,11 +184,16 @@ static void check_cpu(struct ops *f, const struct snug_op *op, const struct op_t
     }
 }
 
-/* Added to means: the old value plus what would have been written over it. */
+static bool adds_to(const struct ops *f, const struct snug_op *op, int output) {
+    const bool placed = op->kind == SNUG_OP_EMBED_BACKWARD && op->out[5] >= 0 && (output == 0 || output == 5);
+    return keeps(f, op, output) && !placed;
+}
+
+/* Added to means: the old value plus what would have been written over it, unless rows have places of their own. */
 static void check_added(const struct ops *f, const struct snug_op *op, const uint8_t *before,
                         const uint8_t *overwritten) {
     for (int i = 0; i < SNUG_OP_OUTPUTS; i++)
-        for (int64_t e = 0; op->out[i] >= 0 && keeps(f, op, i) && e < ops_count(f, op->out[i]); e++) {
+        for (int64_t e = 0; op->out[i] >= 0 && adds_to(f, op, i) && e < ops_count(f, op->out[i]); e++) {
             double old = ops_get(f, before, op->out[i], e), part = ops_get(f, overwritten, op->out[i], e);
             double sum = ops_get(f, f->arena, op->out[i], e);
             if (!(fabs(sum - (old + part)) <= 0x1p-22 * (fabs(old) + fabs(part))))

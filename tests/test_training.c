@@ -282,6 +282,8 @@ static void test_resumed_is_uninterrupted(void **state) {
         "validation_file=@dev.csv eval_strategy=epoch lr_scheduler_type=cosine logging_steps=5",
         "task=mlm train_file=@train.txt line_by_line=True label_smoothing_factor=0",
         "bf16=True",
+        "config_name=@wide weight_decay=0.1 gradient_accumulation_steps=2 num_train_epochs=4",
+        "config_name=@wide validation_file=@dev.csv eval_strategy=steps eval_steps=3",
         "dtype=bfloat16 weight_decay=0.1 validation_file=@dev.csv eval_strategy=steps eval_steps=3",
         "dtype=bfloat16 bf16=True task=mlm train_file=@train.txt line_by_line=True",
     };

@@ -9,6 +9,7 @@
 #include "core/philox.h"
 #include "io/file.h"
 #include "io/safetensors.h"
+#include "optim/optimizer.h"
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
     return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
@@ -298,10 +299,11 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
     return status;
 }
 
-/* The states that go on from step to step: those that an update writes. */
+/* The states that go on from step to step: those that an update writes. What rows of a table still wait for is none:
+   they are settled first. */
 static bool is_state(const struct snug_program *program, size_t tensor) {
     for (size_t i = 0; i < program->op_count; i++)
-        for (int out = 2; snug_is_update(program->ops[i].kind) && out < SNUG_OP_OUTPUTS; out++)
+        for (int out = 2; snug_is_update(program->ops[i].kind) && out < 2 + SNUG_STATES_MAX; out++)
             if (program->ops[i].out[out] == (int32_t)tensor) return true;
     return false;
 }

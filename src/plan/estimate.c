@@ -13,6 +13,12 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
     return types;
 }
 
+bool snug_can_run(const struct snug_backend *backend, const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (!backend->ops[program->ops[i].kind]) return false;
+    return true;
+}
+
 /* Of the same kind if it was measured, the nearest variant first; else of a copy, which only moves bytes. */
 static const struct snug_rate *find_rate(const struct snug_rates *rates, enum snug_op_kind kind, int32_t types,
                                          bool dropout) {
@@ -51,7 +57,7 @@ struct snug_estimate snug_estimate_step(const struct snug_rates *rates, const st
     struct snug_estimate sum = {0};
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE) continue;
+        if (op->phase == SNUG_PHASE_PREPARE || op->phase == SNUG_PHASE_SETTLE) continue; /* no part of a step */
         const bool head = op->phase == SNUG_PHASE_HEAD;
         /* Gradients are cleared once; the update follows the last micro-batch. */
         const bool once =

@@ -26,6 +26,8 @@ struct snug_methods {
     bool update_in_backward;                /* see plan/in_backward.c, which also needs to know: */
     bool clips;                             /* gradients are clipped */
     bool accumulates;                       /* a step has more than one micro-batch */
+    int64_t micro_batches;                  /* of a step */
+    int64_t waiting_steps;                  /* most steps that a table's row may wait for its update; 0: none waits */
 };
 
 /* All stages but the last in their order: from a model's forward operations to a program that can be placed. */
@@ -37,6 +39,8 @@ snug_status snug_stage_differentiate(struct snug_program *program);
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
 snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods);
+/* Lets rows of the word embedding that have no gradient in a step wait for their update until they are read. */
+snug_status snug_stage_wait(struct snug_program *program, const struct snug_methods *methods);
 /* Stores matrices and tables in the type weights, activations in program->compute, and gives products a copy of those
    weights that are not in the compute type. Products in F32 read BF16 weights as they are. */
 snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights);

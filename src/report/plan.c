@@ -103,7 +103,7 @@ static struct work measure_work(const snug_plan *plan) {
     bool behind_loss = false;
     for (size_t i = 0; i < job->training->op_count; i++) {
         const struct snug_op *op = &job->training->ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE) continue;
+        if (op->phase == SNUG_PHASE_PREPARE || op->phase == SNUG_PHASE_SETTLE) continue; /* no part of a step */
         /* Masked LM: the share of tokens that are masked goes through the head. */
         const int64_t rows = job->config.task == SNUG_TASK_MLM
                                  ? (int64_t)((double)limits->tokens * job->args->mlm_probability)

@@ -26,10 +26,10 @@
 
 /* Values that Hugging Face has and snug does not yet. */
 #define OTHER_OPTIMIZERS                                                                                               \
-    "adamw_torch_xla|adamw_torch_npu_fused|adamw_apex_fused|adafactor|adamw_hf|adamw_anyprecision|adamw_torch_4bit|"   \
-    "adamw_torch_8bit|ademamix|sgd|adagrad|adamw_bnb_8bit|adamw_8bit|ademamix_8bit|lion_8bit|lion_32bit|"              \
+    "adamw_torch_xla|adamw_torch_npu_fused|adamw_apex_fused|adamw_hf|adamw_anyprecision|adamw_torch_4bit|"             \
+    "adamw_torch_8bit|ademamix|ademamix_8bit|lion_8bit|"                                                               \
     "paged_adamw_32bit|paged_adamw_8bit|paged_ademamix_32bit|paged_ademamix_8bit|paged_lion_32bit|paged_lion_8bit|"    \
-    "rmsprop|rmsprop_bnb|rmsprop_bnb_8bit|rmsprop_bnb_32bit|galore_adamw|galore_adamw_8bit|galore_adafactor|"          \
+    "rmsprop_bnb|rmsprop_bnb_8bit|rmsprop_bnb_32bit|galore_adamw|galore_adamw_8bit|galore_adafactor|"                  \
     "galore_adamw_layerwise|galore_adamw_8bit_layerwise|galore_adafactor_layerwise|lomo|adalomo|grokadamw|"            \
     "schedule_free_radam|schedule_free_adamw|schedule_free_sgd|apollo_adamw|apollo_adamw_layerwise|stable_adamw"
 #define OTHER_REPORTS                                                                                                  \
@@ -83,12 +83,15 @@ const struct snug_argument snug_arguments[] = {
         "linear", NULL, "reduce_lr_on_plateau|greedy", "how the rate falls"),
     TEXT(lr_scheduler_kwargs, "", TRAINING, "JSON", "the schedule's own settings, as in '{\"num_cycles\": 2}'"),
     REAL(warmup_steps, TRAINING, "0", "[0,)", "steps over which the rate rises; below 1: a share of all steps"),
-    ROW(CHOICE, optim, "", TRAINING, "adamw_torch|adamw_torch_fused", "adamw_torch_fused", NULL, OTHER_OPTIMIZERS,
-        "optimizer; both names are snug's one fused AdamW"),
-    REAL(weight_decay, TRAINING, "0", "[0,)", "AdamW's, not applied to biases and norms"),
-    REAL(adam_beta1, TRAINING, "0.9", "[0,1)", "AdamW's decay of the first moment"),
-    REAL(adam_beta2, TRAINING, "0.999", "[0,1)", "AdamW's decay of the second moment"),
-    REAL(adam_epsilon, TRAINING, "1e-8", "[0,)", "added to AdamW's denominator"),
+    ROW(CHOICE, optim, "", TRAINING,
+        "adamw_torch|adamw_torch_fused|adamw_8bit|adamw_bnb_8bit|sgd|adafactor|adagrad|rmsprop|lion_32bit|adam|adam_"
+        "8bit",
+        "adamw_torch_fused", NULL, OTHER_OPTIMIZERS, "optimizer; adam and adam_8bit, with L2 decay, are snug's own"),
+    TEXT(optim_args, "", TRAINING, "KEY=VALUE", "the optimizer's own settings, as in momentum=0.9,nesterov=True"),
+    REAL(weight_decay, TRAINING, "0", "[0,)", "any optimizer's, not applied to biases and norms"),
+    REAL(adam_beta1, TRAINING, "0.9", "[0,1)", "Adam's decay of the first moment; Lion's first beta"),
+    REAL(adam_beta2, TRAINING, "0.999", "[0,1)", "Adam's decay of the second moment; Lion's second beta"),
+    REAL(adam_epsilon, TRAINING, "1e-8", "[0,)", "added to Adam's denominator"),
     REAL(max_grad_norm, TRAINING, "1", "[0,)", "gradients are scaled to this norm at most; 0: never"),
     REAL(label_smoothing_factor, TRAINING, "0", "[0,1)",
          "share of a label spread over all classes; single labels only"),
@@ -170,7 +173,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "torch_empty_cache_steps gradient_checkpointing_kwargs activation_checkpointing_kwargs"},
     {SNUG_FOREIGN_VALUE,
      "torch_compile_backend torch_compile_mode "
-     "liger_kernel_config neftune_noise_alpha optim_args optim_target_modules accelerator_config parallelism_config "
+     "liger_kernel_config neftune_noise_alpha optim_target_modules accelerator_config parallelism_config "
      "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
      "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "

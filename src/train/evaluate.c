@@ -15,6 +15,7 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
                                void *user) {
     struct snug_run *run = &s->eval_run;
     const int64_t batches = snug_loader_batches(s->job.eval.rows, &s->job.eval.options);
+    RETURN_IF_ERROR(snug_session_settle(s));
     RETURN_IF_ERROR(snug_loader_begin_epoch(s->eval_loader, 0, 0));
     for (int64_t done = 0;; done++) {
         if (callbacks && callbacks->on_event)

@@ -19,7 +19,7 @@ struct method {
     const char *name;
     const char *pins[3];  /* arguments that, set by the user, leave the method as it is */
     bool approximate;     /* it rounds: results are not those of the plan as asked */
-    bool independent;     /* its settings are not in the order of what they save */
+    bool independent;     /* what its settings save is in no order once other methods stand beside them */
     const char *settings; /* arguments, separated by '|' */
 };
 
@@ -30,7 +30,10 @@ static const struct method methods[] = {
     [RECOMPUTE] = {.name = "recomputation",
                    .pins = {"recompute", "gradient_checkpointing"},
                    .settings = "--recompute ffn|--recompute attention|--recompute layer"},
-    [IN_BACKWARD] = {.name = "update in backward", .pins = {"update_in_backward"}, .settings = "--update_in_backward"},
+    [IN_BACKWARD] = {.name = "update in backward",
+                     .pins = {"update_in_backward"},
+                     .independent = true,
+                     .settings = "--update_in_backward"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
     [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
 };
@@ -181,6 +184,7 @@ static snug_status plan_flags(struct search *s, const struct snug_feed *feed, st
     if (status == SNUG_OK) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) {
         status = snug_job_replan(s->job, args, feed, &trial);
+        if (status == SNUG_OK && !snug_can_run(trial.backend, trial.training)) status = SNUG_END;
         if (status == SNUG_OK) measure(s, &trial, out);
         snug_job_drop_plan(&trial);
         s->planned++;
@@ -361,7 +365,7 @@ static bool is_dead(const struct search *s, const struct mix *mix) {
         if (mix->choice[IN_BACKWARD] && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT]) continue;
         for (; m < METHODS; m++) {
             const uint8_t here = mix->choice[m], there = s->dead[i].choice[m];
-            if (here != there && here != 0 && (methods[m].independent || here > there)) break;
+            if (here != there && (methods[m].independent || here > there)) break;
         }
         if (m == METHODS) return true;
     }

@@ -11,6 +11,9 @@
 #include "train/fit.h"
 #include "train/metrics.h"
 
+enum {
+    WAITING_STEPS = 256
+}; /* all rows of a table are updated this often at least: once costs about one whole update */
 enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
@@ -270,16 +273,13 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
 /* ---- methods -------------------------------------------------------------------------------------------------- */
 
 static snug_status choose_methods(struct snug_job *job) {
+    const struct snug_args *args = job->args;
     const int64_t layers = job->config.num_hidden_layers;
-    job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
-                                             .decoupled = true,
-                                             .beta1 = job->args->adam_beta1,
-                                             .beta2 = job->args->adam_beta2,
-                                             .epsilon = job->args->adam_epsilon,
-                                             .weight_decay = job->args->weight_decay};
-    job->weights = strcmp(job->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
+    RETURN_IF_ERROR(snug_optimizer_parse(job->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &job->optimizer));
+    job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
-    return snug_args_recompute(job->args, layers, job->recompute);
+    return snug_args_recompute(args, layers, job->recompute);
 }
 
 /* ---- programs and plan ---------------------------------------------------------------------------------------- */
@@ -308,7 +308,9 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
                                          .recompute = job->recompute,
                                          .update_in_backward = job->args->update_in_backward,
                                          .clips = job->args->max_grad_norm > 0,
-                                         .accumulates = job->args->gradient_accumulation_steps > 1};
+                                         .accumulates = job->args->gradient_accumulation_steps > 1,
+                                         .micro_batches = feed->options.accumulation,
+                                         .waiting_steps = job->backend->ops[SNUG_OP_ADAM_ROWS] ? WAITING_STEPS : 0};
     return snug_stages(program, &methods);
 }
 

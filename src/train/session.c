@@ -45,6 +45,17 @@ static const struct snug_program *any_program(const struct snug_session *s) { re
 
 static struct snug_run *any_run(struct snug_session *s) { return s->job.training ? &s->train_run : &s->eval_run; }
 
+/* A phase that stands between steps: it sees the steps that are done, whatever the current batch. */
+static snug_status run_between_steps(struct snug_session *s, enum snug_phase phase) {
+    struct snug_run run = *any_run(s);
+    run.step = s->step;
+    return snug_run_phase(&run, s->job.backend, phase, &s->profile);
+}
+
+snug_status snug_session_prepare(struct snug_session *s) { return run_between_steps(s, SNUG_PHASE_PREPARE); }
+
+snug_status snug_session_settle(struct snug_session *s) { return run_between_steps(s, SNUG_PHASE_SETTLE); }
+
 static snug_status load_weights(struct snug_session *s) {
     const struct snug_job *job = &s->job;
     const struct snug_program *program = any_program(s);
@@ -90,7 +101,7 @@ static snug_status open_session(struct snug_session *s) {
     if (s->job.training) open_run(s, s->job.training, &s->train_run);
     if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
     RETURN_IF_ERROR(load_weights(s));
-    RETURN_IF_ERROR(snug_run_phase(any_run(s), s->job.backend, SNUG_PHASE_PREPARE, NULL));
+    RETURN_IF_ERROR(snug_session_prepare(s));
     return open_loaders(s);
 }
 
@@ -209,7 +220,9 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     return SNUG_OK;
 }
 
-double snug_learning_rate(const snug_session *s) { return snug_schedule_rate(&s->schedule, s->schedule_step); }
+double snug_learning_rate(const snug_session *s) {
+    return snug_optimizer_rate(&s->job.optimizer, snug_schedule_rate(&s->schedule, s->schedule_step), s->schedule_step);
+}
 
 snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
@@ -243,6 +256,26 @@ static const struct snug_parameter *find_parameter(const struct snug_session *s,
     return NULL;
 }
 
+/* The index of a gradient that holds only some rows of its table, or -1. */
+static int32_t index_of(const struct snug_program *program, int32_t gradient) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_SQUARED_NORM && program->ops[i].in[0] == gradient)
+            return program->ops[i].in[1];
+    return -1;
+}
+
+/* Scaled by the last clipping. */
+static void copy_gradient(struct snug_session *s, int32_t gradient, int64_t first_row, float *values, size_t count) {
+    const int32_t index = index_of(s->train_run.program, gradient);
+    const float *from = snug_run_data(&s->train_run, gradient), scale = s->clipped ? clip_tensor(s)[1] : 1;
+    const size_t cols = (size_t)snug_run_cols(&s->train_run, gradient);
+    for (size_t i = 0; i < count; i++) {
+        int64_t row = first_row + (int64_t)(i / cols);
+        if (index >= 0) row = snug_rows_of(&s->train_run, index, gradient).slots[row];
+        values[i] = row < 0 ? 0 : from[row * (int64_t)cols + (int64_t)(i % cols)] * scale;
+    }
+}
+
 static snug_status copy_parameter(struct snug_session *s, const char *name, bool gradient, float *values,
                                   size_t count) {
     const struct snug_program *program = any_program(s);
@@ -253,6 +286,7 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
         return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name,
                          (long long)snug_parameter_count(parameter), count);
     if (!gradient) {
+        RETURN_IF_ERROR(snug_session_settle(s));
         snug_parameter_read(program, s->arena, parameter, 0, (int64_t)count, values);
         return SNUG_OK;
     }
@@ -261,9 +295,7 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (!t->persistent || strcmp(t->name, wanted) != 0) continue;
-        const float *from = (const float *)(s->arena + t->offset) + parameter->row * t->cols;
-        const float scale = s->clipped ? clip_tensor(s)[1] : 1;
-        for (size_t k = 0; k < count; k++) values[k] = from[k] * scale;
+        copy_gradient(s, (int32_t)i, parameter->row, values, count);
         return SNUG_OK;
     }
     return snug_fail(s->ctx, SNUG_E_USAGE, "%s has no gradient in this session", name);
@@ -290,6 +322,7 @@ snug_status snug_session_write_model(struct snug_session *s, const char *folder)
     char *config = NULL, *weights = NULL;
     snug_status status = snug_path_join(s->ctx, &config, folder, "config.json");
     if (status == SNUG_OK) status = snug_path_join(s->ctx, &weights, folder, "model.safetensors");
+    if (status == SNUG_OK) status = snug_session_settle(s);
     if (status == SNUG_OK) status = snug_json_write(s->ctx, config, s->job.config.json);
     if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), s->arena);
     if (status == SNUG_OK && s->job.tokenizer) status = snug_tokenizer_save(s->ctx, s->job.tokenizer, folder);

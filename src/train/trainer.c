@@ -30,6 +30,7 @@ double snug_trainer_flops(const struct snug_trainer *t) {
     for (size_t i = 0; i < job->training->op_count; i++) {
         const enum snug_phase phase = job->training->ops[i].phase;
         const bool once = phase == SNUG_PHASE_CLIP || phase == SNUG_PHASE_UPDATE;
+        if (phase == SNUG_PHASE_PREPARE || phase == SNUG_PHASE_SETTLE) continue; /* no part of a step */
         flops += snug_op_cost(job->training, &job->training->ops[i], tokens, sequences, rows).flops *
                  (double)(once ? t->session->step : micro);
     }

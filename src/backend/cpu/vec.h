@@ -13,6 +13,8 @@
 #include <immintrin.h>
 #endif
 
+#include <math.h>
+
 #include "backend/backend.h"
 #include "core/philox.h"
 
@@ -72,6 +74,15 @@ static inline vec vec_min(vec a, vec b) {
 #endif
 }
 
+static inline vec vec_sqrt(vec x) {
+#ifdef VEC_X86
+    return (vec)VEC_X86(sqrt_ps)((vec_x86)x);
+#else
+    for (int i = 0; i < VEC_LANES; i++) x[i] = sqrtf(x[i]);
+    return x;
+#endif
+}
+
 static inline vec vec_abs(vec x) { return (vec)((vec_uint)x & 0x7fffffffu); }
 
 /* All bits set in the first count lanes, none in the others. */
@@ -79,6 +90,19 @@ static inline vec_int vec_below(int64_t count) {
     vec_int lane;
     for (int i = 0; i < VEC_LANES; i++) lane[i] = i;
     return lane < (int32_t)(count < VEC_LANES ? count : VEC_LANES);
+}
+
+/* Whether a comparison came out true in some lane. */
+static inline bool vec_any(vec_int mask) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif defined(VEC_X86)
+    return VEC_X86(movemask_ps)((vec_x86)mask) != 0;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < VEC_LANES; i++) any |= mask[i];
+    return any != 0;
+#endif
 }
 
 /* The sum of all lanes, as a tree. */
