@@ -28,7 +28,7 @@ struct snug_job {
     enum snug_command command;
     int threads;
     struct snug_optimizer optimizer;
-    enum snug_dtype weights; /* what matrices and tables are stored in */
+    enum snug_dtype weights;        /* what matrices and tables are stored in */
     enum snug_recompute *recompute; /* by layer */
     struct snug_config config;
     char *model_folder;     /* NULL: weights are initialised */
