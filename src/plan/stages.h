@@ -72,8 +72,8 @@ struct snug_cost {
     double flops, bytes; /* bytes read and written, each operand once */
 };
 /* Of one run of op on tokens tokens in sequences sequences of the same length with rows head rows. */
-struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, int64_t tokens,
-                              int64_t sequences, int64_t rows);
+struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, double tokens,
+                              double sequences, double rows);
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 

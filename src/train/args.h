@@ -37,6 +37,7 @@ struct snug_args {
     char *recompute;
     bool bf16, use_cpu;
     char *device, *memory_budget;
+    bool fit;
     int64_t threads; /* 0: all cores that the process may use */
     int64_t dataloader_num_workers, dataloader_prefetch_factor;
     bool dataloader_drop_last;
@@ -53,6 +54,8 @@ struct snug_args {
     char *set_names;
 };
 
+/* The same arguments, set ones included, in another context. */
+snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out);
 /* Whether the user set the argument, under any of its names. */
 bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Checks of one argument against another (eval_strategy without data, save against load_best_model_at_end, …), to be

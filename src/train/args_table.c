@@ -114,6 +114,8 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, device, "", MACHINE, "cpu|auto", "auto", NULL, "cuda", "where to run (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "limit on memory, as 600MiB or 6GB; a run over it is refused before step 1 (snug's own)"),
+    FLAG(fit, "", MACHINE, "False",
+         "where the run is over its limit, add the cheapest methods that make it fit; what is set stays (snug's own)"),
     COUNT(per_device_eval_batch_size, "per_gpu_eval_batch_size", MACHINE, "8", "[1,65536]",
           "rows of a batch in evaluation and prediction"),
     COUNT(threads, "", MACHINE, "0", "[0,4096]", "CPU threads; 0: as many as the process may use (snug's own)"),
