@@ -10,9 +10,25 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 
-float *snug_parameter_data(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter) {
-    const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
-    return (float *)(arena + tensor->offset) + parameter->row * tensor->cols;
+/* Values that pass between a file and their place at a time. A multiple of 4, see fill_normal(). */
+enum { PIECE = 1 << 14 };
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t first_element(const struct snug_program *program, const struct snug_parameter *parameter) {
+    return parameter->row * program->tensors[parameter->tensor].cols;
+}
+
+snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
+                                const struct snug_parameter *parameter, int64_t first, int64_t count, float *out) {
+    return snug_tensor_read(program, memory, parameter->tensor, first_element(program, parameter) + first, count, out);
+}
+
+snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
+                                 const struct snug_parameter *parameter, int64_t first, int64_t count,
+                                 const float *values) {
+    return snug_tensor_write(program, memory, parameter->tensor, first_element(program, parameter) + first, count,
+                             values);
 }
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
@@ -28,13 +44,17 @@ static uint32_t name_hash(const char *name) {
     return hash;
 }
 
-static void fill_normal(float *values, int64_t count, double deviation, const char *name, uint64_t seed) {
+/* Values first … first + count - 1, where first is a multiple of 4. */
+static void fill_normal(float *values, int64_t first, int64_t count, double deviation, const char *name,
+                        uint64_t seed) {
     const double pi = 3.14159265358979323846;
+    const uint32_t hash = name_hash(name);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i += 4) {
+        const int64_t word = (first + i) / 4;
         const struct snug_philox_block block =
-            snug_philox((uint32_t)(i / 4), (uint32_t)(i / 4 >> 32), name_hash(name), (uint32_t)SNUG_PHILOX_INIT << 29,
-                        (uint32_t)seed, (uint32_t)(seed >> 32));
+            snug_philox((uint32_t)word, (uint32_t)(word >> 32), hash, (uint32_t)SNUG_PHILOX_INIT << 29, (uint32_t)seed,
+                        (uint32_t)(seed >> 32));
         for (int k = 0; k < 4 && i + k < count; k++) { /* Box and Muller: two words give two normal numbers */
             const double u = (block.word[k & 2] + 0.5) * 0x1p-32, v = (block.word[k | 1] + 0.5) * 0x1p-32;
             const double radius = deviation * sqrt(-2 * log(u));
@@ -43,19 +63,30 @@ static void fill_normal(float *values, int64_t count, double deviation, const ch
     }
 }
 
-void snug_weights_init(const struct snug_program *program, const struct snug_config *config, uint8_t *arena,
-                       const struct snug_parameter *parameter, uint64_t seed) {
-    float *values = snug_parameter_data(program, arena, parameter);
-    const int64_t count = snug_parameter_count(parameter);
-    if (parameter->init == SNUG_INIT_NORMAL) {
-        fill_normal(values, count, config->initializer_range, parameter->name, seed);
-        const int64_t pad = config->pad_token_id;
-        if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 &&
-            pad < config->vocab_size)
-            memset(values + pad * config->hidden_size, 0, (size_t)config->hidden_size * sizeof *values);
-    } else {
-        for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+/* The padding token's row is zero. */
+static void clear_padding(const struct snug_config *config, const struct snug_parameter *parameter, float *values,
+                          int64_t first, int64_t count) {
+    const int64_t pad = config->pad_token_id, size = config->hidden_size;
+    if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") != 0 || pad < 0) return;
+    for (int64_t i = pad * size; i < (pad + 1) * size; i++)
+        if (i >= first && i < first + count) values[i - first] = 0;
+}
+
+snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
+                              const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
+    float values[PIECE];
+    const int64_t all = snug_parameter_count(parameter);
+    for (int64_t first = 0; first < all; first += PIECE) {
+        const int64_t count = smaller(PIECE, all - first);
+        if (parameter->init == SNUG_INIT_NORMAL) {
+            fill_normal(values, first, count, config->initializer_range, parameter->name, seed);
+            clear_padding(config, parameter, values, first, count);
+        } else {
+            for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+        }
+        RETURN_IF_ERROR(snug_parameter_write(program, memory, parameter, first, count, values));
     }
+    return SNUG_OK;
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -94,7 +125,7 @@ struct loading {
     const char *path;
     const struct snug_program *program;
     const struct snug_config *config;
-    uint8_t *arena;
+    const struct snug_memory *memory;
     bool ignore_mismatched_sizes;
     bool *loaded; /* by parameter */
 };
@@ -128,13 +159,18 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    float *values = snug_parameter_data(l->program, l->arena, parameter);
-    const int64_t count = snug_parameter_count(parameter);
-    RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, 0, count, values));
-    for (int64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)i);
+    float values[PIECE];
+    const int64_t all = snug_parameter_count(parameter);
+    for (int64_t first = 0; first < all; first += PIECE) {
+        const int64_t count = smaller(PIECE, all - first);
+        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, first, count, values));
+        for (int64_t i = 0; i < count; i++)
+            if (!isfinite(values[i]))
+                return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                                 l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
+                                 (long long)(first + i));
+        RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, count, values));
+    }
     l->loaded[index] = true;
     return SNUG_OK;
 }
@@ -192,12 +228,12 @@ static snug_status find_file(snug_context *ctx, const char *folder, char **path)
 }
 
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
-                              const struct snug_config *config, uint8_t *arena, uint64_t seed,
+                              const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes) {
     struct loading l = {.ctx = ctx,
                         .program = program,
                         .config = config,
-                        .arena = arena,
+                        .memory = memory,
                         .ignore_mismatched_sizes = ignore_mismatched_sizes};
     struct snug_safetensors files = {0};
     char *path;
@@ -208,9 +244,9 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
     if (status == SNUG_OK) status = load_all(&l, &files);
     if (status == SNUG_OK) {
         struct names fresh = {0};
-        for (size_t i = 0; i < program->parameter_count; i++) {
+        for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
             if (l.loaded[i]) continue;
-            snug_weights_init(program, config, arena, &program->parameters[i], seed);
+            status = snug_weights_init(program, config, memory, &program->parameters[i], seed);
             add_name(&fresh, program->parameters[i].name);
         }
         if (fresh.count)
@@ -232,64 +268,96 @@ static const char *second_name(const char *name) {
     return strcmp(name, "cls.predictions.decoder.bias") == 0 ? "cls.predictions.bias" : NULL;
 }
 
-snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+/* Where a tensor of a file being written comes from: the tensor of the program, from element first on. */
+struct origin {
+    const struct snug_program *program;
+    const struct snug_memory *memory;
+    int32_t tensor;
+    int64_t first;
+};
+
+static snug_status read_origin(void *user, int64_t first, int64_t count, void *out) {
+    const struct origin *o = user;
+    return snug_tensor_read(o->program, o->memory, o->tensor, o->first + first, count, out);
+}
+
+snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
+                              const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
+    struct origin *origins = NULL;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count + 1, sizeof *sources, (void **)&sources));
-    for (size_t i = 0; i < program->parameter_count; i++) {
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *origins, (void **)&origins);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const struct snug_parameter *p = &program->parameters[i];
+        origins[i] = (struct origin){program, memory, p->tensor, first_element(program, p)};
         const struct snug_tensor_source source = {.name = p->name,
                                                   .dtype = SNUG_F32,
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
-                                                  .data = snug_parameter_data(program, arena, p)};
+                                                  .read = read_origin,
+                                                  .user = &origins[i]};
         sources[count++] = source;
         if (!second_name(p->name)) continue;
         sources[count] = source;
         sources[count++].name = second_name(p->name);
     }
-    snug_status status = snug_safetensors_write(ctx, path, sources, count);
+    if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
+    free(origins);
     free(sources);
     return status;
 }
 
-/* The states that go on from step to step: those that an update writes. */
-static bool is_state(const struct snug_program *program, size_t tensor) {
-    for (size_t i = 0; i < program->op_count; i++)
-        for (int out = 2; snug_is_update(program->ops[i].kind) && out < SNUG_OP_OUTPUTS; out++)
-            if (program->ops[i].out[out] == (int32_t)tensor) return true;
-    return false;
-}
-
-snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program,
+                             const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
+    struct origin *origins = NULL;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *sources, (void **)&sources));
-    for (size_t i = 0; i < program->tensor_count; i++) {
+    snug_status status = snug_alloc(ctx, program->tensor_count, sizeof *origins, (void **)&origins);
+    for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        if (is_state(program, i))
-            sources[count++] = (struct snug_tensor_source){
-                .name = t->name, .dtype = t->dtype, .dims = 2, .shape = {t->rows, t->cols}, .data = arena + t->offset};
+        if (!t->saved) continue;
+        origins[i] = (struct origin){program, memory, (int32_t)i, 0};
+        sources[count++] = (struct snug_tensor_source){.name = t->name,
+                                                       .dtype = t->dtype,
+                                                       .dims = 2,
+                                                       .shape = {t->rows, t->cols},
+                                                       .read = read_origin,
+                                                       .user = &origins[i]};
     }
-    snug_status status = snug_safetensors_write(ctx, path, sources, count);
+    if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
+    free(origins);
     free(sources);
     return status;
 }
 
-snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+static snug_status load_state(snug_context *ctx, const struct snug_safetensors *files,
+                              const struct snug_stored_tensor *stored, const struct origin *to) {
+    float values[PIECE];
+    for (int64_t first = 0; first < stored->count; first += PIECE) {
+        const int64_t count = smaller(PIECE, stored->count - first);
+        RETURN_IF_ERROR(snug_safetensors_read(ctx, files, stored, first, count, values));
+        RETURN_IF_ERROR(snug_tensor_write(to->program, to->memory, to->tensor, first, count, values));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
+                             const struct snug_memory *memory) {
     struct snug_safetensors files;
     RETURN_IF_ERROR(snug_safetensors_open(ctx, path, &files));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        if (!is_state(program, i)) continue;
+        if (!t->saved) continue;
         const struct snug_stored_tensor *stored = snug_safetensors_find(&files, t->name);
         if (!stored || stored->dims != 2 || stored->shape[0] != t->rows || stored->shape[1] != t->cols)
             status = snug_fail(ctx, SNUG_E_INPUT,
                                "%s: no state %s of shape [%lld, %lld]: the checkpoint is of another model or optimizer",
                                path, t->name, (long long)t->rows, (long long)t->cols);
         else
-            status = snug_safetensors_read(ctx, &files, stored, 0, stored->count, (float *)(arena + t->offset));
+            status = load_state(ctx, &files, stored, &(struct origin){program, memory, (int32_t)i, 0});
     }
     snug_safetensors_close(&files);
     return status;

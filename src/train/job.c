@@ -10,7 +10,11 @@
 #include "model/build.h"
 #include "train/metrics.h"
 
-enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
+enum {
+    MLM_CHUNK_ROWS = 128,   /* head rows of masked LM at a time: their logits are the largest tensor of the head */
+    OFFLOAD_AHEAD = 1,      /* the product before hides a copy where it can be hidden at all */
+    OFFLOAD_PART = 1 << 19, /* 2 MiB in fp32: long enough for a disk */
+};
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
 
@@ -213,6 +217,8 @@ static snug_status choose_methods(struct snug_job *job) {
                                              .beta2 = job->args->adam_beta2,
                                              .epsilon = job->args->adam_epsilon,
                                              .weight_decay = job->args->weight_decay};
+    job->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
+    RETURN_IF_ERROR(snug_args_offload(job->args, &job->offload.classes));
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(job->args, layers, job->recompute);
 }
@@ -238,8 +244,9 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer, .recompute = job->recompute};
-    return snug_stages(program, training ? &methods : NULL);
+    const struct snug_methods methods = {
+        .optimizer = training ? &job->optimizer : NULL, .recompute = job->recompute, .offload = job->offload};
+    return snug_stages(program, &methods);
 }
 
 static snug_status place_programs(struct snug_job *job) {
@@ -275,7 +282,10 @@ static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t
 static snug_status check_fit(struct snug_job *job) {
     int64_t budget;
     RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
-    const int64_t total = snug_job_total(job), available = snug_available_bytes();
+    const int64_t total = snug_job_total(job);
+    int64_t available = snug_available_bytes();
+    if (available >= 0 && job->layout.spool && snug_spool_is_memory(snug_args_offload_dir(job->args)))
+        available = available > job->layout.spool ? available - job->layout.spool : 0;
     /* What is resident already is not available any more, and need not be. */
     const int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
     const bool over_budget = budget >= 0 && total > budget;

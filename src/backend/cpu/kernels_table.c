@@ -40,5 +40,8 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
             [SNUG_OP_SQUARED_NORM] = SNUG_KERNEL(squared_norm),
             [SNUG_OP_CLIP] = SNUG_KERNEL(clip),
             [SNUG_OP_ADAM] = SNUG_KERNEL(adam),
-            [SNUG_OP_CAST] = SNUG_KERNEL(cast)},
+            [SNUG_OP_CAST] = SNUG_KERNEL(cast),
+            [SNUG_OP_FETCH] = snug_host_fetch,
+            [SNUG_OP_STORE] = snug_host_store,
+            [SNUG_OP_WAIT] = snug_host_wait},
 };

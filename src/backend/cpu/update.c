@@ -21,8 +21,8 @@ static void round_nearest(uint16_t *restrict to, const float *restrict from, int
 static void round_stochastic(uint16_t *to, const float *from, const struct snug_run *run, const struct snug_op *op,
                              int64_t first, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        to[i] =
-            snug_f32_to_bf16_stochastic(from[i], snug_rounding_bits(run->seed, run->step, op->parameter, first + i));
+        to[i] = snug_f32_to_bf16_stochastic(
+            from[i], snug_rounding_bits(run->seed, run->step, op->parameter, op->element + first + i));
 }
 
 float *SNUG_KERNEL(update_begin)(const struct snug_run *run, const struct snug_op *op, float *buffer, int64_t first,

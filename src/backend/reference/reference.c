@@ -59,6 +59,9 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_CLIP] = snug_reference_clip,
                 [SNUG_OP_ADAM] = snug_reference_adam,
                 [SNUG_OP_CAST] = snug_reference_cast,
+                [SNUG_OP_FETCH] = snug_host_fetch,
+                [SNUG_OP_STORE] = snug_host_store,
+                [SNUG_OP_WAIT] = snug_host_wait,
             },
     };
     return &backend;
