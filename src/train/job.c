@@ -13,7 +13,7 @@
 enum {
     MLM_CHUNK_ROWS = 128,   /* head rows of masked LM at a time: their logits are the largest tensor of the head */
     OFFLOAD_AHEAD = 1,      /* the product before hides a copy where it can be hidden at all */
-    OFFLOAD_PART = 1 << 19, /* 2 MiB in fp32: long enough for a disk */
+    OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
 };
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
