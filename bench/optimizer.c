@@ -75,6 +75,10 @@ int main(int argc, char **argv) {
         bench(backend, &run, &adam, "ADAM", 28, rounds);
         adam.out[1] = P16;
         bench(backend, &run, &adam, "ADAM with a BF16 copy", 30, rounds);
+        adam.out[1] = -1;
+        tensors[P].dtype = SNUG_BF16;
+        bench(backend, &run, &adam, "ADAM of BF16 weights", 24, rounds);
+        tensors[P].dtype = SNUG_F32;
     }
     free(run.workspace);
     free(run.arena);

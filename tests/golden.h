@@ -102,7 +102,7 @@ static void golden_batch(struct golden *g) {
 
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
                         double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
-                        enum snug_recompute level) {
+                        enum snug_recompute level, enum snug_dtype weights) {
     char path[512];
     *g = (struct golden){
         .backend = backend,
@@ -127,7 +127,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     enum snug_recompute levels[16];
     assert_true(g->config.num_hidden_layers <= 16);
     for (int i = 0; i < 16; i++) levels[i] = level;
-    const struct snug_methods methods = {.optimizer = &g->optimizer, .recompute = levels};
+    const struct snug_methods methods = {.optimizer = &g->optimizer, .recompute = levels, .weights = weights};
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
     struct snug_program *programs[] = {program};
     assert_int_equal(snug_stage_place(g->ctx, programs, 1, backend, threads, 0, 0, &g->layout), SNUG_OK);
@@ -146,8 +146,9 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
         if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER)
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
     assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
-    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config,
-                                       &(struct snug_memory){.arena = g->arena}, 42, false), SNUG_OK);
+    assert_int_equal(
+        snug_weights_load(g->ctx, path, program, &g->config, &(struct snug_memory){.arena = g->arena}, 42, false),
+        SNUG_OK);
 }
 
 static void golden_close(struct golden *g) {
@@ -179,6 +180,16 @@ static double golden_step(struct golden *g) {
     golden_phase(g, SNUG_PHASE_HEAD);
     golden_phase(g, SNUG_PHASE_BACKWARD);
     return *(const float *)snug_run_data(&g->run, g->program.loss) / (double)g->batch.items_in_step;
+}
+
+/* A parameter's values, to be freed. */
+static float *golden_parameter(const struct golden *g, const struct snug_parameter *parameter) {
+    const int64_t count = snug_parameter_count(parameter);
+    float *values = calloc((size_t)count, sizeof *values);
+    assert_non_null(values);
+    const struct snug_memory memory = {.arena = g->arena};
+    assert_int_equal(snug_parameter_read(&g->program, &memory, parameter, 0, count, values), SNUG_OK);
+    return values;
 }
 
 static int32_t golden_tensor(const struct golden *g, const char *name) {

@@ -20,13 +20,11 @@ static bool has_end(const char *text, const char *end) {
     return length >= cut && strcmp(text + length - cut, end) == 0;
 }
 
-static void check_logits(struct golden *g) {
-    int64_t count;
-    float *expected = golden_read(g, "logits", &count);
+typedef void look_fn(const struct golden *g, const float *logits, int64_t first, int64_t count, void *user);
+
+/* Computes the logits, and shows each chunk's. The loss replaces them by its gradient in place, so it is left out. */
+static void compute_logits(struct golden *g, look_fn *look, void *user) {
     const int64_t classes = g->program.tensors[g->program.logits].cols;
-    float largest = 1;
-    for (int64_t i = 0; i < count; i++) largest = fmaxf(largest, fabsf(expected[i]));
-    /* The loss replaces the logits by its gradient in place, so they are computed without it. */
     golden_phase(g, SNUG_PHASE_FORWARD);
     for (int64_t chunk = 0; chunk < snug_head_chunks(&g->run); chunk++) {
         const int64_t size = g->program.capacity[SNUG_EXTENT_ROWS];
@@ -39,13 +37,29 @@ static void check_logits(struct golden *g) {
             if (op->kind == SNUG_OP_LOSS) break;
             assert_int_equal(g->backend->ops[op->kind](&g->run, op), SNUG_OK);
         }
-        const float *logits = snug_run_data(&g->run, g->program.logits);
-        for (int64_t i = 0; i < g->run.rows * classes; i++) {
-            const double error = fabs((double)logits[i] - (double)expected[g->run.first_row * classes + i]) / largest;
-            if (!(error <= LOGITS)) fail_msg("logit %lld differs by %g", (long long)i, error);
-        }
+        look(g, snug_run_data(&g->run, g->program.logits), g->run.first_row * classes, g->run.rows * classes, user);
     }
-    free(expected);
+}
+
+struct expected_logits {
+    float *values, largest;
+};
+
+static void compare_logits(const struct golden *g, const float *logits, int64_t first, int64_t count, void *user) {
+    const struct expected_logits *expected = user;
+    (void)g;
+    for (int64_t i = 0; i < count; i++) {
+        const double error = fabs((double)logits[i] - (double)expected->values[first + i]) / expected->largest;
+        if (!(error <= LOGITS)) fail_msg("logit %lld differs by %g", (long long)i, error);
+    }
+}
+
+static void check_logits(struct golden *g) {
+    int64_t count;
+    struct expected_logits expected = {golden_read(g, "logits", &count), 1};
+    for (int64_t i = 0; i < count; i++) expected.largest = fmaxf(expected.largest, fabsf(expected.values[i]));
+    compute_logits(g, compare_logits, &expected);
+    free(expected.values);
 }
 
 static double check_gradients(struct golden *g) {
@@ -104,7 +118,7 @@ static void check_case(const json_t *c, const struct snug_backend *backend, int 
     int64_t count;
     struct golden g;
     snprintf(expected, sizeof expected, "%s/%s", folder, file);
-    golden_open(&g, folder, expected, task, smoothing, backend, threads, chunk_rows, level);
+    golden_open(&g, folder, expected, task, smoothing, backend, threads, chunk_rows, level, SNUG_F32);
     check_logits(&g);
     float *loss = golden_read(&g, "loss", &count);
     const double found = golden_step(&g);
@@ -173,27 +187,96 @@ static void other_files_hold_the_same_weights(void **state) {
         snprintf(expected, sizeof expected, "%s/expected.safetensors", like);
         const char *task = strncmp(like, "mlm", 3) == 0 ? "mlm" : "classification";
         struct golden a, b;
-        golden_open(&a, like, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE);
-        golden_open(&b, folder, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE);
+        golden_open(&a, like, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE, SNUG_F32);
+        golden_open(&b, folder, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE, SNUG_F32);
         assert_int_equal(a.program.parameter_count, b.program.parameter_count);
         for (size_t i = 0; i < a.program.parameter_count; i++) {
             const struct snug_parameter *p = &a.program.parameters[i];
             bool fresh = false;
             for (size_t k = 0; k < json_array_size(missing); k++)
                 fresh |= strcmp(json_string_value(json_array_get(missing, k)), p->name) == 0;
-            const int64_t count = snug_parameter_count(p);
-            float *x = malloc(2 * (size_t)count * sizeof *x);
-            assert_non_null(x);
-            const struct snug_memory memory[] = {{.arena = a.arena}, {.arena = b.arena}};
-            assert_int_equal(snug_parameter_read(&a.program, &memory[0], p, 0, count, x), SNUG_OK);
-            assert_int_equal(snug_parameter_read(&b.program, &memory[1], p, 0, count, x + count), SNUG_OK);
-            const int same = memcmp(x, x + count, (size_t)count * sizeof *x) == 0;
+            float *x = golden_parameter(&a, p), *y = golden_parameter(&b, p);
+            const bool same = memcmp(x, y, (size_t)snug_parameter_count(p) * sizeof *x) == 0;
             free(x);
+            free(y);
             if (same == fresh)
                 fail_msg("%s: %s is %s", folder, p->name, fresh ? "not initialised" : "not the stored one");
         }
         golden_close(&a);
         golden_close(&b);
+    }
+    json_decref(cases);
+}
+
+/* ---- weights in bf16 ------------------------------------------------------------------------------------------ */
+
+static void keep_logits(const struct golden *g, const float *logits, int64_t first, int64_t count, void *user) {
+    (void)g;
+    memcpy((float *)user + first, logits, (size_t)count * sizeof *logits);
+}
+
+/* Rounds the matrices of fp32 storage to what bf16 storage of the same file holds. */
+static void round_matrices(struct golden *g) {
+    for (size_t i = 0; i < g->program.parameter_count; i++) {
+        const struct snug_parameter *p = &g->program.parameters[i];
+        if (!p->shape[1]) continue;
+        float *values = golden_parameter(g, p);
+        const int64_t count = snug_parameter_count(p);
+        for (int64_t k = 0; k < count; k++) values[k] = snug_bf16_to_f32(snug_f32_to_bf16(values[k]));
+        const struct snug_memory memory = {.arena = g->arena};
+        assert_int_equal(snug_parameter_write(&g->program, &memory, p, 0, count, values), SNUG_OK);
+        free(values);
+    }
+}
+
+static void assert_same_storage(const struct golden *narrow, const struct golden *wide) {
+    assert_int_equal(narrow->program.parameter_count, wide->program.parameter_count);
+    for (size_t i = 0; i < narrow->program.parameter_count; i++) {
+        const struct snug_parameter *p = &narrow->program.parameters[i];
+        float *x = golden_parameter(narrow, p), *y = golden_parameter(wide, &wide->program.parameters[i]);
+        assert_int_equal(narrow->program.tensors[p->tensor].dtype, p->shape[1] ? SNUG_BF16 : SNUG_F32);
+        if (memcmp(x, y, (size_t)snug_parameter_count(p) * sizeof *x) != 0) fail_msg("%s differs", p->name);
+        free(x);
+        free(y);
+    }
+}
+
+/* Values that bf16 holds give the same logits, loss and gradients, bit for bit, in either storage. */
+static void storage_changes_nothing(void **state) {
+    (void)state;
+    json_t *cases = read_cases(), *c;
+    size_t index;
+    json_array_foreach(json_object_get(cases, "cases"), index, c) for (int backend = 0; backend < 2; backend++) {
+        const char *folder = json_string_value(json_object_get(c, "folder"));
+        const char *task = json_string_value(json_object_get(c, "task"));
+        char expected[256];
+        struct golden g[2];
+        float *logits[2];
+        double loss[2];
+        snprintf(expected, sizeof expected, "%s/%s", folder, json_string_value(json_object_get(c, "expected")));
+        for (int i = 0; i < 2; i++)
+            golden_open(&g[i], folder, expected, task, 0, backend ? snug_backend_cpu() : snug_backend_reference(),
+                        1 + i * backend, 0, SNUG_RECOMPUTE_ELEMENTWISE, i ? SNUG_F32 : SNUG_BF16);
+        round_matrices(&g[1]);
+        assert_same_storage(&g[0], &g[1]);
+        assert_true(g[0].layout.bytes[SNUG_MEMORY_WEIGHTS] < 0.65 * (double)g[1].layout.bytes[SNUG_MEMORY_WEIGHTS]);
+        const size_t count = (size_t)(g[0].batch.rows * g[0].program.tensors[g[0].program.logits].cols);
+        for (int i = 0; i < 2; i++) {
+            logits[i] = calloc(count + 1, sizeof **logits);
+            compute_logits(&g[i], keep_logits, logits[i]);
+            loss[i] = golden_step(&g[i]);
+        }
+        assert_memory_equal(logits[0], logits[1], count * sizeof **logits);
+        assert_true(isfinite(loss[0]) && loss[0] == loss[1]);
+        for (size_t i = 0; i < g[0].program.parameter_count; i++) {
+            const struct snug_parameter *p = &g[0].program.parameters[i];
+            const float *x = golden_gradient(&g[0], p), *y = golden_gradient(&g[1], &g[1].program.parameters[i]);
+            if (memcmp(x, y, (size_t)snug_parameter_count(p) * sizeof *x) != 0) fail_msg("gradient of %s", p->name);
+        }
+        for (int i = 0; i < 2; i++) {
+            free(logits[i]);
+            golden_close(&g[i]);
+        }
     }
     json_decref(cases);
 }
@@ -205,6 +288,7 @@ int main(void) {
         cmocka_unit_test(chunks_do_not_matter),
         cmocka_unit_test(every_level_of_recomputation_agrees),
         cmocka_unit_test(other_files_hold_the_same_weights),
+        cmocka_unit_test(storage_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

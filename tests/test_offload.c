@@ -166,15 +166,25 @@ static void assert_at_rest(struct walk *w) {
     }
 }
 
+/* Variants: which methods meet offloading. */
+enum { BF16 = 1, LAYER = 2, IN_BACKWARD = 4, CLIPS = 8, ACCUMULATES = 16, TRAINS = 32, VARIANTS = 64 };
+
 static void check_order(const struct fixture *f, const struct snug_config *config, const struct snug_offload *offload,
-                        enum snug_dtype compute, bool trains, enum snug_recompute level) {
+                        int variant) {
     struct snug_program program;
     struct snug_layout layout;
+    const bool trains = variant & TRAINS;
     const struct snug_optimizer adam = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999};
+    const enum snug_recompute level = variant & LAYER ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_NONE;
     const enum snug_recompute levels[] = {level, level};
-    const struct snug_methods methods = {.optimizer = trains ? &adam : NULL, .recompute = levels, .offload = *offload};
+    const struct snug_methods methods = {.optimizer = trains ? &adam : NULL,
+                                         .recompute = levels,
+                                         .update_in_backward = variant & IN_BACKWARD,
+                                         .clips = variant & CLIPS,
+                                         .accumulates = variant & ACCUMULATES,
+                                         .offload = *offload};
     snug_program_init(&program, f->ctx);
-    program.compute = compute;
+    program.compute = variant & BF16 ? SNUG_BF16 : SNUG_F32;
     program.longest = 60;
     program.capacity[SNUG_EXTENT_TOKENS] = 400;
     program.capacity[SNUG_EXTENT_SEQUENCES] = program.capacity[SNUG_EXTENT_ROWS] = 8;
@@ -208,8 +218,8 @@ static void check_order(const struct fixture *f, const struct snug_config *confi
         homes += (t->bytes + 4095) / 4096 * 4096;
     }
     assert_int_equal(homes, layout.spool);
-    /* Activations alone may all be needed again too soon. */
-    const unsigned used = offload->classes & (trains ? 7 : 1);
+    /* Activations alone may all be needed again too soon, and gradients that do not stand need no home. */
+    const unsigned used = offload->classes & (!trains ? 1 : variant & IN_BACKWARD ? 5 : 7);
     assert_true(w.fetched > 0 || !used);
     assert_true(w.stored > 0 || !used || !trains);
     free(w.windows);
@@ -229,11 +239,9 @@ static void test_copies_are_waited_for(void **state) {
                          SNUG_OK);
         for (unsigned classes = 1; classes < 16; classes++)
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
-                for (int k = 0; k < 4; k++) {
-                    const struct snug_offload offload = {classes, distances[i], k & 1 ? 1 << 14 : 1 << 16};
-                    check_order(f, &config, &offload, k & 2 ? SNUG_BF16 : SNUG_F32, true,
-                                k & 1 ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_NONE);
-                    check_order(f, &config, &offload, k & 2 ? SNUG_BF16 : SNUG_F32, false, SNUG_RECOMPUTE_NONE);
+                for (int variant = (int)i; variant < VARIANTS; variant += 3) { /* every third: others each time */
+                    const struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16};
+                    check_order(f, &config, &offload, variant);
                 }
     }
     snug_config_free(&config);
@@ -254,10 +262,16 @@ static void test_same_bits(void **state) {
         "gradient_accumulation_steps=2 task=mlm line_by_line=True train_file=@train.txt save_strategy=steps "
         "save_steps=5 max_steps=10",
         "bf16=True recompute=layer save_strategy=steps save_steps=5 max_steps=10",
+        "dtype=bfloat16 update_in_backward=True recompute=layer save_strategy=steps save_steps=5 max_steps=10",
+        "update_in_backward=True max_grad_norm=0 gradient_accumulation_steps=2 save_strategy=steps save_steps=5 "
+        "max_steps=10",
         "config_name=@wide max_steps=5 gradient_accumulation_steps=2 save_strategy=steps save_steps=5 "
         "validation_file=@dev.csv eval_strategy=steps eval_steps=2",
         "config_name=@wide max_steps=5 save_strategy=steps save_steps=5 task=mlm line_by_line=True "
         "train_file=@train.txt validation_file=@dev.txt eval_strategy=steps eval_steps=2",
+        "config_name=@wide max_steps=5 save_strategy=steps save_steps=5 dtype=bfloat16 update_in_backward=True",
+        "config_name=@wide max_steps=5 save_strategy=steps save_steps=5 gradient_accumulation_steps=2 "
+        "max_grad_norm=0 update_in_backward=True task=mlm line_by_line=True train_file=@train.txt",
     };
     struct fixture *f = *state;
     write_model(f, "wide", 0.1, 64, 2, 30522);

@@ -4,8 +4,10 @@
  *
  * Notation: T tokens, B sequences, R head rows of the current chunk (all of the current batch), h hidden size; n any of
  * T, B, R (the extent of the tensor at hand). Matrices are row-major. x is of the program's compute type (F32 or BF16)
- * unless said; parameters, their gradients, losses and statistics are F32. Arithmetic inside an operation is fp32 (sums
- * over rows or batches: in a fixed order that does not depend on the number of threads), whatever the storage.
+ * unless said; parameters, their gradients, losses and statistics are F32. Matrices and tables that are read (word,
+ * pos, type, w) may also be BF16 whatever the compute type, and count as the values that they widen to; w must be BF16
+ * where x or dy is. Arithmetic inside an operation is fp32 (sums over rows or batches: in a fixed order that does not
+ * depend on the number of threads), whatever the storage.
  * "+=" gradients: see op->first and snug_run_overwrites(). An extent of 0 is legal: outputs that overwrite become zero.
  * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 means none. Masks are
  * replayed backward, never stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased.
@@ -158,7 +160,8 @@ static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int3
 
 /* Whether op's gradients are to be overwritten rather than added to. */
 static inline bool snug_run_overwrites(const struct snug_run *run, const struct snug_op *op) {
-    return op->first && run->micro_batch == 0 && run->chunk == 0;
+    /* A backward that runs again in UPDATE is of one micro-batch and makes its gradients anew. */
+    return op->first && (op->phase == SNUG_PHASE_UPDATE || (run->micro_batch == 0 && run->chunk == 0));
 }
 
 #endif

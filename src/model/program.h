@@ -22,7 +22,7 @@
 enum snug_extent {
     SNUG_EXTENT_FIXED,     /* rows as given */
     SNUG_EXTENT_TOKENS,    /* T */
-    SNUG_EXTENT_SEQUENCES, /* B */
+    SNUG_EXTENT_SEQUENCES, /* B: of no tensor in a BERT; its capacity bounds the batch, which a backend may copy */
     SNUG_EXTENT_ROWS,      /* R: head rows of one chunk */
     SNUG_EXTENT_COUNT
 };
@@ -109,6 +109,7 @@ struct snug_op {
     int32_t out[SNUG_OP_OUTPUTS];
     bool accumulate; /* outputs are added to, in every micro-batch and chunk */
     bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
+    bool last;       /* runs in a step's last micro-batch only */
     float p;         /* dropout probability; 0 in evaluation programs */
     uint32_t site;   /* which dropout of the model this is: key of its random numbers */
     float eps;       /* norms */
@@ -149,6 +150,7 @@ struct snug_program {
     int64_t longest;                     /* tokens of the longest sequence */
     enum snug_dtype compute;             /* type of activations and of products' inputs */
     uint32_t sites;                      /* dropout sites given out so far */
+    bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
     int32_t logits, loss, clip;          /* tensors that the runner looks at; clip is {norm, scale} */
 };
 

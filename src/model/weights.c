@@ -10,25 +10,47 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 
-/* Values that pass between a file and their place at a time. A multiple of 4, see fill_normal(). */
-enum { PIECE = 1 << 14 };
+/* Values that go through fp32 at a time between files and where they stand. */
+enum { PIECE = 4096 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t first_element(const struct snug_program *program, const struct snug_parameter *parameter) {
-    return parameter->row * program->tensors[parameter->tensor].cols;
+static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
+    return program->tensors[parameter->tensor].dtype;
+}
+
+/* Its value number first, as an element of the tensor. */
+static int64_t element_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
+    return parameter->row * program->tensors[parameter->tensor].cols + first;
 }
 
 snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
-                                const struct snug_parameter *parameter, int64_t first, int64_t count, float *out) {
-    return snug_tensor_read(program, memory, parameter->tensor, first_element(program, parameter) + first, count, out);
+                                const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
+    const int64_t from = element_of(program, parameter, first);
+    if (type_of(program, parameter) == SNUG_F32)
+        return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
+    for (int64_t i = 0; i < count; i += PIECE) {
+        uint16_t stored[PIECE];
+        const int64_t n = smaller(PIECE, count - i);
+        RETURN_IF_ERROR(snug_tensor_read(program, memory, parameter->tensor, from + i, n, stored));
+        for (int64_t k = 0; k < n; k++) values[i + k] = snug_bf16_to_f32(stored[k]);
+    }
+    return SNUG_OK;
 }
 
 snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
                                  const float *values) {
-    return snug_tensor_write(program, memory, parameter->tensor, first_element(program, parameter) + first, count,
-                             values);
+    const int64_t to = element_of(program, parameter, first);
+    if (type_of(program, parameter) == SNUG_F32)
+        return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
+    for (int64_t i = 0; i < count; i += PIECE) {
+        uint16_t stored[PIECE];
+        const int64_t n = smaller(PIECE, count - i);
+        for (int64_t k = 0; k < n; k++) stored[k] = snug_f32_to_bf16(values[i + k]);
+        RETURN_IF_ERROR(snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored));
+    }
+    return SNUG_OK;
 }
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
@@ -44,17 +66,14 @@ static uint32_t name_hash(const char *name) {
     return hash;
 }
 
-/* Values first … first + count - 1, where first is a multiple of 4. */
-static void fill_normal(float *values, int64_t first, int64_t count, double deviation, const char *name,
-                        uint64_t seed) {
+/* Elements first … first + count - 1 of a parameter; first is a multiple of 4. */
+static void draw_normal(float *values, int64_t first, int64_t count, double deviation, uint32_t name, uint64_t seed) {
     const double pi = 3.14159265358979323846;
-    const uint32_t hash = name_hash(name);
-#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i += 4) {
-        const int64_t word = (first + i) / 4;
+        const int64_t number = (first + i) / 4;
         const struct snug_philox_block block =
-            snug_philox((uint32_t)word, (uint32_t)(word >> 32), hash, (uint32_t)SNUG_PHILOX_INIT << 29, (uint32_t)seed,
-                        (uint32_t)(seed >> 32));
+            snug_philox((uint32_t)number, (uint32_t)(number >> 32), name, (uint32_t)SNUG_PHILOX_INIT << 29,
+                        (uint32_t)seed, (uint32_t)(seed >> 32));
         for (int k = 0; k < 4 && i + k < count; k++) { /* Box and Muller: two words give two normal numbers */
             const double u = (block.word[k & 2] + 0.5) * 0x1p-32, v = (block.word[k | 1] + 0.5) * 0x1p-32;
             const double radius = deviation * sqrt(-2 * log(u));
@@ -74,19 +93,26 @@ static void clear_padding(const struct snug_config *config, const struct snug_pa
 
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
-    float values[PIECE];
-    const int64_t all = snug_parameter_count(parameter);
-    for (int64_t first = 0; first < all; first += PIECE) {
-        const int64_t count = smaller(PIECE, all - first);
+    const int64_t count = snug_parameter_count(parameter);
+    const uint32_t name = name_hash(parameter->name);
+    snug_status status = SNUG_OK;
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < count; first += PIECE) {
+        float values[PIECE];
+        const int64_t n = smaller(PIECE, count - first);
         if (parameter->init == SNUG_INIT_NORMAL) {
-            fill_normal(values, first, count, config->initializer_range, parameter->name, seed);
-            clear_padding(config, parameter, values, first, count);
+            draw_normal(values, first, n, config->initializer_range, name, seed);
+            clear_padding(config, parameter, values, first, n);
         } else {
-            for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+            for (int64_t i = 0; i < n; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
         }
-        RETURN_IF_ERROR(snug_parameter_write(program, memory, parameter, first, count, values));
+        const snug_status written = snug_parameter_write(program, memory, parameter, first, n, values);
+        if (written != SNUG_OK) {
+#pragma omp atomic write
+            status = written;
+        }
     }
-    return SNUG_OK;
+    return status;
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -159,17 +185,23 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    float values[PIECE];
-    const int64_t all = snug_parameter_count(parameter);
-    for (int64_t first = 0; first < all; first += PIECE) {
-        const int64_t count = smaller(PIECE, all - first);
-        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, first, count, values));
-        for (int64_t i = 0; i < count; i++)
+    const bool rounds = type_of(l->program, parameter) == SNUG_BF16;
+    const int64_t count = snug_parameter_count(parameter);
+    for (int64_t first = 0; first < count; first += PIECE) {
+        float values[PIECE];
+        const int64_t n = smaller(PIECE, count - first);
+        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, first, n, values));
+        for (int64_t i = 0; i < n; i++) {
             if (!isfinite(values[i]))
                 return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
                                  l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
                                  (long long)(first + i));
-        RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, count, values));
+            if (rounds && !isfinite(snug_bf16_to_f32(snug_f32_to_bf16(values[i]))))
+                return snug_fail(l->ctx, SNUG_E_INPUT,
+                                 "%s: tensor %s holds %g at element %lld, more than bfloat16 has: use --dtype float32",
+                                 l->path, stored->name, (double)values[i], (long long)(first + i));
+        }
+        RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, n, values));
     }
     l->loaded[index] = true;
     return SNUG_OK;
@@ -290,9 +322,9 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *origins, (void **)&origins);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const struct snug_parameter *p = &program->parameters[i];
-        origins[i] = (struct origin){program, memory, p->tensor, first_element(program, p)};
+        origins[i] = (struct origin){program, memory, p->tensor, element_of(program, p, 0)};
         const struct snug_tensor_source source = {.name = p->name,
-                                                  .dtype = SNUG_F32,
+                                                  .dtype = type_of(program, p),
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
                                                   .read = read_origin,

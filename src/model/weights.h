@@ -6,9 +6,10 @@
 #include "model/config.h"
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter);
-/* Values first … first + count - 1 of parameter, wherever they stand; program must have been placed. */
+/* Reads or writes values first … first + count - 1 of parameter as fp32, wherever they stand and whatever they are
+   stored in; written ones are rounded to nearest even. program must have been placed. */
 snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
-                                const struct snug_parameter *parameter, int64_t first, int64_t count, float *out);
+                                const struct snug_parameter *parameter, int64_t first, int64_t count, float *values);
 snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
                                  const float *values);
@@ -23,10 +24,11 @@ snug_status snug_weights_init(const struct snug_program *program, const struct s
    BertForSequenceClassification, BertForMaskedLM or BertForPreTraining, with or without the "bert." prefix, with old
    gamma and beta names. What the file lacks is initialised, and named in the log; so are tensors that the model does
    not use. A wrong shape is SNUG_E_INPUT naming tensor, found and expected, unless it is the head's and
-   ignore_mismatched_sizes. A NaN or infinity is SNUG_E_INPUT. */
+   ignore_mismatched_sizes. A NaN or infinity, also one that only rounding to BF16 makes, is SNUG_E_INPUT. */
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes);
+/* Writes all parameters in the types that they are stored in. */
 snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
                               const struct snug_memory *memory);
 

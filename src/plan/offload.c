@@ -27,6 +27,8 @@ struct stay {
     enum snug_phase phase;
     int32_t first, last, last_write; /* last_write: -1 if none */
     bool fetched, unless_first;      /* unless_first: the step's first micro-batch overwrites it */
+    bool used_last, written_last;    /* only by operations of a step's last micro-batch */
+    bool again;                      /* another stay follows */
 };
 
 /* An operation to be put before operation at of the list. */
@@ -78,32 +80,32 @@ static bool is_chosen(const struct offload *o, const struct snug_tensor *tensor,
     return (o->how->classes >> memory_class & 1) && snug_tensor_bytes(o->program, tensor) >= LEAST_BYTES;
 }
 
-/* What forward writes and backward reads, unless the head uses it or backward does soon. */
-static void choose_activation(struct offload *o, int32_t number) {
-    struct snug_tensor *tensor = &o->program->tensors[number];
-    int32_t first = -1, last_forward = -1, first_backward = -1;
-    bool head = false;
-    for (int32_t i = o->begin[SNUG_PHASE_FORWARD]; i < o->begin[SNUG_PHASE_BACKWARD + 1] && first_backward < 0; i++)
-        for (int k = 0; k < OPERANDS; k++) {
-            if (*operand(&o->program->ops[i], k) != number) continue;
-            const enum snug_phase phase = o->program->ops[i].phase;
-            if (first < 0) first = i;
-            if (phase == SNUG_PHASE_FORWARD) last_forward = i;
-            if (phase == SNUG_PHASE_BACKWARD) first_backward = i;
-            head |= phase == SNUG_PHASE_HEAD;
-        }
-    if (head || last_forward < 0 || first_backward < 0 || o->program->ops[first].kind == SNUG_OP_FILL) return;
+/* What does not persist but is used in several phases, unless the head uses it: what forward writes and backward reads,
+   and with two backward passes the gradients that are kept between them. Not if each use follows the other soon. */
+static void choose_transient(struct offload *o, int32_t number) {
+    const struct snug_op *ops = o->program->ops;
     const int32_t in_head = o->begin[SNUG_PHASE_HEAD + 1] - o->begin[SNUG_PHASE_HEAD];
-    tensor->offloaded = first_backward - last_forward - in_head > near(o);
+    int32_t last = -1;
+    bool far = false;
+    for (int32_t i = o->begin[SNUG_PHASE_FORWARD]; i < o->begin[SNUG_PHASE_COUNT]; i++)
+        for (int k = 0; k < OPERANDS; k++) {
+            if (*operand((struct snug_op *)&ops[i], k) != number) continue;
+            if (ops[i].phase == SNUG_PHASE_HEAD || (last < 0 && ops[i].kind == SNUG_OP_FILL)) return;
+            const bool over_head = last >= 0 && ops[last].phase == SNUG_PHASE_FORWARD && ops[i].phase > SNUG_PHASE_HEAD;
+            far |= last >= 0 && ops[last].phase != ops[i].phase && i - last - (over_head ? in_head : 0) > near(o);
+            last = i;
+        }
+    o->program->tensors[number].offloaded = far;
 }
 
 static void choose(struct offload *o) {
     for (size_t i = 0; i < o->tensors; i++) {
         struct snug_tensor *tensor = &o->program->tensors[i];
+        const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS;
         if (tensor->persistent)
             tensor->offloaded = is_chosen(o, tensor, tensor->memory_class);
-        else if (is_chosen(o, tensor, SNUG_MEMORY_ACTIVATIONS))
-            choose_activation(o, (int32_t)i);
+        else if (is_chosen(o, tensor, gradient ? SNUG_MEMORY_GRADIENTS : SNUG_MEMORY_ACTIVATIONS))
+            choose_transient(o, (int32_t)i);
     }
 }
 
@@ -244,12 +246,18 @@ static snug_status begin_stay(struct offload *o, int32_t item, int32_t index) {
                         .element = part ? tensor->element : 0,
                         .phase = op->phase,
                         .first = index,
-                        .last_write = -1};
+                        .last_write = -1,
+                        .used_last = true,
+                        .written_last = true};
     bool always;
     needs(o, op, item, &always, &stay.unless_first);
     if (always) stay.unless_first = false;
     stay.fetched = always || stay.unless_first;
-    if (!o->program->tensors[stay.home].persistent) stay.fetched = op->phase != SNUG_PHASE_FORWARD;
+    if (!o->program->tensors[stay.home].persistent) { /* it is made where it is first used */
+        stay.fetched = o->open[stay.home] >= 0;
+        stay.unless_first = false;
+        if (stay.fetched) o->stays[o->open[stay.home]].again = true;
+    }
     if (!part) {
         struct snug_tensor like = *tensor;
         like.memory_class = SNUG_MEMORY_TEMPORARY;
@@ -275,7 +283,11 @@ static snug_status find_stays(struct offload *o, int32_t index) {
             RETURN_IF_ERROR(begin_stay(o, item, index));
         struct stay *stay = &o->stays[o->open[item]];
         stay->last = index;
-        if (k >= SNUG_OP_INPUTS) stay->last_write = index;
+        stay->used_last &= before.last;
+        if (k >= SNUG_OP_INPUTS) {
+            stay->last_write = index;
+            stay->written_last &= before.last;
+        }
         if (o->program->tensors[*number].view)
             o->program->tensors[*number].base = stay->window;
         else
@@ -294,9 +306,12 @@ static snug_status insert(struct offload *o, const struct stay *stay, int order,
                          .out = SNUG_OUTPUTS(-1),
                          .element = stay->element};
     switch (order) {
-    case ORDER_STORE: op.kind = SNUG_OP_STORE, op.in[0] = stay->window, op.out[0] = stay->home; break;
+    case ORDER_STORE:
+        op.kind = SNUG_OP_STORE, op.in[0] = stay->window, op.out[0] = stay->home, op.last = stay->written_last;
+        break;
     case ORDER_FETCH:
-        op.kind = SNUG_OP_FETCH, op.in[0] = stay->home, op.out[0] = stay->window, op.first = stay->unless_first;
+        op.kind = SNUG_OP_FETCH, op.in[0] = stay->home, op.out[0] = stay->window, op.last = stay->used_last;
+        op.first = stay->unless_first;
         break;
     default: op.kind = SNUG_OP_WAIT, op.in[0] = stay->window; break;
     }
@@ -319,7 +334,7 @@ static snug_status insert_copies(struct offload *o, const struct stay *s) {
         RETURN_IF_ERROR(insert(o, s, ORDER_FETCH, larger(o->begin[in], first - ahead), in));
         RETURN_IF_ERROR(insert(o, s, ORDER_FETCHED, first, in));
     }
-    if (s->last_write < 0 || (!persistent && s->phase != SNUG_PHASE_FORWARD)) return SNUG_OK;
+    if (s->last_write < 0 || (!persistent && !s->again)) return SNUG_OK;
     const int32_t written = head ? o->begin[SNUG_PHASE_BACKWARD] : s->last_write + 1;
     const int32_t used = head ? written : s->last + 1;
     RETURN_IF_ERROR(insert(o, s, ORDER_STORE, written, out));

@@ -5,6 +5,7 @@
 
 /* Clearing a gradient is for the step's first micro-batch only; fetching it is for the others. */
 static bool is_idle(const struct snug_run *run, const struct snug_op *op) {
+    if (op->last && !run->batch->last_in_step) return true;
     if (op->kind == SNUG_OP_FILL) return op->first && !snug_run_overwrites(run, op);
     return op->kind == SNUG_OP_FETCH && snug_run_overwrites(run, op);
 }

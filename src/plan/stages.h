@@ -28,7 +28,11 @@ struct snug_offload {
 /* What makes one program of a model smaller or slower than another: everything that the stages need to know. */
 struct snug_methods {
     const struct snug_optimizer *optimizer; /* NULL where nothing is trained */
+    enum snug_dtype weights;                /* F32, or BF16: of matrices and tables; programs of one run share them */
     const enum snug_recompute *recompute;   /* a level for each layer; NULL: ELEMENTWISE */
+    bool update_in_backward;                /* see plan/in_backward.c, which also needs to know: */
+    bool clips;                             /* gradients are clipped */
+    bool accumulates;                       /* a step has more than one micro-batch */
     struct snug_offload offload;
 };
 
@@ -40,9 +44,10 @@ snug_status snug_stage_differentiate(struct snug_program *program);
 /* Makes again backward what the level of its layer says is not stored. */
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
-snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer);
-/* Stores activations in program->compute and gives products a copy of their weights in it. Nothing to do for F32. */
-snug_status snug_stage_precision(struct snug_program *program);
+snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods);
+/* Stores matrices and tables in the type weights, activations in program->compute, and gives products a copy of those
+   weights that are not in the compute type. Products in F32 read BF16 weights as they are. */
+snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights);
 /* Puts the operations in the order of their phases. */
 snug_status snug_stage_sort(struct snug_program *program);
 

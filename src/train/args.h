@@ -14,7 +14,8 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
-    char *task; /* "classification", "mlm" or NULL: found from the data and the folder */
+    char *task;  /* "classification", "mlm" or NULL: found from the data and the folder */
+    char *dtype; /* "float32", "bfloat16" or "auto": what weights are stored in */
     /* data */
     char *train_file, *validation_file, *test_file;
     char *text_column_names, *label_column_name;
@@ -32,7 +33,7 @@ struct snug_args {
         label_smoothing_factor;
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim;
     char *train_sampling_strategy;
-    bool gradient_checkpointing;
+    bool gradient_checkpointing, update_in_backward;
     char *recompute;
     char *offload, *offload_dir; /* offload_dir NULL: output_dir */
     bool bf16, use_cpu;

@@ -136,9 +136,5 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     if (!args->validation_file && (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs --validation_file FILE to evaluate on",
                          args->eval_on_start ? "eval_on_start" : "eval_strategy");
-    if (!args->output_dir) {
-        RETURN_IF_ERROR(snug_strdup(args->ctx, "trainer_output", &args->output_dir));
-        snug_log(args->ctx, SNUG_LOG_INFO, "--output_dir is not given: writing to trainer_output");
-    }
     return SNUG_OK;
 }

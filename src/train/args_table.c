@@ -42,6 +42,8 @@ const struct snug_argument snug_arguments[] = {
     TEXT(tokenizer_name, "", MODEL, "DIR", "tokenizer's folder, if not the model's"),
     ROW(CHOICE, task, "", MODEL, "classification|mlm", "", NULL, NULL,
         "the head (snug's own); found from the data and the model's folder where not given"),
+    ROW(CHOICE, dtype, "torch_dtype", MODEL, "float32|bfloat16|auto", "float32", NULL, "float16",
+        "how weights are stored; bfloat16: without fp32 masters, updates rounded stochastically; auto is float32"),
     FLAG(ignore_mismatched_sizes, "", MODEL, "False", "make a new head where the folder's has another shape"),
 
     TEXT(train_file, "", DATA, "FILE", ".csv, .tsv, .json, .jsonl, .txt, or dummy:ROWSxTOKENS"),
@@ -105,8 +107,10 @@ const struct snug_argument snug_arguments[] = {
          "what is kept in a file and comes when it is used: optimizer, gradients, weights, activations (snug's own)"),
     TEXT(offload_dir, "", MEMORY, "DIR",
          "where that file is made, without a name; default output_dir; on a tmpfs it is host memory (snug's own)"),
+    FLAG(update_in_backward, "", MEMORY, "False",
+         "use and free each gradient as it completes; with clipping, backward runs twice (snug's own)"),
 
-    FLAG(bf16, "", MACHINE, "False", "bf16 products with fp32 weights, where the CPU is fast at it"),
+    FLAG(bf16, "", MACHINE, "False", "bf16 products and activations, where the CPU is fast at it"),
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "the CPU, even if there is a GPU"),
     ROW(CHOICE, device, "", MACHINE, "cpu|auto", "auto", NULL, "cuda", "where to run (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
@@ -173,7 +177,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
      "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
      "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name model_revision "
-     "validation_split_percentage model_type config_overrides dtype torch_dtype push_to_hub_model_id "
+     "validation_split_percentage model_type config_overrides push_to_hub_model_id "
      "push_to_hub_organization push_to_hub_token"},
 };
 const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;

@@ -132,12 +132,11 @@ static snug_status choose_labels(struct snug_job *job) {
     return snug_dataset_bind_labels(job->ctx, job->train.dataset, &job->config.labels);
 }
 
-static snug_status open_data(struct snug_job *job) {
+/* The task, from the arguments or the model's folder, and what goes with the other one only. */
+static snug_status choose_task(struct snug_job *job, bool trains) {
     const struct snug_args *args = job->args;
-    const bool trains = job->command == SNUG_COMMAND_TRAIN || job->command == SNUG_COMMAND_PLAN;
-    const char *task = args->task;
-    if (task) {
-        job->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
+    if (args->task) {
+        job->config.task = strcmp(args->task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
     } else if (trains) {
         job->config.task = SNUG_TASK_CLASSIFICATION;
     } else if (!job->config.has_head) {
@@ -147,10 +146,44 @@ static snug_status open_data(struct snug_job *job) {
             "or say --task",
             job->model_folder);
     }
+    const char *only_mlm = args->line_by_line                          ? "line_by_line"
+                           : snug_args_is_set(args, "mlm_probability") ? "mlm_probability"
+                                                                       : NULL;
+    if (job->config.task == SNUG_TASK_MLM || !only_mlm) return SNUG_OK;
+    return snug_fail(job->ctx, SNUG_E_USAGE,
+                     "--%s is for masked LM, and this is classification: leave it out, or say --task mlm", only_mlm);
+}
+
+/* While the problem is not decided yet, a metric of any of them will do. */
+static snug_status find_best_metric(struct snug_job *job, bool decided) {
+    const struct snug_args *args = job->args;
+    const char *name = args->metric_for_best_model;
+    char known[256] = "";
+    int problem = decided ? job->config.labels.problem : SNUG_PROBLEM_SINGLE_LABEL;
+    const int last = decided ? problem : SNUG_PROBLEM_REGRESSION;
+    if (job->command != SNUG_COMMAND_TRAIN || !name || args->eval_strategy == SNUG_INTERVAL_NO) return SNUG_OK;
+    for (; problem <= last; problem++) {
+        job->best_metric = snug_metric_find(job->config.task, (enum snug_problem)problem, name);
+        if (job->best_metric >= 0) return SNUG_OK;
+        for (const char *const *next = snug_metric_names(job->config.task, (enum snug_problem)problem); *next; next++) {
+            const size_t used = strlen(known);
+            if (!strstr(known, *next)) snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *next);
+        }
+    }
+    return snug_fail(job->ctx, SNUG_E_USAGE, "--metric_for_best_model %s is none of this task's metrics: %s", name,
+                     known);
+}
+
+static snug_status open_data(struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const bool trains = job->command == SNUG_COMMAND_TRAIN || job->command == SNUG_COMMAND_PLAN;
+    RETURN_IF_ERROR(choose_task(job, trains));
+    RETURN_IF_ERROR(find_best_metric(job, false));
     const bool labelled = job->config.task == SNUG_TASK_CLASSIFICATION;
     if (trains && args->train_file)
         RETURN_IF_ERROR(open_dataset(job, args->train_file, args->max_train_samples, labelled, &job->train));
     if (trains) RETURN_IF_ERROR(choose_labels(job));
+    RETURN_IF_ERROR(find_best_metric(job, true));
     const char *eval_file = job->command == SNUG_COMMAND_PREDICT ? args->test_file : args->validation_file;
     const bool predicts = job->command == SNUG_COMMAND_PREDICT;
     if (eval_file) {
@@ -219,6 +252,7 @@ static snug_status choose_methods(struct snug_job *job) {
                                              .weight_decay = job->args->weight_decay};
     job->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
     RETURN_IF_ERROR(snug_args_offload(job->args, &job->offload.classes));
+    job->weights = strcmp(job->args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(job->args, layers, job->recompute);
 }
@@ -244,8 +278,13 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {
-        .optimizer = training ? &job->optimizer : NULL, .recompute = job->recompute, .offload = job->offload};
+    const struct snug_methods methods = {.optimizer = training ? &job->optimizer : NULL,
+                                         .weights = job->weights,
+                                         .recompute = job->recompute,
+                                         .update_in_backward = job->args->update_in_backward,
+                                         .clips = job->args->max_grad_norm > 0,
+                                         .accumulates = job->args->gradient_accumulation_steps > 1,
+                                         .offload = job->offload};
     return snug_stages(program, &methods);
 }
 
@@ -325,6 +364,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     if (job->trains) RETURN_IF_ERROR(plan_feed(job, &job->train, true));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));

@@ -164,6 +164,7 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
     RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
+    s->train_run.learning_rate = (float)snug_learning_rate(s);
     s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
     if (info)
         *info = (snug_batch_info){.sequences = s->batch->sequences,
@@ -210,6 +211,11 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_clip_grad_norm: there are no gradients; call snug_backward first");
+    if (max_norm > 0 && s->job.training->updates_in_backward)
+        return snug_fail(
+            s->ctx, SNUG_E_USAGE,
+            "snug_clip_grad_norm: the weights were updated in backward, where --max_grad_norm 0 told not to "
+            "clip: set max_grad_norm before the session is made");
     s->train_run.max_grad_norm = (float)max_norm;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
     s->clipped = true;
