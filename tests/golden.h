@@ -146,7 +146,9 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
         if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER)
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
     assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
-    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, g->arena, 42, false), SNUG_OK);
+    assert_int_equal(
+        snug_weights_load(g->ctx, path, program, &g->config, &(struct snug_memory){.arena = g->arena}, 42, false),
+        SNUG_OK);
 }
 
 static void golden_close(struct golden *g) {
@@ -185,7 +187,8 @@ static float *golden_parameter(const struct golden *g, const struct snug_paramet
     const int64_t count = snug_parameter_count(parameter);
     float *values = calloc((size_t)count, sizeof *values);
     assert_non_null(values);
-    snug_parameter_read(&g->program, g->arena, parameter, 0, count, values);
+    const struct snug_memory memory = {.arena = g->arena};
+    assert_int_equal(snug_parameter_read(&g->program, &memory, parameter, 0, count, values), SNUG_OK);
     return values;
 }
 

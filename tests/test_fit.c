@@ -273,7 +273,9 @@ static void test_rounding_comes_last(void **state) {
     struct planned p, exact;
     open_job(f, "", &p);
     open_job(f, "optim=adamw_torch_fused dtype=float32", &exact);
-    const int64_t smallest = search(f, &exact, 1).chosen.total + SNUG_FIT_MARGIN;
+    /* What the process takes beside the arena is measured, and not the same twice. */
+    const int64_t beside = snug_job_total(&p.job) - snug_job_total(&exact.job);
+    const int64_t smallest = search(f, &exact, 1).chosen.total + SNUG_FIT_MARGIN + beside;
     assert_false(search(f, &p, smallest).chosen.approximate);
     assert_true(search(f, &p, smallest - (1 << 16)).chosen.approximate);
     assert_true(search(f, &p, smallest - (1 << 16)).fits);

@@ -413,6 +413,23 @@ static snug_status make_header(snug_context *ctx, const struct snug_tensor_sourc
     return status;
 }
 
+static snug_status put_source(snug_context *ctx, struct snug_writer *writer, const struct snug_tensor_source *source) {
+    uint64_t buffer[8192];
+    int64_t bytes;
+    RETURN_IF_ERROR(source_bytes(ctx, source, &bytes));
+    if (source->data || !source->read) {
+        snug_writer_put(writer, source->data, (size_t)bytes);
+        return SNUG_OK;
+    }
+    const int64_t size = snug_dtype_size(source->dtype), most = (int64_t)sizeof buffer / size;
+    for (int64_t first = 0, count = bytes / size, part; first < count; first += part) {
+        part = count - first < most ? count - first : most;
+        RETURN_IF_ERROR(source->read(source->user, first, part, buffer));
+        snug_writer_put(writer, buffer, (size_t)(part * size));
+    }
+    return SNUG_OK;
+}
+
 static snug_status write_all(snug_context *ctx, const char *path, const struct snug_tensor_source **sources,
                              size_t count, const char *header) {
     struct snug_writer writer;
@@ -423,13 +440,11 @@ static snug_status write_all(snug_context *ctx, const char *path, const struct s
     snug_writer_put(&writer, header, length);
     snug_writer_put(&writer, "       ", padding);
     for (size_t i = 0; i < count; i++) {
-        int64_t bytes;
-        snug_status status = source_bytes(ctx, sources[i], &bytes);
+        const snug_status status = put_source(ctx, &writer, sources[i]);
         if (status != SNUG_OK) {
             snug_writer_abandon(&writer);
             return status;
         }
-        snug_writer_put(&writer, sources[i]->data, (size_t)bytes);
     }
     return snug_writer_commit(ctx, &writer);
 }

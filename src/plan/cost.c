@@ -37,6 +37,9 @@ static const struct {
     [SNUG_OP_LION] = {"lion", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ROWS_BEGIN] = {"rows_begin", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CAST] = {"cast", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_FETCH] = {"fetch", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_STORE] = {"store", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_WAIT] = {"wait", SNUG_GROUP_ELEMENTWISE},
 };
 
 const char *snug_op_name(enum snug_op_kind kind) { return kinds[kind].name; }
@@ -98,6 +101,13 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
     case SNUG_OP_ACTIVATION:
     case SNUG_OP_ACTIVATION_BACKWARD: cost.flops = ACTIVATION_FLOPS * in; break;
     case SNUG_OP_SQUARED_NORM: cost.flops = 2 * in; break;
+    case SNUG_OP_FETCH: /* of the home, what the window holds */
+    case SNUG_OP_STORE: {
+        const struct snug_tensor *window = &program->tensors[op->kind == SNUG_OP_FETCH ? op->out[0] : op->in[0]];
+        cost.bytes = (op->kind == SNUG_OP_FETCH ? out : in) * (double)snug_dtype_size(window->dtype);
+        break;
+    }
+    case SNUG_OP_WAIT: cost.bytes = 0; break;
     default: cost.flops = snug_is_update(op->kind) ? ADAM_FLOPS * in : out; break;
     }
     return cost;

@@ -5,12 +5,16 @@
  * each kind (least squares of the relative differences).
  */
 #include "plan/rates.h"
+#include "io/file.h"
+#include "io/spool.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "io/file.h"
+#include "io/spool.h"
 #include "model/build.h"
 
 /* ---- the law -------------------------------------------------------------------------------------------------- */
@@ -317,6 +321,32 @@ static snug_status measure_all(struct bench *bench) {
     return SNUG_OK;
 }
 
+/* Copies to and from a file in the cache folder, which stands for --offload_dir: pieces as offloading moves them. */
+static snug_status measure_spool(struct bench *bench, struct snug_rates *rates) {
+    enum { PIECE = 4 << 20, PIECES = 16 };
+    static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
+    char *folder;
+    void *data = NULL;
+    struct snug_spool *spool = NULL;
+    RETURN_IF_ERROR(snug_cache_folder(bench->ctx, &folder));
+    snug_status status = snug_alloc(bench->ctx, PIECE, 1, &data);
+    if (status == SNUG_OK) status = snug_spool_open(bench->ctx, folder, (int64_t)PIECE * PIECES, &spool);
+    for (int k = 0; k < 2 && status == SNUG_OK; k++) {
+        const double begin = snug_seconds();
+        for (int64_t i = 0; i < PIECES; i++)
+            k ? snug_spool_fetch(spool, data, i * PIECE, PIECE) : snug_spool_store(spool, data, i * PIECE, PIECE);
+        status = snug_spool_drain(bench->ctx, spool);
+        const double seconds = (snug_seconds() - begin) / PIECES;
+        if (status == SNUG_OK)
+            status = snug_rates_fit(rates, (struct snug_rate){.kind = kinds[k]}, &(struct snug_cost){.bytes = PIECE},
+                                    &seconds, 1);
+    }
+    snug_spool_close(spool);
+    free(data);
+    free(folder);
+    return status;
+}
+
 static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
     struct snug_cost *costs = NULL;
     double *seconds = NULL;
@@ -346,6 +376,7 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     snug_rates_init(ctx, out, backend, threads);
     snug_status status = measure_all(&bench);
     if (status == SNUG_OK) status = fit_all(&bench, out);
+    if (status == SNUG_OK) status = measure_spool(&bench, out);
     free(bench.samples);
     if (status != SNUG_OK) snug_rates_free(out);
     return status;

@@ -83,7 +83,8 @@ static struct part measure_part(const snug_plan *plan, int which) {
     const struct snug_program *program = plan->job.training;
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *tensor = &program->tensors[i];
-        const bool stays = tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS;
+        const bool stays =
+            !tensor->offloaded && (tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS);
         if (stays && tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS && part_of(tensor) == which)
             part.bytes[tensor->memory_class] += tensor->bytes;
     }
@@ -157,6 +158,20 @@ static void print_classes(FILE *out, const snug_plan *plan) {
     if (machine > 0)
         fprintf(out, "%-14s %12.1f   (%.1f available): %s\n", "this machine", mib(machine), mib(available),
                 total <= available ? "it fits" : "it does not fit");
+}
+
+static void print_offloaded(FILE *out, const snug_plan *plan) {
+    const struct snug_layout *layout = &plan->job.layout;
+    const char *folder = snug_args_offload_dir(plan->job.args), *separator = "";
+    if (!layout->spool) return;
+    fprintf(out, "\nOffloaded: %.1f MiB to %s%s:", mib(layout->spool), folder,
+            snug_spool_is_memory(folder) ? ", which is host memory" : "");
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        if (!layout->spooled[i]) continue;
+        fprintf(out, "%s %s %.1f", separator, snug_memory_class_name((snug_memory_class)i), mib(layout->spooled[i]));
+        separator = ",";
+    }
+    fputc('\n', out);
 }
 
 static void print_rules(FILE *out, const snug_plan *plan) {
@@ -273,6 +288,7 @@ snug_status snug_plan_text(const snug_plan *plan, char **text) {
     if (!out) return snug_fail(plan->job.ctx, SNUG_E_MEMORY, "out of memory while printing the plan");
     print_head(out, plan);
     print_classes(out, plan);
+    print_offloaded(out, plan);
     print_layers(out, plan);
     print_work(out, plan);
     print_methods(out, plan);
@@ -293,6 +309,19 @@ static json_t *classes_json(const snug_plan *plan) {
                             json_integer(snug_plan_bytes(plan, (snug_memory_class)i)));
     json_object_set_new(classes, "total", json_integer(snug_plan_total(plan)));
     return classes;
+}
+
+static json_t *offloaded_json(const snug_plan *plan) {
+    const struct snug_layout *layout = &plan->job.layout;
+    if (!layout->spool) return json_null();
+    json_t *offloaded = json_object();
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        if (layout->spooled[i])
+            json_object_set_new(offloaded, snug_memory_class_name((snug_memory_class)i),
+                                json_integer(layout->spooled[i]));
+    json_object_set_new(offloaded, "total", json_integer(layout->spool));
+    json_object_set_new(offloaded, "folder", json_string(snug_args_offload_dir(plan->job.args)));
+    return offloaded;
 }
 
 static json_t *part_json(const snug_plan *plan, int which) {
@@ -345,19 +374,19 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *layers = json_array();
     for (int i = 0; i < (int)job->config.num_hidden_layers; i++) json_array_append_new(layers, part_json(plan, i));
     json_t *all = json_pack(
-        "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:{s:f, s:f}, s:I, "
-        "s:I}",
+        "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:{s:f, s:f}, "
+        "s:I, s:I}",
         "parameters", (json_int_t)plan->parameters, "task",
         job->config.task == SNUG_TASK_MLM ? "mlm" : "classification", "compute",
         snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "batch", "sequences",
         (json_int_t)job->train.limits.sequences, "tokens", (json_int_t)job->train.limits.tokens, "longest",
         (json_int_t)job->train.limits.longest, "gradient_accumulation_steps",
-        (json_int_t)job->train.options.accumulation, "bytes", classes_json(plan), "bytes_per_parameter",
-        (double)snug_plan_total(plan) / (double)plan->parameters, "layers", "embeddings", part_json(plan, EMBEDDINGS),
-        "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan), "methods", methods_json(plan), "fit",
-        fit_json(job->fit), "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference",
-        6.0 * (double)plan->parameters, "machine_bytes", (json_int_t)snug_machine_bytes(), "available_bytes",
-        (json_int_t)snug_available_bytes());
+        (json_int_t)job->train.options.accumulation, "bytes", classes_json(plan), "offloaded", offloaded_json(plan),
+        "bytes_per_parameter", (double)snug_plan_total(plan) / (double)plan->parameters, "layers", "embeddings",
+        part_json(plan, EMBEDDINGS), "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan),
+        "methods", methods_json(plan), "fit", fit_json(job->fit), "rule_of_thumb_bytes", "training",
+        18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters, "machine_bytes",
+        (json_int_t)snug_machine_bytes(), "available_bytes", (json_int_t)snug_available_bytes());
     *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing the plan as JSON");

@@ -106,6 +106,10 @@ const struct snug_argument snug_arguments[] = {
         recompute, "", MEMORY, "LEVELS",
         "what layers make again backward instead of storing: none, elementwise, ffn, attention or layer, for all or as "
         "a list, as layer*4,elementwise*2; default elementwise (snug's own)"),
+    TEXT(offload, "", MEMORY, "A,B",
+         "what is kept in a file and comes when it is used: optimizer, gradients, weights, activations (snug's own)"),
+    TEXT(offload_dir, "", MEMORY, "DIR",
+         "where that file is made, without a name; default output_dir; on a tmpfs it is host memory (snug's own)"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "use and free each gradient as it completes; with clipping, backward runs twice (snug's own)"),
 

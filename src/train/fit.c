@@ -23,7 +23,7 @@ struct method {
     const char *settings; /* arguments, separated by '|' */
 };
 
-enum { SPLIT, RECOMPUTE, IN_BACKWARD, STATES, WEIGHTS };
+enum { SPLIT, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
 static const struct method methods[] = {
     /* Divisors of the batch: split_settings(). The accumulation is what users set to keep the micro-batch as it is. */
     [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps"}},
@@ -34,6 +34,11 @@ static const struct method methods[] = {
                      .pins = {"update_in_backward"},
                      .independent = true,
                      .settings = "--update_in_backward"},
+    [OFFLOAD] = {.name = "offload",
+                 .pins = {"offload"},
+                 .independent = true,
+                 .settings = "--offload optimizer|--offload optimizer,gradients|--offload optimizer,gradients,weights|"
+                             "--offload optimizer,gradients,weights,activations"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
     [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
 };

@@ -12,9 +12,11 @@
 #include "train/metrics.h"
 
 enum {
-    WAITING_STEPS = 256
-}; /* all rows of a table are updated this often at least: once costs about one whole update */
-enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
+    MLM_CHUNK_ROWS = 128,   /* head rows of masked LM at a time: their logits are the largest tensor of the head */
+    WAITING_STEPS = 256,    /* all rows of a table are updated this often at least: once costs about one whole update */
+    OFFLOAD_AHEAD = 1,      /* the product before hides a copy where it can be hidden at all */
+    OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
+};
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
 
@@ -277,6 +279,8 @@ static snug_status choose_methods(struct snug_job *job) {
     const int64_t layers = job->config.num_hidden_layers;
     RETURN_IF_ERROR(snug_optimizer_parse(job->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
                                          args->adam_epsilon, args->weight_decay, &job->optimizer));
+    job->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
+    RETURN_IF_ERROR(snug_args_offload(args, &job->offload.classes));
     job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(args, layers, job->recompute);
@@ -291,6 +295,12 @@ static enum snug_dtype compute_type(const struct snug_job *job) {
              "--bf16: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
              "fp32");
     return SNUG_F32;
+}
+
+/* Rows that wait are looked up in tensors that have to stand in the arena. */
+static bool rows_may_wait(const struct snug_job *job) {
+    const unsigned homes = 1u << SNUG_MEMORY_WEIGHTS | 1u << SNUG_MEMORY_GRADIENTS | 1u << SNUG_MEMORY_OPTIMIZER;
+    return job->backend->ops[SNUG_OP_ADAM_ROWS] && !(job->offload.classes & homes);
 }
 
 static snug_status build_program(struct snug_job *job, const struct snug_feed *feed, bool training) {
@@ -310,7 +320,8 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
                                          .clips = job->args->max_grad_norm > 0,
                                          .accumulates = job->args->gradient_accumulation_steps > 1,
                                          .micro_batches = feed->options.accumulation,
-                                         .waiting_steps = job->backend->ops[SNUG_OP_ADAM_ROWS] ? WAITING_STEPS : 0};
+                                         .waiting_steps = rows_may_wait(job) ? WAITING_STEPS : 0,
+                                         .offload = job->offload};
     return snug_stages(program, &methods);
 }
 
@@ -420,7 +431,10 @@ static snug_status plan_anew(struct snug_job *job) {
 static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *budgeted, bool *over) {
     int64_t budget;
     RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
-    const int64_t total = snug_job_total(job), available = snug_available_bytes();
+    const int64_t total = snug_job_total(job);
+    int64_t available = snug_available_bytes();
+    if (available >= 0 && job->layout.spool && snug_spool_is_memory(snug_args_offload_dir(job->args)))
+        available = available > job->layout.spool ? available - job->layout.spool : 0;
     /* What is resident already is not available any more, and need not be. */
     const int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
     *budgeted = budget >= 0 && (total > budget || budget < machine);

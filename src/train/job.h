@@ -30,6 +30,7 @@ struct snug_job {
     struct snug_optimizer optimizer;
     enum snug_dtype weights;        /* what matrices and tables are stored in */
     enum snug_recompute *recompute; /* by layer */
+    struct snug_offload offload;
     struct snug_config config;
     char *model_folder;     /* NULL: weights are initialised */
     char *tokenizer_folder; /* NULL: dummy data */

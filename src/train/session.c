@@ -19,22 +19,33 @@ static snug_status carve(struct snug_session *s) {
     void *arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (arena == MAP_FAILED)
         return snug_fail(s->ctx, SNUG_E_MEMORY, "the arena of %zu bytes cannot be had from the system", size);
-    s->arena = arena;
+    s->memory.arena = arena;
     madvise(arena, size, MADV_HUGEPAGE); /* a wish: fewer page-table walks */
 #ifdef MADV_POPULATE_WRITE
     if (madvise(arena, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK;
 #endif
-    for (size_t i = 0; i < size; i += 4096) s->arena[i] = 0;
+    for (size_t i = 0; i < size; i += 4096) s->memory.arena[i] = 0;
     return SNUG_OK;
+}
+
+/* What is offloaded has its room before the first step, as the arena has. */
+static snug_status open_spool(struct snug_session *s) {
+    const struct snug_job *job = &s->job;
+    if (!job->layout.spool) return SNUG_OK;
+    for (int i = 0; i < job->program_count; i++)
+        RETURN_IF_ERROR(snug_alloc(s->ctx, job->programs[i].tensor_count, sizeof **s->copies, (void **)&s->copies[i]));
+    return snug_spool_open(s->ctx, snug_args_offload_dir(job->args), job->layout.spool, &s->memory.spool);
 }
 
 static void open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
     const struct snug_args *args = s->job.args;
     *run = (struct snug_run){.ctx = s->ctx,
                              .program = program,
-                             .arena = s->arena,
+                             .arena = s->memory.arena,
+                             .spool = s->memory.spool,
+                             .copies = s->copies[program - s->job.programs],
                              .backend_state = s->job.backend_state[program - s->job.programs],
-                             .workspace = s->arena + s->job.layout.workspace_offset,
+                             .workspace = s->memory.arena + s->job.layout.workspace_offset,
                              .threads = s->job.threads,
                              .seed = (uint64_t)args->seed,
                              .optimizer = &s->job.optimizer};
@@ -62,18 +73,18 @@ static snug_status load_weights(struct snug_session *s) {
     const uint64_t seed = (uint64_t)job->args->seed;
     if (!job->model_folder) {
         for (size_t i = 0; i < program->parameter_count; i++)
-            snug_weights_init(program, &job->config, s->arena, &program->parameters[i], seed);
+            RETURN_IF_ERROR(snug_weights_init(program, &job->config, &s->memory, &program->parameters[i], seed));
         snug_log(s->ctx, SNUG_LOG_INFO, "training from scratch: all %zu tensors were initialised",
                  program->parameter_count);
         return SNUG_OK;
     }
-    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, s->arena, seed,
+    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, &s->memory, seed,
                              job->args->ignore_mismatched_sizes);
 }
 
 static snug_status open_loaders(struct snug_session *s) {
     struct snug_job *job = &s->job;
-    uint8_t *memory = s->arena + job->layout.batch_offset;
+    uint8_t *memory = s->memory.arena + job->layout.batch_offset;
     if (job->trains) {
         RETURN_IF_ERROR(snug_loader_create(s->ctx, job->train.dataset, &job->train.options, &job->train.limits, memory,
                                            &s->train_loader));
@@ -83,7 +94,7 @@ static snug_status open_loaders(struct snug_session *s) {
     RETURN_IF_ERROR(
         snug_loader_create(s->ctx, job->eval.dataset, &job->eval.options, &job->eval.limits, memory, &s->eval_loader));
     return snug_meter_create(s->ctx, job->config.task, job->config.labels.problem, snug_job_classes(job),
-                             job->eval.rows, s->arena + job->layout.function_offset, &s->meter);
+                             job->eval.rows, s->memory.arena + job->layout.function_offset, &s->meter);
 }
 
 static snug_status open_schedule(struct snug_session *s) {
@@ -97,6 +108,7 @@ static snug_status open_schedule(struct snug_session *s) {
 
 static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(open_schedule(s));
+    RETURN_IF_ERROR(open_spool(s));
     RETURN_IF_ERROR(carve(s));
     if (s->job.training) open_run(s, s->job.training, &s->train_run);
     if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
@@ -129,7 +141,9 @@ void snug_session_destroy(snug_session *s) {
     snug_loader_destroy(s->train_loader);
     snug_loader_destroy(s->eval_loader);
     snug_meter_free(s->meter);
-    if (s->arena) munmap(s->arena, (size_t)s->job.layout.total);
+    snug_spool_close(s->memory.spool); /* first: a copy may be under way */
+    for (int i = 0; i < 2; i++) free(s->copies[i]);
+    if (s->memory.arena) munmap(s->memory.arena, (size_t)s->job.layout.total);
     snug_job_close(&s->job);
     free(s);
 }
@@ -265,15 +279,20 @@ static int32_t index_of(const struct snug_program *program, int32_t gradient) {
 }
 
 /* Scaled by the last clipping. */
-static void copy_gradient(struct snug_session *s, int32_t gradient, int64_t first_row, float *values, size_t count) {
-    const int32_t index = index_of(s->train_run.program, gradient);
-    const float *from = snug_run_data(&s->train_run, gradient), scale = s->clipped ? clip_tensor(s)[1] : 1;
-    const size_t cols = (size_t)snug_run_cols(&s->train_run, gradient);
-    for (size_t i = 0; i < count; i++) {
-        int64_t row = first_row + (int64_t)(i / cols);
-        if (index >= 0) row = snug_rows_of(&s->train_run, index, gradient).slots[row];
-        values[i] = row < 0 ? 0 : from[row * (int64_t)cols + (int64_t)(i % cols)] * scale;
+static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64_t first_row, float *values,
+                                 size_t count) {
+    const struct snug_run *run = &s->train_run;
+    const int32_t index = index_of(run->program, gradient);
+    const int64_t cols = snug_run_cols(run, gradient);
+    const float scale = s->clipped ? clip_tensor(s)[1] : 1;
+    if (index < 0)
+        RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, gradient, first_row * cols, (int64_t)count, values));
+    for (int64_t i = 0; index >= 0 && i < (int64_t)count; i++) {
+        const int32_t slot = snug_rows_of(run, index, gradient).slots[first_row + i / cols];
+        values[i] = slot < 0 ? 0 : ((const float *)snug_run_data(run, gradient))[slot * cols + i % cols];
     }
+    for (size_t i = 0; i < count; i++) values[i] *= scale;
+    return SNUG_OK;
 }
 
 static snug_status copy_parameter(struct snug_session *s, const char *name, bool gradient, float *values,
@@ -287,16 +306,14 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
                          (long long)snug_parameter_count(parameter), count);
     if (!gradient) {
         RETURN_IF_ERROR(snug_session_settle(s));
-        snug_parameter_read(program, s->arena, parameter, 0, (int64_t)count, values);
-        return SNUG_OK;
+        return snug_parameter_read(program, &s->memory, parameter, 0, (int64_t)count, values);
     }
     char wanted[128];
     snprintf(wanted, sizeof wanted, "grad.%s", program->tensors[parameter->tensor].name);
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (!t->persistent || strcmp(t->name, wanted) != 0) continue;
-        copy_gradient(s, (int32_t)i, parameter->row, values, count);
-        return SNUG_OK;
+        return copy_gradient(s, (int32_t)i, parameter->row, values, count);
     }
     return snug_fail(s->ctx, SNUG_E_USAGE, "%s has no gradient in this session", name);
 }
@@ -324,7 +341,7 @@ snug_status snug_session_write_model(struct snug_session *s, const char *folder)
     if (status == SNUG_OK) status = snug_path_join(s->ctx, &weights, folder, "model.safetensors");
     if (status == SNUG_OK) status = snug_session_settle(s);
     if (status == SNUG_OK) status = snug_json_write(s->ctx, config, s->job.config.json);
-    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), s->arena);
+    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), &s->memory);
     if (status == SNUG_OK && s->job.tokenizer) status = snug_tokenizer_save(s->ctx, s->job.tokenizer, folder);
     free(config);
     free(weights);

@@ -10,7 +10,8 @@
 struct snug_session {
     struct snug_job job;
     snug_context *ctx;
-    uint8_t *arena;
+    struct snug_memory memory;
+    uint64_t *copies[2]; /* by program, see snug_run */
     struct snug_run train_run, eval_run;
     struct snug_loader *train_loader, *eval_loader;
     struct snug_schedule schedule;
