@@ -13,8 +13,6 @@
 
 #include "io/file.h"
 #include "io/spool.h"
-#include "io/file.h"
-#include "io/spool.h"
 #include "model/build.h"
 
 /* ---- the law -------------------------------------------------------------------------------------------------- */
