@@ -30,7 +30,7 @@ static pid_t start(const struct fixture *f, const char *words) {
 static int wait_for(pid_t child) {
     int status;
     while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
-    assert_true(WIFEXITED(status));
+    if (!WIFEXITED(status)) fail_msg("the program was ended by signal %d", WTERMSIG(status));
     return WEXITSTATUS(status);
 }
 
