@@ -146,7 +146,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
         if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER)
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
     assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
-    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, g->arena, 42, false), SNUG_OK);
+    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &(struct snug_memory){.base = g->arena}, 42, false), SNUG_OK);
 }
 
 static void golden_close(struct golden *g) {

@@ -66,6 +66,7 @@
 #ifndef SNUG_BACKEND_BACKEND_H
 #define SNUG_BACKEND_BACKEND_H
 
+#include "core/memory.h"
 #include "model/program.h"
 #include "optim/optimizer.h"
 #include "text/batch.h"
@@ -77,7 +78,8 @@ struct snug_run {
     uint8_t *arena;
     const struct snug_batch *batch;
     void *backend_state;
-    void *workspace; /* workspace(program, …) bytes, 64-byte aligned */
+    void *workspace;  /* workspace(program, …) bytes, 64-byte aligned */
+    void *batch_copy; /* batch(program) bytes, 64-byte aligned */
     int threads;
     uint64_t seed;
     int64_t step;                   /* optimizer steps done so far: dropout's key, and an optimizer's t - 1 */
@@ -90,8 +92,24 @@ struct snug_run {
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
 
+/* What memory is for. */
+enum snug_block {
+    SNUG_BLOCK_ARENA, /* operations work in it */
+    SNUG_BLOCK_HOST   /* the host fills it with batches, and works in it */
+};
+
 struct snug_backend {
     const char *name;
+    /* A block of zeroed memory, given back with snug_memory_release(). */
+    snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block block, struct snug_memory *out);
+    /* Bytes of the arena in which the backend keeps a batch of its own; 0 where operations read the host's. */
+    int64_t (*batch)(const struct snug_program *program);
+    /* Says that run->batch is another one. Its arrays lie in the host's block and stay until the next is loaded. */
+    snug_status (*load)(struct snug_run *run);
+    /* Before and after the operations of a phase, or of one chunk of HEAD, which a backend may run by itself, as a
+       whole: then *done, and they are skipped. Operations may go on after end; what reads the arena waits for them. */
+    snug_status (*begin)(struct snug_run *run, enum snug_phase phase, bool *done);
+    snug_status (*end)(struct snug_run *run, enum snug_phase phase);
     /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);

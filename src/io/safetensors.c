@@ -396,6 +396,18 @@ static snug_status make_header(snug_context *ctx, const struct snug_tensor_sourc
     return status;
 }
 
+static snug_status write_source(snug_context *ctx, struct snug_writer *writer,
+                                const struct snug_tensor_source *source) {
+    static const struct snug_memory host = {0};
+    const struct snug_memory *memory = source->memory ? source->memory : &host;
+    void *view, *place = (void *)source->data;
+    int64_t bytes;
+    RETURN_IF_ERROR(source_bytes(ctx, source, &bytes));
+    RETURN_IF_ERROR(snug_view_open(ctx, memory, place, bytes, SNUG_VIEW_READ, &view));
+    snug_writer_put(writer, view, (size_t)bytes);
+    return snug_view_close(ctx, memory, place, bytes, SNUG_VIEW_READ, view);
+}
+
 static snug_status write_all(snug_context *ctx, const char *path, const struct snug_tensor_source **sources,
                              size_t count, const char *header) {
     struct snug_writer writer;
@@ -406,13 +418,11 @@ static snug_status write_all(snug_context *ctx, const char *path, const struct s
     snug_writer_put(&writer, header, length);
     snug_writer_put(&writer, "       ", padding);
     for (size_t i = 0; i < count; i++) {
-        int64_t bytes;
-        snug_status status = source_bytes(ctx, sources[i], &bytes);
+        snug_status status = write_source(ctx, &writer, sources[i]);
         if (status != SNUG_OK) {
             snug_writer_abandon(&writer);
             return status;
         }
-        snug_writer_put(&writer, sources[i]->data, (size_t)bytes);
     }
     return snug_writer_commit(ctx, &writer);
 }

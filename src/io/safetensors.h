@@ -5,6 +5,7 @@
 
 #include "core/context.h"
 #include "core/dtype.h"
+#include "core/memory.h"
 
 #define SNUG_SAFETENSORS_DIMS 8
 
@@ -38,13 +39,14 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
                                   const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out);
 
-/* What to write: data lies in memory in the given type. */
+/* What to write: data lies in memory (NULL: the host's) in the given type. */
 struct snug_tensor_source {
     const char *name;
     enum snug_dtype dtype;
     int dims;
     int64_t shape[SNUG_SAFETENSORS_DIMS];
     const void *data;
+    const struct snug_memory *memory;
 };
 /* Writes one file, whole or not at all, with "__metadata__": {"format": "pt"}. Data starts at a multiple of 8. */
 snug_status snug_safetensors_write(snug_context *ctx, const char *path, const struct snug_tensor_source *tensors,

@@ -10,9 +10,9 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 
-float *snug_parameter_data(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter) {
+float *snug_parameter_data(const struct snug_program *program, uint8_t *base, const struct snug_parameter *parameter) {
     const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
-    return (float *)(arena + tensor->offset) + parameter->row * tensor->cols;
+    return (float *)(base + tensor->offset) + parameter->row * tensor->cols;
 }
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
@@ -43,10 +43,8 @@ static void fill_normal(float *values, int64_t count, double deviation, const ch
     }
 }
 
-void snug_weights_init(const struct snug_program *program, const struct snug_config *config, uint8_t *arena,
-                       const struct snug_parameter *parameter, uint64_t seed) {
-    float *values = snug_parameter_data(program, arena, parameter);
-    const int64_t count = snug_parameter_count(parameter);
+static void init_values(const struct snug_config *config, const struct snug_parameter *parameter, uint64_t seed,
+                        float *values, int64_t count) {
     if (parameter->init == SNUG_INIT_NORMAL) {
         fill_normal(values, count, config->initializer_range, parameter->name, seed);
         const int64_t pad = config->pad_token_id;
@@ -56,6 +54,15 @@ void snug_weights_init(const struct snug_program *program, const struct snug_con
     } else {
         for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
     }
+}
+
+snug_status snug_weights_init(snug_context *ctx, const struct snug_program *program, const struct snug_config *config,
+                              const struct snug_memory *arena, const struct snug_parameter *parameter, uint64_t seed) {
+    void *view, *place = snug_parameter_data(program, arena->base, parameter);
+    const int64_t count = snug_parameter_count(parameter), bytes = count * (int64_t)sizeof(float);
+    RETURN_IF_ERROR(snug_view_open(ctx, arena, place, bytes, SNUG_VIEW_WRITE, &view));
+    init_values(config, parameter, seed, view, count);
+    return snug_view_close(ctx, arena, place, bytes, SNUG_VIEW_WRITE, view);
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -94,7 +101,7 @@ struct loading {
     const char *path;
     const struct snug_program *program;
     const struct snug_config *config;
-    uint8_t *arena;
+    const struct snug_memory *arena;
     bool ignore_mismatched_sizes;
     bool *loaded; /* by parameter */
 };
@@ -110,6 +117,16 @@ static bool same_shape(const struct snug_stored_tensor *stored, const struct snu
     const int dims = parameter->shape[1] ? 2 : 1;
     return stored->dims == dims && stored->shape[0] == parameter->shape[0] &&
            (dims == 1 || stored->shape[1] == parameter->shape[1]);
+}
+
+static snug_status read_finite(const struct loading *l, const struct snug_safetensors *files,
+                               const struct snug_stored_tensor *stored, float *values, int64_t count) {
+    RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, 0, count, values));
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)i);
+    return SNUG_OK;
 }
 
 static snug_status load_one(const struct loading *l, const struct snug_safetensors *files,
@@ -128,13 +145,13 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    float *values = snug_parameter_data(l->program, l->arena, parameter);
-    const int64_t count = snug_parameter_count(parameter);
-    RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, 0, count, values));
-    for (int64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)i);
+    void *view, *place = snug_parameter_data(l->program, l->arena->base, parameter);
+    const int64_t count = snug_parameter_count(parameter), bytes = count * (int64_t)sizeof(float);
+    RETURN_IF_ERROR(snug_view_open(l->ctx, l->arena, place, bytes, SNUG_VIEW_WRITE, &view));
+    snug_status status = read_finite(l, files, stored, view, count);
+    const snug_status closed = snug_view_close(l->ctx, l->arena, place, bytes, SNUG_VIEW_WRITE, view);
+    if (status == SNUG_OK) status = closed;
+    RETURN_IF_ERROR(status);
     l->loaded[index] = true;
     return SNUG_OK;
 }
@@ -192,7 +209,7 @@ static snug_status find_file(snug_context *ctx, const char *folder, char **path)
 }
 
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
-                              const struct snug_config *config, uint8_t *arena, uint64_t seed,
+                              const struct snug_config *config, const struct snug_memory *arena, uint64_t seed,
                               bool ignore_mismatched_sizes) {
     struct loading l = {.ctx = ctx,
                         .program = program,
@@ -208,9 +225,9 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
     if (status == SNUG_OK) status = load_all(&l, &files);
     if (status == SNUG_OK) {
         struct names fresh = {0};
-        for (size_t i = 0; i < program->parameter_count; i++) {
+        for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
             if (l.loaded[i]) continue;
-            snug_weights_init(program, config, arena, &program->parameters[i], seed);
+            status = snug_weights_init(ctx, program, config, arena, &program->parameters[i], seed);
             add_name(&fresh, program->parameters[i].name);
         }
         if (fresh.count)
@@ -232,7 +249,8 @@ static const char *second_name(const char *name) {
     return strcmp(name, "cls.predictions.decoder.bias") == 0 ? "cls.predictions.bias" : NULL;
 }
 
-snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
+                              const struct snug_memory *arena) {
     struct snug_tensor_source *sources;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count + 1, sizeof *sources, (void **)&sources));
@@ -242,7 +260,8 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
                                                   .dtype = SNUG_F32,
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
-                                                  .data = snug_parameter_data(program, arena, p)};
+                                                  .data = snug_parameter_data(program, arena->base, p),
+                                                  .memory = arena};
         sources[count++] = source;
         if (!second_name(p->name)) continue;
         sources[count] = source;
@@ -261,22 +280,39 @@ static bool is_state(const struct snug_program *program, size_t tensor) {
     return false;
 }
 
-snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program,
+                             const struct snug_memory *arena) {
     struct snug_tensor_source *sources;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *sources, (void **)&sources));
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (is_state(program, i))
-            sources[count++] = (struct snug_tensor_source){
-                .name = t->name, .dtype = t->dtype, .dims = 2, .shape = {t->rows, t->cols}, .data = arena + t->offset};
+            sources[count++] = (struct snug_tensor_source){.name = t->name,
+                                                           .dtype = t->dtype,
+                                                           .dims = 2,
+                                                           .shape = {t->rows, t->cols},
+                                                           .data = arena->base + t->offset,
+                                                           .memory = arena};
     }
     snug_status status = snug_safetensors_write(ctx, path, sources, count);
     free(sources);
     return status;
 }
 
-snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena) {
+/* Reads what was stored, F32, to its place. */
+static snug_status load_state(snug_context *ctx, const struct snug_safetensors *files,
+                              const struct snug_stored_tensor *stored, const struct snug_memory *arena, void *place) {
+    const int64_t bytes = stored->count * (int64_t)sizeof(float);
+    void *view;
+    RETURN_IF_ERROR(snug_view_open(ctx, arena, place, bytes, SNUG_VIEW_WRITE, &view));
+    snug_status status = snug_safetensors_read(ctx, files, stored, 0, stored->count, view);
+    const snug_status closed = snug_view_close(ctx, arena, place, bytes, SNUG_VIEW_WRITE, view);
+    return status != SNUG_OK ? status : closed;
+}
+
+snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
+                             const struct snug_memory *arena) {
     struct snug_safetensors files;
     RETURN_IF_ERROR(snug_safetensors_open(ctx, path, &files));
     snug_status status = SNUG_OK;
@@ -289,7 +325,7 @@ snug_status snug_states_load(snug_context *ctx, const char *path, const struct s
                                "%s: no state %s of shape [%lld, %lld]: the checkpoint is of another model or optimizer",
                                path, t->name, (long long)t->rows, (long long)t->cols);
         else
-            status = snug_safetensors_read(ctx, &files, stored, 0, stored->count, (float *)(arena + t->offset));
+            status = load_state(ctx, &files, stored, arena, arena->base + t->offset);
     }
     snug_safetensors_close(&files);
     return status;

@@ -3,17 +3,18 @@
 #ifndef SNUG_MODEL_WEIGHTS_H
 #define SNUG_MODEL_WEIGHTS_H
 
+#include "core/memory.h"
 #include "model/config.h"
 
-/* Where parameter's values stand; program must have been placed. */
-float *snug_parameter_data(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter);
+/* Where parameter's values stand in an arena that begins at base; program must have been placed. */
+float *snug_parameter_data(const struct snug_program *program, uint8_t *base, const struct snug_parameter *parameter);
 int64_t snug_parameter_count(const struct snug_parameter *parameter);
 
 /* Initialises parameter as transformers' _init_weights does: normal(0, initializer_range) for matrices and tables (with
    a zero row for the padding token), 0 for biases, 1 for norms. The values follow from seed and the parameter's name.
  */
-void snug_weights_init(const struct snug_program *program, const struct snug_config *config, uint8_t *arena,
-                       const struct snug_parameter *parameter, uint64_t seed);
+snug_status snug_weights_init(snug_context *ctx, const struct snug_program *program, const struct snug_config *config,
+                              const struct snug_memory *arena, const struct snug_parameter *parameter, uint64_t seed);
 
 /* Fills all parameters from folder's model.safetensors or its index. Takes weights saved from BertModel,
    BertForSequenceClassification, BertForMaskedLM or BertForPreTraining, with or without the "bert." prefix, with old
@@ -21,12 +22,15 @@ void snug_weights_init(const struct snug_program *program, const struct snug_con
    not use. A wrong shape is SNUG_E_INPUT naming tensor, found and expected, unless it is the head's and
    ignore_mismatched_sizes. A NaN or infinity is SNUG_E_INPUT. */
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
-                              const struct snug_config *config, uint8_t *arena, uint64_t seed,
+                              const struct snug_config *config, const struct snug_memory *arena, uint64_t seed,
                               bool ignore_mismatched_sizes);
-snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena);
+snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
+                              const struct snug_memory *arena);
 
 /* The optimizer's states, by the program's own names. */
-snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena);
-snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program, uint8_t *arena);
+snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program,
+                             const struct snug_memory *arena);
+snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
+                             const struct snug_memory *arena);
 
 #endif

@@ -195,7 +195,7 @@ static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
     if (t->args->save_only_model) return SNUG_OK;
     char *path;
     RETURN_IF_ERROR(snug_path_join(t->ctx, &path, aside, "optimizer.safetensors"));
-    snug_status status = snug_states_save(t->ctx, path, t->session->job.training, t->session->arena);
+    snug_status status = snug_states_save(t->ctx, path, t->session->job.training, &t->session->arena);
     free(path);
     return status;
 }
@@ -219,7 +219,7 @@ snug_status snug_checkpoint_save(struct snug_trainer *t, char *path, size_t size
 snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *folder) {
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(
-        snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, s->arena, (uint64_t)t->args->seed, false));
+        snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, &s->arena, (uint64_t)t->args->seed, false));
     return snug_run_phase(&s->train_run, s->job.backend, SNUG_PHASE_PREPARE, NULL);
 }
 
@@ -234,7 +234,7 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
                            folder);
     if (status == SNUG_OK) status = read_state(t, folder);
     if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
-    if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, t->session->arena);
+    if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, &t->session->arena);
     free(states);
     if (status == SNUG_OK)
         snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder, (long long)t->session->step,

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "io/file.h"
 #include "io/json.h"
@@ -12,29 +11,20 @@
 
 /* ---- carving -------------------------------------------------------------------------------------------------- */
 
-/* One mapping, all of it resident before the first step, so that no step ever waits for a page and the resident size is
-   the planned one. */
 static snug_status carve(struct snug_session *s) {
-    const size_t size = (size_t)s->job.layout.total;
-    void *arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (arena == MAP_FAILED)
-        return snug_fail(s->ctx, SNUG_E_MEMORY, "the arena of %zu bytes cannot be had from the system", size);
-    s->arena = arena;
-    madvise(arena, size, MADV_HUGEPAGE); /* a wish: fewer page-table walks */
-#ifdef MADV_POPULATE_WRITE
-    if (madvise(arena, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK;
-#endif
-    for (size_t i = 0; i < size; i += 4096) s->arena[i] = 0;
-    return SNUG_OK;
+    const struct snug_job *job = &s->job;
+    RETURN_IF_ERROR(job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena));
+    return job->backend->allocate(s->ctx, job->layout.host, SNUG_BLOCK_HOST, &s->host);
 }
 
 static void open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
     const struct snug_args *args = s->job.args;
     *run = (struct snug_run){.ctx = s->ctx,
                              .program = program,
-                             .arena = s->arena,
+                             .arena = s->arena.base,
                              .backend_state = s->job.backend_state[program - s->job.programs],
-                             .workspace = s->arena + s->job.layout.workspace_offset,
+                             .workspace = s->arena.base + s->job.layout.workspace_offset,
+                             .batch_copy = s->arena.base + s->job.layout.copy_offset,
                              .threads = s->job.threads,
                              .seed = (uint64_t)args->seed,
                              .optimizer = &s->job.optimizer};
@@ -51,18 +41,18 @@ static snug_status load_weights(struct snug_session *s) {
     const uint64_t seed = (uint64_t)job->args->seed;
     if (!job->model_folder) {
         for (size_t i = 0; i < program->parameter_count; i++)
-            snug_weights_init(program, &job->config, s->arena, &program->parameters[i], seed);
+            RETURN_IF_ERROR(snug_weights_init(s->ctx, program, &job->config, &s->arena, &program->parameters[i], seed));
         snug_log(s->ctx, SNUG_LOG_INFO, "training from scratch: all %zu tensors were initialised",
                  program->parameter_count);
         return SNUG_OK;
     }
-    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, s->arena, seed,
+    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, &s->arena, seed,
                              job->args->ignore_mismatched_sizes);
 }
 
 static snug_status open_loaders(struct snug_session *s) {
     struct snug_job *job = &s->job;
-    uint8_t *memory = s->arena + job->layout.batch_offset;
+    uint8_t *memory = s->host.base + job->layout.batch_offset;
     if (job->trains) {
         RETURN_IF_ERROR(snug_loader_create(s->ctx, job->train.dataset, &job->train.options, &job->train.limits, memory,
                                            &s->train_loader));
@@ -72,7 +62,7 @@ static snug_status open_loaders(struct snug_session *s) {
     RETURN_IF_ERROR(
         snug_loader_create(s->ctx, job->eval.dataset, &job->eval.options, &job->eval.limits, memory, &s->eval_loader));
     return snug_meter_create(s->ctx, job->config.task, job->config.labels.problem, snug_job_classes(job),
-                             job->eval.rows, s->arena + job->layout.function_offset, &s->meter);
+                             job->eval.rows, s->host.base + job->layout.function_offset, &s->meter);
 }
 
 static snug_status open_schedule(struct snug_session *s) {
@@ -118,9 +108,15 @@ void snug_session_destroy(snug_session *s) {
     snug_loader_destroy(s->train_loader);
     snug_loader_destroy(s->eval_loader);
     snug_meter_free(s->meter);
-    if (s->arena) munmap(s->arena, (size_t)s->job.layout.total);
+    snug_memory_release(&s->arena);
+    snug_memory_release(&s->host);
     snug_job_close(&s->job);
     free(s);
+}
+
+snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
+                              int64_t bytes) {
+    return snug_memory_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
 }
 
 /* ---- one's own loop ------------------------------------------------------------------------------------------- */
@@ -157,7 +153,7 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
                                   .items = s->batch->items,
                                   .items_in_step = s->batch->items_in_step,
                                   .last_in_step = s->batch->last_in_step};
-    return SNUG_OK;
+    return s->job.backend->load(&s->train_run);
 }
 
 static snug_status need_batch(struct snug_session *s, const char *call) {
@@ -178,8 +174,9 @@ snug_status snug_forward(snug_session *s) {
 snug_status snug_loss(snug_session *s, double *loss) {
     RETURN_IF_ERROR(need_batch(s, "snug_loss"));
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
-    const float *sum = snug_run_data(&s->train_run, s->job.training->loss);
-    *loss = s->batch->items_in_step > 0 ? (double)*sum / (double)s->batch->items_in_step : 0;
+    float sum;
+    RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->loss, &sum, sizeof sum));
+    *loss = s->batch->items_in_step > 0 ? (double)sum / (double)s->batch->items_in_step : 0;
     return SNUG_OK;
 }
 
@@ -190,8 +187,6 @@ snug_status snug_backward(snug_session *s) {
     return SNUG_OK;
 }
 
-static float *clip_tensor(struct snug_session *s) { return snug_run_data(&s->train_run, s->job.training->clip); }
-
 snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) {
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0)
@@ -199,7 +194,11 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     s->train_run.max_grad_norm = (float)max_norm;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
     s->clipped = true;
-    if (norm) *norm = clip_tensor(s)[0];
+    float clip[2];
+    if (norm) {
+        RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
+        *norm = clip[0];
+    }
     return SNUG_OK;
 }
 
@@ -209,7 +208,11 @@ snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_optimizer_step: there are no gradients; call snug_backward first");
-    if (!s->clipped) clip_tensor(s)[1] = 1;
+    if (!s->clipped) {
+        static const float none[2] = {0, 1};
+        void *clip = snug_run_data(&s->train_run, s->job.training->clip);
+        RETURN_IF_ERROR(snug_memory_copy(s->ctx, &s->arena, clip, none, sizeof none));
+    }
     s->train_run.learning_rate = (float)snug_learning_rate(s);
     s->train_run.step = s->step;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_UPDATE));
@@ -246,18 +249,20 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
     if ((int64_t)count != snug_parameter_count(parameter))
         return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name,
                          (long long)snug_parameter_count(parameter), count);
-    if (!gradient) {
-        memcpy(values, snug_parameter_data(program, s->arena, parameter), count * sizeof *values);
-        return SNUG_OK;
-    }
+    const int64_t bytes = (int64_t)(count * sizeof *values);
+    if (!gradient)
+        return snug_memory_copy(s->ctx, &s->arena, values, snug_parameter_data(program, s->arena.base, parameter),
+                                bytes);
     char wanted[128];
     snprintf(wanted, sizeof wanted, "grad.%s", program->tensors[parameter->tensor].name);
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (!t->persistent || strcmp(t->name, wanted) != 0) continue;
-        const float *from = (const float *)(s->arena + t->offset) + parameter->row * t->cols;
-        const float scale = s->clipped ? clip_tensor(s)[1] : 1;
-        for (size_t k = 0; k < count; k++) values[k] = from[k] * scale;
+        const float *from = (const float *)(s->arena.base + t->offset) + parameter->row * t->cols;
+        float clip[2] = {0, 1};
+        if (s->clipped) RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
+        RETURN_IF_ERROR(snug_memory_copy(s->ctx, &s->arena, values, from, bytes));
+        for (size_t k = 0; k < count; k++) values[k] *= clip[1];
         return SNUG_OK;
     }
     return snug_fail(s->ctx, SNUG_E_USAGE, "%s has no gradient in this session", name);
@@ -285,7 +290,7 @@ snug_status snug_session_write_model(struct snug_session *s, const char *folder)
     snug_status status = snug_path_join(s->ctx, &config, folder, "config.json");
     if (status == SNUG_OK) status = snug_path_join(s->ctx, &weights, folder, "model.safetensors");
     if (status == SNUG_OK) status = snug_json_write(s->ctx, config, s->job.config.json);
-    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), s->arena);
+    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), &s->arena);
     if (status == SNUG_OK && s->job.tokenizer) status = snug_tokenizer_save(s->ctx, s->job.tokenizer, folder);
     free(config);
     free(weights);

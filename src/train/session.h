@@ -10,7 +10,7 @@
 struct snug_session {
     struct snug_job job;
     snug_context *ctx;
-    uint8_t *arena;
+    struct snug_memory arena, host; /* what operations work in; batches and metrics */
     struct snug_run train_run, eval_run;
     struct snug_loader *train_loader, *eval_loader;
     struct snug_schedule schedule;
@@ -27,6 +27,10 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
 void snug_session_seek(struct snug_session *session, int64_t step);
 /* Starts the epoch that optimizer step session->step lies in, at that step. */
 snug_status snug_session_resume_epoch(struct snug_session *session);
+
+/* The first bytes of a tensor of run's program. */
+snug_status snug_session_read(struct snug_session *session, const struct snug_run *run, int32_t tensor, void *values,
+                              int64_t bytes);
 
 /* Evaluates with the current weights; callbacks hear SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
