@@ -104,6 +104,8 @@ struct snug_backend {
     snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block block, struct snug_memory *out);
     /* Bytes of the arena in which the backend keeps a batch of its own; 0 where operations read the host's. */
     int64_t (*batch)(const struct snug_program *program);
+    /* Bytes of the arena's kind of memory that are free now; NULL where that is the host's. */
+    int64_t (*available)(void);
     /* Says that run->batch is another one. Its arrays lie in the host's block and stay until the next is loaded. */
     snug_status (*load)(struct snug_run *run);
     /* Before and after the operations of a phase, or of one chunk of HEAD, which a backend may run by itself, as a
@@ -127,6 +129,8 @@ const struct snug_backend *snug_backend_cpu(void);
 /* The same for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine lacks it.
  */
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
+/* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a sentence where there is none. */
+snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
 /* Whether bf16 products are faster here than fp32 ones: AMX-BF16 or AVX512-BF16 can be used. */
 bool snug_backend_cpu_fast_bf16(void);
 
@@ -163,8 +167,8 @@ struct snug_matrix {
 
 static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int32_t tensor) {
     if (tensor < 0) return (struct snug_matrix){0};
-    return (struct snug_matrix){snug_run_data(run, tensor), snug_run_dtype(run, tensor), snug_run_rows(run, tensor),
-                                snug_run_cols(run, tensor)};
+    return (struct snug_matrix){(uint8_t *)snug_run_data(run, tensor), snug_run_dtype(run, tensor),
+                                snug_run_rows(run, tensor), snug_run_cols(run, tensor)};
 }
 
 /* Whether op's gradients are to be overwritten rather than added to. */

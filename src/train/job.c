@@ -221,7 +221,7 @@ static snug_status choose_methods(struct snug_job *job) {
 
 static enum snug_dtype compute_type(const struct snug_job *job) {
     if (!job->args->bf16) return SNUG_F32;
-    if (snug_backend_cpu_fast_bf16()) return SNUG_BF16;
+    if (job->backend != snug_backend_cpu() || snug_backend_cpu_fast_bf16()) return SNUG_BF16;
     snug_log(job->ctx, SNUG_LOG_WARNING,
              "--bf16: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
              "fp32");
@@ -259,7 +259,11 @@ int64_t snug_job_classes(const struct snug_job *job) {
     return job->config.task == SNUG_TASK_MLM ? job->config.vocab_size : job->config.labels.count;
 }
 
-int64_t snug_job_total(const struct snug_job *job) { return job->layout.total + job->context_bytes + job->host_bytes; }
+/* On a device: what it holds. The host's part is small, and no budget's matter. */
+int64_t snug_job_total(const struct snug_job *job) {
+    if (job->backend->available) return job->layout.arena + job->context_bytes;
+    return job->layout.total + job->context_bytes + job->host_bytes;
+}
 
 /* The class during whose turn the limit is passed, when they are laid one after the other. */
 static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t limit) {
@@ -272,12 +276,18 @@ static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t
     return (snug_memory_class)memory_class;
 }
 
+/* What this run may take of the machine, or of the device. What it has taken already is not available any more, and
+   need not be. */
+static int64_t machine_bytes(const struct snug_job *job) {
+    if (job->backend->available) return job->backend->available() + job->context_bytes;
+    const int64_t available = snug_available_bytes();
+    return available < 0 ? INT64_MAX : available + snug_resident_bytes();
+}
+
 static snug_status check_fit(struct snug_job *job) {
     int64_t budget;
     RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
-    const int64_t total = snug_job_total(job), available = snug_available_bytes();
-    /* What is resident already is not available any more, and need not be. */
-    const int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
+    const int64_t total = snug_job_total(job), machine = machine_bytes(job);
     const bool over_budget = budget >= 0 && total > budget;
     if (!over_budget && (total <= machine || job->command == SNUG_COMMAND_PLAN)) return SNUG_OK;
     const int64_t limit = over_budget ? budget : machine;
@@ -291,6 +301,24 @@ static snug_status check_fit(struct snug_job *job) {
                      : which >= SNUG_MEMORY_ACTIVATIONS ? ". A smaller --per_device_train_batch_size with more "
                                                           "--gradient_accumulation_steps gives the same training"
                                                         : ", which no batch size changes");
+}
+
+/* "auto" takes a GPU where one works, and says why where none does. */
+static snug_status choose_device(struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    job->backend = snug_backend_cpu();
+    if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
+    const struct snug_backend *cuda;
+    const snug_status status = snug_backend_cuda(job->ctx, &cuda);
+    if (status == SNUG_OK) {
+        job->backend = cuda;
+    } else if (strcmp(args->device, "cuda") == 0) {
+        return status;
+    } else {
+        snug_log(job->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(job->ctx));
+        snug_clear_error(job->ctx);
+    }
+    return SNUG_OK;
 }
 
 static snug_status open_backend(struct snug_job *job) {
@@ -308,7 +336,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = args->threads > 0 ? (int)args->threads : usable_cores();
-    job->backend = snug_backend_cpu();
+    RETURN_IF_ERROR(choose_device(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(choose_methods(job));
@@ -325,8 +353,9 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     const int64_t after = snug_resident_bytes();
     RETURN_IF_ERROR(open_backend(job));
     job->host_bytes = round_up_mib(after - before);
+    const int64_t library = job->backend->library(&job->programs[0], job->threads);
     job->context_bytes =
-        round_up_mib(before + snug_resident_bytes() - after + job->backend->library(&job->programs[0], job->threads));
+        round_up_mib(job->backend->available ? library : before + snug_resident_bytes() - after + library);
     return check_fit(job);
 }
 

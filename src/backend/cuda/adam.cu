@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torch.optim.AdamW (Loshchilov and Hutter, arXiv:1711.05101) and Adam (Kingma and Ba, arXiv:1412.6980). */
+#include "backend/cuda/device.cuh"
+
+struct adam {
+    float *p, *m, *v;
+    bf16 *p16, *copy; /* the parameter itself where it is kept in bf16; its copy, or NULL */
+    const float *g, *clip;
+    const struct snug_cuda_step *step;
+    int64_t count;
+    float b1, b2, eps, decay;
+    bool decoupled;
+    uint64_t seed;
+    int64_t number; /* optimizer step, for rounding */
+    int32_t parameter;
+};
+
+static __device__ __forceinline__ float update(const struct adam &a, const struct snug_cuda_step &step, float p,
+                                               float g, float *m, float *v) {
+    if (a.decoupled)
+        p *= 1 - step.learning_rate * a.decay;
+    else
+        g += a.decay * p;
+    *m = a.b1 * *m + (1 - a.b1) * g;
+    *v = a.b2 * *v + (1 - a.b2) * g * g;
+    return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
+}
+
+static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
+    const struct snug_cuda_step step = *a.step;
+    const float scale = a.clip ? a.clip[1] : 1;
+    const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
+    if (first >= a.count) return;
+    const int n = a.count - first < 4 ? (int)(a.count - first) : 4;
+    float p[4], g[4], m[4], v[4];
+    for (int i = 0; i < n; i++) {
+        p[i] = a.p ? a.p[first + i] : to_float(a.p16[first + i]);
+        g[i] = a.g[first + i] * scale;
+        m[i] = a.m[first + i];
+        v[i] = a.v[first + i];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) p[i] = update(a, step, p[i], g[i], &m[i], &v[i]);
+    for (int i = 0; i < n; i++) {
+        a.m[first + i] = m[i];
+        a.v[first + i] = v[i];
+        if (a.p) {
+            a.p[first + i] = p[i];
+        } else {
+            const uint16_t bits = snug_f32_to_bf16_stochastic(
+                p[i], snug_rounding_bits(a.seed, a.number, a.parameter, first + i));
+            memcpy(&a.p16[first + i], &bits, sizeof bits);
+            p[i] = to_float(a.p16[first + i]);
+        }
+        if (a.copy) a.copy[first + i] = from_float<bf16>(p[i]);
+    }
+}
+
+extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct snug_optimizer *o = run->optimizer;
+    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
+    void *p = snug_run_data(run, op->out[0]);
+    const struct adam a = {.p = low ? NULL : (float *)p,
+                           .m = (float *)snug_run_data(run, op->out[2]),
+                           .v = (float *)snug_run_data(run, op->out[3]),
+                           .p16 = low ? (bf16 *)p : NULL,
+                           .copy = (bf16 *)snug_run_data(run, op->out[1]),
+                           .g = (const float *)snug_run_data(run, op->in[0]),
+                           .clip = (const float *)snug_run_data(run, op->in[1]),
+                           .step = cuda->batch.step,
+                           .count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]),
+                           .b1 = (float)o->beta1,
+                           .b2 = (float)o->beta2,
+                           .eps = (float)o->epsilon,
+                           .decay = op->decay ? (float)o->weight_decay : 0,
+                           .decoupled = o->decoupled,
+                           .seed = run->seed,
+                           .number = run->step,
+                           .parameter = op->parameter};
+    if (a.count > 0) adam_kernel<<<blocks_for(a.count, 4 * 256), 256, 0, cuda->stream>>>(a);
+    return snug_cuda_done(run, op);
+}
