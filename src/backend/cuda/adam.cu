@@ -10,9 +10,7 @@ struct adam {
     int64_t count;
     float b1, b2, eps, decay;
     bool decoupled;
-    uint64_t seed;
-    int64_t number; /* optimizer step, for rounding */
-    int32_t parameter;
+    int32_t parameter; /* key of stochastic rounding */
 };
 
 static __device__ __forceinline__ float update(const struct adam &a, const struct snug_cuda_step &step, float p,
@@ -24,6 +22,15 @@ static __device__ __forceinline__ float update(const struct adam &a, const struc
     *m = a.b1 * *m + (1 - a.b1) * g;
     *v = a.b2 * *v + (1 - a.b2) * g * g;
     return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
+}
+
+/* As snug_rounding_bits(), with the step's numbers. */
+static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_step &step, int32_t parameter,
+                                                         int64_t element) {
+    const struct snug_philox_block block =
+        snug_philox((uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)parameter,
+                    (uint32_t)SNUG_PHILOX_ROUNDING << 29, step.key, step.step);
+    return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
 static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
@@ -47,8 +54,7 @@ static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
         if (a.p) {
             a.p[first + i] = p[i];
         } else {
-            const uint16_t bits = snug_f32_to_bf16_stochastic(
-                p[i], snug_rounding_bits(a.seed, a.number, a.parameter, first + i));
+            const uint16_t bits = snug_f32_to_bf16_stochastic(p[i], rounding_bits(step, a.parameter, first + i));
             memcpy(&a.p16[first + i], &bits, sizeof bits);
             p[i] = to_float(a.p16[first + i]);
         }
@@ -75,8 +81,6 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
                            .eps = (float)o->epsilon,
                            .decay = op->decay ? (float)o->weight_decay : 0,
                            .decoupled = o->decoupled,
-                           .seed = run->seed,
-                           .number = run->step,
                            .parameter = op->parameter};
     if (a.count > 0) adam_kernel<<<blocks_for(a.count, 4 * 256), 256, 0, cuda->stream>>>(a);
     return snug_cuda_done(run, op);

@@ -170,7 +170,8 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreate(&cuda->record), "a stream cannot be had"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
+                                    "a stream cannot be had"));
     const cublasStatus_t status = cublasLtCreate(&lt);
     if (status != CUBLAS_STATUS_SUCCESS)
         return snug_fail(ctx, SNUG_E_INTERNAL, "cuBLASLt cannot be opened: %s", cublasLtGetStatusString(status));

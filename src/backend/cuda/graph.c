@@ -30,17 +30,71 @@ void snug_cuda_free_graphs(struct snug_cuda *cuda) {
     cuda->graph_count = cuda->graph_capacity = 0;
 }
 
+/* Graphs take memory of the driver's, which no plan knows: so many, and what is met later runs one by one. */
+enum { GRAPHS = 96 };
+
+static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
+    for (size_t i = 0; i < cuda->graph_count; i++)
+        if (memcmp(&cuda->graphs[i].key, key, sizeof *key) == 0) return &cuda->graphs[i];
+    return NULL;
+}
+
+/* Back to running one by one, also where an operation failed while it was recorded. */
+static cudaGraph_t stop_recording(struct snug_cuda *cuda) {
+    cudaGraph_t graph = NULL;
+    if (cuda->recording) cudaStreamEndCapture(cuda->record, &graph);
+    cuda->recording = NULL;
+    cuda->stream = NULL;
+    cuda->padded = false;
+    return graph;
+}
+
+/* The first time a phase runs as it is, since kernels are loaded and products chosen then; the second time it is
+   recorded. */
 snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *done) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    (void)phase;
+    struct key key;
     *done = false;
-    if (!run->batch) return SNUG_OK;
+    cudaGraph_t left = stop_recording(cuda);
+    if (left) cudaGraphDestroy(left);
+    if (!run->batch) return SNUG_OK; /* PREPARE, before the first batch */
     cuda->padded = true;
-    return snug_cuda_send_step(run);
+    RETURN_IF_ERROR(snug_cuda_send_step(run));
+    memset(&key, 0, sizeof key); /* compared byte by byte */
+    key.program = run->program;
+    key.phase = phase;
+    key.bucket = cuda->bucket;
+    key.sequences = run->batch->sequences;
+    key.first_batch = run->micro_batch == 0;
+    key.first_chunk = run->chunk == 0;
+    struct snug_cuda_graph *graph = find(cuda, &key);
+    if (graph && graph->exec) {
+        *done = true;
+        cuda->padded = false;
+        return snug_cuda_check(run->ctx, cudaGraphLaunch(graph->exec, NULL), "starting a recorded phase");
+    }
+    if (graph) {
+        RETURN_IF_ERROR(snug_cuda_check(
+            run->ctx, cudaStreamBeginCapture(cuda->record, cudaStreamCaptureModeThreadLocal), "recording a phase"));
+        cuda->recording = graph;
+        cuda->stream = cuda->record;
+    } else if (cuda->graph_count < GRAPHS) {
+        RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&cuda->graphs, &cuda->graph_capacity, cuda->graph_count + 1,
+                                  sizeof *cuda->graphs));
+        cuda->graphs[cuda->graph_count++] = (struct snug_cuda_graph){.key = key};
+    }
+    return SNUG_OK;
 }
 
 snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    struct snug_cuda_graph *entry = cuda->recording;
     (void)phase;
-    snug_cuda_of(run)->padded = false;
-    return SNUG_OK;
+    cudaGraph_t graph = stop_recording(cuda);
+    if (!entry) return SNUG_OK;
+    if (!graph) return snug_cuda_check(run->ctx, cudaGetLastError(), "a phase could not be recorded");
+    snug_status status = snug_cuda_check(run->ctx, cudaGraphInstantiate(&entry->exec, graph, 0), "keeping a phase");
+    cudaGraphDestroy(graph);
+    if (status != SNUG_OK) return status;
+    return snug_cuda_check(run->ctx, cudaGraphLaunch(entry->exec, NULL), "starting a recorded phase");
 }
