@@ -22,7 +22,8 @@ static const struct ops_shape shapes[] = {
 /*
  * Tolerances: fp32 in units of 2^-23 of |value| + the tensor's root mean square, as in test_ops.c, wider where sums of
  * many terms are taken in another order; bf16 in units of 2^-8 of the same, the rounding of one operand: tensor cores
- * take attention's probabilities in bf16.
+ * take attention's probabilities in bf16, and its backward takes do . o, where o was rounded, which shows most in short
+ * sequences. The whole tensor's relative error must be below 2^-8 in any case where that is allowed.
  */
 struct op_test {
     const char *name;
@@ -36,7 +37,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     switch (kind) {
     case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 2, 32, 2};
     case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 3, 64, 2};
-    case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 64, 2};
+    case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 64, 6};
     case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 4, 32, 2};
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 32, 2};
     case SNUG_OP_ACTIVATION: return (struct op_test){"ACTIVATION", build_activation, 10, 16, 2};
@@ -47,7 +48,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 2, 64, 4};
     case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 3, 64, 2};
     case SNUG_OP_LINEAR_DW: return (struct op_test){"LINEAR_DW", build_linear, 3, 64, 2};
-    case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 128, 4};
+    case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 128, 12};
     case SNUG_OP_NORM_BACKWARD: return (struct op_test){"NORM_BACKWARD", build_residual_norm, 4, 64, 4};
     case SNUG_OP_ACTIVATION_BACKWARD: return (struct op_test){"ACTIVATION_BACKWARD", build_activation, 10, 16, 2};
     case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 1, 1, 2};
@@ -162,6 +163,7 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
             rms += isfinite(value) ? value * value / (double)ops_count(f, t) : 0;
         }
         rms = sqrt(rms);
+        double off = 0;
         for (int64_t i = 0; i < ops_count(f, t); i++) {
             const double want = ops_get(f, expected, t, i), got = ops_get(f, found, t, i), size = fabs(want) + rms;
             if (got == want || (isnan(got) && isnan(want))) continue;
@@ -171,7 +173,10 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
                          (long)ops_count(f, t), got, want, rms);
             double *worst = bf16 ? &worst_bf16 : &worst_fp32;
             *worst = fmax(*worst, error / (bf16 ? 0x1p-8 : 0x1p-23));
+            off += (got - want) * (got - want) / (double)ops_count(f, t);
         }
+        if (bf16 && !(sqrt(off) <= 0x1p-8 * rms))
+            fail_msg("%s: output %d: relative error %g", what, output, sqrt(off) / rms);
     }
 }
 

@@ -8,7 +8,7 @@ struct adam {
     const float *g, *clip;
     const struct snug_cuda_step *step;
     int64_t count;
-    float b1, b2, eps, decay;
+    float b1, b2, rest1, rest2, eps, decay; /* rest: 1 - b, which fp32 would take from b with an error of 5e-5 */
     bool decoupled;
     int32_t parameter; /* key of stochastic rounding */
 };
@@ -19,8 +19,8 @@ static __device__ __forceinline__ float update(const struct adam &a, const struc
         p *= 1 - step.learning_rate * a.decay;
     else
         g += a.decay * p;
-    *m = a.b1 * *m + (1 - a.b1) * g;
-    *v = a.b2 * *v + (1 - a.b2) * g * g;
+    *m = a.b1 * *m + a.rest1 * g;
+    *v = a.b2 * *v + a.rest2 * g * g;
     return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
 }
 
@@ -78,6 +78,8 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
                            .count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]),
                            .b1 = (float)o->beta1,
                            .b2 = (float)o->beta2,
+                           .rest1 = (float)(1 - o->beta1),
+                           .rest2 = (float)(1 - o->beta2),
                            .eps = (float)o->epsilon,
                            .decay = op->decay ? (float)o->weight_decay : 0,
                            .decoupled = o->decoupled,

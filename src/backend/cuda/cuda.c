@@ -64,11 +64,19 @@ static void *carve(uint8_t *base, int64_t *offset, int64_t bytes) {
     return taken;
 }
 
-/* Head rows are tokens or sequences, of which there are no more than tokens; targets are the logits' size at most. */
+/* The loss's width where it reads targets; 0 where it reads labels. */
+static int64_t target_width(const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind == SNUG_OP_LOSS && op->loss != SNUG_CROSS_ENTROPY) return program->tensors[op->in[0]].cols;
+    }
+    return 0;
+}
+
+/* Head rows are tokens or sequences, of which there are no more than tokens. */
 int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
     const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
     const int64_t rows = tokens > program->capacity[SNUG_EXTENT_ROWS] ? tokens : program->capacity[SNUG_EXTENT_ROWS];
-    const int64_t classes = program->logits >= 0 ? program->tensors[program->logits].cols : 0;
     int64_t size = 0;
     out->step = carve(base, &size, sizeof *out->step);
     out->offsets = carve(base, &size, 4 * (sequences + 1));
@@ -76,7 +84,7 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     for (size_t i = 0; i < 5; i++) *arrays[i] = carve(base, &size, 4 * tokens);
     out->head_rows = carve(base, &size, 4 * rows);
     out->labels = carve(base, &size, 4 * rows);
-    out->targets = carve(base, &size, 4 * program->capacity[SNUG_EXTENT_ROWS] * classes);
+    out->targets = carve(base, &size, 4 * rows * target_width(program));
     return size;
 }
 
@@ -88,16 +96,6 @@ static int64_t available(void) {
 static int64_t batch_bytes(const struct snug_program *program) {
     struct snug_cuda_batch batch;
     return snug_cuda_carve_batch(program, NULL, &batch);
-}
-
-/* Numbers of targets: as many as the loss of the program reads. */
-static int64_t target_count(const struct snug_run *run) {
-    for (size_t i = 0; i < run->program->op_count; i++) {
-        const struct snug_op *op = &run->program->ops[i];
-        if (op->kind != SNUG_OP_LOSS || op->loss == SNUG_CROSS_ENTROPY) continue;
-        return run->batch->rows * run->program->tensors[op->in[0]].cols;
-    }
-    return 0;
 }
 
 static snug_status send(struct snug_run *run, void *to, const void *from, int64_t bytes) {
@@ -124,7 +122,7 @@ static snug_status load(struct snug_run *run) {
     RETURN_IF_ERROR(send(run, d->by_id, b->by_id, 4 * b->tokens));
     RETURN_IF_ERROR(send(run, d->head_rows, b->head_rows, 4 * b->rows));
     RETURN_IF_ERROR(send(run, d->labels, b->labels, 4 * b->rows));
-    RETURN_IF_ERROR(send(run, d->targets, b->targets, 4 * target_count(run)));
+    RETURN_IF_ERROR(send(run, d->targets, b->targets, 4 * b->rows * target_width(run->program)));
     return snug_cuda_send_step(run);
 }
 
