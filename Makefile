@@ -3,10 +3,11 @@
 
 BUILD ?= build
 JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev
 
-.PHONY: all demo test check clang sanitize format format-check clean
+.PHONY: all install demo test check clang sanitize format format-check clean
 
 # configure FOLDER OPTIONS, showing what it said only where it failed
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -17,6 +18,12 @@ all:
 	@tools/install-packages $(PACKAGES)
 	$(call configure,$(BUILD),-DSNUG_TESTS=OFF)
 	$(call build,$(BUILD),all)
+
+install:
+	@tools/install-packages $(PACKAGES)
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)))
+	$(call build,$(BUILD),all)
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 
 demo:
 	@tools/install-packages $(PACKAGES)

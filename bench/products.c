@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GFLOP/s of LINEAR, LINEAR_DX and LINEAR_DW on MiniLM's and BERT's shapes, beside oneDNN called plainly on the whole
- * shape (weights as they lie in memory). usage: bench_products [rounds [fp32|bf16 [threads]]]. Best of
- * the rounds, ours and oneDNN by turns; nothing is warmed up but by the rounds before.
+ * shape (weights as they lie in memory). usage: bench_products [rounds [fp32|mixed|bf16 [threads]]]. Best of
+ * the rounds, ours and oneDNN by turns; nothing is warmed up but by the rounds before. mixed: fp32 products with
+ * weights stored in bf16, beside oneDNN with the same weights in fp32.
  */
 #include <dnnl.h>
 #include <omp.h>
@@ -129,15 +130,20 @@ static void *filled(int64_t bytes, uint16_t high) {
     return p;
 }
 
-static void bench(snug_context *ctx, const int64_t shape[3], bool half, int threads, int rounds) {
+enum precision { FP32, MIXED, BF16, PRECISIONS };
+static const char *const precision_names[] = {"fp32", "mixed", "bf16"};
+
+static void bench(snug_context *ctx, const int64_t shape[3], enum precision precision, int threads, int rounds) {
     const struct snug_backend *backend = snug_backend_cpu();
     int64_t t = shape[0], n = shape[1], k = shape[2], end = 0, scratch = 64;
+    const bool half = precision == BF16, mixed = precision == MIXED;
     enum snug_dtype dtype = half ? SNUG_BF16 : SNUG_F32;
     enum { X, W, Y, DW, DB };
-    struct snug_tensor tensors[] = {
-        tensor(dtype, SNUG_EXTENT_TOKENS, t, k, &end), tensor(dtype, SNUG_EXTENT_FIXED, n, k, &end),
-        tensor(dtype, SNUG_EXTENT_TOKENS, t, n, &end), tensor(SNUG_F32, SNUG_EXTENT_FIXED, n, k, &end),
-        tensor(SNUG_F32, SNUG_EXTENT_FIXED, 1, n, &end)};
+    struct snug_tensor tensors[] = {tensor(dtype, SNUG_EXTENT_TOKENS, t, k, &end),
+                                    tensor(precision == FP32 ? SNUG_F32 : SNUG_BF16, SNUG_EXTENT_FIXED, n, k, &end),
+                                    tensor(dtype, SNUG_EXTENT_TOKENS, t, n, &end),
+                                    tensor(SNUG_F32, SNUG_EXTENT_FIXED, n, k, &end),
+                                    tensor(SNUG_F32, SNUG_EXTENT_FIXED, 1, n, &end)};
     struct snug_op ops[] = {{.in = SNUG_INPUTS(X, W, DB), .out = SNUG_OUTPUTS(Y)},
                             {.in = SNUG_INPUTS(Y, W), .out = SNUG_OUTPUTS(X)},
                             {.in = SNUG_INPUTS(Y, X), .out = SNUG_OUTPUTS(DW, DB), .first = true}};
@@ -154,9 +160,10 @@ static void bench(snug_context *ctx, const int64_t shape[3], bool half, int thre
     }
     run.workspace = filled(scratch, 0);
     omp_set_num_threads(threads);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (mixed ? 2 : 3); i++) {
         uint8_t *a = run.arena + tensors[i ? Y : X].offset, *b = run.arena + tensors[i == 2 ? X : W].offset;
         uint8_t *c = run.arena + tensors[i == 0 ? Y : i == 1 ? X : DW].offset;
+        if (mixed) b = run.arena + tensors[DW].offset; /* any fp32 values of the same shape */
         double ours = 1e9, plain = 1e9, work = 2e-9 * (double)(t * n * k);
         struct matmul matmul = {0};
         if (half) matmul = make_matmul(i, t, n, k, (void *[3]){a, b, c});
@@ -172,8 +179,8 @@ static void bench(snug_context *ctx, const int64_t shape[3], bool half, int thre
             ours = middle - start < ours ? middle - start : ours;
             plain = finish - middle < plain ? finish - middle : plain;
         }
-        printf("%-9s %4s %d threads  T %4d N %5d K %4d: %5.0f GFLOP/s, oneDNN %5.0f, ratio %.2f\n", names[i],
-               half ? "bf16" : "fp32", threads, (int)t, (int)n, (int)k, work / ours, work / plain, plain / ours);
+        printf("%-9s %5s %d threads  T %4d N %5d K %4d: %5.0f GFLOP/s, oneDNN %5.0f, ratio %.2f\n", names[i],
+               precision_names[precision], threads, (int)t, (int)n, (int)k, work / ours, work / plain, plain / ours);
         fflush(stdout);
         if (!half) continue;
         CHECK(dnnl_primitive_destroy(matmul.primitive));
@@ -190,11 +197,12 @@ int main(int argc, char **argv) {
     CHECK(snug_context_create(&ctx));
     CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
     CHECK(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
-    for (int half = 0; half <= snug_backend_cpu_fast_bf16(); half++) {
-        if (argc > 2 && strcmp(argv[2], half ? "bf16" : "fp32") != 0) continue;
+    for (int p = 0; p < (snug_backend_cpu_fast_bf16() ? PRECISIONS : BF16); p++) {
+        if (argc > 2 && strcmp(argv[2], precision_names[p]) != 0) continue;
         for (int threads = 1; threads <= 2; threads++) {
             if (argc > 3 && atoi(argv[3]) != threads) continue;
-            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) bench(ctx, shapes[i], half, threads, rounds);
+            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+                bench(ctx, shapes[i], (enum precision)p, threads, rounds);
         }
     }
     dnnl_stream_destroy(stream);

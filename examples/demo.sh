@@ -30,8 +30,9 @@ run eval --model_name_or_path "$out/model" --validation_file "$data/test.csv"
 
 say "5. Predict new sentences."
 "$snug" predict --model_name_or_path "$out/model" --test_file "$data/new.csv" > "$out/predictions.csv"
-tail -n +2 "$out/predictions.csv" | while IFS=, read -r index label score; do
-    text=$(sed -n "$((index + 2))p" "$data/new.csv")
-    printf '%-9s %.2f  %s\n' "$label" "$score" "$text"
-done
+# Side by side; a text with a comma stands in quotes, which only CSV needs.
+sed '/^"/{s/^"//; s/"$//; s/""/"/g;}' "$data/new.csv" | paste -d, "$out/predictions.csv" - | tail -n +2 |
+    while IFS=, read -r _ label score text; do
+        printf '%-9s %.2f  %s\n' "$label" "$score" "$text"
+    done
 say "The model is in $out/model: transformers' from_pretrained loads it, and so does snug."

@@ -21,7 +21,7 @@
 #define OPS_GAP 64 /* bytes between tensors that nothing may touch */
 #define OPS_GAP_BYTE 0xA5
 #define OPS_TENSORS 20
-#define OPS_OPS 4
+#define OPS_OPS 5
 #define OPS_SEQUENCES 8
 
 /* Sizes of a case. lengths ends at the first 0. */

@@ -12,19 +12,42 @@
 
 static const float p_of[2] = {0, 0.3f};
 
+/* Distinct ids of the batch. */
+static inline int64_t ops_distinct(const struct ops *f) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < f->batch.tokens; i++)
+        count += i == 0 || f->batch.ids[f->batch.by_id[i]] != f->batch.ids[f->batch.by_id[i - 1]];
+    return count;
+}
+
+/* An index with room for capacity rows; the last row of the table has a gradient already. */
+static inline int32_t ops_index(struct ops *f, int64_t capacity) {
+    const int64_t rows = f->shape->vocabulary;
+    const int32_t index = ops_tensor(f, SNUG_I32, FIXED, 1, 1 + capacity + rows);
+    ops_fill(f, index, -1);
+    ops_set(f, index, 0, 1);
+    ops_set(f, index, 1, (double)rows - 1);
+    ops_set(f, index, capacity + rows, 0);
+    return index;
+}
+
+/* 0: no dropout. 1: dropout. 2: tables in bf16. 3: the word table's gradient holds only the rows that have one. */
 static inline void build_embed(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
-    int32_t word = ops_source(f, SNUG_F32, FIXED, s->vocabulary, s->h);
-    int32_t position = ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h);
-    int32_t type = ops_source(f, SNUG_F32, FIXED, s->types, s->h);
+    enum snug_dtype tables = variant == 2 ? SNUG_BF16 : SNUG_F32;
+    int32_t word = ops_source(f, tables, FIXED, s->vocabulary, s->h);
+    int32_t position = ops_source(f, tables, FIXED, f->batch.longest + 3, s->h);
+    int32_t type = ops_source(f, tables, FIXED, s->types, s->h);
     int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, s->h), beta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
     int32_t sum = ops_tensor(f, f->program.compute, T, 0, s->h), y = ops_tensor(f, f->program.compute, T, 0, s->h);
     int32_t dy = ops_source(f, f->program.compute, T, 0, s->h);
-    int32_t d[5] = {ops_source(f, SNUG_F32, FIXED, s->vocabulary, s->h),
+    const int64_t room = ops_distinct(f) + 1;
+    int32_t d[5] = {ops_source(f, SNUG_F32, FIXED, variant == 3 ? room : s->vocabulary, s->h),
                     ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h),
                     ops_source(f, SNUG_F32, FIXED, s->types, s->h), ops_source(f, SNUG_F32, FIXED, 1, s->h),
                     ops_source(f, SNUG_F32, FIXED, 1, s->h)};
-    float p = p_of[variant], eps = 1e-12f;
+    int32_t index = variant == 3 ? ops_index(f, room) : -1;
+    float p = p_of[variant == 1], eps = 1e-12f;
     ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED,
                                 .in = SNUG_INPUTS(word, position, type, gamma, beta),
                                 .out = SNUG_OUTPUTS(sum, y),
@@ -34,27 +57,32 @@ static inline void build_embed(struct ops *f, int variant) {
                                 .padding = -1});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD,
                                 .in = SNUG_INPUTS(dy, sum, gamma),
-                                .out = SNUG_OUTPUTS(d[0], d[1], d[2], d[3], d[4]),
+                                .out = SNUG_OUTPUTS(d[0], d[1], d[2], d[3], d[4], index),
                                 .p = p,
                                 .site = 7,
                                 .eps = eps,
                                 .padding = -1});
+    if (variant == 3) return;
     f->y = y;
     f->dy = dy;
-    ops_pair(f, word, d[0]);
-    ops_pair(f, position, d[1]);
-    ops_pair(f, type, d[2]);
+    if (tables == SNUG_F32) { /* finite differences are finer than bf16 */
+        ops_pair(f, word, d[0]);
+        ops_pair(f, position, d[1]);
+        ops_pair(f, type, d[2]);
+    }
     ops_pair(f, gamma, d[3]);
     ops_pair(f, beta, d[4]);
 }
 
-/* 0: over tokens. 1: the decoder: over head rows, fp32 logits, no bias. 2: over sequences, dx added to. */
+/* 0: over tokens. 1: the decoder: over head rows, fp32 logits, no bias. 2: over sequences, dx added to. 3 … 5: the same
+   with a weight in bf16, whatever products compute in. */
 static inline void build_linear(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
-    enum snug_dtype type = f->program.compute;
+    enum snug_dtype type = f->program.compute, weight = variant < 3 ? type : SNUG_BF16;
+    variant %= 3;
     enum snug_extent extent = variant == 0 ? T : variant == 1 ? R : B;
     int64_t outputs = variant == 1 ? s->vocabulary : s->outputs;
-    int32_t x = ops_source(f, type, extent, 0, s->h), w = ops_source(f, type, FIXED, outputs, s->h);
+    int32_t x = ops_source(f, type, extent, 0, s->h), w = ops_source(f, weight, FIXED, outputs, s->h);
     int32_t b = variant == 1 ? -1 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
     int32_t y = ops_tensor(f, variant == 1 ? SNUG_F32 : type, extent, 0, outputs);
     int32_t dy = ops_source(f, type, extent, 0, outputs), dx = ops_source(f, type, extent, 0, s->h);
@@ -69,7 +97,7 @@ static inline void build_linear(struct ops *f, int variant) {
     f->y = y;
     f->dy = dy;
     if (variant != 2) ops_pair(f, x, dx);
-    ops_pair(f, w, dw);
+    if (weight == SNUG_F32) ops_pair(f, w, dw); /* finite differences are finer than bf16 */
     if (variant != 1) ops_pair(f, b, db);
 }
 
@@ -232,17 +260,19 @@ static inline void build_loss(struct ops *f, int variant) {
     ops_pair(f, logits, d);
 }
 
-/* 0: clipped, with decay and a bf16 copy. 1: no clipping asked for, late. 2: under the limit, first step. */
+/* 0: clipped, with decay and a bf16 copy. 1: no clipping asked for, late. 2: under the limit, first step. 3: as 0, the
+   weight itself in bf16. */
 static inline void build_optimizer(struct ops *f, int variant) {
     int64_t n = f->shape->outputs, h = f->shape->h;
     int32_t g = ops_source(f, SNUG_F32, FIXED, n, h), sums = ops_tensor(f, SNUG_F64, FIXED, 1, 5);
-    int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2), p = ops_source(f, SNUG_F32, FIXED, n, h);
+    int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
+    int32_t p = ops_source(f, variant == 3 ? SNUG_BF16 : SNUG_F32, FIXED, n, h);
     int32_t m = ops_source(f, SNUG_F32, FIXED, n, h), v = ops_source(f, SNUG_F32, FIXED, n, h);
     int32_t p16 = variant == 0 ? ops_tensor(f, SNUG_BF16, FIXED, n, h) : -1;
     ops_fill(f, sums, 0.5);
     for (int64_t i = 0; i < n * h; i++) ops_set(f, v, i, pow(ops_get(f, f->arena, v, i), 2));
-    f->run.max_grad_norm = (float[]){1, 0, 1e9f}[variant];
-    f->run.step = (int64_t[]){3, 1000, 0}[variant];
+    f->run.max_grad_norm = (float[]){1, 0, 1e9f, 1}[variant];
+    f->run.step = (int64_t[]){3, 1000, 0, 3}[variant];
     ops_add(f,
             (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .in = SNUG_INPUTS(g), .out = SNUG_OUTPUTS(sums), .slot = 2});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .in = SNUG_INPUTS(sums), .out = SNUG_OUTPUTS(clip)});
@@ -250,7 +280,56 @@ static inline void build_optimizer(struct ops *f, int variant) {
                                 .in = SNUG_INPUTS(g, clip),
                                 .out = SNUG_OUTPUTS(p, p16, m, v),
                                 .segments = 1,
-                                .decay = variant == 0});
+                                .decay = variant % 3 == 0,
+                                .parameter = 77});
+}
+
+/* The rows of the batch's ids have a gradient; rows have missed up to eight steps of a history of 16, some are at rest.
+   0: in the middle of it. 1: at its end, decayed, with a bf16 copy. */
+static inline void build_rows(struct ops *f, int variant) {
+    const int64_t n = f->shape->vocabulary, h = f->shape->h, touched = ops_distinct(f);
+    int32_t g = ops_source(f, SNUG_F32, FIXED, touched, h), clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
+    int32_t p = ops_source(f, SNUG_F32, FIXED, n, h), m = ops_source(f, SNUG_F32, FIXED, n, h);
+    int32_t v = ops_source(f, SNUG_F32, FIXED, n, h), q = variant ? ops_source(f, SNUG_BF16, FIXED, n, h) : -1;
+    int32_t index = ops_tensor(f, SNUG_I32, FIXED, 1, 1 + touched + n);
+    int32_t updated = ops_tensor(f, SNUG_I32, FIXED, 1, n), history = ops_tensor(f, SNUG_F32, FIXED, 16, 2);
+    f->run.step = variant ? 32 : 29;
+    ops_fill(f, clip, 0.5);
+    ops_fill(f, index, -1);
+    ops_set(f, index, 0, (double)touched);
+    for (int64_t i = 0, slot = 0; i < f->batch.tokens; i++) {
+        const int32_t id = f->batch.ids[f->batch.by_id[i]];
+        if (slot > 0 && ops_get(f, f->arena, index, slot) == id) continue;
+        ops_set(f, index, 1 + touched + id, (double)slot);
+        ops_set(f, index, ++slot, id);
+    }
+    for (int64_t row = 0; row < n; row++) {
+        const bool rests = !variant && ops_word(20, (uint64_t)row) % 4 == 0;
+        ops_set(f, updated, row, rests ? -1 : (double)(f->run.step - ops_word(21, (uint64_t)row) % 9));
+        for (int64_t i = row * h; i < (row + 1) * h; i++) {
+            ops_set(f, m, i, rests ? 0 : ops_get(f, f->arena, m, i));
+            ops_set(f, v, i, rests ? 0 : pow(ops_get(f, f->arena, v, i), 2) + 0x1p-10);
+        }
+    }
+    for (int64_t i = 0; i < 16; i++) {
+        ops_set(f, history, 2 * i, 0.001 * (double)(i + 1));
+        ops_set(f, history, 2 * i + 1, 0.25);
+    }
+    struct snug_op op = {.in = SNUG_INPUTS(-1),
+                         .out = SNUG_OUTPUTS(p, q, m, v, -1, -1, updated, history),
+                         .segments = 1,
+                         .decay = variant == 1};
+    op.kind = SNUG_OP_CATCH_UP;
+    ops_add(f, op);
+    op.kind = SNUG_OP_SETTLE;
+    ops_add(f, op);
+    op.kind = SNUG_OP_ADAM_ROWS;
+    memcpy(op.in, (const int32_t[])SNUG_INPUTS(g, clip, index), sizeof op.in);
+    ops_add(f, op);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
+                                .in = SNUG_INPUTS(m, v),
+                                .out = SNUG_OUTPUTS(index, updated),
+                                .decay = variant == 1});
 }
 
 static inline void build_cast(struct ops *f, int variant) {

@@ -81,6 +81,9 @@ static void test_values(void **state) {
         {"--bf16 --strict", "strict", "True"},
         {"--bf16 False", "bf16", "False"},
         {"--bf16=yes", "bf16", "True"},
+        {"--dtype bfloat16", "dtype", "bfloat16"},
+        {"--torch_dtype bfloat16", "dtype", "bfloat16"},
+        {"--torch-dtype auto", "dtype", "auto"},
         {"--bf16 0", "bf16", "False"},
         {"--no_line_by_line", "line_by_line", "False"},
         {"--no-line-by-line", "line_by_line", "False"},
@@ -90,6 +93,7 @@ static void test_values(void **state) {
         {"--greater_is_better no", "greater_is_better", "False"},
         {"--memory_budget 1.5GiB", "memory_budget", "1.5GiB"},
         {"--optim adamw_torch", "optim", "adamw_torch"},
+        {"--optim adafactor --optim_args beta1=0.9", "optim_args", "beta1=0.9"},
         {"--log_level warning", "log_level", "warning"},
         {"--report_to all", "report_to", "all"},
         {"--output_dir a --output_dir=", "output_dir", ""},
@@ -117,6 +121,7 @@ static void test_defaults_are_those_of_transformers(void **state) {
         {"lr_scheduler_type", "linear"},
         {"warmup_steps", "0"},
         {"optim", "adamw_torch_fused"},
+        {"dtype", "float32"},
         {"weight_decay", "0"},
         {"adam_beta1", "0.9"},
         {"adam_beta2", "0.999"},
@@ -203,8 +208,12 @@ static void test_refused(void **state) {
         {"--warmup_steps 10 --warmup_ratio 0.1", "both given", SNUG_E_USAGE},
         {"--memory_budget lots", "must be a size", SNUG_E_USAGE},
         {"--memory_budget 0", "must be a size", SNUG_E_USAGE},
-        {"--optim sgd", "--optim sgd: a known Hugging Face value, not supported by snug yet", SNUG_E_UNSUPPORTED},
-        {"--optim adam", "must be one of adamw_torch|adamw_torch_fused", SNUG_E_USAGE},
+        {"--optim ademamix", "--optim ademamix: a known Hugging Face value, not supported by snug yet",
+         SNUG_E_UNSUPPORTED},
+        {"--dtype float16", "--dtype float16: a known Hugging Face value, not supported by snug yet",
+         SNUG_E_UNSUPPORTED},
+        {"--dtype fp32", "must be one of float32|bfloat16|auto", SNUG_E_USAGE},
+        {"--optim madam", "must be one of adamw_torch|adamw_torch_fused", SNUG_E_USAGE},
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--fp16 --bf16", "--fp16 True: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
@@ -323,6 +332,12 @@ static void test_check(void **state) {
         {"train", TRAIN "--label_smoothing_factor 0.1 --task mlm", "single labels"},
         {"train", TRAIN "--lr_scheduler_kwargs {\"x\":1}", "does not take \"x\""},
         {"train", TRAIN "--lr_scheduler_type cosine_with_min_lr", "min_lr"},
+        {"train", TRAIN "--optim sgd --optim_args momentum=0.9", NULL},
+        {"train", TRAIN "--optim sgd --optim_args beta=0.9", "sgd does not take \"beta\""},
+        {"plan", MODEL "--optim_args momentum=0.9", "it takes none"},
+        {"train", TRAIN "--optim adafactor --optim_args relative_step=True", NULL},
+        {"train", TRAIN "--optim adafactor --optim_args relative_step=True --learning_rate 1e-3", "--learning_rate"},
+        {"train", TRAIN "--optim adafactor --optim_args relative_step=True --warmup_ratio 0.1", "--warmup_steps"},
         {"eval", MODEL, "--validation_file"},
         {"eval", "--validation_file v.csv", "--model_name_or_path"},
         {"eval", MODEL "--validation_file v.csv", NULL},
@@ -353,7 +368,6 @@ static void test_check_derives_what_trainer_derives(void **state) {
     expect_text(fixture, "eval_steps", "50");
     expect_text(fixture, "metric_for_best_model", "loss");
     expect_text(fixture, "greater_is_better", "False");
-    expect_text(fixture, "output_dir", "trainer_output");
     renew(fixture);
     assert_int_equal(parse(fixture, TRAIN "--metric_for_best_model eval_f1"), SNUG_OK);
     assert_int_equal(snug_args_check(fixture->args, "train"), SNUG_OK);

@@ -61,6 +61,8 @@ static json_t *run_json(const struct fixture *f, const char *words) {
     "train --config_name model --tokenizer_name model --output_dir out --max_steps 2 --save_strategy no --threads 2 "
 #define TUNE "train --output_dir out --max_steps 2 --save_strategy no --threads 2 --train_file train.csv "
 
+#define JUDGED "--train_file train.csv --validation_file dev.csv --eval_strategy epoch --metric_for_best_model "
+
 /* A trained folder with one file changed. */
 static void spoil(const struct fixture *f, const char *name, const char *file, void change(char **data, size_t *size)) {
     static const char *const files[] = {"config.json", "vocab.txt", "tokenizer_config.json", "model.safetensors"};
@@ -104,6 +106,7 @@ static void make_bad_files(const struct fixture *f) {
     write_text(f, "unlabelled.csv", "sentence\nw1\nw2\n");
     write_text(f, "unseen.csv", "sentence,label\nw1,positive\nw2,neutral\n");
     write_text(f, "wrong.jsonl", "{\"sentence\": \"w1\", \"label\": 1}\n{\"sentence\": \n");
+    write_text(f, "nan.csv", "sentence,label\nw1,0.5\nw2,NaN\n");
     write_text(f, "occupied", "a file\n");
     spoil(f, "short", "model.safetensors", cut_in_half);
     spoil(f, "nan", "model.safetensors", end_in_nan);
@@ -133,6 +136,10 @@ static void test_bad_input(void **state) {
         {TRAIN "--train_file train.csv --memory_budget 1MiB", 3, {"--memory_budget", "short at"}},
         {TRAIN "--train_file train.csv --output_dir occupied", 1, {"occupied"}},
         {TRAIN "--train_file train.csv --output_dir occupied/below", 1, {"occupied/below"}},
+        {TRAIN "--train_file train.csv --line_by_line", 2, {"--line_by_line", "--task mlm"}},
+        {TRAIN "--train_file train.csv --mlm_probability 0.15", 2, {"--mlm_probability", "--task mlm"}},
+        {TRAIN "--train_file nan.csv", 1, {"nan.csv:3", "NaN"}},
+        {TRAIN JUDGED "mse", 2, {"--metric_for_best_model mse", "eval_f1"}},
         {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1, {"none"}},
         {TUNE "--model_name_or_path none", 1, {"none"}},
         {TUNE "--model_name_or_path short", 1, {"short/model.safetensors"}},
@@ -142,6 +149,8 @@ static void test_bad_input(void **state) {
         {TUNE "--model_name_or_path small", 1, {"small", "207", "107"}},
         {"eval --model_name_or_path good --validation_file unseen.csv", 1, {"unseen.csv:3", "neutral"}},
         {"eval --model_name_or_path short --validation_file dev.csv", 1, {"short/model.safetensors"}},
+        {"eval --model_name_or_path good --validation_file dev.csv --output_dir occupied", 1, {"occupied"}},
+        {"eval --model_name_or_path good --validation_file dev.csv --mlm_probability 0.2", 2, {"--mlm_probability"}},
         {"predict --model_name_or_path good --test_file none.csv", 1, {"none.csv"}},
         {"predict --model_name_or_path nan --test_file dev.csv", 1, {"NaN"}},
         {"tokenize --model_name_or_path good --test_file empty.csv", 1, {"empty.csv"}},
@@ -169,6 +178,34 @@ static void test_bad_input(void **state) {
     char *occupied = read_text(f, path_of(f, "occupied"), &size);
     assert_string_equal(occupied, "a file\n");
     free(occupied);
+}
+
+/* What the arguments alone tell is told before the data is tokenized. */
+static void test_refused_before_the_data_is_read(void **state) {
+    static const struct {
+        const char *words;
+        int code;
+        const char *says;
+    } cases[] = {
+        {TRAIN "--train_file train.csv --output_dir occupied", 1, "cannot write into folder occupied"},
+        {TRAIN "--train_file train.csv --output_dir occupied/below", 1,
+         "cannot make folder occupied/below in occupied"},
+        {TRAIN JUDGED "acuracy", 2, "--metric_for_best_model acuracy"},
+        {TRAIN JUDGED "f1 --task mlm", 2, "eval_loss, eval_accuracy, perplexity"},
+        {TRAIN "--train_file train.csv --line_by_line", 2, "--line_by_line"},
+    };
+    struct fixture *f = *state;
+    write_text(f, "occupied", "a file\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(run(f, cases[i].words), cases[i].code);
+        char *errors = output_of(f, "stderr");
+        assert_contains(errors, cases[i].says);
+        free(errors);
+        assert_false(exists(path_of(f, "cache")));
+        assert_false(exists(path_of(f, "out")));
+    }
+    free(run_well(f, TRAIN "--train_file train.csv"));
+    assert_true(exists(path_of(f, "cache"))); /* where tokens go */
 }
 
 static void test_positions_limit_the_length(void **state) {
@@ -346,9 +383,9 @@ static int set_up_here(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_bad_input),         TEST(test_positions_limit_the_length), TEST(test_from_training_to_predictions),
-        TEST(test_labels_are_quoted), TEST(test_interrupted_and_resumed),    TEST(test_second_signal_ends_at_once),
-        TEST(test_nobody_reads),
+        TEST(test_refused_before_the_data_is_read), TEST(test_bad_input),         TEST(test_positions_limit_the_length),
+        TEST(test_from_training_to_predictions),    TEST(test_labels_are_quoted), TEST(test_interrupted_and_resumed),
+        TEST(test_second_signal_ends_at_once),      TEST(test_nobody_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

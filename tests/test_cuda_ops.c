@@ -61,7 +61,11 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_ADAFACTOR:
     case SNUG_OP_ADAGRAD:
     case SNUG_OP_RMSPROP:
-    case SNUG_OP_LION: return (struct op_test){"not on the GPU yet", NULL, 0, 0, 0};
+    case SNUG_OP_LION:
+    case SNUG_OP_ADAM_ROWS:
+    case SNUG_OP_CATCH_UP:
+    case SNUG_OP_SETTLE:
+    case SNUG_OP_ROWS_BEGIN: return (struct op_test){"not on the GPU yet", NULL, 0, 0, 0};
     case SNUG_OP_COUNT: break;
     }
     fail_msg("operation %d is not in the enum", (int)kind);

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "io/events.h"
@@ -73,6 +74,44 @@ static void folders(void **state) {
     assert_ok(s, snug_folder_remove(s->ctx, scratch_path(s, "a")));
     assert_false(snug_folder_exists(s->path));
     assert_ok(s, snug_folder_remove(s->ctx, s->path));
+}
+
+static void folder_check(void **state) {
+    struct scratch *s = *state;
+    assert_ok(s, snug_folder_check(s->ctx, s->folder));
+    assert_ok(s, snug_folder_check(s->ctx, scratch_path(s, "a/b//c/")));
+    assert_ok(s, snug_folder_check(s->ctx, "not-here/either"));
+    assert_int_equal(entries(s->folder), 0); /* it only looks */
+    scratch_write(s, "file", "x", 1);
+    assert_fails(s, snug_folder_check(s->ctx, scratch_path(s, "file")), SNUG_E_IO, "file: Not a directory");
+    assert_fails(s, snug_folder_check(s->ctx, scratch_path(s, "file/")), SNUG_E_IO, "file: Not a directory");
+    assert_fails(s, snug_folder_check(s->ctx, scratch_path(s, "file/a/b")), SNUG_E_IO, "file/a/b in ");
+    assert_int_equal(symlink("nowhere", scratch_path(s, "link")), 0);
+    assert_fails(s, snug_folder_check(s->ctx, s->path), SNUG_E_IO, "link: No such file");
+    assert_fails(s, snug_folder_check(s->ctx, scratch_path(s, "link/below")), SNUG_E_IO, "link: No such file");
+}
+
+/* As somebody who is not root, for whom permissions do not count. */
+static void folder_check_of_permissions(void **state) {
+    struct scratch *s = *state;
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "closed")));
+    assert_int_equal(chmod(s->path, 0555), 0);
+    assert_int_equal(chmod(s->folder, 0755), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        if (getuid() == 0 && setuid(65534) != 0) _exit(2);
+        const bool refused = snug_folder_check(s->ctx, s->path) == SNUG_E_IO &&
+                             strstr(snug_error_message(s->ctx), "closed: Permission denied");
+        snug_clear_error(s->ctx);
+        _exit(refused && snug_folder_check(s->ctx, scratch_path(s, "closed/below")) == SNUG_E_IO &&
+                      strstr(snug_error_message(s->ctx), "closed: Permission denied")
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 static void writer(void **state) {
@@ -428,6 +467,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reading, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folders, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_check, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_check_of_permissions, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(writer, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(unwritable, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_commit, scratch_setup, scratch_teardown),

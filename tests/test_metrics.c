@@ -165,6 +165,37 @@ static void test_misuse_is_an_error(void **state) {
     free(memory);
 }
 
+/* One table says the names: results have them, and a choice is looked up in them. */
+static void test_names(void **state) {
+    static const struct {
+        enum snug_task task;
+        enum snug_problem problem;
+        const char *name;
+        int64_t place;
+    } cases[] = {
+        {SNUG_TASK_MLM, SNUG_PROBLEM_SINGLE_LABEL, "perplexity", 2},
+        {SNUG_TASK_MLM, SNUG_PROBLEM_SINGLE_LABEL, "eval_perplexity", -1},
+        {SNUG_TASK_MLM, SNUG_PROBLEM_SINGLE_LABEL, "f1", -1},
+        {SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_SINGLE_LABEL, "loss", 0},
+        {SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_SINGLE_LABEL, "eval_f1", 2},
+        {SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_SINGLE_LABEL, "matthews_correlation", 3},
+        {SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_MULTI_LABEL, "matthews_correlation", -1},
+        {SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, "pearson", 2},
+        {SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, "", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        void *memory;
+        snug_metrics metrics;
+        struct snug_meter *meter = meter_of(*state, cases[i].task, cases[i].problem, 3, 2, &memory);
+        const int64_t place = snug_metric_find(cases[i].task, cases[i].problem, cases[i].name);
+        assert_int_equal(place, cases[i].place);
+        assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+        if (place >= 0) assert_non_null(strstr(metrics.items[place].name, cases[i].name));
+        snug_meter_free(meter);
+        free(memory);
+    }
+}
+
 /* Ranks of many rows against their closed form: without ties rho = 1 - 6 sum d^2 / (n^3 - n). */
 static void test_spearman_of_many_rows(void **state) {
     enum { rows = 20000 };
@@ -191,6 +222,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_loss_is_a_mean_over_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_to_measure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_misuse_is_an_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spearman_of_many_rows, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  * outputs untouched; what is added to and what is overwritten; empty batches.
  */
 #include "ops_programs.h"
+#include "ops_updates.h"
 
 #define SMALL                                                                                                          \
     { {1, 2, 17, 64, 65, 130}, 24, 3, 50, 2, 37, 5, 40 }
@@ -39,8 +40,8 @@ struct op_test {
 /* No default: an operation without a test does not compile (-Wswitch). */
 static struct op_test test_of(enum snug_op_kind kind) {
     switch (kind) {
-    case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 2, 16, 1};
-    case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 3, 64, 1};
+    case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 3, 16, 1};
+    case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 6, 64, 1};
     case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 32, 1};
     case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 4, 16, 1};
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 16, 1};
@@ -49,8 +50,8 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 1, 0, 0};
     case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_loss, 6, 32, 1};
     case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
-    case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 2, 64, 1};
-    case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 3, 64, 1};
+    case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 4, 64, 1};
+    case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 6, 64, 1};
     case SNUG_OP_LINEAR_DW: return (struct op_test){"LINEAR_DW", build_linear, 3, 64, 1};
     case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 64, 1};
     case SNUG_OP_NORM_BACKWARD: return (struct op_test){"NORM_BACKWARD", build_residual_norm, 4, 32, 2};
@@ -58,13 +59,17 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 1, 1, 1};
     case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
     case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
-    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_optimizer, 3, 8, 1};
-    case SNUG_OP_ADAM_8BIT:
-    case SNUG_OP_SGD:
-    case SNUG_OP_ADAFACTOR:
-    case SNUG_OP_ADAGRAD:
-    case SNUG_OP_RMSPROP:
-    case SNUG_OP_LION: return (struct op_test){"update", NULL, 0, 0, 0};
+    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_adam, ADAM_VARIANTS, 8, 1};
+    case SNUG_OP_ADAM_ROWS: return (struct op_test){"ADAM_ROWS", build_rows, 2, 8, 1};
+    case SNUG_OP_CATCH_UP: return (struct op_test){"CATCH_UP", build_rows, 2, 64, 1};
+    case SNUG_OP_SETTLE: return (struct op_test){"SETTLE", build_rows, 2, 64, 1};
+    case SNUG_OP_ROWS_BEGIN: return (struct op_test){"ROWS_BEGIN", build_rows, 2, 0, 0};
+    case SNUG_OP_ADAM_8BIT: return (struct op_test){"update", NULL, 0, 0, 0};
+    case SNUG_OP_SGD: return (struct op_test){"SGD", build_sgd, SGD_VARIANTS, 8, 1};
+    case SNUG_OP_ADAFACTOR: return (struct op_test){"ADAFACTOR", build_adafactor, ADAFACTOR_VARIANTS, 16, 1};
+    case SNUG_OP_ADAGRAD: return (struct op_test){"ADAGRAD", build_adagrad, ADAGRAD_VARIANTS, 8, 1};
+    case SNUG_OP_RMSPROP: return (struct op_test){"RMSPROP", build_rmsprop, RMSPROP_VARIANTS, 16, 1};
+    case SNUG_OP_LION: return (struct op_test){"LION", build_lion, LION_VARIANTS, 8, 1};
     case SNUG_OP_CAST: return (struct op_test){"CAST", build_cast, 1, 0, 0};
     case SNUG_OP_COUNT: break;
     }
@@ -78,15 +83,17 @@ static struct op_test test_of(enum snug_op_kind kind) {
 static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     bool adds = !snug_run_overwrites(&f->run, op);
     switch (op->kind) {
-    case SNUG_OP_EMBED_BACKWARD:
+    case SNUG_OP_EMBED_BACKWARD: /* with an index, rows of g that are not used stay */
+        return adds || (op->out[5] >= 0 && (output == 0 || output == 5));
     case SNUG_OP_LINEAR_DW: return adds;
     case SNUG_OP_NORM_BACKWARD: return adds && output >= 2;
     case SNUG_OP_LINEAR_DX: return op->accumulate;
     case SNUG_OP_LOSS: return output == 0 && f->run.chunk > 0;
     case SNUG_OP_GATHER_BACKWARD:
     case SNUG_OP_SQUARED_NORM: return true; /* other rows and slots stay */
-    case SNUG_OP_ADAM: return output != 1;
-    default: return false;
+    case SNUG_OP_CATCH_UP:
+    case SNUG_OP_SETTLE: return true; /* other rows stay */
+    default: return snug_is_update(op->kind) && output != 1;
     }
 }
 
@@ -177,11 +184,16 @@ static void check_cpu(struct ops *f, const struct snug_op *op, const struct op_t
     }
 }
 
-/* Added to means: the old value plus what would have been written over it. */
+static bool adds_to(const struct ops *f, const struct snug_op *op, int output) {
+    const bool placed = op->kind == SNUG_OP_EMBED_BACKWARD && op->out[5] >= 0 && (output == 0 || output == 5);
+    return keeps(f, op, output) && !placed;
+}
+
+/* Added to means: the old value plus what would have been written over it, unless rows have places of their own. */
 static void check_added(const struct ops *f, const struct snug_op *op, const uint8_t *before,
                         const uint8_t *overwritten) {
     for (int i = 0; i < SNUG_OP_OUTPUTS; i++)
-        for (int64_t e = 0; op->out[i] >= 0 && keeps(f, op, i) && e < ops_count(f, op->out[i]); e++) {
+        for (int64_t e = 0; op->out[i] >= 0 && adds_to(f, op, i) && e < ops_count(f, op->out[i]); e++) {
             double old = ops_get(f, before, op->out[i], e), part = ops_get(f, overwritten, op->out[i], e);
             double sum = ops_get(f, f->arena, op->out[i], e);
             if (!(fabs(sum - (old + part)) <= 0x1p-22 * (fabs(old) + fabs(part))))
@@ -401,6 +413,149 @@ static void test_accumulation(void **state) {
     ops_close(&f);
 }
 
+/* ---- weights in bf16 ----------------------------------------------------------------------------------------------
+ */
+
+/* Products with BF16 weights have the bits of those with the widened weights, whatever is cut and wherever it lies. */
+static void test_products_of_bf16_weights(void **state) {
+    static const char *const names[] = {"v2", "v3", "v4", "generic"};
+    static const struct ops_shape cases[] = {
+        SMALL,
+        {{257, 3}, 384, 12, 2100, 2, 1536, 3, 9}, /* rows in two tiles; an inner dimension in two parts backward */
+        {{300, 1}, 2307, 1, 300, 2, 193, 3, 40},  /* the same forward */
+        {{300}, 2304, 1, 300, 2, 193, 3, 40},     /* and where oneDNN minds the rows' distance */
+        {{257}, 1024, 16, 193, 2, 2048, 3, 200},
+    };
+    (void)state;
+    for (size_t shape = 0; shape < sizeof cases / sizeof *cases; shape++)
+        for (int variant = 0; variant < 3; variant++)
+            for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
+                const struct snug_backend *backend = snug_backend_cpu_isa(names[isa]);
+                struct ops halves, wide;
+                if (!backend) continue;
+                ops_open(&halves, &cases[shape], SNUG_F32);
+                ops_open(&wide, &cases[shape], SNUG_F32);
+                build_linear(&halves, 3 + variant);
+                build_linear(&wide, variant);
+                const int32_t w = wide.ops[0].in[1];
+                assert_int_equal(halves.tensors[w].dtype, SNUG_BF16);
+                for (int64_t i = 0; i < ops_count(&wide, w); i++)
+                    ops_set(&wide, w, i, ops_get(&halves, halves.arena, w, i));
+                for (int threads = 1; threads <= 3; threads++)
+                    for (int op = 0; op < 2; op++) {
+                        const int32_t out = wide.ops[op].out[0];
+                        ops_randomize(&halves, out);
+                        ops_randomize(&wide, out);
+                        ops_run(&halves, backend, &halves.ops[op], threads);
+                        ops_run(&wide, backend, &wide.ops[op], 1);
+                        if (memcmp(halves.arena + halves.tensors[out].offset, wide.arena + wide.tensors[out].offset,
+                                   ops_live(&wide, out)))
+                            fail_msg("shape %d, variant %d, %s, %d threads: %s has other bits", (int)shape, variant,
+                                     names[isa], threads, op ? "dx" : "y");
+                    }
+                ops_close(&halves);
+                ops_close(&wide);
+            }
+}
+
+/* An update that is exact in fp32, so that all that is left is its rounding: p - p / 512, by weight decay alone. Every
+   backend rounds as philox.h says, bit for bit, and on average not at all. */
+static void test_stochastic_rounding(void **state) {
+    static const char *const names[] = {"reference", "v2", "v3", "v4", "generic"};
+    static const struct ops_shape cases[] = {SMALL, {{1}, 997, 1, 3, 1, 601, 2, 1}, {{1}, 3, 1, 3, 1, 1, 2, 1}};
+    (void)state;
+    for (size_t shape = 0; shape < sizeof cases / sizeof *cases; shape++)
+        for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
+            const struct snug_backend *backend = isa ? snug_backend_cpu_isa(names[isa]) : snug_backend_reference();
+            struct ops f;
+            double up = 0, expected_up = 0;
+            if (!backend) continue;
+            ops_open(&f, &cases[shape], SNUG_F32);
+            build_optimizer(&f, 3);
+            const struct snug_op *adamw = &f.ops[2];
+            const int32_t p = adamw->out[0];
+            f.run.step = INT64_C(0x100000005);
+            f.run.learning_rate = 0x1p-5f;
+            f.optimizer.weight_decay = 0x1p-4;
+            for (int i = 0; i < 2; i++) ops_fill(&f, adamw->out[2 + i], 0);
+            ops_fill(&f, adamw->in[0], 0);
+            ops_fill(&f, adamw->in[1], 1);
+            const int64_t count = ops_count(&f, p);
+            for (int64_t i = 0; i < count; i++) /* both signs, all significands */
+                ops_set(&f, p, i, snug_bf16_to_f32((uint16_t)(0x3f00 | (ops_word(9, (uint64_t)i) & 0x80ff))));
+            uint8_t *before = copy_of(&f);
+            ops_run(&f, backend, adamw, 2);
+            for (int64_t i = 0; i < count; i++) {
+                const float exact = (float)(ops_get(&f, before, p, i) * (1 - 0x1p-9));
+                const uint32_t random = snug_rounding_bits(f.run.seed, f.run.step, adamw->parameter, i);
+                const float want = snug_bf16_to_f32(snug_f32_to_bf16_stochastic(exact, random));
+                const double got = ops_get(&f, f.arena, p, i);
+                if (got != want)
+                    fail_msg("%s: element %ld of %ld: %g, expected %g", names[isa], (long)i, (long)count, got, want);
+                uint32_t word;
+                memcpy(&word, &exact, sizeof word);
+                up += fabs(got) > fabs(exact);
+                expected_up += (word & 0xffff) * 0x1p-16;
+            }
+            /* A sum of independent 0s and 1s: five standard deviations. */
+            if (!(fabs(up - expected_up) <= 5 * sqrt(0.25 * (double)count)))
+                fail_msg("%g rounded up, expected %g", up, expected_up);
+            free(before);
+            ops_close(&f);
+        }
+}
+
+typedef void update_end_fn(const struct snug_run *run, const struct snug_op *op, const float *p, int64_t first,
+                           int64_t count);
+#ifdef __x86_64__
+update_end_fn snug_update_end_v2, snug_update_end_v3, snug_update_end_v4;
+#else
+update_end_fn snug_update_end_generic;
+#endif
+
+/* Updates that walk by themselves may store any piece of a parameter, of one larger than 2^35 elements too. */
+static void test_rounding_of_pieces(void **state) {
+    static const struct {
+        const char *isa;
+        update_end_fn *end;
+    } backends[] = {
+#ifdef __x86_64__
+        {"v2", snug_update_end_v2},
+        {"v3", snug_update_end_v3},
+        {"v4", snug_update_end_v4},
+#else
+        {"generic", snug_update_end_generic},
+#endif
+    };
+    enum { COUNT = 2500 };
+    const int64_t starts[] = {0, 1, 7, 1021, ((int64_t)1 << 35) - 1003};
+    (void)state;
+    for (size_t b = 0; b < sizeof backends / sizeof *backends; b++)
+        for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
+            struct ops f;
+            float values[COUNT];
+            if (!snug_backend_cpu_isa(backends[b].isa)) continue;
+            ops_open(&f, &small, SNUG_F32);
+            const int32_t p = ops_source(&f, SNUG_BF16, FIXED, 1, COUNT + 1);
+            const struct snug_op op = {.kind = SNUG_OP_ADAM, .out = SNUG_OUTPUTS(p), .parameter = 3};
+            uint16_t *stored = snug_run_data(&f.run, p);
+            for (int i = 0; i < COUNT; i++) { /* any bits: NaNs, infinities, what rounds to one, denormals */
+                const uint32_t special = i % 3 == 0 ? 0x7f800000u : 0;
+                const uint32_t bits = (ops_word(10, (uint64_t)i) | special) & (i % 6 ? UINT32_MAX : 0xff800000u);
+                memcpy(&values[i], &bits, sizeof bits);
+            }
+            f.tensors[p].offset -= 2 * starts[s];
+            stored[COUNT] = 0x1234;
+            backends[b].end(&f.run, &op, values, starts[s], COUNT);
+            for (int i = 0; i < COUNT; i++)
+                assert_int_equal(stored[i],
+                                 snug_f32_to_bf16_stochastic(
+                                     values[i], snug_rounding_bits(f.run.seed, f.run.step, 3, starts[s] + i)));
+            assert_int_equal(stored[COUNT], 0x1234);
+            ops_close(&f);
+        }
+}
+
 static double run_activation(enum snug_activation activation, double u) {
     static const struct ops_shape one = {{1}, 1, 1, 1, 1, 1, 1, 0};
     struct ops f;
@@ -471,15 +626,18 @@ static void test_values(void **state) {
 
 int main(void) {
     static enum snug_op_kind kinds[SNUG_OP_COUNT];
-    struct CMUnitTest tests[SNUG_OP_COUNT + 4] = {
+    struct CMUnitTest tests[SNUG_OP_COUNT + 7] = {
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_products_of_bf16_weights),
+        cmocka_unit_test(test_stochastic_rounding),
+        cmocka_unit_test(test_rounding_of_pieces),
         cmocka_unit_test(test_values),
     };
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
         kinds[kind] = (enum snug_op_kind)kind;
-        tests[4 + kind] = (struct CMUnitTest){
+        tests[7 + kind] = (struct CMUnitTest){
             .name = test_of(kinds[kind]).name, .test_func = test_agreement, .initial_state = &kinds[kind]};
     }
     return cmocka_run_group_tests_name("operations", tests, NULL, NULL);

@@ -25,6 +25,8 @@ static void test_planned_is_carved(void **state) {
         "per_device_train_batch_size=4 max_seq_length=8 validation_file=@dev.csv eval_strategy=epoch",
         "per_device_eval_batch_size=30 validation_file=@dev.csv",
         "bf16=True validation_file=@dev.csv",
+        "dtype=bfloat16 validation_file=@dev.csv",
+        "dtype=bfloat16 bf16=True task=mlm train_file=@train.txt",
         "task=mlm train_file=@train.txt validation_file=@dev.txt line_by_line=True",
         "task=mlm train_file=@train.txt max_seq_length=64",
         "train_file=dummy:20x40 threads=3",
@@ -104,6 +106,7 @@ static void test_no_two_share_while_they_live(void **state) {
     static const char *const runs[] = {
         "validation_file=@dev.csv",
         "bf16=True validation_file=@dev.csv per_device_eval_batch_size=30",
+        "dtype=bfloat16 validation_file=@dev.csv per_device_eval_batch_size=30",
         "task=mlm train_file=@train.txt validation_file=@dev.txt per_device_train_batch_size=64",
     };
     struct fixture *f = *state;
@@ -120,14 +123,51 @@ static void test_no_two_share_while_they_live(void **state) {
     }
 }
 
+/* ---- bf16 weights --------------------------------------------------------------------------------------------- */
+
+/* Matrices take half, vectors as much as ever; nothing else grows but the workspace of fp32 products, which widen; bf16
+   products need no copies. */
+static void test_bf16_weights_are_half(void **state) {
+    struct fixture *f = *state;
+    for (int bf16 = 0; bf16 <= (int)snug_backend_cpu_fast_bf16(); bf16++) {
+        int64_t full[SNUG_MEMORY_CLASS_COUNT], half[SNUG_MEMORY_CLASS_COUNT], vectors = 0, matrices = 0;
+        char words[256];
+        snprintf(words, sizeof words, "validation_file=@dev.csv bf16=%s", bf16 ? "True" : "False");
+        snug_args *args = training_args(f, words);
+        plan_total_of(f, args, full);
+        set_args(f, args, "dtype=bfloat16");
+        plan_total_of(f, args, half);
+        struct snug_job job;
+        assert_int_equal(snug_job_open(args, SNUG_COMMAND_TRAIN, &job), SNUG_OK);
+        for (int p = 0; p < job.program_count; p++)
+            for (size_t i = 0; i < job.programs[p].tensor_count; i++) {
+                const struct snug_tensor *t = &job.programs[p].tensors[i];
+                if (t->memory_class != SNUG_MEMORY_WEIGHTS) continue;
+                assert_true(strncmp(t->name, "copy.", 5) != 0);
+                const bool vector = strstr(t->name, "bias") || strstr(t->name, "LayerNorm");
+                assert_int_equal(t->dtype, vector ? SNUG_F32 : SNUG_BF16);
+                if (p == 0) *(vector ? &vectors : &matrices) += t->rows * t->cols;
+            }
+        snug_job_close(&job);
+        snug_args_destroy(args);
+        assert_true(vectors > 0 && matrices > 10 * vectors);
+        /* Up to a cache line for each of some forty tensors. */
+        assert_in_range(half[SNUG_MEMORY_WEIGHTS] - 2 * matrices - 4 * vectors, 0, 64 * 60);
+        for (int i = SNUG_MEMORY_WEIGHTS + 1; i < SNUG_MEMORY_CONTEXT; i++)
+            if (i != SNUG_MEMORY_WORKSPACE) assert_int_equal(half[i], full[i]);
+        if (bf16) assert_int_equal(half[SNUG_MEMORY_WORKSPACE], full[SNUG_MEMORY_WORKSPACE]);
+    }
+}
+
 /* ---- models without files ------------------------------------------------------------------------------------- */
 
 static void test_built_in_shapes(void **state) {
     static const struct {
         const char *name;
         int64_t parameters;
-        int layers;
-    } shapes[] = {{"bert-base-uncased", 109483778, 12}, {"bert-large-uncased", 335143938, 24}};
+        int layers, hidden;
+    } shapes[] = {{"bert-base-uncased", 109483778, 12, 768}, {"bert-large-uncased", 335143938, 24, 1024}};
+    enum { TABLE = 30522, TOUCHED = 4 * 512 }; /* rows of the word embedding, and those that a step may read */
     struct fixture *f = *state;
     for (size_t i = 0; i < 2; i++) {
         int64_t sum = 0;
@@ -154,8 +194,10 @@ static void test_built_in_shapes(void **state) {
         /* fp32, each of at most 20 tensors a layer and 20 beside rounded up to a cache line. */
         const int64_t rounding = 64 * 20 * (shapes[i].layers + 1);
         assert_in_range(weights - 4 * shapes[i].parameters, 0, rounding);
-        assert_int_equal(weights, json_integer_value(json_object_get(bytes, "gradients")));
-        assert_in_range(optimizer - 2 * weights, 0, 1 << 16);
+        const int64_t index = (4 * (1 + TOUCHED + TABLE) + 63) / 64 * 64;
+        assert_int_equal(json_integer_value(json_object_get(bytes, "gradients")),
+                         weights - 4 * (TABLE - TOUCHED) * (int64_t)shapes[i].hidden + index);
+        assert_in_range(optimizer - 2 * weights - 4 * TABLE, 0, 1 << 16);
         /* The parts are the whole. */
         json_t *layers = json_object_get(json, "layers"), *encoder = json_object_get(layers, "encoder");
         assert_int_equal(json_array_size(encoder), shapes[i].layers);
@@ -293,8 +335,9 @@ static void test_peak_is_the_predicted_total(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_planned_is_carved), TEST(test_no_two_share_while_they_live), TEST(test_built_in_shapes),
-        TEST(test_budget_is_a_limit), TEST(test_peak_is_the_predicted_total),
+        TEST(test_planned_is_carved),     TEST(test_no_two_share_while_they_live),
+        TEST(test_bf16_weights_are_half), TEST(test_built_in_shapes),
+        TEST(test_budget_is_a_limit),     TEST(test_peak_is_the_predicted_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

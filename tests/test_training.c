@@ -54,13 +54,14 @@ static const char *const tasks[] = {
     "task=mlm line_by_line=True train_file=@train.txt per_device_train_batch_size=8",
 };
 
+/* What is computed in and what weights are stored in, one pair after the other. */
 static bool next_type(const char **words) {
-    if (!*words) {
-        *words = "";
-        return true;
-    }
-    if (**words || !snug_backend_cpu_fast_bf16()) return false;
-    *words = " bf16=True";
+    static const char *const types[] = {"", " dtype=bfloat16", " bf16=True", " bf16=True dtype=bfloat16"};
+    const size_t count = snug_backend_cpu_fast_bf16() ? 4 : 2;
+    size_t next = 0;
+    while (*words && types[next++] != *words) continue;
+    if (next == count) return false;
+    *words = types[next];
     return true;
 }
 
@@ -281,6 +282,10 @@ static void test_resumed_is_uninterrupted(void **state) {
         "validation_file=@dev.csv eval_strategy=epoch lr_scheduler_type=cosine logging_steps=5",
         "task=mlm train_file=@train.txt line_by_line=True label_smoothing_factor=0",
         "bf16=True",
+        "config_name=@wide weight_decay=0.1 gradient_accumulation_steps=2 num_train_epochs=4",
+        "config_name=@wide validation_file=@dev.csv eval_strategy=steps eval_steps=3",
+        "dtype=bfloat16 weight_decay=0.1 validation_file=@dev.csv eval_strategy=steps eval_steps=3",
+        "dtype=bfloat16 bf16=True task=mlm train_file=@train.txt line_by_line=True",
     };
     static const int stops[] = {7, 10, 12, 13};
     struct fixture *f = *state;
@@ -436,7 +441,12 @@ static void test_best_model(void **state) {
     assert_int_equal(json_integer_value(json_object_get(state_json, "global_step")), early.steps);
     json_decref(state_json);
     assert_int_equal(try_train(f, "odd", WILD " save_strategy=best metric_for_best_model=bleu", 0, NULL), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--metric_for_best_model bleu");
     assert_contains(snug_error_message(f->ctx), "eval_accuracy");
+    assert_int_equal(try_train(f, "odd", WILD " metric_for_best_model=mse", 0, NULL), SNUG_E_USAGE);
+    assert_null(strstr(snug_error_message(f->ctx), "eval_pearson")); /* of another problem */
+    assert_false(exists(path_of(f, "odd")));                         /* long before the first evaluation */
+    train(f, "odd", "metric_for_best_model=bleu");                   /* nothing is judged */
 }
 
 static size_t count_in_history(const struct fixture *f, const char *output, const char *key) {
@@ -677,18 +687,22 @@ static void test_true_labels_learn_and_random_ones_do_not(void **state) {
     fclose(files[0]);
     fclose(files[1]);
     free(text);
-    double accuracy[2];
-    for (int i = 0; i < 2; i++) {
+    double accuracy[3], loss[3];
+    for (int i = 0; i < 3; i++) {
+        const char *labels = i == 1 ? "random" : "true", *weights = i == 2 ? "bfloat16" : "float32";
         snprintf(words, sizeof words,
-                 "config_name=%s tokenizer_name=%s train_file=@%s validation_file=%s/test.csv num_train_epochs=5 "
-                 "per_device_train_batch_size=32 learning_rate=1e-3 warmup_steps=0.1 group_by_length=True bf16=True",
-                 demo, demo, i ? "random.csv" : "true.csv", demo);
-        const snug_train_result result = train(f, i ? "random" : "true", words);
+                 "config_name=%s tokenizer_name=%s train_file=@%s.csv validation_file=%s/test.csv num_train_epochs=5 "
+                 "per_device_train_batch_size=32 learning_rate=1e-3 warmup_steps=0.1 group_by_length=True bf16=True "
+                 "dtype=%s",
+                 demo, demo, labels, demo, weights);
+        const snug_train_result result = train(f, labels, words);
         accuracy[i] = metric_of(&result.metrics, "eval_accuracy");
-        print_message("%s labels: accuracy %.3f on sentence patterns that training never saw\n", i ? "random" : "true",
-                      accuracy[i]);
+        loss[i] = result.train_loss;
+        print_message("%s labels, %s weights: loss %.3f, accuracy %.3f on sentence patterns that training never saw\n",
+                      labels, weights, loss[i], accuracy[i]);
     }
-    assert_true(accuracy[0] > 0.6);
+    assert_true(accuracy[0] > 0.6 && accuracy[2] > 0.6);
+    assert_true(fabs(loss[0] - loss[2]) < 0.05);
     assert_true(fabs(accuracy[1] - 0.5) < 0.06); /* 1000 rows: four standard deviations */
 }
 

@@ -31,6 +31,9 @@
 
 /* w0 … w199 mean nothing; "good" and "bad" decide the label. */
 enum { WORDS = 200, VOCABULARY = 5 + WORDS + 2 };
+/* Of a model with so many more rows, which no text has, that its word embedding's rows wait for their updates. The rows
+   that they have in common begin with the same weights. */
+enum { WIDE_VOCABULARY = 20 * VOCABULARY };
 /* 76 rows: at 32 a step the epoch's last step has 12, at 8 x 4 a batch of 4 ends it. */
 enum { TRAIN_ROWS = 76, EVAL_ROWS = 30 };
 
@@ -183,6 +186,7 @@ static int set_up(void **state) {
     assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
     snug_context_set_log(f->ctx, keep_log, f, SNUG_LOG_DEBUG);
     write_model(f, "model", 0.1, 32, 2, VOCABULARY);
+    write_model(f, "wide", 0.1, 32, 2, WIDE_VOCABULARY);
     write_data(f, "train.csv", FORM_SINGLE, TRAIN_ROWS, 1);
     write_data(f, "dev.csv", FORM_SINGLE, EVAL_ROWS, 2);
     write_data(f, "train.txt", FORM_TEXT, TRAIN_ROWS, 1);

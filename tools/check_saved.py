@@ -7,8 +7,10 @@
 
 texts is read as snug reads it: .csv, .tsv (no quoting) and .jsonl have one or two text columns beside "label", any other file
 one text a line. predictions holds the rows of `snug predict --json`; "-" reads them from standard input. Prints one line;
-exits 1 if a logit is off by more than 1e-5. For a masked LM, and with --task mlm, the rows hold no logits: the folder must
-load without missing, unexpected or mismatched tensors and give finite logits, and predictions is left out.
+exits 1 if a logit is off by more than 1e-5. Matrices must be stored in the dtype of config.json, which is what from_pretrained
+then loads by itself, and vectors in fp32; transformers computes in fp32. For a masked LM, and with --task mlm, the rows hold
+no logits: the folder must load without missing, unexpected or mismatched tensors and give finite logits, and predictions is
+left out.
 """
 import argparse
 import csv
@@ -17,6 +19,7 @@ import pathlib
 import sys
 
 import torch
+from safetensors import safe_open
 from transformers import (AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, logging)
 
 LIMIT = 1e-5
@@ -40,11 +43,24 @@ def read_texts(path, columns):
     return [tuple(row[name] for name in columns) for row in rows]
 
 
+def check_types(folder, dtype, kind):
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        for name in file.keys():
+            tensor = file.get_tensor(name)
+            if tensor.dtype != (dtype if tensor.dim() == 2 else torch.float32):
+                sys.exit(f"{folder}: {name} is {tensor.dtype}, config.json says {dtype}")
+    found = kind.from_pretrained(folder, dtype="auto").dtype
+    if found != dtype:
+        sys.exit(f"{folder}: loads as {found}, config.json says {dtype}")
+
+
 def load(folder):
     """The model by the configuration's architectures; it must be complete."""
-    architectures = AutoConfig.from_pretrained(folder).architectures or []
+    config = AutoConfig.from_pretrained(folder)
+    architectures = config.architectures or []
     masked = any(name.endswith("ForMaskedLM") for name in architectures)
     kind = AutoModelForMaskedLM if masked else AutoModelForSequenceClassification
+    check_types(folder, config.dtype, kind)
     model, info = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     wrong = {what: sorted(map(str, names)) for what, names in info.items()
              if what in ("missing_keys", "unexpected_keys", "mismatched_keys") and names}

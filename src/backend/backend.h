@@ -4,8 +4,10 @@
  *
  * Notation: T tokens, B sequences, R head rows of the current chunk (all of the current batch), h hidden size; n any of
  * T, B, R (the extent of the tensor at hand). Matrices are row-major. x is of the program's compute type (F32 or BF16)
- * unless said; parameters, their gradients, losses and statistics are F32. Arithmetic inside an operation is fp32 (sums
- * over rows or batches: in a fixed order that does not depend on the number of threads), whatever the storage.
+ * unless said; parameters, their gradients, losses and statistics are F32. Matrices and tables that are read (word,
+ * pos, type, w) may also be BF16 whatever the compute type, and count as the values that they widen to; w must be BF16
+ * where x or dy is. Arithmetic inside an operation is fp32 (sums over rows or batches: in a fixed order that does not
+ * depend on the number of threads), whatever the storage.
  * "+=" gradients: see op->first and snug_run_overwrites(). An extent of 0 is legal: outputs that overwrite become zero.
  * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 means none. Masks are
  * replayed backward, never stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased.
@@ -40,7 +42,9 @@
  * ACTIVATION_BACKWARD  da [n,m] u                         du [n,m] = da f'(u); may be da's tensor; a [n,m] or none = f(u) as
  *                                                         ACTIVATION gives it; may be u's tensor
  * GATHER_BACKWARD      dr [R,h]                           dx [T,h]: row head_rows[i] += dr[i]
- * SQUARED_NORM         g [N,K]                            sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate
+ *                                                         index or none: see "Rows that wait"
+ * SQUARED_NORM         g [N,K] index or none              sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate;
+ *                                                         with an index, the same bits as of the whole table's gradient
  * CLIP                 sums [slots] F64                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
  *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
  * (an optimizer)       g [N,K] F32, clip or none          p [N,K], q [N,K] or none, states (all updated, but q)
@@ -55,12 +59,36 @@
  * ADAM_8BIT            codes of m, of v (U8), absmax of m, of v (F32): bitsandbytes' block-wise 8-bit Adam or AdamW
  *   (Dettmers et al., arXiv:2110.02861; blocks of 256 elements of each parameter; docs/numerics.md has the steps)
  * SGD                  momentum buffer (F32), if momentum != 0: torch.optim.SGD
- * ADAFACTOR            row and column means (F32), or v (F32) of vectors; m (F32), if beta1 is given: transformers' Adafactor
- *   (Shazeer and Stern, arXiv:1804.04235)
+ *   g += wd p; buffer = momentum buffer + (1-dampening) g, but g if t = 1; p -= lr d, where d is g without momentum, the
+ *   buffer with it, and g + momentum buffer if nesterov
+ * ADAFACTOR            row and column means r, c (F32), or v (F32) of vectors; m (F32), if beta1 is given: transformers'
+ *   Adafactor (Shazeer and Stern, arXiv:1804.04235); lr already is its own rate if relative_step, snug_optimizer_rate()
+ *   b = 1 - t^decay_rate; r = b r + (1-b) mean over a row of (g^2 + eps1), c the same over a column;
+ *   u = g / sqrt(r / mean(r)) / sqrt(c), of vectors v = b v + (1-b) (g^2 + eps1), u = g / sqrt(v);
+ *   lr *= max(eps2, RMS(p)) if scale_parameter; u *= lr / max(1, RMS(u) / clip_threshold);
+ *   m = b1 m + (1-b1) u and u = m, if there is m; p *= 1 - lr wd; p -= u
  * ADAGRAD              sum (F32): torch.optim.Adagrad
+ *   g += wd p; sum += g^2, and initial_accumulator_value if t = 1; p -= lr / (1 + (t-1) lr_decay) * g / (sqrt(sum) + eps)
  * RMSPROP              v (F32); momentum buffer, if momentum != 0; mean of g, if centered: torch.optim.RMSprop
+ *   g += wd p; v = alpha v + (1-alpha) g^2; mean = alpha mean + (1-alpha) g; s = v, or max(0, v - mean^2) if centered;
+ *   d = g / (sqrt(s) + eps); buffer = momentum buffer + d and d = buffer, if there is a buffer; p -= lr d
  * LION                 m (F32): Chen et al., arXiv:2302.06675, with decoupled weight decay, as bitsandbytes has it
+ *   p *= 1 - lr wd; p -= lr sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g
  * CAST                 p F32                              q BF16 = p rounded to nearest even
+ *
+ * Rows that wait: a table that only EMBED reads need not be updated where a step has no gradient, until the row is read
+ * again. What it missed is then done step by step, with the bits that ADAM over the whole table would have given.
+ *   g [N,K]            gradients of the rows with one, in the order in which they first came up; N is what a step may have
+ *   index [1+N+V] I32  see snug_rows_of(); EMBED_BACKWARD enters the batch's ids, and forgets the former ones where it
+ *                      overwrites its gradients
+ *   updated [V] I32    steps that row i has had; -1: it has had them all and cannot move, as both moments are 0
+ *   history [H,2]      {learning rate, clip's scale} of step s in row s mod H. No row waits over a step that is a
+ *                      multiple of H
+ * ROWS_BEGIN           m v                                index: no gradients;  updated: all rows have had all steps
+ * ADAM_ROWS            g, clip or none, index             p, q or none, m, v, none, none, updated, history: this step, of the
+ *                                                         rows with a gradient
+ * CATCH_UP             none                               the same: steps before run->step, of the rows of the batch's ids
+ * SETTLE               none                               the same: steps before run->step, of all rows
  */
 /* clang-format on */
 #ifndef SNUG_BACKEND_BACKEND_H
@@ -139,6 +167,19 @@ static inline void *snug_run_data(const struct snug_run *run, int32_t tensor) {
     return tensor < 0 ? NULL : run->arena + run->program->tensors[tensor].offset;
 }
 
+/* Which rows of a table have a gradient in this step: rows[i], for i below *count, has row i of g; slots[row] is where
+   row's stands, -1 if it has none. */
+struct snug_rows {
+    int64_t capacity, table_rows;
+    int32_t *count, *rows, *slots;
+};
+static inline struct snug_rows snug_rows_of(const struct snug_run *run, int32_t index, int32_t gradient) {
+    const int64_t capacity = run->program->tensors[gradient].rows;
+    int32_t *data = (int32_t *)snug_run_data(run, index);
+    return (struct snug_rows){capacity, run->program->tensors[index].cols - 1 - capacity, data, data + 1,
+                              data + 1 + capacity};
+}
+
 /* Rows of a tensor in the current batch. */
 static inline int64_t snug_run_rows(const struct snug_run *run, int32_t tensor) {
     const struct snug_tensor *t = &run->program->tensors[tensor];
@@ -173,7 +214,8 @@ static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int3
 
 /* Whether op's gradients are to be overwritten rather than added to. */
 static inline bool snug_run_overwrites(const struct snug_run *run, const struct snug_op *op) {
-    return op->first && run->micro_batch == 0 && run->chunk == 0;
+    /* A backward that runs again in UPDATE is of one micro-batch and makes its gradients anew. */
+    return op->first && (op->phase == SNUG_PHASE_UPDATE || (run->micro_batch == 0 && run->chunk == 0));
 }
 
 #endif

@@ -117,18 +117,52 @@ snug_status snug_folder_remove(snug_context *ctx, const char *path) {
     return remove_tree(path) ? fail_os(ctx, "remove folder", path) : SNUG_OK;
 }
 
+/* A copy of path to be cut down, with room for "." in any case. */
+static snug_status copy_path(snug_context *ctx, char **out, const char *path) {
+    return snug_strdup(ctx, *path ? path : ".", out);
+}
+
+/* Leaves the folder that holds path, and in the end "/" or ".". */
+static void cut_last_name(char *path) {
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        strcpy(path, ".");
+    else
+        slash[slash == path] = '\0';
+}
+
+static bool is_last_parent(const char *path) { return strcmp(path, ".") == 0 || strcmp(path, "/") == 0; }
+
+/* 0, or errno. */
+static int cannot_write_into(const char *folder) {
+    struct stat info;
+    if (stat(folder, &info)) return errno;
+    if (!S_ISDIR(info.st_mode)) return ENOTDIR;
+    return access(folder, W_OK | X_OK) ? errno : 0;
+}
+
+snug_status snug_folder_check(snug_context *ctx, const char *path) {
+    char *there;
+    struct stat info;
+    RETURN_IF_ERROR(copy_path(ctx, &there, path));
+    /* A link that leads nowhere is there, and no folder can be made in its place: not stat(). */
+    while (lstat(there, &info) && (errno == ENOENT || errno == ENOTDIR) && !is_last_parent(there)) cut_last_name(there);
+    const int problem = cannot_write_into(there);
+    snug_status status = SNUG_OK;
+    if (problem && strcmp(there, path) == 0)
+        status = snug_fail(ctx, SNUG_E_IO, "cannot write into folder %s: %s", path, strerror(problem));
+    else if (problem)
+        status = snug_fail(ctx, SNUG_E_IO, "cannot make folder %s in %s: %s", path, there, strerror(problem));
+    free(there);
+    return status;
+}
+
 snug_status snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes) {
     char *folder;
     struct statvfs info;
     int result;
-    RETURN_IF_ERROR(snug_strdup(ctx, *path ? path : ".", &folder));
-    while ((result = statvfs(folder, &info)) && errno == ENOENT && strcmp(folder, ".") != 0) {
-        char *slash = strrchr(folder, '/');
-        if (!slash)
-            strcpy(folder, "."); /* it has room: an empty name cannot come here */
-        else
-            slash[slash == folder] = '\0';
-    }
+    RETURN_IF_ERROR(copy_path(ctx, &folder, path));
+    while ((result = statvfs(folder, &info)) && errno == ENOENT && !is_last_parent(folder)) cut_last_name(folder);
     snug_status status = SNUG_OK;
     if (result)
         status = fail_os(ctx, "ask for the free space of", folder);

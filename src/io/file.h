@@ -13,6 +13,8 @@ bool snug_file_exists(const char *path);
 bool snug_folder_exists(const char *path);
 /* Makes the folder and its parents. */
 snug_status snug_folder_create(snug_context *ctx, const char *path);
+/* Whether files can be written into path, or path be made and then written into; nothing is made yet. */
+snug_status snug_folder_check(snug_context *ctx, const char *path);
 /* Removes a folder and all in it; one that does not exist is fine. */
 snug_status snug_folder_remove(snug_context *ctx, const char *path);
 /* folder + "/" + name. */

@@ -264,9 +264,7 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
     config->task = task;
     config->has_head = true;
     json_t *json = config->json;
-    json_object_del(json, "torch_dtype");
-    int failed = json_object_set_new(json, "dtype", json_string("float32")); /* what snug saves */
-    failed |= json_object_set_new(
+    int failed = json_object_set_new(
         json, "architectures",
         json_pack("[s]", task == SNUG_TASK_MLM ? "BertForMaskedLM" : "BertForSequenceClassification"));
     if (task == SNUG_TASK_CLASSIFICATION) {
@@ -290,6 +288,13 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
     }
     if (failed) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
     return SNUG_OK;
+}
+
+snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype) {
+    json_object_del(config->json, "torch_dtype"); /* older transformers' name for it */
+    if (json_object_set_new(config->json, "dtype", json_string(dtype == SNUG_BF16 ? "bfloat16" : "float32")) == 0)
+        return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
 }
 
 void snug_config_free(struct snug_config *config) {

@@ -35,6 +35,8 @@ snug_status snug_config_find(snug_context *ctx, const char *name_or_path, struct
 /* Sets the task, the classes and the problem type, and brings json in line with them. Takes labels over. */
 snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, enum snug_task task,
                                  struct snug_labels *labels);
+/* Says in json what the matrices of the saved weights are stored in. */
+snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype);
 void snug_config_free(struct snug_config *config);
 
 #endif

@@ -21,7 +21,7 @@
 enum snug_extent {
     SNUG_EXTENT_FIXED,     /* rows as given */
     SNUG_EXTENT_TOKENS,    /* T */
-    SNUG_EXTENT_SEQUENCES, /* B */
+    SNUG_EXTENT_SEQUENCES, /* B: of no tensor in a BERT; its capacity bounds the batch, which a backend may copy */
     SNUG_EXTENT_ROWS,      /* R: head rows of one chunk */
     SNUG_EXTENT_COUNT
 };
@@ -62,27 +62,32 @@ enum snug_op_kind {
     SNUG_OP_SQUARED_NORM,
     SNUG_OP_CLIP,
     SNUG_OP_ADAM,
+    SNUG_OP_ADAM_ROWS,
+    SNUG_OP_CATCH_UP,
+    SNUG_OP_SETTLE,
     SNUG_OP_ADAM_8BIT,
     SNUG_OP_SGD,
     SNUG_OP_ADAFACTOR,
     SNUG_OP_ADAGRAD,
     SNUG_OP_RMSPROP,
     SNUG_OP_LION,
+    SNUG_OP_ROWS_BEGIN,
     SNUG_OP_CAST,
     SNUG_OP_COUNT
 };
 
-/* Whether kind is an optimizer's update of a weight: out is {weight, copy, states …}. */
+/* Whether kind is an optimizer's update of a weight, or of some of its rows: out is {weight, copy, states …}. */
 static inline bool snug_is_update(enum snug_op_kind kind) { return kind >= SNUG_OP_ADAM && kind <= SNUG_OP_LION; }
 
 /* When an operation runs. HEAD is repeated over chunks of head rows, so that their number never changes the plan. */
 enum snug_phase {
-    SNUG_PHASE_PREPARE, /* after weights were loaded: low-precision copies */
+    SNUG_PHASE_PREPARE, /* after weights and states were loaded: low-precision copies */
     SNUG_PHASE_FORWARD,
     SNUG_PHASE_HEAD,
     SNUG_PHASE_BACKWARD,
     SNUG_PHASE_CLIP,
     SNUG_PHASE_UPDATE,
+    SNUG_PHASE_SETTLE, /* before weights or states are looked at: updates that were put off */
     SNUG_PHASE_COUNT
 };
 
@@ -90,7 +95,7 @@ enum snug_activation { SNUG_GELU, SNUG_GELU_TANH, SNUG_RELU, SNUG_SILU, SNUG_TAN
 enum snug_loss_kind { SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR };
 
 #define SNUG_OP_INPUTS 6
-#define SNUG_OP_OUTPUTS 6
+#define SNUG_OP_OUTPUTS 8
 
 struct snug_op {
     enum snug_op_kind kind;
@@ -100,6 +105,7 @@ struct snug_op {
     int32_t out[SNUG_OP_OUTPUTS];
     bool accumulate; /* outputs are added to, in every micro-batch and chunk */
     bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
+    bool last;       /* runs in a step's last micro-batch only */
     float p;         /* dropout probability; 0 in evaluation programs */
     uint32_t site;   /* which dropout of the model this is: key of its random numbers */
     float eps;       /* norms */
@@ -139,6 +145,7 @@ struct snug_program {
     int64_t longest;                     /* tokens of the longest sequence */
     enum snug_dtype compute;             /* type of activations and of products' inputs */
     uint32_t sites;                      /* dropout sites given out so far */
+    bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
     int32_t logits, loss, clip;          /* tensors that the runner looks at; clip is {norm, scale} */
 };
 
@@ -154,8 +161,10 @@ void snug_program_free(struct snug_program *program);
 
 /* Initialisers of in and out: the tensors given, then -1. */
 #define SNUG_INPUTS(...) SNUG_FIRST_6(__VA_ARGS__, -1, -1, -1, -1, -1, -1)
-#define SNUG_OUTPUTS(...) SNUG_FIRST_6(__VA_ARGS__, -1, -1, -1, -1, -1, -1)
+#define SNUG_OUTPUTS(...) SNUG_FIRST_8(__VA_ARGS__, -1, -1, -1, -1, -1, -1, -1, -1)
 #define SNUG_FIRST_6(a, b, c, d, e, f, ...)                                                                            \
     { a, b, c, d, e, f }
+#define SNUG_FIRST_8(a, b, c, d, e, f, g, h, ...)                                                                      \
+    { a, b, c, d, e, f, g, h }
 
 #endif

@@ -9,15 +9,76 @@
 #include "core/philox.h"
 #include "io/file.h"
 #include "io/safetensors.h"
-
-float *snug_parameter_data(const struct snug_program *program, uint8_t *base, const struct snug_parameter *parameter) {
-    const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
-    return (float *)(base + tensor->offset) + parameter->row * tensor->cols;
-}
+#include "optim/optimizer.h"
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
     return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
 }
+
+static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
+    return program->tensors[parameter->tensor].dtype;
+}
+
+/* Where parameter's value number first stands, from the arena's begin on. */
+static int64_t place_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
+    const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
+    return tensor->offset + (parameter->row * tensor->cols + first) * snug_dtype_size(tensor->dtype);
+}
+
+/* Values from number first on of a parameter that is stored from stored on. */
+static void widen(const uint8_t *stored, enum snug_dtype type, int64_t first, int64_t count, float *values) {
+    if (type == SNUG_F32)
+        memcpy(values, (const float *)(const void *)stored + first, (size_t)count * sizeof *values);
+    else
+        for (int64_t i = 0; i < count; i++)
+            values[i] = snug_bf16_to_f32(((const uint16_t *)(const void *)stored)[first + i]);
+}
+
+static void narrow(uint8_t *stored, enum snug_dtype type, int64_t first, int64_t count, const float *values) {
+    if (type == SNUG_F32)
+        memcpy((float *)(void *)stored + first, values, (size_t)count * sizeof *values);
+    else
+        for (int64_t i = 0; i < count; i++) ((uint16_t *)(void *)stored)[first + i] = snug_f32_to_bf16(values[i]);
+}
+
+void snug_parameter_read(const struct snug_program *program, const uint8_t *arena,
+                         const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
+    widen(arena + place_of(program, parameter, 0), type_of(program, parameter), first, count, values);
+}
+
+void snug_parameter_write(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter,
+                          int64_t first, int64_t count, const float *values) {
+    narrow(arena + place_of(program, parameter, 0), type_of(program, parameter), first, count, values);
+}
+
+/* A parameter as it is stored, where the host can work on it. */
+static snug_status open_view(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
+                             const struct snug_parameter *parameter, enum snug_view_mode mode, uint8_t **stored) {
+    void *view;
+    const int64_t bytes = snug_parameter_count(parameter) * snug_dtype_size(type_of(program, parameter));
+    RETURN_IF_ERROR(snug_view_open(ctx, arena, arena->base + place_of(program, parameter, 0), bytes, mode, &view));
+    *stored = view;
+    return SNUG_OK;
+}
+
+static snug_status close_view(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
+                              const struct snug_parameter *parameter, enum snug_view_mode mode, uint8_t *stored) {
+    const int64_t bytes = snug_parameter_count(parameter) * snug_dtype_size(type_of(program, parameter));
+    return snug_view_close(ctx, arena, arena->base + place_of(program, parameter, 0), bytes, mode, stored);
+}
+
+snug_status snug_parameter_get(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
+                               const struct snug_parameter *parameter, float *values) {
+    uint8_t *stored;
+    RETURN_IF_ERROR(open_view(ctx, program, arena, parameter, SNUG_VIEW_READ, &stored));
+    widen(stored, type_of(program, parameter), 0, snug_parameter_count(parameter), values);
+    return close_view(ctx, program, arena, parameter, SNUG_VIEW_READ, stored);
+}
+
+/* Values that go through fp32 at a time, where that is not what they are stored in. */
+enum { PIECE = 4096 };
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- initialising --------------------------------------------------------------------------------------------- */
 
@@ -28,12 +89,13 @@ static uint32_t name_hash(const char *name) {
     return hash;
 }
 
-static void fill_normal(float *values, int64_t count, double deviation, const char *name, uint64_t seed) {
+/* Elements first … first + count - 1 of a parameter; first is a multiple of 4. */
+static void draw_normal(float *values, int64_t first, int64_t count, double deviation, uint32_t name, uint64_t seed) {
     const double pi = 3.14159265358979323846;
-#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i += 4) {
+        const int64_t number = (first + i) / 4;
         const struct snug_philox_block block =
-            snug_philox((uint32_t)(i / 4), (uint32_t)(i / 4 >> 32), name_hash(name), (uint32_t)SNUG_PHILOX_INIT << 29,
+            snug_philox((uint32_t)number, (uint32_t)(number >> 32), name, (uint32_t)SNUG_PHILOX_INIT << 29,
                         (uint32_t)seed, (uint32_t)(seed >> 32));
         for (int k = 0; k < 4 && i + k < count; k++) { /* Box and Muller: two words give two normal numbers */
             const double u = (block.word[k & 2] + 0.5) * 0x1p-32, v = (block.word[k | 1] + 0.5) * 0x1p-32;
@@ -43,26 +105,33 @@ static void fill_normal(float *values, int64_t count, double deviation, const ch
     }
 }
 
-static void init_values(const struct snug_config *config, const struct snug_parameter *parameter, uint64_t seed,
-                        float *values, int64_t count) {
-    if (parameter->init == SNUG_INIT_NORMAL) {
-        fill_normal(values, count, config->initializer_range, parameter->name, seed);
-        const int64_t pad = config->pad_token_id;
-        if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 &&
-            pad < config->vocab_size)
-            memset(values + pad * config->hidden_size, 0, (size_t)config->hidden_size * sizeof *values);
-    } else {
-        for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+static void write_initial(const struct snug_program *program, const struct snug_config *config,
+                          const struct snug_parameter *parameter, uint64_t seed, uint8_t *stored) {
+    const int64_t count = snug_parameter_count(parameter), pad = config->pad_token_id;
+    const enum snug_dtype type = type_of(program, parameter);
+    const uint32_t name = name_hash(parameter->name);
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < count; first += PIECE) {
+        float values[PIECE];
+        const int64_t n = smaller(PIECE, count - first);
+        if (parameter->init == SNUG_INIT_NORMAL)
+            draw_normal(values, first, n, config->initializer_range, name, seed);
+        else
+            for (int64_t i = 0; i < n; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+        narrow(stored, type, first, n, values);
     }
+    /* All bits zero are 0 in every type. */
+    if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 && pad < config->vocab_size)
+        memset(stored + pad * config->hidden_size * snug_dtype_size(type), 0,
+               (size_t)(config->hidden_size * snug_dtype_size(type)));
 }
 
 snug_status snug_weights_init(snug_context *ctx, const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *arena, const struct snug_parameter *parameter, uint64_t seed) {
-    void *view, *place = snug_parameter_data(program, arena->base, parameter);
-    const int64_t count = snug_parameter_count(parameter), bytes = count * (int64_t)sizeof(float);
-    RETURN_IF_ERROR(snug_view_open(ctx, arena, place, bytes, SNUG_VIEW_WRITE, &view));
-    init_values(config, parameter, seed, view, count);
-    return snug_view_close(ctx, arena, place, bytes, SNUG_VIEW_WRITE, view);
+    uint8_t *stored;
+    RETURN_IF_ERROR(open_view(ctx, program, arena, parameter, SNUG_VIEW_WRITE, &stored));
+    write_initial(program, config, parameter, seed, stored);
+    return close_view(ctx, program, arena, parameter, SNUG_VIEW_WRITE, stored);
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -120,12 +189,26 @@ static bool same_shape(const struct snug_stored_tensor *stored, const struct snu
 }
 
 static snug_status read_finite(const struct loading *l, const struct snug_safetensors *files,
-                               const struct snug_stored_tensor *stored, float *values, int64_t count) {
-    RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, 0, count, values));
-    for (int64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)i);
+                               const struct snug_stored_tensor *source, const struct snug_parameter *parameter,
+                               uint8_t *stored) {
+    const enum snug_dtype type = type_of(l->program, parameter);
+    const int64_t count = snug_parameter_count(parameter);
+    for (int64_t first = 0; first < count; first += PIECE) {
+        float values[PIECE];
+        const int64_t n = smaller(PIECE, count - first);
+        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, source, first, n, values));
+        for (int64_t i = 0; i < n; i++) {
+            if (!isfinite(values[i]))
+                return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                                 l->path, source->name, isnan(values[i]) ? "NaN" : "an infinity",
+                                 (long long)(first + i));
+            if (type == SNUG_BF16 && !isfinite(snug_bf16_to_f32(snug_f32_to_bf16(values[i]))))
+                return snug_fail(l->ctx, SNUG_E_INPUT,
+                                 "%s: tensor %s holds %g at element %lld, more than bfloat16 has: use --dtype float32",
+                                 l->path, source->name, (double)values[i], (long long)(first + i));
+        }
+        narrow(stored, type, first, n, values);
+    }
     return SNUG_OK;
 }
 
@@ -145,11 +228,10 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    void *view, *place = snug_parameter_data(l->program, l->arena->base, parameter);
-    const int64_t count = snug_parameter_count(parameter), bytes = count * (int64_t)sizeof(float);
-    RETURN_IF_ERROR(snug_view_open(l->ctx, l->arena, place, bytes, SNUG_VIEW_WRITE, &view));
-    snug_status status = read_finite(l, files, stored, view, count);
-    const snug_status closed = snug_view_close(l->ctx, l->arena, place, bytes, SNUG_VIEW_WRITE, view);
+    uint8_t *values;
+    RETURN_IF_ERROR(open_view(l->ctx, l->program, l->arena, parameter, SNUG_VIEW_WRITE, &values));
+    snug_status status = read_finite(l, files, stored, parameter, values);
+    const snug_status closed = close_view(l->ctx, l->program, l->arena, parameter, SNUG_VIEW_WRITE, values);
     if (status == SNUG_OK) status = closed;
     RETURN_IF_ERROR(status);
     l->loaded[index] = true;
@@ -257,10 +339,10 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *p = &program->parameters[i];
         const struct snug_tensor_source source = {.name = p->name,
-                                                  .dtype = SNUG_F32,
+                                                  .dtype = type_of(program, p),
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
-                                                  .data = snug_parameter_data(program, arena->base, p),
+                                                  .data = arena->base + place_of(program, p, 0),
                                                   .memory = arena};
         sources[count++] = source;
         if (!second_name(p->name)) continue;
@@ -272,10 +354,11 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
     return status;
 }
 
-/* The states that go on from step to step: those that an update writes. */
+/* The states that go on from step to step: those that an update writes. What rows of a table still wait for is none:
+   they are settled first. */
 static bool is_state(const struct snug_program *program, size_t tensor) {
     for (size_t i = 0; i < program->op_count; i++)
-        for (int out = 2; snug_is_update(program->ops[i].kind) && out < SNUG_OP_OUTPUTS; out++)
+        for (int out = 2; snug_is_update(program->ops[i].kind) && out < 2 + SNUG_STATES_MAX; out++)
             if (program->ops[i].out[out] == (int32_t)tensor) return true;
     return false;
 }

@@ -6,9 +6,16 @@
 #include "core/memory.h"
 #include "model/config.h"
 
-/* Where parameter's values stand in an arena that begins at base; program must have been placed. */
-float *snug_parameter_data(const struct snug_program *program, uint8_t *base, const struct snug_parameter *parameter);
 int64_t snug_parameter_count(const struct snug_parameter *parameter);
+/* Reads or writes values first … first + count - 1 of parameter as fp32, whatever they are stored in, in an arena of
+   the host; written ones are rounded to nearest even. program must have been placed. */
+void snug_parameter_read(const struct snug_program *program, const uint8_t *arena,
+                         const struct snug_parameter *parameter, int64_t first, int64_t count, float *values);
+void snug_parameter_write(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter,
+                          int64_t first, int64_t count, const float *values);
+/* All of parameter as fp32, from any arena. */
+snug_status snug_parameter_get(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
+                               const struct snug_parameter *parameter, float *values);
 
 /* Initialises parameter as transformers' _init_weights does: normal(0, initializer_range) for matrices and tables (with
    a zero row for the padding token), 0 for biases, 1 for norms. The values follow from seed and the parameter's name.
@@ -20,10 +27,11 @@ snug_status snug_weights_init(snug_context *ctx, const struct snug_program *prog
    BertForSequenceClassification, BertForMaskedLM or BertForPreTraining, with or without the "bert." prefix, with old
    gamma and beta names. What the file lacks is initialised, and named in the log; so are tensors that the model does
    not use. A wrong shape is SNUG_E_INPUT naming tensor, found and expected, unless it is the head's and
-   ignore_mismatched_sizes. A NaN or infinity is SNUG_E_INPUT. */
+   ignore_mismatched_sizes. A NaN or infinity, also one that only rounding to BF16 makes, is SNUG_E_INPUT. */
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *arena, uint64_t seed,
                               bool ignore_mismatched_sizes);
+/* Writes all parameters in the types that they are stored in. */
 snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
                               const struct snug_memory *arena);
 

@@ -23,6 +23,7 @@ enum snug_optimizer_kind {
 /* Settings, under the names of torch.optim, bitsandbytes and transformers' Adafactor. Those that a kind does not know
    are not looked at. */
 struct snug_optimizer {
+    const char *name; /* as --optim has it, without synonyms; NULL where it was made by hand */
     enum snug_optimizer_kind kind;
     double weight_decay, beta1, beta2, epsilon;
     bool decoupled;   /* ADAM, ADAM_8BIT: weight decay apart from the gradient (AdamW); otherwise added to it (L2) */
@@ -37,6 +38,13 @@ struct snug_optimizer {
     bool factored_momentum;                           /* ADAFACTOR: beta1 is given, so that it keeps exp_avg */
     bool scale_parameter, relative_step, warmup_init; /* ADAFACTOR */
 };
+
+/* The optimizer that --optim and --optim_args ("key=value,key=value", or NULL) name, with Trainer's settings for it.
+   Adam and Lion take the betas, Adam epsilon; every optimizer weight_decay. An unknown name or key is SNUG_E_USAGE. */
+snug_status snug_optimizer_parse(snug_context *ctx, const char *optim, const char *optim_args, double beta1,
+                                 double beta2, double epsilon, double weight_decay, struct snug_optimizer *out);
+/* Learning rate of optimizer step number step, from 0: the schedule's, or Adafactor's own if relative_step. */
+double snug_optimizer_rate(const struct snug_optimizer *optimizer, double scheduled, int64_t step);
 
 #define SNUG_STATES_MAX 4
 /* Elements of a block that shares one absmax, and the size below which states stay in 32 bit (bitsandbytes). */

@@ -26,12 +26,16 @@ static const struct {
     [SNUG_OP_SQUARED_NORM] = {"squared_norm", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CLIP] = {"clip", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ADAM] = {"adam", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_ADAM_ROWS] = {"adam_rows", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_CATCH_UP] = {"catch_up", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_SETTLE] = {"settle", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ADAM_8BIT] = {"adam_8bit", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_SGD] = {"sgd", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ADAFACTOR] = {"adafactor", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ADAGRAD] = {"adagrad", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_RMSPROP] = {"rmsprop", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_LION] = {"lion", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_ROWS_BEGIN] = {"rows_begin", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CAST] = {"cast", SNUG_GROUP_ELEMENTWISE},
 };
 
@@ -78,6 +82,16 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
     case SNUG_OP_EMBED_BACKWARD:
         cost.flops = (NORM_BACKWARD_FLOPS + 3) * in;
         cost.bytes = 8 * 4 * in;
+        break;
+    /* Rows that are touched, not the table: parameter and moments are read and written. How many steps they missed the
+       batch does not tell; one each. */
+    case SNUG_OP_ADAM_ROWS:
+        cost.flops = ADAM_FLOPS * in;
+        cost.bytes = 7 * 4 * in;
+        break;
+    case SNUG_OP_CATCH_UP:
+        cost.flops = ADAM_FLOPS * (double)tokens * (double)program->tensors[op->out[0]].cols;
+        cost.bytes = 6 * 4 * cost.flops / ADAM_FLOPS;
         break;
     case SNUG_OP_RESIDUAL_NORM:
     case SNUG_OP_NORM:

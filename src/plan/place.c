@@ -50,9 +50,11 @@ static void find_lifetimes(struct snug_program *program) {
             struct snug_tensor *tensor = &program->tensors[number];
             if (tensor->first < 0) tensor->first = (int32_t)i;
             tensor->last = (int32_t)i;
-            if (op->phase == SNUG_PHASE_HEAD && (tensor->first < head_begin || number == program->logits))
+            const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS; /* it adds up over the chunks */
+            if (op->phase == SNUG_PHASE_HEAD && gradient && tensor->first > head_begin) tensor->first = head_begin;
+            if (op->phase == SNUG_PHASE_HEAD && (tensor->first < head_begin || gradient || number == program->logits))
                 tensor->last = head_end;
-            if (!tensor->persistent && op->phase == SNUG_PHASE_BACKWARD &&
+            if (!tensor->persistent && !gradient && op->phase >= SNUG_PHASE_BACKWARD &&
                 program->ops[tensor->first].phase == SNUG_PHASE_FORWARD &&
                 program->ops[tensor->first].kind != SNUG_OP_FILL)
                 tensor->memory_class = SNUG_MEMORY_ACTIVATIONS;
@@ -107,6 +109,25 @@ static snug_status place_transient(struct snug_program *program, int64_t base, i
     free(order);
     free(placed);
     return status;
+}
+
+/* The most that gradients which do not persist take at a time. */
+static snug_status transient_gradients(const struct snug_program *program, int64_t *most) {
+    int64_t *change, bytes = 0; /* by operation: what begins there less what ended before */
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count + 1, sizeof *change, (void **)&change));
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (t->memory_class != SNUG_MEMORY_GRADIENTS || t->persistent || t->first < 0) continue;
+        change[t->first] += t->bytes;
+        change[t->last + 1] -= t->bytes;
+    }
+    *most = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        bytes += change[i];
+        if (bytes > *most) *most = bytes;
+    }
+    free(change);
+    return SNUG_OK;
 }
 
 /* Where an earlier program has the persistent tensor of this name, or -1. */
@@ -172,8 +193,12 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
             if (programs[p]->tensors[i].memory_class == SNUG_MEMORY_ACTIVATIONS)
                 activations += programs[p]->tensors[i].bytes;
         if (p == 0) {
+            const int64_t rest = end - base - activations;
+            int64_t gradients;
+            RETURN_IF_ERROR(transient_gradients(programs[p], &gradients));
             out->bytes[SNUG_MEMORY_ACTIVATIONS] += activations;
-            out->bytes[SNUG_MEMORY_TEMPORARY] += end - base - activations;
+            out->bytes[SNUG_MEMORY_GRADIENTS] += gradients < rest ? gradients : rest;
+            out->bytes[SNUG_MEMORY_TEMPORARY] += gradients < rest ? rest - gradients : 0;
         } else if (end > out->arena) {
             out->bytes[SNUG_MEMORY_FUNCTION] += end - out->arena;
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mixed precision: activations in the compute type, fp32 master weights, and copies of those that products read. */
+/* Mixed precision: activations in the compute type; fp32 master weights with copies of those that products read, or
+   bf16 weights without either. */
 #include <stdlib.h>
 
 #include "plan/stages.h"
@@ -19,7 +20,10 @@ static snug_status copy_of(struct snug_program *program, int32_t weight, int32_t
                                                      .out = SNUG_OUTPUTS(*copy)});
 }
 
-snug_status snug_stage_precision(struct snug_program *program) {
+snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights) {
+    /* Vectors stay: biases and norms are few, and products add them in fp32. */
+    for (size_t i = 0; i < program->parameter_count; i++)
+        if (program->parameters[i].shape[1]) program->tensors[program->parameters[i].tensor].dtype = weights;
     if (program->compute == SNUG_F32) return SNUG_OK;
     const size_t tensors = program->tensor_count, ops = program->op_count;
     for (size_t i = 0; i < tensors; i++)
@@ -30,6 +34,7 @@ snug_status snug_stage_precision(struct snug_program *program) {
     for (size_t i = 0; i < ops && status == SNUG_OK; i++) {
         if (program->ops[i].kind != SNUG_OP_LINEAR && program->ops[i].kind != SNUG_OP_LINEAR_DX) continue;
         const int32_t weight = program->ops[i].in[1];
+        if (program->tensors[weight].dtype == program->compute) continue;
         status = copy_of(program, weight, &copies[weight]);
         program->ops[i].in[1] = copies[weight];
     }

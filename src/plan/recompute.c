@@ -51,7 +51,7 @@ static bool drops(const struct recompute *r, size_t index, int out) {
     switch (level) {
     case SNUG_RECOMPUTE_FFN: return feeds(r, op->out[out], SNUG_OP_ACTIVATION);
     case SNUG_RECOMPUTE_ATTENTION: return op->kind == SNUG_OP_ATTENTION || feeds(r, op->out[out], SNUG_OP_ATTENTION);
-    case SNUG_RECOMPUTE_LAYER: return op->layer < 0 || !is_last_of_layer(r, index);
+    case SNUG_RECOMPUTE_LAYER: return !is_last_of_layer(r, index);
     default: return false;
     }
 }

@@ -12,6 +12,7 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
         const struct snug_op *op = &run->program->ops[i];
         if (op->phase != phase) continue;
         /* Clearing a gradient is for the step's first micro-batch only. */
+        if (op->last && !run->batch->last_in_step) continue;
         if (op->kind == SNUG_OP_FILL && op->first && !snug_run_overwrites(run, op)) continue;
         const double begin = profile ? snug_seconds() : 0;
         RETURN_IF_ERROR(backend->ops[op->kind](run, op));

@@ -3,11 +3,12 @@
 #include "plan/stages.h"
 
 snug_status snug_stages(struct snug_program *program, const struct snug_methods *methods) {
-    if (methods) {
+    if (methods->optimizer) {
         RETURN_IF_ERROR(snug_stage_differentiate(program));
         RETURN_IF_ERROR(snug_stage_recompute(program, methods->recompute));
-        RETURN_IF_ERROR(snug_stage_update(program, methods->optimizer));
+        RETURN_IF_ERROR(snug_stage_update(program, methods));
+        RETURN_IF_ERROR(snug_stage_wait(program, methods));
     }
-    RETURN_IF_ERROR(snug_stage_precision(program));
+    RETURN_IF_ERROR(snug_stage_precision(program, methods->weights));
     return snug_stage_sort(program);
 }

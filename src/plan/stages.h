@@ -20,12 +20,17 @@ enum snug_recompute {
 
 /* What makes one program of a model smaller or slower than another: everything that the stages need to know. */
 struct snug_methods {
-    const struct snug_optimizer *optimizer;
-    const enum snug_recompute *recompute; /* a level for each layer; NULL: ELEMENTWISE */
+    const struct snug_optimizer *optimizer; /* NULL where nothing is trained */
+    enum snug_dtype weights;                /* F32, or BF16: of matrices and tables; programs of one run share them */
+    const enum snug_recompute *recompute;   /* a level for each layer; NULL: ELEMENTWISE */
+    bool update_in_backward;                /* see plan/in_backward.c, which also needs to know: */
+    bool clips;                             /* gradients are clipped */
+    bool accumulates;                       /* a step has more than one micro-batch */
+    int64_t micro_batches;                  /* of a step */
+    int64_t waiting_steps;                  /* most steps that a table's row may wait for its update; 0: none waits */
 };
 
-/* All stages but the last in their order: from a model's forward operations to a program that can be placed. methods is
-   NULL where nothing is trained. */
+/* All stages but the last in their order: from a model's forward operations to a program that can be placed. */
 snug_status snug_stages(struct snug_program *program, const struct snug_methods *methods);
 
 /* Adds the backward operations, and a gradient for every weight. */
@@ -33,9 +38,12 @@ snug_status snug_stage_differentiate(struct snug_program *program);
 /* Makes again backward what the level of its layer says is not stored. */
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
-snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer);
-/* Stores activations in program->compute and gives products a copy of their weights in it. Nothing to do for F32. */
-snug_status snug_stage_precision(struct snug_program *program);
+snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods);
+/* Lets rows of the word embedding that have no gradient in a step wait for their update until they are read. */
+snug_status snug_stage_wait(struct snug_program *program, const struct snug_methods *methods);
+/* Stores matrices and tables in the type weights, activations in program->compute, and gives products a copy of those
+   weights that are not in the compute type. Products in F32 read BF16 weights as they are. */
+snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights);
 /* Puts the operations in the order of their phases. */
 snug_status snug_stage_sort(struct snug_program *program);
 

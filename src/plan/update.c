@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizer's part of a program: the gradient norm and clipping, then an update for each weight. */
-#include "plan/stages.h"
+#include <stdlib.h>
+
+#include "plan/update.h"
 
 static const enum snug_op_kind op_of[SNUG_OPTIMIZER_COUNT] = {
     [SNUG_ADAM] = SNUG_OP_ADAM,           [SNUG_ADAM_8BIT] = SNUG_OP_ADAM_8BIT, [SNUG_SGD] = SNUG_OP_SGD,
@@ -61,14 +63,16 @@ static snug_status add_states(struct snug_program *program, const struct snug_op
     return SNUG_OK;
 }
 
-snug_status snug_stage_update(struct snug_program *program, const struct snug_optimizer *optimizer) {
+/* What the optimizer does with each weight, to be put into the program where the method says. */
+static snug_status list_updates(struct snug_program *program, const struct snug_optimizer *optimizer,
+                                struct snug_updates *u) {
     const size_t weights = program->tensor_count;
     struct snug_tensor small = {
         .memory_class = SNUG_MEMORY_OPTIMIZER, .rows = 1, .cols = 2, .layer = -1, .persistent = true};
-    int32_t sums, slots = 0;
     RETURN_IF_ERROR(snug_program_tensor(program, small, &program->clip, "clip"));
     small.dtype = SNUG_F64;
-    RETURN_IF_ERROR(snug_program_tensor(program, small, &sums, "squared_norms"));
+    RETURN_IF_ERROR(snug_program_tensor(program, small, &u->sums, "squared_norms"));
+    RETURN_IF_ERROR(snug_alloc(program->ctx, weights, sizeof *u->items, (void **)&u->items));
     for (size_t i = 0; i < weights; i++) {
         if (program->tensors[i].memory_class != SNUG_MEMORY_WEIGHTS) continue;
         const int32_t weight = (int32_t)i, gradient = find(program, "grad.", program->tensors[i].name);
@@ -78,18 +82,39 @@ snug_status snug_stage_update(struct snug_program *program, const struct snug_op
                                  .in = SNUG_INPUTS(gradient, program->clip),
                                  .out = SNUG_OUTPUTS(weight)};
         RETURN_IF_ERROR(add_states(program, optimizer, weight, &update));
-        RETURN_IF_ERROR(snug_program_op(program, (struct snug_op){.kind = SNUG_OP_SQUARED_NORM,
-                                                                  .phase = SNUG_PHASE_CLIP,
-                                                                  .layer = update.layer,
-                                                                  .in = SNUG_INPUTS(gradient),
-                                                                  .out = SNUG_OUTPUTS(sums),
-                                                                  .slot = slots++}));
-        RETURN_IF_ERROR(snug_program_op(program, update));
+        const struct snug_op norm = {.kind = SNUG_OP_SQUARED_NORM,
+                                     .phase = SNUG_PHASE_CLIP,
+                                     .layer = update.layer,
+                                     .in = SNUG_INPUTS(gradient),
+                                     .out = SNUG_OUTPUTS(u->sums),
+                                     .slot = (int32_t)u->count};
+        u->items[u->count++] = (struct snug_weight_update){.norm = norm, .update = update};
     }
-    program->tensors[sums].cols = slots;
-    return snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CLIP,
-                                                     .phase = SNUG_PHASE_CLIP,
-                                                     .layer = -1,
-                                                     .in = SNUG_INPUTS(sums),
-                                                     .out = SNUG_OUTPUTS(program->clip)});
+    program->tensors[u->sums].cols = (int64_t)u->count;
+    return SNUG_OK;
+}
+
+static snug_status after_backward(struct snug_program *program, const struct snug_updates *u) {
+    for (size_t i = 0; i < u->count; i++) {
+        RETURN_IF_ERROR(snug_program_op(program, u->items[i].norm));
+        RETURN_IF_ERROR(snug_program_op(program, u->items[i].update));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods) {
+    struct snug_updates u = {0};
+    snug_status status = list_updates(program, methods->optimizer, &u);
+    /* Accumulated gradients stand until the last micro-batch, and their norm is known only behind it. */
+    const bool inside = methods->update_in_backward && !(methods->accumulates && methods->clips);
+    if (status == SNUG_OK)
+        status = inside ? snug_update_in_backward(program, methods, &u) : after_backward(program, &u);
+    if (status == SNUG_OK)
+        status = snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CLIP,
+                                                           .phase = SNUG_PHASE_CLIP,
+                                                           .layer = -1,
+                                                           .in = SNUG_INPUTS(u.sums),
+                                                           .out = SNUG_OUTPUTS(program->clip)});
+    free(u.items);
+    return status;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/weights.h"
 #include "train/job.h"
 #include "train/results.h"
 
@@ -36,9 +37,8 @@ snug_status snug_plan_create(snug_args *args, snug_plan **out) {
         return status;
     }
     const struct snug_program *program = plan->job.training;
-    for (size_t i = 0; i < program->tensor_count; i++)
-        if (program->tensors[i].memory_class == SNUG_MEMORY_GRADIENTS)
-            plan->parameters += program->tensors[i].rows * program->tensors[i].cols;
+    for (size_t i = 0; i < program->parameter_count; i++)
+        plan->parameters += snug_parameter_count(&program->parameters[i]);
     *out = plan;
     return status;
 }
@@ -67,7 +67,8 @@ static struct part measure_part(const snug_plan *plan, int which) {
     const struct snug_program *program = plan->job.training;
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *tensor = &program->tensors[i];
-        if (tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS && part_of(tensor) == which)
+        const bool stays = tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS;
+        if (stays && tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS && part_of(tensor) == which)
             part.bytes[tensor->memory_class] += tensor->bytes;
     }
     return part;
@@ -86,7 +87,7 @@ static struct work measure_work(const snug_plan *plan) {
     bool behind_loss = false;
     for (size_t i = 0; i < job->training->op_count; i++) {
         const struct snug_op *op = &job->training->ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE) continue;
+        if (op->phase == SNUG_PHASE_PREPARE || op->phase == SNUG_PHASE_SETTLE) continue; /* no part of a step */
         /* Masked LM: the share of tokens that are masked goes through the head. */
         const int64_t rows = job->config.task == SNUG_TASK_MLM
                                  ? (int64_t)((double)limits->tokens * job->args->mlm_probability)
@@ -109,6 +110,12 @@ static const char *const side_names[] = {"forward", "backward", "update"};
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
+static const char *precision_name(const struct snug_job *job) {
+    if (job->training->compute == SNUG_BF16)
+        return job->weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
+    return job->weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
+}
+
 static void print_head(FILE *out, const snug_plan *plan) {
     const struct snug_job *job = &plan->job;
     const struct snug_config *c = &job->config;
@@ -119,8 +126,7 @@ static void print_head(FILE *out, const snug_plan *plan) {
     fprintf(out, "Task       %s\n", c->task == SNUG_TASK_MLM ? "masked language model" : "sequence classification");
     fprintf(out, "Batch      %lld sequences x %lld accumulation, %lld tokens at most (longest sequence %lld), %s\n",
             (long long)job->train.limits.sequences, (long long)job->train.options.accumulation,
-            (long long)job->train.limits.tokens, (long long)job->train.limits.longest,
-            job->training->compute == SNUG_BF16 ? "bf16 with fp32 masters" : "fp32");
+            (long long)job->train.limits.tokens, (long long)job->train.limits.longest, precision_name(job));
 }
 
 static void print_classes(FILE *out, const snug_plan *plan) {
@@ -259,16 +265,17 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *layers = json_array();
     for (int i = 0; i < (int)job->config.num_hidden_layers; i++) json_array_append_new(layers, part_json(plan, i));
     json_t *all = json_pack(
-        "{s:I, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:{s:f, s:f}, s:I, s:I}",
+        "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:{s:f, s:f}, s:I, s:I}",
         "parameters", (json_int_t)plan->parameters, "task",
         job->config.task == SNUG_TASK_MLM ? "mlm" : "classification", "compute",
-        snug_dtype_name(job->training->compute), "batch", "sequences", (json_int_t)job->train.limits.sequences,
-        "tokens", (json_int_t)job->train.limits.tokens, "longest", (json_int_t)job->train.limits.longest,
-        "gradient_accumulation_steps", (json_int_t)job->train.options.accumulation, "bytes", classes_json(plan),
-        "bytes_per_parameter", (double)snug_plan_total(plan) / (double)plan->parameters, "layers", "embeddings",
-        part_json(plan, EMBEDDINGS), "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan),
-        "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
-        "machine_bytes", (json_int_t)snug_machine_bytes(), "available_bytes", (json_int_t)snug_available_bytes());
+        snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "batch", "sequences",
+        (json_int_t)job->train.limits.sequences, "tokens", (json_int_t)job->train.limits.tokens, "longest",
+        (json_int_t)job->train.limits.longest, "gradient_accumulation_steps",
+        (json_int_t)job->train.options.accumulation, "bytes", classes_json(plan), "bytes_per_parameter",
+        (double)snug_plan_total(plan) / (double)plan->parameters, "layers", "embeddings", part_json(plan, EMBEDDINGS),
+        "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan), "rule_of_thumb_bytes", "training",
+        18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters, "machine_bytes",
+        (json_int_t)snug_machine_bytes(), "available_bytes", (json_int_t)snug_available_bytes());
     *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing the plan as JSON");

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x314b4f5447554e53) /* "SNUGTOK1" as little-endian machines write it */
+#define MAGIC UINT64_C(0x324b4f5447554e53) /* "SNUGTOK2" as little-endian machines write it */
 #define PIECE ((size_t)1 << 20)            /* bytes checked or copied at a time */
 
 struct header {
@@ -66,7 +66,7 @@ static const char *check_header(const struct header *header, uint64_t file_size,
     if (header->rows < 1 || header->index_size % sizeof(struct snug_cache_entry) != 0 ||
         (uint64_t)header->rows != header->index_size / sizeof(struct snug_cache_entry))
         return "the number of rows is wrong";
-    if (header->label_form > SNUG_LABELS_LIST) return "the form of the labels is unknown";
+    if (header->label_form > SNUG_LABELS_NONFINITE) return "the form of the labels is unknown";
     return NULL;
 }
 

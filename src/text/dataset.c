@@ -229,15 +229,6 @@ const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t 
     return snug_raw_labels_text(&dataset->cache.raw, number);
 }
 
-int64_t snug_dataset_host_bytes(const struct snug_dataset *dataset) {
-    const struct snug_raw_labels *raw = &dataset->cache.raw;
-    size_t bytes = sizeof *dataset + strlen(dataset->path) + 1 + dataset->cache.mapped;
-    bytes += raw->count * sizeof *raw->items + raw->text_size + raw->slot_count * sizeof *raw->slots;
-    if (dataset->classes) bytes += raw->count * sizeof *dataset->classes;
-    if (dataset->values) bytes += raw->count * sizeof *dataset->values;
-    return (int64_t)bytes;
-}
-
 bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t row) {
     if (!dataset->bound) return false;
     /* Of lists the empty one is a label too: none of the classes. */

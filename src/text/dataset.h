@@ -13,10 +13,11 @@ enum snug_problem { SNUG_PROBLEM_SINGLE_LABEL, SNUG_PROBLEM_MULTI_LABEL, SNUG_PR
 /* What the raw labels of a file look like. */
 enum snug_label_form {
     SNUG_LABELS_NONE,
-    SNUG_LABELS_INTEGER, /* every row one integer */
-    SNUG_LABELS_REAL,    /* every row one number, at least one not an integer */
-    SNUG_LABELS_STRING,  /* every row one string */
-    SNUG_LABELS_LIST,    /* JSON lists, or strings of which at least one holds '|' */
+    SNUG_LABELS_INTEGER,   /* every row one integer */
+    SNUG_LABELS_REAL,      /* every row one number, at least one not an integer */
+    SNUG_LABELS_STRING,    /* every row one string */
+    SNUG_LABELS_LIST,      /* JSON lists, or strings of which at least one holds '|' */
+    SNUG_LABELS_NONFINITE, /* every row one number, or the word nan or inf: no sound column of numbers */
 };
 
 struct snug_dataset_options {
@@ -61,8 +62,7 @@ int64_t snug_dataset_rows(const struct snug_dataset *dataset);
 int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row); /* tokens; touches the index only */
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset);              /* of all rows */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
-int64_t snug_dataset_truncated(const struct snug_dataset *dataset);  /* rows that were cut */
-int64_t snug_dataset_host_bytes(const struct snug_dataset *dataset); /* resident: mapped index and heap */
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset); /* rows that were cut */
 /* Reads a row into buffer; out points into it until its next use. Read, not mapped: pages of a mapped file would count
    as the process's own. */
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
@@ -81,7 +81,8 @@ struct snug_labels {
     char **names;
 };
 /* As run_glue.py and run_classification.py decide: real → regression; lists → multi-label; else single label with the
-   classes sorted (integers by value, strings by code point). regression forces regression (do_regression). */
+   classes sorted (integers by value, strings by code point); nan or inf among numbers → SNUG_E_INPUT. regression forces
+   regression (do_regression). */
 snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
                            struct snug_labels *out);
 void snug_labels_free(struct snug_labels *labels);

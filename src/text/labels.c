@@ -74,7 +74,7 @@ enum number_kind { NUMBER_NONE, NUMBER_INTEGER, NUMBER_REAL };
 
 static size_t digits(const char *text) { return strspn(text, "0123456789"); }
 
-/* Whether text is a decimal number as a whole: no hexadecimal, "nan" or "inf", which are words here. */
+/* Whether text is a decimal number as a whole: no hexadecimal, "nan" or "inf". */
 static enum number_kind number_kind(const char *text) {
     text += *text == '-' || *text == '+';
     size_t whole = digits(text), fraction = 0;
@@ -93,6 +93,12 @@ static enum number_kind number_kind(const char *text) {
         text += exponent;
     }
     return *text ? NUMBER_NONE : NUMBER_REAL;
+}
+
+/* What other programs write for a number that is none: alone a word like any other, among numbers a mistake. */
+static bool is_nonfinite(const char *text) {
+    text += *text == '-' || *text == '+';
+    return strcasecmp(text, "nan") == 0 || strcasecmp(text, "inf") == 0 || strcasecmp(text, "infinity") == 0;
 }
 
 void snug_label_column_free(struct snug_label_column *column) {
@@ -150,17 +156,19 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
     }
     column->integer |= kind == SNUG_FIELD_INTEGER;
     column->real |= kind == SNUG_FIELD_REAL;
-    column->string |= kind == SNUG_FIELD_TEXT;
+    if (kind == SNUG_FIELD_TEXT) *(is_nonfinite(field->text) ? &column->nonfinite : &column->string) = true;
     return add_number(ctx, column, field->text, field->length, line);
 }
 
 snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_column *column, const char *path,
                                    bool needed, enum snug_label_form *out) {
-    *out = column->list      ? SNUG_LABELS_LIST
-           : column->string  ? SNUG_LABELS_STRING
-           : column->real    ? SNUG_LABELS_REAL
-           : column->integer ? SNUG_LABELS_INTEGER
-                             : SNUG_LABELS_NONE;
+    const bool number = column->real || column->integer;
+    *out = column->list        ? SNUG_LABELS_LIST
+           : column->string    ? SNUG_LABELS_STRING
+           : column->nonfinite ? (number ? SNUG_LABELS_NONFINITE : SNUG_LABELS_STRING)
+           : column->real      ? SNUG_LABELS_REAL
+           : column->integer   ? SNUG_LABELS_INTEGER
+                               : SNUG_LABELS_NONE;
     if (needed && column->empty_line && *out != SNUG_LABELS_LIST)
         return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no label", path, column->empty_line);
     return SNUG_OK;
@@ -208,6 +216,17 @@ static snug_status check_numbers(snug_context *ctx, const struct snug_dataset *d
     return SNUG_OK;
 }
 
+static snug_status fail_nonfinite(snug_context *ctx, const struct snug_dataset *dataset) {
+    const struct snug_raw_labels *raw = &dataset->cache.raw;
+    size_t i = 0;
+    while (!is_nonfinite(snug_raw_labels_text(raw, i))) i++; /* the form says that there is one */
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s:%" PRId64
+                     ": the label \"%s\" stands among numbers, and cannot be learnt as one: correct it, or "
+                     "remove the row",
+                     dataset->path, raw->items[i].line, snug_raw_labels_text(raw, i));
+}
+
 snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
                            struct snug_labels *out) {
     enum snug_label_form form = train->cache.form;
@@ -215,6 +234,7 @@ snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, 
     if (train->cache.raw.count == 0)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: no row has a label; to train without labels say --task mlm",
                          train->path);
+    if (form == SNUG_LABELS_NONFINITE) return fail_nonfinite(ctx, train);
     if (form == SNUG_LABELS_LIST) out->problem = SNUG_PROBLEM_MULTI_LABEL;
     if (regression || form == SNUG_LABELS_REAL) {
         out->problem = SNUG_PROBLEM_REGRESSION;

@@ -27,7 +27,7 @@ const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t numbe
 struct snug_label_column {
     struct snug_raw_labels raw;
     bool typed; /* JSON: numbers are told from strings; elsewhere their look decides */
-    bool list, string, real, integer;
+    bool list, string, real, integer, nonfinite;
     int64_t empty_line; /* the first row whose label is the empty text; 0 if none */
     uint32_t *numbers;  /* of the last row */
     size_t count, capacity;

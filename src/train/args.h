@@ -14,7 +14,8 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
-    char *task; /* "classification", "mlm" or NULL: found from the data and the folder */
+    char *task;  /* "classification", "mlm" or NULL: found from the data and the folder */
+    char *dtype; /* "float32", "bfloat16" or "auto": what weights are stored in */
     /* data */
     char *train_file, *validation_file, *test_file;
     char *text_column_names, *label_column_name;
@@ -30,9 +31,9 @@ struct snug_args {
     double num_train_epochs, learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm,
         warmup_steps, /* below 1: a ratio */
         label_smoothing_factor;
-    char *lr_scheduler_type, *lr_scheduler_kwargs, *optim;
+    char *lr_scheduler_type, *lr_scheduler_kwargs, *optim, *optim_args;
     char *train_sampling_strategy;
-    bool gradient_checkpointing;
+    bool gradient_checkpointing, update_in_backward;
     char *recompute;
     bool bf16, use_cpu;
     char *device, *memory_budget;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/args.h"
 
@@ -97,6 +98,21 @@ static snug_status check_best(const struct snug_args *args) {
     return SNUG_OK;
 }
 
+static snug_status check_optimizer(const struct snug_args *args) {
+    static const char *const unused[] = {"learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps",
+                                         "warmup_ratio"};
+    struct snug_optimizer optimizer;
+    RETURN_IF_ERROR(snug_optimizer_parse(args->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &optimizer));
+    for (size_t i = 0; optimizer.relative_step && i < sizeof unused / sizeof *unused; i++)
+        if (snug_args_is_set(args, unused[i]))
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "--optim_args relative_step=True: Adafactor then finds its own learning rate; leave out "
+                             "--%s",
+                             unused[i]);
+    return SNUG_OK;
+}
+
 static snug_status check_training(struct snug_args *args) {
     struct snug_schedule schedule;
     if (args->eval_strategy == SNUG_INTERVAL_STEPS && args->eval_steps == 0) args->eval_steps = args->logging_steps;
@@ -115,6 +131,7 @@ static snug_status check_training(struct snug_args *args) {
     RETURN_IF_ERROR(check_steps(args, "eval_steps", args->eval_strategy, args->eval_steps));
     RETURN_IF_ERROR(check_steps(args, "save_steps", args->save_strategy, args->save_steps));
     RETURN_IF_ERROR(check_best(args));
+    RETURN_IF_ERROR(check_optimizer(args));
     if (args->dataloader_num_workers == 0 && snug_args_is_set(args, "dataloader_prefetch_factor"))
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--dataloader_prefetch_factor needs --dataloader_num_workers of at least 1");
@@ -134,9 +151,5 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     if (!args->validation_file && (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs --validation_file FILE to evaluate on",
                          args->eval_on_start ? "eval_on_start" : "eval_strategy");
-    if (!args->output_dir) {
-        RETURN_IF_ERROR(snug_strdup(args->ctx, "trainer_output", &args->output_dir));
-        snug_log(args->ctx, SNUG_LOG_INFO, "--output_dir is not given: writing to trainer_output");
-    }
     return SNUG_OK;
 }

@@ -26,10 +26,10 @@
 
 /* Values that Hugging Face has and snug does not yet. */
 #define OTHER_OPTIMIZERS                                                                                               \
-    "adamw_torch_xla|adamw_torch_npu_fused|adamw_apex_fused|adafactor|adamw_hf|adamw_anyprecision|adamw_torch_4bit|"   \
-    "adamw_torch_8bit|ademamix|sgd|adagrad|adamw_bnb_8bit|adamw_8bit|ademamix_8bit|lion_8bit|lion_32bit|"              \
+    "adamw_torch_xla|adamw_torch_npu_fused|adamw_apex_fused|adamw_hf|adamw_anyprecision|adamw_torch_4bit|"             \
+    "adamw_torch_8bit|ademamix|ademamix_8bit|lion_8bit|"                                                               \
     "paged_adamw_32bit|paged_adamw_8bit|paged_ademamix_32bit|paged_ademamix_8bit|paged_lion_32bit|paged_lion_8bit|"    \
-    "rmsprop|rmsprop_bnb|rmsprop_bnb_8bit|rmsprop_bnb_32bit|galore_adamw|galore_adamw_8bit|galore_adafactor|"          \
+    "rmsprop_bnb|rmsprop_bnb_8bit|rmsprop_bnb_32bit|galore_adamw|galore_adamw_8bit|galore_adafactor|"                  \
     "galore_adamw_layerwise|galore_adamw_8bit_layerwise|galore_adafactor_layerwise|lomo|adalomo|grokadamw|"            \
     "schedule_free_radam|schedule_free_adamw|schedule_free_sgd|apollo_adamw|apollo_adamw_layerwise|stable_adamw"
 #define OTHER_REPORTS                                                                                                  \
@@ -42,6 +42,8 @@ const struct snug_argument snug_arguments[] = {
     TEXT(tokenizer_name, "", MODEL, "DIR", "tokenizer's folder, if not the model's"),
     ROW(CHOICE, task, "", MODEL, "classification|mlm", "", NULL, NULL,
         "the head (snug's own); found from the data and the model's folder where not given"),
+    ROW(CHOICE, dtype, "torch_dtype", MODEL, "float32|bfloat16|auto", "float32", NULL, "float16",
+        "how weights are stored; bfloat16: without fp32 masters, updates rounded stochastically; auto is float32"),
     FLAG(ignore_mismatched_sizes, "", MODEL, "False", "make a new head where the folder's has another shape"),
 
     TEXT(train_file, "", DATA, "FILE", ".csv, .tsv, .json, .jsonl, .txt, or dummy:ROWSxTOKENS"),
@@ -81,12 +83,15 @@ const struct snug_argument snug_arguments[] = {
         "linear", NULL, "reduce_lr_on_plateau|greedy", "how the rate falls"),
     TEXT(lr_scheduler_kwargs, "", TRAINING, "JSON", "the schedule's own settings, as in '{\"num_cycles\": 2}'"),
     REAL(warmup_steps, TRAINING, "0", "[0,)", "steps over which the rate rises; below 1: a share of all steps"),
-    ROW(CHOICE, optim, "", TRAINING, "adamw_torch|adamw_torch_fused", "adamw_torch_fused", NULL, OTHER_OPTIMIZERS,
-        "optimizer; both names are snug's one fused AdamW"),
-    REAL(weight_decay, TRAINING, "0", "[0,)", "AdamW's, not applied to biases and norms"),
-    REAL(adam_beta1, TRAINING, "0.9", "[0,1)", "AdamW's decay of the first moment"),
-    REAL(adam_beta2, TRAINING, "0.999", "[0,1)", "AdamW's decay of the second moment"),
-    REAL(adam_epsilon, TRAINING, "1e-8", "[0,)", "added to AdamW's denominator"),
+    ROW(CHOICE, optim, "", TRAINING,
+        "adamw_torch|adamw_torch_fused|adamw_8bit|adamw_bnb_8bit|sgd|adafactor|adagrad|rmsprop|lion_32bit|adam|adam_"
+        "8bit",
+        "adamw_torch_fused", NULL, OTHER_OPTIMIZERS, "optimizer; adam and adam_8bit, with L2 decay, are snug's own"),
+    TEXT(optim_args, "", TRAINING, "KEY=VALUE", "the optimizer's own settings, as in momentum=0.9,nesterov=True"),
+    REAL(weight_decay, TRAINING, "0", "[0,)", "any optimizer's, not applied to biases and norms"),
+    REAL(adam_beta1, TRAINING, "0.9", "[0,1)", "Adam's decay of the first moment; Lion's first beta"),
+    REAL(adam_beta2, TRAINING, "0.999", "[0,1)", "Adam's decay of the second moment; Lion's second beta"),
+    REAL(adam_epsilon, TRAINING, "1e-8", "[0,)", "added to Adam's denominator"),
     REAL(max_grad_norm, TRAINING, "1", "[0,)", "gradients are scaled to this norm at most; 0: never"),
     REAL(label_smoothing_factor, TRAINING, "0", "[0,1)",
          "share of a label spread over all classes; single labels only"),
@@ -101,8 +106,10 @@ const struct snug_argument snug_arguments[] = {
         recompute, "", MEMORY, "LEVELS",
         "what layers make again backward instead of storing: none, elementwise, ffn, attention or layer, for all or as "
         "a list, as layer*4,elementwise*2; default elementwise (snug's own)"),
+    FLAG(update_in_backward, "", MEMORY, "False",
+         "use and free each gradient as it completes; with clipping, backward runs twice (snug's own)"),
 
-    FLAG(bf16, "", MACHINE, "False", "bf16 products with fp32 weights, where the CPU is fast at it"),
+    FLAG(bf16, "", MACHINE, "False", "bf16 products and activations, where the CPU is fast at it"),
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "the CPU, even if there is a GPU"),
     ROW(CHOICE, device, "", MACHINE, "auto|cpu|cuda", "auto", NULL, NULL, "where to run (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
@@ -164,12 +171,12 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "torch_empty_cache_steps gradient_checkpointing_kwargs activation_checkpointing_kwargs"},
     {SNUG_FOREIGN_VALUE,
      "torch_compile_backend torch_compile_mode "
-     "liger_kernel_config neftune_noise_alpha optim_args optim_target_modules accelerator_config parallelism_config "
+     "liger_kernel_config neftune_noise_alpha optim_target_modules accelerator_config parallelism_config "
      "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
      "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
      "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name model_revision "
-     "validation_split_percentage model_type config_overrides dtype torch_dtype push_to_hub_model_id "
+     "validation_split_percentage model_type config_overrides push_to_hub_model_id "
      "push_to_hub_organization push_to_hub_token"},
 };
 const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;

@@ -20,11 +20,13 @@
 static json_t *identity_of(const struct snug_trainer *t) {
     const struct snug_job *job = &t->session->job;
     const struct snug_loader_options *options = &job->train.options;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s}", "train_rows", (json_int_t)job->train.rows,
-                     "train_batch_size", (json_int_t)options->batch_size, "gradient_accumulation_steps",
-                     (json_int_t)options->accumulation, "seed", (json_int_t)t->args->seed, "data_seed",
-                     (json_int_t)options->seed, "sampling", (int)options->sampling, "max_steps",
-                     (json_int_t)job->max_steps, "compute", snug_dtype_name(job->training->compute));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "train_rows",
+                     (json_int_t)job->train.rows, "train_batch_size", (json_int_t)options->batch_size,
+                     "gradient_accumulation_steps", (json_int_t)options->accumulation, "seed",
+                     (json_int_t)t->args->seed, "data_seed", (json_int_t)options->seed, "sampling",
+                     (int)options->sampling, "max_steps", (json_int_t)job->max_steps, "compute",
+                     snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "optim",
+                     job->optimizer.name, "optim_args", t->args->optim_args ? t->args->optim_args : "");
 }
 
 /* What only snug reads: where transformers keeps the state of callbacks that it may not know. */
@@ -220,7 +222,7 @@ snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *fol
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(
         snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, &s->arena, (uint64_t)t->args->seed, false));
-    return snug_run_phase(&s->train_run, s->job.backend, SNUG_PHASE_PREPARE, NULL);
+    return snug_session_prepare(s);
 }
 
 static snug_status resume_from(struct snug_trainer *t, const char *folder) {
@@ -233,8 +235,8 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
                            "--model_name_or_path instead",
                            folder);
     if (status == SNUG_OK) status = read_state(t, folder);
-    if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
     if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, &t->session->arena);
+    if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
     free(states);
     if (status == SNUG_OK)
         snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder, (long long)t->session->step,

@@ -27,6 +27,7 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
                                void *user) {
     struct snug_run *run = &s->eval_run;
     const int64_t batches = snug_loader_batches(s->job.eval.rows, &s->job.eval.options);
+    RETURN_IF_ERROR(snug_session_settle(s));
     RETURN_IF_ERROR(snug_loader_begin_epoch(s->eval_loader, 0, 0));
     for (int64_t done = 0;; done++) {
         if (callbacks && callbacks->on_event)
@@ -92,9 +93,12 @@ snug_status snug_session_evaluate(snug_session *s, snug_metrics *metrics) {
 
 snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics) {
     struct snug_session *s;
+    snug_clear_error(args->ctx);
+    const bool writes = snug_args_is_set(args, "output_dir") && args->output_dir; /* not what a training chose */
+    if (writes) RETURN_IF_ERROR(snug_folder_check(args->ctx, args->output_dir));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_EVAL, &s));
     snug_status status = snug_session_evaluate_with(s, callbacks, metrics);
-    if (status == SNUG_OK && snug_args_is_set(args, "output_dir") && args->output_dir) {
+    if (status == SNUG_OK && writes) {
         status = snug_folder_create(s->ctx, args->output_dir);
         if (status == SNUG_OK) status = snug_results_write(s->ctx, args->output_dir, "eval", metrics, NULL);
     }

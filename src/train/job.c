@@ -10,6 +10,9 @@
 #include "model/build.h"
 #include "train/metrics.h"
 
+enum {
+    WAITING_STEPS = 256
+}; /* all rows of a table are updated this often at least: once costs about one whole update */
 enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
@@ -128,12 +131,11 @@ static snug_status choose_labels(struct snug_job *job) {
     return snug_dataset_bind_labels(job->ctx, job->train.dataset, &job->config.labels);
 }
 
-static snug_status open_data(struct snug_job *job) {
+/* The task, from the arguments or the model's folder, and what goes with the other one only. */
+static snug_status choose_task(struct snug_job *job, bool trains) {
     const struct snug_args *args = job->args;
-    const bool trains = job->command == SNUG_COMMAND_TRAIN || job->command == SNUG_COMMAND_PLAN;
-    const char *task = args->task;
-    if (task) {
-        job->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
+    if (args->task) {
+        job->config.task = strcmp(args->task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
     } else if (trains) {
         job->config.task = SNUG_TASK_CLASSIFICATION;
     } else if (!job->config.has_head) {
@@ -143,10 +145,44 @@ static snug_status open_data(struct snug_job *job) {
             "or say --task",
             job->model_folder);
     }
+    const char *only_mlm = args->line_by_line                          ? "line_by_line"
+                           : snug_args_is_set(args, "mlm_probability") ? "mlm_probability"
+                                                                       : NULL;
+    if (job->config.task == SNUG_TASK_MLM || !only_mlm) return SNUG_OK;
+    return snug_fail(job->ctx, SNUG_E_USAGE,
+                     "--%s is for masked LM, and this is classification: leave it out, or say --task mlm", only_mlm);
+}
+
+/* While the problem is not decided yet, a metric of any of them will do. */
+static snug_status find_best_metric(struct snug_job *job, bool decided) {
+    const struct snug_args *args = job->args;
+    const char *name = args->metric_for_best_model;
+    char known[256] = "";
+    int problem = decided ? job->config.labels.problem : SNUG_PROBLEM_SINGLE_LABEL;
+    const int last = decided ? problem : SNUG_PROBLEM_REGRESSION;
+    if (job->command != SNUG_COMMAND_TRAIN || !name || args->eval_strategy == SNUG_INTERVAL_NO) return SNUG_OK;
+    for (; problem <= last; problem++) {
+        job->best_metric = snug_metric_find(job->config.task, (enum snug_problem)problem, name);
+        if (job->best_metric >= 0) return SNUG_OK;
+        for (const char *const *next = snug_metric_names(job->config.task, (enum snug_problem)problem); *next; next++) {
+            const size_t used = strlen(known);
+            if (!strstr(known, *next)) snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *next);
+        }
+    }
+    return snug_fail(job->ctx, SNUG_E_USAGE, "--metric_for_best_model %s is none of this task's metrics: %s", name,
+                     known);
+}
+
+static snug_status open_data(struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const bool trains = job->command == SNUG_COMMAND_TRAIN || job->command == SNUG_COMMAND_PLAN;
+    RETURN_IF_ERROR(choose_task(job, trains));
+    RETURN_IF_ERROR(find_best_metric(job, false));
     const bool labelled = job->config.task == SNUG_TASK_CLASSIFICATION;
     if (trains && args->train_file)
         RETURN_IF_ERROR(open_dataset(job, args->train_file, args->max_train_samples, labelled, &job->train));
     if (trains) RETURN_IF_ERROR(choose_labels(job));
+    RETURN_IF_ERROR(find_best_metric(job, true));
     const char *eval_file = job->command == SNUG_COMMAND_PREDICT ? args->test_file : args->validation_file;
     const bool predicts = job->command == SNUG_COMMAND_PREDICT;
     if (eval_file) {
@@ -206,15 +242,13 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
 /* ---- methods -------------------------------------------------------------------------------------------------- */
 
 static snug_status choose_methods(struct snug_job *job) {
+    const struct snug_args *args = job->args;
     const int64_t layers = job->config.num_hidden_layers;
-    job->optimizer = (struct snug_optimizer){.kind = SNUG_ADAM,
-                                             .decoupled = true,
-                                             .beta1 = job->args->adam_beta1,
-                                             .beta2 = job->args->adam_beta2,
-                                             .epsilon = job->args->adam_epsilon,
-                                             .weight_decay = job->args->weight_decay};
+    RETURN_IF_ERROR(snug_optimizer_parse(job->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &job->optimizer));
+    job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
-    return snug_args_recompute(job->args, layers, job->recompute);
+    return snug_args_recompute(args, layers, job->recompute);
 }
 
 /* ---- programs and plan ---------------------------------------------------------------------------------------- */
@@ -228,6 +262,16 @@ static enum snug_dtype compute_type(const struct snug_job *job) {
     return SNUG_F32;
 }
 
+/* A backend may lack operations: those of methods that it does not have yet. */
+static snug_status check_operations(const struct snug_job *job, const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (!job->backend->ops[program->ops[i].kind])
+            return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                             "this run needs %s, which %s does not do yet: use --device cpu",
+                             snug_op_name(program->ops[i].kind), job->backend->name);
+    return SNUG_OK;
+}
+
 static snug_status build_program(struct snug_job *job, const struct snug_feed *feed, bool training) {
     struct snug_program *program = &job->programs[job->program_count++];
     snug_program_init(program, job->ctx);
@@ -238,8 +282,16 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->capacity[SNUG_EXTENT_ROWS] =
         job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
-    const struct snug_methods methods = {.optimizer = &job->optimizer, .recompute = job->recompute};
-    return snug_stages(program, training ? &methods : NULL);
+    const struct snug_methods methods = {.optimizer = training ? &job->optimizer : NULL,
+                                         .weights = job->weights,
+                                         .recompute = job->recompute,
+                                         .update_in_backward = job->args->update_in_backward,
+                                         .clips = job->args->max_grad_norm > 0,
+                                         .accumulates = job->args->gradient_accumulation_steps > 1,
+                                         .micro_batches = feed->options.accumulation,
+                                         .waiting_steps = job->backend->ops[SNUG_OP_ADAM_ROWS] ? WAITING_STEPS : 0};
+    RETURN_IF_ERROR(snug_stages(program, &methods));
+    return check_operations(job, program);
 }
 
 static snug_status place_programs(struct snug_job *job) {
@@ -343,6 +395,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     if (job->trains) RETURN_IF_ERROR(plan_feed(job, &job->train, true));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));

@@ -27,6 +27,7 @@ struct snug_job {
     enum snug_command command;
     int threads;
     struct snug_optimizer optimizer;
+    enum snug_dtype weights; /* what matrices and tables are stored in */
     enum snug_recompute *recompute; /* by layer */
     struct snug_config config;
     char *model_folder;     /* NULL: weights are initialised */
@@ -35,6 +36,7 @@ struct snug_job {
     struct snug_feed train, eval; /* eval: what is evaluated or predicted */
     bool trains, evaluates;
     int64_t steps_per_epoch, max_steps, epochs, max_length;
+    int64_t best_metric; /* training: place of --metric_for_best_model among the metrics of an evaluation */
     const struct snug_backend *backend;
     void *backend_state[2];          /* of programs */
     struct snug_program programs[2]; /* training (if any), evaluation (if any) */

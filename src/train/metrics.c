@@ -268,30 +268,44 @@ static double matthews(const struct snug_meter *meter) {
     return variance > 0 ? ((double)meter->correct * rows - truth_predicted) / sqrt(variance) : 0;
 }
 
-static void put(snug_metrics *out, const char *name, double value) {
-    out->items[out->count++] = (snug_metric){name, value};
+const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem) {
+    static const char *const mlm[] = {"eval_loss", "eval_accuracy", "perplexity", NULL};
+    static const char *const classification[][5] = {
+        [SNUG_PROBLEM_SINGLE_LABEL] = {"eval_loss", "eval_accuracy", "eval_f1", "eval_matthews_correlation"},
+        [SNUG_PROBLEM_MULTI_LABEL] = {"eval_loss", "eval_accuracy", "eval_f1"},
+        [SNUG_PROBLEM_REGRESSION] = {"eval_loss", "eval_mse", "eval_pearson", "eval_spearmanr"},
+    };
+    return task == SNUG_TASK_MLM ? mlm : classification[problem];
+}
+
+int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name) {
+    const char *const *names = snug_metric_names(task, problem);
+    for (int64_t i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0 || (strncmp(names[i], "eval_", 5) == 0 && strcmp(names[i] + 5, name) == 0))
+            return i;
+    return -1;
 }
 
 snug_status snug_meter_result(struct snug_meter *meter, snug_metrics *out) {
     out->count = 0;
     if (meter->misuse) return snug_fail(meter->ctx, SNUG_E_INTERNAL, "evaluation: %s", meter->misuse);
-    double loss = meter->loss_items ? meter->loss_sum / (double)meter->loss_items : NAN;
-    double accuracy = meter->rows ? (double)meter->correct / (double)meter->rows : NAN;
-    put(out, "eval_loss", loss);
+    const char *const *names = snug_metric_names(meter->task, meter->problem);
+    const double loss = meter->loss_items ? meter->loss_sum / (double)meter->loss_items : NAN;
+    const double rows = (double)meter->rows, accuracy = meter->rows ? (double)meter->correct / rows : NAN;
+    double values[4] = {loss, accuracy}; /* in the order of their names */
     if (meter->task == SNUG_TASK_MLM) {
-        put(out, "eval_accuracy", accuracy);
-        put(out, "perplexity", exp(loss));
+        values[2] = exp(loss);
     } else if (meter->problem == SNUG_PROBLEM_SINGLE_LABEL) {
-        put(out, "eval_accuracy", accuracy);
-        put(out, "eval_f1", single_label_f1(meter));
-        put(out, "eval_matthews_correlation", matthews(meter));
+        values[2] = single_label_f1(meter);
+        values[3] = matthews(meter);
     } else if (meter->problem == SNUG_PROBLEM_MULTI_LABEL) {
-        put(out, "eval_accuracy", accuracy);
-        put(out, "eval_f1", micro_f1(meter));
+        values[2] = micro_f1(meter);
     } else {
-        put(out, "eval_mse", meter->rows ? meter->squared_error / (double)meter->rows : NAN);
-        put(out, "eval_pearson", pearson(meter));
-        put(out, "eval_spearmanr", spearman(meter));
+        values[1] = meter->rows ? meter->squared_error / rows : NAN;
+        values[2] = pearson(meter);
+        values[3] = spearman(meter);
     }
+    for (; names[out->count]; out->count++)
+        out->items[out->count] = (snug_metric){names[out->count], values[out->count]};
     return SNUG_OK;
 }

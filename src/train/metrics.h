@@ -5,6 +5,11 @@
 
 #include "text/dataset.h"
 
+/* Names of a result's metrics, in their order, up to NULL. */
+const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem);
+/* The place among them of the one that name means, with or without "eval_"; -1 if none. */
+int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name);
+
 struct snug_meter;
 
 /* classes: width of the logits: number of labels, for masked LM the vocabulary. rows: most rows that will be added (for

@@ -35,6 +35,17 @@ static const struct snug_program *any_program(const struct snug_session *s) { re
 
 static struct snug_run *any_run(struct snug_session *s) { return s->job.training ? &s->train_run : &s->eval_run; }
 
+/* A phase that stands between steps: it sees the steps that are done, whatever the current batch. */
+static snug_status run_between_steps(struct snug_session *s, enum snug_phase phase) {
+    struct snug_run run = *any_run(s);
+    run.step = s->step;
+    return snug_run_phase(&run, s->job.backend, phase, &s->profile);
+}
+
+snug_status snug_session_prepare(struct snug_session *s) { return run_between_steps(s, SNUG_PHASE_PREPARE); }
+
+snug_status snug_session_settle(struct snug_session *s) { return run_between_steps(s, SNUG_PHASE_SETTLE); }
+
 static snug_status load_weights(struct snug_session *s) {
     const struct snug_job *job = &s->job;
     const struct snug_program *program = any_program(s);
@@ -80,7 +91,7 @@ static snug_status open_session(struct snug_session *s) {
     if (s->job.training) open_run(s, s->job.training, &s->train_run);
     if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
     RETURN_IF_ERROR(load_weights(s));
-    RETURN_IF_ERROR(snug_run_phase(any_run(s), s->job.backend, SNUG_PHASE_PREPARE, NULL));
+    RETURN_IF_ERROR(snug_session_prepare(s));
     return open_loaders(s);
 }
 
@@ -146,6 +157,7 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
     RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
+    s->train_run.learning_rate = (float)snug_learning_rate(s);
     s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
     if (info)
         *info = (snug_batch_info){.sequences = s->batch->sequences,
@@ -191,6 +203,11 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_clip_grad_norm: there are no gradients; call snug_backward first");
+    if (max_norm > 0 && s->job.training->updates_in_backward)
+        return snug_fail(
+            s->ctx, SNUG_E_USAGE,
+            "snug_clip_grad_norm: the weights were updated in backward, where --max_grad_norm 0 told not to "
+            "clip: set max_grad_norm before the session is made");
     s->train_run.max_grad_norm = (float)max_norm;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
     s->clipped = true;
@@ -202,7 +219,9 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     return SNUG_OK;
 }
 
-double snug_learning_rate(const snug_session *s) { return snug_schedule_rate(&s->schedule, s->schedule_step); }
+double snug_learning_rate(const snug_session *s) {
+    return snug_optimizer_rate(&s->job.optimizer, snug_schedule_rate(&s->schedule, s->schedule_step), s->schedule_step);
+}
 
 snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
@@ -240,6 +259,44 @@ static const struct snug_parameter *find_parameter(const struct snug_session *s,
     return NULL;
 }
 
+/* The index of a gradient that holds only some rows of its table, or -1. */
+static int32_t index_of(const struct snug_program *program, int32_t gradient) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_SQUARED_NORM && program->ops[i].in[0] == gradient)
+            return program->ops[i].in[1];
+    return -1;
+}
+
+/* rows of a gradient from first_row on; zeros for those that have none. index is NULL where all have one. */
+static void gather_rows(const float *gradient, const int32_t *index, int64_t capacity, int64_t first_row, int64_t cols,
+                        float scale, float *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        int64_t row = first_row + (int64_t)i / cols;
+        if (index) row = index[1 + capacity + row];
+        values[i] = row < 0 ? 0 : gradient[row * cols + (int64_t)i % cols] * scale;
+    }
+}
+
+/* Scaled by the last clipping. */
+static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64_t first_row, float *values,
+                                 size_t count) {
+    const struct snug_run *run = &s->train_run;
+    const struct snug_tensor *g = &run->program->tensors[gradient];
+    const int32_t number = index_of(run->program, gradient);
+    const int64_t bytes = g->rows * g->cols * (int64_t)sizeof(float);
+    const int64_t index_bytes = number < 0 ? 0 : run->program->tensors[number].cols * (int64_t)sizeof(int32_t);
+    float clip[2] = {0, 1};
+    void *view, *index = NULL, *place = snug_run_data(run, gradient), *index_place = snug_run_data(run, number);
+    if (s->clipped) RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
+    RETURN_IF_ERROR(snug_view_open(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, &view));
+    snug_status status = SNUG_OK;
+    if (number >= 0) status = snug_view_open(s->ctx, &s->arena, index_place, index_bytes, SNUG_VIEW_READ, &index);
+    if (status == SNUG_OK) gather_rows(view, index, g->rows, first_row, g->cols, clip[1], values, count);
+    if (index) snug_view_close(s->ctx, &s->arena, index_place, index_bytes, SNUG_VIEW_READ, index);
+    snug_view_close(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, view);
+    return status;
+}
+
 static snug_status copy_parameter(struct snug_session *s, const char *name, bool gradient, float *values,
                                   size_t count) {
     const struct snug_program *program = any_program(s);
@@ -249,20 +306,16 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
     if ((int64_t)count != snug_parameter_count(parameter))
         return snug_fail(s->ctx, SNUG_E_USAGE, "%s has %lld values, not %zu", name,
                          (long long)snug_parameter_count(parameter), count);
-    const int64_t bytes = (int64_t)(count * sizeof *values);
-    if (!gradient)
-        return snug_memory_copy(s->ctx, &s->arena, values, snug_parameter_data(program, s->arena.base, parameter),
-                                bytes);
+    if (!gradient) {
+        RETURN_IF_ERROR(snug_session_settle(s));
+        return snug_parameter_get(s->ctx, program, &s->arena, parameter, values);
+    }
     char wanted[128];
     snprintf(wanted, sizeof wanted, "grad.%s", program->tensors[parameter->tensor].name);
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (!t->persistent || strcmp(t->name, wanted) != 0) continue;
-        const float *from = (const float *)(s->arena.base + t->offset) + parameter->row * t->cols;
-        float clip[2] = {0, 1};
-        if (s->clipped) RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
-        RETURN_IF_ERROR(snug_memory_copy(s->ctx, &s->arena, values, from, bytes));
-        for (size_t k = 0; k < count; k++) values[k] *= clip[1];
+        return copy_gradient(s, (int32_t)i, parameter->row, values, count);
         return SNUG_OK;
     }
     return snug_fail(s->ctx, SNUG_E_USAGE, "%s has no gradient in this session", name);
@@ -289,6 +342,7 @@ snug_status snug_session_write_model(struct snug_session *s, const char *folder)
     char *config = NULL, *weights = NULL;
     snug_status status = snug_path_join(s->ctx, &config, folder, "config.json");
     if (status == SNUG_OK) status = snug_path_join(s->ctx, &weights, folder, "model.safetensors");
+    if (status == SNUG_OK) status = snug_session_settle(s);
     if (status == SNUG_OK) status = snug_json_write(s->ctx, config, s->job.config.json);
     if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), &s->arena);
     if (status == SNUG_OK && s->job.tokenizer) status = snug_tokenizer_save(s->ctx, s->job.tokenizer, folder);

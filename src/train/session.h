@@ -23,6 +23,10 @@ struct snug_session {
 };
 
 snug_status snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out);
+/* Makes what follows from weights and states: to be called after either was loaded. */
+snug_status snug_session_prepare(struct snug_session *session);
+/* Does what was put off: to be called before weights or states are looked at. */
+snug_status snug_session_settle(struct snug_session *session);
 /* Goes on at optimizer step step: of the schedule, of dropout, of the data. */
 void snug_session_seek(struct snug_session *session, int64_t step);
 /* Starts the epoch that optimizer step session->step lies in, at that step. */

@@ -30,6 +30,7 @@ double snug_trainer_flops(const struct snug_trainer *t) {
     for (size_t i = 0; i < job->training->op_count; i++) {
         const enum snug_phase phase = job->training->ops[i].phase;
         const bool once = phase == SNUG_PHASE_CLIP || phase == SNUG_PHASE_UPDATE;
+        if (phase == SNUG_PHASE_PREPARE || phase == SNUG_PHASE_SETTLE) continue; /* no part of a step */
         flops += snug_op_cost(job->training, &job->training->ops[i], tokens, sequences, rows).flops *
                  (double)(once ? t->session->step : micro);
     }
@@ -116,24 +117,10 @@ static bool greater_is_better(const struct snug_args *args) {
 }
 
 /* Keeps the best metric; *improved tells whether this one is it. Patience counts gains above the threshold only. */
-static snug_status judge(struct snug_trainer *t, const snug_metrics *metrics, bool *improved) {
-    const char *wanted = t->args->metric_for_best_model;
+static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *improved) {
     *improved = false;
-    if (!wanted) return SNUG_OK;
-    char name[128];
-    snprintf(name, sizeof name, "%s%s", strncmp(wanted, "eval_", 5) == 0 ? "" : "eval_", wanted);
-    int64_t index = snug_metrics_find(metrics, name);
-    if (index < 0) index = snug_metrics_find(metrics, wanted); /* perplexity has no prefix */
-    if (index < 0) {
-        char known[512] = "";
-        for (size_t i = 0; i < metrics->count; i++) {
-            const size_t length = strlen(known);
-            snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "", metrics->items[i].name);
-        }
-        return snug_fail(t->ctx, SNUG_E_USAGE, "--metric_for_best_model %s is not among this evaluation's metrics: %s",
-                         wanted, known);
-    }
-    const double value = metrics->items[index].value, gain = value - t->best_metric;
+    if (!t->args->metric_for_best_model) return;
+    const double value = metrics->items[t->session->job.best_metric].value, gain = value - t->best_metric;
     const bool better = !t->has_best || (greater_is_better(t->args) ? gain > 0 : gain < 0);
     const bool clearly = better && (!t->has_best || fabs(gain) > t->args->early_stopping_threshold);
     t->impatience = clearly ? 0 : t->impatience + 1;
@@ -143,7 +130,6 @@ static snug_status judge(struct snug_trainer *t, const snug_metrics *metrics, bo
         t->best_step = t->session->step;
         *improved = true;
     }
-    return SNUG_OK;
 }
 
 /* improved is NULL where the evaluation is for information: it is not judged. */
@@ -155,7 +141,8 @@ static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     t->evaluated_step = t->session->step;
     RETURN_IF_ERROR(record(t, metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = metrics});
-    return improved ? judge(t, metrics, improved) : SNUG_OK;
+    if (improved) judge(t, metrics, improved);
+    return SNUG_OK;
 }
 
 static bool wants_stop(const struct snug_trainer *t) {
@@ -230,8 +217,8 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *grad
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
     if (!isfinite(*loss) || !isfinite(*grad_norm))
         return snug_fail(t->ctx, SNUG_E_NUMERIC,
-                         "step %lld: the loss is %g and the gradient norm %g. The weights were not "
-                         "updated with it; a smaller --learning_rate or more --warmup_steps usually helps",
+                         "step %lld: the loss is %g and the gradient norm %g; a smaller --learning_rate or more "
+                         "--warmup_steps usually helps",
                          (long long)s->step + 1, *loss, *grad_norm);
     *learning_rate = snug_learning_rate(s);
     RETURN_IF_ERROR(snug_optimizer_step(s));
@@ -305,11 +292,18 @@ static snug_status begin(struct snug_trainer *t) {
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
     RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
-    if (access(args->output_dir, W_OK) != 0)
-        return snug_fail(t->ctx, SNUG_E_IO, "--output_dir %s cannot be written to", args->output_dir);
     RETURN_IF_ERROR(check_disk(t));
     if (args->overwrite_output_dir && !args->resume_from_checkpoint) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
     return open_events(t);
+}
+
+/* Before the data is read, and without making the folder: a run that is refused leaves nothing behind. */
+static snug_status choose_output(struct snug_args *args) {
+    if (!args->output_dir) {
+        RETURN_IF_ERROR(snug_strdup(args->ctx, "trainer_output", &args->output_dir));
+        snug_log(args->ctx, SNUG_LOG_INFO, "--output_dir is not given: writing to trainer_output");
+    }
+    return snug_folder_check(args->ctx, args->output_dir);
 }
 
 static void fill_ledger(struct snug_trainer *t) {
@@ -407,6 +401,9 @@ snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_tr
     snug_train_result own;
     struct snug_trainer t = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own};
     *t.result = (snug_train_result){0};
+    snug_clear_error(t.ctx);
+    RETURN_IF_ERROR(snug_args_check(args, "train"));
+    RETURN_IF_ERROR(choose_output(args));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, &t.session));
     snug_status status = begin(&t);
     if (status == SNUG_OK) {

@@ -61,8 +61,36 @@ static void add_types(struct snug_matrix table, struct snug_matrix ds, const int
     }
 }
 
+/* Enters the batch's ids among the rows that have a gradient; *first is the first new one, whose gradient is not
+   cleared yet. */
+static snug_status enter_ids(const struct snug_run *run, const struct snug_op *op, struct snug_rows *rows,
+                             int64_t *first) {
+    const struct snug_batch *batch = run->batch;
+    *rows = snug_rows_of(run, op->out[5], op->out[0]);
+    if (snug_run_overwrites(run, op)) {
+        for (int64_t i = 0; i < *rows->count; i++) rows->slots[rows->rows[i]] = -1;
+        *rows->count = 0;
+    }
+    *first = *rows->count;
+    for (int64_t i = 0; i < batch->tokens; i++) {
+        const int32_t id = batch->ids[batch->by_id[i]];
+        if (id == op->padding || rows->slots[id] >= 0) continue;
+        if (*rows->count == rows->capacity)
+            return snug_fail(run->ctx, SNUG_E_USAGE,
+                             "gradients of more micro-batches are added than --gradient_accumulation_steps says: call "
+                             "snug_zero_grad after each step, or raise it");
+        rows->slots[id] = *rows->count;
+        rows->rows[(*rows->count)++] = id;
+    }
+    return SNUG_OK;
+}
+
 snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
+    const bool compact = op->out[5] >= 0;
+    struct snug_rows rows;
+    int64_t first_new = 0;
+    if (compact) RETURN_IF_ERROR(enter_ids(run, op, &rows, &first_new));
     struct snug_matrix ds = snug_matrix_of(run, op->in[0]), dword = snug_matrix_of(run, op->out[0]);
     struct snug_matrix dposition = snug_matrix_of(run, op->out[1]), dtype = snug_matrix_of(run, op->out[2]);
     struct norm_backward norm = {.dy = ds,
@@ -77,13 +105,19 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
 
 #pragma omp parallel num_threads(run->threads)
     {
-        if (snug_run_overwrites(run, op)) clear(dword), clear(dposition), clear(dtype);
+        if (snug_run_overwrites(run, op)) {
+            if (!compact) clear(dword);
+            clear(dposition);
+            clear(dtype);
+        }
 #pragma omp for schedule(dynamic, 16) nowait
         for (int64_t i = 0; i < batch->tokens; i++) { /* the first token of an id does all of them */
             int32_t id = batch->ids[batch->by_id[i]];
             if (id == op->padding || (i > 0 && batch->ids[batch->by_id[i - 1]] == id)) continue;
+            const int64_t row = compact ? rows.slots[id] : id;
+            if (compact && row >= first_new) memset(matrix_at(dword, row, 0), 0, (size_t)dword.cols * sizeof(float));
             for (int64_t j = i; j < batch->tokens && batch->ids[batch->by_id[j]] == id; j++)
-                add_row(dword, id, ds, batch->by_id[j]);
+                add_row(dword, row, ds, batch->by_id[j]);
         }
 #pragma omp for schedule(static) nowait
         for (int64_t position = 0; position < batch->longest; position++)

@@ -23,11 +23,15 @@ snug_op_fn SNUG_KERNEL(gather), SNUG_KERNEL(gather_backward);
 snug_op_fn SNUG_KERNEL(loss);
 snug_op_fn SNUG_KERNEL(fill);
 snug_op_fn SNUG_KERNEL(squared_norm), SNUG_KERNEL(clip), SNUG_KERNEL(adam);
+snug_op_fn SNUG_KERNEL(rows_begin), SNUG_KERNEL(catch_up), SNUG_KERNEL(settle), SNUG_KERNEL(adam_rows);
+snug_op_fn SNUG_KERNEL(sgd), SNUG_KERNEL(adafactor), SNUG_KERNEL(adagrad), SNUG_KERNEL(rmsprop), SNUG_KERNEL(lion);
 snug_op_fn SNUG_KERNEL(cast);
 
 /* Bytes of scratch of those that need some. */
 typedef int64_t snug_workspace_fn(const struct snug_program *program, const struct snug_op *op, int threads);
 snug_workspace_fn SNUG_KERNEL(linear_workspace);
 snug_workspace_fn SNUG_KERNEL(squared_norm_workspace);
+snug_workspace_fn SNUG_KERNEL(adam_rows_workspace);
+snug_workspace_fn SNUG_KERNEL(adafactor_workspace);
 
 #endif

@@ -11,6 +11,10 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
     case SNUG_OP_LINEAR_DX:
     case SNUG_OP_LINEAR_DW: return SNUG_KERNEL(linear_workspace)(program, op, threads);
     case SNUG_OP_SQUARED_NORM: return SNUG_KERNEL(squared_norm_workspace)(program, op, threads);
+    case SNUG_OP_ADAM_ROWS:
+    case SNUG_OP_CATCH_UP:
+    case SNUG_OP_SETTLE: return SNUG_KERNEL(adam_rows_workspace)(program, op, threads);
+    case SNUG_OP_ADAFACTOR: return SNUG_KERNEL(adafactor_workspace)(program, op, threads);
     default: return snug_cpu_workspace(program, op, threads);
     }
 }
@@ -46,5 +50,14 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
             [SNUG_OP_SQUARED_NORM] = SNUG_KERNEL(squared_norm),
             [SNUG_OP_CLIP] = SNUG_KERNEL(clip),
             [SNUG_OP_ADAM] = SNUG_KERNEL(adam),
+            [SNUG_OP_ADAM_ROWS] = SNUG_KERNEL(adam_rows),
+            [SNUG_OP_CATCH_UP] = SNUG_KERNEL(catch_up),
+            [SNUG_OP_SETTLE] = SNUG_KERNEL(settle),
+            [SNUG_OP_ROWS_BEGIN] = SNUG_KERNEL(rows_begin),
+            [SNUG_OP_SGD] = SNUG_KERNEL(sgd),
+            [SNUG_OP_ADAFACTOR] = SNUG_KERNEL(adafactor),
+            [SNUG_OP_ADAGRAD] = SNUG_KERNEL(adagrad),
+            [SNUG_OP_RMSPROP] = SNUG_KERNEL(rmsprop),
+            [SNUG_OP_LION] = SNUG_KERNEL(lion),
             [SNUG_OP_CAST] = SNUG_KERNEL(cast)},
 };

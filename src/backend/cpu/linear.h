@@ -8,7 +8,7 @@
 /* y [m,n] = a [m,k] b + bias, or += if add. b lies as [n,k] if turn_b, else as [k,n]; bias may be NULL. */
 struct snug_rows_product {
     void *y;
-    enum snug_dtype y_dtype;
+    enum snug_dtype y_dtype, b_dtype;
     const void *a, *b;
     const float *bias;
     int64_t m, n, k;
@@ -23,13 +23,15 @@ struct snug_weight_product {
     bool add;
 };
 
+/* a and y are F32; b is F32, or BF16 and then widened. */
 snug_status SNUG_KERNEL(rows_product_f32)(struct snug_run *run, const struct snug_rows_product *p);
 snug_status SNUG_KERNEL(rows_product_bf16)(struct snug_run *run, const struct snug_rows_product *p);
 snug_status SNUG_KERNEL(weight_product_f32)(struct snug_run *run, const struct snug_weight_product *p);
 snug_status SNUG_KERNEL(weight_product_bf16)(struct snug_run *run, const struct snug_weight_product *p);
 
-/* Bytes of scratch of the BF16 ones; the F32 ones need none. */
-int64_t SNUG_KERNEL(rows_product_workspace)(int64_t n, int64_t k);
-int64_t SNUG_KERNEL(weight_product_workspace)(int64_t t, int64_t n, int64_t k);
+/* Bytes of scratch; weight_product_f32 needs none. */
+int64_t SNUG_KERNEL(rows_product_f32_workspace)(int64_t n, int64_t k, bool turn_b, enum snug_dtype b, int threads);
+int64_t SNUG_KERNEL(rows_product_bf16_workspace)(int64_t n, int64_t k);
+int64_t SNUG_KERNEL(weight_product_bf16_workspace)(int64_t t, int64_t n, int64_t k);
 
 #endif

@@ -229,7 +229,7 @@ snug_status SNUG_KERNEL(rows_product_bf16)(struct snug_run *run, const struct sn
     return SNUG_OK;
 }
 
-int64_t SNUG_KERNEL(rows_product_workspace)(int64_t n, int64_t k) {
+int64_t SNUG_KERNEL(rows_product_bf16_workspace)(int64_t n, int64_t k) {
     return smaller(blocks(n), SLAB) * blocks(k) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
 }
 
@@ -306,6 +306,6 @@ snug_status SNUG_KERNEL(weight_product_bf16)(struct snug_run *run, const struct 
     return SNUG_OK;
 }
 
-int64_t SNUG_KERNEL(weight_product_workspace)(int64_t t, int64_t n, int64_t k) {
+int64_t SNUG_KERNEL(weight_product_bf16_workspace)(int64_t t, int64_t n, int64_t k) {
     return (blocks(n) + blocks(k)) * blocks(smaller(t, CHUNK_ROWS)) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
 }

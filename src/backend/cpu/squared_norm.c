@@ -2,7 +2,7 @@
 /* SQUARED_NORM and CLIP. */
 #include <math.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/update.h"
 
 /* Values that one thread takes at a time: fixed, so that sums do not depend on the number of threads, nor on how a
    tensor is cut, as long as it is cut at multiples. */
@@ -11,29 +11,91 @@ enum { BLOCK = 1 << 14 };
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* In fp32 over a few values a lane, which keeps their digits, then in double. */
-static double sum_of_squares(const float *g, int64_t n) {
-    enum { LANES = 32, PART = 8 * LANES };
+/* Values summed at a time: in fp32 over a few values a lane, which keeps their digits, then in double. */
+enum { LANES = 32, PART = 8 * LANES };
+
+/* sum + the squares of x * factors, or of x where factors is NULL. */
+static inline __attribute__((always_inline)) double add_part(double sum, const float *x, const float *factors,
+                                                             int64_t n) {
+    const int64_t whole = n / LANES * LANES;
+    float lane[LANES] = {0};
+    for (int64_t i = 0; i < whole; i += LANES)
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            const float value = factors ? x[i + j] * factors[i + j] : x[i + j];
+            lane[j] += value * value;
+        }
+    for (int64_t i = whole; i < n; i++) {
+        const float value = factors ? x[i] * factors[i] : x[i];
+        lane[i - whole] += value * value;
+    }
+    for (int j = 0; j < LANES; j++) sum += lane[j];
+    return sum;
+}
+
+double SNUG_KERNEL(sum_of_squares)(const float *x, const float *factors, int64_t n) {
     double sum = 0;
     for (int64_t first = 0; first < n; first += PART) {
-        const int64_t end = smaller(first + PART, n), whole = first + (end - first) / LANES * LANES;
-        float lane[LANES] = {0};
-        for (int64_t i = first; i < whole; i += LANES)
-#pragma omp simd
-            for (int j = 0; j < LANES; j++) lane[j] += g[i + j] * g[i + j];
-        for (int64_t i = whole; i < end; i++) lane[i - whole] += g[i] * g[i];
-        for (int j = 0; j < LANES; j++) sum += lane[j];
+        const int64_t count = smaller(PART, n - first);
+        sum = factors ? add_part(sum, x + first, factors + first, count) : add_part(sum, x + first, NULL, count);
     }
     return sum;
 }
 
+/* The gradient of a tensor of size values, or of a table's rows that have one: the others are 0. */
+struct gradient {
+    const float *values;
+    int64_t cols, size;
+    const struct snug_rows *rows; /* NULL: it is whole */
+};
+
+/* Values first … first + n - 1: where they stand, or put together in buffer; NULL if all are 0, and add nothing. */
+static const float *part_at(const struct gradient *g, int64_t first, int64_t n, float buffer[PART]) {
+    if (!g->rows) return g->values + first;
+    bool any = false;
+    for (int64_t row = first / g->cols; row * g->cols < first + n; row++) any |= g->rows->slots[row] >= 0;
+    for (int64_t i = 0, end; any && i < n; i = end) {
+        const int64_t row = (first + i) / g->cols, col = (first + i) % g->cols, slot = g->rows->slots[row];
+        end = smaller(n, i + g->cols - col);
+        if (slot >= 0)
+            memcpy(buffer + i, g->values + slot * g->cols + col, (size_t)(end - i) * sizeof *buffer);
+        else
+            memset(buffer + i, 0, (size_t)(end - i) * sizeof *buffer);
+    }
+    return any ? buffer : NULL;
+}
+
+static double sum_of_block(const struct gradient *g, int64_t block) {
+    const int64_t end = smaller((block + 1) * BLOCK, g->size);
+    double sum = 0;
+    for (int64_t first = block * BLOCK; first < end; first += PART) {
+        float buffer[PART];
+        const int64_t n = smaller(PART, end - first);
+        const float *part = part_at(g, first, n, buffer);
+        if (part) sum = add_part(sum, part, NULL, n);
+    }
+    return sum;
+}
+
+static int64_t size_of(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_tensor *g = &program->tensors[op->in[0]];
+    const int64_t rows = op->in[1] < 0 ? g->rows : program->tensors[op->in[1]].cols - 1 - g->rows;
+    return rows * g->cols;
+}
+
 snug_status SNUG_KERNEL(squared_norm)(struct snug_run *run, const struct snug_op *op) {
-    const float *g = snug_run_data(run, op->in[0]);
-    double *sums = snug_run_data(run, op->out[0]), *part = run->workspace;
-    int64_t n = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]), count = blocks(n);
-    double sum = op->accumulate ? sums[op->slot] : 0;
+    struct snug_rows rows;
+    struct gradient g = {.values = snug_run_data(run, op->in[0]),
+                         .cols = snug_run_cols(run, op->in[0]),
+                         .size = size_of(run->program, op)};
+    if (op->in[1] >= 0) {
+        rows = snug_rows_of(run, op->in[1], op->in[0]);
+        g.rows = &rows;
+    }
+    double *sums = snug_run_data(run, op->out[0]), *part = run->workspace, sum = op->accumulate ? sums[op->slot] : 0;
+    const int64_t count = blocks(g.size);
 #pragma omp parallel for num_threads(run->threads) if (count > 1)
-    for (int64_t b = 0; b < count; b++) part[b] = sum_of_squares(g + b * BLOCK, smaller(BLOCK, n - b * BLOCK));
+    for (int64_t b = 0; b < count; b++) part[b] = sum_of_block(&g, b);
     for (int64_t b = 0; b < count; b++) sum += part[b];
     sums[op->slot] = sum;
     return SNUG_OK;
@@ -41,8 +103,7 @@ snug_status SNUG_KERNEL(squared_norm)(struct snug_run *run, const struct snug_op
 
 int64_t SNUG_KERNEL(squared_norm_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
     (void)threads;
-    const struct snug_tensor *g = &program->tensors[op->in[0]];
-    return blocks(g->rows * g->cols) * (int64_t)sizeof(double);
+    return blocks(size_of(program, op)) * (int64_t)sizeof(double);
 }
 
 snug_status SNUG_KERNEL(clip)(struct snug_run *run, const struct snug_op *op) {

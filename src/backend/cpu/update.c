@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/update.h"
 
-#include "core/philox.h"
+#include "backend/cpu/vec.h"
 
 /* Values that one thread takes at a time. */
 enum { BLOCK = 16 * SNUG_UPDATE_PART };
@@ -18,11 +18,17 @@ static void round_nearest(uint16_t *restrict to, const float *restrict from, int
     for (int64_t i = 0; i < n; i++) to[i] = snug_f32_to_bf16(from[i]);
 }
 
-static void round_stochastic(uint16_t *to, const float *from, const struct snug_run *run, const struct snug_op *op,
-                             int64_t first, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        to[i] =
-            snug_f32_to_bf16_stochastic(from[i], snug_rounding_bits(run->seed, run->step, op->parameter, first + i));
+/* The bits come in blocks of 8 elements: the first block's may begin before first. */
+static void round_stochastic(uint16_t *restrict to, const float *restrict from, const struct snug_run *run,
+                             const struct snug_op *op, int64_t first, int64_t n) {
+    uint16_t bits[SNUG_UPDATE_PART + 8 * VEC_BLOCKS];
+    const int64_t skip = first % 8;
+    for (int64_t at = 0; at < n; at += SNUG_UPDATE_PART) {
+        const int64_t count = smaller(SNUG_UPDATE_PART, n - at);
+        vec_rounding_bits(bits, run, op->parameter, first - skip + at, skip + count);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) to[at + i] = snug_f32_to_bf16_stochastic(from[at + i], bits[skip + i]);
+    }
 }
 
 float *SNUG_KERNEL(update_begin)(const struct snug_run *run, const struct snug_op *op, float *buffer, int64_t first,

@@ -25,6 +25,9 @@ float *SNUG_KERNEL(update_begin)(const struct snug_run *run, const struct snug_o
 void SNUG_KERNEL(update_end)(const struct snug_run *run, const struct snug_op *op, const float *p, int64_t first,
                              int64_t count);
 
+/* The sum of (x * factors)^2, or of x^2 where factors is NULL, in an order that n alone decides. */
+double SNUG_KERNEL(sum_of_squares)(const float *x, const float *factors, int64_t n);
+
 /* What the gradient is multiplied by. */
 static inline float update_clip(const struct snug_run *run, const struct snug_op *op) {
     const float *clip = snug_run_data(run, op->in[1]);

@@ -13,6 +13,8 @@
 #include <immintrin.h>
 #endif
 
+#include <math.h>
+
 #include "backend/backend.h"
 #include "core/philox.h"
 
@@ -72,6 +74,15 @@ static inline vec vec_min(vec a, vec b) {
 #endif
 }
 
+static inline vec vec_sqrt(vec x) {
+#ifdef VEC_X86
+    return (vec)VEC_X86(sqrt_ps)((vec_x86)x);
+#else
+    for (int i = 0; i < VEC_LANES; i++) x[i] = sqrtf(x[i]);
+    return x;
+#endif
+}
+
 static inline vec vec_abs(vec x) { return (vec)((vec_uint)x & 0x7fffffffu); }
 
 /* All bits set in the first count lanes, none in the others. */
@@ -79,6 +90,19 @@ static inline vec_int vec_below(int64_t count) {
     vec_int lane;
     for (int i = 0; i < VEC_LANES; i++) lane[i] = i;
     return lane < (int32_t)(count < VEC_LANES ? count : VEC_LANES);
+}
+
+/* Whether a comparison came out true in some lane. */
+static inline bool vec_any(vec_int mask) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif defined(VEC_X86)
+    return VEC_X86(movemask_ps)((vec_x86)mask) != 0;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < VEC_LANES; i++) any |= mask[i];
+    return any != 0;
+#endif
 }
 
 /* The sum of all lanes, as a tree. */
@@ -280,8 +304,56 @@ static inline vec vec_normal(vec x, vec *bell) {
     return vec_select((vec_int)(x > 0.0f), 1.0f - tail, tail);
 }
 
-/* ---- dropout --------------------------------------------------------------------------------------------------------
+/* ---- Philox ---------------------------------------------------------------------------------------------------------
  */
+
+/* The product of the low halves of a's wide lanes and b. */
+static inline vec_wide vec_multiply_wide(vec_wide a, uint32_t b) {
+#ifdef VEC_X86
+    vec_wide all = (vec_wide){0} + b;
+    return (vec_wide)VEC_X86(mul_epu32)((vec_x86_int)a, (vec_x86_int)all);
+#else
+    return (a & 0xffffffffu) * b;
+#endif
+}
+
+/* Blocks that vec_philox() computes at a time. */
+#define VEC_BLOCKS (VEC_LANES / 2)
+
+/* Numbers of the blocks in the wide lanes, such that interleaving their words puts them into their places. */
+static inline vec_wide vec_block_order(void) {
+    vec_wide order;
+    for (int i = 0; i < VEC_BLOCKS; i++) order[i] = (uint64_t)(i / 2 + i % 2 * (VEC_BLOCKS / 2));
+    return order;
+}
+
+/* The words of VEC_BLOCKS blocks, one after the other, in *low and *high. Each wide lane computes one block, as
+   snug_philox() does: only the low halves of its words count, what stands in the high halves is never read. */
+static inline void vec_philox(vec_wide c0, vec_wide c1, uint32_t c2_of_all, uint32_t c3_of_all, const uint32_t key[2],
+                              vec_uint *low, vec_uint *high) {
+    vec_wide c2 = (vec_wide){0} + c2_of_all, c3 = (vec_wide){0} + c3_of_all;
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        vec_wide a = vec_multiply_wide(c0, 0xD2511F53u), b = vec_multiply_wide(c2, 0xCD9E8D57u);
+        c0 = b >> 32 ^ c1 ^ k0;
+        c2 = a >> 32 ^ c3 ^ k1;
+        c1 = b;
+        c3 = a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    vec_wide a = (c0 & 0xffffffffu) | c1 << 32, b = (c2 & 0xffffffffu) | c3 << 32;
+#if VEC_LANES == 16
+    *low = (vec_uint)__builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+    *high = (vec_uint)__builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+#elif VEC_LANES == 8
+    *low = (vec_uint)__builtin_shufflevector(a, b, 0, 4, 2, 6);
+    *high = (vec_uint)__builtin_shufflevector(a, b, 1, 5, 3, 7);
+#else
+    *low = (vec_uint)__builtin_shufflevector(a, b, 0, 2);
+    *high = (vec_uint)__builtin_shufflevector(a, b, 1, 3);
+#endif
+}
 
 /* What all masks of one operation (and head) share. */
 struct vec_dropout {
@@ -296,54 +368,33 @@ static inline struct vec_dropout vec_dropout(const struct snug_run *run, const s
                                 (float)(1 / (1 - (double)op->p))};
 }
 
-/* The product of the low halves of a's wide lanes and b. */
-static inline vec_wide vec_multiply_wide(vec_wide a, uint32_t b) {
-#ifdef VEC_X86
-    vec_wide all = (vec_wide){0} + b;
-    return (vec_wide)VEC_X86(mul_epu32)((vec_x86_int)a, (vec_x86_int)all);
-#else
-    return (a & 0xffffffffu) * b;
-#endif
-}
-
-/*
- * mask[0 … n-1] = 0 or scale, for channels (or key positions) 0 … n-1 of a token (or query); mask is written up to a
- * multiple of two vectors. Each wide lane computes one Philox block, as snug_philox() does: only the low halves of its
- * words count, what stands in the high halves is never read.
- */
+/* mask[0 … n-1] = 0 or scale, for channels (or key positions) 0 … n-1 of a token (or query); mask is written up to a
+   multiple of two vectors. */
 static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dropout, int32_t position,
                             int32_t sample) {
-    enum { BLOCKS = VEC_LANES / 2 };
-    vec_wide order; /* of the blocks, such that interleaving the words below puts them into their places */
-    for (int i = 0; i < BLOCKS; i++) order[i] = (uint64_t)(i / 2 + i % 2 * (BLOCKS / 2));
-
-    for (int64_t i = 0; i < n; i += 4 * BLOCKS) {
-        vec_wide c0 = order + (uint64_t)(i / 4), c1 = (vec_wide){0} + (uint32_t)position;
-        vec_wide c2 = (vec_wide){0} + (uint32_t)sample, c3 = (vec_wide){0} + dropout->use;
-        uint32_t k0 = dropout->key[0], k1 = dropout->key[1];
-        for (int round = 0; round < 10; round++) {
-            vec_wide a = vec_multiply_wide(c0, 0xD2511F53u), b = vec_multiply_wide(c2, 0xCD9E8D57u);
-            c0 = b >> 32 ^ c1 ^ k0;
-            c2 = a >> 32 ^ c3 ^ k1;
-            c1 = b;
-            c3 = a;
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
-        vec_wide a = (c0 & 0xffffffffu) | c1 << 32, b = (c2 & 0xffffffffu) | c3 << 32;
-#if VEC_LANES == 16
-        vec_uint low = (vec_uint)__builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
-        vec_uint high = (vec_uint)__builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
-#elif VEC_LANES == 8
-        vec_uint low = (vec_uint)__builtin_shufflevector(a, b, 0, 4, 2, 6);
-        vec_uint high = (vec_uint)__builtin_shufflevector(a, b, 1, 5, 3, 7);
-#else
-        vec_uint low = (vec_uint)__builtin_shufflevector(a, b, 0, 2),
-                 high = (vec_uint)__builtin_shufflevector(a, b, 1, 3);
-#endif
+    const vec_wide order = vec_block_order();
+    for (int64_t i = 0; i < n; i += 4 * VEC_BLOCKS) {
+        vec_uint low, high;
+        vec_philox(order + (uint64_t)(i / 4), (vec_wide){0} + (uint32_t)position, (uint32_t)sample, dropout->use,
+                   dropout->key, &low, &high);
         vec_uint threshold = vec_all_uint(dropout->threshold), scale = (vec_uint)vec_all(dropout->scale);
         vec_write(mask + i, (vec)(scale & (vec_uint)(low >= threshold)));
         vec_write(mask + i + VEC_LANES, (vec)(scale & (vec_uint)(high >= threshold)));
+    }
+}
+
+/* bits[0 … n-1] = snug_rounding_bits() of elements first … first + n-1 of a parameter; first is a multiple of 8, bits
+   is written up to a multiple of four vectors. A block's words are 8 elements' bits as they lie in memory. */
+static inline void vec_rounding_bits(uint16_t *bits, const struct snug_run *run, int32_t parameter, int64_t first,
+                                     int64_t n) {
+    const uint32_t key[2] = {snug_philox_key(run->seed), (uint32_t)run->step};
+    const vec_wide order = vec_block_order();
+    for (int64_t i = 0; i < n; i += 8 * VEC_BLOCKS) {
+        const vec_wide block = order + (uint64_t)((first + i) / 8);
+        vec_uint low, high;
+        vec_philox(block, block >> 32, (uint32_t)parameter, (uint32_t)SNUG_PHILOX_ROUNDING << 29, key, &low, &high);
+        memcpy(bits + i, &low, sizeof low);
+        memcpy(bits + i + 2 * VEC_LANES, &high, sizeof high);
     }
 }
 

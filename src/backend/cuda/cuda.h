@@ -42,7 +42,7 @@ struct snug_cuda_matrices {
     const void *a, *b, *bias;
     bool turn_a, turn_b, add;
     int64_t m, n, k;
-    enum snug_dtype type, c_type; /* of a and b; of c */
+    enum snug_dtype type, b_type, c_type; /* of a, b, c */
 };
 struct snug_cuda_product;
 struct snug_cuda_graph;

@@ -10,7 +10,9 @@
 enum { TYPE_BLOCKS = 128 };
 
 struct embed {
-    const float *word, *position, *type, *gamma, *beta;
+    const void *word, *position, *type; /* bf16 where low says so */
+    bool word_low, position_low, type_low;
+    const float *gamma, *beta;
     void *s, *y;
     struct snug_cuda_batch batch;
     struct dropout dropout;
@@ -18,6 +20,15 @@ struct embed {
     int64_t rows;
     float eps;
 };
+
+template <int W, int V>
+static __device__ __forceinline__ void load_table_row(row<W, V> &r, const void *table, bool low, int64_t number,
+                                                      int h) {
+    if (low)
+        load_row(r, (const bf16 *)table + number * h, h);
+    else
+        load_row(r, (const float *)table + number * h, h);
+}
 
 template <typename T, int W, int V> static __global__ void __launch_bounds__(32 * ROW_WARPS)
 embed_kernel(const struct embed a) {
@@ -31,9 +42,9 @@ embed_kernel(const struct embed a) {
         return;
     }
     row<W, V> sum, type, position, gamma, beta;
-    load_row(sum, a.word + (int64_t)a.batch.ids[t] * h, h);
-    load_row(type, a.type + (int64_t)a.batch.types[t] * h, h);
-    load_row(position, a.position + (int64_t)a.batch.positions[t] * h, h);
+    load_table_row(sum, a.word, a.word_low, a.batch.ids[t], h);
+    load_table_row(type, a.type, a.type_low, a.batch.types[t], h);
+    load_table_row(position, a.position, a.position_low, a.batch.positions[t], h);
     load_row(gamma, a.gamma, h);
     load_row(beta, a.beta, h);
 #pragma unroll
@@ -55,9 +66,12 @@ embed_kernel(const struct embed a) {
 
 extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const struct embed a = {.word = (const float *)snug_run_data(run, op->in[0]),
-                            .position = (const float *)snug_run_data(run, op->in[1]),
-                            .type = (const float *)snug_run_data(run, op->in[2]),
+    const struct embed a = {.word = snug_run_data(run, op->in[0]),
+                            .position = snug_run_data(run, op->in[1]),
+                            .type = snug_run_data(run, op->in[2]),
+                            .word_low = snug_run_dtype(run, op->in[0]) == SNUG_BF16,
+                            .position_low = snug_run_dtype(run, op->in[1]) == SNUG_BF16,
+                            .type_low = snug_run_dtype(run, op->in[2]) == SNUG_BF16,
                             .gamma = (const float *)snug_run_data(run, op->in[3]),
                             .beta = (const float *)snug_run_data(run, op->in[4]),
                             .s = snug_run_data(run, op->out[0]),
@@ -156,6 +170,8 @@ template <typename T> static void scatter(struct snug_run *run, const struct snu
 
 extern "C" snug_status snug_cuda_embed_backward(struct snug_run *run, const struct snug_op *op) {
     void *dy = snug_run_data(run, op->in[0]);
+    if (op->out[5] >= 0)
+        return snug_fail(run->ctx, SNUG_E_INTERNAL, "the CUDA backend has no gradients of single rows");
     struct norm_backward a = {.ds = dy, .on_dy = true};
     RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, (float *)snug_run_data(run, op->out[3]),
                                                  (float *)snug_run_data(run, op->out[4])));

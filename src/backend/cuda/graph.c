@@ -14,7 +14,7 @@ struct key {
     const struct snug_program *program;
     enum snug_phase phase;
     int64_t bucket, sequences;
-    bool first_batch, first_chunk;
+    bool first_batch, first_chunk, last_batch;
 };
 
 struct snug_cuda_graph {
@@ -67,6 +67,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     key.sequences = run->batch->sequences;
     key.first_batch = run->micro_batch == 0;
     key.first_chunk = run->chunk == 0;
+    key.last_batch = run->batch->last_in_step;
     struct snug_cuda_graph *graph = find(cuda, &key);
     if (graph && graph->exec) {
         *done = true;

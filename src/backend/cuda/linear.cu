@@ -28,6 +28,7 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
                                    .n = snug_run_cols(run, op->out[0]),
                                    .k = snug_run_cols(run, op->in[0]),
                                    .type = type,
+                                   .b_type = snug_run_dtype(run, op->in[1]),
                                    .c_type = y_type};
     const float *bias = (const float *)snug_run_data(run, op->in[2]);
     const bool mixed = bias && y_type != type; /* fp32 logits of bf16 operands: no epilogue takes that bias */
@@ -51,6 +52,7 @@ extern "C" snug_status snug_cuda_linear_dx(struct snug_run *run, const struct sn
                                          .n = snug_run_cols(run, op->out[0]),
                                          .k = snug_run_cols(run, op->in[0]),
                                          .type = snug_run_dtype(run, op->in[0]),
+                                         .b_type = snug_run_dtype(run, op->in[1]),
                                          .c_type = snug_run_dtype(run, op->out[0])};
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
     return snug_cuda_done(run, op);
@@ -112,6 +114,7 @@ extern "C" snug_status snug_cuda_linear_dw(struct snug_run *run, const struct sn
                                          .n = snug_run_cols(run, op->in[1]),
                                          .k = snug_cuda_rows(run, op->in[0]),
                                          .type = snug_run_dtype(run, op->in[0]),
+                                         .b_type = snug_run_dtype(run, op->in[1]),
                                          .c_type = snug_run_dtype(run, op->out[0])};
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
     if (op->out[1] >= 0) {

@@ -131,6 +131,10 @@ static snug_status find(struct snug_run *run, const struct snug_cuda_matrices *m
 }
 
 snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
+    if (m->b_type != m->type)
+        return snug_fail(run->ctx, SNUG_E_UNSUPPORTED,
+                         "the CUDA backend has no product of %s and %s: weights in bfloat16 need --bf16",
+                         snug_dtype_name(m->type), snug_dtype_name(m->b_type));
     const struct snug_cuda *cuda = snug_cuda_of(run);
     static const float one = 1, zero = 0;
     struct snug_cuda_product *p = NULL;

@@ -23,6 +23,40 @@ snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op)
     return SNUG_OK;
 }
 
+/* The batch's ids, in ascending order, become rows with a gradient, which starts at 0. */
+static snug_status enter_ids(const struct snug_run *run, const struct snug_op *op) {
+    const struct snug_matrix gradient = snug_matrix_of(run, op->out[0]);
+    const struct snug_rows rows = snug_rows_of(run, op->out[5], op->out[0]);
+    for (int64_t row = 0; snug_run_overwrites(run, op) && row < rows.table_rows; row++) rows.slots[row] = -1;
+    if (snug_run_overwrites(run, op)) *rows.count = 0;
+    for (int64_t i = 0; i < run->batch->tokens; i++) {
+        const int32_t id = run->batch->ids[run->batch->by_id[i]];
+        if (id == op->padding || rows.slots[id] >= 0) continue;
+        if (*rows.count == rows.capacity)
+            return snug_fail(run->ctx, SNUG_E_USAGE,
+                             "gradients of more micro-batches are added than --gradient_accumulation_steps says: call "
+                             "snug_zero_grad after each step, or raise it");
+        for (int64_t c = 0; c < gradient.cols; c++) store(gradient, *rows.count, c, 0);
+        rows.slots[id] = *rows.count;
+        rows.rows[(*rows.count)++] = id;
+    }
+    return SNUG_OK;
+}
+
+/* scatter() for the rows of a table that have a gradient. */
+static void scatter_rows(const struct snug_run *run, const struct snug_op *op, struct snug_matrix ds) {
+    const struct snug_matrix gradient = snug_matrix_of(run, op->out[0]);
+    const struct snug_rows rows = snug_rows_of(run, op->out[5], op->out[0]);
+    double *sums = run->workspace;
+    for (int64_t slot = 0; slot < *rows.count; slot++) {
+        for (int64_t c = 0; c < gradient.cols; c++) sums[c] = load(gradient, slot, c);
+        for (int64_t t = 0; t < ds.rows; t++)
+            for (int64_t c = 0; run->batch->ids[t] == rows.rows[slot] && c < gradient.cols; c++)
+                sums[c] += load(ds, t, c);
+        for (int64_t c = 0; c < gradient.cols; c++) store(gradient, slot, c, sums[c]);
+    }
+}
+
 /* Each row of a table gets the sum of ds over the tokens that looked it up. */
 static void scatter(const struct snug_run *run, const struct snug_op *op, struct snug_matrix table,
                     struct snug_matrix ds, const int32_t *index, int32_t padding, double *sums) {
@@ -47,7 +81,12 @@ snug_status snug_reference_embed_backward(struct snug_run *run, const struct snu
     snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[3]), dgamma);
     snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[4]), dbeta);
 
-    scatter(run, op, snug_matrix_of(run, op->out[0]), dy, run->batch->ids, op->padding, run->workspace);
+    if (op->out[5] >= 0) {
+        RETURN_IF_ERROR(enter_ids(run, op));
+        scatter_rows(run, op, dy);
+    } else {
+        scatter(run, op, snug_matrix_of(run, op->out[0]), dy, run->batch->ids, op->padding, run->workspace);
+    }
     scatter(run, op, snug_matrix_of(run, op->out[1]), dy, run->batch->positions, -1, run->workspace);
     scatter(run, op, snug_matrix_of(run, op->out[2]), dy, run->batch->types, -1, run->workspace);
     return SNUG_OK;

@@ -20,6 +20,9 @@ snug_op_fn snug_reference_dropout;
 snug_op_fn snug_reference_gather, snug_reference_gather_backward;
 snug_op_fn snug_reference_loss;
 snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam;
+snug_op_fn snug_reference_rows_begin, snug_reference_catch_up, snug_reference_settle, snug_reference_adam_rows;
+snug_op_fn snug_reference_sgd, snug_reference_adafactor, snug_reference_adagrad, snug_reference_rmsprop;
+snug_op_fn snug_reference_lion;
 snug_op_fn snug_reference_fill, snug_reference_cast;
 
 static inline double load(struct snug_matrix m, int64_t row, int64_t col) {

@@ -5,8 +5,15 @@
 snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix g = snug_matrix_of(run, op->in[0]);
     double *sums = snug_run_data(run, op->out[0]), sum = 0;
-    for (int64_t row = 0; row < g.rows; row++)
-        for (int64_t c = 0; c < g.cols; c++) sum += load(g, row, c) * load(g, row, c);
+    if (op->in[1] >= 0) { /* in the table's order, as of the whole gradient */
+        const struct snug_rows rows = snug_rows_of(run, op->in[1], op->in[0]);
+        for (int64_t row = 0; row < rows.table_rows; row++)
+            for (int64_t c = 0; rows.slots[row] >= 0 && c < g.cols; c++)
+                sum += load(g, rows.slots[row], c) * load(g, rows.slots[row], c);
+    } else {
+        for (int64_t row = 0; row < g.rows; row++)
+            for (int64_t c = 0; c < g.cols; c++) sum += load(g, row, c) * load(g, row, c);
+    }
     sums[op->slot] = op->accumulate ? sums[op->slot] + sum : sum;
     return SNUG_OK;
 }

@@ -5,9 +5,13 @@
 
 #include "backend/reference/reference.h"
 
+static inline double clip_of(const struct snug_run *run, const struct snug_op *op) {
+    const struct snug_matrix clip = snug_matrix_of(run, op->in[1]);
+    return clip.data ? load(clip, 0, 1) : 1;
+}
+
 static inline double clipped_gradient(const struct snug_run *run, const struct snug_op *op, int64_t row, int64_t c) {
-    struct snug_matrix clip = snug_matrix_of(run, op->in[1]);
-    return load(snug_matrix_of(run, op->in[0]), row, c) * (clip.data ? load(clip, 0, 1) : 1);
+    return load(snug_matrix_of(run, op->in[0]), row, c) * clip_of(run, op);
 }
 
 static inline void store_parameter(const struct snug_run *run, const struct snug_op *op, int64_t row, int64_t c,

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random mixes of all methods, seeded. What is exact must give the bits of the plain run of the same kind, whatever it
+ * is mixed with; and every run carves what was planned. SNUG_MIXES says how many (default 12, CI's share of them).
+ */
+#include "training_fixture.h"
+
+#include "backend/backend.h"
+
+#define CHOICES 12
+
+/* One argument and its values; the first one is the plain run's. */
+struct dial {
+    const char *name, *values[CHOICES];
+};
+
+/* What makes another run: the plain run of a mix has the same. */
+static const struct dial kinds[] = {
+    {"optim",
+     {"adamw_torch", "adamw_8bit", "adafactor", "sgd", "lion_32bit", "adagrad", "rmsprop", "adam", "adam_8bit"}},
+    {"dtype", {"float32", "bfloat16"}},
+    {"bf16", {"False", "True"}},
+    {"gradient_accumulation_steps", {"1", "2", "4"}},
+    {"per_device_train_batch_size", {"8", "5"}},
+    {"max_grad_norm", {"0.5", "0"}},
+    {"weight_decay", {"0", "0.01"}},
+    {"train_sampling_strategy", {"random", "group_by_length"}},
+    {"task", {"classification", "mlm"}},
+};
+
+/* What must not change a bit. */
+static const struct dial methods[] = {
+    {"recompute", {"none", "elementwise", "ffn", "attention", "layer", "layer,none", "ffn,attention", "none,layer"}},
+    {"update_in_backward", {"False", "True"}},
+    {"offload",
+     {"", "optimizer", "gradients", "weights", "activations", "optimizer,weights", "gradients,activations",
+      "optimizer,gradients,weights,activations"}},
+    {"threads", {"2", "1", "3"}},
+    {"dataloader_num_workers", {"0", "2"}},
+};
+
+enum { KINDS = sizeof kinds / sizeof *kinds, METHODS = sizeof methods / sizeof *methods };
+
+static const char *choose(const struct dial *dial, uint32_t mix, uint32_t place) {
+    size_t count = 0;
+    while (count < CHOICES && dial->values[count]) count++;
+    return dial->values[random_word(mix, place, 99) % count];
+}
+
+static void add_word(char *words, size_t size, const struct dial *dial, const char *value) {
+    const size_t used = strlen(words);
+    if (*value) snprintf(words + used, size - used, " %s=%s", dial->name, value);
+}
+
+static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
+    *plain = *mixed = '\0';
+    for (uint32_t i = 0; i < KINDS; i++) {
+        const char *value = choose(&kinds[i], mix, i);
+        if (strcmp(value, "mlm") == 0) value = "mlm line_by_line=True train_file=@train.txt";
+        add_word(plain, size, &kinds[i], value);
+        add_word(mixed, size, &kinds[i], value);
+    }
+    for (uint32_t i = 0; i < METHODS; i++) {
+        add_word(plain, size, &methods[i], methods[i].values[0]);
+        add_word(mixed, size, &methods[i], choose(&methods[i], mix, KINDS + i));
+    }
+}
+
+static void check_ledger(const char *words, const snug_train_result *result) {
+    int64_t sum = 0;
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        sum += result->ledger[i].planned;
+        if (i < SNUG_MEMORY_CONTEXT && result->ledger[i].planned != result->ledger[i].measured)
+            fail_msg("%s: %s planned is not %s carved", words, snug_memory_class_name((snug_memory_class)i),
+                     snug_memory_class_name((snug_memory_class)i));
+    }
+    assert_int_equal(sum, result->total.planned);
+}
+
+static void test_mixes(void **state) {
+    struct fixture *f = *state;
+    const char *asked = getenv("SNUG_MIXES");
+    const uint32_t count = asked ? (uint32_t)atoi(asked) : 12;
+    for (uint32_t mix = 0; mix < count; mix++) {
+        char plain[512], mixed[512];
+        make_words(mix, plain, mixed, sizeof plain);
+        train(f, "plain", plain);
+        const bool interrupted = random_word(mix, 50, 99) % 3 == 0;
+        if (interrupted) {
+            assert_int_equal(try_train(f, "mixed", mixed, 3, NULL), SNUG_E_INTERRUPTED);
+            strcat(mixed, " resume_from_checkpoint=True");
+        }
+        const snug_train_result result = train(f, "mixed", mixed);
+        check_ledger(mixed, &result);
+        if (!same_file(f, path_of(f, "plain/model.safetensors"), path_of(f, "mixed/model.safetensors")))
+            fail_msg("mix %u is not the plain run: %s", mix, mixed);
+        assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "mixed")), SNUG_OK);
+    }
+    print_message("%u mixes\n", count);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_mixes, set_up, tear_down)};
+    return cmocka_run_group_tests_name("mixes", tests, NULL, NULL);
+}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# The program, the library, its header, and what pkg-config --static needs to link with it.
+include(GNUInstallDirs)
+
+# Found from its own place, so that DESTDIR, --prefix and a moved tree are all right.
+file(RELATIVE_PATH SNUG_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" SNUG_PC_PREFIX ${SNUG_PC_PREFIX})
+
+# Libraries without a pkg-config file, by name, with the folder where the linker would not look by itself.
+set(libraries ${DNNL_LIBRARY})
+foreach(name ${OpenMP_C_LIB_NAMES})
+  list(APPEND libraries ${OpenMP_${name}_LIBRARY})
+endforeach()
+foreach(library ${libraries})
+  get_filename_component(folder ${library} DIRECTORY)
+  get_filename_component(name ${library} NAME_WE)
+  string(REGEX REPLACE "^lib" "" name ${name})
+  if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+    string(APPEND SNUG_PC_LIBS " -L${folder}")
+  endif()
+  string(APPEND SNUG_PC_LIBS " -l${name}")
+endforeach()
+
+configure_file(tools/snug.pc.in snug.pc @ONLY)
+install(TARGETS snug_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS snug ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES include/snug.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${CMAKE_BINARY_DIR}/snug.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET snug_cuda)
+  install(TARGETS snug_cuda LIBRARY DESTINATION lib/snug) # where backend/plugin.c looks, from the program's folder
+endif()
