@@ -134,7 +134,8 @@ struct snug_backend {
     int64_t (*batch)(const struct snug_program *program);
     /* Bytes of the arena's kind of memory that are free now; NULL where that is the host's. */
     int64_t (*available)(void);
-    /* Says that run->batch is another one. Its arrays lie in the host's block and stay until the next is loaded. */
+    /* Says that run->batch is another one. Its arrays may change when this has returned, unless operations read
+       them where they are. */
     snug_status (*load)(struct snug_run *run);
     /* Before and after the operations of a phase, or of one chunk of HEAD, which a backend may run by itself, as a
        whole: then *done, and they are skipped. Operations may go on after end; what reads the arena waits for them. */

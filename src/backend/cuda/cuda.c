@@ -98,31 +98,37 @@ static int64_t batch_bytes(const struct snug_program *program) {
     return snug_cuda_carve_batch(program, NULL, &batch);
 }
 
-static snug_status send(struct snug_run *run, void *to, const void *from, int64_t bytes) {
-    if (bytes <= 0 || !from) return SNUG_OK;
-    return snug_cuda_check(run->ctx,
-                           cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, snug_cuda_of(run)->stream),
-                           "sending a batch");
-}
-
 /* Tokens in whole tiles. */
 static int64_t bucket_of(int64_t tokens) { return (tokens + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE; }
 
+static void put(void *to, const void *from, int64_t bytes) {
+    if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
+}
+
+/* Through one of two blocks of page-locked memory, laid out as the device's copy, so that one transfer takes it all and
+   the loader may have its own arrays back at once. */
 static snug_status load(struct snug_run *run) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_batch *b = run->batch;
-    struct snug_cuda_batch *d = &cuda->batch;
-    snug_cuda_carve_batch(run->program, run->batch_copy, d);
+    const int turn = cuda->turn ^= 1;
+    struct snug_cuda_batch h;
+    const int64_t size = snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
+    snug_cuda_carve_batch(run->program, run->batch_copy, &cuda->batch);
     cuda->bucket = bucket_of(b->tokens);
-    RETURN_IF_ERROR(send(run, d->offsets, b->offsets, 4 * (b->sequences + 1)));
-    RETURN_IF_ERROR(send(run, d->ids, b->ids, 4 * b->tokens));
-    RETURN_IF_ERROR(send(run, d->types, b->types, 4 * b->tokens));
-    RETURN_IF_ERROR(send(run, d->positions, b->positions, 4 * b->tokens));
-    RETURN_IF_ERROR(send(run, d->sample, b->sample, 4 * b->tokens));
-    RETURN_IF_ERROR(send(run, d->by_id, b->by_id, 4 * b->tokens));
-    RETURN_IF_ERROR(send(run, d->head_rows, b->head_rows, 4 * b->rows));
-    RETURN_IF_ERROR(send(run, d->labels, b->labels, 4 * b->rows));
-    RETURN_IF_ERROR(send(run, d->targets, b->targets, 4 * b->rows * target_width(run->program)));
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[turn]), "sending a batch"));
+    put(h.offsets, b->offsets, 4 * (b->sequences + 1));
+    put(h.ids, b->ids, 4 * b->tokens);
+    put(h.types, b->types, 4 * b->tokens);
+    put(h.positions, b->positions, 4 * b->tokens);
+    put(h.sample, b->sample, 4 * b->tokens);
+    put(h.by_id, b->by_id, 4 * b->tokens);
+    put(h.head_rows, b->head_rows, 4 * b->rows);
+    put(h.labels, b->labels, 4 * b->rows);
+    put(h.targets, b->targets, 4 * b->rows * target_width(run->program));
+    RETURN_IF_ERROR(snug_cuda_check(
+        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)size, cudaMemcpyHostToDevice, NULL),
+        "sending a batch"));
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(cuda->sent[turn], NULL), "sending a batch"));
     return snug_cuda_send_step(run);
 }
 
@@ -154,11 +160,15 @@ static void close_state(void *state) {
     snug_cuda_free_products(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (cuda->record) cudaStreamDestroy(cuda->record);
+    for (int i = 0; i < 2; i++) {
+        if (cuda->staging[i]) cudaFreeHost(cuda->staging[i]);
+        if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
+    }
     free(cuda);
 }
 
 static snug_status open_state(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
-    (void)program, (void)threads;
+    (void)threads;
     int device;
     cublasLtHandle_t lt;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cuda), state));
@@ -170,6 +180,14 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
                                     "a stream cannot be had"));
+    for (int i = 0; i < 2; i++) {
+        void *memory;
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)batch_bytes(program), cudaHostAllocDefault),
+                                        "page-locked memory"));
+        cuda->staging[i] = memory;
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming),
+                                        "an event cannot be had"));
+    }
     const cublasStatus_t status = cublasLtCreate(&lt);
     if (status != CUBLAS_STATUS_SUCCESS)
         return snug_fail(ctx, SNUG_E_INTERNAL, "cuBLASLt cannot be opened: %s", cublasLtGetStatusString(status));

@@ -52,7 +52,9 @@ struct snug_cuda {
     void *lt;            /* cublasLtHandle_t */
     cudaStream_t stream; /* where operations are put: the default stream, or the one that is recorded */
     cudaStream_t record; /* the latter */
-    cudaEvent_t uploaded;
+    uint8_t *staging[2]; /* page-locked, for batches on their way */
+    cudaEvent_t sent[2];
+    int turn;
     int multiprocessors, major;
     bool tf32;
     bool padded;    /* products work on whole tiles of rows; kernels have put zeros behind the last row */
