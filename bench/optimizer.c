@@ -32,6 +32,8 @@ static const struct row {
     {"adamw_torch", NULL, SNUG_OP_ADAM, SNUG_F32, false},
     {"adamw_torch", NULL, SNUG_OP_ADAM, SNUG_F32, true},
     {"adamw_torch", NULL, SNUG_OP_ADAM, SNUG_BF16, false},
+    {"adamw_8bit", NULL, SNUG_OP_ADAM_8BIT, SNUG_F32, false},
+    {"adamw_8bit", NULL, SNUG_OP_ADAM_8BIT, SNUG_BF16, false},
     {"adam", NULL, SNUG_OP_ADAM, SNUG_F32, false},
     {"sgd", NULL, SNUG_OP_SGD, SNUG_F32, false},
     {"sgd", NULL, SNUG_OP_SGD, SNUG_BF16, false},
@@ -106,6 +108,7 @@ static void bench(const struct snug_backend *backend, const struct row *row, int
     const struct snug_program program = {.ctx = ctx, .tensors = tensors, .tensor_count = COUNT};
     struct snug_run run = {
         .ctx = ctx, .program = &program, .learning_rate = 5e-5f, .optimizer = &optimizer, .max_grad_norm = 1};
+    CHECK(backend->open(ctx, &program, 2, &run.backend_state));
     int64_t scratch = backend->workspace(&program, &norm, 2), other = backend->workspace(&program, &update, 2);
     run.arena = aligned_alloc(64, (size_t)end);
     run.workspace = aligned_alloc(64, (size_t)((other > scratch ? other : scratch) + 63) / 64 * 64);
@@ -122,6 +125,7 @@ static void bench(const struct snug_backend *backend, const struct row *row, int
         CHECK(backend->ops[SNUG_OP_CLIP](&run, &clip));
         time_op(backend, &run, &update, name, bytes, rounds);
     }
+    backend->close(run.backend_state);
     free(run.workspace);
     free(run.arena);
     snug_context_destroy(ctx);

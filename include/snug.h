@@ -116,6 +116,19 @@ int64_t snug_plan_total(const snug_plan *plan); /* arena + context + host */
 snug_status snug_plan_text(const snug_plan *plan, char **text);
 snug_status snug_plan_json(const snug_plan *plan, char **text);
 
+/* ---- how fast this machine is --------------------------------------------------------------------------------- */
+
+/* What plans take seconds from: the rates of each kind of operation, by number of threads. */
+typedef struct snug_rates snug_rates;
+
+/* Measures them with args' threads, for some seconds, and keeps them in the cache folder ($SNUG_CACHE,
+   $XDG_CACHE_HOME/snug or ~/.cache/snug), where plans find them. */
+snug_status snug_rates_create(snug_args *args, snug_rates **out);
+void snug_rates_destroy(snug_rates *rates);
+/* A table for people, or the file's JSON object. The caller frees *text with free(). */
+snug_status snug_rates_text(const snug_rates *rates, char **text);
+snug_status snug_rates_json(const snug_rates *rates, char **text);
+
 /* ---- a job in one call --------------------------------------------------------------------------------------- */
 
 typedef enum snug_event_kind {

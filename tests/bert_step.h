@@ -18,7 +18,7 @@ struct bert_step {
     struct snug_optimizer optimizer;
     struct snug_program program;
     struct snug_layout layout;
-    struct snug_memory arena, host;
+    struct snug_block arena, host;
     struct snug_run run;
     struct snug_batch batch;
 };
@@ -124,8 +124,8 @@ static inline void bert_open(struct bert_step *s, const struct snug_backend *bac
 
 static inline void bert_close(struct bert_step *s) {
     s->backend->close(s->run.backend_state);
-    snug_memory_release(&s->arena);
-    snug_memory_release(&s->host);
+    snug_block_release(&s->arena);
+    snug_block_release(&s->host);
     snug_program_free(&s->program);
     snug_context_destroy(s->ctx);
 }
@@ -150,7 +150,7 @@ static inline void bert_update(struct bert_step *s) {
 }
 
 static inline void bert_read(struct bert_step *s, int32_t tensor, void *values, int64_t bytes) {
-    bert_check(s->ctx, snug_memory_copy(s->ctx, &s->arena, values, snug_run_data(&s->run, tensor), bytes), "read");
+    bert_check(s->ctx, snug_block_copy(s->ctx, &s->arena, values, snug_run_data(&s->run, tensor), bytes), "read");
 }
 
 #endif

@@ -28,7 +28,7 @@ struct golden {
     struct snug_run run;
     struct snug_batch batch;
     const struct snug_backend *backend;
-    struct snug_memory memory;
+    struct snug_block memory;
     uint8_t *arena; /* the memory's, or a copy of it on the host */
 };
 
@@ -104,12 +104,12 @@ static void golden_batch(struct golden *g) {
 /* The arena's copy on the host into the device's memory, and back; nothing where they are the same. */
 static void golden_push(struct golden *g) {
     if (g->memory.copy)
-        assert_int_equal(snug_memory_copy(g->ctx, &g->memory, g->memory.base, g->arena, g->layout.arena), SNUG_OK);
+        assert_int_equal(snug_block_copy(g->ctx, &g->memory, g->memory.base, g->arena, g->layout.arena), SNUG_OK);
 }
 
 static void golden_pull(struct golden *g) {
     if (g->memory.copy)
-        assert_int_equal(snug_memory_copy(g->ctx, &g->memory, g->arena, g->memory.base, g->layout.arena), SNUG_OK);
+        assert_int_equal(snug_block_copy(g->ctx, &g->memory, g->arena, g->memory.base, g->layout.arena), SNUG_OK);
 }
 
 /* A tensor as it was pulled last. */
@@ -166,7 +166,8 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
     assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
     golden_push(g);
-    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &g->memory, 42, false), SNUG_OK);
+    const struct snug_memory memory = {.arena = g->memory.base, .copy = g->memory.copy};
+    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
     golden_pull(g);
     assert_int_equal(backend->load(&g->run), SNUG_OK);
 }
@@ -186,7 +187,7 @@ static void golden_close(struct golden *g) {
     free(g->batch.labels);
     free(g->batch.targets);
     if (g->memory.copy) free(g->arena);
-    snug_memory_release(&g->memory);
+    snug_block_release(&g->memory);
     snug_context_destroy(g->ctx);
 }
 
@@ -209,7 +210,8 @@ static float *golden_parameter(const struct golden *g, const struct snug_paramet
     const int64_t count = snug_parameter_count(parameter);
     float *values = calloc((size_t)count, sizeof *values);
     assert_non_null(values);
-    snug_parameter_read(&g->program, g->arena, parameter, 0, count, values);
+    const struct snug_memory memory = {.arena = g->arena};
+    assert_int_equal(snug_parameter_read(&g->program, &memory, parameter, 0, count, values), SNUG_OK);
     return values;
 }
 

@@ -332,6 +332,43 @@ static inline void build_rows(struct ops *f, int variant) {
                                 .decay = variant == 1});
 }
 
+/* Three parameters of any codes, with gradients of all sizes, some not finite, and a block of zeros. 0: AdamW, clipped,
+   with a copy. 1: Adam (L2), late. 2: AdamW's first step, a bf16 parameter. */
+static inline void build_adam_8bit(struct ops *f, int variant) {
+    const int64_t n = f->shape->outputs, h = f->shape->h, segments = 3, count = segments * n * h;
+    const int64_t blocks = (n * h + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK;
+    int32_t g = ops_source(f, SNUG_F32, FIXED, segments * n, h), clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
+    int32_t p = ops_source(f, variant == 2 ? SNUG_BF16 : SNUG_F32, FIXED, segments * n, h);
+    int32_t p16 = variant == 0 ? ops_tensor(f, SNUG_BF16, FIXED, segments * n, h) : -1;
+    int32_t m = ops_tensor(f, SNUG_U8, FIXED, segments * n, h), v = ops_tensor(f, SNUG_U8, FIXED, segments * n, h);
+    int32_t absmax_m = ops_tensor(f, SNUG_F32, FIXED, segments, blocks);
+    int32_t absmax_v = ops_tensor(f, SNUG_F32, FIXED, segments, blocks);
+    ops_fill(f, clip, 0.25);
+    for (int64_t i = 0; i < count; i++) {
+        const double size = pow(10, -(double)(ops_word(8, (uint64_t)i) % 9));
+        ops_set(f, g, i, i / SNUG_QUANTISED_BLOCK == 2 ? 0 : size * ops_get(f, f->arena, g, i));
+        /* A large m over a v of nearly 0, which training does not meet, would only make rounding large. */
+        const uint32_t square = ops_word(10, (uint64_t)i) % 256, mean = ops_word(9, (uint64_t)i);
+        ops_set(f, v, i, variant == 2 ? 0 : square);
+        ops_set(f, m, i, variant == 2 ? 0 : square < 64 ? 126 + mean % 3 : mean % 256);
+    }
+    for (int64_t i = 0; i < segments * blocks; i++) {
+        ops_set(f, absmax_m, i, variant == 2 ? 0 : 0.01 * (double)(1 + ops_word(11, (uint64_t)i) % 7));
+        ops_set(f, absmax_v, i, variant == 2 ? 0 : 0.0001 * (double)(1 + ops_word(12, (uint64_t)i) % 7));
+    }
+    const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f};
+    for (int64_t i = 0; i < 12 && i < count / 4; i++) ops_set(f, g, i * (count / 12 + 1) % count, odd[i % 4]);
+    f->optimizer.kind = SNUG_ADAM_8BIT;
+    f->optimizer.decoupled = variant != 1;
+    f->run.step = (int64_t[]){3, 1000, 0}[variant];
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAM_8BIT,
+                                .in = SNUG_INPUTS(g, variant == 0 ? clip : -1),
+                                .out = SNUG_OUTPUTS(p, p16, m, v, absmax_m, absmax_v),
+                                .segments = (int32_t)segments,
+                                .parameter = 5,
+                                .decay = variant < 2});
+}
+
 static inline void build_cast(struct ops *f, int variant) {
     (void)variant;
     int32_t p = ops_tensor(f, SNUG_F32, FIXED, f->shape->outputs, f->shape->h);

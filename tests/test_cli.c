@@ -47,6 +47,9 @@ static void test_help(void **state) {
     }
     expect("train --help", 0, "--lr_scheduler_type");
     expect("train -h", 0, "one of linear|cosine|");
+    expect("train --help", 0, "--fit ");
+    expect("bench --help", 0, "usage: snug bench rates");
+    expect("bench rates --help", 0, "usage: snug bench rates [--threads N]");
 }
 
 static void test_wrong_usage(void **state) {
@@ -63,6 +66,9 @@ static void test_wrong_usage(void **state) {
     expect("eval", 2, "snug eval needs --model_name_or_path");
     expect("predict --model_name_or_path x", 2, "snug predict needs --test_file");
     expect("tokenize --model_name_or_path x", 2, "snug tokenize needs --test_file");
+    expect("bench", 2, "usage: snug bench rates");
+    expect("bench speed", 2, "speed: unknown bench");
+    expect("bench rates --threads many", 2, "--threads many: must be a whole number");
     expect("plan", 2, "snug plan needs --model_name_or_path");
     expect("train --model_name_or_path x --train_file y --eval_strategy epoch", 2, "--validation_file");
 }

@@ -134,6 +134,7 @@ static void test_bad_input(void **state) {
         {TRAIN "--train_file train.csv --learning_rate fast", 2, {"--learning_rate fast"}},
         {TRAIN "--train_file train.csv --max_seq_length 2", 2, {"--max_seq_length 2"}},
         {TRAIN "--train_file train.csv --memory_budget 1MiB", 3, {"--memory_budget", "short at"}},
+        {TRAIN "--train_file train.csv --memory_budget 1MiB --fit", 3, {"no mix of methods fits 1.0 MiB", "smallest"}},
         {TRAIN "--train_file train.csv --output_dir occupied", 1, {"occupied"}},
         {TRAIN "--train_file train.csv --output_dir occupied/below", 1, {"occupied/below"}},
         {TRAIN "--train_file train.csv --line_by_line", 2, {"--line_by_line", "--task mlm"}},

@@ -65,6 +65,9 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_ADAM_ROWS:
     case SNUG_OP_CATCH_UP:
     case SNUG_OP_SETTLE:
+    case SNUG_OP_FETCH:
+    case SNUG_OP_STORE:
+    case SNUG_OP_WAIT:
     case SNUG_OP_ROWS_BEGIN: return (struct op_test){"not on the GPU yet", NULL, 0, 0, 0};
     case SNUG_OP_COUNT: break;
     }
@@ -78,7 +81,7 @@ static char why[512];
 /* ---- the device's side of a program ---------------------------------------------------------------------------- */
 
 struct device {
-    struct snug_memory arena;
+    struct snug_block arena;
     struct snug_run run;
 };
 
@@ -92,16 +95,16 @@ static void run_on_device(struct ops *f, const struct snug_op *op, const uint8_t
     const int64_t size = (int64_t)(f->bytes + 255) / 256 * 256, copy = (cuda->batch(&f->program) + 255) / 256 * 256;
     const int64_t workspace = (cuda->workspace(&f->program, op, 1) + 255) / 256 * 256;
     assert_ok(f, cuda->allocate(f->ctx, size + copy + workspace, SNUG_BLOCK_ARENA, &d.arena), "allocate");
-    assert_ok(f, snug_memory_copy(f->ctx, &d.arena, d.arena.base, start, (int64_t)f->bytes), "upload");
+    assert_ok(f, snug_block_copy(f->ctx, &d.arena, d.arena.base, start, (int64_t)f->bytes), "upload");
     d.run.arena = d.arena.base;
     d.run.batch_copy = d.arena.base + size;
     d.run.workspace = d.arena.base + size + copy;
     assert_ok(f, cuda->open(f->ctx, &f->program, 1, &d.run.backend_state), "open");
     assert_ok(f, cuda->load(&d.run), "load");
     assert_ok(f, cuda->ops[op->kind](&d.run, op), "operation");
-    assert_ok(f, snug_memory_copy(f->ctx, &d.arena, out, d.arena.base, (int64_t)f->bytes), "download");
+    assert_ok(f, snug_block_copy(f->ctx, &d.arena, out, d.arena.base, (int64_t)f->bytes), "download");
     cuda->close(d.run.backend_state);
-    snug_memory_release(&d.arena);
+    snug_block_release(&d.arena);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------------------------- */

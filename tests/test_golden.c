@@ -249,7 +249,8 @@ static void round_matrices(struct golden *g) {
         float *values = golden_parameter(g, p);
         const int64_t count = snug_parameter_count(p);
         for (int64_t k = 0; k < count; k++) values[k] = snug_bf16_to_f32(snug_f32_to_bf16(values[k]));
-        snug_parameter_write(&g->program, g->arena, p, 0, count, values);
+        const struct snug_memory memory = {.arena = g->arena};
+        assert_int_equal(snug_parameter_write(&g->program, &memory, p, 0, count, values), SNUG_OK);
         free(values);
     }
 }

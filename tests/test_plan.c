@@ -30,6 +30,7 @@ static void test_planned_is_carved(void **state) {
         "task=mlm train_file=@train.txt validation_file=@dev.txt line_by_line=True",
         "task=mlm train_file=@train.txt max_seq_length=64",
         "train_file=dummy:20x40 threads=3",
+        "offload=optimizer,gradients,weights,activations validation_file=@dev.csv",
     };
     struct fixture *f = *state;
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
@@ -57,6 +58,11 @@ struct life {
     int first, last;
 };
 
+/* The tensor in whose bytes tensor stands. */
+static int32_t place_of(const struct snug_program *program, int32_t tensor) {
+    return tensor >= 0 && program->tensors[tensor].view ? program->tensors[tensor].base : tensor;
+}
+
 /* From the operations alone. HEAD may run again after its last operation, so what it reads from before it lives on. */
 static struct life life_of(const struct snug_program *program, int32_t tensor) {
     struct life life = {-1, -1};
@@ -65,8 +71,8 @@ static struct life life_of(const struct snug_program *program, int32_t tensor) {
     for (int i = 0; i < (int)program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         bool used = false;
-        for (int k = 0; k < SNUG_OP_INPUTS; k++) used |= op->in[k] == tensor;
-        for (int k = 0; k < SNUG_OP_OUTPUTS; k++) used |= op->out[k] == tensor;
+        for (int k = 0; k < SNUG_OP_INPUTS; k++) used |= place_of(program, op->in[k]) == tensor;
+        for (int k = 0; k < SNUG_OP_OUTPUTS; k++) used |= place_of(program, op->out[k]) == tensor;
         if (op->phase == SNUG_PHASE_HEAD) {
             if (head_first < 0) head_first = i;
             head_last = i;
@@ -86,12 +92,16 @@ static void check_layout(const struct snug_program *program, const struct snug_l
     for (size_t i = 0; i < program->tensor_count; i++) lives[i] = life_of(program, (int32_t)i);
     for (size_t a = 0; a < program->tensor_count; a++) {
         const struct snug_tensor *x = &program->tensors[a];
-        if (!x->persistent && lives[a].first < 0) continue; /* planned away */
+        if (x->view) {
+            const struct snug_tensor *base = &program->tensors[x->base];
+            assert_true(x->offset >= base->offset && x->offset + x->bytes <= base->offset + base->bytes);
+        }
+        if (x->offloaded || x->view || (!x->persistent && lives[a].first < 0)) continue; /* elsewhere, or nowhere */
         assert_true(x->bytes > 0 && x->offset % 64 == 0);
         assert_true(x->offset >= 0 && x->offset + x->bytes <= layout->total);
         for (size_t b = 0; b < a; b++) {
             const struct snug_tensor *y = &program->tensors[b];
-            if (!y->persistent && lives[b].first < 0) continue;
+            if (y->offloaded || y->view || (!y->persistent && lives[b].first < 0)) continue;
             const bool meet =
                 x->persistent || y->persistent || (lives[a].first <= lives[b].last && lives[b].first <= lives[a].last);
             const bool overlap = x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
@@ -108,8 +118,12 @@ static void test_no_two_share_while_they_live(void **state) {
         "bf16=True validation_file=@dev.csv per_device_eval_batch_size=30",
         "dtype=bfloat16 validation_file=@dev.csv per_device_eval_batch_size=30",
         "task=mlm train_file=@train.txt validation_file=@dev.txt per_device_train_batch_size=64",
+        "config_name=@wide validation_file=@dev.csv offload=optimizer",
+        "config_name=@wide validation_file=@dev.csv offload=optimizer,gradients,weights,activations recompute=layer",
+        "config_name=@wide task=mlm train_file=@train.txt validation_file=@dev.txt offload=weights,gradients",
     };
     struct fixture *f = *state;
+    write_model(f, "wide", 0.1, 64, 2, 30522);
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         struct snug_job job;
         int64_t sharing = 0;

@@ -139,10 +139,10 @@ static void build(struct training *t, bool waits, struct snug_methods methods) {
 }
 
 static void init_weights(struct training *t) {
-    const struct snug_memory arena = {.base = t->run.arena};
     for (size_t i = 0; i < t->program.parameter_count; i++)
         if (t->program.parameters[i].tensor != t->table)
-            assert_int_equal(snug_weights_init(t->ctx, &t->program, &t->config, &arena, &t->program.parameters[i], 42),
+            assert_int_equal(snug_weights_init(&t->program, &t->config, &(struct snug_memory){.arena = t->run.arena},
+                                               &t->program.parameters[i], 42),
                              SNUG_OK);
     struct snug_matrix table = snug_matrix_of(&t->run, t->table);
     for (int64_t i = 0; i < table.rows * table.cols; i++) {

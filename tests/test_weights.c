@@ -96,10 +96,10 @@ static void test_pieces(void **state) {
             const struct snug_parameter *p = &program->parameters[i];
             const int64_t count = snug_parameter_count(p), first = count / 3, n = count - first - count / 4;
             float *before = values_of(f, session, p->name, (size_t)count), *piece = calloc((size_t)n, sizeof *piece);
-            snug_parameter_read(program, session->arena.base, p, first, n, piece);
+            assert_int_equal(snug_parameter_read(program, &session->memory, p, first, n, piece), SNUG_OK);
             assert_memory_equal(piece, before + first, (size_t)n * sizeof *piece);
             for (int64_t k = 0; k < n; k++) piece[k] = (float)(k + 1) / 3;
-            snug_parameter_write(program, session->arena.base, p, first, n, piece);
+            assert_int_equal(snug_parameter_write(program, &session->memory, p, first, n, piece), SNUG_OK);
             float *after = values_of(f, session, p->name, (size_t)count);
             for (int64_t k = 0; k < count; k++) {
                 const bool within = k >= first && k < first + n;
@@ -108,7 +108,8 @@ static void test_pieces(void **state) {
                                                          : piece[k - first];
                 if (after[k] != want) fail_msg("%s[%lld]: %g, expected %g", p->name, (long long)k, after[k], want);
             }
-            snug_parameter_write(program, session->arena.base, p, 0, count, before); /* for those that share its tensor */
+            /* For those that share its tensor. */
+            assert_int_equal(snug_parameter_write(program, &session->memory, p, 0, count, before), SNUG_OK);
             free(before);
             free(after);
             free(piece);
@@ -125,7 +126,7 @@ static void test_too_large_for_bf16(void **state) {
     const struct snug_program *program = session->job.training;
     const struct snug_parameter *p = program->parameters;
     while (!strstr(p->name, "layer.1.attention.self.value.weight")) p++;
-    snug_parameter_write(program, session->arena.base, p, 5, 1, &large);
+    assert_int_equal(snug_parameter_write(program, &session->memory, p, 5, 1, &large), SNUG_OK);
     ok(f, snug_save_model(session, path_of(f, "large")));
     close_session(session);
     session = open_session(f, "model_name_or_path=@large");

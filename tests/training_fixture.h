@@ -182,6 +182,7 @@ static int set_up(void **state) {
     strcpy(f->folder, "/tmp/snug_test_XXXXXX");
     assert_non_null(mkdtemp(f->folder));
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
+    setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
     setenv("OMP_WAIT_POLICY", "passive", 0); /* for the programs that a test starts */
     assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
     snug_context_set_log(f->ctx, keep_log, f, SNUG_LOG_DEBUG);

@@ -49,7 +49,7 @@
  *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
  * (an optimizer)       g [N,K] F32, clip or none          p [N,K], q [N,K] or none, states (all updated, but q)
  *   g is first multiplied by clip's scale, in passing. p is F32, or BF16 and then rounded stochastically (core/philox.h); q
- *   is a BF16 copy of the new p, rounded to nearest even. The tensor is a stack of op->segments parameters of the same
+ *   is a BF16 copy of the new p, rounded to nearest even. What it gets may be a part of the weight, see op->element. The tensor is a stack of op->segments parameters of the same
  *   shape, each updated by itself where a formula looks at more than one element. t = run->step + 1; lr is
  *   run->learning_rate, the other settings are run->optimizer's; wd is its weight_decay if op->decay, else 0.
  *   States are those of snug_optimizer_states(), in its order, all 0 before the first step.
@@ -75,6 +75,9 @@
  * LION                 m (F32): Chen et al., arXiv:2302.06675, with decoupled weight decay, as bitsandbytes has it
  *   p *= 1 - lr wd; p -= lr sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g
  * CAST                 p F32                              q BF16 = p rounded to nearest even
+ * FETCH                home (offloaded)                   x: starts to copy x from home, from op->element on
+ * STORE                x                                  home (offloaded): starts to copy x there, to op->element on
+ * WAIT                 x                                  waits until what FETCH or STORE began of x is done
  *
  * Rows that wait: a table that only EMBED reads need not be updated where a step has no gradient, until the row is read
  * again. What it missed is then done step by step, with the bits that ADAM over the whole table would have given.
@@ -94,7 +97,7 @@
 #ifndef SNUG_BACKEND_BACKEND_H
 #define SNUG_BACKEND_BACKEND_H
 
-#include "core/memory.h"
+#include "core/block.h"
 #include "model/program.h"
 #include "optim/optimizer.h"
 #include "text/batch.h"
@@ -115,21 +118,23 @@ struct snug_run {
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's head rows */
     float loss_scale;               /* 1 / items_in_step */
     float learning_rate, max_grad_norm;
+    struct snug_spool *spool; /* NULL where nothing is offloaded */
+    uint64_t *copies;         /* by tensor: the number of its last copy in the spool */
     const struct snug_optimizer *optimizer;
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
 
 /* What memory is for. */
-enum snug_block {
+enum snug_block_use {
     SNUG_BLOCK_ARENA, /* operations work in it */
     SNUG_BLOCK_HOST   /* the host fills it with batches, and works in it */
 };
 
 struct snug_backend {
     const char *name;
-    /* A block of zeroed memory, given back with snug_memory_release(). */
-    snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block block, struct snug_memory *out);
+    /* A block of zeroed memory, given back with snug_block_release(). */
+    snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
     /* Bytes of the arena in which the backend keeps a batch of its own; 0 where operations read the host's. */
     int64_t (*batch)(const struct snug_program *program);
     /* Bytes of the arena's kind of memory that are free now; NULL where that is the host's. */
@@ -153,6 +158,8 @@ struct snug_backend {
 
 /* Plain C in the simplest order, for tests and for machines without product libraries. */
 const struct snug_backend *snug_backend_reference(void);
+/* FETCH, STORE and WAIT where tensors stand in host memory: through run->spool. */
+snug_op_fn snug_host_fetch, snug_host_store, snug_host_wait;
 /* oneDNN and fused kernels, for the instruction set of this machine. */
 const struct snug_backend *snug_backend_cpu(void);
 /* The same for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine lacks it.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/host.h"
 
-snug_status snug_host_allocate(snug_context *ctx, int64_t bytes, enum snug_block block, struct snug_memory *out) {
+snug_status snug_host_allocate(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out) {
     (void)block;
-    return snug_memory_host(ctx, bytes, out);
+    return snug_block_host(ctx, bytes, out);
 }
 
 int64_t snug_host_batch(const struct snug_program *program) {

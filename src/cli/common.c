@@ -161,6 +161,9 @@ static const struct {
      "Says what a training takes in bytes and operations, without running it.", ""},
     {"tokenize", "--model_name_or_path DIR --test_file FILE", "Prints the tokens of every row, one JSON object a line.",
      "Evaluation, logging and saving|Training|Machine and loading|"},
+    {"bench rates", "[--threads N] [--json]",
+     "Measures how fast this machine runs each operation and keeps it for the seconds that plans give.",
+     "Model|Data|Evaluation, logging and saving|Training|"},
 };
 
 static void print_argument(const snug_arg_info *info) {

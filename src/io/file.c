@@ -103,6 +103,15 @@ snug_status snug_folder_create(snug_context *ctx, const char *path) {
     return fail_os(ctx, "make folder", path);
 }
 
+snug_status snug_cache_folder(snug_context *ctx, char **out) {
+    const char *own = getenv("SNUG_CACHE"), *user = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    *out = NULL;
+    if (own && *own) return snug_strdup(ctx, own, out);
+    if (user && *user) return snug_path_join(ctx, out, user, "snug");
+    if (home && *home) return snug_path_join(ctx, out, home, ".cache/snug");
+    return SNUG_OK;
+}
+
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where) {
     (void)info, (void)kind, (void)where;
     return remove(path);

@@ -13,6 +13,9 @@ bool snug_file_exists(const char *path);
 bool snug_folder_exists(const char *path);
 /* Makes the folder and its parents. */
 snug_status snug_folder_create(snug_context *ctx, const char *path);
+/* Where snug keeps what it can make again: $SNUG_CACHE, $XDG_CACHE_HOME/snug or ~/.cache/snug; NULL where none is set.
+   Not made here; freed by the caller. */
+snug_status snug_cache_folder(snug_context *ctx, char **out);
 /* Whether files can be written into path, or path be made and then written into; nothing is made yet. */
 snug_status snug_folder_check(snug_context *ctx, const char *path);
 /* Removes a folder and all in it; one that does not exist is fine. */

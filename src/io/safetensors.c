@@ -326,17 +326,34 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 
 /* ---- reading ---- */
 
+static snug_status check_range(snug_context *ctx, const struct snug_safetensors_file *file,
+                               const struct snug_stored_tensor *tensor, int64_t first, int64_t count) {
+    if (first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INTERNAL, "%s: tensor %s: elements %lld + %lld of %lld asked for", file->path,
+                     tensor->name, (long long)first, (long long)count, (long long)tensor->count);
+}
+
+snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_safetensors *files,
+                                         const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
+                                         void *out) {
+    const struct snug_safetensors_file *file = &files->files[tensor->file];
+    const int64_t size = snug_dtype_size(tensor->dtype);
+    if (strcmp(tensor->type_name, snug_dtype_name(tensor->dtype)) != 0)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s has type %s, which snug does not have", file->path,
+                         tensor->name, tensor->type_name);
+    RETURN_IF_ERROR(check_range(ctx, file, tensor, first, count));
+    return read_at(ctx, file, out, (size_t)(count * size), tensor->offset + (uint64_t)(first * size));
+}
+
 snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
                                   const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out) {
     const struct snug_safetensors_file *file = &files->files[tensor->file];
     if (!tensor->readable)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s has type %s; snug reads F32, F16 and BF16", file->path,
                          tensor->name, tensor->type_name);
-    if (first < 0 || count < 0 || first > tensor->count || count > tensor->count - first)
-        return snug_fail(ctx, SNUG_E_INTERNAL, "%s: tensor %s: elements %lld + %lld of %lld asked for", file->path,
-                         tensor->name, (long long)first, (long long)count, (long long)tensor->count);
+    if (tensor->dtype == SNUG_F32) return snug_safetensors_read_stored(ctx, files, tensor, first, count, out);
+    RETURN_IF_ERROR(check_range(ctx, file, tensor, first, count));
     uint64_t offset = tensor->offset + (uint64_t)(first * snug_dtype_size(tensor->dtype));
-    if (tensor->dtype == SNUG_F32) return read_at(ctx, file, out, (size_t)count * sizeof *out, offset);
     uint16_t buffer[8192];
     while (count > 0) {
         int64_t part = count < 8192 ? count : 8192;
@@ -396,16 +413,21 @@ static snug_status make_header(snug_context *ctx, const struct snug_tensor_sourc
     return status;
 }
 
-static snug_status write_source(snug_context *ctx, struct snug_writer *writer,
-                                const struct snug_tensor_source *source) {
-    static const struct snug_memory host = {0};
-    const struct snug_memory *memory = source->memory ? source->memory : &host;
-    void *view, *place = (void *)source->data;
+static snug_status put_source(snug_context *ctx, struct snug_writer *writer, const struct snug_tensor_source *source) {
+    uint64_t buffer[8192];
     int64_t bytes;
     RETURN_IF_ERROR(source_bytes(ctx, source, &bytes));
-    RETURN_IF_ERROR(snug_view_open(ctx, memory, place, bytes, SNUG_VIEW_READ, &view));
-    snug_writer_put(writer, view, (size_t)bytes);
-    return snug_view_close(ctx, memory, place, bytes, SNUG_VIEW_READ, view);
+    if (source->data || !source->read) {
+        snug_writer_put(writer, source->data, (size_t)bytes);
+        return SNUG_OK;
+    }
+    const int64_t size = snug_dtype_size(source->dtype), most = (int64_t)sizeof buffer / size;
+    for (int64_t first = 0, count = bytes / size, part; first < count; first += part) {
+        part = count - first < most ? count - first : most;
+        RETURN_IF_ERROR(source->read(source->user, first, part, buffer));
+        snug_writer_put(writer, buffer, (size_t)(part * size));
+    }
+    return SNUG_OK;
 }
 
 static snug_status write_all(snug_context *ctx, const char *path, const struct snug_tensor_source **sources,
@@ -418,7 +440,7 @@ static snug_status write_all(snug_context *ctx, const char *path, const struct s
     snug_writer_put(&writer, header, length);
     snug_writer_put(&writer, "       ", padding);
     for (size_t i = 0; i < count; i++) {
-        snug_status status = write_source(ctx, &writer, sources[i]);
+        const snug_status status = put_source(ctx, &writer, sources[i]);
         if (status != SNUG_OK) {
             snug_writer_abandon(&writer);
             return status;

@@ -5,7 +5,6 @@
 
 #include "core/context.h"
 #include "core/dtype.h"
-#include "core/memory.h"
 
 #define SNUG_SAFETENSORS_DIMS 8
 
@@ -39,14 +38,20 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
                                   const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out);
 
-/* What to write: data lies in memory (NULL: the host's) in the given type. */
+/* The same elements as they are stored, of any type that snug has. */
+snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_safetensors *files,
+                                         const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
+                                         void *out);
+
+/* What to write: data lies in memory in the given type, or read() gives elements first … first + count - 1 of it. */
 struct snug_tensor_source {
     const char *name;
     enum snug_dtype dtype;
     int dims;
     int64_t shape[SNUG_SAFETENSORS_DIMS];
     const void *data;
-    const struct snug_memory *memory;
+    snug_status (*read)(void *user, int64_t first, int64_t count, void *out);
+    void *user;
 };
 /* Writes one file, whole or not at all, with "__metadata__": {"format": "pt"}. Data starts at a multiple of 8. */
 snug_status snug_safetensors_write(snug_context *ctx, const char *path, const struct snug_tensor_source *tensors,

@@ -13,6 +13,7 @@
 
 #include "core/context.h"
 #include "core/dtype.h"
+#include "io/spool.h"
 
 /* Every tensor with rows of a varying extent has room for a multiple of this many, so that products may work in whole
    tiles. What stands in the rows past the last one is undefined, before and after every operation. */
@@ -35,9 +36,14 @@ struct snug_tensor {
     int32_t layer;      /* encoder layer, or -1 */
     bool persistent;    /* lives across steps: weights, gradients, states */
     bool low_precision; /* may be stored in the compute type, which the precision stage decides */
+    bool saved;         /* an optimizer's state, which checkpoints hold */
+    bool offloaded;     /* its home is the spool; operations see windows of it (plan/offload.c) */
+    bool view;          /* elements element … of tensor base, in that tensor's place */
+    int32_t base;
+    int64_t element;
     /* Filled in by the place stage. */
-    int32_t first, last; /* operations that write it first and use it last */
-    int64_t bytes, offset;
+    int32_t first, last;   /* operations that write it first and use it last */
+    int64_t bytes, offset; /* offset: in the arena, or in the spool if offloaded */
 };
 
 /* The contract of each operation stands in backend/backend.h. */
@@ -73,6 +79,9 @@ enum snug_op_kind {
     SNUG_OP_LION,
     SNUG_OP_ROWS_BEGIN,
     SNUG_OP_CAST,
+    SNUG_OP_FETCH,
+    SNUG_OP_STORE,
+    SNUG_OP_WAIT,
     SNUG_OP_COUNT
 };
 
@@ -117,6 +126,7 @@ struct snug_op {
     bool vector;       /* they are vectors, a row each */
     bool decay;        /* weight decay applies */
     int32_t parameter; /* number of the first: key of stochastic rounding */
+    int64_t element;   /* first element of the weight, or of the home of FETCH and STORE, that the operation works on */
     enum snug_activation activation;
     enum snug_loss_kind loss;
     float label_smoothing;
@@ -148,6 +158,19 @@ struct snug_program {
     bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
     int32_t logits, loss, clip;          /* tensors that the runner looks at; clip is {norm, scale} */
 };
+
+/* Where the tensors of placed programs stand: the arena, and the spool, which is NULL where nothing is offloaded. */
+struct snug_memory {
+    uint8_t *arena;
+    /* The arena's way in and out, see core/block.h; NULL where it is the host's. */
+    snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
+    struct snug_spool *spool;
+};
+/* Elements first … first + count - 1 of a persistent tensor, in its own type, between operations. */
+snug_status snug_tensor_read(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
+                             int64_t first, int64_t count, void *out);
+snug_status snug_tensor_write(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
+                              int64_t first, int64_t count, const void *values);
 
 /* Starts a program whose tensor numbers are all -1. */
 void snug_program_init(struct snug_program *program, snug_context *ctx);

@@ -11,74 +11,52 @@
 #include "io/safetensors.h"
 #include "optim/optimizer.h"
 
-int64_t snug_parameter_count(const struct snug_parameter *parameter) {
-    return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
-}
+/* Values that go through fp32 at a time between files and where they stand. */
+enum { PIECE = 4096 };
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
     return program->tensors[parameter->tensor].dtype;
 }
 
-/* Where parameter's value number first stands, from the arena's begin on. */
-static int64_t place_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
-    const struct snug_tensor *tensor = &program->tensors[parameter->tensor];
-    return tensor->offset + (parameter->row * tensor->cols + first) * snug_dtype_size(tensor->dtype);
+/* Its value number first, as an element of the tensor. */
+static int64_t element_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
+    return parameter->row * program->tensors[parameter->tensor].cols + first;
 }
 
-/* Values from number first on of a parameter that is stored from stored on. */
-static void widen(const uint8_t *stored, enum snug_dtype type, int64_t first, int64_t count, float *values) {
-    if (type == SNUG_F32)
-        memcpy(values, (const float *)(const void *)stored + first, (size_t)count * sizeof *values);
-    else
-        for (int64_t i = 0; i < count; i++)
-            values[i] = snug_bf16_to_f32(((const uint16_t *)(const void *)stored)[first + i]);
-}
-
-static void narrow(uint8_t *stored, enum snug_dtype type, int64_t first, int64_t count, const float *values) {
-    if (type == SNUG_F32)
-        memcpy((float *)(void *)stored + first, values, (size_t)count * sizeof *values);
-    else
-        for (int64_t i = 0; i < count; i++) ((uint16_t *)(void *)stored)[first + i] = snug_f32_to_bf16(values[i]);
-}
-
-void snug_parameter_read(const struct snug_program *program, const uint8_t *arena,
-                         const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
-    widen(arena + place_of(program, parameter, 0), type_of(program, parameter), first, count, values);
-}
-
-void snug_parameter_write(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter,
-                          int64_t first, int64_t count, const float *values) {
-    narrow(arena + place_of(program, parameter, 0), type_of(program, parameter), first, count, values);
-}
-
-/* A parameter as it is stored, where the host can work on it. */
-static snug_status open_view(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
-                             const struct snug_parameter *parameter, enum snug_view_mode mode, uint8_t **stored) {
-    void *view;
-    const int64_t bytes = snug_parameter_count(parameter) * snug_dtype_size(type_of(program, parameter));
-    RETURN_IF_ERROR(snug_view_open(ctx, arena, arena->base + place_of(program, parameter, 0), bytes, mode, &view));
-    *stored = view;
+snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
+                                const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
+    const int64_t from = element_of(program, parameter, first);
+    if (type_of(program, parameter) == SNUG_F32)
+        return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
+    for (int64_t i = 0; i < count; i += PIECE) {
+        uint16_t stored[PIECE];
+        const int64_t n = smaller(PIECE, count - i);
+        RETURN_IF_ERROR(snug_tensor_read(program, memory, parameter->tensor, from + i, n, stored));
+        for (int64_t k = 0; k < n; k++) values[i + k] = snug_bf16_to_f32(stored[k]);
+    }
     return SNUG_OK;
 }
 
-static snug_status close_view(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
-                              const struct snug_parameter *parameter, enum snug_view_mode mode, uint8_t *stored) {
-    const int64_t bytes = snug_parameter_count(parameter) * snug_dtype_size(type_of(program, parameter));
-    return snug_view_close(ctx, arena, arena->base + place_of(program, parameter, 0), bytes, mode, stored);
+snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
+                                 const struct snug_parameter *parameter, int64_t first, int64_t count,
+                                 const float *values) {
+    const int64_t to = element_of(program, parameter, first);
+    if (type_of(program, parameter) == SNUG_F32)
+        return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
+    for (int64_t i = 0; i < count; i += PIECE) {
+        uint16_t stored[PIECE];
+        const int64_t n = smaller(PIECE, count - i);
+        for (int64_t k = 0; k < n; k++) stored[k] = snug_f32_to_bf16(values[i + k]);
+        RETURN_IF_ERROR(snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored));
+    }
+    return SNUG_OK;
 }
 
-snug_status snug_parameter_get(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
-                               const struct snug_parameter *parameter, float *values) {
-    uint8_t *stored;
-    RETURN_IF_ERROR(open_view(ctx, program, arena, parameter, SNUG_VIEW_READ, &stored));
-    widen(stored, type_of(program, parameter), 0, snug_parameter_count(parameter), values);
-    return close_view(ctx, program, arena, parameter, SNUG_VIEW_READ, stored);
+int64_t snug_parameter_count(const struct snug_parameter *parameter) {
+    return parameter->shape[0] * (parameter->shape[1] ? parameter->shape[1] : 1);
 }
-
-/* Values that go through fp32 at a time, where that is not what they are stored in. */
-enum { PIECE = 4096 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- initialising --------------------------------------------------------------------------------------------- */
 
@@ -105,33 +83,37 @@ static void draw_normal(float *values, int64_t first, int64_t count, double devi
     }
 }
 
-static void write_initial(const struct snug_program *program, const struct snug_config *config,
-                          const struct snug_parameter *parameter, uint64_t seed, uint8_t *stored) {
-    const int64_t count = snug_parameter_count(parameter), pad = config->pad_token_id;
-    const enum snug_dtype type = type_of(program, parameter);
+/* The padding token's row is zero. */
+static void clear_padding(const struct snug_config *config, const struct snug_parameter *parameter, float *values,
+                          int64_t first, int64_t count) {
+    const int64_t pad = config->pad_token_id, size = config->hidden_size;
+    if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") != 0 || pad < 0) return;
+    for (int64_t i = pad * size; i < (pad + 1) * size; i++)
+        if (i >= first && i < first + count) values[i - first] = 0;
+}
+
+snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
+                              const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
+    const int64_t count = snug_parameter_count(parameter);
     const uint32_t name = name_hash(parameter->name);
+    snug_status status = SNUG_OK;
 #pragma omp parallel for schedule(static)
     for (int64_t first = 0; first < count; first += PIECE) {
         float values[PIECE];
         const int64_t n = smaller(PIECE, count - first);
-        if (parameter->init == SNUG_INIT_NORMAL)
+        if (parameter->init == SNUG_INIT_NORMAL) {
             draw_normal(values, first, n, config->initializer_range, name, seed);
-        else
+            clear_padding(config, parameter, values, first, n);
+        } else {
             for (int64_t i = 0; i < n; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
-        narrow(stored, type, first, n, values);
+        }
+        const snug_status written = snug_parameter_write(program, memory, parameter, first, n, values);
+        if (written != SNUG_OK) {
+#pragma omp atomic write
+            status = written;
+        }
     }
-    /* All bits zero are 0 in every type. */
-    if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") == 0 && pad >= 0 && pad < config->vocab_size)
-        memset(stored + pad * config->hidden_size * snug_dtype_size(type), 0,
-               (size_t)(config->hidden_size * snug_dtype_size(type)));
-}
-
-snug_status snug_weights_init(snug_context *ctx, const struct snug_program *program, const struct snug_config *config,
-                              const struct snug_memory *arena, const struct snug_parameter *parameter, uint64_t seed) {
-    uint8_t *stored;
-    RETURN_IF_ERROR(open_view(ctx, program, arena, parameter, SNUG_VIEW_WRITE, &stored));
-    write_initial(program, config, parameter, seed, stored);
-    return close_view(ctx, program, arena, parameter, SNUG_VIEW_WRITE, stored);
+    return status;
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -170,7 +152,7 @@ struct loading {
     const char *path;
     const struct snug_program *program;
     const struct snug_config *config;
-    const struct snug_memory *arena;
+    const struct snug_memory *memory;
     bool ignore_mismatched_sizes;
     bool *loaded; /* by parameter */
 };
@@ -186,30 +168,6 @@ static bool same_shape(const struct snug_stored_tensor *stored, const struct snu
     const int dims = parameter->shape[1] ? 2 : 1;
     return stored->dims == dims && stored->shape[0] == parameter->shape[0] &&
            (dims == 1 || stored->shape[1] == parameter->shape[1]);
-}
-
-static snug_status read_finite(const struct loading *l, const struct snug_safetensors *files,
-                               const struct snug_stored_tensor *source, const struct snug_parameter *parameter,
-                               uint8_t *stored) {
-    const enum snug_dtype type = type_of(l->program, parameter);
-    const int64_t count = snug_parameter_count(parameter);
-    for (int64_t first = 0; first < count; first += PIECE) {
-        float values[PIECE];
-        const int64_t n = smaller(PIECE, count - first);
-        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, source, first, n, values));
-        for (int64_t i = 0; i < n; i++) {
-            if (!isfinite(values[i]))
-                return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                                 l->path, source->name, isnan(values[i]) ? "NaN" : "an infinity",
-                                 (long long)(first + i));
-            if (type == SNUG_BF16 && !isfinite(snug_bf16_to_f32(snug_f32_to_bf16(values[i]))))
-                return snug_fail(l->ctx, SNUG_E_INPUT,
-                                 "%s: tensor %s holds %g at element %lld, more than bfloat16 has: use --dtype float32",
-                                 l->path, source->name, (double)values[i], (long long)(first + i));
-        }
-        narrow(stored, type, first, n, values);
-    }
-    return SNUG_OK;
 }
 
 static snug_status load_one(const struct loading *l, const struct snug_safetensors *files,
@@ -228,12 +186,24 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    uint8_t *values;
-    RETURN_IF_ERROR(open_view(l->ctx, l->program, l->arena, parameter, SNUG_VIEW_WRITE, &values));
-    snug_status status = read_finite(l, files, stored, parameter, values);
-    const snug_status closed = close_view(l->ctx, l->program, l->arena, parameter, SNUG_VIEW_WRITE, values);
-    if (status == SNUG_OK) status = closed;
-    RETURN_IF_ERROR(status);
+    const bool rounds = type_of(l->program, parameter) == SNUG_BF16;
+    const int64_t count = snug_parameter_count(parameter);
+    for (int64_t first = 0; first < count; first += PIECE) {
+        float values[PIECE];
+        const int64_t n = smaller(PIECE, count - first);
+        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, first, n, values));
+        for (int64_t i = 0; i < n; i++) {
+            if (!isfinite(values[i]))
+                return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                                 l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
+                                 (long long)(first + i));
+            if (rounds && !isfinite(snug_bf16_to_f32(snug_f32_to_bf16(values[i]))))
+                return snug_fail(l->ctx, SNUG_E_INPUT,
+                                 "%s: tensor %s holds %g at element %lld, more than bfloat16 has: use --dtype float32",
+                                 l->path, stored->name, (double)values[i], (long long)(first + i));
+        }
+        RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, n, values));
+    }
     l->loaded[index] = true;
     return SNUG_OK;
 }
@@ -291,12 +261,12 @@ static snug_status find_file(snug_context *ctx, const char *folder, char **path)
 }
 
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
-                              const struct snug_config *config, const struct snug_memory *arena, uint64_t seed,
+                              const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes) {
     struct loading l = {.ctx = ctx,
                         .program = program,
                         .config = config,
-                        .arena = arena,
+                        .memory = memory,
                         .ignore_mismatched_sizes = ignore_mismatched_sizes};
     struct snug_safetensors files = {0};
     char *path;
@@ -309,7 +279,7 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
         struct names fresh = {0};
         for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
             if (l.loaded[i]) continue;
-            status = snug_weights_init(ctx, program, config, arena, &program->parameters[i], seed);
+            status = snug_weights_init(program, config, memory, &program->parameters[i], seed);
             add_name(&fresh, program->parameters[i].name);
         }
         if (fresh.count)
@@ -331,84 +301,99 @@ static const char *second_name(const char *name) {
     return strcmp(name, "cls.predictions.decoder.bias") == 0 ? "cls.predictions.bias" : NULL;
 }
 
+/* Where a tensor of a file being written comes from: the tensor of the program, from element first on. */
+struct origin {
+    const struct snug_program *program;
+    const struct snug_memory *memory;
+    int32_t tensor;
+    int64_t first;
+};
+
+static snug_status read_origin(void *user, int64_t first, int64_t count, void *out) {
+    const struct origin *o = user;
+    return snug_tensor_read(o->program, o->memory, o->tensor, o->first + first, count, out);
+}
+
 snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
-                              const struct snug_memory *arena) {
+                              const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
+    struct origin *origins = NULL;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count + 1, sizeof *sources, (void **)&sources));
-    for (size_t i = 0; i < program->parameter_count; i++) {
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *origins, (void **)&origins);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const struct snug_parameter *p = &program->parameters[i];
+        origins[i] = (struct origin){program, memory, p->tensor, element_of(program, p, 0)};
         const struct snug_tensor_source source = {.name = p->name,
                                                   .dtype = type_of(program, p),
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
-                                                  .data = arena->base + place_of(program, p, 0),
-                                                  .memory = arena};
+                                                  .read = read_origin,
+                                                  .user = &origins[i]};
         sources[count++] = source;
         if (!second_name(p->name)) continue;
         sources[count] = source;
         sources[count++].name = second_name(p->name);
     }
-    snug_status status = snug_safetensors_write(ctx, path, sources, count);
+    if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
+    free(origins);
     free(sources);
     return status;
-}
-
-/* The states that go on from step to step: those that an update writes. What rows of a table still wait for is none:
-   they are settled first. */
-static bool is_state(const struct snug_program *program, size_t tensor) {
-    for (size_t i = 0; i < program->op_count; i++)
-        for (int out = 2; snug_is_update(program->ops[i].kind) && out < 2 + SNUG_STATES_MAX; out++)
-            if (program->ops[i].out[out] == (int32_t)tensor) return true;
-    return false;
 }
 
 snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program,
-                             const struct snug_memory *arena) {
+                             const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
+    struct origin *origins = NULL;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *sources, (void **)&sources));
-    for (size_t i = 0; i < program->tensor_count; i++) {
+    snug_status status = snug_alloc(ctx, program->tensor_count, sizeof *origins, (void **)&origins);
+    for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        if (is_state(program, i))
-            sources[count++] = (struct snug_tensor_source){.name = t->name,
-                                                           .dtype = t->dtype,
-                                                           .dims = 2,
-                                                           .shape = {t->rows, t->cols},
-                                                           .data = arena->base + t->offset,
-                                                           .memory = arena};
+        if (!t->saved) continue;
+        origins[i] = (struct origin){program, memory, (int32_t)i, 0};
+        sources[count++] = (struct snug_tensor_source){.name = t->name,
+                                                       .dtype = t->dtype,
+                                                       .dims = 2,
+                                                       .shape = {t->rows, t->cols},
+                                                       .read = read_origin,
+                                                       .user = &origins[i]};
     }
-    snug_status status = snug_safetensors_write(ctx, path, sources, count);
+    if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
+    free(origins);
     free(sources);
     return status;
 }
 
-/* Reads what was stored, F32, to its place. */
 static snug_status load_state(snug_context *ctx, const struct snug_safetensors *files,
-                              const struct snug_stored_tensor *stored, const struct snug_memory *arena, void *place) {
-    const int64_t bytes = stored->count * (int64_t)sizeof(float);
-    void *view;
-    RETURN_IF_ERROR(snug_view_open(ctx, arena, place, bytes, SNUG_VIEW_WRITE, &view));
-    snug_status status = snug_safetensors_read(ctx, files, stored, 0, stored->count, view);
-    const snug_status closed = snug_view_close(ctx, arena, place, bytes, SNUG_VIEW_WRITE, view);
-    return status != SNUG_OK ? status : closed;
+                              const struct snug_stored_tensor *stored, const struct origin *to) {
+    float values[PIECE]; /* of any type: none is larger */
+    for (int64_t first = 0; first < stored->count; first += PIECE) {
+        const int64_t count = smaller(PIECE, stored->count - first);
+        RETURN_IF_ERROR(snug_safetensors_read_stored(ctx, files, stored, first, count, values));
+        RETURN_IF_ERROR(snug_tensor_write(to->program, to->memory, to->tensor, first, count, values));
+    }
+    return SNUG_OK;
 }
 
 snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
-                             const struct snug_memory *arena) {
+                             const struct snug_memory *memory) {
     struct snug_safetensors files;
     RETURN_IF_ERROR(snug_safetensors_open(ctx, path, &files));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        if (!is_state(program, i)) continue;
+        if (!t->saved) continue;
         const struct snug_stored_tensor *stored = snug_safetensors_find(&files, t->name);
-        if (!stored || stored->dims != 2 || stored->shape[0] != t->rows || stored->shape[1] != t->cols)
-            status = snug_fail(ctx, SNUG_E_INPUT,
-                               "%s: no state %s of shape [%lld, %lld]: the checkpoint is of another model or optimizer",
-                               path, t->name, (long long)t->rows, (long long)t->cols);
+        if (!stored || stored->dims != 2 || stored->shape[0] != t->rows || stored->shape[1] != t->cols ||
+            stored->dtype != t->dtype)
+            status =
+                snug_fail(ctx, SNUG_E_INPUT,
+                          "%s: no state %s of shape [%lld, %lld] and type %s: the checkpoint is of another model or "
+                          "optimizer",
+                          path, t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
         else
-            status = load_state(ctx, &files, stored, arena, arena->base + t->offset);
+            status = load_state(ctx, &files, stored, &(struct origin){program, memory, (int32_t)i, 0});
     }
     snug_safetensors_close(&files);
     return status;

@@ -3,25 +3,22 @@
 #ifndef SNUG_MODEL_WEIGHTS_H
 #define SNUG_MODEL_WEIGHTS_H
 
-#include "core/memory.h"
 #include "model/config.h"
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter);
-/* Reads or writes values first … first + count - 1 of parameter as fp32, whatever they are stored in, in an arena of
-   the host; written ones are rounded to nearest even. program must have been placed. */
-void snug_parameter_read(const struct snug_program *program, const uint8_t *arena,
-                         const struct snug_parameter *parameter, int64_t first, int64_t count, float *values);
-void snug_parameter_write(const struct snug_program *program, uint8_t *arena, const struct snug_parameter *parameter,
-                          int64_t first, int64_t count, const float *values);
-/* All of parameter as fp32, from any arena. */
-snug_status snug_parameter_get(snug_context *ctx, const struct snug_program *program, const struct snug_memory *arena,
-                               const struct snug_parameter *parameter, float *values);
+/* Reads or writes values first … first + count - 1 of parameter as fp32, wherever they stand and whatever they are
+   stored in; written ones are rounded to nearest even. program must have been placed. */
+snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
+                                const struct snug_parameter *parameter, int64_t first, int64_t count, float *values);
+snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
+                                 const struct snug_parameter *parameter, int64_t first, int64_t count,
+                                 const float *values);
 
 /* Initialises parameter as transformers' _init_weights does: normal(0, initializer_range) for matrices and tables (with
    a zero row for the padding token), 0 for biases, 1 for norms. The values follow from seed and the parameter's name.
  */
-snug_status snug_weights_init(snug_context *ctx, const struct snug_program *program, const struct snug_config *config,
-                              const struct snug_memory *arena, const struct snug_parameter *parameter, uint64_t seed);
+snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
+                              const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed);
 
 /* Fills all parameters from folder's model.safetensors or its index. Takes weights saved from BertModel,
    BertForSequenceClassification, BertForMaskedLM or BertForPreTraining, with or without the "bert." prefix, with old
@@ -29,16 +26,16 @@ snug_status snug_weights_init(snug_context *ctx, const struct snug_program *prog
    not use. A wrong shape is SNUG_E_INPUT naming tensor, found and expected, unless it is the head's and
    ignore_mismatched_sizes. A NaN or infinity, also one that only rounding to BF16 makes, is SNUG_E_INPUT. */
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
-                              const struct snug_config *config, const struct snug_memory *arena, uint64_t seed,
+                              const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes);
 /* Writes all parameters in the types that they are stored in. */
 snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
-                              const struct snug_memory *arena);
+                              const struct snug_memory *memory);
 
 /* The optimizer's states, by the program's own names. */
 snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program,
-                             const struct snug_memory *arena);
+                             const struct snug_memory *memory);
 snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
-                             const struct snug_memory *arena);
+                             const struct snug_memory *memory);
 
 #endif

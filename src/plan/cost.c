@@ -37,6 +37,9 @@ static const struct {
     [SNUG_OP_LION] = {"lion", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ROWS_BEGIN] = {"rows_begin", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CAST] = {"cast", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_FETCH] = {"fetch", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_STORE] = {"store", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_WAIT] = {"wait", SNUG_GROUP_ELEMENTWISE},
 };
 
 const char *snug_op_name(enum snug_op_kind kind) { return kinds[kind].name; }
@@ -45,11 +48,10 @@ enum snug_op_group snug_op_group(enum snug_op_kind kind) { return kinds[kind].gr
 /* Floating-point operations an element, counted in the formulas of backend.h (an exp or erf as 10). */
 enum { NORM_FLOPS = 8, NORM_BACKWARD_FLOPS = 14, ACTIVATION_FLOPS = 14, SOFTMAX_FLOPS = 13, ADAM_FLOPS = 15 };
 
-struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, int64_t tokens,
-                              int64_t sequences, int64_t rows) {
-    const double extent[SNUG_EXTENT_COUNT] = {[SNUG_EXTENT_TOKENS] = (double)tokens,
-                                              [SNUG_EXTENT_SEQUENCES] = (double)sequences,
-                                              [SNUG_EXTENT_ROWS] = (double)rows};
+struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, double tokens,
+                              double sequences, double rows) {
+    const double extent[SNUG_EXTENT_COUNT] = {
+        [SNUG_EXTENT_TOKENS] = tokens, [SNUG_EXTENT_SEQUENCES] = sequences, [SNUG_EXTENT_ROWS] = rows};
     struct snug_cost cost = {0};
     double elements[SNUG_OP_INPUTS + SNUG_OP_OUTPUTS] = {0};
     for (int k = 0; k < SNUG_OP_INPUTS + SNUG_OP_OUTPUTS; k++) {
@@ -62,8 +64,7 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
         cost.bytes += (twice ? 2 : 1) * elements[k] * (double)snug_dtype_size(tensor->dtype);
     }
     const double in = elements[0], out = elements[SNUG_OP_INPUTS];
-    const double pairs =
-        sequences ? (double)tokens * (double)tokens / (double)sequences : 0; /* query-key pairs a head */
+    const double pairs = sequences > 0 ? tokens * tokens / sequences : 0; /* query-key pairs a head */
     switch (op->kind) {
     case SNUG_OP_LINEAR: cost.flops = 2 * out * (double)program->tensors[op->in[0]].cols; break;
     case SNUG_OP_LINEAR_DX: cost.flops = 2 * out * (double)program->tensors[op->in[0]].cols; break;
@@ -100,6 +101,13 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
     case SNUG_OP_ACTIVATION:
     case SNUG_OP_ACTIVATION_BACKWARD: cost.flops = ACTIVATION_FLOPS * in; break;
     case SNUG_OP_SQUARED_NORM: cost.flops = 2 * in; break;
+    case SNUG_OP_FETCH: /* of the home, what the window holds */
+    case SNUG_OP_STORE: {
+        const struct snug_tensor *window = &program->tensors[op->kind == SNUG_OP_FETCH ? op->out[0] : op->in[0]];
+        cost.bytes = (op->kind == SNUG_OP_FETCH ? out : in) * (double)snug_dtype_size(window->dtype);
+        break;
+    }
+    case SNUG_OP_WAIT: cost.bytes = 0; break;
     default: cost.flops = snug_is_update(op->kind) ? ADAM_FLOPS * in : out; break;
     }
     return cost;

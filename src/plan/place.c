@@ -8,7 +8,10 @@
 
 #include "plan/stages.h"
 
-enum { ALIGNMENT = 64 }; /* a cache line, and the widest vector */
+enum {
+    ALIGNMENT = 64, /* a cache line, and the widest vector */
+    PAGE = 4096,    /* of the kernel's cache, from which regions of the spool are dropped one by one */
+};
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
@@ -48,15 +51,17 @@ static void find_lifetimes(struct snug_program *program) {
             const int32_t number = k < SNUG_OP_INPUTS ? op->in[k] : op->out[k - SNUG_OP_INPUTS];
             if (number < 0) continue;
             struct snug_tensor *tensor = &program->tensors[number];
+            if (tensor->view) tensor = &program->tensors[tensor->base]; /* in whose place it stands */
             if (tensor->first < 0) tensor->first = (int32_t)i;
             tensor->last = (int32_t)i;
             const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS; /* it adds up over the chunks */
             if (op->phase == SNUG_PHASE_HEAD && gradient && tensor->first > head_begin) tensor->first = head_begin;
             if (op->phase == SNUG_PHASE_HEAD && (tensor->first < head_begin || gradient || number == program->logits))
                 tensor->last = head_end;
+            const enum snug_op_kind made = program->ops[tensor->first].kind;
             if (!tensor->persistent && !gradient && op->phase >= SNUG_PHASE_BACKWARD &&
-                program->ops[tensor->first].phase == SNUG_PHASE_FORWARD &&
-                program->ops[tensor->first].kind != SNUG_OP_FILL)
+                program->ops[tensor->first].phase == SNUG_PHASE_FORWARD && made != SNUG_OP_FILL &&
+                made != SNUG_OP_FETCH)
                 tensor->memory_class = SNUG_MEMORY_ACTIVATIONS;
         }
     }
@@ -88,6 +93,11 @@ static void place_one(struct placing *placing, struct snug_tensor *tensor, int64
     placing->tensors[at] = tensor;
 }
 
+/* Stands in the arena while the program runs, in a place of its own. */
+static bool is_transient(const struct snug_tensor *tensor) {
+    return !tensor->persistent && !tensor->offloaded && !tensor->view && tensor->first >= 0;
+}
+
 /* Places what a program needs while it runs from base on; *end is where it stops. */
 static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
     struct snug_tensor **order = NULL, **placed = NULL;
@@ -97,8 +107,7 @@ static snug_status place_transient(struct snug_program *program, int64_t base, i
     if (status == SNUG_OK) {
         size_t count = 0;
         for (size_t i = 0; i < program->tensor_count; i++)
-            if (!program->tensors[i].persistent && program->tensors[i].first >= 0)
-                order[count++] = &program->tensors[i];
+            if (is_transient(&program->tensors[i])) order[count++] = &program->tensors[i];
         qsort(order, count, sizeof(struct snug_tensor *), larger_first);
         struct placing placing = {placed, 0};
         for (size_t i = 0; i < count; i++) {
@@ -117,7 +126,7 @@ static snug_status transient_gradients(const struct snug_program *program, int64
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count + 1, sizeof *change, (void **)&change));
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        if (t->memory_class != SNUG_MEMORY_GRADIENTS || t->persistent || t->first < 0) continue;
+        if (t->memory_class != SNUG_MEMORY_GRADIENTS || !is_transient(t)) continue;
         change[t->first] += t->bytes;
         change[t->last + 1] -= t->bytes;
     }
@@ -144,13 +153,36 @@ static void place_persistent(struct snug_program *const programs[], int count, s
         for (int p = 0; p < count; p++)
             for (size_t i = 0; i < programs[p]->tensor_count; i++) {
                 struct snug_tensor *tensor = &programs[p]->tensors[i];
-                if (!tensor->persistent || (int)tensor->memory_class != memory_class) continue;
+                if (!tensor->persistent || tensor->offloaded || (int)tensor->memory_class != memory_class) continue;
                 tensor->offset = shared_offset(programs, p, tensor->name);
                 if (tensor->offset >= 0) continue;
                 tensor->offset = layout->arena;
                 layout->arena += tensor->bytes;
                 layout->bytes[memory_class] += tensor->bytes;
             }
+}
+
+/* Homes in the spool: of what persists, shared by name, and of activations. */
+static void place_offloaded(struct snug_program *const programs[], int count, struct snug_layout *layout) {
+    for (int p = 0; p < count; p++)
+        for (size_t i = 0; i < programs[p]->tensor_count; i++) {
+            struct snug_tensor *tensor = &programs[p]->tensors[i];
+            if (!tensor->offloaded) continue;
+            const int64_t bytes = (tensor->bytes + PAGE - 1) / PAGE * PAGE;
+            tensor->offset = tensor->persistent ? shared_offset(programs, p, tensor->name) : -1;
+            if (tensor->offset >= 0) continue;
+            tensor->offset = layout->spool;
+            layout->spool += bytes;
+            layout->spooled[tensor->memory_class] += bytes;
+        }
+}
+
+static void place_views(struct snug_program *program) {
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        struct snug_tensor *tensor = &program->tensors[i];
+        if (tensor->view)
+            tensor->offset = program->tensors[tensor->base].offset + tensor->element * snug_dtype_size(tensor->dtype);
+    }
 }
 
 /* Bytes at the end of a block of *size. */
@@ -178,6 +210,7 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
         find_lifetimes(programs[p]);
     }
     place_persistent(programs, count, out);
+    place_offloaded(programs, count, out);
     out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);
     out->copy_offset = reserve(out, &out->arena, SNUG_MEMORY_BATCH, copy);
     out->batch_offset = reserve(out, &out->host, SNUG_MEMORY_BATCH, batch);
@@ -190,7 +223,8 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
         int64_t end, activations = 0;
         RETURN_IF_ERROR(place_transient(programs[p], base, &end));
         for (size_t i = 0; i < programs[p]->tensor_count; i++)
-            if (programs[p]->tensors[i].memory_class == SNUG_MEMORY_ACTIVATIONS)
+            if (programs[p]->tensors[i].memory_class == SNUG_MEMORY_ACTIVATIONS &&
+                is_transient(&programs[p]->tensors[i]))
                 activations += programs[p]->tensors[i].bytes;
         if (p == 0) {
             const int64_t rest = end - base - activations;
@@ -203,6 +237,7 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
             out->bytes[SNUG_MEMORY_FUNCTION] += end - out->arena;
         }
         if (end > out->arena) out->arena = end;
+        place_views(programs[p]);
     }
     out->total = out->arena + out->host;
     return SNUG_OK;

@@ -3,6 +3,13 @@
 
 #include "plan/stages.h"
 
+/* Clearing a gradient is for the step's first micro-batch only; fetching it is for the others. */
+static bool is_idle(const struct snug_run *run, const struct snug_op *op) {
+    if (op->last && !run->batch->last_in_step) return true;
+    if (op->kind == SNUG_OP_FILL) return op->first && !snug_run_overwrites(run, op);
+    return op->kind == SNUG_OP_FETCH && snug_run_overwrites(run, op);
+}
+
 static snug_status run_ops(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile) {
     bool done;
@@ -10,10 +17,7 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
     if (done) return SNUG_OK;
     for (size_t i = 0; i < run->program->op_count; i++) {
         const struct snug_op *op = &run->program->ops[i];
-        if (op->phase != phase) continue;
-        /* Clearing a gradient is for the step's first micro-batch only. */
-        if (op->last && !run->batch->last_in_step) continue;
-        if (op->kind == SNUG_OP_FILL && op->first && !snug_run_overwrites(run, op)) continue;
+        if (op->phase != phase || is_idle(run, op)) continue;
         const double begin = profile ? snug_seconds() : 0;
         RETURN_IF_ERROR(backend->ops[op->kind](run, op));
         if (profile) {
@@ -42,6 +46,9 @@ snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend 
 snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile) {
     run->chunk = 0;
+    /* Those who began a step and did not end it may have left copies under way, into bytes that are others' now. */
+    if (run->spool && phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
+        RETURN_IF_ERROR(snug_spool_drain(run->ctx, run->spool));
     if (phase != SNUG_PHASE_HEAD) return run_ops(run, backend, phase, profile);
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)
         RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));

@@ -18,6 +18,13 @@ enum snug_recompute {
     SNUG_RECOMPUTE_COUNT
 };
 
+/* What has its home in the spool; see plan/offload.c. */
+struct snug_offload {
+    unsigned classes; /* bits 1 << memory class, of weights, gradients, optimizer and activations; 0: nothing */
+    int32_t ahead;    /* operations by which copies begin before their use, and may end after it */
+    int64_t part;     /* elements that norms and optimizers take at a time of large tensors */
+};
+
 /* What makes one program of a model smaller or slower than another: everything that the stages need to know. */
 struct snug_methods {
     const struct snug_optimizer *optimizer; /* NULL where nothing is trained */
@@ -28,6 +35,7 @@ struct snug_methods {
     bool accumulates;                       /* a step has more than one micro-batch */
     int64_t micro_batches;                  /* of a step */
     int64_t waiting_steps;                  /* most steps that a table's row may wait for its update; 0: none waits */
+    struct snug_offload offload;
 };
 
 /* All stages but the last in their order: from a model's forward operations to a program that can be placed. */
@@ -47,6 +55,9 @@ snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype w
 /* Puts the operations in the order of their phases. */
 snug_status snug_stage_sort(struct snug_program *program);
 
+/* Gives what is offloaded windows in the arena, and copies them from and to the spool. Works on the sorted list. */
+snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
+
 /* One arena for several programs that never run at the same time (training and evaluation): what persists is shared by
    name and stands first, then workspace and the backend's own batch, then what each program needs while it runs. What
    the host fills and works in is a block of its own. */
@@ -54,6 +65,8 @@ struct snug_layout {
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT];       /* of both by class; they add up to total */
     int64_t arena, workspace_offset, copy_offset; /* size, and places in it */
     int64_t host, batch_offset, function_offset;  /* likewise */
+    int64_t spooled[SNUG_MEMORY_CLASS_COUNT];     /* the spool's, which add up to spool */
+    int64_t spool;
     int64_t total;
 };
 /* Sets every tensor's bytes, lifetime and offset. batch and function are sizes of the host's blocks. */
@@ -74,8 +87,8 @@ struct snug_cost {
     double flops, bytes; /* bytes read and written, each operand once */
 };
 /* Of one run of op on tokens tokens in sequences sequences of the same length with rows head rows. */
-struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, int64_t tokens,
-                              int64_t sequences, int64_t rows);
+struct snug_cost snug_op_cost(const struct snug_program *program, const struct snug_op *op, double tokens,
+                              double sequences, double rows);
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 

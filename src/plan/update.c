@@ -55,6 +55,7 @@ static snug_status add_states(struct snug_program *program, const struct snug_op
     for (int i = 0; i < count; i++) {
         struct snug_tensor like = program->tensors[weight];
         like.memory_class = SNUG_MEMORY_OPTIMIZER;
+        like.saved = true;
         like.dtype = states[i].dtype;
         snug_state_size(&states[i], &w, &like.rows, &like.cols);
         RETURN_IF_ERROR(snug_program_tensor(program, like, &update->out[2 + i], "%s.%s", states[i].name,

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 
 #include "model/weights.h"
-#include "train/job.h"
+#include "train/fit.h"
 #include "train/results.h"
 
 struct snug_plan {
     struct snug_job job;
     int64_t parameters;
+    struct snug_priced *methods; /* the plan itself, then each method alone */
+    size_t method_count;
 };
 
 enum side { FORWARD, BACKWARD, UPDATE, SIDE_COUNT };
@@ -26,6 +28,15 @@ struct part {
 };
 enum { EMBEDDINGS = -1, HEAD = -2 };
 
+static snug_status price_methods(snug_plan *plan) {
+    struct snug_rates rates;
+    if (plan->job.backend->available) return SNUG_OK; /* no rates of operations are measured on a device yet */
+    RETURN_IF_ERROR(snug_rates_open(plan->job.ctx, plan->job.backend, plan->job.threads, &rates));
+    const snug_status status = snug_fit_table(&plan->job, &rates, &plan->methods, &plan->method_count);
+    snug_rates_free(&rates);
+    return status;
+}
+
 snug_status snug_plan_create(snug_args *args, snug_plan **out) {
     void *memory;
     *out = NULL;
@@ -39,6 +50,11 @@ snug_status snug_plan_create(snug_args *args, snug_plan **out) {
     const struct snug_program *program = plan->job.training;
     for (size_t i = 0; i < program->parameter_count; i++)
         plan->parameters += snug_parameter_count(&program->parameters[i]);
+    const snug_status priced = price_methods(plan);
+    if (priced != SNUG_OK) {
+        snug_plan_destroy(plan);
+        return priced;
+    }
     *out = plan;
     return status;
 }
@@ -46,6 +62,7 @@ snug_status snug_plan_create(snug_args *args, snug_plan **out) {
 void snug_plan_destroy(snug_plan *plan) {
     if (!plan) return;
     snug_job_close(&plan->job);
+    free(plan->methods);
     free(plan);
 }
 
@@ -67,7 +84,8 @@ static struct part measure_part(const snug_plan *plan, int which) {
     const struct snug_program *program = plan->job.training;
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *tensor = &program->tensors[i];
-        const bool stays = tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS;
+        const bool stays =
+            !tensor->offloaded && (tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS);
         if (stays && tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS && part_of(tensor) == which)
             part.bytes[tensor->memory_class] += tensor->bytes;
     }
@@ -143,6 +161,20 @@ static void print_classes(FILE *out, const snug_plan *plan) {
                 total <= available ? "it fits" : "it does not fit");
 }
 
+static void print_offloaded(FILE *out, const snug_plan *plan) {
+    const struct snug_layout *layout = &plan->job.layout;
+    const char *folder = snug_args_offload_dir(plan->job.args), *separator = "";
+    if (!layout->spool) return;
+    fprintf(out, "\nOffloaded: %.1f MiB to %s%s:", mib(layout->spool), folder,
+            snug_spool_is_memory(folder) ? ", which is host memory" : "");
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        if (!layout->spooled[i]) continue;
+        fprintf(out, "%s %s %.1f", separator, snug_memory_class_name((snug_memory_class)i), mib(layout->spooled[i]));
+        separator = ",";
+    }
+    fputc('\n', out);
+}
+
 static void print_rules(FILE *out, const snug_plan *plan) {
     const double n = (double)plan->parameters;
     const double states =
@@ -211,16 +243,59 @@ static void print_work(FILE *out, const snug_plan *plan) {
     fputc('\n', out);
 }
 
+/* Bytes of the classes from first to last that a method saves. */
+static double saved_mib(const snug_plan *plan, const struct snug_priced *method, int first, int last) {
+    int64_t saved = 0;
+    for (int i = first; i <= last; i++) saved += plan->methods[0].bytes[i] - method->bytes[i];
+    return mib(saved);
+}
+
+static void print_methods(FILE *out, const snug_plan *plan) {
+    const struct snug_priced *here = &plan->methods[0];
+    fprintf(out,
+            "\nA step takes about %.3g s here: what each method alone saves of the plan above, and adds to a step\n",
+            here->work.seconds);
+    fprintf(out, "%9s %9s %9s %11s %9s %9s %9s %9s %9s %6s\n", "weights", "gradients", "optimizer", "activations",
+            "other", "MiB saved", "GFLOP", "GB", "seconds", "");
+    for (size_t i = 1; i < plan->method_count; i++) {
+        const struct snug_priced *method = &plan->methods[i];
+        fprintf(out, "%9.1f %9.1f %9.1f %11.1f %9.1f %9.1f %9.1f %9.3f %+9.4f %+5.0f%%  %s%s\n",
+                saved_mib(plan, method, SNUG_MEMORY_WEIGHTS, SNUG_MEMORY_WEIGHTS),
+                saved_mib(plan, method, SNUG_MEMORY_GRADIENTS, SNUG_MEMORY_GRADIENTS),
+                saved_mib(plan, method, SNUG_MEMORY_OPTIMIZER, SNUG_MEMORY_OPTIMIZER),
+                saved_mib(plan, method, SNUG_MEMORY_ACTIVATIONS, SNUG_MEMORY_ACTIVATIONS),
+                saved_mib(plan, method, SNUG_MEMORY_TEMPORARY, SNUG_MEMORY_HOST), mib(here->total - method->total),
+                (method->work.flops - here->work.flops) / 1e9, (method->work.bytes - here->work.bytes) / 1e9,
+                method->work.seconds - here->work.seconds, 100 * (method->work.seconds / here->work.seconds - 1),
+                method->flags, method->approximate ? " (rounds)" : "");
+    }
+    if (plan->method_count == 1) fputs("(every method is set)\n", out);
+}
+
+static snug_status print_fit(FILE *out, const snug_plan *plan) {
+    const struct snug_fit *fit = plan->job.fit;
+    char *sentence;
+    if (!fit) return SNUG_OK;
+    RETURN_IF_ERROR(snug_fit_sentence(plan->job.ctx, fit, &sentence));
+    fprintf(out, "\n%s %s\n",
+            fit->fits && *fit->chosen.flags && !fit->applied ? "--fit would choose" : "--fit:", sentence);
+    free(sentence);
+    return SNUG_OK;
+}
+
 snug_status snug_plan_text(const snug_plan *plan, char **text) {
     size_t size;
     FILE *out = open_memstream(text, &size);
     if (!out) return snug_fail(plan->job.ctx, SNUG_E_MEMORY, "out of memory while printing the plan");
     print_head(out, plan);
     print_classes(out, plan);
+    print_offloaded(out, plan);
     print_layers(out, plan);
     print_work(out, plan);
+    print_methods(out, plan);
     print_rules(out, plan);
-    if (fclose(out) == 0) return SNUG_OK;
+    const snug_status status = print_fit(out, plan);
+    if (fclose(out) == 0 && status == SNUG_OK) return SNUG_OK;
     free(*text);
     *text = NULL;
     return snug_fail(plan->job.ctx, SNUG_E_MEMORY, "out of memory while printing the plan");
@@ -235,6 +310,19 @@ static json_t *classes_json(const snug_plan *plan) {
                             json_integer(snug_plan_bytes(plan, (snug_memory_class)i)));
     json_object_set_new(classes, "total", json_integer(snug_plan_total(plan)));
     return classes;
+}
+
+static json_t *offloaded_json(const snug_plan *plan) {
+    const struct snug_layout *layout = &plan->job.layout;
+    if (!layout->spool) return json_null();
+    json_t *offloaded = json_object();
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        if (layout->spooled[i])
+            json_object_set_new(offloaded, snug_memory_class_name((snug_memory_class)i),
+                                json_integer(layout->spooled[i]));
+    json_object_set_new(offloaded, "total", json_integer(layout->spool));
+    json_object_set_new(offloaded, "folder", json_string(snug_args_offload_dir(plan->job.args)));
+    return offloaded;
 }
 
 static json_t *part_json(const snug_plan *plan, int which) {
@@ -260,20 +348,44 @@ static json_t *work_json(const snug_plan *plan) {
     return groups;
 }
 
+static json_t *priced_json(const struct snug_priced *priced) {
+    json_t *bytes = json_object();
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        json_object_set_new(bytes, snug_memory_class_name((snug_memory_class)i), json_integer(priced->bytes[i]));
+    json_object_set_new(bytes, "total", json_integer(priced->total));
+    return json_pack("{s:s, s:b, s:o, s:{s:f, s:f, s:f}}", "arguments", priced->flags, "exact", !priced->approximate,
+                     "bytes", bytes, "step", "flops", priced->work.flops, "bytes", priced->work.bytes, "seconds",
+                     priced->work.seconds);
+}
+
+static json_t *methods_json(const snug_plan *plan) {
+    json_t *methods = json_array();
+    for (size_t i = 0; i < plan->method_count; i++) json_array_append_new(methods, priced_json(&plan->methods[i]));
+    return methods;
+}
+
+static json_t *fit_json(const struct snug_fit *fit) {
+    if (!fit) return json_null();
+    return json_pack("{s:I, s:b, s:b, s:o, s:o}", "limit", (json_int_t)fit->limit, "fits", fit->fits, "applied",
+                     fit->applied, "asked", priced_json(&fit->asked), "chosen", priced_json(&fit->chosen));
+}
+
 snug_status snug_plan_json(const snug_plan *plan, char **text) {
     const struct snug_job *job = &plan->job;
     json_t *layers = json_array();
     for (int i = 0; i < (int)job->config.num_hidden_layers; i++) json_array_append_new(layers, part_json(plan, i));
     json_t *all = json_pack(
-        "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:{s:f, s:f}, s:I, s:I}",
+        "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:{s:f, s:f}, "
+        "s:I, s:I}",
         "parameters", (json_int_t)plan->parameters, "task",
         job->config.task == SNUG_TASK_MLM ? "mlm" : "classification", "compute",
         snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "batch", "sequences",
         (json_int_t)job->train.limits.sequences, "tokens", (json_int_t)job->train.limits.tokens, "longest",
         (json_int_t)job->train.limits.longest, "gradient_accumulation_steps",
-        (json_int_t)job->train.options.accumulation, "bytes", classes_json(plan), "bytes_per_parameter",
-        (double)snug_plan_total(plan) / (double)plan->parameters, "layers", "embeddings", part_json(plan, EMBEDDINGS),
-        "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan), "rule_of_thumb_bytes", "training",
+        (json_int_t)job->train.options.accumulation, "bytes", classes_json(plan), "offloaded", offloaded_json(plan),
+        "bytes_per_parameter", (double)snug_plan_total(plan) / (double)plan->parameters, "layers", "embeddings",
+        part_json(plan, EMBEDDINGS), "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan),
+        "methods", methods_json(plan), "fit", fit_json(job->fit), "rule_of_thumb_bytes", "training",
         18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters, "machine_bytes",
         (json_int_t)snug_machine_bytes(), "available_bytes", (json_int_t)snug_available_bytes());
     *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;

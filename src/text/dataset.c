@@ -100,20 +100,11 @@ static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tok
     return SNUG_OK;
 }
 
-static snug_status cache_folder(snug_context *ctx, char **out) {
-    const char *own = getenv("SNUG_CACHE"), *user = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    *out = NULL;
-    if (own && *own) return snug_strdup(ctx, own, out);
-    if (user && *user) return snug_path_join(ctx, out, user, "snug");
-    if (home && *home) return snug_path_join(ctx, out, home, ".cache/snug");
-    return SNUG_OK;
-}
-
 /* The cache file's path, or NULL where none can be written: the run then keeps its tokens to itself. */
 static snug_status cache_path(snug_context *ctx, XXH128_hash_t key, char **out) {
     char *folder, *name;
     *out = NULL;
-    RETURN_IF_ERROR(cache_folder(ctx, &folder));
+    RETURN_IF_ERROR(snug_cache_folder(ctx, &folder));
     if (!folder || snug_folder_create(ctx, folder) != SNUG_OK || access(folder, W_OK | X_OK) != 0) {
         snug_clear_error(ctx);
         snug_log(ctx, SNUG_LOG_WARNING,

@@ -428,6 +428,25 @@ snug_status snug_args_create(snug_context *ctx, snug_args **out) {
     return SNUG_OK;
 }
 
+snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out) {
+    snug_args *copy;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_args_create(ctx, &copy));
+    snug_status status = args->set_names ? snug_strdup(ctx, args->set_names, &copy->set_names) : SNUG_OK;
+    for (size_t i = 0; i < snug_argument_count && status == SNUG_OK; i++) {
+        const struct snug_argument *argument = &snug_arguments[i];
+        char number[64];
+        const char *text;
+        print_value(args, argument, number, sizeof number, &text);
+        status = store(copy, argument, argument->info.name, text);
+    }
+    if (status != SNUG_OK)
+        snug_args_destroy(copy);
+    else
+        *out = copy;
+    return status;
+}
+
 void snug_args_destroy(snug_args *args) {
     if (!args) return;
     for (size_t i = 0; i < snug_argument_count; i++)

@@ -35,8 +35,10 @@ struct snug_args {
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;
     char *recompute;
+    char *offload, *offload_dir; /* offload_dir NULL: output_dir */
     bool bf16, use_cpu;
     char *device, *memory_budget;
+    bool fit;
     int64_t threads; /* 0: all cores that the process may use */
     int64_t dataloader_num_workers, dataloader_prefetch_factor;
     bool dataloader_drop_last;
@@ -53,6 +55,8 @@ struct snug_args {
     char *set_names;
 };
 
+/* The same arguments, set ones included, in another context. */
+snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out);
 /* Whether the user set the argument, under any of its names. */
 bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Checks of one argument against another (eval_strategy without data, save against load_best_model_at_end, …), to be
@@ -60,6 +64,9 @@ bool snug_args_is_set(const struct snug_args *args, const char *name);
 snug_status snug_args_check(struct snug_args *args, const char *command);
 /* A level for each of layers layers, from recompute and gradient_checkpointing; levels has room for them. */
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
+/* The classes of offload, as bits 1 << memory class, and the folder that they go to. */
+snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
+const char *snug_args_offload_dir(const struct snug_args *args);
 /* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 where unset. */
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
 

@@ -106,6 +106,10 @@ const struct snug_argument snug_arguments[] = {
         recompute, "", MEMORY, "LEVELS",
         "what layers make again backward instead of storing: none, elementwise, ffn, attention or layer, for all or as "
         "a list, as layer*4,elementwise*2; default elementwise (snug's own)"),
+    TEXT(offload, "", MEMORY, "A,B",
+         "what is kept in a file and comes when it is used: optimizer, gradients, weights, activations (snug's own)"),
+    TEXT(offload_dir, "", MEMORY, "DIR",
+         "where that file is made, without a name; default output_dir; on a tmpfs it is host memory (snug's own)"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "use and free each gradient as it completes; with clipping, backward runs twice (snug's own)"),
 
@@ -114,6 +118,8 @@ const struct snug_argument snug_arguments[] = {
     ROW(CHOICE, device, "", MACHINE, "auto|cpu|cuda", "auto", NULL, NULL, "where to run (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "limit on memory, as 600MiB or 6GB; a run over it is refused before step 1 (snug's own)"),
+    FLAG(fit, "", MACHINE, "False",
+         "where the run is over its limit, add the cheapest methods that make it fit; what is set stays (snug's own)"),
     COUNT(per_device_eval_batch_size, "per_gpu_eval_batch_size", MACHINE, "8", "[1,65536]",
           "rows of a batch in evaluation and prediction"),
     COUNT(threads, "", MACHINE, "0", "[0,4096]", "CPU threads; 0: as many as the process may use (snug's own)"),

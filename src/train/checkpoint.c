@@ -187,8 +187,9 @@ snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
 int64_t snug_checkpoint_bytes(const struct snug_trainer *t) {
     const struct snug_layout *layout = &t->session->job.layout;
     const int64_t rest = 8 << 20; /* tokenizer, config, state, headers */
-    return layout->bytes[SNUG_MEMORY_WEIGHTS] + (t->args->save_only_model ? 0 : layout->bytes[SNUG_MEMORY_OPTIMIZER]) +
-           rest;
+    const int64_t weights = layout->bytes[SNUG_MEMORY_WEIGHTS] + layout->spooled[SNUG_MEMORY_WEIGHTS];
+    const int64_t states = layout->bytes[SNUG_MEMORY_OPTIMIZER] + layout->spooled[SNUG_MEMORY_OPTIMIZER];
+    return weights + (t->args->save_only_model ? 0 : states) + rest;
 }
 
 static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
@@ -197,7 +198,7 @@ static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
     if (t->args->save_only_model) return SNUG_OK;
     char *path;
     RETURN_IF_ERROR(snug_path_join(t->ctx, &path, aside, "optimizer.safetensors"));
-    snug_status status = snug_states_save(t->ctx, path, t->session->job.training, &t->session->arena);
+    snug_status status = snug_states_save(t->ctx, path, t->session->job.training, &t->session->memory);
     free(path);
     return status;
 }
@@ -221,7 +222,7 @@ snug_status snug_checkpoint_save(struct snug_trainer *t, char *path, size_t size
 snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *folder) {
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(
-        snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, &s->arena, (uint64_t)t->args->seed, false));
+        snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, &s->memory, (uint64_t)t->args->seed, false));
     return snug_session_prepare(s);
 }
 
@@ -235,7 +236,7 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
                            "--model_name_or_path instead",
                            folder);
     if (status == SNUG_OK) status = read_state(t, folder);
-    if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, &t->session->arena);
+    if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, &t->session->memory);
     if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
     free(states);
     if (status == SNUG_OK)

@@ -8,19 +8,23 @@
 #include <string.h>
 
 #include "model/build.h"
+#include "train/fit.h"
 #include "train/metrics.h"
 
 enum {
-    WAITING_STEPS = 256
-}; /* all rows of a table are updated this often at least: once costs about one whole update */
-enum { MLM_CHUNK_ROWS = 128 }; /* head rows of masked LM at a time: their logits are the largest tensor of the head */
+    MLM_CHUNK_ROWS = 128,   /* head rows of masked LM at a time: their logits are the largest tensor of the head */
+    WAITING_STEPS = 256,    /* all rows of a table are updated this often at least: once costs about one whole update */
+    OFFLOAD_AHEAD = 1,      /* the product before hides a copy where it can be hidden at all */
+    OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
+};
 
 static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
 
 /* ---- model and tokenizer -------------------------------------------------------------------------------------- */
 
-static int usable_cores(void) {
+int snug_args_threads(const struct snug_args *args) {
     cpu_set_t set;
+    if (args->threads > 0) return (int)args->threads;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
@@ -203,6 +207,35 @@ static enum snug_sampling sampling_of(const struct snug_args *args) {
     return strcmp(args->train_sampling_strategy, "sequential") == 0 ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM;
 }
 
+/* The mean micro-batch of an epoch, or the only one of a plan without data. */
+static struct snug_load load_of(const struct snug_job *job, const struct snug_feed *feed) {
+    const struct snug_loader_limits *limits = &feed->limits;
+    struct snug_load load = {.tokens = (double)limits->tokens,
+                             .sequences = (double)limits->sequences,
+                             .pairs = (double)limits->tokens * (double)limits->longest,
+                             .micro_batches = (double)feed->options.accumulation};
+    if (feed->dataset) {
+        const double batches = (double)snug_loader_batches(feed->rows, &feed->options);
+        const double rows = feed->options.drop_last ? batches * (double)feed->options.batch_size : (double)feed->rows;
+        const double share = rows / (double)feed->rows / batches;
+        load.tokens = (double)snug_dataset_tokens(feed->dataset) * share;
+        load.sequences = rows / batches;
+        load.pairs = job->squared_lengths * share;
+        load.micro_batches = batches / (double)snug_loader_steps(feed->rows, &feed->options);
+    }
+    load.rows = job->config.task == SNUG_TASK_MLM ? load.tokens * job->args->mlm_probability : load.sequences;
+    return load;
+}
+
+static double sum_squared_lengths(const struct snug_dataset *dataset) {
+    double sum = 0;
+    for (int64_t row = 0; row < snug_dataset_rows(dataset); row++) {
+        const double length = (double)snug_dataset_length(dataset, row);
+        sum += length * length;
+    }
+    return sum;
+}
+
 static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool training) {
     const struct snug_args *args = job->args;
     feed->options = (struct snug_loader_options){
@@ -246,6 +279,8 @@ static snug_status choose_methods(struct snug_job *job) {
     const int64_t layers = job->config.num_hidden_layers;
     RETURN_IF_ERROR(snug_optimizer_parse(job->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
                                          args->adam_epsilon, args->weight_decay, &job->optimizer));
+    job->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
+    RETURN_IF_ERROR(snug_args_offload(args, &job->offload.classes));
     job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(args, layers, job->recompute);
@@ -272,6 +307,12 @@ static snug_status check_operations(const struct snug_job *job, const struct snu
     return SNUG_OK;
 }
 
+/* Rows that wait are looked up in tensors that have to stand in the arena. */
+static bool rows_may_wait(const struct snug_job *job) {
+    const unsigned homes = 1u << SNUG_MEMORY_WEIGHTS | 1u << SNUG_MEMORY_GRADIENTS | 1u << SNUG_MEMORY_OPTIMIZER;
+    return job->backend->ops[SNUG_OP_ADAM_ROWS] && !(job->offload.classes & homes);
+}
+
 static snug_status build_program(struct snug_job *job, const struct snug_feed *feed, bool training) {
     struct snug_program *program = &job->programs[job->program_count++];
     snug_program_init(program, job->ctx);
@@ -289,7 +330,8 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
                                          .clips = job->args->max_grad_norm > 0,
                                          .accumulates = job->args->gradient_accumulation_steps > 1,
                                          .micro_batches = feed->options.accumulation,
-                                         .waiting_steps = job->backend->ops[SNUG_OP_ADAM_ROWS] ? WAITING_STEPS : 0};
+                                         .waiting_steps = rows_may_wait(job) ? WAITING_STEPS : 0,
+                                         .offload = job->offload};
     RETURN_IF_ERROR(snug_stages(program, &methods));
     return check_operations(job, program);
 }
@@ -328,33 +370,6 @@ static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t
     return (snug_memory_class)memory_class;
 }
 
-/* What this run may take of the machine, or of the device. What it has taken already is not available any more, and
-   need not be. */
-static int64_t machine_bytes(const struct snug_job *job) {
-    if (job->backend->available) return job->backend->available() + job->context_bytes;
-    const int64_t available = snug_available_bytes();
-    return available < 0 ? INT64_MAX : available + snug_resident_bytes();
-}
-
-static snug_status check_fit(struct snug_job *job) {
-    int64_t budget;
-    RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
-    const int64_t total = snug_job_total(job), machine = machine_bytes(job);
-    const bool over_budget = budget >= 0 && total > budget;
-    if (!over_budget && (total <= machine || job->command == SNUG_COMMAND_PLAN)) return SNUG_OK;
-    const int64_t limit = over_budget ? budget : machine;
-    const snug_memory_class which = class_that_is_short(job, limit);
-    return snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
-                     "this run needs %.1f MiB, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB)%s",
-                     (double)total / 0x1p20, (long long)(total - limit),
-                     over_budget ? "--memory_budget of" : "the available", (double)limit / 0x1p20,
-                     snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20,
-                     !job->trains                       ? ". A smaller --per_device_eval_batch_size needs less"
-                     : which >= SNUG_MEMORY_ACTIVATIONS ? ". A smaller --per_device_train_batch_size with more "
-                                                          "--gradient_accumulation_steps gives the same training"
-                                                        : ", which no batch size changes");
-}
-
 /* "auto" takes a GPU where one works, and says why where none does. */
 static snug_status choose_device(struct snug_job *job) {
     const struct snug_args *args = job->args;
@@ -382,45 +397,175 @@ static snug_status open_backend(struct snug_job *job) {
 /* Whole mebibytes, so that two looks at the same program agree. */
 static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
 
+static void measure_context(struct snug_job *job) {
+    const int64_t own = job->backend->available ? 0 : job->own_bytes; /* the program's, which is on the host */
+    job->context_bytes = round_up_mib(own + job->backend->library(&job->programs[0], job->threads));
+}
+
+/* Everything that methods change: programs and layout. */
+static snug_status plan_programs(struct snug_job *job) {
+    RETURN_IF_ERROR(choose_methods(job));
+    if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));
+    if (job->evaluates) RETURN_IF_ERROR(build_program(job, &job->eval, false));
+    job->training = job->trains ? &job->programs[0] : NULL;
+    job->evaluation = job->evaluates ? &job->programs[job->program_count - 1] : NULL;
+    return place_programs(job);
+}
+
+void snug_job_drop_plan(struct snug_job *job) {
+    for (int i = 0; i < 2; i++) {
+        if (job->backend_state[i]) job->backend->close(job->backend_state[i]);
+        job->backend_state[i] = NULL;
+        snug_program_free(&job->programs[i]);
+    }
+    job->program_count = 0;
+    free(job->recompute);
+    job->recompute = NULL;
+}
+
+snug_status snug_job_plan_training(struct snug_job *job, const struct snug_args *args, struct snug_feed *feed) {
+    struct snug_args *own = job->args;
+    job->args = (struct snug_args *)args;
+    const snug_status status = plan_feed(job, feed, true);
+    job->args = own;
+    if (status == SNUG_OK) feed->load = load_of(job, feed);
+    return status;
+}
+
+snug_status snug_job_replan(const struct snug_job *job, struct snug_args *args, const struct snug_feed *train,
+                            struct snug_job *out) {
+    *out = *job;
+    out->ctx = args->ctx;
+    out->args = args;
+    out->train = *train;
+    out->program_count = 0;
+    out->recompute = NULL;
+    for (int i = 0; i < 2; i++) {
+        out->programs[i] = (struct snug_program){0};
+        out->backend_state[i] = NULL;
+    }
+    RETURN_IF_ERROR(plan_programs(out));
+    measure_context(out);
+    return SNUG_OK;
+}
+
+/* The plan of the arguments as they are now, in the place of the one before. */
+static snug_status plan_anew(struct snug_job *job) {
+    snug_job_drop_plan(job);
+    RETURN_IF_ERROR(snug_job_plan_training(job, job->args, &job->train));
+    RETURN_IF_ERROR(plan_programs(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
+    RETURN_IF_ERROR(open_backend(job));
+    measure_context(job);
+    return SNUG_OK;
+}
+
+/* Bytes that the run may take: the budget, or what the machine has left beside it; *over tells whether it takes more.
+ */
+static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *budgeted, bool *over) {
+    int64_t budget;
+    RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
+    const int64_t total = snug_job_total(job);
+    int64_t available = snug_available_bytes();
+    if (available >= 0 && job->layout.spool && snug_spool_is_memory(snug_args_offload_dir(job->args)))
+        available = available > job->layout.spool ? available - job->layout.spool : 0;
+    /* What is resident already is not available any more, and need not be. */
+    int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
+    if (job->backend->available) machine = job->backend->available() + job->context_bytes;
+    *budgeted = budget >= 0 && (total > budget || budget < machine);
+    *limit = *budgeted ? budget : machine;
+    *over = total > *limit && (*budgeted || job->args->fit || job->command != SNUG_COMMAND_PLAN);
+    return SNUG_OK;
+}
+
+static snug_status search_fit(struct snug_job *job, int64_t limit) {
+    struct snug_rates rates = {0};
+    RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
+    if (snug_job_total(job) > limit) RETURN_IF_ERROR(snug_rates_open(job->ctx, job->backend, job->threads, &rates));
+    const snug_status status = snug_fit_search(job, &rates, limit, job->fit);
+    snug_rates_free(&rates);
+    return status;
+}
+
+static snug_status refuse(const struct snug_job *job, int64_t limit, bool budgeted) {
+    const snug_memory_class which = class_that_is_short(job, limit);
+    const int64_t total = snug_job_total(job);
+    char *advice = NULL;
+    if (!job->fit)
+        RETURN_IF_ERROR(snug_format(job->ctx, &advice, "a smaller --per_device_%s_batch_size needs less",
+                                    job->trains ? "train" : "eval"));
+    else if (job->fit->fits)
+        RETURN_IF_ERROR(snug_format(job->ctx, &advice, "--fit would add %s, which takes %.1f MiB",
+                                    job->fit->chosen.flags, (double)job->fit->chosen.total / 0x1p20));
+    else
+        RETURN_IF_ERROR(snug_fit_sentence(job->ctx, job->fit, &advice));
+    snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
+              "this run needs %.1f MiB, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s",
+              (double)total / 0x1p20, (long long)(total - limit), budgeted ? "--memory_budget of" : "the available",
+              (double)limit / 0x1p20, snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20, advice);
+    free(advice);
+    return SNUG_E_DOES_NOT_FIT;
+}
+
+/* Takes the mix that was found, for this run and all that looks at its arguments. */
+static snug_status apply_fit(struct snug_job *job) {
+    char *sentence;
+    RETURN_IF_ERROR(snug_fit_sentence(job->ctx, job->fit, &sentence));
+    snug_log(job->ctx, SNUG_LOG_INFO, "--fit: %s", sentence);
+    free(sentence);
+    if (!*job->fit->chosen.flags) return SNUG_OK;
+    RETURN_IF_ERROR(snug_fit_give(job->args, &job->fit->chosen));
+    job->fit->applied = true;
+    return plan_anew(job);
+}
+
+static snug_status check_fit(struct snug_job *job) {
+    int64_t limit;
+    bool budgeted, over;
+    RETURN_IF_ERROR(find_limit(job, &limit, &budgeted, &over));
+    const bool device = job->backend->available != NULL; /* no rates of operations are measured there yet */
+    if (device && job->args->fit)
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED, "--fit searches for the CPU so far: use --device cpu");
+    if (!device && job->trains && (over || job->args->fit)) RETURN_IF_ERROR(search_fit(job, limit));
+    if (job->fit && job->fit->fits && job->args->fit) {
+        RETURN_IF_ERROR(apply_fit(job));
+        over = snug_job_total(job) > limit;
+    }
+    return over ? refuse(job, limit, budgeted) : SNUG_OK;
+}
+
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     *job = (struct snug_job){.ctx = args->ctx, .args = args, .command = command};
     snug_clear_error(job->ctx);
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
-    job->threads = args->threads > 0 ? (int)args->threads : usable_cores();
+    job->threads = snug_args_threads(args);
     RETURN_IF_ERROR(choose_device(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
-    RETURN_IF_ERROR(choose_methods(job));
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
-    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
-    if (job->trains) RETURN_IF_ERROR(plan_feed(job, &job->train, true));
+    if (job->train.dataset) job->squared_lengths = sum_squared_lengths(job->train.dataset);
+    if (job->trains) RETURN_IF_ERROR(snug_job_plan_training(job, args, &job->train));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
-    if (job->trains) RETURN_IF_ERROR(build_program(job, &job->train, true));
-    if (job->evaluates) RETURN_IF_ERROR(build_program(job, &job->eval, false));
-    job->training = job->trains ? &job->programs[0] : NULL;
-    job->evaluation = job->evaluates ? &job->programs[job->program_count - 1] : NULL;
-    RETURN_IF_ERROR(place_programs(job));
+    RETURN_IF_ERROR(plan_programs(job));
+    RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     const int64_t after = snug_resident_bytes();
     RETURN_IF_ERROR(open_backend(job));
     job->host_bytes = round_up_mib(after - before);
-    const int64_t library = job->backend->library(&job->programs[0], job->threads);
-    job->context_bytes =
-        round_up_mib(job->backend->available ? library : before + snug_resident_bytes() - after + library);
+    job->own_bytes = before + snug_resident_bytes() - after;
+    measure_context(job);
     return check_fit(job);
 }
 
 void snug_job_close(struct snug_job *job) {
-    for (int i = 0; i < job->program_count; i++)
-        if (job->backend_state[i]) job->backend->close(job->backend_state[i]);
-    for (int i = 0; i < job->program_count; i++) snug_program_free(&job->programs[i]);
+    snug_job_drop_plan(job);
     snug_dataset_close(job->train.dataset);
     snug_dataset_close(job->eval.dataset);
     snug_tokenizer_free(job->tokenizer);
     snug_config_free(&job->config);
-    free(job->recompute);
+    free(job->fit);
     free(job->model_folder);
     free(job->tokenizer_folder);
     *job = (struct snug_job){0};

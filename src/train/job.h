@@ -7,7 +7,7 @@
 #define SNUG_TRAIN_JOB_H
 
 #include "model/config.h"
-#include "plan/stages.h"
+#include "plan/rates.h"
 #include "text/loader.h"
 #include "train/args.h"
 
@@ -19,6 +19,7 @@ struct snug_feed {
     struct snug_loader_options options;
     struct snug_loader_limits limits;
     int64_t rows;
+    struct snug_load load; /* training: of a step */
 };
 
 struct snug_job {
@@ -27,14 +28,16 @@ struct snug_job {
     enum snug_command command;
     int threads;
     struct snug_optimizer optimizer;
-    enum snug_dtype weights; /* what matrices and tables are stored in */
+    enum snug_dtype weights;        /* what matrices and tables are stored in */
     enum snug_recompute *recompute; /* by layer */
+    struct snug_offload offload;
     struct snug_config config;
     char *model_folder;     /* NULL: weights are initialised */
     char *tokenizer_folder; /* NULL: dummy data */
     struct snug_tokenizer *tokenizer;
     struct snug_feed train, eval; /* eval: what is evaluated or predicted */
     bool trains, evaluates;
+    double squared_lengths; /* of all training rows: what attention works on */
     int64_t steps_per_epoch, max_steps, epochs, max_length;
     int64_t best_metric; /* training: place of --metric_for_best_model among the metrics of an evaluation */
     const struct snug_backend *backend;
@@ -45,7 +48,9 @@ struct snug_job {
     struct snug_layout layout;
     int64_t loader_bytes[2]; /* training, evaluation */
     int64_t meter_bytes;
-    int64_t context_bytes, host_bytes; /* measured: the program itself; tokenizer, data index and the like */
+    int64_t own_bytes;                 /* measured: resident before the job, and of the backend */
+    int64_t context_bytes, host_bytes; /* the program itself and its libraries; tokenizer, data index and the like */
+    struct snug_fit *fit;              /* what the search for the budget came to, if there was one */
 };
 
 /* Resolves args, opens config, tokenizer and data, builds and places the programs. When the plan is over the budget or
@@ -53,8 +58,20 @@ struct snug_job {
    case with snug_job_close(). */
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job);
 void snug_job_close(struct snug_job *job);
+
+/* The plan of the same model, data and machine by other arguments, without a backend: what the search for a budget
+   looks at. train was planned for args; all that methods do not change is job's own, which must outlive it. Freed with
+   snug_job_drop_plan(), after a failure too. */
+snug_status snug_job_replan(const struct snug_job *job, struct snug_args *args, const struct snug_feed *train,
+                            struct snug_job *out);
+void snug_job_drop_plan(struct snug_job *job);
+/* Plans feed, whose data set is open, by args: its batches, steps and limits. */
+snug_status snug_job_plan_training(struct snug_job *job, const struct snug_args *args, struct snug_feed *feed);
 int64_t snug_job_classes(const struct snug_job *job); /* width of the logits */
 int64_t snug_job_total(const struct snug_job *job);   /* arena + context + host */
+
+/* Threads that the job computes with: as asked, or as many cores as the process may use. */
+int snug_args_threads(const struct snug_args *args);
 
 /* Resident bytes of this process now and at its peak, from /proc/self/status; -1 where that cannot be told. */
 int64_t snug_resident_bytes(void);

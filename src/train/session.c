@@ -14,17 +14,30 @@
 static snug_status carve(struct snug_session *s) {
     const struct snug_job *job = &s->job;
     RETURN_IF_ERROR(job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena));
+    s->memory.arena = s->arena.base;
+    s->memory.copy = s->arena.copy;
     return job->backend->allocate(s->ctx, job->layout.host, SNUG_BLOCK_HOST, &s->host);
+}
+
+/* What is offloaded has its room before the first step, as the arena has. */
+static snug_status open_spool(struct snug_session *s) {
+    const struct snug_job *job = &s->job;
+    if (!job->layout.spool) return SNUG_OK;
+    for (int i = 0; i < job->program_count; i++)
+        RETURN_IF_ERROR(snug_alloc(s->ctx, job->programs[i].tensor_count, sizeof **s->copies, (void **)&s->copies[i]));
+    return snug_spool_open(s->ctx, snug_args_offload_dir(job->args), job->layout.spool, &s->memory.spool);
 }
 
 static void open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
     const struct snug_args *args = s->job.args;
     *run = (struct snug_run){.ctx = s->ctx,
                              .program = program,
-                             .arena = s->arena.base,
+                             .arena = s->memory.arena,
+                             .spool = s->memory.spool,
+                             .copies = s->copies[program - s->job.programs],
                              .backend_state = s->job.backend_state[program - s->job.programs],
-                             .workspace = s->arena.base + s->job.layout.workspace_offset,
-                             .batch_copy = s->arena.base + s->job.layout.copy_offset,
+                             .workspace = s->memory.arena + s->job.layout.workspace_offset,
+                             .batch_copy = s->memory.arena + s->job.layout.copy_offset,
                              .threads = s->job.threads,
                              .seed = (uint64_t)args->seed,
                              .optimizer = &s->job.optimizer};
@@ -52,12 +65,12 @@ static snug_status load_weights(struct snug_session *s) {
     const uint64_t seed = (uint64_t)job->args->seed;
     if (!job->model_folder) {
         for (size_t i = 0; i < program->parameter_count; i++)
-            RETURN_IF_ERROR(snug_weights_init(s->ctx, program, &job->config, &s->arena, &program->parameters[i], seed));
+            RETURN_IF_ERROR(snug_weights_init(program, &job->config, &s->memory, &program->parameters[i], seed));
         snug_log(s->ctx, SNUG_LOG_INFO, "training from scratch: all %zu tensors were initialised",
                  program->parameter_count);
         return SNUG_OK;
     }
-    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, &s->arena, seed,
+    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, &s->memory, seed,
                              job->args->ignore_mismatched_sizes);
 }
 
@@ -87,6 +100,7 @@ static snug_status open_schedule(struct snug_session *s) {
 
 static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(open_schedule(s));
+    RETURN_IF_ERROR(open_spool(s));
     RETURN_IF_ERROR(carve(s));
     if (s->job.training) open_run(s, s->job.training, &s->train_run);
     if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
@@ -119,15 +133,17 @@ void snug_session_destroy(snug_session *s) {
     snug_loader_destroy(s->train_loader);
     snug_loader_destroy(s->eval_loader);
     snug_meter_free(s->meter);
-    snug_memory_release(&s->arena);
-    snug_memory_release(&s->host);
+    snug_spool_close(s->memory.spool); /* first: a copy may be under way */
+    for (int i = 0; i < 2; i++) free(s->copies[i]);
+    snug_block_release(&s->arena);
+    snug_block_release(&s->host);
     snug_job_close(&s->job);
     free(s);
 }
 
 snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes) {
-    return snug_memory_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
+    return snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
 }
 
 /* ---- one's own loop ------------------------------------------------------------------------------------------- */
@@ -230,7 +246,7 @@ snug_status snug_optimizer_step(snug_session *s) {
     if (!s->clipped) {
         static const float none[2] = {0, 1};
         void *clip = snug_run_data(&s->train_run, s->job.training->clip);
-        RETURN_IF_ERROR(snug_memory_copy(s->ctx, &s->arena, clip, none, sizeof none));
+        RETURN_IF_ERROR(snug_block_copy(s->ctx, &s->arena, clip, none, sizeof none));
     }
     s->train_run.learning_rate = (float)snug_learning_rate(s);
     s->train_run.step = s->step;
@@ -267,34 +283,28 @@ static int32_t index_of(const struct snug_program *program, int32_t gradient) {
     return -1;
 }
 
-/* rows of a gradient from first_row on; zeros for those that have none. index is NULL where all have one. */
-static void gather_rows(const float *gradient, const int32_t *index, int64_t capacity, int64_t first_row, int64_t cols,
-                        float scale, float *values, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        int64_t row = first_row + (int64_t)i / cols;
-        if (index) row = index[1 + capacity + row];
-        values[i] = row < 0 ? 0 : gradient[row * cols + (int64_t)i % cols] * scale;
-    }
-}
-
 /* Scaled by the last clipping. */
 static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64_t first_row, float *values,
                                  size_t count) {
     const struct snug_run *run = &s->train_run;
-    const struct snug_tensor *g = &run->program->tensors[gradient];
-    const int32_t number = index_of(run->program, gradient);
-    const int64_t bytes = g->rows * g->cols * (int64_t)sizeof(float);
-    const int64_t index_bytes = number < 0 ? 0 : run->program->tensors[number].cols * (int64_t)sizeof(int32_t);
+    const int32_t index = index_of(run->program, gradient);
+    const int64_t cols = snug_run_cols(run, gradient), rows = (int64_t)count / cols;
     float clip[2] = {0, 1};
-    void *view, *index = NULL, *place = snug_run_data(run, gradient), *index_place = snug_run_data(run, number);
     if (s->clipped) RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
-    RETURN_IF_ERROR(snug_view_open(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, &view));
-    snug_status status = SNUG_OK;
-    if (number >= 0) status = snug_view_open(s->ctx, &s->arena, index_place, index_bytes, SNUG_VIEW_READ, &index);
-    if (status == SNUG_OK) gather_rows(view, index, g->rows, first_row, g->cols, clip[1], values, count);
-    if (index) snug_view_close(s->ctx, &s->arena, index_place, index_bytes, SNUG_VIEW_READ, index);
-    snug_view_close(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, view);
-    return status;
+    if (index < 0)
+        RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, gradient, first_row * cols, (int64_t)count, values));
+    for (int64_t row = 0; index >= 0 && row < rows; row++) {
+        const int64_t slots = 1 + snug_run_rows(run, gradient);
+        int32_t slot;
+        RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, index, slots + first_row + row, 1, &slot));
+        if (slot < 0)
+            memset(values + row * cols, 0, (size_t)cols * sizeof *values);
+        else
+            RETURN_IF_ERROR(
+                snug_tensor_read(run->program, &s->memory, gradient, slot * cols, cols, values + row * cols));
+    }
+    for (size_t i = 0; i < count; i++) values[i] *= clip[1];
+    return SNUG_OK;
 }
 
 static snug_status copy_parameter(struct snug_session *s, const char *name, bool gradient, float *values,
@@ -308,7 +318,7 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
                          (long long)snug_parameter_count(parameter), count);
     if (!gradient) {
         RETURN_IF_ERROR(snug_session_settle(s));
-        return snug_parameter_get(s->ctx, program, &s->arena, parameter, values);
+        return snug_parameter_read(program, &s->memory, parameter, 0, (int64_t)count, values);
     }
     char wanted[128];
     snprintf(wanted, sizeof wanted, "grad.%s", program->tensors[parameter->tensor].name);
@@ -316,7 +326,6 @@ static snug_status copy_parameter(struct snug_session *s, const char *name, bool
         const struct snug_tensor *t = &program->tensors[i];
         if (!t->persistent || strcmp(t->name, wanted) != 0) continue;
         return copy_gradient(s, (int32_t)i, parameter->row, values, count);
-        return SNUG_OK;
     }
     return snug_fail(s->ctx, SNUG_E_USAGE, "%s has no gradient in this session", name);
 }
@@ -344,7 +353,7 @@ snug_status snug_session_write_model(struct snug_session *s, const char *folder)
     if (status == SNUG_OK) status = snug_path_join(s->ctx, &weights, folder, "model.safetensors");
     if (status == SNUG_OK) status = snug_session_settle(s);
     if (status == SNUG_OK) status = snug_json_write(s->ctx, config, s->job.config.json);
-    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), &s->arena);
+    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), &s->memory);
     if (status == SNUG_OK && s->job.tokenizer) status = snug_tokenizer_save(s->ctx, s->job.tokenizer, folder);
     free(config);
     free(weights);

@@ -10,7 +10,9 @@
 struct snug_session {
     struct snug_job job;
     snug_context *ctx;
-    struct snug_memory arena, host; /* what operations work in; batches and metrics */
+    struct snug_block arena, host; /* what operations work in; batches and metrics */
+    struct snug_memory memory;     /* the arena, and the spool */
+    uint64_t *copies[2];           /* by program, see snug_run */
     struct snug_run train_run, eval_run;
     struct snug_loader *train_loader, *eval_loader;
     struct snug_schedule schedule;

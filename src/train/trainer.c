@@ -270,7 +270,9 @@ static snug_status check_disk(struct snug_trainer *t) {
         checkpoints = t->session->job.epochs;
     /* One more than the limit: the old one goes after the new one is whole. */
     if (t->save_total_limit > 0 && checkpoints > t->save_total_limit + 1) checkpoints = t->save_total_limit + 1;
-    const int64_t need = checkpoints * one + t->session->job.layout.bytes[SNUG_MEMORY_WEIGHTS] + (8 << 20);
+    const struct snug_layout *layout = &t->session->job.layout;
+    const int64_t weights = layout->bytes[SNUG_MEMORY_WEIGHTS] + layout->spooled[SNUG_MEMORY_WEIGHTS];
+    const int64_t need = checkpoints * one + weights + (8 << 20);
     RETURN_IF_ERROR(snug_disk_free(t->ctx, t->args->output_dir, &free_bytes));
     if (free_bytes >= need) return SNUG_OK;
     return snug_fail(

@@ -63,6 +63,7 @@ snug_status snug_cpu_open(snug_context *ctx, const struct snug_program *program,
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cpu), state));
     struct snug_cpu *cpu = *state;
     cpu->block = snug_block_kernel(0);
+    snug_codes_init(&cpu->codes);
     return SNUG_OK;
 }
 

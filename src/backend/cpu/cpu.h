@@ -4,11 +4,13 @@
 #define SNUG_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
+#include "backend/cpu/codes.h"
 #include "backend/cpu/products.h"
 
 /* The backend's state. */
 struct snug_cpu {
     const struct snug_block_kernel *block; /* NULL: the portable one */
+    struct snug_codes codes;
 };
 
 /* oneDNN packs the operands of a fp32 product into memory of its own: so much a thread, measured on MiniLM and

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of one instruction set. Every file here but cpu.c, products.c and workspace.c is compiled once for each,
- * with SNUG_ISA set to its name; what such a file shows to others is named by SNUG_KERNEL, so that the variants do not
- * clash.
+ * The kernels of one instruction set. Every file here but codes.c, cpu.c, products.c and workspace.c is compiled once
+ * for each, with SNUG_ISA set to its name; what such a file shows to others is named by SNUG_KERNEL, so that the
+ * variants do not clash.
  */
 #ifndef SNUG_BACKEND_CPU_KERNELS_H
 #define SNUG_BACKEND_CPU_KERNELS_H
@@ -22,7 +22,7 @@ snug_op_fn SNUG_KERNEL(dropout);
 snug_op_fn SNUG_KERNEL(gather), SNUG_KERNEL(gather_backward);
 snug_op_fn SNUG_KERNEL(loss);
 snug_op_fn SNUG_KERNEL(fill);
-snug_op_fn SNUG_KERNEL(squared_norm), SNUG_KERNEL(clip), SNUG_KERNEL(adam);
+snug_op_fn SNUG_KERNEL(squared_norm), SNUG_KERNEL(clip), SNUG_KERNEL(adam), SNUG_KERNEL(adam_8bit);
 snug_op_fn SNUG_KERNEL(rows_begin), SNUG_KERNEL(catch_up), SNUG_KERNEL(settle), SNUG_KERNEL(adam_rows);
 snug_op_fn SNUG_KERNEL(sgd), SNUG_KERNEL(adafactor), SNUG_KERNEL(adagrad), SNUG_KERNEL(rmsprop), SNUG_KERNEL(lion);
 snug_op_fn SNUG_KERNEL(cast);

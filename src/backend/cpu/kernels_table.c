@@ -59,5 +59,9 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
             [SNUG_OP_ADAGRAD] = SNUG_KERNEL(adagrad),
             [SNUG_OP_RMSPROP] = SNUG_KERNEL(rmsprop),
             [SNUG_OP_LION] = SNUG_KERNEL(lion),
-            [SNUG_OP_CAST] = SNUG_KERNEL(cast)},
+            [SNUG_OP_ADAM_8BIT] = SNUG_KERNEL(adam_8bit),
+            [SNUG_OP_CAST] = SNUG_KERNEL(cast),
+            [SNUG_OP_FETCH] = snug_host_fetch,
+            [SNUG_OP_STORE] = snug_host_store,
+            [SNUG_OP_WAIT] = snug_host_wait},
 };

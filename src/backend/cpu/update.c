@@ -22,10 +22,10 @@ static void round_nearest(uint16_t *restrict to, const float *restrict from, int
 static void round_stochastic(uint16_t *restrict to, const float *restrict from, const struct snug_run *run,
                              const struct snug_op *op, int64_t first, int64_t n) {
     uint16_t bits[SNUG_UPDATE_PART + 8 * VEC_BLOCKS];
-    const int64_t skip = first % 8;
+    const int64_t begin = op->element + first, skip = begin % 8;
     for (int64_t at = 0; at < n; at += SNUG_UPDATE_PART) {
         const int64_t count = smaller(SNUG_UPDATE_PART, n - at);
-        vec_rounding_bits(bits, run, op->parameter, first - skip + at, skip + count);
+        vec_rounding_bits(bits, run, op->parameter, begin - skip + at, skip + count);
 #pragma omp simd
         for (int64_t i = 0; i < count; i++) to[at + i] = snug_f32_to_bf16_stochastic(from[at + i], bits[skip + i]);
     }

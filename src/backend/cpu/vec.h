@@ -74,6 +74,22 @@ static inline vec vec_min(vec a, vec b) {
 #endif
 }
 
+static inline vec_int vec_max_int(vec_int a, vec_int b) {
+#ifdef VEC_X86
+    return (vec_int)VEC_X86(max_epi32)((vec_x86_int)a, (vec_x86_int)b);
+#else
+    return (a & (a > b)) | (b & ~(a > b));
+#endif
+}
+
+static inline vec_int vec_min_int(vec_int a, vec_int b) {
+#ifdef VEC_X86
+    return (vec_int)VEC_X86(min_epi32)((vec_x86_int)a, (vec_x86_int)b);
+#else
+    return (a & (a < b)) | (b & ~(a < b));
+#endif
+}
+
 static inline vec vec_sqrt(vec x) {
 #ifdef VEC_X86
     return (vec)VEC_X86(sqrt_ps)((vec_x86)x);
@@ -116,9 +132,18 @@ static inline float vec_sum(vec x) {
 }
 
 static inline float vec_largest(vec x) {
-    float largest = x[0];
-    for (int i = 1; i < VEC_LANES; i++) largest = x[i] > largest ? x[i] : largest;
-    return largest;
+    typedef float quad __attribute__((vector_size(16)));
+    typedef int32_t quad_int __attribute__((vector_size(16)));
+    quad part[VEC_LANES / 4];
+    memcpy(part, &x, sizeof x);
+    for (int width = VEC_LANES / 8; width; width /= 2)
+        for (int i = 0; i < width; i++) {
+            quad_int more = part[i + width] > part[i];
+            part[i] = (quad)(((quad_int)part[i + width] & more) | ((quad_int)part[i] & ~more));
+        }
+    const float a = part[0][0] > part[0][2] ? part[0][0] : part[0][2];
+    const float b = part[0][1] > part[0][3] ? part[0][1] : part[0][3];
+    return a > b ? a : b;
 }
 
 /* a0 b0 a1 b1 … of the first halves of a and b, or of the second halves. */

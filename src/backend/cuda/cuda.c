@@ -31,8 +31,8 @@ snug_status snug_cuda_done(const struct snug_run *run, const struct snug_op *op)
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static void release_arena(struct snug_memory *memory) { cudaFree(memory->base); }
-static void release_host(struct snug_memory *memory) { cudaFreeHost(memory->base); }
+static void release_arena(struct snug_block *memory) { cudaFree(memory->base); }
+static void release_host(struct snug_block *memory) { cudaFreeHost(memory->base); }
 
 /* In the default stream, and done when it returns: after all operations, and before what follows. */
 static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t bytes) {
@@ -40,19 +40,19 @@ static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t b
     return snug_cuda_check(ctx, cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDefault), "copying from or to the arena");
 }
 
-static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block block, struct snug_memory *out) {
+static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out) {
     void *base = NULL;
     const size_t size = bytes > 0 ? (size_t)bytes : 1;
-    *out = (struct snug_memory){0};
+    *out = (struct snug_block){0};
     if (block == SNUG_BLOCK_HOST) {
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&base, size, cudaHostAllocDefault),
                                         "page-locked memory of the host cannot be had"));
         memset(base, 0, size);
-        *out = (struct snug_memory){.base = base, .bytes = (int64_t)size, .release = release_host};
+        *out = (struct snug_block){.base = base, .bytes = (int64_t)size, .release = release_host};
         return SNUG_OK;
     }
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaMalloc(&base, size), "the arena cannot be had"));
-    *out = (struct snug_memory){.base = base, .bytes = (int64_t)size, .copy = copy, .release = release_arena};
+    *out = (struct snug_block){.base = base, .bytes = (int64_t)size, .copy = copy, .release = release_arena};
     return snug_cuda_check(ctx, cudaMemset(base, 0, size), "clearing the arena");
 }
 

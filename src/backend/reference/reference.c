@@ -73,7 +73,11 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_ADAGRAD] = snug_reference_adagrad,
                 [SNUG_OP_RMSPROP] = snug_reference_rmsprop,
                 [SNUG_OP_LION] = snug_reference_lion,
+                [SNUG_OP_ADAM_8BIT] = snug_reference_adam_8bit,
                 [SNUG_OP_CAST] = snug_reference_cast,
+                [SNUG_OP_FETCH] = snug_host_fetch,
+                [SNUG_OP_STORE] = snug_host_store,
+                [SNUG_OP_WAIT] = snug_host_wait,
             },
     };
     return &backend;

@@ -19,7 +19,7 @@ snug_op_fn snug_reference_activation, snug_reference_activation_backward;
 snug_op_fn snug_reference_dropout;
 snug_op_fn snug_reference_gather, snug_reference_gather_backward;
 snug_op_fn snug_reference_loss;
-snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam;
+snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam, snug_reference_adam_8bit;
 snug_op_fn snug_reference_rows_begin, snug_reference_catch_up, snug_reference_settle, snug_reference_adam_rows;
 snug_op_fn snug_reference_sgd, snug_reference_adafactor, snug_reference_adagrad, snug_reference_rmsprop;
 snug_op_fn snug_reference_lion;

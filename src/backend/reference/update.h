@@ -19,8 +19,8 @@ static inline void store_parameter(const struct snug_run *run, const struct snug
     struct snug_matrix p = snug_matrix_of(run, op->out[0]), copy = snug_matrix_of(run, op->out[1]);
     const int64_t element = row * p.cols + c;
     if (p.dtype == SNUG_BF16)
-        ((uint16_t *)p.data)[element] =
-            snug_f32_to_bf16_stochastic((float)value, snug_rounding_bits(run->seed, run->step, op->parameter, element));
+        ((uint16_t *)p.data)[element] = snug_f32_to_bf16_stochastic(
+            (float)value, snug_rounding_bits(run->seed, run->step, op->parameter, op->element + element));
     else
         store(p, row, c, value);
     if (copy.data) store(copy, row, c, load(p, row, c));

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/memory.h"
+#include "core/block.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-static void unmap(struct snug_memory *memory) { munmap(memory->base, (size_t)memory->bytes); }
+static void unmap(struct snug_block *memory) { munmap(memory->base, (size_t)memory->bytes); }
 
-snug_status snug_memory_host(snug_context *ctx, int64_t bytes, struct snug_memory *out) {
+snug_status snug_block_host(snug_context *ctx, int64_t bytes, struct snug_block *out) {
     const size_t size = bytes > 0 ? (size_t)bytes : 1;
-    *out = (struct snug_memory){0};
+    *out = (struct snug_block){0};
     void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED)
         return snug_fail(ctx, SNUG_E_MEMORY, "%zu bytes of memory cannot be had from the system", size);
-    *out = (struct snug_memory){.base = mapped, .bytes = (int64_t)size, .release = unmap};
+    *out = (struct snug_block){.base = mapped, .bytes = (int64_t)size, .release = unmap};
     madvise(mapped, size, MADV_HUGEPAGE); /* a wish: fewer page-table walks */
 #ifdef MADV_POPULATE_WRITE
     if (madvise(mapped, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK;
@@ -22,19 +22,19 @@ snug_status snug_memory_host(snug_context *ctx, int64_t bytes, struct snug_memor
     return SNUG_OK;
 }
 
-void snug_memory_release(struct snug_memory *memory) {
+void snug_block_release(struct snug_block *memory) {
     if (memory->base && memory->release) memory->release(memory);
-    *memory = (struct snug_memory){0};
+    *memory = (struct snug_block){0};
 }
 
-snug_status snug_memory_copy(snug_context *ctx, const struct snug_memory *memory, void *to, const void *from,
-                             int64_t bytes) {
+snug_status snug_block_copy(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
+                            int64_t bytes) {
     if (memory->copy) return memory->copy(ctx, to, from, bytes);
     if (bytes > 0) memcpy(to, from, (size_t)bytes);
     return SNUG_OK;
 }
 
-snug_status snug_view_open(snug_context *ctx, const struct snug_memory *memory, void *address, int64_t bytes,
+snug_status snug_view_open(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
                            enum snug_view_mode mode, void **view) {
     *view = address;
     if (!memory->copy) return SNUG_OK;
@@ -44,7 +44,7 @@ snug_status snug_view_open(snug_context *ctx, const struct snug_memory *memory, 
     return status;
 }
 
-snug_status snug_view_close(snug_context *ctx, const struct snug_memory *memory, void *address, int64_t bytes,
+snug_status snug_view_close(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
                             enum snug_view_mode mode, void *view) {
     if (!memory->copy) return SNUG_OK;
     snug_status status = mode == SNUG_VIEW_WRITE ? memory->copy(ctx, address, view, bytes) : SNUG_OK;

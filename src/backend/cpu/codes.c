@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cpu/codes.h"
+
+#include <string.h>
+
+static float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static int code_of(const float *book, uint32_t bits, int zero) {
+    const int code = snug_nearest_code(book, float_of(bits));
+    return code == zero && bits >> 31 ? zero - 1 : code;
+}
+
+/* zero is the code of 0. Only the cells from 2^-23, below all middles, to 1 are searched. */
+static void fill_cells(uint32_t *cells, uint32_t count, int shift, const float *book, int zero) {
+    const uint32_t low = (1u << shift) - 1, least = (127u - 23) << 23, one = 127u << 23;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t sign = (i << shift) & 0x80000000u, magnitude = (i << shift) & 0x7fffffffu;
+        const uint32_t start = sign | (magnitude < least ? 0 : magnitude > one ? one : magnitude);
+        const int first = code_of(book, start, zero);
+        const int last = magnitude < least ? first : code_of(book, start + low, zero);
+        cells[i] = (uint32_t)(sign ? last : first) << shift;
+        if (first == last) continue;
+        uint32_t before = 0; /* how many values of the cell have the first code */
+        for (uint32_t bit = (low + 1) / 2; bit; bit /= 2)
+            if (code_of(book, start + before + bit - 1, zero) == first) before += bit;
+        cells[i] += sign ? before : low + 1 - before;
+    }
+}
+
+void snug_codes_init(struct snug_codes *codes) {
+    snug_code_book(true, codes->signed_book);
+    snug_code_book(false, codes->unsigned_book);
+    fill_cells(codes->signed_cells, SNUG_SIGNED_CELLS, SNUG_SIGNED_SHIFT, codes->signed_book, SNUG_SIGNED_ZERO);
+    fill_cells(codes->unsigned_cells, SNUG_UNSIGNED_CELLS, SNUG_UNSIGNED_SHIFT, codes->unsigned_book, 0);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "io/file.h"
+
+enum {
+    REQUESTS = 256,         /* copies under way at most */
+    DIRTY = 256,            /* written regions that may wait to be dropped … */
+    DIRTY_BYTES = 32 << 20, /* … and their bytes: what of the spool the kernel's cache holds at most */
+    PIECE = 4 << 20,        /* bytes of one call */
+};
+
+struct request {
+    uint8_t *data;
+    int64_t offset, bytes;
+    bool store;
+};
+
+struct region {
+    int64_t offset, bytes;
+};
+
+struct snug_spool {
+    char *folder;
+    int fd;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mutex; /* of what follows */
+    pthread_cond_t asked, done;
+    struct request requests[REQUESTS]; /* number n stands at n % REQUESTS */
+    uint64_t first, next;              /* the oldest that is not done, and the next to be given out: from 1 on */
+    bool closing;
+    int error; /* errno of the first copy that failed */
+    bool error_store;
+    /* The thread's own. */
+    struct region dirty[DIRTY];
+    size_t dirty_first, dirty_count;
+    int64_t dirty_bytes;
+};
+
+/* ---- copying -------------------------------------------------------------------------------------------------- */
+
+static int fetch(struct snug_spool *s, uint8_t *data, int64_t offset, int64_t bytes) {
+    const int64_t begin = offset, all = bytes;
+    posix_fadvise(s->fd, offset, bytes, POSIX_FADV_WILLNEED); /* all of it is on its way while its begin is copied */
+    while (bytes > 0) {
+        const ssize_t got = pread(s->fd, data, (size_t)(bytes < PIECE ? bytes : PIECE), offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return got < 0 ? errno : EIO;
+        data += got;
+        offset += got;
+        bytes -= got;
+    }
+    posix_fadvise(s->fd, begin, all, POSIX_FADV_DONTNEED);
+    return 0;
+}
+
+/* Waits until the oldest written region is on the disk, and drops it from the cache. */
+static int drop_oldest(struct snug_spool *s) {
+    const struct region oldest = s->dirty[s->dirty_first];
+    s->dirty_first = (s->dirty_first + 1) % DIRTY;
+    s->dirty_count--;
+    s->dirty_bytes -= oldest.bytes;
+    const unsigned wait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    const int failed = sync_file_range(s->fd, oldest.offset, oldest.bytes, wait) ? errno : 0;
+    posix_fadvise(s->fd, oldest.offset, oldest.bytes, POSIX_FADV_DONTNEED);
+    return failed == EIO || failed == ENOSPC ? failed : 0; /* a file system that cannot do it drops nothing */
+}
+
+static int store(struct snug_spool *s, const uint8_t *data, int64_t offset, int64_t bytes) {
+    while (bytes > 0) {
+        const ssize_t put = pwrite(s->fd, data, (size_t)(bytes < PIECE ? bytes : PIECE), offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return put < 0 ? errno : EIO;
+        sync_file_range(s->fd, offset, put, SYNC_FILE_RANGE_WRITE); /* starts it; drop_oldest() hears of errors */
+        s->dirty[(s->dirty_first + s->dirty_count++) % DIRTY] = (struct region){offset, put};
+        s->dirty_bytes += put;
+        while (s->dirty_count == DIRTY || s->dirty_bytes > DIRTY_BYTES) {
+            const int failed = drop_oldest(s);
+            if (failed) return failed;
+        }
+        data += put;
+        offset += put;
+        bytes -= put;
+    }
+    return 0;
+}
+
+static void *copy_in_order(void *user) {
+    struct snug_spool *s = user;
+    pthread_mutex_lock(&s->mutex);
+    for (;;) {
+        while (s->first == s->next && !s->closing) pthread_cond_wait(&s->asked, &s->mutex);
+        if (s->first == s->next) break;
+        const struct request r = s->requests[s->first % REQUESTS];
+        const bool failed_before = s->error != 0; /* what follows a lost copy is not worth copying */
+        pthread_mutex_unlock(&s->mutex);
+        const int error = failed_before ? 0
+                          : r.store     ? store(s, r.data, r.offset, r.bytes)
+                                        : fetch(s, r.data, r.offset, r.bytes);
+        pthread_mutex_lock(&s->mutex);
+        if (error && !s->error) {
+            s->error = error;
+            s->error_store = r.store;
+        }
+        s->first++;
+        pthread_cond_broadcast(&s->done);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return NULL;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------------- */
+
+static snug_status fail_open(snug_context *ctx, const char *folder, int64_t bytes, int error) {
+    return snug_fail(ctx, SNUG_E_IO,
+                     "%s cannot hold the %.1f MiB that are offloaded to it: %s; give another --offload_dir, or offload "
+                     "less",
+                     folder, (double)bytes / 0x1p20, strerror(error));
+}
+
+/* A file without a name; where the file system cannot make one, it loses its name at once. */
+static int open_unnamed(snug_context *ctx, const char *folder, int *fd) {
+    char *path;
+    *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (*fd >= 0) return 0;
+    if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL) return errno;
+    if (snug_path_join(ctx, &path, folder, ".snug-offload-XXXXXX") != SNUG_OK) return ENOMEM;
+    *fd = mkostemp(path, O_CLOEXEC);
+    const int error = *fd < 0 ? errno : 0;
+    if (!error) unlink(path);
+    free(path);
+    return error;
+}
+
+/* Beyond this limit the kernel sends a signal that ends the process, so it is looked at beforehand. */
+static int check_limit(int64_t bytes) {
+    struct rlimit limit;
+    const bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited && (uint64_t)bytes > (uint64_t)limit.rlim_cur ? EFBIG : 0;
+}
+
+static snug_status start(struct snug_spool *s, snug_context *ctx) {
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN < 65536 ? 65536 : (size_t)PTHREAD_STACK_MIN);
+    sigfillset(&all); /* signals are for the threads of the program around */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    s->started = pthread_create(&s->thread, &attributes, copy_in_order, s) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return s->started ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "a thread to copy what is offloaded cannot be had");
+}
+
+snug_status snug_spool_open(snug_context *ctx, const char *folder, int64_t bytes, struct snug_spool **out) {
+    void *memory;
+    *out = NULL;
+    const bool made = !snug_folder_exists(folder);
+    RETURN_IF_ERROR(snug_folder_create(ctx, folder));
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
+    struct snug_spool *s = memory;
+    s->fd = -1;
+    s->first = s->next = 1;
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->asked, NULL);
+    pthread_cond_init(&s->done, NULL);
+    snug_status status = snug_strdup(ctx, folder, &s->folder);
+    if (status == SNUG_OK) {
+        int error = check_limit(bytes);
+        if (!error) error = open_unnamed(ctx, folder, &s->fd);
+        if (!error && bytes > 0) error = posix_fallocate(s->fd, 0, bytes);
+        if (error) status = fail_open(ctx, folder, bytes, error);
+    }
+    if (status == SNUG_OK) status = start(s, ctx);
+    if (status == SNUG_OK) {
+        *out = s;
+        return SNUG_OK;
+    }
+    snug_spool_close(s);
+    if (made) rmdir(folder);
+    return status;
+}
+
+void snug_spool_close(struct snug_spool *spool) {
+    if (!spool) return;
+    if (spool->started) {
+        pthread_mutex_lock(&spool->mutex);
+        spool->closing = true;
+        pthread_cond_signal(&spool->asked);
+        pthread_mutex_unlock(&spool->mutex);
+        pthread_join(spool->thread, NULL);
+    }
+    if (spool->fd >= 0) close(spool->fd);
+    pthread_cond_destroy(&spool->asked);
+    pthread_cond_destroy(&spool->done);
+    pthread_mutex_destroy(&spool->mutex);
+    free(spool->folder);
+    free(spool);
+}
+
+bool snug_spool_is_memory(const char *folder) {
+    struct statfs fs;
+    return statfs(folder, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+/* ---- asking --------------------------------------------------------------------------------------------------- */
+
+static uint64_t ask(struct snug_spool *s, struct request request) {
+    pthread_mutex_lock(&s->mutex);
+    while (s->next - s->first == REQUESTS) pthread_cond_wait(&s->done, &s->mutex);
+    const uint64_t number = s->next++;
+    s->requests[number % REQUESTS] = request;
+    pthread_cond_signal(&s->asked);
+    pthread_mutex_unlock(&s->mutex);
+    return number;
+}
+
+uint64_t snug_spool_fetch(struct snug_spool *spool, void *data, int64_t offset, int64_t bytes) {
+    return ask(spool, (struct request){data, offset, bytes, false});
+}
+
+uint64_t snug_spool_store(struct snug_spool *spool, const void *data, int64_t offset, int64_t bytes) {
+    return ask(spool, (struct request){(uint8_t *)(uintptr_t)data, offset, bytes, true});
+}
+
+snug_status snug_spool_wait(snug_context *ctx, struct snug_spool *spool, uint64_t number) {
+    pthread_mutex_lock(&spool->mutex);
+    while (spool->first <= number) pthread_cond_wait(&spool->done, &spool->mutex);
+    const int error = spool->error;
+    const bool stored = spool->error_store;
+    pthread_mutex_unlock(&spool->mutex);
+    if (!error) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_IO, "what is offloaded to %s cannot be %s: %s", spool->folder,
+                     stored ? "written" : "read back", strerror(error));
+}
+
+snug_status snug_spool_drain(snug_context *ctx, struct snug_spool *spool) {
+    pthread_mutex_lock(&spool->mutex);
+    const uint64_t last = spool->next - 1;
+    pthread_mutex_unlock(&spool->mutex);
+    return snug_spool_wait(ctx, spool, last);
+}

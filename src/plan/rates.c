@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measuring the rates. Small BERTs of several widths run on batches of several shapes, each operation timed where it
+ * stands in its program, with the caches as its neighbours leave them. One law with three constants is then fitted to
+ * each kind (least squares of the relative differences).
+ */
+#include "plan/rates.h"
+#include "io/file.h"
+#include "io/spool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "io/file.h"
+#include "io/spool.h"
+#include "model/build.h"
+
+/* ---- the law -------------------------------------------------------------------------------------------------- */
+
+enum { TERMS = 3 };
+
+/* Solves the equations of the terms in mask; false if they do not determine them. */
+static bool solve(const double normal[TERMS][TERMS], const double right[TERMS], int mask, double x[TERMS]) {
+    double a[TERMS][TERMS + 1];
+    int terms[TERMS], count = 0;
+    for (int i = 0; i < TERMS; i++) {
+        x[i] = 0;
+        if (mask >> i & 1) terms[count++] = i;
+    }
+    for (int i = 0; i < count; i++) {
+        for (int j = 0; j < count; j++) a[i][j] = normal[terms[i]][terms[j]];
+        a[i][count] = right[terms[i]];
+    }
+    for (int k = 0; k < count; k++) { /* symmetric and positive: no pivoting */
+        if (!(a[k][k] > 1e-9 * normal[terms[k]][terms[k]])) return false;
+        for (int i = k + 1; i < count; i++)
+            for (int j = count; j >= k; j--) a[i][j] -= a[i][k] / a[k][k] * a[k][j];
+    }
+    for (int k = count; k-- > 0;) {
+        double sum = a[k][count];
+        for (int j = k + 1; j < count; j++) sum -= a[k][j] * x[terms[j]];
+        x[terms[k]] = sum / a[k][k];
+    }
+    return true;
+}
+
+static double error_of(const double x[TERMS], const struct snug_cost costs[], const double seconds[], size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double off = (x[0] + x[1] * costs[i].flops + x[2] * costs[i].bytes) / seconds[i] - 1;
+        sum += off * off;
+    }
+    return sqrt(sum / (double)count);
+}
+
+/* No term may be negative: of all choices of terms the one that errs least. */
+snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_cost costs[],
+                           const double seconds[], size_t count) {
+    double normal[TERMS][TERMS] = {{0}}, right[TERMS] = {0};
+    for (size_t i = 0; i < count; i++) {
+        const double row[TERMS] = {1 / seconds[i], costs[i].flops / seconds[i], costs[i].bytes / seconds[i]};
+        for (int j = 0; j < TERMS; j++) {
+            right[j] += row[j];
+            for (int k = 0; k < TERMS; k++) normal[j][k] += row[j] * row[k];
+        }
+    }
+    rate.error = INFINITY;
+    for (int mask = 1; mask < 1 << TERMS; mask++) {
+        double x[TERMS];
+        if (!solve(normal, right, mask, x) || x[0] < 0 || x[1] < 0 || x[2] < 0) continue;
+        const double error = error_of(x, costs, seconds, count);
+        if (error >= rate.error) continue;
+        rate.call = x[0];
+        rate.flop = x[1];
+        rate.byte = x[2];
+        rate.error = error;
+    }
+    if (rate.error == INFINITY) return SNUG_OK; /* nothing to measure in these shapes */
+    rate.samples = (int32_t)count;
+    RETURN_IF_ERROR(snug_grow(rates->ctx, (void **)&rates->items, &rates->capacity, rates->count + 1, sizeof rate));
+    rates->items[rates->count++] = rate;
+    return SNUG_OK;
+}
+
+void snug_rates_free(struct snug_rates *rates) {
+    free(rates->items);
+    *rates = (struct snug_rates){0};
+}
+
+/* ---- running -------------------------------------------------------------------------------------------------- */
+
+/* Widths from short rows to long ones; lengths from a few words to full ones; batches that fill a tile and do not. Not
+   larger, since a machine that is short of memory runs them too. */
+static const struct shape {
+    int64_t hidden, heads, sequences, length;
+    bool plain;  /* also without dropout, which few models do */
+    bool states; /* also with every other optimizer */
+} shapes[] = {
+    {128, 2, 1, 16, true, true},    {256, 8, 4, 32, false, false}, {256, 4, 32, 32, true, true},
+    {256, 4, 2, 512, false, false}, {384, 12, 64, 8, true, false}, {384, 12, 32, 24, false, false},
+    {384, 12, 6, 128, true, false}, {512, 8, 1, 64, false, true},  {512, 8, 8, 128, false, false},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes, VOCABULARY = 2048, POSITIONS = 512, REPETITIONS = 3, SWEEP = 32 << 20 };
+
+struct sample {
+    enum snug_op_kind kind;
+    int32_t types;
+    bool dropout;
+    struct snug_cost cost;
+    double seconds;
+};
+
+struct bench {
+    snug_context *ctx;
+    const struct snug_backend *backend;
+    int threads;
+    struct sample *samples;
+    size_t count, capacity;
+};
+
+struct trial {
+    struct snug_config config;
+    struct snug_optimizer optimizer;
+    enum snug_dtype weights;
+    struct snug_program program;
+    struct snug_layout layout;
+    struct snug_batch batch;
+    struct snug_run run;
+    int32_t sweep;    /* a tensor that no core's cache holds */
+    int32_t *numbers; /* the batch's arrays */
+    double *best;     /* by operation: seconds of its quickest run */
+};
+
+static snug_status build_trial(struct bench *bench, const struct shape *shape, struct trial *t, enum snug_dtype compute,
+                               bool dropout) {
+    struct snug_program *program = &t->program;
+    t->config = (struct snug_config){.hidden_size = shape->hidden,
+                                     .num_hidden_layers = 1,
+                                     .num_attention_heads = shape->heads,
+                                     .intermediate_size = 4 * shape->hidden,
+                                     .vocab_size = VOCABULARY,
+                                     .max_position_embeddings = POSITIONS,
+                                     .type_vocab_size = 2,
+                                     .layer_norm_eps = 1e-12,
+                                     .initializer_range = 0.02,
+                                     .hidden_dropout_prob = dropout ? 0.1 : 0,
+                                     .attention_probs_dropout_prob = dropout ? 0.1 : 0,
+                                     .classifier_dropout = dropout ? 0.1 : 0,
+                                     .pad_token_id = -1,
+                                     .task = SNUG_TASK_CLASSIFICATION,
+                                     .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
+    snug_program_init(program, bench->ctx);
+    program->compute = compute;
+    program->longest = shape->length;
+    program->capacity[SNUG_EXTENT_TOKENS] = shape->sequences * shape->length;
+    program->capacity[SNUG_EXTENT_SEQUENCES] = program->capacity[SNUG_EXTENT_ROWS] = shape->sequences;
+    RETURN_IF_ERROR(snug_build_bert(program, &t->config, true, 0));
+    /* Rows that wait, and whole tables where the other half of the shapes runs. */
+    const bool waits = dropout && bench->backend->ops[SNUG_OP_ADAM_ROWS];
+    const struct snug_methods methods = {
+        .optimizer = &t->optimizer, .weights = t->weights, .micro_batches = 1, .waiting_steps = waits ? 256 : 0};
+    RETURN_IF_ERROR(snug_stages(program, &methods));
+    RETURN_IF_ERROR(snug_program_tensor(
+        program,
+        (struct snug_tensor){
+            .memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = SWEEP / 4, .layer = -1, .persistent = true},
+        &t->sweep, "sweep"));
+    return snug_stage_place(bench->ctx, &program, 1, bench->backend, bench->threads, 0, 0, &t->layout);
+}
+
+/* Ids are spread over the table, each token's its own as far as they go. */
+static snug_status make_batch(snug_context *ctx, const struct shape *shape, struct trial *t) {
+    const int64_t tokens = shape->sequences * shape->length;
+    RETURN_IF_ERROR(
+        snug_alloc(ctx, (size_t)(5 * tokens + 3 * shape->sequences + 1), sizeof(int32_t), (void **)&t->numbers));
+    int32_t *at = t->numbers;
+    struct snug_batch *batch = &t->batch;
+    int32_t **columns[] = {&batch->ids, &batch->types, &batch->positions, &batch->sample, &batch->by_id};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++, at += tokens) *columns[i] = at;
+    batch->offsets = at;
+    batch->head_rows = at + shape->sequences + 1;
+    batch->labels = batch->head_rows + shape->sequences;
+    batch->sequences = batch->rows = batch->items = batch->items_in_step = shape->sequences;
+    batch->tokens = tokens;
+    batch->longest = shape->length;
+    for (int64_t i = 0; i < tokens; i++) {
+        batch->ids[i] = (int32_t)(i * VOCABULARY / (tokens < VOCABULARY ? VOCABULARY : tokens));
+        batch->positions[i] = (int32_t)(i % shape->length);
+        batch->sample[i] = (int32_t)(i / shape->length);
+        batch->by_id[i] = (int32_t)i;
+    }
+    for (int64_t i = 0; i < shape->sequences; i++) {
+        batch->offsets[i + 1] = (int32_t)((i + 1) * shape->length);
+        batch->head_rows[i] = batch->offsets[i];
+        batch->labels[i] = (int32_t)(i % 2);
+    }
+    return SNUG_OK;
+}
+
+/* Small numbers of both signs, so that nothing grows, vanishes or becomes denormal. */
+static void fill_weights(struct trial *t) {
+    for (size_t i = 0; i < t->program.tensor_count; i++) {
+        const struct snug_tensor *tensor = &t->program.tensors[i];
+        if (tensor->memory_class != SNUG_MEMORY_WEIGHTS || tensor->dtype != SNUG_F32) continue;
+        float *values = (float *)(t->run.arena + tensor->offset);
+        for (int64_t k = 0; k < tensor->rows * tensor->cols; k++) values[k] = 0.01f * (float)(k % 7 - 3);
+    }
+}
+
+/* Between phases, so that what an earlier one left is read from where a deep model leaves it: not from a core's cache.
+ */
+static snug_status sweep_caches(struct bench *bench, struct trial *t) {
+    const struct snug_op fill = {.kind = SNUG_OP_FILL, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(t->sweep)};
+    return bench->backend->ops[SNUG_OP_FILL](&t->run, &fill);
+}
+
+static snug_status time_operations(struct bench *bench, struct trial *t) {
+    struct snug_run *run = &t->run;
+    *run = (struct snug_run){.ctx = bench->ctx,
+                             .program = &t->program,
+                             .arena = run->arena,
+                             .backend_state = run->backend_state,
+                             .workspace = run->arena + t->layout.workspace_offset,
+                             .batch = &t->batch,
+                             .threads = bench->threads,
+                             .rows = t->batch.rows,
+                             .loss_scale = 1.0f / (float)t->batch.items,
+                             .learning_rate = 1e-5f,
+                             .max_grad_norm = 1,
+                             .optimizer = &t->optimizer};
+    fill_weights(t);
+    RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
+    for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++)
+        for (size_t i = 0; i < t->program.op_count; i++) {
+            if (i == 0 || t->program.ops[i].phase != t->program.ops[i - 1].phase)
+                RETURN_IF_ERROR(sweep_caches(bench, t));
+            const double begin = snug_seconds();
+            RETURN_IF_ERROR(bench->backend->ops[t->program.ops[i].kind](run, &t->program.ops[i]));
+            const double seconds = snug_seconds() - begin;
+            if (repetition == 0 || seconds < t->best[i]) t->best[i] = seconds;
+        }
+    return SNUG_OK;
+}
+
+static snug_status collect(struct bench *bench, const struct shape *shape, const struct trial *t, bool updates_only) {
+    for (size_t i = 0; i < t->program.op_count; i++) {
+        const struct snug_op *op = &t->program.ops[i];
+        if (updates_only && !snug_is_update(op->kind)) continue;
+        RETURN_IF_ERROR(snug_grow(bench->ctx, (void **)&bench->samples, &bench->capacity, bench->count + 1,
+                                  sizeof *bench->samples));
+        bench->samples[bench->count++] = (struct sample){
+            .kind = op->kind,
+            .types = snug_operand_types(&t->program, op),
+            .dropout = op->p > 0,
+            .cost = snug_op_cost(&t->program, op, shape->sequences * shape->length, shape->sequences, shape->sequences),
+            .seconds = t->best[i] > 1e-8 ? t->best[i] : 1e-8, /* what the clock can tell */
+        };
+    }
+    return SNUG_OK;
+}
+
+static snug_status run_trial(struct bench *bench, const struct shape *shape, struct trial *t, enum snug_dtype compute,
+                             bool dropout, bool updates_only) {
+    RETURN_IF_ERROR(build_trial(bench, shape, t, compute, dropout));
+    if (!snug_can_run(bench->backend, &t->program)) return SNUG_OK;
+    RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
+    RETURN_IF_ERROR(bench->backend->open(bench->ctx, &t->program, bench->threads, &t->run.backend_state));
+    void *arena = mmap(NULL, (size_t)t->layout.total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena == MAP_FAILED)
+        return snug_fail(bench->ctx, SNUG_E_MEMORY, "%lld bytes to measure this machine's rates cannot be had",
+                         (long long)t->layout.total);
+    t->run.arena = arena;
+    madvise(arena, (size_t)t->layout.total, MADV_HUGEPAGE); /* as a session's arena */
+    RETURN_IF_ERROR(time_operations(bench, t));
+    return collect(bench, shape, t, updates_only);
+}
+
+static snug_status measure_shape(struct bench *bench, const struct shape *shape, const struct snug_optimizer *optimizer,
+                                 enum snug_dtype weights, enum snug_dtype compute, bool dropout, bool updates_only) {
+    struct trial trial = {.optimizer = *optimizer, .weights = weights};
+    const snug_status status = run_trial(bench, shape, &trial, compute, dropout, updates_only);
+    if (trial.run.arena) munmap(trial.run.arena, (size_t)trial.layout.total);
+    if (trial.run.backend_state) bench->backend->close(trial.run.backend_state);
+    snug_program_free(&trial.program);
+    free(trial.numbers);
+    free(trial.best);
+    return status;
+}
+
+static const struct snug_optimizer optimizers[SNUG_OPTIMIZER_COUNT] = {
+    [SNUG_ADAM] = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+    [SNUG_ADAM_8BIT] = {.kind = SNUG_ADAM_8BIT, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+    [SNUG_SGD] = {.kind = SNUG_SGD, .momentum = 0.9},
+    [SNUG_ADAFACTOR] =
+        {.kind = SNUG_ADAFACTOR, .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8},
+    [SNUG_ADAGRAD] = {.kind = SNUG_ADAGRAD, .epsilon = 1e-10},
+    [SNUG_RMSPROP] = {.kind = SNUG_RMSPROP, .alpha = 0.99, .epsilon = 1e-8},
+    [SNUG_LION] = {.kind = SNUG_LION, .beta1 = 0.9, .beta2 = 0.99},
+};
+
+/* Products in fp32 and, where this machine is quick at it, in bf16; from weights of either type. */
+static snug_status measure_all(struct bench *bench) {
+    static const struct {
+        enum snug_dtype weights, compute;
+    } types[] = {{SNUG_F32, SNUG_F32}, {SNUG_BF16, SNUG_F32}, {SNUG_F32, SNUG_BF16}, {SNUG_BF16, SNUG_BF16}};
+    const int count = snug_backend_cpu_fast_bf16() ? 4 : 2;
+    for (int type = 0; type < count; type++) {
+        const enum snug_dtype weights = types[type].weights, compute = types[type].compute;
+        for (size_t i = 0; i < SHAPES; i++) {
+            const struct shape *shape = &shapes[i];
+            /* Of bf16 weights only what reads or writes them is new. */
+            if (weights == SNUG_BF16 && !shape->plain && !shape->states) continue;
+            for (int dropout = shape->plain && weights == SNUG_F32 ? 0 : 1; dropout < 2; dropout++)
+                RETURN_IF_ERROR(measure_shape(bench, shape, &optimizers[SNUG_ADAM], weights, compute, dropout, false));
+            for (int kind = SNUG_ADAM + 1; shape->states && kind < SNUG_OPTIMIZER_COUNT && compute == SNUG_F32; kind++)
+                RETURN_IF_ERROR(measure_shape(bench, shape, &optimizers[kind], weights, compute, true, true));
+        }
+    }
+    return SNUG_OK;
+}
+
+/* Copies to and from a file in the cache folder, which stands for --offload_dir: pieces as offloading moves them. */
+static snug_status measure_spool(struct bench *bench, struct snug_rates *rates) {
+    enum { PIECE = 4 << 20, PIECES = 16 };
+    static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
+    char *folder;
+    void *data = NULL;
+    struct snug_spool *spool = NULL;
+    RETURN_IF_ERROR(snug_cache_folder(bench->ctx, &folder));
+    snug_status status = snug_alloc(bench->ctx, PIECE, 1, &data);
+    if (status == SNUG_OK) status = snug_spool_open(bench->ctx, folder, (int64_t)PIECE * PIECES, &spool);
+    for (int k = 0; k < 2 && status == SNUG_OK; k++) {
+        const double begin = snug_seconds();
+        for (int64_t i = 0; i < PIECES; i++)
+            k ? snug_spool_fetch(spool, data, i * PIECE, PIECE) : snug_spool_store(spool, data, i * PIECE, PIECE);
+        status = snug_spool_drain(bench->ctx, spool);
+        const double seconds = (snug_seconds() - begin) / PIECES;
+        if (status == SNUG_OK)
+            status = snug_rates_fit(rates, (struct snug_rate){.kind = kinds[k]}, &(struct snug_cost){.bytes = PIECE},
+                                    &seconds, 1);
+    }
+    snug_spool_close(spool);
+    free(data);
+    free(folder);
+    return status;
+}
+
+static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
+    struct snug_cost *costs = NULL;
+    double *seconds = NULL;
+    snug_status status = snug_alloc(bench->ctx, bench->count, sizeof *costs, (void **)&costs);
+    if (status == SNUG_OK) status = snug_alloc(bench->ctx, bench->count, sizeof *seconds, (void **)&seconds);
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
+        for (int variant = 0; variant < 16 && status == SNUG_OK; variant++) {
+            const struct snug_rate rate = {.kind = kind, .types = variant / 2, .dropout = variant & 1};
+            size_t count = 0;
+            for (size_t i = 0; i < bench->count; i++) {
+                const struct sample *sample = &bench->samples[i];
+                if (sample->kind != rate.kind || sample->types != rate.types || sample->dropout != rate.dropout)
+                    continue;
+                costs[count] = sample->cost;
+                seconds[count++] = sample->seconds;
+            }
+            if (count) status = snug_rates_fit(rates, rate, costs, seconds, count);
+        }
+    free(costs);
+    free(seconds);
+    return status;
+}
+
+snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, int threads,
+                               struct snug_rates *out) {
+    struct bench bench = {.ctx = ctx, .backend = backend, .threads = threads};
+    snug_rates_init(ctx, out, backend, threads);
+    snug_status status = measure_all(&bench);
+    if (status == SNUG_OK) status = fit_all(&bench, out);
+    if (status == SNUG_OK) status = measure_spool(&bench, out);
+    free(bench.samples);
+    if (status != SNUG_OK) snug_rates_free(out);
+    return status;
+}

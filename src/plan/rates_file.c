@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rates as a JSON file in the cache folder, one for each processor, instruction set, number of threads and version. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "plan/rates.h"
+
+static void read_cpu_name(char *name, size_t size) {
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, size, "unknown");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
+            const char *text = strchr(line, ':') + 1;
+            text += strspn(text, " ");
+            snprintf(name, size, "%.*s", (int)strcspn(text, "\n"), text);
+            break;
+        }
+    if (file) fclose(file);
+}
+
+void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, int threads) {
+    static const char *const names[] = {"v4", "v3", "v2", "generic"};
+    *rates = (struct snug_rates){.ctx = ctx, .threads = threads};
+    read_cpu_name(rates->cpu, sizeof rates->cpu);
+    snprintf(rates->isa, sizeof rates->isa, "%s", backend->name);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (snug_backend_cpu_isa(names[i]) == backend) snprintf(rates->isa, sizeof rates->isa, "%s", names[i]);
+}
+
+/* ---- as JSON -------------------------------------------------------------------------------------------------- */
+
+snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
+    json_t *items = json_array();
+    for (size_t i = 0; i < rates->count; i++) {
+        const struct snug_rate *rate = &rates->items[i];
+        json_array_append_new(items, json_pack("{s:s, s:i, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
+                                               snug_op_name(rate->kind), "types", (int)rate->types, "dropout",
+                                               rate->dropout, "call", rate->call, "flop", rate->flop, "byte",
+                                               rate->byte, "samples", (int)rate->samples, "error", rate->error));
+    }
+    json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o}", "version", SNUG_VERSION, "cpu", rates->cpu, "isa", rates->isa,
+                            "threads", rates->threads, "seconds", items);
+    *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    json_decref(all);
+    return *text ? SNUG_OK : snug_fail(rates->ctx, SNUG_E_MEMORY, "out of memory while writing the rates as JSON");
+}
+
+static int kind_of(const char *name) {
+    int kind = 0;
+    while (kind < SNUG_OP_COUNT && strcmp(snug_op_name((enum snug_op_kind)kind), name) != 0) kind++;
+    return kind;
+}
+
+static snug_status read_rate(snug_context *ctx, const char *path, const json_t *item, struct snug_rates *out) {
+    struct snug_rate rate = {0};
+    const char *name;
+    int64_t samples, types;
+    if (!json_is_object(item)) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"seconds\" must hold objects", path);
+    RETURN_IF_ERROR(snug_json_string(ctx, path, item, "operation", "", &name));
+    RETURN_IF_ERROR(snug_json_int(ctx, path, item, "types", 0, &types));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, item, "dropout", false, &rate.dropout));
+    RETURN_IF_ERROR(snug_json_real(ctx, path, item, "call", 0, &rate.call));
+    RETURN_IF_ERROR(snug_json_real(ctx, path, item, "flop", 0, &rate.flop));
+    RETURN_IF_ERROR(snug_json_real(ctx, path, item, "byte", 0, &rate.byte));
+    RETURN_IF_ERROR(snug_json_int(ctx, path, item, "samples", 0, &samples));
+    RETURN_IF_ERROR(snug_json_real(ctx, path, item, "error", 0, &rate.error));
+    const int kind = kind_of(name);
+    if (kind == SNUG_OP_COUNT) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is no operation", path, name);
+    if (!(rate.call >= 0 && rate.flop >= 0 && rate.byte >= 0))
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: %s takes less than no time", path, name);
+    rate.kind = (enum snug_op_kind)kind;
+    rate.types = (int32_t)types;
+    rate.samples = (int32_t)samples;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&out->items, &out->capacity, out->count + 1, sizeof rate));
+    out->items[out->count++] = rate;
+    return SNUG_OK;
+}
+
+static snug_status read_rates(snug_context *ctx, const char *path, const json_t *json, struct snug_rates *out) {
+    const char *cpu, *isa;
+    int64_t threads;
+    const json_t *items = json_object_get(json, "seconds");
+    RETURN_IF_ERROR(snug_json_string(ctx, path, json, "cpu", "", &cpu));
+    RETURN_IF_ERROR(snug_json_string(ctx, path, json, "isa", "", &isa));
+    RETURN_IF_ERROR(snug_json_int(ctx, path, json, "threads", 0, &threads));
+    if (!json_is_array(items) || json_array_size(items) == 0)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: \"seconds\" must be a list of rates; snug bench rates --json makes one", path);
+    snprintf(out->cpu, sizeof out->cpu, "%s", cpu);
+    snprintf(out->isa, sizeof out->isa, "%s", isa);
+    out->threads = (int)threads;
+    for (size_t i = 0; i < json_array_size(items); i++)
+        RETURN_IF_ERROR(read_rate(ctx, path, json_array_get(items, i), out));
+    return SNUG_OK;
+}
+
+snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rates *out) {
+    json_t *json;
+    *out = (struct snug_rates){.ctx = ctx};
+    RETURN_IF_ERROR(snug_json_read(ctx, path, &json));
+    const snug_status status = read_rates(ctx, path, json, out);
+    json_decref(json);
+    if (status != SNUG_OK) snug_rates_free(out);
+    return status;
+}
+
+/* ---- the cache ------------------------------------------------------------------------------------------------ */
+
+/* The file for rates' machine; NULL where there is no folder to write to. */
+static snug_status cache_path(snug_context *ctx, const struct snug_rates *rates, char **path) {
+    char *folder, *name, cpu[sizeof rates->cpu];
+    *path = NULL;
+    RETURN_IF_ERROR(snug_cache_folder(ctx, &folder));
+    if (!folder) return SNUG_OK;
+    for (size_t i = 0; i < sizeof cpu; i++) cpu[i] = isalnum((unsigned char)rates->cpu[i]) ? rates->cpu[i] : '-';
+    cpu[strlen(rates->cpu)] = '\0';
+    snug_status status =
+        snug_format(ctx, &name, "rates-%s-%s-%s-%d.json", SNUG_VERSION, cpu, rates->isa, rates->threads);
+    if (status == SNUG_OK) {
+        status = snug_path_join(ctx, path, folder, name);
+        free(name);
+    }
+    free(folder);
+    return status;
+}
+
+snug_status snug_rates_keep(const struct snug_rates *rates, char **path) {
+    snug_context *ctx = rates->ctx;
+    char *text = NULL, *folder;
+    *path = NULL;
+    RETURN_IF_ERROR(snug_cache_folder(ctx, &folder));
+    snug_status status = folder ? snug_folder_create(ctx, folder) : SNUG_OK;
+    if (status == SNUG_OK) status = cache_path(ctx, rates, path);
+    if (status == SNUG_OK && *path) status = snug_rates_json(rates, &text);
+    if (status == SNUG_OK && *path) status = snug_file_replace(ctx, *path, text, strlen(text));
+    free(folder);
+    free(text);
+    if (status == SNUG_OK) return SNUG_OK;
+    free(*path);
+    *path = NULL;
+    return status;
+}
+
+/* The cached rates, if they are there, whole and of this machine; else *out stays empty. */
+static snug_status open_cached(snug_context *ctx, const struct snug_rates *wanted, struct snug_rates *out) {
+    char *path;
+    RETURN_IF_ERROR(cache_path(ctx, wanted, &path));
+    if (path && snug_file_exists(path)) {
+        if (snug_rates_read(ctx, path, out) != SNUG_OK) {
+            snug_log(ctx, SNUG_LOG_WARNING, "%s: the rates are measured anew", snug_error_message(ctx));
+            snug_clear_error(ctx);
+        } else if (strcmp(out->cpu, wanted->cpu) != 0 || strcmp(out->isa, wanted->isa) != 0 ||
+                   out->threads != wanted->threads) {
+            snug_rates_free(out);
+        }
+    }
+    free(path);
+    return SNUG_OK;
+}
+
+snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, int threads,
+                            struct snug_rates *out) {
+    const char *given = getenv("SNUG_RATES");
+    struct snug_rates wanted = {0};
+    char *path = NULL;
+    *out = wanted;
+    if (given && *given) return snug_rates_read(ctx, given, out);
+    snug_rates_init(ctx, &wanted, backend, threads);
+    RETURN_IF_ERROR(open_cached(ctx, &wanted, out));
+    if (out->count) return SNUG_OK;
+    snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this machine is (once; snug bench rates does it again)");
+    RETURN_IF_ERROR(snug_rates_measure(ctx, backend, threads, out));
+    if (snug_rates_keep(out, &path) != SNUG_OK) {
+        snug_log(ctx, SNUG_LOG_WARNING, "the rates are measured in every run: %s", snug_error_message(ctx));
+        snug_clear_error(ctx);
+    }
+    free(path);
+    return SNUG_OK;
+}

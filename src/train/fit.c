@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search. Micro-batches, approximations and everything else that is on or off make combinations, in the order of
+ * their estimated seconds; within one, levels of recomputation by layer, in the same order. A mix is built and placed
+ * only if it may be quicker than the best so far, and if no mix that saves more was already too large.
+ */
+#include "train/fit.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the methods ---------------------------------------------------------------------------------------------- */
+
+/* Settings of a method save more and more, the last one most. */
+enum { METHODS_MAX = 12, SETTINGS_MAX = 24 };
+
+struct method {
+    const char *name;
+    const char *pins[3];  /* arguments that, set by the user, leave the method as it is */
+    bool approximate;     /* it rounds: results are not those of the plan as asked */
+    bool independent;     /* what its settings save is in no order once other methods stand beside them */
+    const char *settings; /* arguments, separated by '|' */
+};
+
+enum { SPLIT, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
+static const struct method methods[] = {
+    /* Divisors of the batch: split_settings(). The accumulation is what users set to keep the micro-batch as it is. */
+    [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps"}},
+    [RECOMPUTE] = {.name = "recomputation",
+                   .pins = {"recompute", "gradient_checkpointing"},
+                   .settings = "--recompute ffn|--recompute attention|--recompute layer"},
+    [IN_BACKWARD] = {.name = "update in backward",
+                     .pins = {"update_in_backward"},
+                     .independent = true,
+                     .settings = "--update_in_backward"},
+    [OFFLOAD] = {.name = "offload",
+                 .pins = {"offload"},
+                 .independent = true,
+                 .settings = "--offload optimizer|--offload optimizer,gradients|--offload optimizer,gradients,weights|"
+                             "--offload optimizer,gradients,weights,activations"},
+    [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
+    [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
+};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+struct setting {
+    char flags[160];
+    double seconds; /* that it adds to a step, alone; of RECOMPUTE: in one layer */
+};
+
+/* Layers made again by level, the first ones by the strongest: backward comes to them last, when the others'
+   activations are gone. The rest is as asked. */
+struct layers {
+    int count[SNUG_RECOMPUTE_COUNT];
+};
+static const enum snug_recompute strongest_first[] = {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ATTENTION,
+                                                      SNUG_RECOMPUTE_FFN, SNUG_RECOMPUTE_ELEMENTWISE};
+static const char *const level_names[SNUG_RECOMPUTE_COUNT] = {"none", "elementwise", "ffn", "attention", "layer"};
+
+struct mix {
+    uint8_t choice[METHODS]; /* settings; RECOMPUTE's stays 0 */
+    struct layers layers;
+    double seconds; /* estimated from those of its methods alone */
+};
+
+struct search {
+    const struct snug_job *job;
+    const struct snug_rates *rates;
+    snug_context *ctx; /* of trials: silent */
+    int64_t limit;
+    int layer_count;
+    struct setting settings[METHODS][SETTINGS_MAX]; /* [0]: as asked */
+    int counts[METHODS];
+    struct snug_feed feeds[SETTINGS_MAX]; /* by SPLIT's setting */
+    struct snug_priced asked;
+    struct mix *dead; /* combinations that no level of recomputation makes fit */
+    size_t dead_count, dead_capacity;
+    int64_t planned, mixes;
+    struct snug_priced smallest;
+    struct mix smallest_mix;
+};
+
+static bool is_pinned(const struct snug_args *args, const struct method *method) {
+    for (size_t i = 0; i < sizeof method->pins / sizeof *method->pins; i++)
+        if (method->pins[i] && snug_args_is_set(args, method->pins[i])) return true;
+    return false;
+}
+
+static void add_setting(struct search *s, int method, const char *flags) {
+    if (s->counts[method] == SETTINGS_MAX) return;
+    struct setting *setting = &s->settings[method][s->counts[method]++];
+    snprintf(setting->flags, sizeof setting->flags, "%s", flags);
+}
+
+/* The micro-batches that divide the one asked for; a step stays what it is. */
+static void split_settings(struct search *s) {
+    const struct snug_loader_options *options = &s->job->train.options;
+    const int64_t batch = options->batch_size, accumulation = options->accumulation;
+    /* What is left out at an epoch's end would be another. */
+    if (options->drop_last && s->job->train.dataset && s->job->train.rows % (batch * accumulation)) return;
+    for (int64_t parts = 2; parts <= batch && accumulation * parts <= 65536; parts++) {
+        char flags[128];
+        if (batch % parts) continue;
+        if (s->counts[SPLIT] == SETTINGS_MAX) s->counts[SPLIT]--; /* the last one, at last, is a row at a time */
+        snprintf(flags, sizeof flags, "--per_device_train_batch_size %lld --gradient_accumulation_steps %lld",
+                 (long long)(batch / parts), (long long)(accumulation * parts));
+        add_setting(s, SPLIT, flags);
+    }
+}
+
+static void list_settings(struct search *s) {
+    for (int m = 0; m < METHODS; m++) {
+        add_setting(s, m, "");
+        if (is_pinned(s->job->args, &methods[m])) continue;
+        if (m == SPLIT) split_settings(s);
+        for (const char *at = methods[m].settings; at && *at;) {
+            char flags[160];
+            const size_t length = strcspn(at, "|");
+            snprintf(flags, sizeof flags, "%.*s", (int)length, at);
+            add_setting(s, m, flags);
+            at += length + (at[length] == '|');
+        }
+    }
+}
+
+/* ---- one mix -------------------------------------------------------------------------------------------------- */
+
+static snug_status give(struct snug_args *args, const char *flags) {
+    char copy[256], *words[16] = {copy}, *rest = copy;
+    int count = 1;
+    snprintf(copy, sizeof copy, "%s", flags);
+    while (count < 16 && (words[count] = strsep(&rest, " "))) count += *words[count] != '\0';
+    return snug_args_parse(args, count, words);
+}
+
+snug_status snug_fit_give(struct snug_args *args, const struct snug_priced *mix) { return give(args, mix->flags); }
+
+static void add_flags(struct snug_priced *priced, const char *flags) {
+    const size_t used = strlen(priced->flags);
+    if (*flags) snprintf(priced->flags + used, sizeof priced->flags - used, "%s%s", used ? " " : "", flags);
+}
+
+/* --recompute layer*2,ffn*4; one level for all layers by its name alone. */
+static void print_layers(char *flags, size_t size, const struct search *s, const struct layers *layers) {
+    size_t used = 0;
+    int rest = s->layer_count;
+    *flags = '\0';
+    for (size_t i = 0; i < sizeof strongest_first / sizeof *strongest_first; i++) {
+        const enum snug_recompute level = strongest_first[i];
+        const int count = level == SNUG_RECOMPUTE_ELEMENTWISE ? rest : layers->count[level];
+        rest -= count;
+        if (count == s->layer_count && level == SNUG_RECOMPUTE_ELEMENTWISE) return;
+        if (!count || used >= size) continue;
+        used += (size_t)snprintf(flags + used, size - used, "%s%s", used ? "," : "--recompute ", level_names[level]);
+        if (count < s->layer_count && used < size) used += (size_t)snprintf(flags + used, size - used, "*%d", count);
+    }
+}
+
+static void describe(const struct search *s, const struct mix *mix, struct snug_priced *out) {
+    char flags[160];
+    *out = (struct snug_priced){0};
+    for (int m = 0; m < METHODS; m++) {
+        if (m != RECOMPUTE) {
+            add_flags(out, s->settings[m][mix->choice[m]].flags);
+            out->approximate |= mix->choice[m] && methods[m].approximate;
+        } else {
+            print_layers(flags, sizeof flags, s, &mix->layers);
+            add_flags(out, flags);
+        }
+    }
+}
+
+static void measure(const struct search *s, const struct snug_job *planned, struct snug_priced *out) {
+    memcpy(out->bytes, planned->layout.bytes, sizeof out->bytes);
+    out->bytes[SNUG_MEMORY_CONTEXT] = planned->context_bytes;
+    out->bytes[SNUG_MEMORY_HOST] = planned->host_bytes;
+    out->total = snug_job_total(planned);
+    out->work = snug_estimate_step(s->rates, planned->training, &planned->train.load);
+}
+
+/* Plans the job with out's flags and fills in what it comes to; SNUG_END where they may not stand beside the others. */
+static snug_status plan_flags(struct search *s, const struct snug_feed *feed, struct snug_priced *out) {
+    struct snug_args *args;
+    struct snug_job trial;
+    snug_clear_error(s->ctx);
+    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->job->args, &args));
+    snug_status status = give(args, out->flags);
+    if (status == SNUG_OK) status = snug_args_check(args, "plan");
+    if (status == SNUG_OK) {
+        status = snug_job_replan(s->job, args, feed, &trial);
+        if (status == SNUG_OK && !snug_can_run(trial.backend, trial.training)) status = SNUG_END;
+        if (status == SNUG_OK) measure(s, &trial, out);
+        snug_job_drop_plan(&trial);
+        s->planned++;
+    }
+    snug_args_destroy(args);
+    return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_END : status;
+}
+
+static snug_status plan_mix(struct search *s, const struct mix *mix, struct snug_priced *out) {
+    describe(s, mix, out);
+    RETURN_IF_ERROR(plan_flags(s, &s->feeds[mix->choice[SPLIT]], out));
+    if (s->smallest.total == 0 || out->total < s->smallest.total) {
+        s->smallest = *out;
+        s->smallest_mix = *mix;
+    }
+    return SNUG_OK;
+}
+
+/* ---- preparing ------------------------------------------------------------------------------------------------ */
+
+/* The feed of a micro-batch; SNUG_END if its steps would be others. */
+static snug_status plan_split(struct search *s, int setting) {
+    struct snug_args *args;
+    struct snug_job trial = *s->job;
+    trial.ctx = s->ctx;
+    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->job->args, &args));
+    snug_status status = give(args, s->settings[SPLIT][setting].flags);
+    s->feeds[setting] = s->job->train;
+    if (status == SNUG_OK) status = snug_job_plan_training(&trial, args, &s->feeds[setting]);
+    snug_args_destroy(args);
+    if (status != SNUG_OK) return status;
+    return trial.steps_per_epoch == s->job->steps_per_epoch ? SNUG_OK : SNUG_END;
+}
+
+static void drop_setting(struct search *s, int method, int setting) {
+    s->counts[method]--;
+    for (int i = setting; i < s->counts[method]; i++) {
+        s->settings[method][i] = s->settings[method][i + 1];
+        if (method == SPLIT) s->feeds[i] = s->feeds[i + 1];
+    }
+}
+
+/* Plans each setting alone: what cannot be had here is dropped, the others' seconds are learnt. on_row may be NULL. */
+static snug_status price_settings(struct search *s, snug_status (*on_row)(void *user, const struct snug_priced *row),
+                                  void *user) {
+    for (int m = 0; m < METHODS; m++)
+        for (int i = 1; i < s->counts[m]; i++) {
+            struct snug_priced row = {.approximate = methods[m].approximate};
+            snprintf(row.name, sizeof row.name, "%s", methods[m].name);
+            add_flags(&row, s->settings[m][i].flags);
+            snug_status status = m == SPLIT ? plan_split(s, i) : SNUG_OK;
+            if (status == SNUG_OK) status = plan_flags(s, &s->feeds[m == SPLIT ? i : 0], &row);
+            if (status != SNUG_OK && status != SNUG_END) return status;
+            if (status == SNUG_END) {
+                drop_setting(s, m, i--);
+                continue;
+            }
+            s->settings[m][i].seconds = row.work.seconds - s->asked.work.seconds;
+            if (m == RECOMPUTE) s->settings[m][i].seconds /= s->layer_count;
+            /* Of the micro-batches the largest and the smallest tell enough. */
+            const bool shown = m != SPLIT || i == 1 || i == s->counts[m] - 1;
+            if (on_row && shown) RETURN_IF_ERROR(on_row(user, &row));
+        }
+    return SNUG_OK;
+}
+
+static snug_status begin(struct search *s, const struct snug_job *job, const struct snug_rates *rates) {
+    *s = (struct search){.job = job, .rates = rates, .layer_count = (int)job->config.num_hidden_layers};
+    if (snug_context_create(&s->ctx) != SNUG_OK)
+        return snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory for the search");
+    list_settings(s);
+    s->feeds[0] = job->train;
+    measure(s, job, &s->asked);
+    return SNUG_OK;
+}
+
+/* Trials leave nothing resident. */
+static snug_status end(struct search *s, snug_status status) {
+    if (status != SNUG_OK)
+        snug_fail(s->job->ctx, status, "searching for a mix that fits: %s", snug_error_message(s->ctx));
+    free(s->dead);
+    snug_context_destroy(s->ctx);
+    malloc_trim(0);
+    return status;
+}
+
+/* ---- searching ------------------------------------------------------------------------------------------------ */
+
+static enum snug_recompute level_at(const struct layers *layers, int layer) {
+    for (size_t i = 0; i + 1 < sizeof strongest_first / sizeof *strongest_first; i++) {
+        if (layer < layers->count[strongest_first[i]]) return strongest_first[i];
+        layer -= layers->count[strongest_first[i]];
+    }
+    return SNUG_RECOMPUTE_ELEMENTWISE;
+}
+
+/* Whether every layer of a keeps at least what it keeps in b. */
+static bool keeps_more(const struct search *s, const struct layers *a, const struct layers *b) {
+    for (int i = 0; i < s->layer_count; i++) {
+        const enum snug_recompute x = level_at(a, i), y = level_at(b, i);
+        if (x != y && y != SNUG_RECOMPUTE_LAYER && x != SNUG_RECOMPUTE_ELEMENTWISE) return false;
+        if (x == SNUG_RECOMPUTE_LAYER && y != x) return false;
+    }
+    return true;
+}
+
+static double seconds_of(const struct search *s, const struct layers *layers) {
+    return layers->count[SNUG_RECOMPUTE_FFN] * s->settings[RECOMPUTE][1].seconds +
+           layers->count[SNUG_RECOMPUTE_ATTENTION] * s->settings[RECOMPUTE][2].seconds +
+           layers->count[SNUG_RECOMPUTE_LAYER] * s->settings[RECOMPUTE][3].seconds;
+}
+
+static int by_seconds(const void *a, const void *b) {
+    const double x = ((const struct mix *)a)->seconds, y = ((const struct mix *)b)->seconds;
+    return x < y ? -1 : x > y;
+}
+
+static snug_status push(struct search *s, struct mix **list, size_t *count, size_t *capacity, const struct mix *mix) {
+    RETURN_IF_ERROR(snug_grow(s->ctx, (void **)list, capacity, *count + 1, sizeof **list));
+    (*list)[(*count)++] = *mix;
+    return SNUG_OK;
+}
+
+/* Two levels beside what was asked, in steps of some layers where there are many, by seconds. */
+static snug_status list_layers(struct search *s, struct mix **list, size_t *count) {
+    static const enum snug_recompute pairs[][2] = {{SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ATTENTION},
+                                                   {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_FFN},
+                                                   {SNUG_RECOMPUTE_ATTENTION, SNUG_RECOMPUTE_FFN}};
+    const int most = s->counts[RECOMPUTE] > 1 ? s->layer_count : 0, step = (s->layer_count + 7) / 8;
+    size_t capacity = 0;
+    *list = NULL;
+    *count = 0;
+    for (size_t pair = 0; pair < 3; pair++)
+        for (int a = 0; a <= most; a += step)
+            for (int b = 0; a + b <= most; b += step) {
+                struct mix mix = {0};
+                /* One level alone belongs to one pair, and what was asked to the first. */
+                if ((a == 0 && b == 0 && pair > 0) || (b == 0 && a > 0 && pair == 1) || (a == 0 && b > 0 && pair == 2))
+                    continue;
+                mix.layers.count[pairs[pair][0]] = a;
+                mix.layers.count[pairs[pair][1]] = b;
+                mix.seconds = seconds_of(s, &mix.layers);
+                RETURN_IF_ERROR(push(s, list, count, &capacity, &mix));
+            }
+    qsort(*list, *count, sizeof **list, by_seconds);
+    return SNUG_OK;
+}
+
+/* All choices of the other methods with so many approximate ones, by seconds. */
+static snug_status list_combinations(struct search *s, int approximate, struct mix **list, size_t *count) {
+    struct mix mix = {0};
+    size_t capacity = 0;
+    *list = NULL;
+    *count = 0;
+    for (int m = 0; m < METHODS;) {
+        int rounds = 0;
+        mix.seconds = s->asked.work.seconds;
+        for (int k = 0; k < METHODS; k++) {
+            rounds += mix.choice[k] && methods[k].approximate;
+            mix.seconds += s->settings[k][mix.choice[k]].seconds;
+        }
+        if (rounds == approximate) RETURN_IF_ERROR(push(s, list, count, &capacity, &mix));
+        for (m = 0; m < METHODS; m++) { /* count on */
+            if (m == RECOMPUTE) continue;
+            if (++mix.choice[m] < s->counts[m]) break;
+            mix.choice[m] = 0;
+        }
+    }
+    qsort(*list, *count, sizeof **list, by_seconds);
+    return SNUG_OK;
+}
+
+/* Whether a mix that saves at least as much was already too large. With an update in backward micro-batches save less
+   than the whole batch, since gradients then have to wait for the last one. */
+static bool is_dead(const struct search *s, const struct mix *mix) {
+    for (size_t i = 0; i < s->dead_count; i++) {
+        int m = 0;
+        if (mix->choice[IN_BACKWARD] && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT]) continue;
+        for (; m < METHODS; m++) {
+            const uint8_t here = mix->choice[m], there = s->dead[i].choice[m];
+            if (here != there && (methods[m].independent || here > there)) break;
+        }
+        if (m == METHODS) return true;
+    }
+    return false;
+}
+
+static bool fits(const struct search *s, const struct snug_priced *priced) {
+    return priced->total + SNUG_FIT_MARGIN <= s->limit;
+}
+
+struct found {
+    struct mix mix;
+    struct snug_priced priced;
+    bool any;
+};
+
+static void keep(struct found *best, const struct mix *mix, const struct snug_priced *priced) {
+    if (best->any && priced->work.seconds >= best->priced.work.seconds) return;
+    best->any = true;
+    best->mix = *mix;
+    best->priced = *priced;
+}
+
+/* Whether some level of recomputation makes combination fit: the strongest ones decide. The last layer is the first
+   that backward makes again, while the others' inputs still stand, so that there the strongest is not always the
+   smallest. */
+static snug_status can_fit(struct search *s, const struct mix *combination, struct found *best, bool *can) {
+    static const enum snug_recompute last[] = {SNUG_RECOMPUTE_ELEMENTWISE, SNUG_RECOMPUTE_LAYER,
+                                               SNUG_RECOMPUTE_ATTENTION, SNUG_RECOMPUTE_FFN};
+    const int tries = s->counts[RECOMPUTE] > 1 ? sizeof last / sizeof *last : 1;
+    *can = false;
+    for (int i = 0; i < tries && !*can; i++) {
+        struct mix mix = *combination;
+        struct snug_priced priced;
+        if (tries > 1) {
+            mix.layers.count[SNUG_RECOMPUTE_LAYER] = s->layer_count - 1;
+            if (last[i] != SNUG_RECOMPUTE_ELEMENTWISE) mix.layers.count[last[i]]++;
+        }
+        mix.seconds += seconds_of(s, &mix.layers);
+        const snug_status status = plan_mix(s, &mix, &priced);
+        if (status == SNUG_END) break;
+        RETURN_IF_ERROR(status);
+        *can = fits(s, &priced);
+        if (*can) keep(best, &mix, &priced);
+    }
+    return *can ? SNUG_OK : push(s, &s->dead, &s->dead_count, &s->dead_capacity, combination);
+}
+
+/* The quickest of layers (by seconds) with combination, if it is quicker than best. */
+static snug_status search_layers(struct search *s, const struct mix *combination, const struct mix layers[],
+                                 size_t count, struct found *best) {
+    struct mix *too_large = NULL;
+    size_t too_large_count = 0, capacity = 0;
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+        struct mix mix = *combination;
+        struct snug_priced priced;
+        bool hopeless = false;
+        mix.layers = layers[i].layers;
+        mix.seconds += layers[i].seconds;
+        if (best->any && mix.seconds >= best->priced.work.seconds) break;
+        for (size_t k = 0; k < too_large_count && !hopeless; k++)
+            hopeless = keeps_more(s, &mix.layers, &too_large[k].layers);
+        if (hopeless) continue;
+        status = plan_mix(s, &mix, &priced);
+        if (status != SNUG_OK) break;
+        if (fits(s, &priced)) {
+            keep(best, &mix, &priced);
+            break;
+        }
+        status = push(s, &too_large, &too_large_count, &capacity, &mix);
+    }
+    free(too_large);
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+/* Steps of several layers were too coarse for the last few: one layer less, or at a cheaper level. */
+static snug_status refine(struct search *s, struct found *best) {
+    for (bool better = true; better;) {
+        better = false;
+        for (int from = SNUG_RECOMPUTE_FFN; from <= SNUG_RECOMPUTE_LAYER && !better; from++)
+            for (int to = SNUG_RECOMPUTE_ELEMENTWISE; to <= SNUG_RECOMPUTE_LAYER && !better; to++) {
+                struct mix mix = best->mix;
+                struct snug_priced priced;
+                if (to == from || mix.layers.count[from] == 0) continue;
+                mix.layers.count[from]--;
+                if (to != SNUG_RECOMPUTE_ELEMENTWISE) mix.layers.count[to]++;
+                mix.seconds += seconds_of(s, &mix.layers) - seconds_of(s, &best->mix.layers);
+                if (mix.seconds >= best->mix.seconds) continue;
+                RETURN_IF_ERROR(plan_mix(s, &mix, &priced));
+                better = fits(s, &priced) && priced.work.seconds < best->priced.work.seconds;
+                if (better) keep(best, &mix, &priced);
+            }
+    }
+    return SNUG_OK;
+}
+
+static snug_status search_tier(struct search *s, int approximate, const struct mix layers[], size_t layer_mixes,
+                               struct found *best) {
+    struct mix *combinations;
+    size_t count;
+    snug_status status = list_combinations(s, approximate, &combinations, &count);
+    s->mixes += (int64_t)(count * layer_mixes);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+        bool can;
+        if (best->any && combinations[i].seconds >= best->priced.work.seconds) break;
+        if (is_dead(s, &combinations[i])) continue;
+        status = can_fit(s, &combinations[i], best, &can);
+        if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
+    }
+    free(combinations);
+    return status == SNUG_OK && best->any ? refine(s, best) : status;
+}
+
+/* From the strongest of everything downhill, one method at a time. */
+static snug_status find_smallest(struct search *s, const struct mix layers[], size_t layer_mixes) {
+    for (bool smaller = true; smaller;) {
+        const int64_t before = s->smallest.total;
+        const struct mix start = s->smallest_mix;
+        for (int m = 0; m < METHODS; m++)
+            for (int i = 0; m != RECOMPUTE && i < s->counts[m]; i++) {
+                struct mix mix = start;
+                struct snug_priced priced;
+                mix.choice[m] = (uint8_t)i;
+                const snug_status status = plan_mix(s, &mix, &priced);
+                if (status != SNUG_OK && status != SNUG_END) return status;
+            }
+        const struct mix best = s->smallest_mix;
+        for (size_t i = 0; i < layer_mixes; i++) {
+            struct mix mix = best;
+            struct snug_priced priced;
+            mix.layers = layers[i].layers;
+            const snug_status status = plan_mix(s, &mix, &priced);
+            if (status != SNUG_OK && status != SNUG_END) return status;
+        }
+        smaller = s->smallest.total < before;
+    }
+    return SNUG_OK;
+}
+
+static snug_status run_search(struct search *s, struct snug_fit *out) {
+    struct mix *layers;
+    size_t count;
+    struct found best = {0};
+    int approximate = 0;
+    RETURN_IF_ERROR(price_settings(s, NULL, NULL));
+    for (int m = 0; m < METHODS; m++) approximate += methods[m].approximate && s->counts[m] > 1;
+    snug_status status = list_layers(s, &layers, &count);
+    for (int tier = 0; tier <= approximate && status == SNUG_OK && !best.any; tier++)
+        status = search_tier(s, tier, layers, count, &best);
+    if (status == SNUG_OK && !best.any) status = find_smallest(s, layers, count);
+    if (status == SNUG_OK && fits(s, &s->smallest)) keep(&best, &s->smallest_mix, &s->smallest);
+    free(layers);
+    out->fits = best.any;
+    out->chosen = best.any ? best.priced : s->smallest;
+    out->planned = s->planned;
+    out->mixes = s->mixes;
+    return status;
+}
+
+snug_status snug_fit_search(const struct snug_job *job, const struct snug_rates *rates, int64_t limit,
+                            struct snug_fit *out) {
+    struct search s;
+    *out = (struct snug_fit){.limit = limit};
+    snug_status status = begin(&s, job, rates);
+    if (status != SNUG_OK) return status;
+    s.limit = limit;
+    out->asked = out->chosen = s.asked;
+    out->fits = s.asked.total <= limit;
+    if (!out->fits) status = run_search(&s, out);
+    return end(&s, status);
+}
+
+/* ---- telling -------------------------------------------------------------------------------------------------- */
+
+struct rows {
+    snug_context *ctx;
+    struct snug_priced *items;
+    size_t count, capacity;
+};
+
+static snug_status add_row(void *user, const struct snug_priced *row) {
+    struct rows *rows = user;
+    RETURN_IF_ERROR(snug_grow(rows->ctx, (void **)&rows->items, &rows->capacity, rows->count + 1, sizeof *row));
+    rows->items[rows->count++] = *row;
+    return SNUG_OK;
+}
+
+snug_status snug_fit_table(const struct snug_job *job, const struct snug_rates *rates, struct snug_priced **table,
+                           size_t *count) {
+    struct search s;
+    *table = NULL;
+    *count = 0;
+    RETURN_IF_ERROR(begin(&s, job, rates));
+    struct rows rows = {.ctx = s.ctx};
+    snug_status status = add_row(&rows, &s.asked);
+    if (status == SNUG_OK) status = price_settings(&s, add_row, &rows);
+    status = end(&s, status);
+    if (status != SNUG_OK) {
+        free(rows.items);
+        return status;
+    }
+    *table = rows.items;
+    *count = rows.count;
+    return SNUG_OK;
+}
+
+snug_status snug_fit_sentence(snug_context *ctx, const struct snug_fit *fit, char **text) {
+    const struct snug_priced *asked = &fit->asked, *chosen = &fit->chosen;
+    const double mib = 0x1p20, limit = (double)fit->limit / mib;
+    if (asked->total <= fit->limit)
+        return snug_format(ctx, text, "it fits as asked: %.1f of %.1f MiB; nothing was added",
+                           (double)asked->total / mib, limit);
+    if (!fit->fits)
+        return snug_format(ctx, text, "no mix of methods fits %.1f MiB; the smallest takes %.1f MiB: %s", limit,
+                           (double)(chosen->total + SNUG_FIT_MARGIN) / mib,
+                           *chosen->flags ? chosen->flags : "the plan as asked");
+    return snug_format(ctx, text,
+                       "%s: %.1f MiB instead of %.1f, about %.3g s a step instead of %.3g (%+.0f %%); the quickest of "
+                       "the mixes that fit %.1f MiB%s",
+                       chosen->flags, (double)chosen->total / mib, (double)asked->total / mib, chosen->work.seconds,
+                       asked->work.seconds, 100 * (chosen->work.seconds / asked->work.seconds - 1), limit,
+                       chosen->approximate ? ", none of which gives exactly the same results"
+                                           : ", with the same results");
+}

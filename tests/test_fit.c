@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rates, the seconds that follow from them, and the search for a mix of methods that fits. */
+#include "training_fixture.h"
+
+#include <math.h>
+
+#include "train/fit.h"
+
+static void check(struct fixture *f, snug_status status) {
+    if (status != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+}
+
+/* ---- rates ---------------------------------------------------------------------------------------------------- */
+
+static void test_the_law_is_found(void **state) {
+    struct fixture *f = *state;
+    struct snug_rates rates = {.ctx = f->ctx};
+    struct snug_cost costs[24];
+    double seconds[24];
+    for (int i = 0; i < 24; i++) {
+        costs[i] = (struct snug_cost){1e5 * pow(2, i % 8), 1e4 * pow(3, i / 8) * (1 + i % 3)};
+        seconds[i] = 2e-6 + 1e-11 * costs[i].flops + 5e-11 * costs[i].bytes;
+    }
+    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LINEAR}, costs, seconds, 24));
+    assert_int_equal(rates.count, 1);
+    assert_true(fabs(rates.items[0].call / 2e-6 - 1) < 1e-3 && fabs(rates.items[0].flop / 1e-11 - 1) < 1e-3 &&
+                fabs(rates.items[0].byte / 5e-11 - 1) < 1e-3 && rates.items[0].error < 1e-6);
+    /* Less for more work is no law: what would be negative is left out. */
+    for (int i = 0; i < 24; i++) seconds[i] = 1e-3 / (1 + i % 8);
+    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_NORM}, costs, seconds, 24));
+    assert_true(rates.items[1].call >= 0 && rates.items[1].flop >= 0 && rates.items[1].byte >= 0);
+    snug_rates_free(&rates);
+}
+
+static void open_rates(struct fixture *f, struct snug_rates *rates) {
+    check(f, snug_rates_open(f->ctx, snug_backend_cpu(), 2, rates));
+    assert_true(rates->count > 10);
+}
+
+static void test_rates_are_measured_once(void **state) {
+    struct fixture *f = *state;
+    struct snug_rates measured, again;
+    char *path;
+    if (SANITIZED) skip(); /* some seconds, many times over */
+    unsetenv("SNUG_RATES");
+    open_rates(f, &measured);
+    assert_contains(f->log, "measuring");
+    bool found[SNUG_OP_COUNT] = {false};
+    for (size_t i = 0; i < measured.count; i++) {
+        const struct snug_rate *rate = &measured.items[i];
+        assert_true(rate->call >= 0 && rate->flop >= 0 && rate->byte >= 0 && rate->samples > 0);
+        assert_true(rate->call + rate->flop + rate->byte > 0);
+        found[rate->kind] = true;
+    }
+    static const enum snug_op_kind needed[] = {
+        SNUG_OP_EMBED,      SNUG_OP_LINEAR,    SNUG_OP_ATTENTION,   SNUG_OP_RESIDUAL_NORM,      SNUG_OP_NORM,
+        SNUG_OP_LOSS,       SNUG_OP_LINEAR_DX, SNUG_OP_LINEAR_DW,   SNUG_OP_ATTENTION_BACKWARD, SNUG_OP_NORM_BACKWARD,
+        SNUG_OP_ACTIVATION, SNUG_OP_ADAM,      SNUG_OP_SQUARED_NORM};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!found[needed[i]]) fail_msg("%s has no rate", snug_op_name(needed[i]));
+    f->log[0] = '\0';
+    open_rates(f, &again);
+    assert_null(strstr(f->log, "measuring"));
+    assert_int_equal(again.count, measured.count);
+    for (size_t i = 0; i < again.count; i++) {
+        assert_int_equal(again.items[i].kind, measured.items[i].kind);
+        assert_true(fabs(again.items[i].flop - measured.items[i].flop) <= 1e-12 * measured.items[i].flop);
+    }
+    snug_rates_free(&again);
+    /* Of a damaged file it is said, and nothing is taken. */
+    check(f, snug_rates_keep(&measured, &path));
+    write_bytes(path, "{\"seconds\": [", 13);
+    open_rates(f, &again);
+    assert_contains(f->log, "measured anew");
+    snug_rates_free(&again);
+    free(path);
+    snug_rates_free(&measured);
+    setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
+}
+
+static void test_wrong_rates_are_refused(void **state) {
+    static const char *const cases[][2] = {
+        {"{\"seconds\": []}", "must be a list"},
+        {"{\"seconds\": [{\"operation\": \"sing\"}]}", "\"sing\" is no operation"},
+        {"{\"seconds\": [{\"operation\": \"linear\", \"flop\": -1}]}", "less than no time"},
+        {"{\"seconds\": [3]}", "must hold objects"},
+        {"[", "rates.json"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_rates rates;
+        const char *path = write_text(f, "rates.json", cases[i][0]);
+        snug_clear_error(f->ctx);
+        assert_int_equal(snug_rates_read(f->ctx, path, &rates), SNUG_E_INPUT);
+        assert_contains(snug_error_message(f->ctx), "rates.json");
+        assert_contains(snug_error_message(f->ctx), cases[i][1]);
+    }
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------------------------- */
+
+/* Wide enough, and of texts long enough, that activations and gradients show beside what is measured. */
+#define WIDE "config_name=@wide output_dir=@out per_device_train_batch_size=16 max_seq_length=32 threads=1"
+
+struct planned {
+    snug_args *args;
+    struct snug_job job;
+    struct snug_rates rates;
+};
+
+static void open_job(struct fixture *f, const char *words, struct planned *p) {
+    write_model(f, "wide", 0.1, 128, 4, VOCABULARY);
+    p->args = training_args(f, WIDE);
+    set_args(f, p->args, words);
+    check(f, snug_job_open(p->args, SNUG_COMMAND_PLAN, &p->job));
+    open_rates(f, &p->rates);
+}
+
+static void close_job(struct planned *p) {
+    snug_job_close(&p->job);
+    snug_rates_free(&p->rates);
+    snug_args_destroy(p->args);
+}
+
+static struct snug_fit search(struct fixture *f, const struct planned *p, int64_t limit) {
+    struct snug_fit fit;
+    check(f, snug_fit_search(&p->job, &p->rates, limit, &fit));
+    return fit;
+}
+
+/* The same job with flags added, as planned from nothing: bytes of its arena and seconds of its step. */
+static void plan_alone(struct fixture *f, const struct planned *p, const struct snug_priced *mix, int64_t *arena,
+                       double *seconds) {
+    struct snug_args *args;
+    struct snug_job job;
+    check(f, snug_args_copy(f->ctx, p->args, &args));
+    check(f, snug_fit_give(args, mix));
+    check(f, snug_job_open(args, SNUG_COMMAND_PLAN, &job));
+    *arena = job.layout.total;
+    *seconds = snug_estimate_step(&p->rates, job.training, &job.train.load).seconds;
+    assert_int_equal(job.train.options.batch_size * job.train.options.accumulation,
+                     p->job.train.options.batch_size * p->job.train.options.accumulation);
+    assert_int_equal(job.max_steps, p->job.max_steps);
+    snug_job_close(&job);
+    snug_args_destroy(args);
+}
+
+static int64_t arena_of(const struct snug_priced *mix) {
+    return mix->total - mix->bytes[SNUG_MEMORY_CONTEXT] - mix->bytes[SNUG_MEMORY_HOST];
+}
+
+static void test_more_work_takes_longer(void **state) {
+    struct fixture *f = *state;
+    struct planned p;
+    open_job(f, "", &p);
+    struct snug_load load = p.job.train.load;
+    double before = snug_estimate_step(&p.rates, p.job.training, &load).seconds;
+    assert_true(before > 0);
+    for (int i = 0; i < 4; i++) {
+        double *const grown[] = {&load.tokens, &load.pairs, &load.rows, &load.micro_batches};
+        *grown[i] *= 2;
+        const double after = snug_estimate_step(&p.rates, p.job.training, &load).seconds;
+        assert_true(after > before);
+        before = after;
+    }
+    close_job(&p);
+}
+
+static void test_the_choice_fits_and_is_what_the_run_plans(void **state) {
+    struct fixture *f = *state;
+    struct planned p;
+    double slowest = 0;
+    int choices = 0;
+    open_job(f, "", &p);
+    const int64_t asked = snug_job_total(&p.job), smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
+    assert_false(search(f, &p, 1).fits);
+    assert_true(smallest < asked - (1 << 20));
+    assert_true(search(f, &p, asked).fits);
+    assert_string_equal(search(f, &p, asked).chosen.flags, "");
+    for (int64_t limit = asked - 1; limit >= smallest; limit -= (asked - smallest) / 12 + 1) {
+        const struct snug_fit fit = search(f, &p, limit), again = search(f, &p, limit);
+        int64_t arena;
+        double seconds;
+        assert_true(fit.fits);
+        assert_true(fit.chosen.total + SNUG_FIT_MARGIN <= limit);
+        assert_string_equal(fit.chosen.flags, again.chosen.flags);
+        plan_alone(f, &p, &fit.chosen, &arena, &seconds);
+        assert_int_equal(arena, arena_of(&fit.chosen));
+        assert_true(fabs(seconds / fit.chosen.work.seconds - 1) < 1e-9);
+        /* Less memory is never quicker, but for what the search's steps leave, as long as nothing is rounded. */
+        assert_true(fit.chosen.approximate || fit.chosen.work.seconds > 0.95 * slowest);
+        if (fit.chosen.work.seconds > slowest) slowest = fit.chosen.work.seconds;
+        choices++;
+        /* One byte less than it needs, and it is another. */
+        const struct snug_fit less = search(f, &p, fit.chosen.total + SNUG_FIT_MARGIN - 1);
+        if (less.fits) assert_string_not_equal(less.chosen.flags, fit.chosen.flags);
+    }
+    assert_true(choices >= 8);
+    assert_true(search(f, &p, smallest).fits);
+    assert_false(search(f, &p, smallest - 1).fits);
+    close_job(&p);
+}
+
+/* Every level in every layer, every micro-batch, with and without the update in backward. */
+static void test_no_mix_is_much_quicker(void **state) {
+    static const char *const levels[] = {"elementwise", "ffn", "attention", "layer"};
+    static const int64_t batches[] = {16, 8, 4, 2, 1};
+    struct fixture *f = *state;
+    struct planned p;
+    struct snug_priced *all;
+    size_t count = 0;
+    open_job(f, "num_train_epochs=1", &p);
+    all = calloc(256 * 5 * 2, sizeof *all);
+    assert_non_null(all);
+    for (int mix = 0; mix < 256; mix++)
+        for (size_t b = 0; b < 5; b++)
+            for (int backward = 0; backward < 2; backward++) {
+                struct snug_args *args;
+                struct snug_job trial;
+                struct snug_feed feed = p.job.train;
+                /* Each tenth, and all that one level makes. */
+                if ((mix * 10 + (int)b * 2 + backward) % 9 && mix % 85) continue;
+                struct snug_priced *one = &all[count++];
+                snprintf(one->flags, sizeof one->flags,
+                         "--recompute %s,%s,%s,%s --per_device_train_batch_size %d --gradient_accumulation_steps %d%s",
+                         levels[mix & 3], levels[mix >> 2 & 3], levels[mix >> 4 & 3], levels[mix >> 6], (int)batches[b],
+                         (int)(16 / batches[b]), backward ? " --update_in_backward" : "");
+                check(f, snug_args_copy(f->ctx, p.args, &args));
+                check(f, snug_fit_give(args, one));
+                check(f, snug_job_plan_training(&p.job, args, &feed));
+                check(f, snug_job_replan(&p.job, args, &feed, &trial));
+                one->total = snug_job_total(&trial);
+                one->work = snug_estimate_step(&p.rates, trial.training, &trial.train.load);
+                snug_job_drop_plan(&trial);
+                snug_args_destroy(args);
+            }
+    const int64_t asked = snug_job_total(&p.job), smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
+    for (int part = 0; part < 10; part++) {
+        const int64_t limit = smallest + (asked - smallest) * part / 10;
+        const struct snug_fit fit = search(f, &p, limit);
+        assert_true(fit.fits);
+        for (size_t i = 0; i < count; i++)
+            if (all[i].total + SNUG_FIT_MARGIN <= limit && all[i].work.seconds * 1.1 < fit.chosen.work.seconds)
+                fail_msg("%s takes %g s of %lld bytes, the choice %s %g", all[i].flags, all[i].work.seconds,
+                         (long long)limit, fit.chosen.flags, fit.chosen.work.seconds);
+    }
+    free(all);
+    close_job(&p);
+}
+
+static void test_what_the_user_set_stays(void **state) {
+    static const char *const cases[][2] = {
+        {"gradient_accumulation_steps=1", "accumulation"},
+        {"recompute=elementwise", "--recompute"},
+        {"gradient_checkpointing=False", "--recompute"},
+        {"update_in_backward=False", "--update_in_backward"},
+        /* 76 rows are no whole number of steps: what is dropped would be other rows */
+        {"dataloader_drop_last=True", "accumulation"}};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct planned p;
+        open_job(f, cases[i][0], &p);
+        const int64_t asked = snug_job_total(&p.job), smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
+        assert_null(strstr(search(f, &p, 1).chosen.flags, cases[i][1]));
+        for (int part = 0; part < 4; part++)
+            assert_null(strstr(search(f, &p, smallest + (asked - smallest) * part / 4).chosen.flags, cases[i][1]));
+        close_job(&p);
+    }
+}
+
+static void test_rounding_comes_last(void **state) {
+    struct fixture *f = *state;
+    struct planned p, exact;
+    open_job(f, "", &p);
+    open_job(f, "optim=adamw_torch_fused dtype=float32", &exact);
+    /* What the process takes beside the arena is measured, and not the same twice. */
+    const int64_t beside = snug_job_total(&p.job) - snug_job_total(&exact.job);
+    const int64_t smallest = search(f, &exact, 1).chosen.total + SNUG_FIT_MARGIN + beside;
+    assert_false(search(f, &p, smallest).chosen.approximate);
+    assert_true(search(f, &p, smallest - (1 << 16)).chosen.approximate);
+    assert_true(search(f, &p, smallest - (1 << 16)).fits);
+    close_job(&p);
+    close_job(&exact);
+}
+
+/* ---- whole runs ----------------------------------------------------------------------------------------------- */
+
+static void test_a_fitted_run_is_the_same_run(void **state) {
+    struct fixture *f = *state;
+    struct planned p;
+    snug_train_result result;
+    char words[512];
+    write_model(f, "wide", 0.1, 128, 4, VOCABULARY);
+    /* Micro-batches would change the order of sums, and with it the last bits. */
+#define SAME WIDE " gradient_accumulation_steps=1 optim=adamw_torch_fused dtype=float32 num_train_epochs=1 "
+    assert_int_equal(try_train(f, "plain", SAME, 0, &result), SNUG_OK);
+    open_job(f, "gradient_accumulation_steps=1 optim=adamw_torch_fused dtype=float32 num_train_epochs=1", &p);
+    const int64_t smallest = search(f, &p, 1).chosen.total, asked = snug_job_total(&p.job);
+    close_job(&p);
+    f->log[0] = '\0';
+    snprintf(words, sizeof words, SAME "fit=True memory_budget=%lld", (long long)((asked + smallest) / 2));
+    if (try_train(f, "fitted", words, 0, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_contains(f->log, "--fit: --");
+    assert_contains(f->log, "with the same results");
+    assert_same_file(f, path_of(f, "plain/model.safetensors"), path_of(f, "fitted/model.safetensors"));
+    assert_true(result.total.planned <= (asked + smallest) / 2);
+}
+
+static void test_a_refusal_names_the_mix(void **state) {
+    struct fixture *f = *state;
+    struct planned p;
+    snug_plan *plan;
+    char budget[32], flags[256];
+    open_job(f, "", &p);
+    const int64_t smallest = search(f, &p, 1).chosen.total, asked = snug_job_total(&p.job);
+    snprintf(budget, sizeof budget, "%lld", (long long)((asked + smallest) / 2));
+    assert_int_equal(snug_args_set(p.args, "memory_budget", budget), SNUG_OK);
+    assert_int_equal(snug_plan_create(p.args, &plan), SNUG_E_DOES_NOT_FIT);
+    snug_plan_destroy(plan);
+    const char *message = strstr(snug_error_message(f->ctx), "--fit would add ");
+    assert_non_null(message);
+    assert_int_equal(sscanf(message, "--fit would add %255[^;]", flags), 1);
+    *strstr(flags, ", which takes") = '\0';
+    const struct snug_priced mix = {.approximate = false};
+    struct snug_priced pasted = mix;
+    snprintf(pasted.flags, sizeof pasted.flags, "%s", flags);
+    check(f, snug_fit_give(p.args, &pasted));
+    if (!SANITIZED) { /* which keeps freed memory back */
+        check(f, snug_plan_create(p.args, &plan));
+        snug_plan_destroy(plan);
+    }
+    /* What cannot fit names the smallest. */
+    assert_int_equal(snug_args_set(p.args, "memory_budget", "2MiB"), SNUG_OK);
+    assert_int_equal(snug_args_set(p.args, "fit", "True"), SNUG_OK);
+    assert_int_equal(snug_plan_create(p.args, &plan), SNUG_E_DOES_NOT_FIT);
+    assert_contains(snug_error_message(f->ctx), "no mix of methods fits 2.0 MiB; the smallest takes");
+    snug_plan_destroy(plan);
+    close_job(&p);
+}
+
+static void test_the_plan_tells_the_prices(void **state) {
+    struct fixture *f = *state;
+    snug_plan *plan;
+    char *text;
+    write_model(f, "wide", 0.1, 128, 4, VOCABULARY);
+    snug_args *args = training_args(f, WIDE);
+    check(f, snug_plan_create(args, &plan));
+    check(f, snug_plan_text(plan, &text));
+    assert_contains(text, "--recompute layer\n");
+    assert_contains(text, "--per_device_train_batch_size 1 --gradient_accumulation_steps 16\n");
+    free(text);
+    check(f, snug_plan_json(plan, &text));
+    json_t *json = json_loads(text, 0, NULL), *methods = json_object_get(json, "methods");
+    assert_true(json_array_size(methods) >= 6);
+    assert_true(json_is_null(json_object_get(json, "fit")));
+    const json_t *here = json_array_get(methods, 0);
+    assert_string_equal(json_string_value(json_object_get(here, "arguments")), "");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(here, "bytes"), "total")),
+                     json_integer_value(json_object_get(json_object_get(json, "bytes"), "total")));
+    for (size_t i = 1; i < json_array_size(methods); i++) {
+        const json_t *method = json_array_get(methods, i), *bytes = json_object_get(method, "bytes");
+        const char *key;
+        json_t *value;
+        int64_t sum = 0;
+        json_object_foreach((json_t *)bytes, key, value) if (strcmp(key, "total") != 0) sum +=
+            json_integer_value(value);
+        assert_int_equal(sum, json_integer_value(json_object_get(bytes, "total")));
+        assert_true(json_real_value(json_object_get(json_object_get(method, "step"), "seconds")) > 0);
+    }
+    json_decref(json);
+    free(text);
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_the_law_is_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rates_are_measured_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_wrong_rates_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_choice_fits_and_is_what_the_run_plans, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_the_user_set_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rounding_comes_last, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_fitted_run_is_the_same_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_refusal_names_the_mix, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_plan_tells_the_prices, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
