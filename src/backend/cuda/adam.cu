@@ -33,33 +33,47 @@ static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_
     return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
+static __device__ __forceinline__ void load4(float (&to)[4], const float *from) {
+    const float4 v = *reinterpret_cast<const float4 *>(from);
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+
+static __device__ __forceinline__ void store4(float *to, const float (&from)[4]) {
+    *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+/* Element i alone: what is left behind the last four, and parameters that are kept in bf16. */
+static __device__ void update_one(const struct adam &a, const struct snug_cuda_step &step, float scale, int64_t i) {
+    float p = update(a, step, a.p ? a.p[i] : to_float(a.p16[i]), a.g[i] * scale, &a.m[i], &a.v[i]);
+    if (a.p) {
+        a.p[i] = p;
+    } else {
+        const uint16_t bits = snug_f32_to_bf16_stochastic(p, rounding_bits(step, a.parameter, i));
+        memcpy(&a.p16[i], &bits, sizeof bits);
+        p = to_float(a.p16[i]);
+    }
+    if (a.copy) a.copy[i] = from_float<bf16>(p);
+}
+
 static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
     const struct snug_cuda_step step = *a.step;
     const float scale = a.clip ? a.clip[1] : 1;
     const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
-    if (first >= a.count) return;
-    const int n = a.count - first < 4 ? (int)(a.count - first) : 4;
+    if (!a.p || first + 4 > a.count) {
+        for (int64_t i = first; i < first + 4 && i < a.count; i++) update_one(a, step, scale, i);
+        return;
+    }
     float p[4], g[4], m[4], v[4];
-    for (int i = 0; i < n; i++) {
-        p[i] = a.p ? a.p[first + i] : to_float(a.p16[first + i]);
-        g[i] = a.g[first + i] * scale;
-        m[i] = a.m[first + i];
-        v[i] = a.v[first + i];
-    }
+    load4(p, a.p + first);
+    load4(g, a.g + first);
+    load4(m, a.m + first);
+    load4(v, a.v + first);
 #pragma unroll
-    for (int i = 0; i < 4; i++) p[i] = update(a, step, p[i], g[i], &m[i], &v[i]);
-    for (int i = 0; i < n; i++) {
-        a.m[first + i] = m[i];
-        a.v[first + i] = v[i];
-        if (a.p) {
-            a.p[first + i] = p[i];
-        } else {
-            const uint16_t bits = snug_f32_to_bf16_stochastic(p[i], rounding_bits(step, a.parameter, first + i));
-            memcpy(&a.p16[first + i], &bits, sizeof bits);
-            p[i] = to_float(a.p16[first + i]);
-        }
-        if (a.copy) a.copy[first + i] = from_float<bf16>(p[i]);
-    }
+    for (int i = 0; i < 4; i++) p[i] = update(a, step, p[i], g[i] * scale, &m[i], &v[i]);
+    store4(a.p + first, p);
+    store4(a.m + first, m);
+    store4(a.v + first, v);
+    if (a.copy) *reinterpret_cast<uint2 *>(a.copy + first) = make_uint2(pack(p[0], p[1]), pack(p[2], p[3]));
 }
 
 extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op *op) {
