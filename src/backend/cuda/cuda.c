@@ -85,6 +85,9 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     out->head_rows = carve(base, &size, 4 * rows);
     out->labels = carve(base, &size, 4 * rows);
     out->targets = carve(base, &size, 4 * rows * target_width(program));
+    out->norms =
+        carve(base, &size, snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
+    out->updates = carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM).count * (int64_t)sizeof *out->updates);
     return size;
 }
 
@@ -180,11 +183,17 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
                                     "a stream cannot be had"));
+    cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
+    cuda->updates = snug_cuda_find_many(program, SNUG_OP_ADAM);
     for (int i = 0; i < 2; i++) {
         void *memory;
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)batch_bytes(program), cudaHostAllocDefault),
                                         "page-locked memory"));
         cuda->staging[i] = memory;
+        struct snug_cuda_batch tables;
+        snug_cuda_carve_batch(program, memory, &tables);
+        snug_cuda_list_many(program, &cuda->norms, tables.norms);
+        snug_cuda_list_many(program, &cuda->updates, tables.updates);
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming),
                                         "an event cannot be had"));
     }

@@ -28,11 +28,26 @@ struct snug_cuda_step {
     float learning_rate, rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
 };
 
-/* The backend's copy of a batch, on the device, behind the step. */
+/* See many.c. */
+#define SNUG_CUDA_BLOCK 16384
+struct snug_cuda_piece {
+    int64_t block, count;     /* its first block; its elements */
+    int64_t g, p, copy, m, v; /* places in the arena, -1 where there is none */
+    int32_t parameter, slot;
+    bool decay, low; /* weight decay applies; p is bf16 */
+};
+struct snug_cuda_many {
+    int64_t first, last; /* operations; first is -1 where there is no such row */
+    int64_t blocks;
+    int32_t count;
+};
+
+/* The backend's copy of a batch, on the device, behind the step, and the tables of many.c. */
 struct snug_cuda_batch {
     struct snug_cuda_step *step;
     int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *head_rows, *labels;
     float *targets;
+    struct snug_cuda_piece *norms, *updates;
 };
 
 /* c [m, n] (+)= a b, everything row-major; turn_a: a is stored as [k, m], turn_b: b as [n, k]. bias [n], or NULL, is of
@@ -60,6 +75,7 @@ struct snug_cuda {
     bool padded;    /* products work on whole tiles of rows; kernels have put zeros behind the last row */
     int64_t bucket; /* tokens of the current batch, rounded up: what graphs and products are made for */
     struct snug_cuda_batch batch;
+    struct snug_cuda_many norms, updates;
     struct snug_cuda_product *products;
     size_t product_count, product_capacity;
     struct snug_cuda_graph *graphs;
@@ -88,6 +104,14 @@ static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor)
                ? (run->program->capacity[extent] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE
                : (run->batch->sequences + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
 }
+
+/* The row of operations of kind, the table of their tensors, and what operation op of it is to do. */
+struct snug_cuda_many snug_cuda_find_many(const struct snug_program *program, enum snug_op_kind kind);
+void snug_cuda_list_many(const struct snug_program *program, const struct snug_cuda_many *many,
+                         struct snug_cuda_piece *pieces);
+enum snug_cuda_turn { SNUG_CUDA_ALONE, SNUG_CUDA_FOR_ALL, SNUG_CUDA_DONE };
+enum snug_cuda_turn snug_cuda_turn_of(const struct snug_run *run, const struct snug_op *op,
+                                      const struct snug_cuda_many *many);
 
 /* A product by cuBLASLt, whose algorithm is chosen when a shape is met first and then stays. */
 snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *p, void *workspace);

@@ -153,6 +153,20 @@ static __device__ __forceinline__ void drop(float (&values)[W], const struct dro
     }
 }
 
+/* The tensor that this block belongs to, see many.c. */
+static __device__ __forceinline__ struct snug_cuda_piece piece_of_block(const struct snug_cuda_piece *pieces,
+                                                                        int32_t count) {
+    int32_t low = 0, high = count - 1;
+    while (low < high) {
+        const int32_t middle = (low + high + 1) / 2;
+        if (pieces[middle].block <= blockIdx.x)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return pieces[low];
+}
+
 /* Blocks of threads for count pieces of work. */
 static inline unsigned blocks_for(int64_t count, int64_t each) { return (unsigned)((count + each - 1) / each); }
 
