@@ -47,6 +47,7 @@ def run_snug(args, bf16, group, output):
 
 def run_peer(args, bf16, group, output):
     printed = run([args.python, args.peers / "trainer_sst2.py", "--model", args.model, "--data", args.data, "--tmp", output,
+                   "--threads", len(os.sched_getaffinity(0)),
                    "--max_steps", args.max_steps or -1, *(["--bf16"] if bf16 else []), *(["--group"] if group else [])])
     results = json.loads(printed.strip().splitlines()[-1])
     found = {"rate": results["samples_per_s"], "mib": results["peak_rss_mib"], "start": results["start_s"]}

@@ -5,14 +5,14 @@
  * each kind (least squares of the relative differences).
  */
 #include "plan/rates.h"
-#include "io/file.h"
-#include "io/spool.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "io/file.h"
+#include "io/spool.h"
 #include "io/file.h"
 #include "io/spool.h"
 #include "model/build.h"
