@@ -53,7 +53,7 @@ static snug_status refuse(snug_context *ctx, const struct shape *s, cublasStatus
         if (status == CUBLAS_STATUS_SUCCESS) status = (call);                                                          \
     } while (0)
 
-static cublasStatus_t describe(struct snug_cuda_product *p) {
+static cublasStatus_t describe(struct snug_cuda_product *p, const void *bias) {
     const struct shape *s = &p->shape;
     const cublasOperation_t a = s->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, b = s->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cudaDataType_t type = type_of(s->type), c_type = type_of(s->c_type);
@@ -66,6 +66,7 @@ static cublasStatus_t describe(struct snug_cuda_product *p) {
         TRY(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
         TRY(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &c_type,
                                            sizeof c_type));
+        TRY(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     }
     TRY(cublasLtMatrixLayoutCreate(&p->a, type, (uint64_t)(s->turn_b ? s->k : s->n),
                                    (uint64_t)(s->turn_b ? s->n : s->k), s->turn_b ? s->k : s->n));
@@ -119,7 +120,7 @@ static snug_status find(struct snug_run *run, const struct snug_cuda_matrices *m
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&cuda->products, &cuda->product_capacity, cuda->product_count + 1,
                               sizeof *cuda->products));
     struct snug_cuda_product product = {.shape = shape};
-    cublasStatus_t status = describe(&product);
+    cublasStatus_t status = describe(&product, m->bias);
     TRY(choose(cuda, &product));
     if (status != CUBLAS_STATUS_SUCCESS) {
         free_product(&product);
