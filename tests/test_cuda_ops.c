@@ -4,6 +4,7 @@
  * inputs and the memory around outputs untouched, the same bits twice. Without a GPU it is skipped.
  */
 #include "ops_programs.h"
+#include "ops_updates.h"
 
 static const struct ops_shape shapes[] = {
     {{1, 2, 17, 64, 65, 130}, 24, 3, 50, 2, 37, 5, 40},
@@ -56,12 +57,12 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
     case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_optimizer, 3, 16, 2};
     case SNUG_OP_CAST: return (struct op_test){"CAST", build_cast, 1, 0, 0};
+    case SNUG_OP_SGD: return (struct op_test){"SGD", build_sgd, SGD_VARIANTS, 16, 2};
+    case SNUG_OP_ADAGRAD: return (struct op_test){"ADAGRAD", build_adagrad, ADAGRAD_VARIANTS, 32, 2};
+    case SNUG_OP_RMSPROP: return (struct op_test){"RMSPROP", build_rmsprop, RMSPROP_VARIANTS, 32, 2};
+    case SNUG_OP_LION: return (struct op_test){"LION", build_lion, LION_VARIANTS, 16, 2};
     case SNUG_OP_ADAM_8BIT:
-    case SNUG_OP_SGD:
     case SNUG_OP_ADAFACTOR:
-    case SNUG_OP_ADAGRAD:
-    case SNUG_OP_RMSPROP:
-    case SNUG_OP_LION:
     case SNUG_OP_ADAM_ROWS:
     case SNUG_OP_CATCH_UP:
     case SNUG_OP_SETTLE:
@@ -120,6 +121,10 @@ static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     case SNUG_OP_LOSS: return output == 0 && f->run.chunk > 0;
     case SNUG_OP_GATHER_BACKWARD:
     case SNUG_OP_SQUARED_NORM: return true;
+    case SNUG_OP_SGD:
+    case SNUG_OP_ADAGRAD:
+    case SNUG_OP_RMSPROP:
+    case SNUG_OP_LION:
     case SNUG_OP_ADAM: return output != 1;
     default: return false;
     }

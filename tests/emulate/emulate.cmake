@@ -8,16 +8,17 @@ set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${CMAKE_SOURCE_DIR}/s
             ${CMAKE_SOURCE_DIR}/src/backend/cuda/many.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
-foreach(kernel ${kernels})
-  get_filename_component(name ${kernel} NAME_WE)
-  set(converted ${CMAKE_BINARY_DIR}/emulated/${name}.cc)
-  add_custom_command(OUTPUT ${converted} DEPENDS ${kernel} ${headers} ${emulation}/convert.py
-                     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/emulated
-                     COMMAND ${Python3_EXECUTABLE} ${emulation}/convert.py ${kernel} ${converted})
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/emulated/backend/cuda)
+foreach(original ${headers} ${kernels}) # headers go where they are found before the originals
+  get_filename_component(name ${original} NAME)
+  string(REGEX REPLACE "\\.cu$" ".cc" name ${name})
+  set(converted ${CMAKE_BINARY_DIR}/emulated/backend/cuda/${name})
+  add_custom_command(OUTPUT ${converted} DEPENDS ${original} ${headers} ${emulation}/convert.py
+                     COMMAND ${Python3_EXECUTABLE} ${emulation}/convert.py ${original} ${converted})
   list(APPEND sources ${converted})
 endforeach()
 add_library(snug_cuda MODULE ${sources} $<TARGET_OBJECTS:snug_core>)
-target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/emulated ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
 # C's designated initialisers and casts to unions are GNU's in C++; what CUDA's own compiler takes stays unjudged here.
 target_compile_options(snug_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -g -fPIC -w -ffp-contract=off>)
 target_link_libraries(snug_cuda PRIVATE Threads::Threads m)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch.optim.AdamW (Loshchilov and Hutter, arXiv:1711.05101) and Adam (Kingma and Ba, arXiv:1412.6980). */
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/update.cuh"
 
 struct adam {
     float *p, *m, *v;
@@ -22,15 +22,6 @@ static __device__ __forceinline__ float update(const struct adam &a, const struc
     *m = a.b1 * *m + a.rest1 * g;
     *v = a.b2 * *v + a.rest2 * g * g;
     return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
-}
-
-/* As snug_rounding_bits(), with the step's numbers. */
-static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_step &step, int32_t parameter,
-                                                         int64_t element) {
-    const struct snug_philox_block block =
-        snug_philox((uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)parameter,
-                    (uint32_t)SNUG_PHILOX_ROUNDING << 29, step.key, step.step);
-    return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
 static __device__ __forceinline__ void load4(float (&to)[4], const float *from) {

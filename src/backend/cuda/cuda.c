@@ -259,6 +259,10 @@ static const struct snug_backend backend = {
             [SNUG_OP_SQUARED_NORM] = snug_cuda_squared_norm,
             [SNUG_OP_CLIP] = snug_cuda_clip,
             [SNUG_OP_ADAM] = snug_cuda_adam,
+            [SNUG_OP_SGD] = snug_cuda_sgd,
+            [SNUG_OP_ADAGRAD] = snug_cuda_adagrad,
+            [SNUG_OP_RMSPROP] = snug_cuda_rmsprop,
+            [SNUG_OP_LION] = snug_cuda_lion,
             [SNUG_OP_CAST] = snug_cuda_cast},
 };
 

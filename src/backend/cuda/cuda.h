@@ -17,6 +17,7 @@ snug_op_fn snug_cuda_dropout;
 snug_op_fn snug_cuda_gather, snug_cuda_gather_backward;
 snug_op_fn snug_cuda_loss;
 snug_op_fn snug_cuda_squared_norm, snug_cuda_clip, snug_cuda_adam;
+snug_op_fn snug_cuda_sgd, snug_cuda_adagrad, snug_cuda_rmsprop, snug_cuda_lion;
 snug_op_fn snug_cuda_fill, snug_cuda_cast;
 
 /* What changes from one run of an operation to the next. It lies in device memory, where kernels read it, so that a
