@@ -28,7 +28,8 @@ struct golden {
     struct snug_run run;
     struct snug_batch batch;
     const struct snug_backend *backend;
-    uint8_t *arena;
+    struct snug_block memory;
+    uint8_t *arena; /* the memory's, or a copy of it on the host */
 };
 
 static float *golden_read(struct golden *g, const char *name, int64_t *count) {
@@ -100,6 +101,22 @@ static void golden_batch(struct golden *g) {
     b->last_in_step = true;
 }
 
+/* The arena's copy on the host into the device's memory, and back; nothing where they are the same. */
+static void golden_push(struct golden *g) {
+    if (g->memory.copy)
+        assert_int_equal(snug_block_copy(g->ctx, &g->memory, g->memory.base, g->arena, g->layout.arena), SNUG_OK);
+}
+
+static void golden_pull(struct golden *g) {
+    if (g->memory.copy)
+        assert_int_equal(snug_block_copy(g->ctx, &g->memory, g->arena, g->memory.base, g->layout.arena), SNUG_OK);
+}
+
+/* A tensor as it was pulled last. */
+static void *golden_data(const struct golden *g, int32_t tensor) {
+    return g->arena + g->program.tensors[tensor].offset;
+}
+
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
                         double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
                         enum snug_recompute level, enum snug_dtype weights) {
@@ -131,13 +148,15 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
     struct snug_program *programs[] = {program};
     assert_int_equal(snug_stage_place(g->ctx, programs, 1, backend, threads, 0, 0, &g->layout), SNUG_OK);
-    g->arena = aligned_alloc(4096, ((size_t)g->layout.total + 4095) / 4096 * 4096);
+    assert_int_equal(backend->allocate(g->ctx, g->layout.arena, SNUG_BLOCK_ARENA, &g->memory), SNUG_OK);
+    g->arena = g->memory.copy ? malloc((size_t)g->layout.arena) : g->memory.base;
     assert_non_null(g->arena);
-    memset(g->arena, 0xff, (size_t)g->layout.total); /* NaN: what is read before it is written shows */
+    memset(g->arena, 0xff, (size_t)g->layout.arena); /* NaN: what is read before it is written shows */
     g->run = (struct snug_run){.ctx = g->ctx,
                                .program = program,
-                               .arena = g->arena,
-                               .workspace = g->arena + g->layout.workspace_offset,
+                               .arena = g->memory.base,
+                               .workspace = g->memory.base + g->layout.workspace_offset,
+                               .batch_copy = g->memory.base + g->layout.copy_offset,
                                .threads = threads,
                                .batch = &g->batch,
                                .loss_scale = (float)(1.0 / (double)g->batch.items_in_step),
@@ -146,9 +165,11 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
         if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER)
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
     assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
-    assert_int_equal(
-        snug_weights_load(g->ctx, path, program, &g->config, &(struct snug_memory){.arena = g->arena}, 42, false),
-        SNUG_OK);
+    golden_push(g);
+    const struct snug_memory memory = {.arena = g->memory.base, .copy = g->memory.copy};
+    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
+    golden_pull(g);
+    assert_int_equal(backend->load(&g->run), SNUG_OK);
 }
 
 static void golden_close(struct golden *g) {
@@ -165,7 +186,8 @@ static void golden_close(struct golden *g) {
     free(g->batch.head_rows);
     free(g->batch.labels);
     free(g->batch.targets);
-    free(g->arena);
+    if (g->memory.copy) free(g->arena);
+    snug_block_release(&g->memory);
     snug_context_destroy(g->ctx);
 }
 
@@ -179,7 +201,8 @@ static double golden_step(struct golden *g) {
     golden_phase(g, SNUG_PHASE_FORWARD);
     golden_phase(g, SNUG_PHASE_HEAD);
     golden_phase(g, SNUG_PHASE_BACKWARD);
-    return *(const float *)snug_run_data(&g->run, g->program.loss) / (double)g->batch.items_in_step;
+    golden_pull(g);
+    return *(const float *)golden_data(g, g->program.loss) / (double)g->batch.items_in_step;
 }
 
 /* A parameter's values, to be freed. */

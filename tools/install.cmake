@@ -26,3 +26,6 @@ install(TARGETS snug_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS snug ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/snug.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/snug.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET snug_cuda)
+  install(TARGETS snug_cuda LIBRARY DESTINATION lib/snug) # where backend/plugin.c looks, from the program's folder
+endif()

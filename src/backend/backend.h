@@ -97,6 +97,7 @@
 #ifndef SNUG_BACKEND_BACKEND_H
 #define SNUG_BACKEND_BACKEND_H
 
+#include "core/block.h"
 #include "model/program.h"
 #include "optim/optimizer.h"
 #include "text/batch.h"
@@ -108,7 +109,8 @@ struct snug_run {
     uint8_t *arena;
     const struct snug_batch *batch;
     void *backend_state;
-    void *workspace; /* workspace(program, …) bytes, 64-byte aligned */
+    void *workspace;  /* workspace(program, …) bytes, 64-byte aligned */
+    void *batch_copy; /* batch(program) bytes, 64-byte aligned */
     int threads;
     uint64_t seed;
     int64_t step;                   /* optimizer steps done so far: dropout's key, and an optimizer's t - 1 */
@@ -123,8 +125,27 @@ struct snug_run {
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
 
+/* What memory is for. */
+enum snug_block_use {
+    SNUG_BLOCK_ARENA, /* operations work in it */
+    SNUG_BLOCK_HOST   /* the host fills it with batches, and works in it */
+};
+
 struct snug_backend {
     const char *name;
+    /* A block of zeroed memory, given back with snug_block_release(). */
+    snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
+    /* Bytes of the arena in which the backend keeps a batch of its own; 0 where operations read the host's. */
+    int64_t (*batch)(const struct snug_program *program);
+    /* Bytes of the arena's kind of memory that are free now; NULL where that is the host's. */
+    int64_t (*available)(void);
+    /* Says that run->batch is another one. Its arrays may change when this has returned, unless operations read
+       them where they are. */
+    snug_status (*load)(struct snug_run *run);
+    /* Before and after the operations of a phase, or of one chunk of HEAD, which a backend may run by itself, as a
+       whole: then *done, and they are skipped. Operations may go on after end; what reads the arena waits for them. */
+    snug_status (*begin)(struct snug_run *run, enum snug_phase phase, bool *done);
+    snug_status (*end)(struct snug_run *run, enum snug_phase phase);
     /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
@@ -144,6 +165,8 @@ const struct snug_backend *snug_backend_cpu(void);
 /* The same for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine lacks it.
  */
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
+/* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a sentence where there is none. */
+snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
 /* Whether bf16 products are faster here than fp32 ones: AMX-BF16 or AVX512-BF16 can be used. */
 bool snug_backend_cpu_fast_bf16(void);
 
@@ -160,7 +183,7 @@ struct snug_rows {
 };
 static inline struct snug_rows snug_rows_of(const struct snug_run *run, int32_t index, int32_t gradient) {
     const int64_t capacity = run->program->tensors[gradient].rows;
-    int32_t *data = snug_run_data(run, index);
+    int32_t *data = (int32_t *)snug_run_data(run, index);
     return (struct snug_rows){capacity, run->program->tensors[index].cols - 1 - capacity, data, data + 1,
                               data + 1 + capacity};
 }
@@ -193,8 +216,8 @@ struct snug_matrix {
 
 static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int32_t tensor) {
     if (tensor < 0) return (struct snug_matrix){0};
-    return (struct snug_matrix){snug_run_data(run, tensor), snug_run_dtype(run, tensor), snug_run_rows(run, tensor),
-                                snug_run_cols(run, tensor)};
+    return (struct snug_matrix){(uint8_t *)snug_run_data(run, tensor), snug_run_dtype(run, tensor),
+                                snug_run_rows(run, tensor), snug_run_cols(run, tensor)};
 }
 
 /* Whether op's gradients are to be overwritten rather than added to. */

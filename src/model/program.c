@@ -37,6 +37,7 @@ snug_status snug_tensor_read(const struct snug_program *program, const struct sn
     const int64_t size = snug_dtype_size(t->dtype), offset = t->offset + first * size;
     if (t->offloaded)
         return snug_spool_wait(program->ctx, memory->spool, snug_spool_fetch(memory->spool, out, offset, count * size));
+    if (memory->copy) return memory->copy(program->ctx, out, memory->arena + offset, count * size);
     memcpy(out, memory->arena + offset, (size_t)(count * size));
     return SNUG_OK;
 }
@@ -48,6 +49,7 @@ snug_status snug_tensor_write(const struct snug_program *program, const struct s
     if (t->offloaded)
         return snug_spool_wait(program->ctx, memory->spool,
                                snug_spool_store(memory->spool, values, offset, count * size));
+    if (memory->copy) return memory->copy(program->ctx, memory->arena + offset, values, count * size);
     memcpy(memory->arena + offset, values, (size_t)(count * size));
     return SNUG_OK;
 }

@@ -162,6 +162,8 @@ struct snug_program {
 /* Where the tensors of placed programs stand: the arena, and the spool, which is NULL where nothing is offloaded. */
 struct snug_memory {
     uint8_t *arena;
+    /* The arena's way in and out, see core/block.h; NULL where it is the host's. */
+    snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
     struct snug_spool *spool;
 };
 /* Elements first … first + count - 1 of a persistent tensor, in its own type, between operations. */

@@ -156,8 +156,8 @@ static void place_persistent(struct snug_program *const programs[], int count, s
                 if (!tensor->persistent || tensor->offloaded || (int)tensor->memory_class != memory_class) continue;
                 tensor->offset = shared_offset(programs, p, tensor->name);
                 if (tensor->offset >= 0) continue;
-                tensor->offset = layout->total;
-                layout->total += tensor->bytes;
+                tensor->offset = layout->arena;
+                layout->arena += tensor->bytes;
                 layout->bytes[memory_class] += tensor->bytes;
             }
 }
@@ -185,10 +185,11 @@ static void place_views(struct snug_program *program) {
     }
 }
 
-static int64_t reserve(struct snug_layout *layout, snug_memory_class memory_class, int64_t bytes) {
-    const int64_t offset = layout->total;
+/* Bytes at the end of a block of *size. */
+static int64_t reserve(struct snug_layout *layout, int64_t *size, snug_memory_class memory_class, int64_t bytes) {
+    const int64_t offset = *size;
     layout->bytes[memory_class] += align(bytes);
-    layout->total += align(bytes);
+    *size += align(bytes);
     return offset;
 }
 
@@ -197,8 +198,9 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
                              struct snug_layout *out) {
     (void)ctx;
     *out = (struct snug_layout){0};
-    int64_t workspace = 0;
+    int64_t workspace = 0, copy = 0;
     for (int p = 0; p < count; p++) {
+        if (backend->batch(programs[p]) > copy) copy = backend->batch(programs[p]);
         for (size_t i = 0; i < programs[p]->tensor_count; i++)
             programs[p]->tensors[i].bytes = snug_tensor_bytes(programs[p], &programs[p]->tensors[i]);
         for (size_t i = 0; i < programs[p]->op_count; i++) {
@@ -209,13 +211,14 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
     }
     place_persistent(programs, count, out);
     place_offloaded(programs, count, out);
-    out->workspace_offset = reserve(out, SNUG_MEMORY_WORKSPACE, workspace);
-    out->batch_offset = reserve(out, SNUG_MEMORY_BATCH, batch);
-    out->function_offset = reserve(out, SNUG_MEMORY_FUNCTION, function);
+    out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);
+    out->copy_offset = reserve(out, &out->arena, SNUG_MEMORY_BATCH, copy);
+    out->batch_offset = reserve(out, &out->host, SNUG_MEMORY_BATCH, batch);
+    out->function_offset = reserve(out, &out->host, SNUG_MEMORY_FUNCTION, function);
 
     /* The programs' transient parts overlap. The first one's is split into activations, all alive when backward starts,
        and the rest; what another program needs beyond it is that function's memory. */
-    const int64_t base = out->total;
+    const int64_t base = out->arena;
     for (int p = 0; p < count; p++) {
         int64_t end, activations = 0;
         RETURN_IF_ERROR(place_transient(programs[p], base, &end));
@@ -230,11 +233,12 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
             out->bytes[SNUG_MEMORY_ACTIVATIONS] += activations;
             out->bytes[SNUG_MEMORY_GRADIENTS] += gradients < rest ? gradients : rest;
             out->bytes[SNUG_MEMORY_TEMPORARY] += gradients < rest ? rest - gradients : 0;
-        } else if (end > out->total) {
-            out->bytes[SNUG_MEMORY_FUNCTION] += end - out->total;
+        } else if (end > out->arena) {
+            out->bytes[SNUG_MEMORY_FUNCTION] += end - out->arena;
         }
-        if (end > out->total) out->total = end;
+        if (end > out->arena) out->arena = end;
         place_views(programs[p]);
     }
+    out->total = out->arena + out->host;
     return SNUG_OK;
 }

@@ -12,6 +12,9 @@ static bool is_idle(const struct snug_run *run, const struct snug_op *op) {
 
 static snug_status run_ops(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile) {
+    bool done;
+    RETURN_IF_ERROR(backend->begin(run, phase, &done));
+    if (done) return SNUG_OK;
     for (size_t i = 0; i < run->program->op_count; i++) {
         const struct snug_op *op = &run->program->ops[i];
         if (op->phase != phase || is_idle(run, op)) continue;
@@ -22,7 +25,7 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
             profile->calls[op->kind]++;
         }
     }
-    return SNUG_OK;
+    return backend->end(run, phase);
 }
 
 /* At least one, so that a batch without head rows still clears the head's gradients. */

@@ -59,12 +59,14 @@ snug_status snug_stage_sort(struct snug_program *program);
 snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
 
 /* One arena for several programs that never run at the same time (training and evaluation): what persists is shared by
-   name and stands first, then the blocks that the host fills, then what each program needs while it runs. */
+   name and stands first, then workspace and the backend's own batch, then what each program needs while it runs. What
+   the host fills and works in is a block of its own. */
 struct snug_layout {
-    int64_t bytes[SNUG_MEMORY_CLASS_COUNT];   /* arena bytes by class; they add up to total */
-    int64_t spooled[SNUG_MEMORY_CLASS_COUNT]; /* the spool's, which add up to spool */
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT];       /* of both by class; they add up to total */
+    int64_t arena, workspace_offset, copy_offset; /* size, and places in it */
+    int64_t host, batch_offset, function_offset;  /* likewise */
+    int64_t spooled[SNUG_MEMORY_CLASS_COUNT];     /* the spool's, which add up to spool */
     int64_t spool;
-    int64_t workspace_offset, batch_offset, function_offset;
     int64_t total;
 };
 /* Sets every tensor's bytes, lifetime and offset. batch and function are sizes of the host's blocks. */

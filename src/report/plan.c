@@ -30,6 +30,7 @@ enum { EMBEDDINGS = -1, HEAD = -2 };
 
 static snug_status price_methods(snug_plan *plan) {
     struct snug_rates rates;
+    if (plan->job.backend->available) return SNUG_OK; /* no rates of operations are measured on a device yet */
     RETURN_IF_ERROR(snug_rates_open(plan->job.ctx, plan->job.backend, plan->job.threads, &rates));
     const snug_status status = snug_fit_table(&plan->job, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);

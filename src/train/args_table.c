@@ -115,7 +115,7 @@ const struct snug_argument snug_arguments[] = {
 
     FLAG(bf16, "", MACHINE, "False", "bf16 products and activations, where the CPU is fast at it"),
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "the CPU, even if there is a GPU"),
-    ROW(CHOICE, device, "", MACHINE, "cpu|auto", "auto", NULL, "cuda", "where to run (snug's own)"),
+    ROW(CHOICE, device, "", MACHINE, "auto|cpu|cuda", "auto", NULL, NULL, "where to run (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "limit on memory, as 600MiB or 6GB; a run over it is refused before step 1 (snug's own)"),
     FLAG(fit, "", MACHINE, "False",

@@ -11,6 +11,18 @@
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
+/* Lets on_chunk see the chunk's logits. */
+static snug_status show_chunk(struct snug_session *s, snug_logits_fn *on_chunk, void *user) {
+    const struct snug_run *run = &s->eval_run;
+    const int32_t logits = s->job.evaluation->logits;
+    const int64_t bytes = run->rows * snug_run_cols(run, logits) * (int64_t)sizeof(float);
+    void *view, *place = snug_run_data(run, logits);
+    RETURN_IF_ERROR(snug_view_open(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, &view));
+    snug_status status = on_chunk(user, view, run->first_row, run->rows, run->batch);
+    const snug_status closed = snug_view_close(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, view);
+    return status != SNUG_OK ? status : closed;
+}
+
 snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
                                void *user) {
     struct snug_run *run = &s->eval_run;
@@ -28,11 +40,11 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
             return snug_fail(s->ctx, SNUG_E_INTERRUPTED, "interrupted after %lld of %lld batches", (long long)done,
                              (long long)batches);
         run->loss_scale = 1;
+        RETURN_IF_ERROR(s->job.backend->load(run));
         RETURN_IF_ERROR(snug_run_phase(run, s->job.backend, SNUG_PHASE_FORWARD, NULL));
         for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++) {
             RETURN_IF_ERROR(snug_run_head_chunk(run, s->job.backend, chunk, NULL));
-            RETURN_IF_ERROR(
-                on_chunk(user, snug_run_data(run, s->job.evaluation->logits), run->first_row, run->rows, run->batch));
+            RETURN_IF_ERROR(show_chunk(s, on_chunk, user));
         }
     }
 }
@@ -47,9 +59,10 @@ static snug_status measure(void *user, const float *logits, int64_t first_row, i
     snug_meter_add(s->meter, logits, batch->labels ? batch->labels + first_row : NULL,
                    batch->targets ? batch->targets + first_row * (wide ? classes : 1) : NULL, rows);
     /* The loss tensor adds up over the chunks of a batch. */
-    if (first_row + rows == batch->rows)
-        snug_meter_add_loss(s->meter, *(const float *)snug_run_data(&s->eval_run, s->job.evaluation->loss),
-                            batch->items);
+    if (first_row + rows < batch->rows) return SNUG_OK;
+    float loss;
+    RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->job.evaluation->loss, &loss, sizeof loss));
+    snug_meter_add_loss(s->meter, loss, batch->items);
     return SNUG_OK;
 }
 

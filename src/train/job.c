@@ -290,11 +290,21 @@ static snug_status choose_methods(struct snug_job *job) {
 
 static enum snug_dtype compute_type(const struct snug_job *job) {
     if (!job->args->bf16) return SNUG_F32;
-    if (snug_backend_cpu_fast_bf16()) return SNUG_BF16;
+    if (job->backend != snug_backend_cpu() || snug_backend_cpu_fast_bf16()) return SNUG_BF16;
     snug_log(job->ctx, SNUG_LOG_WARNING,
              "--bf16: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
              "fp32");
     return SNUG_F32;
+}
+
+/* A backend may lack operations: those of methods that it does not have yet. */
+static snug_status check_operations(const struct snug_job *job, const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (!job->backend->ops[program->ops[i].kind])
+            return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                             "this run needs %s, which %s does not do yet: use --device cpu",
+                             snug_op_name(program->ops[i].kind), job->backend->name);
+    return SNUG_OK;
 }
 
 /* Rows that wait are looked up in tensors that have to stand in the arena. */
@@ -322,7 +332,8 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
                                          .micro_batches = feed->options.accumulation,
                                          .waiting_steps = rows_may_wait(job) ? WAITING_STEPS : 0,
                                          .offload = job->offload};
-    return snug_stages(program, &methods);
+    RETURN_IF_ERROR(snug_stages(program, &methods));
+    return check_operations(job, program);
 }
 
 static snug_status place_programs(struct snug_job *job) {
@@ -342,7 +353,11 @@ int64_t snug_job_classes(const struct snug_job *job) {
     return job->config.task == SNUG_TASK_MLM ? job->config.vocab_size : job->config.labels.count;
 }
 
-int64_t snug_job_total(const struct snug_job *job) { return job->layout.total + job->context_bytes + job->host_bytes; }
+/* On a device: what it holds. The host's part is small, and no budget's matter. */
+int64_t snug_job_total(const struct snug_job *job) {
+    if (job->backend->available) return job->layout.arena + job->context_bytes;
+    return job->layout.total + job->context_bytes + job->host_bytes;
+}
 
 /* The class during whose turn the limit is passed, when they are laid one after the other. */
 static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t limit) {
@@ -355,6 +370,24 @@ static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t
     return (snug_memory_class)memory_class;
 }
 
+/* "auto" takes a GPU where one works, and says why where none does. */
+static snug_status choose_device(struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    job->backend = snug_backend_cpu();
+    if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
+    const struct snug_backend *cuda;
+    const snug_status status = snug_backend_cuda(job->ctx, &cuda);
+    if (status == SNUG_OK) {
+        job->backend = cuda;
+    } else if (strcmp(args->device, "cuda") == 0) {
+        return status;
+    } else {
+        snug_log(job->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(job->ctx));
+        snug_clear_error(job->ctx);
+    }
+    return SNUG_OK;
+}
+
 static snug_status open_backend(struct snug_job *job) {
     for (int i = 0; i < job->program_count; i++)
         RETURN_IF_ERROR(job->backend->open(job->ctx, &job->programs[i], job->threads, &job->backend_state[i]));
@@ -365,7 +398,8 @@ static snug_status open_backend(struct snug_job *job) {
 static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
 
 static void measure_context(struct snug_job *job) {
-    job->context_bytes = round_up_mib(job->own_bytes + job->backend->library(&job->programs[0], job->threads));
+    const int64_t own = job->backend->available ? 0 : job->own_bytes; /* the program's, which is on the host */
+    job->context_bytes = round_up_mib(own + job->backend->library(&job->programs[0], job->threads));
 }
 
 /* Everything that methods change: programs and layout. */
@@ -436,7 +470,8 @@ static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *
     if (available >= 0 && job->layout.spool && snug_spool_is_memory(snug_args_offload_dir(job->args)))
         available = available > job->layout.spool ? available - job->layout.spool : 0;
     /* What is resident already is not available any more, and need not be. */
-    const int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
+    int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
+    if (job->backend->available) machine = job->backend->available() + job->context_bytes;
     *budgeted = budget >= 0 && (total > budget || budget < machine);
     *limit = *budgeted ? budget : machine;
     *over = total > *limit && (*budgeted || job->args->fit || job->command != SNUG_COMMAND_PLAN);
@@ -457,7 +492,8 @@ static snug_status refuse(const struct snug_job *job, int64_t limit, bool budget
     const int64_t total = snug_job_total(job);
     char *advice = NULL;
     if (!job->fit)
-        RETURN_IF_ERROR(snug_strdup(job->ctx, "a smaller --per_device_eval_batch_size needs less", &advice));
+        RETURN_IF_ERROR(snug_format(job->ctx, &advice, "a smaller --per_device_%s_batch_size needs less",
+                                    job->trains ? "train" : "eval"));
     else if (job->fit->fits)
         RETURN_IF_ERROR(snug_format(job->ctx, &advice, "--fit would add %s, which takes %.1f MiB",
                                     job->fit->chosen.flags, (double)job->fit->chosen.total / 0x1p20));
@@ -487,7 +523,10 @@ static snug_status check_fit(struct snug_job *job) {
     int64_t limit;
     bool budgeted, over;
     RETURN_IF_ERROR(find_limit(job, &limit, &budgeted, &over));
-    if (job->trains && (over || job->args->fit)) RETURN_IF_ERROR(search_fit(job, limit));
+    const bool device = job->backend->available != NULL; /* no rates of operations are measured there yet */
+    if (device && job->args->fit)
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED, "--fit searches for the CPU so far: use --device cpu");
+    if (!device && job->trains && (over || job->args->fit)) RETURN_IF_ERROR(search_fit(job, limit));
     if (job->fit && job->fit->fits && job->args->fit) {
         RETURN_IF_ERROR(apply_fit(job));
         over = snug_job_total(job) > limit;
@@ -501,7 +540,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
-    job->backend = snug_backend_cpu();
+    RETURN_IF_ERROR(choose_device(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));

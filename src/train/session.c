@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "io/file.h"
 #include "io/json.h"
@@ -12,20 +11,12 @@
 
 /* ---- carving -------------------------------------------------------------------------------------------------- */
 
-/* One mapping, all of it resident before the first step, so that no step ever waits for a page and the resident size is
-   the planned one. */
 static snug_status carve(struct snug_session *s) {
-    const size_t size = (size_t)s->job.layout.total;
-    void *arena = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (arena == MAP_FAILED)
-        return snug_fail(s->ctx, SNUG_E_MEMORY, "the arena of %zu bytes cannot be had from the system", size);
-    s->memory.arena = arena;
-    madvise(arena, size, MADV_HUGEPAGE); /* a wish: fewer page-table walks */
-#ifdef MADV_POPULATE_WRITE
-    if (madvise(arena, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK;
-#endif
-    for (size_t i = 0; i < size; i += 4096) s->memory.arena[i] = 0;
-    return SNUG_OK;
+    const struct snug_job *job = &s->job;
+    RETURN_IF_ERROR(job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena));
+    s->memory.arena = s->arena.base;
+    s->memory.copy = s->arena.copy;
+    return job->backend->allocate(s->ctx, job->layout.host, SNUG_BLOCK_HOST, &s->host);
 }
 
 /* What is offloaded has its room before the first step, as the arena has. */
@@ -46,6 +37,7 @@ static void open_run(struct snug_session *s, struct snug_program *program, struc
                              .copies = s->copies[program - s->job.programs],
                              .backend_state = s->job.backend_state[program - s->job.programs],
                              .workspace = s->memory.arena + s->job.layout.workspace_offset,
+                             .batch_copy = s->memory.arena + s->job.layout.copy_offset,
                              .threads = s->job.threads,
                              .seed = (uint64_t)args->seed,
                              .optimizer = &s->job.optimizer};
@@ -84,7 +76,7 @@ static snug_status load_weights(struct snug_session *s) {
 
 static snug_status open_loaders(struct snug_session *s) {
     struct snug_job *job = &s->job;
-    uint8_t *memory = s->memory.arena + job->layout.batch_offset;
+    uint8_t *memory = s->host.base + job->layout.batch_offset;
     if (job->trains) {
         RETURN_IF_ERROR(snug_loader_create(s->ctx, job->train.dataset, &job->train.options, &job->train.limits, memory,
                                            &s->train_loader));
@@ -94,7 +86,7 @@ static snug_status open_loaders(struct snug_session *s) {
     RETURN_IF_ERROR(
         snug_loader_create(s->ctx, job->eval.dataset, &job->eval.options, &job->eval.limits, memory, &s->eval_loader));
     return snug_meter_create(s->ctx, job->config.task, job->config.labels.problem, snug_job_classes(job),
-                             job->eval.rows, s->memory.arena + job->layout.function_offset, &s->meter);
+                             job->eval.rows, s->host.base + job->layout.function_offset, &s->meter);
 }
 
 static snug_status open_schedule(struct snug_session *s) {
@@ -143,9 +135,15 @@ void snug_session_destroy(snug_session *s) {
     snug_meter_free(s->meter);
     snug_spool_close(s->memory.spool); /* first: a copy may be under way */
     for (int i = 0; i < 2; i++) free(s->copies[i]);
-    if (s->memory.arena) munmap(s->memory.arena, (size_t)s->job.layout.total);
+    snug_block_release(&s->arena);
+    snug_block_release(&s->host);
     snug_job_close(&s->job);
     free(s);
+}
+
+snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
+                              int64_t bytes) {
+    return snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
 }
 
 /* ---- one's own loop ------------------------------------------------------------------------------------------- */
@@ -183,7 +181,7 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
                                   .items = s->batch->items,
                                   .items_in_step = s->batch->items_in_step,
                                   .last_in_step = s->batch->last_in_step};
-    return SNUG_OK;
+    return s->job.backend->load(&s->train_run);
 }
 
 static snug_status need_batch(struct snug_session *s, const char *call) {
@@ -204,8 +202,9 @@ snug_status snug_forward(snug_session *s) {
 snug_status snug_loss(snug_session *s, double *loss) {
     RETURN_IF_ERROR(need_batch(s, "snug_loss"));
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
-    const float *sum = snug_run_data(&s->train_run, s->job.training->loss);
-    *loss = s->batch->items_in_step > 0 ? (double)*sum / (double)s->batch->items_in_step : 0;
+    float sum;
+    RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->loss, &sum, sizeof sum));
+    *loss = s->batch->items_in_step > 0 ? (double)sum / (double)s->batch->items_in_step : 0;
     return SNUG_OK;
 }
 
@@ -215,8 +214,6 @@ snug_status snug_backward(snug_session *s) {
     s->train_run.micro_batch++;
     return SNUG_OK;
 }
-
-static float *clip_tensor(struct snug_session *s) { return snug_run_data(&s->train_run, s->job.training->clip); }
 
 snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) {
     snug_clear_error(s->ctx);
@@ -230,7 +227,11 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     s->train_run.max_grad_norm = (float)max_norm;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
     s->clipped = true;
-    if (norm) *norm = clip_tensor(s)[0];
+    float clip[2];
+    if (norm) {
+        RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
+        *norm = clip[0];
+    }
     return SNUG_OK;
 }
 
@@ -242,7 +243,11 @@ snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_optimizer_step: there are no gradients; call snug_backward first");
-    if (!s->clipped) clip_tensor(s)[1] = 1;
+    if (!s->clipped) {
+        static const float none[2] = {0, 1};
+        void *clip = snug_run_data(&s->train_run, s->job.training->clip);
+        RETURN_IF_ERROR(snug_block_copy(s->ctx, &s->arena, clip, none, sizeof none));
+    }
     s->train_run.learning_rate = (float)snug_learning_rate(s);
     s->train_run.step = s->step;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_UPDATE));
@@ -283,15 +288,22 @@ static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64
                                  size_t count) {
     const struct snug_run *run = &s->train_run;
     const int32_t index = index_of(run->program, gradient);
-    const int64_t cols = snug_run_cols(run, gradient);
-    const float scale = s->clipped ? clip_tensor(s)[1] : 1;
+    const int64_t cols = snug_run_cols(run, gradient), rows = (int64_t)count / cols;
+    float clip[2] = {0, 1};
+    if (s->clipped) RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
     if (index < 0)
         RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, gradient, first_row * cols, (int64_t)count, values));
-    for (int64_t i = 0; index >= 0 && i < (int64_t)count; i++) {
-        const int32_t slot = snug_rows_of(run, index, gradient).slots[first_row + i / cols];
-        values[i] = slot < 0 ? 0 : ((const float *)snug_run_data(run, gradient))[slot * cols + i % cols];
+    for (int64_t row = 0; index >= 0 && row < rows; row++) {
+        const int64_t slots = 1 + snug_run_rows(run, gradient);
+        int32_t slot;
+        RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, index, slots + first_row + row, 1, &slot));
+        if (slot < 0)
+            memset(values + row * cols, 0, (size_t)cols * sizeof *values);
+        else
+            RETURN_IF_ERROR(
+                snug_tensor_read(run->program, &s->memory, gradient, slot * cols, cols, values + row * cols));
     }
-    for (size_t i = 0; i < count; i++) values[i] *= scale;
+    for (size_t i = 0; i < count; i++) values[i] *= clip[1];
     return SNUG_OK;
 }
 

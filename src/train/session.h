@@ -10,8 +10,9 @@
 struct snug_session {
     struct snug_job job;
     snug_context *ctx;
-    struct snug_memory memory;
-    uint64_t *copies[2]; /* by program, see snug_run */
+    struct snug_block arena, host; /* what operations work in; batches and metrics */
+    struct snug_memory memory;     /* the arena, and the spool */
+    uint64_t *copies[2];           /* by program, see snug_run */
     struct snug_run train_run, eval_run;
     struct snug_loader *train_loader, *eval_loader;
     struct snug_schedule schedule;
@@ -32,6 +33,10 @@ snug_status snug_session_settle(struct snug_session *session);
 void snug_session_seek(struct snug_session *session, int64_t step);
 /* Starts the epoch that optimizer step session->step lies in, at that step. */
 snug_status snug_session_resume_epoch(struct snug_session *session);
+
+/* The first bytes of a tensor of run's program. */
+snug_status snug_session_read(struct snug_session *session, const struct snug_run *run, int32_t tensor, void *values,
+                              int64_t bytes);
 
 /* Evaluates with the current weights; callbacks hear SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,

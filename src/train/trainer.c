@@ -313,7 +313,8 @@ static void fill_ledger(struct snug_trainer *t) {
     snug_train_result *r = t->result;
     for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
         r->ledger[i] = (snug_ledger_line){job->layout.bytes[i], job->layout.bytes[i]};
-    const int64_t peak = snug_peak_resident_bytes();
+    /* What a device really held is not read yet. */
+    const int64_t peak = job->backend->available ? -1 : snug_peak_resident_bytes();
     /* The kernel tells one figure: what is neither arena nor host was there before step 1, or is the libraries'. */
     r->ledger[SNUG_MEMORY_CONTEXT] =
         (snug_ledger_line){job->context_bytes, peak < 0 ? -1 : peak - job->layout.total - job->host_bytes};

@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/workspace.h"
+#include "backend/host.h"
 
 static int64_t workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     switch (op->kind) {
@@ -20,6 +21,11 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
 
 const struct snug_backend SNUG_KERNEL(backend_cpu) = {
     .name = "cpu",
+    .allocate = snug_host_allocate,
+    .batch = snug_host_batch,
+    .load = snug_host_load,
+    .begin = snug_host_begin,
+    .end = snug_host_end,
     .open = snug_cpu_open,
     .close = snug_cpu_close,
     .library = snug_cpu_library,

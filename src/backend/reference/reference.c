@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/reference/reference.h"
+#include "backend/host.h"
 
 static snug_status reference_open(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
     (void)ctx, (void)program, (void)threads;
@@ -32,6 +33,11 @@ static int64_t reference_library(const struct snug_program *program, int threads
 const struct snug_backend *snug_backend_reference(void) {
     static const struct snug_backend backend = {
         .name = "reference",
+        .allocate = snug_host_allocate,
+        .batch = snug_host_batch,
+        .load = snug_host_load,
+        .begin = snug_host_begin,
+        .end = snug_host_end,
         .open = reference_open,
         .close = reference_close,
         .library = reference_library,

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torch.optim.AdamW (Loshchilov and Hutter, arXiv:1711.05101) and Adam (Kingma and Ba, arXiv:1412.6980). */
+#include "backend/cuda/update.cuh"
+
+struct adam {
+    float *p, *m, *v;
+    bf16 *p16, *copy; /* the parameter itself where it is kept in bf16; its copy, or NULL */
+    const float *g, *clip;
+    const struct snug_cuda_step *step;
+    int64_t count;
+    float b1, b2, rest1, rest2, eps, decay; /* rest: 1 - b, which fp32 would take from b with an error of 5e-5 */
+    bool decoupled;
+    int32_t parameter; /* key of stochastic rounding */
+};
+
+static __device__ __forceinline__ float update(const struct adam &a, const struct snug_cuda_step &step, float p,
+                                               float g, float *m, float *v) {
+    if (a.decoupled)
+        p *= 1 - step.learning_rate * a.decay;
+    else
+        g += a.decay * p;
+    *m = a.b1 * *m + a.rest1 * g;
+    *v = a.b2 * *v + a.rest2 * g * g;
+    return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
+}
+
+static __device__ __forceinline__ void load4(float (&to)[4], const float *from) {
+    const float4 v = *reinterpret_cast<const float4 *>(from);
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+
+static __device__ __forceinline__ void store4(float *to, const float (&from)[4]) {
+    *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+/* Element i alone: what is left behind the last four, and parameters that are kept in bf16. */
+static __device__ void update_one(const struct adam &a, const struct snug_cuda_step &step, float scale, int64_t i) {
+    float p = update(a, step, a.p ? a.p[i] : to_float(a.p16[i]), a.g[i] * scale, &a.m[i], &a.v[i]);
+    if (a.p) {
+        a.p[i] = p;
+    } else {
+        const uint16_t bits = snug_f32_to_bf16_stochastic(p, rounding_bits(step, a.parameter, i));
+        memcpy(&a.p16[i], &bits, sizeof bits);
+        p = to_float(a.p16[i]);
+    }
+    if (a.copy) a.copy[i] = from_float<bf16>(p);
+}
+
+/* Elements first … first + 3. */
+static __device__ __forceinline__ void update_four(const struct adam &a, const struct snug_cuda_step &step, float scale,
+                                                   int64_t first) {
+    if (!a.p || first + 4 > a.count) {
+        for (int64_t i = first; i < first + 4 && i < a.count; i++) update_one(a, step, scale, i);
+        return;
+    }
+    float p[4], g[4], m[4], v[4];
+    load4(p, a.p + first);
+    load4(g, a.g + first);
+    load4(m, a.m + first);
+    load4(v, a.v + first);
+#pragma unroll
+    for (int i = 0; i < 4; i++) p[i] = update(a, step, p[i], g[i] * scale, &m[i], &v[i]);
+    store4(a.p + first, p);
+    store4(a.m + first, m);
+    store4(a.v + first, v);
+    if (a.copy) *reinterpret_cast<uint2 *>(a.copy + first) = make_uint2(pack(p[0], p[1]), pack(p[2], p[3]));
+}
+
+static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
+    const struct snug_cuda_step step = *a.step;
+    update_four(a, step, a.clip ? a.clip[1] : 1, ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4);
+}
+
+/* All weights at once; a has what they share. */
+static __global__ void __launch_bounds__(256) adam_all(struct adam a, uint8_t *arena,
+                                                       const struct snug_cuda_piece *pieces, int32_t count) {
+    const struct snug_cuda_step step = *a.step;
+    const struct snug_cuda_piece piece = piece_of_block(pieces, count);
+    const float scale = a.clip ? a.clip[1] : 1;
+    a.p = piece.low ? NULL : (float *)(arena + piece.p);
+    a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
+    a.copy = piece.copy < 0 ? NULL : (bf16 *)(arena + piece.copy);
+    a.m = (float *)(arena + piece.m);
+    a.v = (float *)(arena + piece.v);
+    a.g = (const float *)(arena + piece.g);
+    a.count = piece.count;
+    a.parameter = piece.parameter;
+    if (!piece.decay) a.decay = 0;
+    const int64_t begin = (blockIdx.x - piece.block) * SNUG_CUDA_BLOCK;
+    for (int64_t i = begin + threadIdx.x * 4; i < begin + SNUG_CUDA_BLOCK && i < a.count; i += 4 * 256)
+        update_four(a, step, scale, i);
+}
+
+extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct snug_optimizer *o = run->optimizer;
+    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
+    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
+    void *p = snug_run_data(run, op->out[0]);
+    struct adam a = {.p = low ? NULL : (float *)p,
+                     .m = (float *)snug_run_data(run, op->out[2]),
+                     .v = (float *)snug_run_data(run, op->out[3]),
+                     .p16 = low ? (bf16 *)p : NULL,
+                     .copy = (bf16 *)snug_run_data(run, op->out[1]),
+                     .g = (const float *)snug_run_data(run, op->in[0]),
+                     .clip = (const float *)snug_run_data(run, op->in[1]),
+                     .step = cuda->batch.step,
+                     .count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]),
+                     .b1 = (float)o->beta1,
+                     .b2 = (float)o->beta2,
+                     .rest1 = (float)(1 - o->beta1),
+                     .rest2 = (float)(1 - o->beta2),
+                     .eps = (float)o->epsilon,
+                     .decay = (float)o->weight_decay,
+                     .decoupled = o->decoupled,
+                     .parameter = op->parameter};
+    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
+    if (turn == SNUG_CUDA_FOR_ALL) {
+        adam_all<<<(unsigned)cuda->updates.blocks, 256, 0, cuda->stream>>>(a, run->arena, cuda->batch.updates,
+                                                                           cuda->updates.count);
+        return snug_cuda_done(run, op);
+    }
+    if (!op->decay) a.decay = 0;
+    if (a.count > 0) adam_kernel<<<blocks_for(a.count, 4 * 256), 256, 0, cuda->stream>>>(a);
+    return snug_cuda_done(run, op);
+}

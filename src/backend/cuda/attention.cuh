@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernels of attention have in common. */
+#ifndef SNUG_BACKEND_CUDA_ATTENTION_CUH
+#define SNUG_BACKEND_CUDA_ATTENTION_CUH
+
+#include "backend/cuda/device.cuh"
+
+struct attention {
+    const void *qkv, *dout;
+    void *o, *dqkv;
+    float *lse, *delta; /* [T, heads]; delta: do . o */
+    struct snug_cuda_batch batch;
+    struct dropout dropout;
+    int heads, d;
+    int64_t h, bucket; /* rows from the last token to here become zero */
+    float scale;       /* 1 / sqrt(d) */
+};
+
+/* One head of one sequence. */
+struct head {
+    int first, length, index;
+    int64_t column;
+    uint32_t sample, site, key, step;
+};
+
+static __device__ __forceinline__ struct head head_of(const struct attention &a, int sequence, int index) {
+    const int first = a.batch.offsets[sequence], length = a.batch.offsets[sequence + 1] - first;
+    return {first,
+            length,
+            index,
+            (int64_t)index * a.d,
+            length > 0 ? (uint32_t)a.batch.sample[first] : 0,
+            a.dropout.site | (uint32_t)index,
+            a.batch.step->key,
+            a.batch.step->step};
+}
+
+/* Of keys 4 quad … 4 quad + 3 of a query: bit i is set where key i is kept. */
+static __device__ __forceinline__ uint32_t kept_quad(const struct head &head, uint32_t threshold, uint32_t quad,
+                                                     uint32_t query) {
+    const struct snug_philox_block b = snug_philox(quad, query, head.sample, head.site, head.key, head.step);
+    return (b.word[0] >= threshold) | (b.word[1] >= threshold) << 1 | (b.word[2] >= threshold) << 2 |
+           (uint32_t)(b.word[3] >= threshold) << 3;
+}
+
+/* The blocks behind the last sequence clear the rows behind the last token. */
+template <typename T> static __device__ void clear_tail(const struct attention &a, T *to, int64_t stride) {
+    const int64_t tokens = a.batch.step->tokens, count = (a.bucket - tokens) * stride;
+    const int64_t blocks = (int64_t)gridDim.x * gridDim.y, block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
+    for (int64_t i = block * blockDim.x + threadIdx.x; i < count; i += blocks * blockDim.x)
+        to[tokens * stride + i] = from_float<T>(0);
+}
+
+/* Tensor cores, for bf16 and d of 32, 64 or 128. False where they cannot take it. */
+bool snug_cuda_attention_mma(const struct attention &a, int64_t longest, int sequences, cudaStream_t stream);
+bool snug_cuda_attention_mma_backward(const struct attention &a, int64_t longest, int sequences, cudaStream_t stream);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels share: types, rows, sums over a warp, dropout. */
+#ifndef SNUG_BACKEND_CUDA_DEVICE_CUH
+#define SNUG_BACKEND_CUDA_DEVICE_CUH
+
+#include <cuda_bf16.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The headers of C keep one truth for host and device: their small functions are compiled for both. */
+#define inline inline __host__ __device__
+#include "core/dtype.h"
+#include "core/philox.h"
+#undef inline
+
+extern "C" {
+#include "backend/cuda/cuda.h"
+}
+
+#define FULL_WARP 0xffffffffu
+
+typedef __nv_bfloat16 bf16;
+
+static __device__ __forceinline__ float to_float(float value) { return value; }
+static __device__ __forceinline__ float to_float(bf16 value) { return __bfloat162float(value); }
+template <typename T> static __device__ __forceinline__ T from_float(float value);
+template <> __device__ __forceinline__ float from_float<float>(float value) { return value; }
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) { return __float2bfloat16_rn(value); }
+
+/* ---- W values at a time, W being 8 (aligned to 16 bytes) or 1 ---- */
+
+template <int W> static __device__ __forceinline__ void load(float (&out)[W], const float *from) {
+    if constexpr (W == 8) {
+        const float4 a = reinterpret_cast<const float4 *>(from)[0], b = reinterpret_cast<const float4 *>(from)[1];
+        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
+        out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+    } else {
+        for (int i = 0; i < W; i++) out[i] = from[i];
+    }
+}
+
+template <int W> static __device__ __forceinline__ void load(float (&out)[W], const bf16 *from) {
+    if constexpr (W == 8) {
+        const uint4 raw = *reinterpret_cast<const uint4 *>(from);
+        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            out[2 * i] = __uint_as_float(words[i] << 16);
+            out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+        }
+    } else {
+        for (int i = 0; i < W; i++) out[i] = to_float(from[i]);
+    }
+}
+
+template <int W> static __device__ __forceinline__ void store(float *to, const float (&in)[W]) {
+    if constexpr (W == 8) {
+        reinterpret_cast<float4 *>(to)[0] = make_float4(in[0], in[1], in[2], in[3]);
+        reinterpret_cast<float4 *>(to)[1] = make_float4(in[4], in[5], in[6], in[7]);
+    } else {
+        for (int i = 0; i < W; i++) to[i] = in[i];
+    }
+}
+
+static __device__ __forceinline__ uint32_t pack(float low, float high) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+
+template <int W> static __device__ __forceinline__ void store(bf16 *to, const float (&in)[W]) {
+    if constexpr (W == 8) {
+        *reinterpret_cast<uint4 *>(to) =
+            make_uint4(pack(in[0], in[1]), pack(in[2], in[3]), pack(in[4], in[5]), pack(in[6], in[7]));
+    } else {
+        for (int i = 0; i < W; i++) to[i] = from_float<bf16>(in[i]);
+    }
+}
+
+/* ---- sums in a fixed tree ---- */
+
+static __device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(FULL_WARP, value, step);
+    return value;
+}
+
+static __device__ __forceinline__ double warp_sum(double value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(FULL_WARP, value, step);
+    return value;
+}
+
+static __device__ __forceinline__ float warp_max(float value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(FULL_WARP, value, step));
+    return value;
+}
+
+/* ---- rows and dropout ---- */
+
+/* Rows of an extent in this batch. */
+static __device__ __forceinline__ int64_t live_rows(const struct snug_cuda_step *step, int extent, int64_t fixed) {
+    return extent == SNUG_EXTENT_TOKENS      ? step->tokens
+           : extent == SNUG_EXTENT_SEQUENCES ? step->sequences
+           : extent == SNUG_EXTENT_ROWS      ? step->rows
+                                             : fixed;
+}
+
+static __device__ __forceinline__ int64_t token_of_row(const struct snug_cuda_batch &batch, int extent, int64_t row) {
+    return extent == SNUG_EXTENT_ROWS        ? batch.head_rows[batch.step->first_row + row]
+           : extent == SNUG_EXTENT_SEQUENCES ? batch.offsets[row]
+                                             : row;
+}
+
+struct dropout {
+    uint32_t threshold, site; /* threshold 0: none */
+    float scale;
+};
+
+static inline struct dropout dropout_of(const struct snug_op *op) {
+    return {snug_dropout_threshold(op->p), op->site << 12, op->p > 0 ? (float)(1 / (1 - (double)op->p)) : 1};
+}
+
+/* Where a row's mask begins. */
+struct dropout_row {
+    uint32_t position, sample, key, step;
+};
+
+static __device__ __forceinline__ struct dropout_row dropout_row_of(const struct snug_cuda_batch &batch,
+                                                                    int64_t token) {
+    return {(uint32_t)batch.positions[token], (uint32_t)batch.sample[token], batch.step->key, batch.step->step};
+}
+
+/* Multiplies W channels from channel on by their factors. */
+template <int W>
+static __device__ __forceinline__ void drop(float (&values)[W], const struct dropout &d, const struct dropout_row &row,
+                                            uint32_t channel) {
+    if (d.threshold == 0) return;
+    if constexpr (W == 8) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const struct snug_philox_block block =
+                snug_philox(channel / 4 + half, row.position, row.sample, d.site, row.key, row.step);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                values[4 * half + i] = block.word[i] < d.threshold ? 0 : values[4 * half + i] * d.scale;
+        }
+    } else {
+        const struct snug_philox_block block =
+            snug_philox(channel / 4, row.position, row.sample, d.site, row.key, row.step);
+        values[0] = block.word[channel % 4] < d.threshold ? 0 : values[0] * d.scale;
+    }
+}
+
+/* The tensor that this block belongs to, see many.c. */
+static __device__ __forceinline__ struct snug_cuda_piece piece_of_block(const struct snug_cuda_piece *pieces,
+                                                                        int32_t count) {
+    int32_t low = 0, high = count - 1;
+    while (low < high) {
+        const int32_t middle = (low + high + 1) / 2;
+        if (pieces[middle].block <= blockIdx.x)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return pieces[low];
+}
+
+/* Blocks of threads for count pieces of work. */
+static inline unsigned blocks_for(int64_t count, int64_t each) { return (unsigned)((count + each - 1) / each); }
+
+/* Adds to gradient [n], or overwrites it with, the sum of parts rows of partial [parts, n], in order. */
+void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const float *partial, int64_t parts,
+                            int64_t stride, int64_t n, bool overwrite);
+
+#endif

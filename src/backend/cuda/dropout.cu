@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y = dropout(x). The gradient goes through the same mask, so the operation is its own backward. */
+#include "backend/cuda/device.cuh"
+
+template <typename T>
+static __global__ void dropout_kernel(T *y, const T *x, struct snug_cuda_batch batch, struct dropout d, int64_t cols,
+                                      int extent, int64_t fixed) {
+    const int64_t row = blockIdx.x;
+    if (row >= live_rows(batch.step, extent, fixed)) {
+        for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) y[row * cols + c] = from_float<T>(0);
+        return;
+    }
+    const struct dropout_row mask = dropout_row_of(batch, token_of_row(batch, extent, row));
+    for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
+        float value[1] = {to_float(x[row * cols + c])};
+        drop<1>(value, d, mask, (uint32_t)c);
+        y[row * cols + c] = from_float<T>(value[0]);
+    }
+}
+
+extern "C" snug_status snug_cuda_dropout(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t rows = snug_cuda_rows(run, op->out[0]), cols = snug_run_cols(run, op->out[0]);
+    const int extent = run->program->tensors[op->out[0]].extent;
+    void *y = snug_run_data(run, op->out[0]);
+    const void *x = snug_run_data(run, op->in[0]);
+    if (rows == 0) return SNUG_OK;
+    if (snug_run_dtype(run, op->out[0]) == SNUG_BF16)
+        dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((bf16 *)y, (const bf16 *)x, cuda->batch,
+                                                                 dropout_of(op), cols, extent, rows);
+    else
+        dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((float *)y, (const float *)x, cuda->batch,
+                                                                 dropout_of(op), cols, extent, rows);
+    return snug_cuda_done(run, op);
+}

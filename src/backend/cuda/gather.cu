@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head sees some tokens only: the first of each sequence, or the masked ones. */
+#include "backend/cuda/device.cuh"
+
+/* back: dx[head_rows[i]] += dr[i]; head rows are different tokens, so that no two blocks meet. */
+template <typename T>
+static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, int64_t cols, int64_t fixed, bool back) {
+    const int64_t row = blockIdx.x;
+    const bool live = row < live_rows(batch.step, SNUG_EXTENT_ROWS, fixed);
+    if (!live && back) return;
+    const int64_t token = live ? token_of_row(batch, SNUG_EXTENT_ROWS, row) : 0;
+    for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
+        T *one = r + row * cols + c, *all = x + token * cols + c;
+        if (back)
+            *all = from_float<T>(to_float(*all) + to_float(*one));
+        else
+            *one = live ? *all : from_float<T>(0);
+    }
+}
+
+static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_t r, int32_t x, bool back) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t rows = snug_cuda_rows(run, r), cols = snug_run_cols(run, r);
+    if (rows == 0) return SNUG_OK;
+    void *R = snug_run_data(run, r), *X = snug_run_data(run, x);
+    if (snug_run_dtype(run, r) == SNUG_BF16)
+        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((bf16 *)R, (bf16 *)X, cuda->batch, cols, rows, back);
+    else
+        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((float *)R, (float *)X, cuda->batch, cols, rows, back);
+    return snug_cuda_done(run, op);
+}
+
+extern "C" snug_status snug_cuda_gather(struct snug_run *run, const struct snug_op *op) {
+    return launch(run, op, op->out[0], op->in[0], false);
+}
+
+extern "C" snug_status snug_cuda_gather_backward(struct snug_run *run, const struct snug_op *op) {
+    return launch(run, op, op->in[0], op->out[0], true);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Phases as CUDA graphs. The first time that a phase is met with so many tokens its operations are recorded instead of
+ * run; from then on one call launches them all. What else changes from step to step the kernels read from the step's
+ * numbers in device memory, which are sent before.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+
+/* What a recording is good for. */
+struct key {
+    const struct snug_program *program;
+    enum snug_phase phase;
+    int64_t bucket, sequences;
+    bool first_batch, first_chunk, last_batch;
+};
+
+struct snug_cuda_graph {
+    struct key key;
+    cudaGraphExec_t exec;
+};
+
+void snug_cuda_free_graphs(struct snug_cuda *cuda) {
+    for (size_t i = 0; i < cuda->graph_count; i++)
+        if (cuda->graphs[i].exec) cudaGraphExecDestroy(cuda->graphs[i].exec);
+    free(cuda->graphs);
+    cuda->graphs = NULL;
+    cuda->graph_count = cuda->graph_capacity = 0;
+}
+
+/* Graphs take memory of the driver's, which no plan knows: so many, and what is met later runs one by one. */
+enum { GRAPHS = 96 };
+
+static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
+    for (size_t i = 0; i < cuda->graph_count; i++)
+        if (memcmp(&cuda->graphs[i].key, key, sizeof *key) == 0) return &cuda->graphs[i];
+    return NULL;
+}
+
+/* Back to running one by one, also where an operation failed while it was recorded. */
+static cudaGraph_t stop_recording(struct snug_cuda *cuda) {
+    cudaGraph_t graph = NULL;
+    if (cuda->recording) cudaStreamEndCapture(cuda->record, &graph);
+    cuda->recording = NULL;
+    cuda->stream = NULL;
+    cuda->padded = false;
+    return graph;
+}
+
+/* The first time a phase runs as it is, since kernels are loaded and products chosen then; the second time it is
+   recorded. */
+snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *done) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    struct key key;
+    *done = false;
+    cudaGraph_t left = stop_recording(cuda);
+    if (left) cudaGraphDestroy(left);
+    if (!run->batch) return SNUG_OK; /* PREPARE, before the first batch */
+    cuda->padded = true;
+    RETURN_IF_ERROR(snug_cuda_send_step(run));
+    memset(&key, 0, sizeof key); /* compared byte by byte */
+    key.program = run->program;
+    key.phase = phase;
+    key.bucket = cuda->bucket;
+    key.sequences = run->batch->sequences;
+    key.first_batch = run->micro_batch == 0;
+    key.first_chunk = run->chunk == 0;
+    key.last_batch = run->batch->last_in_step;
+    struct snug_cuda_graph *graph = find(cuda, &key);
+    if (graph && graph->exec) {
+        *done = true;
+        cuda->padded = false;
+        return snug_cuda_check(run->ctx, cudaGraphLaunch(graph->exec, NULL), "starting a recorded phase");
+    }
+    if (graph) {
+        RETURN_IF_ERROR(snug_cuda_check(
+            run->ctx, cudaStreamBeginCapture(cuda->record, cudaStreamCaptureModeThreadLocal), "recording a phase"));
+        cuda->recording = graph;
+        cuda->stream = cuda->record;
+    } else if (cuda->graph_count < GRAPHS) {
+        RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&cuda->graphs, &cuda->graph_capacity, cuda->graph_count + 1,
+                                  sizeof *cuda->graphs));
+        cuda->graphs[cuda->graph_count++] = (struct snug_cuda_graph){.key = key};
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    struct snug_cuda_graph *entry = cuda->recording;
+    (void)phase;
+    cudaGraph_t graph = stop_recording(cuda);
+    if (!entry) return SNUG_OK;
+    if (!graph) return snug_cuda_check(run->ctx, cudaGetLastError(), "a phase could not be recorded");
+    snug_status status = snug_cuda_check(run->ctx, cudaGraphInstantiate(&entry->exec, graph, 0), "keeping a phase");
+    cudaGraphDestroy(graph);
+    if (status != SNUG_OK) return status;
+    return snug_cuda_check(run->ctx, cudaGraphLaunch(entry->exec, NULL), "starting a recorded phase");
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loss summed over items, and its gradient times loss_scale. A block takes a row; the rows' losses are added in
+ * order afterwards. d may be the logits' own tensor: a row is read before it is overwritten.
+ */
+#include "backend/cuda/device.cuh"
+
+enum { THREADS = 256 };
+
+struct loss {
+    const float *logits;
+    void *d; /* NULL: none */
+    double *rows;
+    struct snug_cuda_batch batch;
+    int64_t classes;
+    float smoothing;
+};
+
+static __device__ float block_max(float value, float *shared) {
+    value = warp_max(value);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = shared[0];
+    for (int i = 1; i < THREADS / 32; i++) value = fmaxf(value, shared[i]);
+    __syncthreads();
+    return value;
+}
+
+static __device__ double block_sum(double value, double *shared) {
+    value = warp_sum(value);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = 0;
+    for (int i = 0; i < THREADS / 32; i++) value += shared[i];
+    __syncthreads();
+    return value;
+}
+
+/* -sum_c t_c log softmax(x)_c, where t is 1 - e for the label and e / C is added for every class. */
+template <typename T>
+static __device__ double cross_entropy(const struct loss &a, const float *x, T *d, int64_t item, double *doubles,
+                                       float *floats) {
+    const int32_t label = a.batch.labels[item];
+    const bool counts = label != SNUG_IGNORE_LABEL;
+    const float scale = a.batch.step->loss_scale, each = a.smoothing / (float)a.classes;
+    float max = -INFINITY;
+    for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) max = fmaxf(max, x[c]);
+    max = block_max(max, floats);
+    double part = 0, loss = 0;
+    for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) part += expf(x[c] - max);
+    const double sum = block_sum(part, doubles);
+    const float log_sum = (float)log(sum);
+    for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) {
+        const float log_p = x[c] - max - log_sum, target = (c == label ? 1 - a.smoothing : 0) + each;
+        if (counts && target != 0) loss -= (double)target * log_p;
+        if (d) d[c] = from_float<T>(counts ? (expf(log_p) - target) * scale : 0);
+    }
+    return block_sum(loss, doubles);
+}
+
+/* max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow. */
+template <typename T>
+static __device__ double binary_cross_entropy(const struct loss &a, const float *x, T *d, int64_t item,
+                                              double *doubles) {
+    double loss = 0;
+    for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) {
+        const float value = x[c], target = a.batch.targets[item * a.classes + c];
+        loss += fmaxf(value, 0) - value * target + log1pf(expf(-fabsf(value)));
+        if (d) d[c] = from_float<T>((1 / (1 + expf(-value)) - target) * a.batch.step->loss_scale);
+    }
+    return block_sum(loss, doubles);
+}
+
+template <typename T, enum snug_loss_kind K> static __global__ void loss_kernel(const struct loss a) {
+    __shared__ double doubles[THREADS / 32];
+    __shared__ float floats[THREADS / 32];
+    const int64_t row = blockIdx.x, item = a.batch.step->first_row + row;
+    const float *x = a.logits + row * a.classes;
+    T *d = a.d ? (T *)a.d + row * a.classes : NULL;
+    double loss = 0;
+    if (row >= a.batch.step->rows) {
+        for (int64_t c = threadIdx.x; d && c < a.classes; c += THREADS) d[c] = from_float<T>(0);
+    } else if constexpr (K == SNUG_CROSS_ENTROPY) {
+        loss = cross_entropy(a, x, d, item, doubles, floats);
+    } else if constexpr (K == SNUG_BINARY_CROSS_ENTROPY) {
+        loss = binary_cross_entropy(a, x, d, item, doubles);
+    } else if (threadIdx.x == 0) {
+        const float difference = x[0] - a.batch.targets[item];
+        if (d) d[0] = from_float<T>(2 * difference * a.batch.step->loss_scale);
+        loss = (double)difference * difference;
+    }
+    if (threadIdx.x == 0) a.rows[row] = loss;
+}
+
+static __global__ void add_rows(float *loss, const double *rows, int64_t count, bool overwrite) {
+    double part = 0;
+    for (int64_t i = threadIdx.x; i < count; i += 32) part += rows[i];
+    part = warp_sum(part);
+    if (threadIdx.x == 0) *loss = (float)(overwrite ? part : (double)*loss + part);
+}
+
+extern "C" int64_t snug_cuda_loss_workspace(const struct snug_program *program, const struct snug_op *op) {
+    (void)op;
+    return (program->capacity[SNUG_EXTENT_ROWS] + SNUG_ROW_TILE) * (int64_t)sizeof(double);
+}
+
+template <typename T>
+static void launch(const struct snug_run *run, const struct snug_op *op, const struct loss &a, int64_t rows) {
+    const cudaStream_t stream = snug_cuda_of(run)->stream;
+    const unsigned blocks = (unsigned)rows;
+    switch (op->loss) {
+    case SNUG_CROSS_ENTROPY: loss_kernel<T, SNUG_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a); break;
+    case SNUG_BINARY_CROSS_ENTROPY: loss_kernel<T, SNUG_BINARY_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a); break;
+    case SNUG_MEAN_SQUARED_ERROR: loss_kernel<T, SNUG_MEAN_SQUARED_ERROR><<<blocks, THREADS, 0, stream>>>(a); break;
+    }
+}
+
+extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct loss a = {.logits = (const float *)snug_run_data(run, op->in[0]),
+                           .d = snug_run_data(run, op->out[1]),
+                           .rows = (double *)run->workspace,
+                           .batch = cuda->batch,
+                           .classes = snug_run_cols(run, op->in[0]),
+                           .smoothing = op->label_smoothing};
+    const int64_t rows = snug_cuda_rows(run, op->in[0]);
+    if (rows > 0) {
+        if (a.d && snug_run_dtype(run, op->out[1]) == SNUG_BF16)
+            launch<bf16>(run, op, a, rows);
+        else
+            launch<float>(run, op, a, rows);
+    }
+    add_rows<<<1, 32, 0, cuda->stream>>>((float *)snug_run_data(run, op->out[0]), a.rows, rows, run->chunk == 0);
+    return snug_cuda_done(run, op);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One launch over many tensors: a model has hundreds of gradients and updates, most of them small. Where a phase has
+ * all operations of a kind in one row, the first of them does the work of all, and the others nothing. A tensor is cut
+ * into blocks of SNUG_CUDA_BLOCK elements; the table of tensors travels with the batch.
+ */
+#include "backend/cuda/cuda.h"
+
+static bool belongs(const struct snug_op *op, enum snug_op_kind kind) {
+    if (op->kind != kind || op->last || op->accumulate) return false;
+    return kind != SNUG_OP_SQUARED_NORM || op->in[1] < 0;
+}
+
+struct snug_cuda_many snug_cuda_find_many(const struct snug_program *program, enum snug_op_kind kind) {
+    struct snug_cuda_many many = {.first = -1};
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind != kind) continue;
+        const struct snug_tensor *g = &program->tensors[op->in[0]];
+        const bool follows = many.first < 0 || (many.last == (int64_t)i - 1 && op->phase == op[-1].phase);
+        if (!belongs(op, kind) || !follows) return (struct snug_cuda_many){.first = -1};
+        if (many.first < 0) many.first = (int64_t)i;
+        many.last = (int64_t)i;
+        many.count++;
+        many.blocks += (g->rows * g->cols + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
+    }
+    return many;
+}
+
+static int64_t place_of(const struct snug_program *program, int32_t tensor) {
+    return tensor < 0 ? -1 : program->tensors[tensor].offset;
+}
+
+void snug_cuda_list_many(const struct snug_program *program, const struct snug_cuda_many *many,
+                         struct snug_cuda_piece *pieces) {
+    int64_t block = 0;
+    for (int32_t i = 0; i < many->count; i++) {
+        const struct snug_op *op = &program->ops[many->first + i];
+        const struct snug_tensor *g = &program->tensors[op->in[0]];
+        const bool updates = op->kind == SNUG_OP_ADAM;
+        pieces[i] = (struct snug_cuda_piece){.block = block,
+                                             .count = g->rows * g->cols,
+                                             .g = g->offset,
+                                             .p = updates ? place_of(program, op->out[0]) : -1,
+                                             .copy = updates ? place_of(program, op->out[1]) : -1,
+                                             .m = updates ? place_of(program, op->out[2]) : -1,
+                                             .v = updates ? place_of(program, op->out[3]) : -1,
+                                             .parameter = op->parameter,
+                                             .slot = op->slot,
+                                             .decay = op->decay,
+                                             .low = updates && program->tensors[op->out[0]].dtype == SNUG_BF16};
+        block += (pieces[i].count + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
+    }
+}
+
+enum snug_cuda_turn snug_cuda_turn_of(const struct snug_run *run, const struct snug_op *op,
+                                      const struct snug_cuda_many *many) {
+    const int64_t number = op - run->program->ops;
+    if (!snug_cuda_of(run)->padded || many->first < 0 || number < many->first || number > many->last)
+        return SNUG_CUDA_ALONE;
+    return number == many->first ? SNUG_CUDA_FOR_ALL : SNUG_CUDA_DONE;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gradients' norm and clipping. Blocks of a fixed size are summed in double, then the blocks in order. */
+#include "backend/cuda/device.cuh"
+
+enum { THREADS = 256, BLOCK = SNUG_CUDA_BLOCK };
+
+static __device__ double block_sum(double value) {
+    __shared__ double shared[THREADS / 32];
+    value = warp_sum(value);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = 0;
+    for (int i = 0; i < THREADS / 32; i++) value += shared[i];
+    return value;
+}
+
+static __device__ double square_block(const float *g, int64_t count, int64_t block) {
+    const int64_t begin = block * BLOCK, end = begin + BLOCK < count ? begin + BLOCK : count;
+    double sum = 0;
+    for (int64_t i = begin + threadIdx.x * 4; i < end; i += THREADS * 4) {
+        if (i + 4 <= end) {
+            const float4 v = *reinterpret_cast<const float4 *>(g + i);
+            sum += (double)v.x * v.x + (double)v.y * v.y + ((double)v.z * v.z + (double)v.w * v.w);
+        } else {
+            for (int64_t k = i; k < end; k++) sum += (double)g[k] * g[k];
+        }
+    }
+    return block_sum(sum);
+}
+
+static __global__ void square_blocks(double *partial, const float *g, int64_t count) {
+    const double sum = square_block(g, count, blockIdx.x);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+static __global__ void add_blocks(double *to, const double *partial, int64_t count, bool add) {
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) *to = add ? *to + sum : sum;
+}
+
+/* ---- all gradients at once: the same blocks, and the same sums of them ---- */
+
+static __global__ void square_all(double *partial, const uint8_t *arena, const struct snug_cuda_piece *pieces,
+                                  int32_t count) {
+    const struct snug_cuda_piece piece = piece_of_block(pieces, count);
+    const double sum = square_block((const float *)(arena + piece.g), piece.count, blockIdx.x - piece.block);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+static __global__ void add_all(double *sums, const double *partial, const struct snug_cuda_piece *pieces) {
+    const struct snug_cuda_piece piece = pieces[blockIdx.x];
+    const int64_t count = (piece.count + BLOCK - 1) / BLOCK;
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += partial[piece.block + i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) sums[piece.slot] = sum;
+}
+
+extern "C" int64_t snug_cuda_squared_norm_workspace(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_tensor *g = &program->tensors[op->in[0]];
+    const int64_t own = (g->rows * g->cols + BLOCK - 1) / BLOCK;
+    const int64_t all = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).blocks;
+    return (own > all ? own : all) * (int64_t)sizeof(double);
+}
+
+extern "C" snug_status snug_cuda_squared_norm(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->norms);
+    const int64_t count = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]);
+    const unsigned blocks = blocks_for(count, BLOCK);
+    double *partial = (double *)run->workspace, *sums = (double *)snug_run_data(run, op->out[0]);
+    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
+    if (turn == SNUG_CUDA_FOR_ALL) {
+        square_all<<<(unsigned)cuda->norms.blocks, THREADS, 0, cuda->stream>>>(partial, run->arena, cuda->batch.norms,
+                                                                               cuda->norms.count);
+        add_all<<<(unsigned)cuda->norms.count, THREADS, 0, cuda->stream>>>(sums, partial, cuda->batch.norms);
+        return snug_cuda_done(run, op);
+    }
+    if (blocks > 0)
+        square_blocks<<<blocks, THREADS, 0, cuda->stream>>>(partial, (const float *)snug_run_data(run, op->in[0]),
+                                                            count);
+    add_blocks<<<1, THREADS, 0, cuda->stream>>>(sums + op->slot, partial, blocks, op->accumulate);
+    return snug_cuda_done(run, op);
+}
+
+static __global__ void clip_kernel(float *clip, const double *sums, int64_t slots, const struct snug_cuda_step *step) {
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < slots; i += THREADS) sum += sums[i];
+    const double norm = sqrt(block_sum(sum)), scale = step->max_grad_norm / (norm + 1e-6);
+    if (threadIdx.x) return;
+    clip[0] = (float)norm;
+    clip[1] = step->max_grad_norm > 0 && !(scale >= 1) ? (float)scale : 1; /* a NaN norm is passed on */
+}
+
+extern "C" snug_status snug_cuda_clip(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t slots = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]);
+    clip_kernel<<<1, THREADS, 0, cuda->stream>>>((float *)snug_run_data(run, op->out[0]),
+                                                 (const double *)snug_run_data(run, op->in[0]), slots,
+                                                 cuda->batch.step);
+    return snug_cuda_done(run, op);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds without oneDNN have the reference in the place of the fast CPU backend. */
+#include "backend/backend.h"
+
+const struct snug_backend *snug_backend_cpu(void) { return snug_backend_reference(); }
+
+const struct snug_backend *snug_backend_cpu_isa(const char *isa) {
+    (void)isa;
+    return NULL;
+}
+
+bool snug_backend_cpu_fast_bf16(void) { return false; }

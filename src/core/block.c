@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/block.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static void unmap(struct snug_block *memory) { munmap(memory->base, (size_t)memory->bytes); }
+
+snug_status snug_block_host(snug_context *ctx, int64_t bytes, struct snug_block *out) {
+    const size_t size = bytes > 0 ? (size_t)bytes : 1;
+    *out = (struct snug_block){0};
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED)
+        return snug_fail(ctx, SNUG_E_MEMORY, "%zu bytes of memory cannot be had from the system", size);
+    *out = (struct snug_block){.base = mapped, .bytes = (int64_t)size, .release = unmap};
+    madvise(mapped, size, MADV_HUGEPAGE); /* a wish: fewer page-table walks */
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(mapped, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK;
+#endif
+    for (size_t i = 0; i < size; i += 4096) out->base[i] = 0;
+    return SNUG_OK;
+}
+
+void snug_block_release(struct snug_block *memory) {
+    if (memory->base && memory->release) memory->release(memory);
+    *memory = (struct snug_block){0};
+}
+
+snug_status snug_block_copy(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
+                            int64_t bytes) {
+    if (memory->copy) return memory->copy(ctx, to, from, bytes);
+    if (bytes > 0) memcpy(to, from, (size_t)bytes);
+    return SNUG_OK;
+}
+
+snug_status snug_view_open(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
+                           enum snug_view_mode mode, void **view) {
+    *view = address;
+    if (!memory->copy) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(bytes > 0 ? bytes : 1), 1, view));
+    snug_status status = mode == SNUG_VIEW_READ ? memory->copy(ctx, *view, address, bytes) : SNUG_OK;
+    if (status != SNUG_OK) free(*view);
+    return status;
+}
+
+snug_status snug_view_close(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
+                            enum snug_view_mode mode, void *view) {
+    if (!memory->copy) return SNUG_OK;
+    snug_status status = mode == SNUG_VIEW_WRITE ? memory->copy(ctx, address, view, bytes) : SNUG_OK;
+    free(view);
+    return status;
+}

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewrites what of a .cu file a C++ compiler cannot read: launches, dynamic shared memory, and inline PTX."""
+import re
+import sys
+
+
+def end_of(text, at):
+    """The place of the bracket that closes the one at at."""
+    depth = 0
+    while True:
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0:
+            return at
+        at += 1
+
+
+def split_arguments(text):
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c in "([{") - (c in ")]}")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return parts
+
+
+def convert_launches(text):
+    """kernel<T><<<grid, block, shared, stream>>>(arguments) becomes emulate_call(grid, block, shared, stream, [=] { … })"""
+    while "<<<" in text:
+        begin = text.index("<<<")
+        name, depth = begin, 0
+        while True:
+            c = text[name - 1]
+            if c not in "<>" and depth == 0 and not (c.isalnum() or c in "_:"):
+                break
+            depth += (c == ">") - (c == "<")
+            name -= 1
+        middle = text.index(">>>", begin)
+        end = end_of(text, middle + 3)
+        sizes = (split_arguments(text[begin + 3 : middle]) + ["0", "NULL"])[:4]
+        call = f"{text[name:begin]}({text[middle + 4 : end]});"
+        text = f"{text[:name]}emulate_call({', '.join(sizes)}, [=] {{ {call} }}){text[end + 1 :]}"
+    return text
+
+
+INSTRUCTIONS = [
+    (r"cp\.async\.cg\.shared\.global", "emulate_copy16(to + piece_of<D>(r, piece), source, there);"),
+    (r"cp\.async\.(commit|wait)_group", ";"),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, at, true);"),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, at, false);"),
+    (r"mma\.sync\.aligned\.m16n8k16", "emulate_mma(c, a, b0, b1);"),
+]
+
+
+def convert_instructions(text):
+    while (found := re.search(r"\basm volatile\(", text)) is not None:
+        end = end_of(text, found.end() - 1)
+        body = text[found.start() : end]
+        by = next((by for pattern, by in INSTRUCTIONS if re.search(pattern, body)), None)
+        if by is None:
+            sys.exit(f"no emulation of {body}")
+        text = text[: found.start()] + by + text[text.index(";", end) + 1 :]
+    return re.sub(r"static __device__ __forceinline__ uint32_t shared_address\([^}]*}\n", "", text)
+
+
+source, target = sys.argv[1:]
+text = open(source).read()
+text = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?(\w+) shared\[\];", r"\1 *shared = (\1 *)emulated_shared;", text)
+open(target, "w").write(convert_instructions(convert_launches(text)))

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels are written in, for a C++ compiler: device.cuh includes this in the place of CUDA's header. */
+#ifndef SNUG_TESTS_EMULATE_CUDA_BF16_H
+#define SNUG_TESTS_EMULATE_CUDA_BF16_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static /* blocks run one after the other */
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+extern dim3 threadIdx, blockIdx, gridDim, blockDim;
+
+/* ---- the machine (machine.cc) ---- */
+
+extern uint8_t *emulated_shared; /* the block's dynamic shared memory */
+void emulate_launch(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
+uint64_t emulate_shuffle(uint64_t value, int mask);
+void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed);
+void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+void emulate_copy16(void *to, const void *from, bool there);
+void __syncthreads();
+
+template <typename F> void emulate_call(dim3 grid, dim3 block, size_t shared, const void *, F kernel) {
+    emulate_launch(grid, block, shared, kernel);
+}
+
+template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = emulate_shuffle(bits, mask);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+template <typename F> int cudaFuncSetAttribute(F, int, int) { return 0; }
+
+/* ---- types ---- */
+
+struct float4 {
+    float x, y, z, w;
+};
+struct uint2 {
+    uint32_t x, y;
+};
+struct uint4 {
+    uint32_t x, y, z, w;
+};
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+
+static inline float __uint_as_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+struct __nv_bfloat16 {
+    uint16_t bits;
+};
+struct __nv_bfloat162 {
+    __nv_bfloat16 x, y;
+};
+static inline float __bfloat162float(__nv_bfloat16 value) { return __uint_as_float((uint32_t)value.bits << 16); }
+static inline __nv_bfloat16 __float2bfloat16_rn(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u), nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return {(uint16_t)(nan ? (bits >> 16 | 0x40u) : rounded >> 16)};
+}
+static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
+    return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
+}
+
+#endif

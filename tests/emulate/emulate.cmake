@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# The plug-in of tools/cuda-emulate: the kernels for the host, and a driver to be found.
+set(emulation ${CMAKE_SOURCE_DIR}/tests/emulate)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+enable_language(CXX)
+set(CMAKE_CXX_STANDARD 20)
+set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/cuda.c
+            ${CMAKE_SOURCE_DIR}/src/backend/cuda/many.c)
+file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
+file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/emulated/backend/cuda)
+foreach(original ${headers} ${kernels}) # headers go where they are found before the originals
+  get_filename_component(name ${original} NAME)
+  string(REGEX REPLACE "\\.cu$" ".cc" name ${name})
+  set(converted ${CMAKE_BINARY_DIR}/emulated/backend/cuda/${name})
+  add_custom_command(OUTPUT ${converted} DEPENDS ${original} ${headers} ${emulation}/convert.py
+                     COMMAND ${Python3_EXECUTABLE} ${emulation}/convert.py ${original} ${converted})
+  list(APPEND sources ${converted})
+endforeach()
+add_library(snug_cuda MODULE ${sources} $<TARGET_OBJECTS:snug_core>)
+target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/emulated ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+# C's designated initialisers and casts to unions are GNU's in C++; what CUDA's own compiler takes stays unjudged here.
+target_compile_options(snug_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -g -fPIC -w -ffp-contract=off>)
+target_link_libraries(snug_cuda PRIVATE Threads::Threads m)
+add_library(snug_driver SHARED ${emulation}/driver.c)
+set_target_properties(snug_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1)
+add_dependencies(snug_cuda snug_driver)
+set(CMAKE_BUILD_RPATH ${CMAKE_BINARY_DIR}) # where programs look for the driver

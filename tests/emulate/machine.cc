@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A GPU on one thread of the host: a block's threads are fibers, which go on until they meet a barrier, a shuffle or an
+ * instruction that a warp does together. Blocks run one after the other, in order. A thread that does not come to a
+ * barrier, a lane that reads one that has left, and a write behind the dynamic shared memory end the program; shared
+ * memory is all NaN when a block begins.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "cuda_bf16.h"
+
+dim3 threadIdx, blockIdx, gridDim, blockDim;
+uint8_t *emulated_shared;
+
+// Saves what a call keeps, and goes on on another stack.
+extern "C" void emulate_switch(void **from, void *to);
+asm(R"(
+    .globl emulate_switch
+emulate_switch:
+    push %rbp
+    push %rbx
+    push %r12
+    push %r13
+    push %r14
+    push %r15
+    mov %rsp, (%rdi)
+    mov %rsi, %rsp
+    pop %r15
+    pop %r14
+    pop %r13
+    pop %r12
+    pop %rbx
+    pop %rbp
+    ret
+)");
+
+static const size_t STACK = 256 << 10, GUARD = 256;
+
+enum state { RUNS, AT_WARP, AT_BLOCK, LEFT };
+struct fiber {
+    void *stack_pointer;
+    enum state state;
+    dim3 thread;
+    uint64_t given[8]; // to the other lanes
+};
+static std::vector<fiber> fibers;
+static size_t current, count, left;
+static void *scheduler;
+static const std::function<void()> *body;
+static uint8_t *stacks;
+static size_t stack_count;
+
+[[noreturn]] static void die(const char *why) {
+    fprintf(stderr, "emulated GPU: %s (block %u %u %u, thread %u %u)\n", why, blockIdx.x, blockIdx.y, blockIdx.z,
+            threadIdx.x, threadIdx.y);
+    abort();
+}
+
+static void pause_in(enum state state) {
+    const size_t self = current;
+    fibers[self].state = state;
+    emulate_switch(&fibers[self].stack_pointer, scheduler);
+}
+
+static void enter() {
+    (*body)();
+    void *never;
+    fibers[current].state = LEFT;
+    emulate_switch(&never, scheduler);
+    abort();
+}
+
+void __syncthreads() { pause_in(AT_BLOCK); }
+
+uint64_t emulate_shuffle(uint64_t value, int mask) {
+    const size_t self = current, other = (self & ~(size_t)31) | ((self & 31) ^ (size_t)mask);
+    fibers[self].given[0] = value;
+    pause_in(AT_WARP);
+    if (other >= count || fibers[other].state == LEFT) die("a shuffle reads a lane that has left");
+    value = fibers[other].given[0];
+    pause_in(AT_WARP);
+    return value;
+}
+
+// Lane 8 m + r gives row r of matrix m; a lane gets elements 2 t and 2 t + 1 of row g, or of column g.
+void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed) {
+    const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
+    if ((uintptr_t)row % 16) die("ldmatrix wants rows on 16 bytes");
+    fibers[self].given[1] = (uint64_t)row;
+    pause_in(AT_WARP);
+    for (int m = 0; m < 4; m++) {
+        uint32_t half[2];
+        for (size_t k = 0; k < 2; k++) {
+            const size_t r = transposed ? 2 * (lane % 4) + k : lane / 4, c = transposed ? lane / 4 : 2 * (lane % 4) + k;
+            half[k] = ((const uint16_t *)fibers[warp + 8 * m + r].given[1])[c];
+        }
+        registers[m] = half[0] | half[1] << 16;
+    }
+    pause_in(AT_WARP);
+}
+
+static float half_of(uint64_t word, int half) {
+    return __uint_as_float(half ? (uint32_t)word & 0xffff0000u : (uint32_t)word << 16);
+}
+
+// m16n8k16, as the PTX manual lays out its fragments.
+void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
+    uint64_t *given = fibers[self].given;
+    for (int i = 0; i < 4; i++) given[2 + i] = a[i];
+    given[6] = b0;
+    given[7] = b1;
+    pause_in(AT_WARP);
+    for (int i = 0; i < 4; i++) {
+        const size_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        double sum = c[i];
+        for (size_t k = 0; k < 16; k++) {
+            const uint64_t left_word = fibers[warp + row % 8 * 4 + k % 8 / 2].given[2 + (row >= 8) + 2 * (k >= 8)];
+            const uint64_t right_word = fibers[warp + column * 4 + k % 8 / 2].given[6 + (k >= 8)];
+            sum += (double)half_of(left_word, k & 1) * half_of(right_word, k & 1);
+        }
+        c[i] = (float)sum;
+    }
+    pause_in(AT_WARP);
+}
+
+void emulate_copy16(void *to, const void *from, bool there) {
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) die("cp.async wants 16 bytes on 16 bytes");
+    if (there)
+        memcpy(to, from, 16);
+    else
+        memset(to, 0, 16);
+}
+
+// Lets all threads of first … end - 1 that can run do so; whether any did.
+static bool run_some(size_t first, size_t end) {
+    bool any = false;
+    for (size_t i = first; i < end; i++) {
+        if (fibers[i].state != RUNS) continue;
+        any = true;
+        current = i;
+        threadIdx = fibers[i].thread;
+        emulate_switch(&scheduler, fibers[i].stack_pointer);
+        left += fibers[i].state == LEFT;
+    }
+    return any;
+}
+
+// Lets those go on that wait in state, if all who have not left do.
+static bool release(size_t first, size_t end, enum state state) {
+    bool some = false;
+    for (size_t i = first; i < end; i++) {
+        if (fibers[i].state != state && fibers[i].state != LEFT) return false;
+        some |= fibers[i].state == state;
+    }
+    for (size_t i = first; some && i < end; i++)
+        if (fibers[i].state == state) fibers[i].state = RUNS;
+    return some;
+}
+
+static void run_block() {
+    left = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t *top = (uint64_t *)(stacks + (i + 1) * STACK - 64);
+        *--top = 0; // as if called: the stack is 16 bytes aligned but for a return address
+        *--top = (uint64_t)(void *)enter;
+        for (int saved = 0; saved < 6; saved++) *--top = 0;
+        fibers[i] = {};
+        fibers[i].stack_pointer = top;
+        fibers[i].thread = dim3((unsigned)i % blockDim.x, (unsigned)i / blockDim.x % blockDim.y,
+                                (unsigned)i / blockDim.x / blockDim.y);
+    }
+    while (left < count) {
+        bool moved = false;
+        for (size_t warp = 0; warp < count; warp += 32) {
+            const size_t end = warp + 32 < count ? warp + 32 : count;
+            while (run_some(warp, end) || release(warp, end, AT_WARP)) moved = true;
+        }
+        if (!release(0, count, AT_BLOCK) && !moved) die("a barrier that not all threads come to");
+    }
+}
+
+void emulate_launch(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel) {
+    count = (size_t)block.x * block.y * block.z;
+    if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 || !count || count > 1024)
+        die("no such grid or block");
+    if (shared > 227 << 10) die("more shared memory than a block may have");
+    if (stack_count < count) {
+        free(stacks);
+        stacks = (uint8_t *)aligned_alloc(64, count * STACK);
+        stack_count = count;
+    }
+    fibers.resize(count);
+    body = &kernel;
+    gridDim = grid;
+    blockDim = block;
+    const size_t size = (shared + GUARD - 1) / GUARD * GUARD + GUARD;
+    emulated_shared = (uint8_t *)aligned_alloc(GUARD, size);
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = dim3(x, y, z);
+                memset(emulated_shared, 0xff, shared);
+                memset(emulated_shared + shared, 0x5a, size - shared);
+                run_block();
+                for (size_t i = shared; i < size; i++)
+                    if (emulated_shared[i] != 0x5a) die("a write behind the dynamic shared memory");
+            }
+    free(emulated_shared);
+}
