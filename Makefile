@@ -41,12 +41,12 @@ test:
 check: format-check clang sanitize
 
 clang:
-	$(call configure,$(BUILD)-clang,-DCMAKE_C_COMPILER=clang)
+	$(call configure,$(BUILD)-clang,-DCMAKE_C_COMPILER=clang -DSNUG_CUDA=OFF)
 	$(call build,$(BUILD)-clang,all)
 	$(call ctest,$(BUILD)-clang) -R 'golden|ops'
 
 sanitize:
-	$(call configure,$(BUILD)-asan,-DSNUG_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo)
+	$(call configure,$(BUILD)-asan,-DSNUG_SANITIZE=ON -DSNUG_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 	$(call build,$(BUILD)-asan,all)
 	$(call ctest,$(BUILD)-asan)
 
