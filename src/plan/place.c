@@ -209,9 +209,10 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
         }
         find_lifetimes(programs[p]);
     }
+    /* First, where the arena's own alignment holds: cuBLASLt wants 256 bytes of its scratch. */
+    out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);
     place_persistent(programs, count, out);
     place_offloaded(programs, count, out);
-    out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);
     out->copy_offset = reserve(out, &out->arena, SNUG_MEMORY_BATCH, copy);
     out->batch_offset = reserve(out, &out->host, SNUG_MEMORY_BATCH, batch);
     out->function_offset = reserve(out, &out->host, SNUG_MEMORY_FUNCTION, function);
