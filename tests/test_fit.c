@@ -311,6 +311,7 @@ static void test_a_refusal_names_the_mix(void **state) {
     struct planned p;
     snug_plan *plan;
     char budget[32], flags[256];
+    if (SANITIZED) skip(); /* freed memory is kept back, so that what the process takes is another each time */
     open_job(f, "", &p);
     const int64_t smallest = search(f, &p, 1).chosen.total, asked = snug_job_total(&p.job);
     snprintf(budget, sizeof budget, "%lld", (long long)((asked + smallest) / 2));
@@ -325,10 +326,8 @@ static void test_a_refusal_names_the_mix(void **state) {
     struct snug_priced pasted = mix;
     snprintf(pasted.flags, sizeof pasted.flags, "%s", flags);
     check(f, snug_fit_give(p.args, &pasted));
-    if (!SANITIZED) { /* which keeps freed memory back */
-        check(f, snug_plan_create(p.args, &plan));
-        snug_plan_destroy(plan);
-    }
+    check(f, snug_plan_create(p.args, &plan));
+    snug_plan_destroy(plan);
     /* What cannot fit names the smallest. */
     assert_int_equal(snug_args_set(p.args, "memory_budget", "2MiB"), SNUG_OK);
     assert_int_equal(snug_args_set(p.args, "fit", "True"), SNUG_OK);

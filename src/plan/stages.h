@@ -58,9 +58,9 @@ snug_status snug_stage_sort(struct snug_program *program);
 /* Gives what is offloaded windows in the arena, and copies them from and to the spool. Works on the sorted list. */
 snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
 
-/* One arena for several programs that never run at the same time (training and evaluation): what persists is shared by
-   name and stands first, then workspace and the backend's own batch, then what each program needs while it runs. What
-   the host fills and works in is a block of its own. */
+/* One arena for several programs that never run at the same time (training and evaluation): the workspace stands
+   first, then what persists, shared by name, then the backend's own batch, then what each program needs while it runs.
+   What the host fills and works in is a block of its own. */
 struct snug_layout {
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT];       /* of both by class; they add up to total */
     int64_t arena, workspace_offset, copy_offset; /* size, and places in it */
