@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan is the allocation: by class, in the arena's layout, against a budget, and against what the system counts. */
-#include <errno.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "training_fixture.h"
 
 static int64_t plan_total_of(struct fixture *f, snug_args *args, int64_t bytes[SNUG_MEMORY_CLASS_COUNT]) {
@@ -279,70 +274,24 @@ static void test_budget_is_a_limit(void **state) {
 
 /* ---- against the system --------------------------------------------------------------------------------------- */
 
-/* Runs build/snug with words as its arguments, stdout into file; its peak resident bytes, as the system counted. */
-static int64_t peak_of(const struct fixture *f, const char *output, char *const arguments[]) {
-    int status;
-    struct rusage usage;
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (!freopen(output, "w", stdout) || !freopen(path_of(f, "stderr"), "w", stderr)) _exit(126);
-        execv(SNUG_BINARY_DIR "/snug", arguments);
-        _exit(127);
-    }
-    while (wait4(child, &status, 0, &usage) < 0) assert_int_equal(errno, EINTR);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("%s", read_text(f, path_of(f, "stderr"), NULL));
-    return (int64_t)usage.ru_maxrss * 1024;
-}
-
 /* 29 M parameters, lengths that vary from batch to batch, evaluation and saving included. */
 static void test_peak_is_the_predicted_total(void **state) {
-    static const char *const kinds[][2] = {{"--bf16", "False"}, {"--bf16", "True"}};
     struct fixture *f = *state;
     if (SANITIZED) skip(); /* its shadow memory is part of the process */
-    write_model(f, "medium", 0.1, 512, 4, 30522);
+    write_medium(f);
     for (size_t i = 0; i < 2; i++) {
-        char *const arguments[] = {"snug",
-                                   "train",
-                                   "--json",
-                                   "--config_name",
-                                   strdup(path_of(f, "medium")),
-                                   "--tokenizer_name",
-                                   strdup(path_of(f, "medium")),
-                                   "--train_file",
-                                   strdup(path_of(f, "train.csv")),
-                                   "--validation_file",
-                                   strdup(path_of(f, "dev.csv")),
-                                   "--output_dir",
-                                   strdup(path_of(f, "out")),
-                                   "--per_device_train_batch_size",
-                                   "8",
-                                   "--max_steps",
-                                   "4",
-                                   "--eval_strategy",
-                                   "steps",
-                                   "--eval_steps",
-                                   "2",
-                                   "--save_steps",
-                                   "2",
-                                   "--threads",
-                                   "2",
-                                   "--dataloader_num_workers",
-                                   "2",
-                                   (char *)(uintptr_t)kinds[i][0],
-                                   (char *)(uintptr_t)kinds[i][1],
-                                   NULL};
-        const int64_t peak = peak_of(f, path_of(f, "result.json"), arguments);
-        json_t *result = read_json(f, path_of(f, "result.json"));
-        const json_t *memory = json_object_get(result, "memory"), *total = json_object_get(memory, "total");
-        const int64_t planned = json_integer_value(json_object_get(total, "planned")),
-                      measured = json_integer_value(json_object_get(total, "measured"));
-        print_message("%s %s: predicted %.1f MiB, peak %.1f MiB (%+.2f %%)\n", kinds[i][0], kinds[i][1],
-                      (double)planned / 0x1p20, (double)peak / 0x1p20, 100 * ((double)peak / (double)planned - 1));
-        assert_true(llabs(measured - peak) < 1 << 20);
-        assert_true(llabs(peak - planned) * 50 <= planned);
-        json_decref(result);
-        for (int k = 4; k <= 12; k += 2) free(arguments[k]);
+        const char *const more[] = {"--bf16",
+                                    i ? "True" : "False",
+                                    "--per_device_train_batch_size",
+                                    "8",
+                                    "--max_steps",
+                                    "4",
+                                    "--dataloader_num_workers",
+                                    "2",
+                                    NULL};
+        const struct trained t = train_medium(f, more);
+        assert_true(llabs(t.measured - t.peak) < 1 << 20);
+        assert_true(llabs(t.peak - t.planned) * 50 <= t.planned);
     }
 }
 

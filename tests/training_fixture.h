@@ -3,6 +3,7 @@
 #ifndef SNUG_TESTS_TRAINING_FIXTURE_H
 #define SNUG_TESTS_TRAINING_FIXTURE_H
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -272,6 +276,57 @@ static inline snug_train_result train(struct fixture *f, const char *output, con
     if (try_train(f, output, words, 0, &result) != SNUG_OK) fail_msg("%s: %s", output, snug_error_message(f->ctx));
     return result;
 }
+
+/* Runs build/snug with words as its arguments; its peak resident bytes, as the system counted. */
+static inline int64_t peak_of(const struct fixture *f, const char *output, char *const arguments[]) {
+    int status;
+    struct rusage usage;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!freopen(output, "w", stdout) || !freopen(path_of(f, "stderr"), "w", stderr)) _exit(126);
+        execv(SNUG_BINARY_DIR "/snug", arguments);
+        _exit(127);
+    }
+    while (wait4(child, &status, 0, &usage) < 0) assert_int_equal(errno, EINTR);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("%s", read_text(f, path_of(f, "stderr"), NULL));
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+struct trained {
+    int64_t planned, measured, peak; /* bytes of all; measured by the program, peak by the system */
+};
+
+/* Trains 29 M parameters (write_medium()) with evaluation and checkpoints; more: further arguments, then NULL. */
+static inline struct trained train_medium(const struct fixture *f, const char *const more[]) {
+    char model[512], train_file[512], dev_file[512], out[512];
+    const char *arguments[40] = {
+        "snug", "train",           "--json",   "--config_name",     model,    "--tokenizer_name",
+        model,  "--train_file",    train_file, "--validation_file", dev_file, "--output_dir",
+        out,    "--eval_strategy", "steps",    "--eval_steps",      "2",      "--save_steps",
+        "2",    "--threads",       "2"};
+    int count = 0;
+    while (arguments[count]) count++;
+    for (int i = 0; more[i]; i++) {
+        assert_true(count < 39);
+        arguments[count++] = more[i];
+    }
+    snprintf(model, sizeof model, "%s", path_of(f, "medium"));
+    snprintf(train_file, sizeof train_file, "%s", path_of(f, "train.csv"));
+    snprintf(dev_file, sizeof dev_file, "%s", path_of(f, "dev.csv"));
+    snprintf(out, sizeof out, "%s", path_of(f, "out"));
+    struct trained t = {.peak = peak_of(f, path_of(f, "result.json"), (char *const *)(uintptr_t)arguments)};
+    json_t *result = read_json(f, path_of(f, "result.json"));
+    const json_t *total = json_object_get(json_object_get(result, "memory"), "total");
+    t.planned = json_integer_value(json_object_get(total, "planned"));
+    t.measured = json_integer_value(json_object_get(total, "measured"));
+    print_message("%s %s: predicted %.1f MiB, peak %.1f MiB (%+.2f %%)\n", more[0], more[1] ? more[1] : "",
+                  (double)t.planned / 0x1p20, (double)t.peak / 0x1p20, 100 * ((double)t.peak / (double)t.planned - 1));
+    json_decref(result);
+    return t;
+}
+
+static inline void write_medium(const struct fixture *f) { write_model(f, "medium", 0.1, 512, 4, 30522); }
 
 static inline double metric_of(const snug_metrics *metrics, const char *name) {
     const int64_t index = snug_metrics_find(metrics, name);
