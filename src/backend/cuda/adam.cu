@@ -35,15 +35,8 @@ static __device__ __forceinline__ void store4(float *to, const float (&from)[4])
 
 /* Element i alone: what is left behind the last four, and parameters that are kept in bf16. */
 static __device__ void update_one(const struct adam &a, const struct snug_cuda_step &step, float scale, int64_t i) {
-    float p = update(a, step, a.p ? a.p[i] : to_float(a.p16[i]), a.g[i] * scale, &a.m[i], &a.v[i]);
-    if (a.p) {
-        a.p[i] = p;
-    } else {
-        const uint16_t bits = snug_f32_to_bf16_stochastic(p, rounding_bits(step, a.parameter, i));
-        memcpy(&a.p16[i], &bits, sizeof bits);
-        p = to_float(a.p16[i]);
-    }
-    if (a.copy) a.copy[i] = from_float<bf16>(p);
+    const float p = a.p ? a.p[i] : to_float(a.p16[i]);
+    store_parameter(a, step, i, update(a, step, p, a.g[i] * scale, &a.m[i], &a.v[i]));
 }
 
 /* Elements first … first + 3. */

@@ -14,6 +14,20 @@ static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_
     return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
+/* Element i of a weight that has p, p16, copy and parameter, as struct weight below. */
+template <typename W>
+static __device__ __forceinline__ void store_parameter(const W &w, const struct snug_cuda_step &step, int64_t i,
+                                                       float value) {
+    if (w.p) {
+        w.p[i] = value;
+    } else {
+        const uint16_t bits = snug_f32_to_bf16_stochastic(value, rounding_bits(step, w.parameter, i));
+        memcpy(&w.p16[i], &bits, sizeof bits);
+        value = to_float(w.p16[i]);
+    }
+    if (w.copy) w.copy[i] = from_float<bf16>(value);
+}
+
 struct weight {
     float *p;         /* NULL where p16 is the parameter */
     bf16 *p16, *copy; /* copy: of the new parameter, or NULL */
@@ -33,18 +47,11 @@ template <typename F> static __global__ void __launch_bounds__(256) update_kerne
     float state[3];
 #pragma unroll
     for (int k = 0; k < 3; k++) state[k] = w.state[k] ? w.state[k][i] : 0;
-    float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, state, step);
+    const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, state, step);
 #pragma unroll
     for (int k = 0; k < 3; k++)
         if (w.state[k]) w.state[k][i] = state[k];
-    if (w.p) {
-        w.p[i] = p;
-    } else {
-        const uint16_t bits = snug_f32_to_bf16_stochastic(p, rounding_bits(step, w.parameter, i));
-        memcpy(&w.p16[i], &bits, sizeof bits);
-        p = to_float(w.p16[i]);
-    }
-    if (w.copy) w.copy[i] = from_float<bf16>(p);
+    store_parameter(w, step, i, p);
 }
 
 template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, const F &formula) {
