@@ -30,6 +30,8 @@ def convert_launches(text):
     while "<<<" in text:
         begin = text.index("<<<")
         name, depth = begin, 0
+        while text[name - 1].isspace():
+            name -= 1
         while True:
             c = text[name - 1]
             if c not in "<>" and depth == 0 and not (c.isalnum() or c in "_:"):
@@ -49,12 +51,14 @@ INSTRUCTIONS = [
     (r"cp\.async\.(commit|wait)_group", ";"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, at, true);"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, at, false);"),
+    (r"ex2\.approx\.ftz", "r = exp2f(x);"),
+    (r"rcp\.approx\.ftz", "r = 1 / x;"),
     (r"mma\.sync\.aligned\.m16n8k16", "emulate_mma(c, a, b0, b1);"),
 ]
 
 
 def convert_instructions(text):
-    while (found := re.search(r"\basm volatile\(", text)) is not None:
+    while (found := re.search(r"\basm(?: volatile)?\(", text)) is not None:
         end = end_of(text, found.end() - 1)
         body = text[found.start() : end]
         by = next((by for pattern, by in INSTRUCTIONS if re.search(pattern, body)), None)

@@ -28,36 +28,69 @@ template <typename T> static __device__ __forceinline__ T from_float(float value
 template <> __device__ __forceinline__ float from_float<float>(float value) { return value; }
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) { return __float2bfloat16_rn(value); }
 
-/* ---- W values at a time, W being 8 (aligned to 16 bytes) or 1 ---- */
+/* ---- W values at a time: 8 or 4, which are aligned to W * sizeof(T) or to 16 bytes, or 1 ---- */
 
 template <int W> static __device__ __forceinline__ void load(float (&out)[W], const float *from) {
-    if constexpr (W == 8) {
-        const float4 a = reinterpret_cast<const float4 *>(from)[0], b = reinterpret_cast<const float4 *>(from)[1];
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
-        out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+    if constexpr (W % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < W; i += 4) {
+            const float4 v = reinterpret_cast<const float4 *>(from)[i / 4];
+            out[i] = v.x, out[i + 1] = v.y, out[i + 2] = v.z, out[i + 3] = v.w;
+        }
     } else {
         for (int i = 0; i < W; i++) out[i] = from[i];
+    }
+}
+
+template <int N> static __device__ __forceinline__ void unpack(float (&out)[2 * N], const uint32_t (&words)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        out[2 * i] = __uint_as_float(words[i] << 16);
+        out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
 }
 
 template <int W> static __device__ __forceinline__ void load(float (&out)[W], const bf16 *from) {
     if constexpr (W == 8) {
         const uint4 raw = *reinterpret_cast<const uint4 *>(from);
-        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            out[2 * i] = __uint_as_float(words[i] << 16);
-            out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-        }
+        unpack<4>(out, {raw.x, raw.y, raw.z, raw.w});
+    } else if constexpr (W == 4) {
+        const uint2 raw = *reinterpret_cast<const uint2 *>(from);
+        unpack<2>(out, {raw.x, raw.y});
     } else {
         for (int i = 0; i < W; i++) out[i] = to_float(from[i]);
     }
 }
 
+/* W values as they are stored: loaded first, looked at later. */
+template <typename T, int W> struct packed {
+    static_assert(W == 1, "16 bytes, or one value");
+    struct type {
+        float value;
+    };
+    static __device__ __forceinline__ type load(const T *from) { return {to_float(*from)}; }
+    static __device__ __forceinline__ void open(float (&out)[1], type raw) { out[0] = raw.value; }
+};
+template <> struct packed<bf16, 8> {
+    typedef uint4 type;
+    static __device__ __forceinline__ type load(const bf16 *from) { return *reinterpret_cast<const uint4 *>(from); }
+    static __device__ __forceinline__ void open(float (&out)[8], type raw) {
+        unpack<4>(out, {raw.x, raw.y, raw.z, raw.w});
+    }
+};
+template <> struct packed<float, 4> {
+    typedef float4 type;
+    static __device__ __forceinline__ type load(const float *from) { return *reinterpret_cast<const float4 *>(from); }
+    static __device__ __forceinline__ void open(float (&out)[4], type raw) {
+        out[0] = raw.x, out[1] = raw.y, out[2] = raw.z, out[3] = raw.w;
+    }
+};
+
 template <int W> static __device__ __forceinline__ void store(float *to, const float (&in)[W]) {
-    if constexpr (W == 8) {
-        reinterpret_cast<float4 *>(to)[0] = make_float4(in[0], in[1], in[2], in[3]);
-        reinterpret_cast<float4 *>(to)[1] = make_float4(in[4], in[5], in[6], in[7]);
+    if constexpr (W % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < W; i += 4)
+            reinterpret_cast<float4 *>(to)[i / 4] = make_float4(in[i], in[i + 1], in[i + 2], in[i + 3]);
     } else {
         for (int i = 0; i < W; i++) to[i] = in[i];
     }
@@ -72,6 +105,8 @@ template <int W> static __device__ __forceinline__ void store(bf16 *to, const fl
     if constexpr (W == 8) {
         *reinterpret_cast<uint4 *>(to) =
             make_uint4(pack(in[0], in[1]), pack(in[2], in[3]), pack(in[4], in[5]), pack(in[6], in[7]));
+    } else if constexpr (W == 4) {
+        *reinterpret_cast<uint2 *>(to) = make_uint2(pack(in[0], in[1]), pack(in[2], in[3]));
     } else {
         for (int i = 0; i < W; i++) to[i] = from_float<bf16>(in[i]);
     }
@@ -137,14 +172,14 @@ template <int W>
 static __device__ __forceinline__ void drop(float (&values)[W], const struct dropout &d, const struct dropout_row &row,
                                             uint32_t channel) {
     if (d.threshold == 0) return;
-    if constexpr (W == 8) {
+    if constexpr (W % 4 == 0) {
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
+        for (int first = 0; first < W; first += 4) {
             const struct snug_philox_block block =
-                snug_philox(channel / 4 + half, row.position, row.sample, d.site, row.key, row.step);
+                snug_philox((channel + first) / 4, row.position, row.sample, d.site, row.key, row.step);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                values[4 * half + i] = block.word[i] < d.threshold ? 0 : values[4 * half + i] * d.scale;
+                values[first + i] = block.word[i] < d.threshold ? 0 : values[first + i] * d.scale;
         }
     } else {
         const struct snug_philox_block block =
@@ -170,8 +205,8 @@ static __device__ __forceinline__ struct snug_cuda_piece piece_of_block(const st
 /* Blocks of threads for count pieces of work. */
 static inline unsigned blocks_for(int64_t count, int64_t each) { return (unsigned)((count + each - 1) / each); }
 
-/* Adds to gradient [n], or overwrites it with, the sum of parts rows of partial [parts, n], in order. */
-void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const float *partial, int64_t parts,
-                            int64_t stride, int64_t n, bool overwrite);
+/* Adds to gradient [n], or overwrites it with, the sum of the rows of partial [parts, n], in a fixed order. */
+void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const float *partial, int64_t parts, int64_t n,
+                            bool overwrite);
 
 #endif
