@@ -53,7 +53,9 @@ INSTRUCTIONS = [
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, at, false);"),
     (r"ex2\.approx\.ftz", "r = exp2f(x);"),
     (r"rcp\.approx\.ftz", "r = 1 / x;"),
-    (r"mma\.sync\.aligned\.m16n8k16", "emulate_mma(c, a, b0, b1);"),
+    (r"sqrt\.approx\.ftz", "r = sqrtf(x);"),
+    (r"mma\.sync\.aligned\.m16n8k16.*f32\.f16\.f16\.f32", "emulate_mma(c, a, b0, b1, true);"),
+    (r"mma\.sync\.aligned\.m16n8k16.*f32\.bf16\.bf16\.f32", "emulate_mma(c, a, b0, b1, false);"),
 ]
 
 

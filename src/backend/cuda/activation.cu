@@ -12,18 +12,7 @@
 /* RESIDENT: blocks that a multiprocessor runs at once. */
 enum { THREADS = 256, ROWS = 2, RESIDENT = 4, MOST_BLOCKS = 1024 };
 
-/* 2^x and 1 / x to the last two bits, one instruction each: what bf16 does not tell from the exact ones. */
-static __device__ __forceinline__ float quick_exp2(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
-static __device__ __forceinline__ float quick_inverse(float x) {
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
-
+/* QUICK where 16-bit types would not tell the difference. */
 template <bool QUICK> static __device__ __forceinline__ float sigmoid(float u) {
     if constexpr (QUICK)
         return quick_inverse(1 + quick_exp2(-1.44269504f * u));
@@ -170,10 +159,8 @@ extern "C" snug_status snug_cuda_activation(struct snug_run *run, const struct s
                                  .rows = snug_cuda_rows(run, op->in[0]),
                                  .cols = snug_run_cols(run, op->in[0])};
     if (a.rows == 0) return SNUG_OK;
-    if (snug_run_dtype(run, op->in[0]) == SNUG_BF16)
-        launch<bf16, false>(cuda, a, op->activation);
-    else
-        launch<float, false>(cuda, a, op->activation);
+    with_type(snug_run_dtype(run, op->in[0]),
+              [&](auto type) { launch<decltype(type), false>(cuda, a, op->activation); });
     return snug_cuda_done(run, op);
 }
 
@@ -190,8 +177,8 @@ extern "C" snug_status snug_cuda_activation_backward(struct snug_run *run, const
                                  .cols = snug_run_cols(run, op->in[1])};
     int64_t parts = 0;
     if (a.rows > 0)
-        parts = snug_run_dtype(run, op->in[1]) == SNUG_BF16 ? launch<bf16, true>(cuda, a, op->activation)
-                                                            : launch<float, true>(cuda, a, op->activation);
+        with_type(snug_run_dtype(run, op->in[1]),
+                  [&](auto type) { parts = launch<decltype(type), true>(cuda, a, op->activation); });
     if (db) snug_cuda_add_partials(run, db, a.partial, parts, a.cols, overwrite);
     return snug_cuda_done(run, op);
 }

@@ -4,7 +4,8 @@
 
 struct adam {
     float *p, *m, *v;
-    bf16 *p16, *copy; /* the parameter itself where it is kept in bf16; its copy, or NULL */
+    bf16 *p16; /* the parameter itself where it is kept in bf16 */
+    struct weight_copy copy;
     const float *g, *clip;
     const struct snug_cuda_step *step;
     int64_t count;
@@ -21,7 +22,7 @@ static __device__ __forceinline__ float update(const struct adam &a, const struc
         g += a.decay * p;
     *m = a.b1 * *m + a.rest1 * g;
     *v = a.b2 * *v + a.rest2 * g * g;
-    return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
+    return p - step.rate * *m * quick_inverse(quick_root(*v) * step.root + a.eps);
 }
 
 /* FOURS times four elements, STRIDE apart, from first on: all are loaded before any is stored, so that enough of them
@@ -80,7 +81,7 @@ static __global__ void __launch_bounds__(THREADS)
             end = next < count ? pieces[next].block : blocks;
             a.p = piece.low ? NULL : (float *)(arena + piece.p);
             a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
-            a.copy = piece.copy < 0 ? NULL : (bf16 *)(arena + piece.copy);
+            a.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
             a.m = (float *)(arena + piece.m);
             a.v = (float *)(arena + piece.v);
             a.g = (const float *)(arena + piece.g);
@@ -102,7 +103,7 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
                      .m = (float *)snug_run_data(run, op->out[2]),
                      .v = (float *)snug_run_data(run, op->out[3]),
                      .p16 = low ? (bf16 *)p : NULL,
-                     .copy = (bf16 *)snug_run_data(run, op->out[1]),
+                     .copy = copy_of(run, op->out[1]),
                      .g = (const float *)snug_run_data(run, op->in[0]),
                      .clip = (const float *)snug_run_data(run, op->in[1]),
                      .step = cuda->batch.step,

@@ -4,6 +4,7 @@
 #define SNUG_BACKEND_CUDA_DEVICE_CUH
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -21,12 +22,66 @@ extern "C" {
 #define FULL_WARP 0xffffffffu
 
 typedef __nv_bfloat16 bf16;
+typedef __half f16;
 
 static __device__ __forceinline__ float to_float(float value) { return value; }
 static __device__ __forceinline__ float to_float(bf16 value) { return __bfloat162float(value); }
+static __device__ __forceinline__ float to_float(f16 value) { return __half2float(value); }
 template <typename T> static __device__ __forceinline__ T from_float(float value);
 template <> __device__ __forceinline__ float from_float<float>(float value) { return value; }
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) { return __float2bfloat16_rn(value); }
+template <> __device__ __forceinline__ f16 from_float<f16>(float value) { return __float2half_rn(value); }
+
+/* Two values of a 16-bit type as they stand in memory, the first in the low half. */
+template <typename T = bf16> static __device__ __forceinline__ uint32_t pack(float low, float high);
+template <> __device__ __forceinline__ uint32_t pack<bf16>(float low, float high) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+template <> __device__ __forceinline__ uint32_t pack<f16>(float low, float high) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+template <typename T> static __device__ __forceinline__ void unpack(float (&to)[2], uint32_t pair);
+template <> __device__ __forceinline__ void unpack<bf16>(float (&to)[2], uint32_t pair) {
+    to[0] = __uint_as_float(pair << 16);
+    to[1] = __uint_as_float(pair & 0xffff0000u);
+}
+template <> __device__ __forceinline__ void unpack<f16>(float (&to)[2], uint32_t pair) {
+    const __half2 both = *reinterpret_cast<const __half2 *>(&pair);
+    const float2 values = __half22float2(both);
+    to[0] = values.x;
+    to[1] = values.y;
+}
+
+/* Calls launch with a value of the type that dtype names, for decltype: the one place where types that are data become
+   types of kernels. False for a type that activations and weights never have. */
+template <typename F> static bool with_type(enum snug_dtype dtype, F launch) {
+    switch (dtype) {
+    case SNUG_F32: return launch(float()), true;
+    case SNUG_BF16: return launch(bf16()), true;
+    case SNUG_F16: return launch(f16()), true;
+    default: return false;
+    }
+}
+
+/* 2^x, 1 / x and the square root to the last two bits, an instruction each, without a slow path for what is not normal.
+ */
+static __device__ __forceinline__ float quick_exp2(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+static __device__ __forceinline__ float quick_inverse(float x) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+static __device__ __forceinline__ float quick_root(float x) {
+    float r;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
 
 /* ---- W values at a time: 8 or 4, which are aligned to W * sizeof(T) or to 16 bytes, or 1 ---- */
 
@@ -42,41 +97,39 @@ template <int W> static __device__ __forceinline__ void load(float (&out)[W], co
     }
 }
 
-template <int N> static __device__ __forceinline__ void unpack(float (&out)[2 * N], const uint32_t (&words)[N]) {
+template <typename T, int N>
+static __device__ __forceinline__ void unpack_words(float (&out)[2 * N], const uint32_t (&words)[N]) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        out[2 * i] = __uint_as_float(words[i] << 16);
-        out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+        float two[2];
+        unpack<T>(two, words[i]);
+        out[2 * i] = two[0], out[2 * i + 1] = two[1];
     }
 }
 
-template <int W> static __device__ __forceinline__ void load(float (&out)[W], const bf16 *from) {
+template <int W, typename T> static __device__ __forceinline__ void load(float (&out)[W], const T *from) {
     if constexpr (W == 8) {
         const uint4 raw = *reinterpret_cast<const uint4 *>(from);
-        unpack<4>(out, {raw.x, raw.y, raw.z, raw.w});
+        unpack_words<T, 4>(out, {raw.x, raw.y, raw.z, raw.w});
     } else if constexpr (W == 4) {
         const uint2 raw = *reinterpret_cast<const uint2 *>(from);
-        unpack<2>(out, {raw.x, raw.y});
+        unpack_words<T, 2>(out, {raw.x, raw.y});
     } else {
         for (int i = 0; i < W; i++) out[i] = to_float(from[i]);
     }
 }
 
-/* W values as they are stored: loaded first, looked at later. */
+/* W values as they are stored, 16 bytes or one value: loaded first, looked at later. */
 template <typename T, int W> struct packed {
-    static_assert(W == 1, "16 bytes, or one value");
-    struct type {
-        float value;
-    };
-    static __device__ __forceinline__ type load(const T *from) { return {to_float(*from)}; }
-    static __device__ __forceinline__ void open(float (&out)[1], type raw) { out[0] = raw.value; }
-};
-template <> struct packed<bf16, 8> {
     typedef uint4 type;
-    static __device__ __forceinline__ type load(const bf16 *from) { return *reinterpret_cast<const uint4 *>(from); }
-    static __device__ __forceinline__ void open(float (&out)[8], type raw) {
-        unpack<4>(out, {raw.x, raw.y, raw.z, raw.w});
+    static __device__ __forceinline__ type load(const T *from) { return *reinterpret_cast<const uint4 *>(from); }
+    static __device__ __forceinline__ void open(float (&out)[W], type raw) {
+        unpack_words<T, 4>(out, {raw.x, raw.y, raw.z, raw.w});
     }
+    static __device__ __forceinline__ type close(const float (&in)[W]) {
+        return make_uint4(pack<T>(in[0], in[1]), pack<T>(in[2], in[3]), pack<T>(in[4], in[5]), pack<T>(in[6], in[7]));
+    }
+    static __device__ __forceinline__ void store(T *to, type raw) { *reinterpret_cast<uint4 *>(to) = raw; }
 };
 template <> struct packed<float, 4> {
     typedef float4 type;
@@ -84,6 +137,19 @@ template <> struct packed<float, 4> {
     static __device__ __forceinline__ void open(float (&out)[4], type raw) {
         out[0] = raw.x, out[1] = raw.y, out[2] = raw.z, out[3] = raw.w;
     }
+    static __device__ __forceinline__ type close(const float (&in)[4]) {
+        return make_float4(in[0], in[1], in[2], in[3]);
+    }
+    static __device__ __forceinline__ void store(float *to, type raw) { *reinterpret_cast<float4 *>(to) = raw; }
+};
+template <typename T> struct packed<T, 1> {
+    struct type {
+        float value;
+    };
+    static __device__ __forceinline__ type load(const T *from) { return {to_float(*from)}; }
+    static __device__ __forceinline__ void open(float (&out)[1], type raw) { out[0] = raw.value; }
+    static __device__ __forceinline__ type close(const float (&in)[1]) { return {to_float(from_float<T>(in[0]))}; }
+    static __device__ __forceinline__ void store(T *to, type raw) { *to = from_float<T>(raw.value); }
 };
 
 template <int W> static __device__ __forceinline__ void store(float *to, const float (&in)[W]) {
@@ -96,19 +162,13 @@ template <int W> static __device__ __forceinline__ void store(float *to, const f
     }
 }
 
-static __device__ __forceinline__ uint32_t pack(float low, float high) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-template <int W> static __device__ __forceinline__ void store(bf16 *to, const float (&in)[W]) {
+template <int W, typename T> static __device__ __forceinline__ void store(T *to, const float (&in)[W]) {
     if constexpr (W == 8) {
-        *reinterpret_cast<uint4 *>(to) =
-            make_uint4(pack(in[0], in[1]), pack(in[2], in[3]), pack(in[4], in[5]), pack(in[6], in[7]));
+        packed<T, 8>::store(to, packed<T, 8>::close(in));
     } else if constexpr (W == 4) {
-        *reinterpret_cast<uint2 *>(to) = make_uint2(pack(in[0], in[1]), pack(in[2], in[3]));
+        *reinterpret_cast<uint2 *>(to) = make_uint2(pack<T>(in[0], in[1]), pack<T>(in[2], in[3]));
     } else {
-        for (int i = 0; i < W; i++) to[i] = from_float<bf16>(in[i]);
+        for (int i = 0; i < W; i++) to[i] = from_float<T>(in[i]);
     }
 }
 

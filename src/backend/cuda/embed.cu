@@ -10,8 +10,8 @@
 enum { TYPE_BLOCKS = 512 };
 
 struct embed {
-    const void *word, *position, *type; /* bf16 where low says so */
-    bool word_low, position_low, type_low;
+    const void *word, *position, *type;
+    enum snug_dtype word_type, position_type, type_type;
     const float *gamma, *beta;
     void *s, *y;
     struct snug_cuda_batch batch;
@@ -22,10 +22,12 @@ struct embed {
 };
 
 template <int W, int V>
-static __device__ __forceinline__ void load_table_row(row<W, V> &r, const void *table, bool low, int64_t number,
-                                                      int h) {
-    if (low)
+static __device__ __forceinline__ void load_table_row(row<W, V> &r, const void *table, enum snug_dtype type,
+                                                      int64_t number, int h) {
+    if (type == SNUG_BF16)
         load_row(r, (const bf16 *)table + number * h, h);
+    else if (type == SNUG_F16)
+        load_row(r, (const f16 *)table + number * h, h);
     else
         load_row(r, (const float *)table + number * h, h);
 }
@@ -45,16 +47,15 @@ static __global__ void __launch_bounds__(ROW_THREADS) embed_kernel(const struct 
         clear_row(sum[0]);
         if (live) {
             mask = dropout_row_of(a.batch, t);
-            load_table_row(sum[0], a.word, a.word_low, a.batch.ids[t], h);
-            load_table_row(type, a.type, a.type_low, a.batch.types[t], h);
-            load_table_row(position, a.position, a.position_low, mask.position, h);
+            load_table_row(sum[0], a.word, a.word_type, a.batch.ids[t], h);
+            load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
+            load_table_row(position, a.position, a.position_type, mask.position, h);
 #pragma unroll
             for (int i = 0; i < V; i++)
 #pragma unroll
                 for (int k = 0; k < W; k++) sum[0].v[i][k] = sum[0].v[i][k] + type.v[i][k] + position.v[i][k];
-            round_row<W, V, T>(sum[0]);
         }
-        store_row((T *)a.s + t * h, sum[0], h);
+        round_row<W, V, T>((T *)a.s + t * h, sum[0], h);
         normalise_rows<W, V, 1>(sum, gamma, beta, h, a.eps, sums);
         drop_row(sum[0], a.dropout, mask, h);
         if (!live) clear_row(sum[0]);
@@ -75,9 +76,9 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
     const struct embed a = {.word = snug_run_data(run, op->in[0]),
                             .position = snug_run_data(run, op->in[1]),
                             .type = snug_run_data(run, op->in[2]),
-                            .word_low = snug_run_dtype(run, op->in[0]) == SNUG_BF16,
-                            .position_low = snug_run_dtype(run, op->in[1]) == SNUG_BF16,
-                            .type_low = snug_run_dtype(run, op->in[2]) == SNUG_BF16,
+                            .word_type = snug_run_dtype(run, op->in[0]),
+                            .position_type = snug_run_dtype(run, op->in[1]),
+                            .type_type = snug_run_dtype(run, op->in[2]),
                             .gamma = (const float *)snug_run_data(run, op->in[3]),
                             .beta = (const float *)snug_run_data(run, op->in[4]),
                             .s = snug_run_data(run, op->out[0]),
@@ -88,8 +89,8 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
                             .rows = snug_cuda_rows(run, op->out[0]),
                             .eps = op->eps};
     if (a.rows == 0) return SNUG_OK;
-    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
-    const bool done = low ? launch_embed<bf16>(cuda, a) : launch_embed<float>(cuda, a);
+    bool done = false;
+    with_type(snug_run_dtype(run, op->out[0]), [&](auto type) { done = launch_embed<decltype(type)>(cuda, a); });
     return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a.h);
 }
 
@@ -225,9 +226,6 @@ extern "C" snug_status snug_cuda_embed_backward(struct snug_run *run, const stru
     struct norm_backward a = {.ds = dy};
     RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, true, (float *)snug_run_data(run, op->out[3]),
                                                  (float *)snug_run_data(run, op->out[4])));
-    if (snug_run_dtype(run, op->in[0]) == SNUG_BF16)
-        scatter(run, op, (const bf16 *)dy);
-    else
-        scatter(run, op, (const float *)dy);
+    with_type(snug_run_dtype(run, op->in[0]), [&](auto type) { scatter(run, op, (const decltype(type) *)dy); });
     return snug_cuda_done(run, op);
 }

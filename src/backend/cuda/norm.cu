@@ -53,13 +53,7 @@ static __device__ __forceinline__ void fetch(struct fetched<T, W, V, R> &to, con
     }
 }
 
-#ifndef FR
-#define FR 3
-#endif
-#ifndef BR
-#define BR 2
-#endif
-enum { FORWARD_RESIDENT = FR };
+enum { FORWARD_RESIDENT = 3 };
 
 /* The next rows are fetched before a row's sums are waited for. */
 template <typename T, bool RESIDUAL, int W, int V, int R>
@@ -69,7 +63,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
     const int h = a.h;
     const int64_t live = live_rows(a.batch.step, a.extent, a.fixed), stride = (int64_t)gridDim.x * R;
     const bool masked = a.dropout.threshold;
-    const uint32_t key = a.batch.step->key, number = a.batch.step->step;
+    const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
     int64_t first = (int64_t)blockIdx.x * R;
     struct fetched<T, W, V, R> next;
     row<W, V> gamma, beta;
@@ -83,7 +77,9 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
         struct dropout_row mask[R];
 #pragma unroll
         for (int k = 0; k < R; k++) {
-            mask[k] = {(uint32_t)next.position[k], (uint32_t)next.sample[k], key, number};
+            mask[k] = none;
+            mask[k].position = (uint32_t)next.position[k];
+            mask[k].sample = (uint32_t)next.sample[k];
             open_row(x[k], next.a[k]);
             if constexpr (RESIDUAL) {
                 row<W, V> z;
@@ -93,8 +89,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
                 for (int i = 0; i < V; i++)
 #pragma unroll
                     for (int c = 0; c < W; c++) x[k].v[i][c] += z.v[i][c];
-                round_row<W, V, T>(x[k]);
-                if (first + k < a.rows) store_row((T *)a.s + (first + k) * h, x[k], h);
+                round_row<W, V, T>(first + k < a.rows ? (T *)a.s + (first + k) * h : NULL, x[k], h);
             }
         }
         fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first + stride, live, a.batch,
@@ -133,8 +128,8 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     a->fixed = a->rows = snug_cuda_rows(run, y);
     a->eps = op->eps;
     if (a->rows == 0) return SNUG_OK;
-    const bool low = snug_run_dtype(run, y) == SNUG_BF16;
-    const bool done = low ? launch_forward<bf16>(cuda, *a) : launch_forward<float>(cuda, *a);
+    bool done = false;
+    with_type(snug_run_dtype(run, y), [&](auto type) { done = launch_forward<decltype(type)>(cuda, *a); });
     return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a->h);
 }
 
@@ -156,7 +151,7 @@ extern "C" snug_status snug_cuda_norm(struct snug_run *run, const struct snug_op
 
 /* ---- backward ---- */
 
-enum { MOST_PARTS = 1024, BACKWARD_RESIDENT = BR };
+enum { MOST_PARTS = 1024, BACKWARD_RESIDENT = 2 };
 
 /* dgamma, dbeta, and the column sums of dz, or of ds where there is no dz. */
 template <typename T, bool ON_DY, bool BIAS, int W, int V, int R>
@@ -167,7 +162,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
     const int64_t live = live_rows(a.batch.step, a.extent, a.fixed), stride = (int64_t)gridDim.x * R;
     const float each = 1 / (float)h;
     const bool masked = a.dropout.threshold;
-    const uint32_t key = a.batch.step->key, number = a.batch.step->step;
+    const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
     int64_t first = (int64_t)blockIdx.x * R;
     struct fetched<T, W, V, R> next;
     row<W, V> gamma, dgamma, dbeta, dbias;
@@ -182,7 +177,9 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
         struct dropout_row mask[R];
 #pragma unroll
         for (int k = 0; k < R; k++) {
-            mask[k] = {(uint32_t)next.position[k], (uint32_t)next.sample[k], key, number};
+            mask[k] = none;
+            mask[k].position = (uint32_t)next.position[k];
+            mask[k].sample = (uint32_t)next.sample[k];
             open_row(x[k], next.a[k]);
             open_row(dy[k], next.b[k]);
         }
@@ -219,9 +216,8 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
                 }
             if (r >= a.rows) continue;
             if (r >= live) clear_row(dy[k]);
-            store_row((T *)a.ds + r * h, dy[k], h);
+            round_row<W, V, T>((T *)a.ds + r * h, dy[k], h);
             if (!ON_DY && a.dz) {
-                round_row<W, V, T>(dy[k]);
                 drop_row(dy[k], a.dropout, mask[k], h);
                 store_row((T *)a.dz + r * h, dy[k], h);
             }
@@ -315,9 +311,9 @@ snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struc
     sums.partial = a->partial;
     sums.n = a->h;
     sums.columns = (dbias ? 3 : 2) * sums.n;
-    const bool low = snug_run_dtype(run, op->in[0]) == SNUG_BF16;
-    const bool done = low ? launch_backward<bf16>(cuda, *a, on_dy, dbias, &sums.parts)
-                          : launch_backward<float>(cuda, *a, on_dy, dbias, &sums.parts);
+    bool done = false;
+    with_type(snug_run_dtype(run, op->in[0]),
+              [&](auto type) { done = launch_backward<decltype(type)>(cuda, *a, on_dy, dbias, &sums.parts); });
     if (!done) return snug_cuda_refuse_row(run, op, a->h);
     add_partials(run, sums);
     return snug_cuda_done(run, op);

@@ -57,12 +57,13 @@ template <int W, int V, typename T> static __device__ __forceinline__ void store
     each_piece<W, V>(h, [&](int i, int column) { store<W>(to + column, r.v[i]); });
 }
 
-/* As the value will be read again. */
-template <int W, int V, typename T> static __device__ __forceinline__ void round_row(row<W, V> &r) {
-#pragma unroll
-    for (int i = 0; i < V; i++)
-#pragma unroll
-        for (int k = 0; k < W; k++) r.v[i][k] = to_float(from_float<T>(r.v[i][k]));
+/* Rounds a row as it is stored, and stores it if there is a place. */
+template <int W, int V, typename T> static __device__ __forceinline__ void round_row(T *to, row<W, V> &r, int h) {
+    each_piece<W, V>(h, [&](int i, int column) {
+        const typename packed<T, W>::type rounded = packed<T, W>::close(r.v[i]);
+        if (to) packed<T, W>::store(to + column, rounded);
+        packed<T, W>::open(r.v[i], rounded);
+    });
 }
 
 template <int W, int V>
@@ -175,11 +176,8 @@ static __device__ __forceinline__ void normalise_rows(row<W, V> (&x)[R], const r
 
 /* ---- launches ---- */
 
-#ifndef RR
-#define RR 2
-#endif
 /* W, V, and rows that a block takes at a time. */
-template <int W, int V> struct row_shape { static constexpr int w = W, v = V, r = V == 1 && W > 1 ? RR : 1; };
+template <int W, int V> struct row_shape { static constexpr int w = W, v = V, r = V == 1 && W > 1 ? 2 : 1; };
 
 static inline unsigned row_threads(int64_t h, int w, int v) {
     return (unsigned)((h + w * v * 32 - 1) / (w * v * 32) * 32);
