@@ -206,7 +206,7 @@ static inline unsigned row_blocks(const struct snug_cuda *cuda, int64_t rows, in
                                   int resident) {
     const int64_t turns = (rows + each - 1) / each;
     const int64_t most = (int64_t)cuda->multiprocessors * (resident * ROW_THREADS / (int)threads);
-    return blocks_for(turns, (turns + most - 1) / most);
+    return turns > 0 ? blocks_for(turns, (turns + most - 1) / most) : 0;
 }
 
 snug_status snug_cuda_refuse_row(const struct snug_run *run, const struct snug_op *op, int64_t h);
