@@ -11,7 +11,10 @@
 #include "backend/cpu/update.h"
 #include "backend/cpu/vec.h"
 
-enum { BLOCK = SNUG_QUANTISED_BLOCK, VECTORS = BLOCK / VEC_LANES, PART_BLOCKS = SNUG_UPDATE_PART / BLOCK };
+enum { BLOCK = SNUG_QUANTISED_BLOCK, VECTORS = BLOCK / VEC_LANES };
+/* Values that are taken at a time: so many that the first and the last block, which are worked on alone, cost little.
+ */
+enum { PART = 2 * SNUG_UPDATE_PART, PART_BLOCKS = PART / BLOCK };
 /* How far ahead values are asked for: beside this much arithmetic, the processor by itself asks too late. */
 enum { AHEAD = 2 * BLOCK };
 
@@ -243,9 +246,9 @@ static void update_all(struct snug_run *run, const struct snug_op *op, const str
     const int64_t blocks = (each + BLOCK - 1) / BLOCK, parts = (blocks + PART_BLOCKS - 1) / PART_BLOCKS;
 #pragma omp parallel for num_threads(run->threads) if (n > 16 * SNUG_UPDATE_PART)
     for (int64_t part = 0; part < op->segments * parts; part++) {
-        float buffer[SNUG_UPDATE_PART];
-        const int64_t segment = part / parts, start = part % parts * SNUG_UPDATE_PART, first = segment * each + start;
-        const int64_t count = each - start < SNUG_UPDATE_PART ? each - start : SNUG_UPDATE_PART;
+        float buffer[PART];
+        const int64_t segment = part / parts, start = part % parts * PART, first = segment * each + start;
+        const int64_t count = each - start < PART ? each - start : PART;
         float *p = SNUG_KERNEL(update_begin)(run, op, buffer, first, count);
         const int64_t block = segment * blocks + start / BLOCK, whole = count / BLOCK;
         const struct states states = {m + first, v + first, absmax_m + block, absmax_v + block};
