@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention on the GPU alone: 24 calls in one recorded phase, in bf16; forward and backward, with and without dropout.
    The results are held against those of the same backend in fp32.
-   bench_cuda_attention [rounds [heads [channels of a head]]] */
+   bench_cuda_attention [rounds [heads [channels of a head [case]]]] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,6 +220,7 @@ int main(int argc, char **argv) {
     printf("%d layers, %d heads of %d, bf16; backward's FLOPs counted as 2.5 x forward's; relative errors of o, dqkv\n",
            LAYERS, heads, (int)(h / heads));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (argc > 4 && strcmp(argv[4], cases[i].name) != 0) continue;
         int32_t lengths[512];
         for (int32_t s = 0; s < cases[i].sequences; s++) {
             const int32_t length = cases[i].length - cases[i].step * s;

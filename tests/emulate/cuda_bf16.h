@@ -43,6 +43,11 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
     return value;
 }
 
+static inline bool __any_sync(unsigned, bool value) {
+    for (int step = 16; step > 0; step /= 2) value |= __shfl_xor_sync(~0u, value, step);
+    return value;
+}
+
 template <typename F> int cudaFuncSetAttribute(F, int, int) { return 0; }
 
 /* ---- types ---- */

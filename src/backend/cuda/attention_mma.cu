@@ -30,6 +30,43 @@ static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad
     if (DROP && threadIdx.x < KEYS / 4) quads[threadIdx.x] = quad_part_of(head, (uint32_t)k0 / 4 + threadIdx.x);
 }
 
+/*
+ * Rows' maxima, which keep powers in range. Any number near the maximum does that as well, so they follow only when a
+ * score is 8 powers of two above (probabilities in bf16 or fp16 are as exact then, and sums are fp32): it is seldom that
+ * what was summed so far has to be scaled anew.
+ */
+template <int M, int N, int COLUMNS>
+static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&sum)[M][2], float (&o)[M][COLUMNS][4],
+                                                    const float (&s)[M][N][4], float scale) {
+    float top[M][2];
+    bool above = false;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float highest = -INFINITY;
+#pragma unroll
+            for (int n = 0; n < N; n++) highest = fmaxf(highest, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+            top[m][half] = quad_max(highest);
+            above |= (top[m][half] - max[m][half]) * scale > 8;
+        }
+    if (!__any_sync(FULL_WARP, above)) return;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float raised = fmaxf(max[m][half], top[m][half]);
+            const float shrink = power_of_2((max[m][half] - raised) * scale);
+            max[m][half] = raised;
+            sum[m][half] *= shrink;
+#pragma unroll
+            for (int n = 0; n < COLUMNS; n++) {
+                o[m][n][2 * half] *= shrink;
+                o[m][n][2 * half + 1] *= shrink;
+            }
+        }
+}
+
 template <int D, int M, int KEYS, bool DROP>
 static __global__ void __launch_bounds__(THREADS) forward_kernel(const struct attention a) {
     constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, TILE = KEYS * D / 8, BYTES = 16 * TILE;
@@ -75,29 +112,19 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(const struct at
 #pragma unroll
                         for (int m = 0; m < M; m++) s[m][n][i] = -INFINITY;
         }
+        raise_maxima(max, sum, o, s, scale);
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                float top = max[m][half], part = 0;
-#pragma unroll
-                for (int n = 0; n < N; n++) top = fmaxf(top, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
-                top = quad_max(top);
-                const float shrink = power_of_2((max[m][half] - top) * scale), shift = top * scale;
-                max[m][half] = top;
+                const float shift = max[m][half] * scale;
 #pragma unroll
                 for (int n = 0; n < N; n++)
 #pragma unroll
                     for (int i = 2 * half; i < 2 * half + 2; i++) {
                         s[m][n][i] = power_of_2(fmaf(s[m][n][i], scale, -shift));
-                        part += s[m][n][i];
+                        sum[m][half] += s[m][n][i];
                     }
-                sum[m][half] = sum[m][half] * shrink + part;
-#pragma unroll
-                for (int n = 0; n < D / 8; n++) {
-                    o[m][n][2 * half] *= shrink;
-                    o[m][n][2 * half + 1] *= shrink;
-                }
             }
         packed<M, N> p;
 #pragma unroll

@@ -181,15 +181,44 @@ template <int C, int WARPS> struct dq_part {
     }
 };
 
+/* dq += dS k: 16 queries, of which ds is the address in a tile of keys by queries, by so many channels. */
+template <int D, int WARPS, int N>
+static __device__ __forceinline__ void add_ds(float (&dq)[N][4], uint32_t ds, int ds_tile, uint32_t keys) {
+#pragma unroll
+    for (int i = 0; i < 32 * WARPS; i += 16) {
+        uint32_t left[4], right[4];
+        load_turned(left, ds + ds_tile + i * 2 * QUERIES);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            load_turned(right, (keys ^ 16 * n) + i * 2 * D);
+            multiply(dq[n], left, right[0], right[1]);
+            multiply(dq[n + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+template <int N> static __device__ __forceinline__ void add_sums(float (&dq)[N][4], const float4 (&sums)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        dq[n][0] += sums[n].x;
+        dq[n][1] += sums[n].y;
+        dq[n][2] += sums[n].z;
+        dq[n][3] += sums[n].w;
+    }
+}
+template <int N> static __device__ __forceinline__ void store_sums(float4 *to, const float (&dq)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) to[32 * n] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+}
+
 template <int D, int C, int WARPS, bool DROP>
 static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS) backward_kernel(const struct attention a,
                                                                               const struct backward b) {
-    constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, TILE = QUERIES * D / 8;
+    constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, TILE = QUERIES * D * 2, DS_TILE = KEYS * QUERIES * 2;
+    constexpr int V = KEYS * D * 2, Q = 2 * V, DOUT = Q + 2 * TILE, DS = DOUT + 2 * TILE; /* bytes behind k */
     typedef dq_part<C, WARPS> mine;
     extern __shared__ __align__(256) uint4 shared[];
-    constexpr int V = KEYS * D * 2, Q = 2 * V, DOUT = Q + 32 * TILE, DS = DOUT + 32 * TILE; /* bytes behind k */
-    uint4 *k = shared, *v = shared + V / 16, *q = shared + Q / 16, *dout = shared + DOUT / 16, *ds_tile = shared + DS / 16;
-    uint4 *rows = ds_tile + KEYS * QUERIES / 8;
+    uint4 *rows = shared + (DS + 2 * DS_TILE) / 16;
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int part = blockIdx.x % (D / C), share = blockIdx.x / (D / C);
     const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
@@ -205,22 +234,35 @@ static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS) backward_kernel(
         const int k0 = block * KEYS, valid = head.length - (k0 + row + lane / 4 * 4);
         const bool first = block == begin, last = block == end - 1 && begin == 0 && end == blocks;
         __syncthreads(); /* the block before is done with what is in shared memory */
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(k, keys, 3 * a.h, head.length, k0);
-        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(v, keys + a.h, 3 * a.h, head.length, k0);
-        copy_queries<D, THREADS>(q, dout, rows, a, b, head, 0);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, 3 * a.h, head.length, k0);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, keys + a.h, 3 * a.h, head.length, k0);
+        copy_queries<D, THREADS>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, 0);
         commit_copies();
         struct quad_part quad;
         if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
         float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
-        for (int tile = 0, stage = 0; tile < tiles; tile++, stage ^= 1) {
+        float4 before[mine::N]; /* dq of the tile, from other keys */
+        for (int tile = 0, stage = 0; tile <= tiles; tile++, stage ^= 1) {
             wait_copies<0>();
-            __syncthreads(); /* this tile is there; the other stage, and dS, are free */
-            if (tile + 1 < tiles)
-                copy_queries<D, THREADS>(q + (stage ^ 1) * TILE, dout + (stage ^ 1) * TILE, rows + (stage ^ 1) * QUERIES, a,
-                                         b, head, (tile + 1) * QUERIES);
+            __syncthreads(); /* this tile is there, and dS of the last one; the other stage of both is free */
+            if (tile + 1 < tiles) {
+                const int other = (stage ^ 1) * TILE / 16;
+                copy_queries<D, THREADS>(shared + Q / 16 + other, shared + DOUT / 16 + other,
+                                         rows + (stage ^ 1) * QUERIES, a, b, head, (tile + 1) * QUERIES);
+            }
             commit_copies();
-            const uint32_t columns_at = base + by_columns<D>() + stage * 16 * TILE;
-            const uint32_t rows_at = (base + by_rows<D>() + stage * 16 * TILE) ^ 2 * part * C;
+            if (tile > 0) { /* dq of the last tile, here so that one barrier does for both */
+                float dq[mine::N][4] = {};
+                add_ds<D, WARPS>(dq, ds_at + (stage ^ 1) * DS_TILE, DS, keys_at);
+                if (!first) add_sums(dq, before);
+                if (last)
+                    store_dq<mine::N>(a, head, dq, (tile - 1) * QUERIES + mine::row(), part * C + mine::channel());
+                else
+                    store_sums(sums + (tile - 1) * (QUERIES * C / 4), dq);
+            }
+            if (tile == tiles) break;
+            const uint32_t columns_at = base + by_columns<D>() + stage * TILE;
+            const uint32_t rows_at = (base + by_rows<D>() + stage * TILE) ^ 2 * part * C;
             packed<2, 4> p, ds;
             {
                 float s[2][4][4], dp[2][4][4];
@@ -229,41 +271,12 @@ static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS) backward_kernel(
                 probabilities<DROP>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
             }
             if (k0 + row + 32 > head.length) clear_keys(ds, valid);
-            store_ds(ds_tile, ds, row);
+            store_ds(shared + (DS + stage * DS_TILE) / 16, ds, row);
+            if (!first)
+#pragma unroll
+                for (int n = 0; n < mine::N; n++) before[n] = sums[tile * (QUERIES * C / 4) + 32 * n];
             add_product<D, C>(dv, p, rows_at, DOUT);
             add_product<D, C>(dk, ds, rows_at, Q);
-            __syncthreads(); /* dS of all keys is there */
-
-            float dq[mine::N][4] = {};
-            float4 *sum = sums + tile * (QUERIES * C / 4);
-            float4 before[mine::N];
-            if (!first)
-#pragma unroll
-                for (int n = 0; n < mine::N; n++) before[n] = sum[32 * n];
-#pragma unroll
-            for (int i = 0; i < KEYS; i += 16) {
-                uint32_t left[4], right[4];
-                load_turned(left, ds_at + DS + i * 2 * QUERIES);
-#pragma unroll
-                for (int n = 0; n < mine::N; n += 2) {
-                    load_turned(right, (keys_at ^ 16 * n) + i * 2 * D);
-                    multiply(dq[n], left, right[0], right[1]);
-                    multiply(dq[n + 1], left, right[2], right[3]);
-                }
-            }
-            if (!first)
-#pragma unroll
-                for (int n = 0; n < mine::N; n++) {
-                    dq[n][0] += before[n].x;
-                    dq[n][1] += before[n].y;
-                    dq[n][2] += before[n].z;
-                    dq[n][3] += before[n].w;
-                }
-            if (last)
-                store_dq<mine::N>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
-            else
-#pragma unroll
-                for (int n = 0; n < mine::N; n++) sum[32 * n] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
         }
         bf16 *to = (bf16 *)a.dqkv + head.first * 3 * a.h + a.h + head.column + part * C;
         store_keys<C>(to, 3 * a.h, dk, a.scale * a.dropout.scale, k0 + row, head.length);
@@ -281,15 +294,11 @@ static __global__ void __launch_bounds__(32 * WARPS) add_shares_kernel(const str
     if (shares < 2 || tile * QUERIES >= head.length) return;
     float dq[mine::N][4] = {};
     for (int share = 0; share < shares; share++) {
-        const float4 *sum = mine::sums(a, b, head, part, share, first_tile(head, blockIdx.z) + tile);
+        const float4 *from = mine::sums(a, b, head, part, share, first_tile(head, blockIdx.z) + tile);
+        float4 sums[mine::N];
 #pragma unroll
-        for (int n = 0; n < mine::N; n++) {
-            const float4 x = sum[32 * n];
-            dq[n][0] += x.x;
-            dq[n][1] += x.y;
-            dq[n][2] += x.z;
-            dq[n][3] += x.w;
-        }
+        for (int n = 0; n < mine::N; n++) sums[n] = from[32 * n];
+        add_sums(dq, sums);
     }
     store_dq<mine::N>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
 }
@@ -320,7 +329,7 @@ int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, in
 
 template <int D, int C, int WARPS, bool DROP>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
-    constexpr int KEYS = 32 * WARPS, BYTES = (2 * KEYS + 4 * QUERIES) * D * 2 + KEYS * QUERIES * 2 + 2 * QUERIES * 16;
+    constexpr int KEYS = 32 * WARPS, BYTES = (2 * KEYS + 4 * QUERIES) * D * 2 + 2 * KEYS * QUERIES * 2 + 2 * QUERIES * 16;
     const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences, parts = D / C;
     cudaStream_t stream = snug_cuda_of(run)->stream;
     const dim3 grid((unsigned)b.shares * parts, heads, sequences);
