@@ -137,7 +137,8 @@ static float *take(const struct attention *a, int32_t tensor, int64_t *count) {
     *count = a->batch.tokens * t->cols;
     void *raw = array(*count, (size_t)snug_dtype_size(t->dtype));
     float *values = array(*count, 4);
-    check(a, snug_block_copy(a->ctx, &a->arena, raw, a->arena.base + t->offset, *count * snug_dtype_size(t->dtype)), "read");
+    check(a, snug_block_copy(a->ctx, &a->arena, raw, a->arena.base + t->offset, *count * snug_dtype_size(t->dtype)),
+          "read");
     for (int64_t i = 0; i < *count; i++)
         values[i] = t->dtype == SNUG_BF16 ? snug_bf16_to_f32(((uint16_t *)raw)[i]) : ((float *)raw)[i];
     free(raw);
@@ -206,8 +207,9 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         int32_t sequences, length, step; /* sequence i has length - step i tokens, where that is more than 20 */
-    } cases[] = {{"32 x 512", 32, 512, 0}, {"4 x 512", 4, 512, 0},   {"1 x 512", 1, 512, 0},     {"128 x 512", 128, 512, 0},
-                 {"ragged 32", 32, 512, 25}, {"256 x 64", 256, 64, 0}, {"512 x 30", 512, 30, 0}, {"2 x 4096", 2, 4096, 0}};
+    } cases[] = {{"32 x 512", 32, 512, 0},   {"4 x 512", 4, 512, 0},     {"1 x 512", 1, 512, 0},
+                 {"128 x 512", 128, 512, 0}, {"ragged 32", 32, 512, 25}, {"256 x 64", 256, 64, 0},
+                 {"512 x 30", 512, 30, 0},   {"2 x 4096", 2, 4096, 0}};
     const int rounds = argc > 1 ? atoi(argv[1]) : 10, heads = argc > 2 ? atoi(argv[2]) : 16;
     const int64_t h = heads * (int64_t)(argc > 3 ? atoi(argv[3]) : 64);
     snug_context *ctx;

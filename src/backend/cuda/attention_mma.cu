@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's forward pass on tensor cores, for bf16 heads of 32, 64 or 128 channels: a block takes WARPS * M * 16
+ * Attention's forward pass on tensor cores, for heads of 32, 64 or 128 channels in
+ * bf16 or fp16: a block takes WARPS * M * 16
  * queries of a head and walks over the keys in tiles, with a running maximum and sum for each row.
  */
 #include "backend/cuda/attention_mma.cuh"
@@ -22,8 +23,8 @@ static __device__ __forceinline__ int key_of(int n, int i) {
 }
 
 /* The next tile of keys, with what dropout needs of them. */
-template <int D, int KEYS, bool DROP>
-static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const bf16 *from, int64_t h,
+template <int D, int KEYS, bool DROP, typename T>
+static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const T *from, int64_t h,
                                                  const struct head &head, int k0) {
     copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(k, from + h, 3 * h, head.length, k0);
     copy_tile<D, KEYS, THREADS, KEYS_IN_COLUMNS>(v, from + 2 * h, 3 * h, head.length, k0);
@@ -32,8 +33,8 @@ static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad
 
 /*
  * Rows' maxima, which keep powers in range. Any number near the maximum does that as well, so they follow only when a
- * score is 8 powers of two above (probabilities in bf16 or fp16 are as exact then, and sums are fp32): it is seldom that
- * what was summed so far has to be scaled anew.
+ * score is 8 powers of two above (probabilities in bf16 or fp16 are as exact then, and sums are fp32): it is seldom
+ * that what was summed so far has to be scaled anew.
  */
 template <int M, int N, int COLUMNS>
 static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&sum)[M][2], float (&o)[M][COLUMNS][4],
@@ -67,16 +68,17 @@ static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&
         }
 }
 
-template <int D, int M, int KEYS, bool DROP>
-static __global__ void __launch_bounds__(THREADS) forward_kernel(const struct attention a) {
+template <typename T, int D, int M, int KEYS, bool DROP>
+static __global__ void __launch_bounds__(THREADS, M == 2 && KEYS == 32 ? 3 : 1)
+    forward_kernel(const struct attention a) {
     constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, TILE = KEYS * D / 8, BYTES = 16 * TILE;
     extern __shared__ __align__(256) uint4 shared[];
     uint4 *q = shared, *k = q + ROWS * D / 8, *v = k + 2 * TILE;
     struct quad_part *quads = (struct quad_part *)(v + 2 * TILE);
-    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (bf16 *)a.o, a.h);
+    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.o, a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * M * 16;
-    const bf16 *from = (const bf16 *)a.qkv + head.first * 3 * a.h + head.column;
+    const T *from = (const T *)a.qkv + head.first * 3 * a.h + head.column;
     if (q0 >= head.length) return;
     copy_tile<D, ROWS, THREADS, AS_THEY_ARE>(q, from, 3 * a.h, head.length, q0);
     copy_keys<D, KEYS, DROP>(k, v, quads, from, a.h, head, 0);
@@ -98,11 +100,11 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(const struct at
         wait_copies<0>();
         __syncthreads(); /* this tile is there, and the other stage is free */
         if (k0 + KEYS < head.length)
-            copy_keys<D, KEYS, DROP>(k + (stage ^ 1) * TILE, v + (stage ^ 1) * TILE, quads + (stage ^ 1) * KEYS / 4, from,
-                                     a.h, head, k0 + KEYS);
+            copy_keys<D, KEYS, DROP>(k + (stage ^ 1) * TILE, v + (stage ^ 1) * TILE, quads + (stage ^ 1) * KEYS / 4,
+                                     from, a.h, head, k0 + KEYS);
         commit_copies();
         float s[M][N][4];
-        rows_by_rows<D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
+        rows_by_rows<T, D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
         if (k0 + KEYS > head.length) {
 #pragma unroll
             for (int n = 0; n < N; n++)
@@ -144,11 +146,11 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(const struct at
                             high[i] = random.word[2 + i] >= a.dropout.threshold ? high[i] : 0;
                         }
                     }
-                    p.word[m][n][half] = pack(low[0], low[1]);
-                    p.word[m][n + 1][half] = pack(high[0], high[1]);
+                    p.word[m][n][half] = pack<T>(low[0], low[1]);
+                    p.word[m][n + 1][half] = pack<T>(high[0], high[1]);
                 }
         }
-        add_product<D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
+        add_product<T, D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
     }
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -158,36 +160,45 @@ static __global__ void __launch_bounds__(THREADS) forward_kernel(const struct at
             const float total = quad_sum(sum[m][half]), factor = a.dropout.scale / total;
             if (r >= head.length) continue;
             const int64_t token = head.first + r;
-            uint32_t *to = reinterpret_cast<uint32_t *>((bf16 *)a.o + token * a.h + head.column + 2 * (lane % 4));
+            uint32_t *to = reinterpret_cast<uint32_t *>((T *)a.o + token * a.h + head.column + 2 * (lane % 4));
 #pragma unroll
-            for (int n = 0; n < D / 8; n++) to[4 * n] = pack(o[m][n][2 * half] * factor, o[m][n][2 * half + 1] * factor);
+            for (int n = 0; n < D / 8; n++)
+                to[4 * n] = pack<T>(o[m][n][2 * half] * factor, o[m][n][2 * half + 1] * factor);
             if (lane % 4 == 0) a.lse[token * a.heads + head.index] = max[m][half] * a.scale + LN_2 * log2f(total);
         }
 }
 
 /* ---- launching ---- */
 
-template <int D, int M, int KEYS, bool DROP>
+template <typename T, int D, int M, int KEYS, bool DROP>
 static void launch(const struct attention &a, const struct snug_run *run) {
     constexpr int ROWS = WARPS * M * 16, BYTES = (ROWS + 4 * KEYS) * D * 2 + (DROP ? 2 * KEYS * 4 : 0);
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
-    cudaFuncSetAttribute(forward_kernel<D, M, KEYS, DROP>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-    forward_kernel<D, M, KEYS, DROP><<<grid, THREADS, BYTES, snug_cuda_of(run)->stream>>>(a);
+    cudaFuncSetAttribute(forward_kernel<T, D, M, KEYS, DROP>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    forward_kernel<T, D, M, KEYS, DROP><<<grid, THREADS, BYTES, snug_cuda_of(run)->stream>>>(a);
 }
 
-template <int D, int M> static bool choose(const struct attention &a, const struct snug_run *run) {
-    a.dropout.threshold ? launch<D, M, 64, true>(a, run) : launch<D, M, 64, false>(a, run);
-    return true;
+/* Without dropout a third block on each multiprocessor is worth more than wide tiles of keys; with it the random
+   numbers are what takes the time. */
+template <int D, int M> static bool choose(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    constexpr int KEYS = M == 2 ? 32 : 64;
+    return with_type(snug_run_dtype(run, qkv), [&](auto type) {
+        typedef decltype(type) T;
+        if constexpr (sizeof(T) == 2)
+            a.dropout.threshold ? launch<T, D, M, 64, true>(a, run) : launch<T, D, M, KEYS, false>(a, run);
+    });
 }
 
-/* Few queries in all: more blocks, of fewer rows. */
-bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run) {
-    const bool few = a.bucket * a.heads < 2 * WARPS * 32 * (int64_t)snug_cuda_of(run)->multiprocessors;
+/* Few queries in all, or sequences that would leave much of a block empty: more blocks, of fewer rows. */
+bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    constexpr int ROWS = WARPS * 32;
+    const bool narrow = a.bucket * a.heads < 2 * ROWS * (int64_t)snug_cuda_of(run)->multiprocessors ||
+                        a.bucket < 2 * ROWS * run->batch->sequences;
     switch (a.d) {
-    case 32: return few ? choose<32, 1>(a, run) : choose<32, 2>(a, run);
-    case 64: return few ? choose<64, 1>(a, run) : choose<64, 2>(a, run);
-    case 128: return choose<128, 1>(a, run);
+    case 32: return narrow ? choose<32, 1>(a, run, qkv) : choose<32, 2>(a, run, qkv);
+    case 64: return narrow ? choose<64, 1>(a, run, qkv) : choose<64, 2>(a, run, qkv);
+    case 128: return choose<128, 1>(a, run, qkv);
     default: return false;
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles and products of attention in bf16 on tensor cores (mma.sync m16n8k16, fp32 sums).
+ * Tiles and products of attention in bf16 and fp16 on tensor cores (mma.sync m16n8k16, fp32 sums).
  *
  * Names of the instruction's registers: of a 16 x 8 result a lane holds rows g = lane / 4 and g + 8, columns 2 t and
  * 2 t + 1 with t = lane % 4. A result turned into the left operand of the next product needs no exchange.
@@ -21,7 +21,9 @@ template <int D> static __device__ __forceinline__ int piece_of(int row, int pie
     return row * PIECES + (piece ^ ((row >> 1) & 3));
 }
 
-static __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+static __device__ __forceinline__ uint32_t shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 /* Starts copying 16 bytes into shared memory, or clears them. */
 static __device__ __forceinline__ void copy16(void *to, const void *from, bool there) {
@@ -45,12 +47,12 @@ template <order ORDER> static __device__ __forceinline__ int slot_of(int row) {
 }
 
 /* Starts copying rows row0 … of the sequence, whose first row is at from; rows behind its end become zero. */
-template <int D, int ROWS, int THREADS, order ORDER>
-static __device__ __forceinline__ void copy_tile(uint4 *to, const bf16 *from, int64_t stride, int length, int row0) {
+template <int D, int ROWS, int THREADS, order ORDER, typename T>
+static __device__ __forceinline__ void copy_tile(uint4 *to, const T *from, int64_t stride, int length, int row0) {
     constexpr int PIECES = D / 8, PASS = THREADS / PIECES; /* rows that the threads take at once */
     static_assert(ROWS % PASS == 0, "every thread has as many pieces");
     const int piece = threadIdx.x % PIECES, row = threadIdx.x / PIECES;
-    const bf16 *source = from + (int64_t)(row0 + row) * stride + 8 * piece;
+    const T *source = from + (int64_t)(row0 + row) * stride + 8 * piece;
 #pragma unroll
     for (int r = 0; r < ROWS; r += PASS) {
         const bool there = row0 + row + r < length;
@@ -88,8 +90,18 @@ template <int D> static __device__ __forceinline__ uint32_t by_columns() {
     return 16 * piece_of<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
 
-static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+template <typename T>
+static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <>
+__device__ __forceinline__ void multiply<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+__device__ __forceinline__ void multiply<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -99,7 +111,7 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&
 
 /* out [M x 16 rows, N x 8 columns] = rows of left times rows of right, over D channels. left and right are addresses
    by_rows and by_columns, to which the tiles' offsets are added. */
-template <int D, int M, int N>
+template <typename T, int D, int M, int N>
 static __device__ __forceinline__ void rows_by_rows(float (&out)[M][N][4], uint32_t left, int left_tile, uint32_t right,
                                                     int right_tile) {
 #pragma unroll
@@ -116,20 +128,18 @@ static __device__ __forceinline__ void rows_by_rows(float (&out)[M][N][4], uint3
             load_matrices(b, (right ^ 32 * k) + right_tile + 8 * n * 2 * D);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                multiply(out[m][n], a[m], b[0], b[1]);
-                multiply(out[m][n + 1], a[m], b[2], b[3]);
+                multiply<T>(out[m][n], a[m], b[0], b[1]);
+                multiply<T>(out[m][n + 1], a[m], b[2], b[3]);
             }
         }
     }
 }
 
-/* A result in bf16: what rows g and g + 8 hold, two columns a word. */
-template <int M, int N> struct packed {
-    uint32_t word[M][N][2];
-};
+/* A result in bf16 or fp16: what rows g and g + 8 hold, two columns a word. */
+template <int M, int N> struct packed { uint32_t word[M][N][2]; };
 
 /* sum [M x 16 rows, C columns] += left (N x 8 columns) times the N x 8 rows of right, an address by_rows. */
-template <int D, int C, int M, int N>
+template <typename T, int D, int C, int M, int N>
 static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], const packed<M, N> &left, uint32_t right,
                                                    int right_tile) {
 #pragma unroll
@@ -144,8 +154,8 @@ static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], co
             load_turned(b, (right ^ 32 * c) + right_tile + 16 * k * 2 * D);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                multiply(sum[m][2 * c], a[m], b[0], b[1]);
-                multiply(sum[m][2 * c + 1], a[m], b[2], b[3]);
+                multiply<T>(sum[m][2 * c], a[m], b[0], b[1]);
+                multiply<T>(sum[m][2 * c + 1], a[m], b[2], b[3]);
             }
         }
     }
@@ -190,8 +200,8 @@ static __device__ __forceinline__ struct quad_part quad_part_of(const struct hea
              high_of(third) ^ (head.step + 2 * PHILOX_W1), (uint32_t)third}};
 }
 
-static __device__ __forceinline__ struct snug_philox_block random_of(const struct head &head, const struct quad_part &quad,
-                                                                     const struct query_part &query) {
+static __device__ __forceinline__ struct snug_philox_block
+random_of(const struct head &head, const struct quad_part &quad, const struct query_part &query) {
     const uint64_t third = wide(PHILOX_M1, query.high ^ quad.word[0]);
     uint32_t c0 = high_of(third) ^ quad.word[1], c1 = (uint32_t)third, c2 = quad.word[2] ^ query.low, c3 = quad.word[3];
 #pragma unroll
