@@ -68,9 +68,10 @@ static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&
         }
 }
 
-template <typename T, int D, int M, int KEYS, bool DROP>
-static __global__ void __launch_bounds__(THREADS, M == 2 && KEYS == 32 ? 3 : 1)
-    forward_kernel(const struct attention a) {
+/* BLOCKS: on a multiprocessor, which decides how many registers there are for the results of loads ahead of their use.
+ */
+template <typename T, int D, int M, int KEYS, int BLOCKS, bool DROP>
+static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const struct attention a) {
     constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, TILE = KEYS * D / 8, BYTES = 16 * TILE;
     extern __shared__ __align__(256) uint4 shared[];
     uint4 *q = shared, *k = q + ROWS * D / 8, *v = k + 2 * TILE;
@@ -170,35 +171,43 @@ static __global__ void __launch_bounds__(THREADS, M == 2 && KEYS == 32 ? 3 : 1)
 
 /* ---- launching ---- */
 
-template <typename T, int D, int M, int KEYS, bool DROP>
+template <typename T, int D, int M, int KEYS, int BLOCKS, bool DROP>
 static void launch(const struct attention &a, const struct snug_run *run) {
     constexpr int ROWS = WARPS * M * 16, BYTES = (ROWS + 4 * KEYS) * D * 2 + (DROP ? 2 * KEYS * 4 : 0);
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
-    cudaFuncSetAttribute(forward_kernel<T, D, M, KEYS, DROP>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-    forward_kernel<T, D, M, KEYS, DROP><<<grid, THREADS, BYTES, snug_cuda_of(run)->stream>>>(a);
+    const auto kernel = forward_kernel<T, D, M, KEYS, BLOCKS, DROP>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    kernel<<<grid, THREADS, BYTES, snug_cuda_of(run)->stream>>>(a);
 }
 
-/* Without dropout a third block on each multiprocessor is worth more than wide tiles of keys; with it the random
-   numbers are what takes the time. */
-template <int D, int M> static bool choose(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    constexpr int KEYS = M == 2 ? 32 : 64;
+/* Tiles of keys and blocks on a multiprocessor as measured on an H200: wider tiles and fewer blocks with dropout, whose
+   random numbers take the time. */
+template <int D, int M, int KEYS, int BLOCKS, int DROP_KEYS, int DROP_BLOCKS>
+static bool choose(const struct attention &a, const struct snug_run *run, int32_t qkv) {
     return with_type(snug_run_dtype(run, qkv), [&](auto type) {
         typedef decltype(type) T;
         if constexpr (sizeof(T) == 2)
-            a.dropout.threshold ? launch<T, D, M, 64, true>(a, run) : launch<T, D, M, KEYS, false>(a, run);
+            a.dropout.threshold ? launch<T, D, M, DROP_KEYS, DROP_BLOCKS, true>(a, run)
+                                : launch<T, D, M, KEYS, BLOCKS, false>(a, run);
     });
 }
 
-/* Few queries in all, or sequences that would leave much of a block empty: more blocks, of fewer rows. */
-bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+template <int D> static bool choose_rows(const struct attention &a, const struct snug_run *run, int32_t qkv) {
     constexpr int ROWS = WARPS * 32;
-    const bool narrow = a.bucket * a.heads < 2 * ROWS * (int64_t)snug_cuda_of(run)->multiprocessors ||
-                        a.bucket < 2 * ROWS * run->batch->sequences;
+    const int64_t queries = a.bucket * a.heads, units = snug_cuda_of(run)->multiprocessors;
+    if (queries <= ROWS / 2 * units) return choose<D, 1, 64, 1, 64, 1>(a, run, qkv);
+    /* Few queries in all, or sequences that would leave much of a block empty: more blocks, of fewer rows. */
+    if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences)
+        return choose<D, 1, 64, 4, 64, 4>(a, run, qkv);
+    return choose<D, 2, 32, 3, 64, 2>(a, run, qkv);
+}
+
+bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
     switch (a.d) {
-    case 32: return narrow ? choose<32, 1>(a, run, qkv) : choose<32, 2>(a, run, qkv);
-    case 64: return narrow ? choose<64, 1>(a, run, qkv) : choose<64, 2>(a, run, qkv);
-    case 128: return choose<128, 1>(a, run, qkv);
+    case 32: return choose_rows<32>(a, run, qkv);
+    case 64: return choose_rows<64>(a, run, qkv);
+    case 128: return choose<128, 1, 64, 3, 64, 3>(a, run, qkv);
     default: return false;
     }
 }
