@@ -14,6 +14,9 @@ static const struct ops_shape shapes[] = {
     {{100, 5}, 80, 2, 40, 2, 16, 1, 11},                   /* d = 40 */
     {{31, 66}, 256, 2, 40, 1, 5, 3, 2},                    /* d = 128 */
     {{48, 19}, 60, 3, 40, 2, 1, 7, 9},                     /* d = 20 */
+    {{511, 65, 256}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, ends of tiles of keys and of queries */
+    {{1, 2, 32, 31}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, short: apart, since errors are held against all */
+    {{129, 64, 200}, 128, 1, 40, 2, 16, 2, 5},             /* d = 128, keys in several blocks */
     {{5}, 8, 1, 10, 2, 3, 2, 0},                           /* no head rows */
     {{0}, 24, 3, 10, 2, 3, 2, 0},                          /* no tokens */
     {{512, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, /* MiniLM's, d = 32 */
@@ -278,7 +281,8 @@ static void test_agreement(void **state) {
                       test.fp32, worst_low, test.low);
 }
 
-int main(void) {
+/* test_cuda_ops [PATTERN]: only operations of such names. */
+int main(int argc, char **argv) {
     static enum snug_op_kind kinds[SNUG_OP_COUNT];
     struct CMUnitTest tests[SNUG_OP_COUNT];
     snug_context *ctx;
@@ -289,6 +293,7 @@ int main(void) {
         tests[kind] = (struct CMUnitTest){
             .name = test_of(kinds[kind]).name, .test_func = test_agreement, .initial_state = &kinds[kind]};
     }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const int failed = cmocka_run_group_tests_name("operations on the GPU", tests, NULL, NULL);
     snug_context_destroy(ctx);
     return failed;

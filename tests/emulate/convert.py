@@ -47,10 +47,10 @@ def convert_launches(text):
 
 
 INSTRUCTIONS = [
-    (r"cp\.async\.cg\.shared\.global", "emulate_copy16(to + piece_of<D>(r, piece), source, there);"),
+    (r"cp\.async\.cg\.shared\.global", "emulate_copy16(to, from, there);"),
     (r"cp\.async\.(commit|wait)_group", ";"),
-    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, at, true);"),
-    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, at, false);"),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, emulated_shared + at, true);"),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, emulated_shared + at, false);"),
     (r"ex2\.approx\.ftz", "r = exp2f(x);"),
     (r"rcp\.approx\.ftz", "r = 1 / x;"),
     (r"sqrt\.approx\.ftz", "r = sqrtf(x);"),
@@ -67,7 +67,7 @@ def convert_instructions(text):
         if by is None:
             sys.exit(f"no emulation of {body}")
         text = text[: found.start()] + by + text[text.index(";", end) + 1 :]
-    return re.sub(r"static __device__ __forceinline__ uint32_t shared_address\([^}]*}\n", "", text)
+    return text.replace("(uint32_t)__cvta_generic_to_shared(p)", "(uint32_t)((const uint8_t *)p - emulated_shared)")
 
 
 source, target = sys.argv[1:]
