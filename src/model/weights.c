@@ -37,8 +37,7 @@ snug_status snug_parameter_read(const struct snug_program *program, const struct
                                 const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
     const int64_t from = element_of(program, parameter, first);
     const enum snug_dtype dtype = type_of(program, parameter);
-    if (dtype == SNUG_F32)
-        return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
+    if (dtype == SNUG_F32) return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
@@ -53,8 +52,7 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
                                  const float *values) {
     const int64_t to = element_of(program, parameter, first);
     const enum snug_dtype dtype = type_of(program, parameter);
-    if (dtype == SNUG_F32)
-        return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
+    if (dtype == SNUG_F32) return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
@@ -208,11 +206,10 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                                  l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
                                  (long long)(first + i));
             if (dtype != SNUG_F32 && !isfinite(widened(dtype, narrowed(dtype, values[i]))))
-                return snug_fail(l->ctx, SNUG_E_INPUT,
-                                 "%s: tensor %s holds %g at element %lld, more than %s has: use %s", l->path,
-                                 stored->name, (double)values[i], (long long)(first + i),
-                                 dtype == SNUG_F16 ? "float16" : "bfloat16",
-                                 dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
+                return snug_fail(
+                    l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s", l->path,
+                    stored->name, (double)values[i], (long long)(first + i), dtype == SNUG_F16 ? "float16" : "bfloat16",
+                    dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
         }
         RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, n, values));
     }

@@ -119,8 +119,7 @@ snug_status snug_stage_update(struct snug_program *program, const struct snug_me
     own.clips |= u.scaler >= 0;
     /* Accumulated gradients stand until the last micro-batch, and their norm is known only behind it. */
     const bool inside = own.update_in_backward && !(own.accumulates && own.clips);
-    if (status == SNUG_OK)
-        status = inside ? snug_update_in_backward(program, &own, &u) : after_backward(program, &u);
+    if (status == SNUG_OK) status = inside ? snug_update_in_backward(program, &own, &u) : after_backward(program, &u);
     if (status == SNUG_OK)
         status = snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CLIP,
                                                            .phase = SNUG_PHASE_CLIP,

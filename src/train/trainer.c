@@ -360,8 +360,8 @@ static json_t *results_json(const struct snug_trainer *t) {
                      snug_json_number(r->steps_per_second), "train_samples", (json_int_t)t->session->job.train.rows,
                      "start_seconds", snug_json_number(r->seconds_to_first_step), "peak_rss_bytes",
                      (json_int_t)r->total.measured, "padding_avoided", snug_json_number(r->padding_avoided),
-                     "truncated_texts", (json_int_t)r->truncated_texts, "skipped_steps", (json_int_t)r->skipped_steps, "memory",
-                     memory);
+                     "truncated_texts", (json_int_t)r->truncated_texts, "skipped_steps", (json_int_t)r->skipped_steps,
+                     "memory", memory);
 }
 
 /* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */

@@ -6,8 +6,8 @@
  * by themselves, also between the programs of a run. A recorded phase is recorded in a stream of its own and launched
  * into the default one.
  */
-#include "backend/cuda/codes.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/codes.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>
@@ -94,8 +94,8 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     out->norms =
         carve(base, &size, snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
     out->updates = carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM).count * (int64_t)sizeof *out->updates);
-    out->updates_8bit = carve(base, &size,
-                              snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
+    out->updates_8bit =
+        carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
     const bool coded = has_op(program, SNUG_OP_ADAM_8BIT);
     uint8_t *codes = carve(base, &size, coded ? (int64_t)sizeof *out->codes : 0);
     out->codes = coded ? (struct snug_cuda_codes *)codes : NULL;

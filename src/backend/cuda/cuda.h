@@ -30,9 +30,10 @@ struct snug_cuda_step {
     int32_t updates;
     bool skip; /* it is not done: the gradients are not finite (fp16) */
     float learning_rate;
-    float rate, root;                 /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
-    float rate_8bit, correction_8bit; /* of betas that are fp32 numbers: lr sqrt(1 - b2^t) / (1 - b1^t), sqrt(1 - b2^t) */
-    float fresh;                      /* Adafactor's t^decay_rate */
+    float rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
+    float rate_8bit,
+        correction_8bit; /* of betas that are fp32 numbers: lr sqrt(1 - b2^t) / (1 - b1^t), sqrt(1 - b2^t) */
+    float fresh;         /* Adafactor's t^decay_rate */
 };
 /* What the numbers of an update follow from. */
 struct snug_cuda_pace {
