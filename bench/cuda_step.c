@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training steps of BERT-large on the GPU, made-up weights: samples a second, and time by kind of operation.
-   bench_cuda_step [bf16|fp32 [batch [length [steps]]]] */
+   bench_cuda_step [bf16|fp32|fp16 [batch [length [steps [adamw|adamw_8bit|adafactor]]]]] */
 #include "../tests/bert_step.h"
 
 static void finish(struct bert_step *s) {
@@ -48,7 +48,10 @@ static void print_operations(struct bert_step *s, double sequences, double token
 }
 
 int main(int argc, char **argv) {
-    const enum snug_dtype compute = argc > 1 && strcmp(argv[1], "fp32") == 0 ? SNUG_F32 : SNUG_BF16;
+    const char *type = argc > 1 ? argv[1] : "bf16", *optim = argc > 5 ? argv[5] : "adamw";
+    const enum snug_dtype compute = strcmp(type, "fp32") == 0   ? SNUG_F32
+                                    : strcmp(type, "fp16") == 0 ? SNUG_F16
+                                                                : SNUG_BF16;
     const int32_t batch = argc > 2 ? atoi(argv[2]) : 32, length = argc > 3 ? atoi(argv[3]) : 512;
     const int steps = argc > 4 ? atoi(argv[4]) : 20;
     const struct snug_config config = {.vocab_size = 30522,
@@ -76,7 +79,13 @@ int main(int argc, char **argv) {
     int32_t *lengths = calloc((size_t)batch, sizeof *lengths);
     if (!lengths) return 1;
     for (int32_t i = 0; i < batch; i++) lengths[i] = length;
-    bert_open(&s, cuda, &config, compute, (int64_t)batch * length, batch);
+    struct snug_optimizer optimizer = bert_adamw;
+    if (strcmp(optim, "adamw_8bit") == 0) optimizer.kind = SNUG_ADAM_8BIT;
+    if (strcmp(optim, "adafactor") == 0)
+        optimizer = (struct snug_optimizer){
+            .kind = SNUG_ADAFACTOR, .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8};
+    bert_open_with(&s, cuda, &config, compute, (int64_t)batch * length, batch,
+                   &(struct snug_methods){.optimizer = &optimizer});
     bert_batch(&s, lengths, batch);
     for (int i = 0; i < 4; i++) one_step(&s);
     finish(&s);

@@ -9,6 +9,7 @@
 
 #include "core/philox.h"
 #include "model/build.h"
+#include "optim/loss_scale.h"
 #include "plan/stages.h"
 
 struct bert_step {
@@ -21,6 +22,7 @@ struct bert_step {
     struct snug_block arena, host;
     struct snug_run run;
     struct snug_batch batch;
+    bool overflow; /* the loss is so large that fp16 cannot hold its gradients */
 };
 
 static inline void bert_check(snug_context *ctx, snug_status status, const char *what) {
@@ -72,16 +74,19 @@ static inline void bert_batch(struct bert_step *s, const int32_t *lengths, int32
     for (int32_t t = 0; t < b->tokens; t++) b->by_id[count[b->ids[t]]++] = t;
     free(count);
     s->run.batch = b;
-    s->run.loss_scale = 1.0f / (float)sequences;
+    s->run.loss_scale = s->overflow ? 1e9f : 1.0f / (float)sequences;
     bert_check(s->ctx, s->backend->load(&s->run), "load");
 }
 
-static inline void bert_open(struct bert_step *s, const struct snug_backend *backend, const struct snug_config *config,
-                             enum snug_dtype compute, int64_t tokens, int32_t sequences) {
-    *s = (struct bert_step){.backend = backend, .config = *config};
+static const struct snug_optimizer bert_adamw = {
+    .kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
+
+/* how: everything but the batches' size, which methods there look at too. */
+static inline void bert_open_with(struct bert_step *s, const struct snug_backend *backend,
+                                  const struct snug_config *config, enum snug_dtype compute, int64_t tokens,
+                                  int32_t sequences, const struct snug_methods *how) {
+    *s = (struct bert_step){.backend = backend, .config = *config, .optimizer = *how->optimizer};
     if (snug_context_create(&s->ctx) != SNUG_OK) exit(1);
-    s->optimizer = (struct snug_optimizer){
-        .kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
     struct snug_program *p = &s->program, *programs[] = {p};
     snug_program_init(p, s->ctx);
     p->compute = compute;
@@ -89,7 +94,8 @@ static inline void bert_open(struct bert_step *s, const struct snug_backend *bac
     p->capacity[SNUG_EXTENT_TOKENS] = tokens;
     p->capacity[SNUG_EXTENT_SEQUENCES] = p->capacity[SNUG_EXTENT_ROWS] = sequences;
     bert_check(s->ctx, snug_build_bert(p, &s->config, true, 0), "build");
-    const struct snug_methods methods = {.optimizer = &s->optimizer};
+    struct snug_methods methods = *how;
+    methods.optimizer = &s->optimizer;
     bert_check(s->ctx, snug_stages(p, &methods), "stages");
     const int64_t batch = 64 * 10 + 4 * (5 * tokens + 4 * (int64_t)sequences) + 64 * 16;
     bert_check(s->ctx, snug_stage_place(s->ctx, programs, 1, backend, 1, batch, 0, &s->layout), "place");
@@ -105,21 +111,34 @@ static inline void bert_open(struct bert_step *s, const struct snug_backend *bac
                                .learning_rate = 1e-4f,
                                .max_grad_norm = 1,
                                .optimizer = &s->optimizer};
+    for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) s->run.later_rates[i - 1] = s->run.learning_rate * (float)(1 + i);
     bert_check(s->ctx, backend->open(s->ctx, p, 1, &s->run.backend_state), "open");
+    const struct snug_memory memory = {.arena = s->arena.base, .copy = s->arena.copy};
+    const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    if (snug_program_scaler(p) >= 0)
+        bert_check(s->ctx, snug_tensor_write(p, &memory, snug_program_scaler(p), 0, SNUG_SCALE_VALUES, scale), "scale");
     for (size_t i = 0; i < p->tensor_count; i++) {
         const struct snug_tensor *t = &p->tensors[i];
         void *view;
-        if (!t->persistent || t->memory_class != SNUG_MEMORY_WEIGHTS || t->dtype != SNUG_F32) continue;
-        const int64_t bytes = t->rows * t->cols * 4;
+        const int64_t size = snug_dtype_size(t->dtype), bytes = t->rows * t->cols * size;
+        if (!t->persistent || t->memory_class != SNUG_MEMORY_WEIGHTS || strncmp(t->name, "copy.", 5) == 0) continue;
         bert_check(s->ctx, snug_view_open(s->ctx, &s->arena, s->arena.base + t->offset, bytes, SNUG_VIEW_WRITE, &view),
                    "weights");
         const bool gamma = strstr(t->name, "LayerNorm.weight") != NULL;
-        for (int64_t k = 0; k < t->rows * t->cols; k++)
-            ((float *)view)[k] = (gamma ? 1 : 0) + 0.05f * bert_value((uint32_t)i, (uint64_t)k);
+        for (int64_t k = 0; k < t->rows * t->cols; k++) {
+            const float value = (gamma ? 1 : 0) + 0.05f * bert_value((uint32_t)i, (uint64_t)k);
+            const uint16_t half = snug_f32_to_bf16(value);
+            memcpy((uint8_t *)view + k * size, size == 4 ? (const void *)&value : (const void *)&half, (size_t)size);
+        }
         bert_check(s->ctx, snug_view_close(s->ctx, &s->arena, s->arena.base + t->offset, bytes, SNUG_VIEW_WRITE, view),
                    "weights");
     }
     bert_check(s->ctx, snug_run_phase(&s->run, backend, SNUG_PHASE_PREPARE, NULL), "prepare");
+}
+
+static inline void bert_open(struct bert_step *s, const struct snug_backend *backend, const struct snug_config *config,
+                             enum snug_dtype compute, int64_t tokens, int32_t sequences) {
+    bert_open_with(s, backend, config, compute, tokens, sequences, &(struct snug_methods){.optimizer = &bert_adamw});
 }
 
 static inline void bert_close(struct bert_step *s) {
@@ -142,15 +161,25 @@ static inline void bert_gradients(struct bert_step *s) {
     s->run.micro_batch++;
 }
 
-static inline void bert_update(struct bert_step *s) {
-    bert_phase(s, SNUG_PHASE_CLIP);
-    bert_phase(s, SNUG_PHASE_UPDATE);
-    s->run.step++;
-    s->run.micro_batch = 0;
-}
-
 static inline void bert_read(struct bert_step *s, int32_t tensor, void *values, int64_t bytes) {
     bert_check(s->ctx, snug_block_copy(s->ctx, &s->arena, values, snug_run_data(&s->run, tensor), bytes), "read");
+}
+
+/* On the host's own memory one knows at once which steps were skipped; elsewhere the run is not told. */
+static inline void bert_update(struct bert_step *s) {
+    const int32_t scaler = snug_program_scaler(&s->program);
+    const float rate = s->run.learning_rate;
+    if (s->arena.copy == NULL && s->run.skipped) s->run.learning_rate = s->run.later_rates[s->run.skipped - 1];
+    bert_phase(s, SNUG_PHASE_CLIP);
+    bert_phase(s, SNUG_PHASE_UPDATE);
+    s->run.learning_rate = rate;
+    if (s->arena.copy == NULL && scaler >= 0) {
+        float values[SNUG_SCALE_VALUES];
+        bert_read(s, scaler, values, sizeof values);
+        s->run.skipped = (int64_t)values[SNUG_SCALE_SKIPPED];
+    }
+    s->run.step++;
+    s->run.micro_batch = 0;
 }
 
 #endif

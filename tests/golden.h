@@ -15,6 +15,7 @@
 #include "io/spool.h"
 #include "model/build.h"
 #include "model/weights.h"
+#include "optim/loss_scale.h"
 #include "plan/stages.h"
 
 #define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"
@@ -23,7 +24,7 @@
 struct golden_method {
     const char *name;
     enum snug_recompute recompute; /* of every layer */
-    enum snug_dtype weights;
+    enum snug_dtype weights, compute;
     bool update_in_backward, offloads;
     bool waits;            /* the word embedding's rows, of which it gets more than the model has; not for masked LM */
     int32_t micro_batches; /* of a step, at most as many as it has sequences; 0 is 1 */
@@ -217,6 +218,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
 
     struct snug_program *program = &g->program;
     snug_program_init(program, g->ctx);
+    program->compute = method->compute;
     program->longest = g->batch.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = g->batch.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
@@ -271,9 +273,13 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     } else {
         assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
     }
+    const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    const int32_t scaler = snug_program_scaler(program);
+    if (scaler >= 0)
+        assert_int_equal(snug_tensor_write(program, &memory, scaler, 0, SNUG_SCALE_VALUES, scale), SNUG_OK);
+    assert_int_equal(backend->load(&g->run), SNUG_OK);
     golden_phase(g, SNUG_PHASE_PREPARE);
     golden_pull(g);
-    assert_int_equal(backend->load(&g->run), SNUG_OK);
 }
 
 static void golden_close(struct golden *g) {

@@ -81,6 +81,15 @@ static inline float __uint_as_float(uint32_t bits) {
     return value;
 }
 
+static inline uint32_t __float_as_uint(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+static inline float __fdividef(float a, float b) { return a / b; }
+
 struct __nv_bfloat16 {
     uint16_t bits;
 };

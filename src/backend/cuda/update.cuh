@@ -45,36 +45,37 @@ static __device__ __forceinline__ void store_parameter(const W &w, const struct 
         ((bf16 *)w.copy.data)[i] = from_float<bf16>(value);
 }
 
-/* ---- four elements from first, a multiple of 4, on ---- */
+/* ---- W elements from first, a multiple of W, on: 4 or 8, which lie in one block of random numbers ---- */
 
-template <typename W>
-static __device__ __forceinline__ void load_parameters(float (&value)[4], const W &w, int64_t first) {
+template <int W, typename Weight>
+static __device__ __forceinline__ void load_parameters(float (&value)[W], const Weight &w, int64_t first) {
     if (w.p)
-        load<4>(value, w.p + first);
+        load<W>(value, w.p + first);
     else
-        load<4>(value, w.p16 + first);
+        load<W>(value, w.p16 + first);
 }
 
-/* As store_parameter(); the four share a block of random numbers. */
-template <typename W>
-static __device__ __forceinline__ void store_parameters(const W &w, const struct snug_cuda_step &step, int64_t first,
-                                                        float (&value)[4]) {
+/* As store_parameter(). */
+template <int W, typename Weight>
+static __device__ __forceinline__ void store_parameters(const Weight &w, const struct snug_cuda_step &step,
+                                                        int64_t first, float (&value)[W]) {
     if (w.p) {
-        store<4>(w.p + first, value);
+        store<W>(w.p + first, value);
     } else {
         const struct snug_philox_block block = rounding_block(step, w.parameter, first);
+        const bool second = W == 4 && first % 8; /* half of the block */
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const uint32_t word = first % 8 ? block.word[2 + i / 2] : block.word[i / 2];
+        for (int i = 0; i < W; i++) {
+            const uint32_t word = second ? block.word[(2 + i / 2) % 4] : block.word[i / 2];
             value[i] = snug_bf16_to_f32(snug_f32_to_bf16_stochastic(value[i], word >> (i % 2 ? 16 : 0) & 0xffffu));
         }
-        store<4>(w.p16 + first, value);
+        store<W>(w.p16 + first, value);
     }
     if (!w.copy.data) return;
     if (w.copy.half)
-        store<4>((f16 *)w.copy.data + first, value);
+        store<W>((f16 *)w.copy.data + first, value);
     else
-        store<4>((bf16 *)w.copy.data + first, value);
+        store<W>((bf16 *)w.copy.data + first, value);
 }
 
 /* ---- the optimizers that look at elements one by one ---- */
@@ -94,6 +95,7 @@ struct weight {
 template <typename F>
 static __global__ void __launch_bounds__(256) update_kernel(const struct weight w, const F formula) {
     const struct snug_cuda_step step = *w.step;
+    if (step.skip) return;
     const float scale = w.clip ? w.clip[1] : 1;
     const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
     if (first + 4 <= w.count) {
