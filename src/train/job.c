@@ -256,8 +256,10 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
     };
     if (!feed->dataset) { /* a plan without data: every batch full, every sequence as long as may be */
         const int64_t sequences = feed->options.batch_size, tokens = sequences * job->max_length;
-        feed->limits = (struct snug_loader_limits){
-            sequences, tokens, job->config.task == SNUG_TASK_MLM ? tokens : sequences, job->max_length};
+        feed->limits = (struct snug_loader_limits){.sequences = sequences,
+                                                   .tokens = tokens,
+                                                   .rows = job->config.task == SNUG_TASK_MLM ? tokens : sequences,
+                                                   .longest = job->max_length};
         return SNUG_OK;
     }
     if (!training) return snug_loader_limits(job->ctx, feed->dataset, &feed->options, 1, 0, &feed->limits);

@@ -101,8 +101,11 @@ static int64_t batch_bytes(const struct snug_program *program) {
     return snug_cuda_carve_batch(program, NULL, &batch);
 }
 
-/* Tokens in whole tiles. */
-static int64_t bucket_of(int64_t tokens) { return (tokens + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE; }
+int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens) {
+    const int64_t room = (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
+    const int64_t size = snug_size_tokens(snug_size_of(tokens));
+    return size < room ? size : room;
+}
 
 static void put(void *to, const void *from, int64_t bytes) {
     if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
@@ -117,7 +120,7 @@ static snug_status load(struct snug_run *run) {
     struct snug_cuda_batch h;
     const int64_t size = snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
     snug_cuda_carve_batch(run->program, run->batch_copy, &cuda->batch);
-    cuda->bucket = bucket_of(b->tokens);
+    cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[turn]), "sending a batch"));
     put(h.offsets, b->offsets, 4 * (b->sequences + 1));
     put(h.ids, b->ids, 4 * b->tokens);
@@ -161,6 +164,7 @@ static void close_state(void *state) {
     cudaDeviceSynchronize();
     snug_cuda_free_graphs(cuda);
     snug_cuda_free_products(cuda);
+    snug_cuda_free_choices(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (cuda->record) cudaStreamDestroy(cuda->record);
     for (int i = 0; i < 2; i++) {
@@ -237,6 +241,7 @@ static const struct snug_backend backend = {
     .end = snug_cuda_end,
     .open = open_state,
     .close = close_state,
+    .warm = snug_cuda_warm,
     .library = library,
     .workspace = workspace,
     .ops = {[SNUG_OP_EMBED] = snug_cuda_embed,

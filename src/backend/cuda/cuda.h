@@ -61,6 +61,7 @@ struct snug_cuda_matrices {
     enum snug_dtype type, b_type, c_type; /* of a, b, c */
 };
 struct snug_cuda_product;
+struct snug_cuda_choice;
 struct snug_cuda_graph;
 
 /* State of a program. */
@@ -79,6 +80,11 @@ struct snug_cuda {
     struct snug_cuda_many norms, updates;
     struct snug_cuda_product *products;
     size_t product_count, product_capacity;
+    struct snug_cuda_choice *choices;
+    size_t choice_count, choice_capacity;
+    bool warming;         /* algorithms are being chosen: products are looked at, not done */
+    size_t tried;         /* products that had to be tried */
+    cudaEvent_t clock[2]; /* what trials are timed with */
     struct snug_cuda_graph *graphs;
     size_t graph_count, graph_capacity;
     struct snug_cuda_graph *recording;
@@ -93,6 +99,9 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
 void snug_cuda_set_step(struct snug_cuda *cuda, const struct snug_cuda_step *step);
 /* Sends the current step's numbers, in order with the operations. */
 snug_status snug_cuda_send_step(struct snug_run *run);
+
+/* Tokens that a batch is rounded up to: its size, or what tensors have room for. */
+int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens);
 
 /* Rows that a kernel covers: those of the batch, up to a whole tile. What it puts behind the last one is zero. */
 static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor) {
@@ -116,6 +125,13 @@ enum snug_cuda_turn snug_cuda_turn_of(const struct snug_run *run, const struct s
 
 /* A product by cuBLASLt, whose algorithm is chosen when a shape is met first and then stays. */
 snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *p, void *workspace);
+/* That of op, for the current batch. */
+struct snug_cuda_matrices snug_cuda_product_of(const struct snug_run *run, const struct snug_op *op);
+snug_status snug_cuda_warm(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
+/* Any numbers into all tensors, as bf16 and as fp32: products of zeros are quicker than those of others. */
+void snug_cuda_scatter(const struct snug_run *run);
+/* Zeros into all tensors. */
+snug_status snug_cuda_clear(const struct snug_run *run);
 #define SNUG_CUDA_PRODUCT_WORKSPACE ((int64_t)32 << 20)
 
 /* Ends an operation: names it where the launch was refused. */
@@ -135,5 +151,6 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
 snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase);
 void snug_cuda_free_graphs(struct snug_cuda *cuda);
 void snug_cuda_free_products(struct snug_cuda *cuda);
+void snug_cuda_free_choices(struct snug_cuda *cuda);
 
 #endif

@@ -17,43 +17,39 @@ static __global__ void add_bias(float *y, const float *bias, int64_t n, int64_t 
 
 static uint8_t *scratch(const struct snug_run *run) { return (uint8_t *)run->workspace + SNUG_CUDA_PRODUCT_WORKSPACE; }
 
-extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_op *op) {
-    const cudaStream_t stream = snug_cuda_of(run)->stream;
-    const enum snug_dtype type = snug_run_dtype(run, op->in[0]), y_type = snug_run_dtype(run, op->out[0]);
+extern "C" struct snug_cuda_matrices snug_cuda_product_of(const struct snug_run *run, const struct snug_op *op) {
+    const bool forward = op->kind == SNUG_OP_LINEAR, weight = op->kind == SNUG_OP_LINEAR_DW;
     struct snug_cuda_matrices p = {.c = snug_run_data(run, op->out[0]),
                                    .a = snug_run_data(run, op->in[0]),
                                    .b = snug_run_data(run, op->in[1]),
-                                   .turn_b = true,
-                                   .m = snug_cuda_rows(run, op->out[0]),
+                                   .turn_a = weight,
+                                   .turn_b = forward,
+                                   .add = weight ? !snug_run_overwrites(run, op) : op->accumulate,
+                                   .m = weight ? snug_run_cols(run, op->in[0]) : snug_cuda_rows(run, op->out[0]),
                                    .n = snug_run_cols(run, op->out[0]),
-                                   .k = snug_run_cols(run, op->in[0]),
-                                   .type = type,
+                                   .k = weight ? snug_cuda_rows(run, op->in[0]) : snug_run_cols(run, op->in[0]),
+                                   .type = snug_run_dtype(run, op->in[0]),
                                    .b_type = snug_run_dtype(run, op->in[1]),
-                                   .c_type = y_type};
+                                   .c_type = snug_run_dtype(run, op->out[0])};
+    const void *bias = forward ? snug_run_data(run, op->in[2]) : NULL;
+    if (bias && p.c_type == p.type) p.bias = p.c_type == SNUG_F32 ? bias : scratch(run);
+    return p;
+}
+
+extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_op *op) {
+    const cudaStream_t stream = snug_cuda_of(run)->stream;
+    const struct snug_cuda_matrices p = snug_cuda_product_of(run, op);
     const float *bias = (const float *)snug_run_data(run, op->in[2]);
-    const bool mixed = bias && y_type != type; /* fp32 logits of bf16 operands: no epilogue takes that bias */
-    if (bias && !mixed && y_type == SNUG_F32) p.bias = bias;
-    if (bias && !mixed && y_type == SNUG_BF16) {
+    if (p.bias && p.c_type == SNUG_BF16)
         narrow_bias<<<blocks_for(p.n, 256), 256, 0, stream>>>((bf16 *)scratch(run), bias, p.n);
-        p.bias = scratch(run);
-    }
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
-    if (mixed && p.m > 0)
+    if (bias && !p.bias && p.m > 0) /* fp32 logits of bf16 operands: no epilogue takes that bias */
         add_bias<<<blocks_for(p.m * p.n, 256), 256, 0, stream>>>((float *)p.c, bias, p.n, p.m * p.n);
     return snug_cuda_done(run, op);
 }
 
 extern "C" snug_status snug_cuda_linear_dx(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_cuda_matrices p = {.c = snug_run_data(run, op->out[0]),
-                                         .a = snug_run_data(run, op->in[0]),
-                                         .b = snug_run_data(run, op->in[1]),
-                                         .add = op->accumulate,
-                                         .m = snug_cuda_rows(run, op->out[0]),
-                                         .n = snug_run_cols(run, op->out[0]),
-                                         .k = snug_run_cols(run, op->in[0]),
-                                         .type = snug_run_dtype(run, op->in[0]),
-                                         .b_type = snug_run_dtype(run, op->in[1]),
-                                         .c_type = snug_run_dtype(run, op->out[0])};
+    const struct snug_cuda_matrices p = snug_cuda_product_of(run, op);
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
     return snug_cuda_done(run, op);
 }
@@ -105,17 +101,7 @@ extern "C" int64_t snug_cuda_linear_workspace(const struct snug_program *program
 }
 
 extern "C" snug_status snug_cuda_linear_dw(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_cuda_matrices p = {.c = snug_run_data(run, op->out[0]),
-                                         .a = snug_run_data(run, op->in[0]),
-                                         .b = snug_run_data(run, op->in[1]),
-                                         .turn_a = true,
-                                         .add = !snug_run_overwrites(run, op),
-                                         .m = snug_run_cols(run, op->in[0]),
-                                         .n = snug_run_cols(run, op->in[1]),
-                                         .k = snug_cuda_rows(run, op->in[0]),
-                                         .type = snug_run_dtype(run, op->in[0]),
-                                         .b_type = snug_run_dtype(run, op->in[1]),
-                                         .c_type = snug_run_dtype(run, op->out[0])};
+    const struct snug_cuda_matrices p = snug_cuda_product_of(run, op);
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
     if (op->out[1] >= 0) {
         if (p.type == SNUG_BF16)
