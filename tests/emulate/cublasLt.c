@@ -94,7 +94,10 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
 }
 
 static float value_of(const void *data, int64_t i, cudaDataType_t type) {
-    return type == CUDA_R_32F ? ((const float *)data)[i] : snug_bf16_to_f32(((const uint16_t *)data)[i]);
+    const uint16_t *half = data;
+    return type == CUDA_R_32F    ? ((const float *)data)[i]
+           : type == CUDA_R_16BF ? snug_bf16_to_f32(half[i])
+                                 : snug_f16_to_f32(half[i]);
 }
 
 /* d [m, n] = a b + beta c + bias, all column-major; sums in double. */
@@ -121,7 +124,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
             if (z->type == CUDA_R_32F)
                 ((float *)d)[at] = (float)sum;
             else
-                ((uint16_t *)d)[at] = snug_f32_to_bf16((float)sum);
+                ((uint16_t *)d)[at] =
+                    z->type == CUDA_R_16BF ? snug_f32_to_bf16((float)sum) : snug_f32_to_f16((float)sum);
         }
     return CUBLAS_STATUS_SUCCESS;
 }
