@@ -133,6 +133,8 @@ enum snug_block_use {
 
 struct snug_backend {
     const char *name;
+    /* Head rows that masked LM does best at a time; 0: no wish. Their logits are the largest tensor of the head. */
+    int64_t head_rows;
     /* A block of zeroed memory, given back with snug_block_release(). */
     snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
     /* Bytes of the arena in which the backend keeps a batch of its own; 0 where operations read the host's. */
@@ -150,8 +152,8 @@ struct snug_backend {
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
     /* Finds out by trying how the program's operations are done best here, for batches of these sizes, before anything
-       is in the arena, whose contents are lost. What was found is kept in folder, where later runs find it, so that they
-       give the same bits; folder is NULL where nothing can be kept. NULL where there is nothing to try. */
+       is in the arena, whose contents are lost. What was found is kept in folder, where later runs find it, so that
+       they give the same bits; folder is NULL where nothing can be kept. NULL where there is nothing to try. */
     snug_status (*warm)(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
     /* Bytes that the backend's libraries take for themselves while operations run, beyond what open left resident. */
     int64_t (*library)(const struct snug_program *program, int threads);

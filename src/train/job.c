@@ -319,11 +319,13 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     struct snug_program *program = &job->programs[job->program_count++];
     snug_program_init(program, job->ctx);
     program->compute = compute_type(job);
+    program->tf32 = job->args->tf32;
     program->longest = feed->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = feed->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = feed->limits.sequences;
+    const int64_t chunk = job->backend->head_rows ? job->backend->head_rows : MLM_CHUNK_ROWS;
     program->capacity[SNUG_EXTENT_ROWS] =
-        job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
+        job->config.task == SNUG_TASK_MLM && feed->limits.rows > chunk ? chunk : feed->limits.rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
     const struct snug_methods methods = {.optimizer = training ? &job->optimizer : NULL,
                                          .weights = job->weights,
@@ -388,6 +390,12 @@ static snug_status choose_device(struct snug_job *job) {
         snug_clear_error(job->ctx);
     }
     return SNUG_OK;
+}
+
+/* As transformers, which refuses it where there is no such GPU. */
+static snug_status check_tf32(const struct snug_job *job) {
+    if (!job->args->tf32 || job->backend != snug_backend_cpu()) return SNUG_OK;
+    return snug_fail(job->ctx, SNUG_E_USAGE, "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
 }
 
 static snug_status open_backend(struct snug_job *job) {
@@ -543,6 +551,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
     RETURN_IF_ERROR(choose_device(job));
+    RETURN_IF_ERROR(check_tf32(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));

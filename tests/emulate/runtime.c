@@ -108,15 +108,23 @@ const char *cudaGetErrorString(cudaError_t error) { return error ? "failed" : "n
 void snug_cuda_free_graphs(struct snug_cuda *cuda) { (void)cuda; }
 
 snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *done) {
-    (void)phase;
     *done = false;
     if (!run->batch) return SNUG_OK;
     snug_cuda_of(run)->padded = true;
-    return snug_cuda_send_step(run);
+    RETURN_IF_ERROR(snug_cuda_send_step(run));
+    return phase == SNUG_PHASE_FORWARD ? snug_cuda_convert_biases(run) : SNUG_OK;
 }
 
 snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
     (void)phase;
     snug_cuda_of(run)->padded = false;
+    return SNUG_OK;
+}
+
+/* Nothing is recorded, so nothing leaves the stream. */
+snug_status snug_cuda_fork(struct snug_run *run) { return snug_fail(run->ctx, SNUG_E_INTERNAL, "not here"); }
+snug_status snug_cuda_return(struct snug_run *run) { return snug_cuda_fork(run); }
+snug_status snug_cuda_join(struct snug_run *run) {
+    (void)run;
     return SNUG_OK;
 }

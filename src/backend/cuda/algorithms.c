@@ -213,6 +213,7 @@ static snug_status meet(struct snug_run *run, int64_t tokens) {
     const struct snug_batch batch = {.tokens = tokens, .sequences = capacity[SNUG_EXTENT_SEQUENCES]};
     run->batch = &batch;
     run->rows = capacity[SNUG_EXTENT_ROWS];
+    snug_cuda_carve_batch(run->program, (uint8_t *)run->batch_copy, &cuda->batch);
     cuda->bucket = tokens;
     cuda->padded = true;
     snug_status status = SNUG_OK;

@@ -88,6 +88,11 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     out->norms =
         carve(base, &size, snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
     out->updates = carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM).count * (int64_t)sizeof *out->updates);
+    int64_t bytes;
+    const int32_t count = snug_cuda_count_biases(program, &bytes);
+    out->bias_list = carve(base, &size, count * (int64_t)sizeof *out->bias_list);
+    out->sent = size;
+    out->biases = carve(base, &size, bytes);
     return size;
 }
 
@@ -118,7 +123,7 @@ static snug_status load(struct snug_run *run) {
     const struct snug_batch *b = run->batch;
     const int turn = cuda->turn ^= 1;
     struct snug_cuda_batch h;
-    const int64_t size = snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
+    snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
     snug_cuda_carve_batch(run->program, run->batch_copy, &cuda->batch);
     cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[turn]), "sending a batch"));
@@ -132,7 +137,7 @@ static snug_status load(struct snug_run *run) {
     put(h.labels, b->labels, 4 * b->rows);
     put(h.targets, b->targets, 4 * b->rows * target_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(
-        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)size, cudaMemcpyHostToDevice, NULL),
+        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)h.sent, cudaMemcpyHostToDevice, NULL),
         "sending a batch"));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(cuda->sent[turn], NULL), "sending a batch"));
     return snug_cuda_send_step(run);
@@ -167,9 +172,11 @@ static void close_state(void *state) {
     snug_cuda_free_choices(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (cuda->record) cudaStreamDestroy(cuda->record);
+    if (cuda->side) cudaStreamDestroy(cuda->side);
     for (int i = 0; i < 2; i++) {
         if (cuda->staging[i]) cudaFreeHost(cuda->staging[i]);
         if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
+        if (cuda->fork[i]) cudaEventDestroy(cuda->fork[i]);
     }
     free(cuda);
 }
@@ -187,6 +194,9 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
                                     "a stream cannot be had"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking), "a stream cannot be had"));
+    cuda->tf32 = program->tf32;
     cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
     cuda->updates = snug_cuda_find_many(program, SNUG_OP_ADAM);
     for (int i = 0; i < 2; i++) {
@@ -198,7 +208,13 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         snug_cuda_carve_batch(program, memory, &tables);
         snug_cuda_list_many(program, &cuda->norms, tables.norms);
         snug_cuda_list_many(program, &cuda->updates, tables.updates);
+        int64_t bytes;
+        const int32_t most = snug_cuda_count_biases(program, &bytes);
+        cuda->biases = tables.bias_list;
+        cuda->bias_count = snug_cuda_list_biases(program, tables.bias_list, most);
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming),
+                                        "an event cannot be had"));
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming),
                                         "an event cannot be had"));
     }
     const cublasStatus_t status = cublasLtCreate(&lt);
@@ -233,6 +249,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
 
 static const struct snug_backend backend = {
     .name = "cuda",
+    .head_rows = 1024,
     .allocate = allocate,
     .batch = batch_bytes,
     .available = available,

@@ -2,6 +2,28 @@
 /* What products need beside cuBLASLt. */
 #include "backend/cuda/device.cuh"
 
+/* ---- weights in bf16, in products of other types ---- */
+
+template <typename T, int W> static __global__ void convert(T *to, const bf16 *from, int64_t count) {
+    const int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) * W;
+    if (i >= count) return;
+    float value[W];
+    load<W>(value, from + i);
+    store<W>(to + i, value);
+}
+
+extern "C" void snug_cuda_convert(const struct snug_cuda *cuda, void *to, enum snug_dtype type, const void *from,
+                                  int64_t count) {
+    const bool wide = count % 8 == 0 && (uintptr_t)from % 16 == 0;
+    with_type(type, [&](auto value) {
+        typedef decltype(value) T;
+        if (wide)
+            convert<T, 8><<<blocks_for(count / 8, 256), 256, 0, cuda->stream>>>((T *)to, (const bf16 *)from, count);
+        else
+            convert<T, 1><<<blocks_for(count, 256), 256, 0, cuda->stream>>>((T *)to, (const bf16 *)from, count);
+    });
+}
+
 /* ---- before the first step ---- */
 
 static __global__ void scatter(uint32_t *to, int64_t count) {

@@ -57,8 +57,8 @@ static cublasStatus_t describe(struct snug_cuda_product *p, const void *bias) {
     TRY(cublasLtMatrixLayoutCreate(&p->a, type, (uint64_t)(s->turn_b ? s->k : s->n),
                                    (uint64_t)(s->turn_b ? s->n : s->k), s->turn_b ? s->k : s->n));
     TRY(cublasLtMatrixLayoutCreate(&p->b, type, (uint64_t)(s->turn_a ? s->m : s->k),
-                                   (uint64_t)(s->turn_a ? s->k : s->m), s->turn_a ? s->m : s->k));
-    TRY(cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)s->n, (uint64_t)s->m, s->n));
+                                   (uint64_t)(s->turn_a ? s->k : s->m), s->a_stride));
+    TRY(cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)s->n, (uint64_t)s->m, s->c_stride));
     return status;
 }
 
@@ -73,6 +73,8 @@ static snug_status find(struct snug_run *run, const struct snug_cuda_matrices *m
     struct snug_cuda_shape shape;
     memset(&shape, 0, sizeof shape);
     shape.m = m->m, shape.n = m->n, shape.k = m->k;
+    shape.a_stride = m->a_stride ? m->a_stride : m->turn_a ? m->m : m->k;
+    shape.c_stride = m->c_stride ? m->c_stride : m->n;
     shape.type = (int32_t)m->type, shape.c_type = (int32_t)m->c_type;
     shape.turn_a = m->turn_a, shape.turn_b = m->turn_b, shape.bias = m->bias != NULL;
     shape.tf32 = cuda->tf32 && m->type == SNUG_F32;
@@ -110,24 +112,57 @@ cublasStatus_t snug_cuda_launch(const struct snug_cuda *cuda, struct snug_cuda_p
 
 /* Two matrices of one type. */
 static snug_status multiply(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
-    const struct snug_cuda *cuda = snug_cuda_of(run);
+    struct snug_cuda *cuda = snug_cuda_of(run);
     struct snug_cuda_product *p = NULL;
     RETURN_IF_ERROR(find(run, m, workspace, &p));
     if (cuda->warming) return SNUG_OK;
+    if (p->workspace > 0 && cuda->stream == cuda->side) cuda->side_workspace = true;
+    if (p->workspace > 0 && cuda->stream != cuda->side && cuda->side_workspace) RETURN_IF_ERROR(snug_cuda_join(run));
     const cublasStatus_t status = snug_cuda_launch(cuda, p, m, &p->algorithm, p->workspace, workspace);
     return status == CUBLAS_STATUS_SUCCESS ? SNUG_OK : refuse(run->ctx, &p->shape, status);
 }
 
+/* A weight in bf16 and a matrix of another type, to which a tile of the weight's rows at a time is converted: rows are
+   outputs where the weight is turned, the inner dimension where it is not. */
+static snug_status multiply_converted(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t rows = m->turn_b ? m->n : m->k, cols = m->turn_b ? m->k : m->n;
+    const int64_t size = snug_dtype_size(m->type), c_size = snug_dtype_size(m->c_type);
+    int64_t tile = SNUG_CUDA_CONVERTED / cols;
+    if (tile > SNUG_ROW_TILE) tile = tile / SNUG_ROW_TILE * SNUG_ROW_TILE;
+    for (int64_t row = 0; row < rows; row += tile) {
+        const int64_t count = rows - row < tile ? rows - row : tile;
+        struct snug_cuda_matrices part = *m;
+        void *converted = (uint8_t *)workspace + SNUG_CUDA_PRODUCT_WORKSPACE + snug_cuda_bias_bytes(m->n);
+        part.b = converted;
+        part.b_type = m->type;
+        if (!cuda->warming)
+            snug_cuda_convert(cuda, converted, m->type, (const uint16_t *)m->b + row * cols, count * cols);
+        if (m->turn_b) {
+            part.n = count;
+            part.c = (uint8_t *)m->c + row * c_size;
+            part.c_stride = m->n;
+            if (m->bias) part.bias = (const uint8_t *)m->bias + row * c_size;
+        } else {
+            part.k = count;
+            part.a = (const uint8_t *)m->a + row * size;
+            part.a_stride = m->k;
+            part.add = m->add || row > 0;
+        }
+        RETURN_IF_ERROR(multiply(run, &part, workspace));
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    if (m->b_type != m->type)
-        return snug_fail(run->ctx, SNUG_E_UNSUPPORTED,
-                         "the CUDA backend has no product of %s and %s: weights in bfloat16 need --bf16",
-                         snug_dtype_name(m->type), snug_dtype_name(m->b_type));
     if (m->m == 0 || m->n == 0) return SNUG_OK;
     if (m->k == 0) {
         if (!m->add) cudaMemsetAsync(m->c, 0, (size_t)(m->m * m->n * snug_dtype_size(m->c_type)), cuda->stream);
         return SNUG_OK;
     }
-    return multiply(run, m, workspace);
+    if (m->b_type == m->type) return multiply(run, m, workspace);
+    if (m->b_type == SNUG_BF16 && !m->turn_a) return multiply_converted(run, m, workspace);
+    return snug_fail(run->ctx, SNUG_E_UNSUPPORTED, "the CUDA backend has no product of %s and %s",
+                     snug_dtype_name(m->type), snug_dtype_name(m->b_type));
 }

@@ -9,7 +9,7 @@
 
 /* What an algorithm is chosen for. Compared byte by byte. */
 struct snug_cuda_shape {
-    int64_t m, n, k;
+    int64_t m, n, k, a_stride, c_stride;
     int32_t type, c_type; /* enum snug_dtype */
     uint8_t turn_a, turn_b, bias, tf32;
     uint8_t alignment; /* log2 of the bytes that divide all addresses */
