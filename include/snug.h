@@ -180,6 +180,8 @@ typedef struct snug_train_result {
     double epochs, train_loss, seconds, samples_per_second, steps_per_second, seconds_to_first_step, flops;
     double padding_avoided; /* share of a padded batch's tokens that were not computed */
     int64_t truncated_texts;
+    int64_t skipped_steps; /* fp16: whose gradients were not finite; before a resumption too */
+    double loss_scale;     /* fp16: at the end; 0 elsewhere */
     snug_ledger_line ledger[SNUG_MEMORY_CLASS_COUNT];
     snug_ledger_line total; /* measured: the process's peak resident memory (VmHWM) */
     snug_metrics metrics;   /* the last evaluation, if any */
@@ -268,9 +270,9 @@ snug_status snug_backward(snug_session *session);
 /* Scales all gradients so that their L2 norm is at most max_norm; *norm is the norm before. max_norm <= 0 only
  * measures. */
 snug_status snug_clip_grad_norm(snug_session *session, double max_norm, double *norm);
-/* One update of the optimizer at the current learning rate. */
+/* One update of the optimizer at the current learning rate; in fp16 none where gradients are not finite. */
 snug_status snug_optimizer_step(snug_session *session);
-/* Moves the learning-rate schedule on by one step. */
+/* Moves the learning-rate schedule on by one step; in fp16 not for a step that the optimizer skipped. */
 snug_status snug_scheduler_step(snug_session *session);
 double snug_learning_rate(const snug_session *session);
 /* Forgets the gradients: the next backward starts anew. */

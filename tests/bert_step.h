@@ -9,6 +9,7 @@
 
 #include "core/philox.h"
 #include "model/build.h"
+#include "optim/loss_scale.h"
 #include "plan/stages.h"
 
 struct bert_step {
@@ -21,6 +22,7 @@ struct bert_step {
     struct snug_block arena, host;
     struct snug_run run;
     struct snug_batch batch;
+    bool overflow; /* the loss is so large that fp16 cannot hold its gradients */
 };
 
 static inline void bert_check(snug_context *ctx, snug_status status, const char *what) {
@@ -93,7 +95,7 @@ static inline void bert_fill(const struct bert_step *s, struct snug_batch *b, ui
 
 static inline void bert_load(struct bert_step *s, struct snug_batch *b) {
     s->run.batch = b;
-    s->run.loss_scale = 1.0f / (float)b->items_in_step;
+    s->run.loss_scale = s->overflow ? 1e9f : 1.0f / (float)b->items_in_step;
     bert_check(s->ctx, s->backend->load(&s->run), "load");
 }
 
@@ -126,6 +128,7 @@ static inline void bert_weights(struct bert_step *s) {
             const float value = middle + 0.05f * bert_value(i, (uint64_t)k);
             if (t->dtype == SNUG_F32) ((float *)view)[k] = value;
             if (t->dtype == SNUG_BF16) ((uint16_t *)view)[k] = snug_f32_to_bf16(value);
+            if (t->dtype == SNUG_F16) ((uint16_t *)view)[k] = snug_f32_to_f16(value);
         }
         bert_check(s->ctx, snug_view_close(s->ctx, &s->arena, place, bytes, SNUG_VIEW_WRITE, view), "weights");
     }
@@ -171,9 +174,14 @@ static inline snug_status bert_open_case(struct bert_step *s, const struct snug_
                                .learning_rate = 1e-4f,
                                .max_grad_norm = 1,
                                .optimizer = &s->optimizer};
+    for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) s->run.later_rates[i - 1] = s->run.learning_rate * (float)(1 + i);
     bert_check(s->ctx, backend->open(s->ctx, p, 1, &s->run.backend_state), "open");
     if (o->sizes && backend->warm) bert_check(s->ctx, backend->warm(&s->run, o->sizes, o->folder), "warm");
     bert_weights(s);
+    const struct snug_memory memory = {.arena = s->arena.base, .copy = s->arena.copy};
+    const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    if (snug_program_scaler(p) >= 0)
+        bert_check(s->ctx, snug_tensor_write(p, &memory, snug_program_scaler(p), 0, SNUG_SCALE_VALUES, scale), "scale");
     bert_check(s->ctx, snug_run_phase(&s->run, backend, SNUG_PHASE_PREPARE, NULL), "prepare");
     return SNUG_OK;
 }
@@ -216,15 +224,25 @@ static inline void bert_gradients(struct bert_step *s) {
     s->run.micro_batch++;
 }
 
-static inline void bert_update(struct bert_step *s) {
-    bert_phase(s, SNUG_PHASE_CLIP);
-    bert_phase(s, SNUG_PHASE_UPDATE);
-    s->run.step++;
-    s->run.micro_batch = 0;
-}
-
 static inline void bert_read(struct bert_step *s, int32_t tensor, void *values, int64_t bytes) {
     bert_check(s->ctx, snug_block_copy(s->ctx, &s->arena, values, snug_run_data(&s->run, tensor), bytes), "read");
+}
+
+/* On the host's own memory one knows at once which steps were skipped; elsewhere the run is not told. */
+static inline void bert_update(struct bert_step *s) {
+    const int32_t scaler = snug_program_scaler(&s->program);
+    const float rate = s->run.learning_rate;
+    if (s->arena.copy == NULL && s->run.skipped) s->run.learning_rate = s->run.later_rates[s->run.skipped - 1];
+    bert_phase(s, SNUG_PHASE_CLIP);
+    bert_phase(s, SNUG_PHASE_UPDATE);
+    s->run.learning_rate = rate;
+    if (s->arena.copy == NULL && scaler >= 0) {
+        float values[SNUG_SCALE_VALUES];
+        bert_read(s, scaler, values, sizeof values);
+        s->run.skipped = (int64_t)values[SNUG_SCALE_SKIPPED];
+    }
+    s->run.step++;
+    s->run.micro_batch = 0;
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include "io/safetensors.h"
 #include "model/build.h"
 #include "model/weights.h"
+#include "optim/loss_scale.h"
 #include "plan/stages.h"
 
 #define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"
@@ -117,9 +118,13 @@ static void *golden_data(const struct golden *g, int32_t tensor) {
     return g->arena + g->program.tensors[tensor].offset;
 }
 
-static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
-                        double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
-                        enum snug_recompute level, enum snug_dtype weights) {
+static void golden_phase(struct golden *g, enum snug_phase phase) {
+    if (snug_run_phase(&g->run, g->backend, phase, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(g->ctx));
+}
+
+static void golden_open_in(struct golden *g, enum snug_dtype compute, const char *folder, const char *expected,
+                           const char *task, double label_smoothing, const struct snug_backend *backend, int threads,
+                           int64_t chunk_rows, enum snug_recompute level, enum snug_dtype weights) {
     char path[512];
     *g = (struct golden){
         .backend = backend,
@@ -136,6 +141,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
 
     struct snug_program *program = &g->program;
     snug_program_init(program, g->ctx);
+    program->compute = compute;
     program->longest = g->batch.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = g->batch.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
@@ -168,8 +174,19 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     golden_push(g);
     const struct snug_memory memory = {.arena = g->memory.base, .copy = g->memory.copy};
     assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
-    golden_pull(g);
+    const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    const int32_t scaler = snug_program_scaler(program);
+    if (scaler >= 0)
+        assert_int_equal(snug_tensor_write(program, &memory, scaler, 0, SNUG_SCALE_VALUES, scale), SNUG_OK);
     assert_int_equal(backend->load(&g->run), SNUG_OK);
+    if (compute != SNUG_F32) golden_phase(g, SNUG_PHASE_PREPARE);
+    golden_pull(g);
+}
+
+static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
+                        double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
+                        enum snug_recompute level, enum snug_dtype weights) {
+    golden_open_in(g, SNUG_F32, folder, expected, task, label_smoothing, backend, threads, chunk_rows, level, weights);
 }
 
 static void golden_close(struct golden *g) {
@@ -189,10 +206,6 @@ static void golden_close(struct golden *g) {
     if (g->memory.copy) free(g->arena);
     snug_block_release(&g->memory);
     snug_context_destroy(g->ctx);
-}
-
-static void golden_phase(struct golden *g, enum snug_phase phase) {
-    if (snug_run_phase(&g->run, g->backend, phase, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(g->ctx));
 }
 
 /* Mean loss of the batch; leaves its gradients. */

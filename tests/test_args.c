@@ -216,7 +216,6 @@ static void test_refused(void **state) {
         {"--dtype fp32", "must be one of float32|bfloat16|auto", SNUG_E_USAGE},
         {"--optim madam", "must be one of adamw_torch|adamw_torch_fused", SNUG_E_USAGE},
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
-        {"--fp16 --bf16", "--fp16 True: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--push_to_hub", "not supported by snug yet", SNUG_E_UNSUPPORTED},

@@ -60,7 +60,7 @@ static void test_wrong_usage(void **state) {
     expect("train --lerning_rate 1", 2, "the nearest is --learning_rate");
     expect("train --lerning_rate 1", 2, "snug train --help");
     expect("train --learning_rate abc", 2, "--learning_rate abc: must be a number");
-    expect("train --fp16", 2, "known Hugging Face argument");
+    expect("train --torch_compile", 2, "known Hugging Face argument");
     expect("train file.csv", 2, "must begin with --");
     expect("train", 2, "snug train needs --model_name_or_path");
     expect("eval", 2, "snug eval needs --model_name_or_path");

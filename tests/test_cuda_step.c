@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole training steps on the GPU, dropout on, against the reference: losses, every gradient, every weight after some
- * steps, with ragged batches that change, accumulation, and phases that are recorded. The same bits twice.
+ * steps, with ragged batches that change, accumulation, and phases that are recorded; optimizers; fp16's skipped steps.
+ * The same bits twice.
+ * test_cuda_step [TEST]
  */
 #include <dirent.h>
 #include <math.h>
@@ -53,16 +55,38 @@ static double distance(const float *a, const float *b, int64_t count) {
     return size > 0 ? sqrt(difference / size) : sqrt(difference);
 }
 
+static void read_values(struct bert_step *s, int32_t tensor, float *values) {
+    const struct snug_tensor *t = &s->program.tensors[tensor];
+    const int64_t count = t->rows * t->cols;
+    if (t->dtype == SNUG_F32) {
+        bert_read(s, tensor, values, count * 4);
+        return;
+    }
+    uint16_t *halves = calloc((size_t)count, 2);
+    bert_read(s, tensor, halves, count * 2);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = t->dtype == SNUG_F16 ? snug_f16_to_f32(halves[i]) : snug_bf16_to_f32(halves[i]);
+    free(halves);
+}
+
+/* The tensor that is called the same in another program, which may have more of them. */
+static int32_t same_tensor(const struct bert_step *s, const char *name) {
+    for (size_t i = 0; i < s->program.tensor_count; i++)
+        if (strcmp(s->program.tensors[i].name, name) == 0) return (int32_t)i;
+    fail_msg("there is no tensor %s", name);
+    return -1;
+}
+
 /* The largest relative distance of tensors of a class; key biases aside, whose true gradient is zero. */
 static double worst_of(struct bert_step *a, struct bert_step *b, snug_memory_class memory_class, const char **name) {
     double worst = 0;
     for (size_t i = 0; i < a->program.tensor_count; i++) {
         const struct snug_tensor *t = &a->program.tensors[i];
-        if (!t->persistent || t->memory_class != memory_class || t->dtype != SNUG_F32) continue;
-        const int64_t count = t->rows * t->cols, bytes = count * 4;
+        if (!t->persistent || t->memory_class != memory_class || t->dtype > SNUG_F16) continue;
+        const int64_t count = t->rows * t->cols;
         float *x = calloc((size_t)count, 4), *y = calloc((size_t)count, 4);
-        bert_read(a, (int32_t)i, x, bytes);
-        bert_read(b, (int32_t)i, y, bytes);
+        read_values(a, (int32_t)i, x);
+        read_values(b, same_tensor(b, t->name), y);
         const double d = distance(x, y, count);
         if (!(d <= worst)) {
             worst = d;
@@ -74,66 +98,183 @@ static double worst_of(struct bert_step *a, struct bert_step *b, snug_memory_cla
     return worst;
 }
 
-static void compare_steps(enum snug_dtype compute, double loss_bound, double gradient_bound, double weight_bound) {
+struct bounds {
+    double loss, gradient, weight;
+};
+
+/* overflows: a bit for each step whose loss is so large that fp16 cannot hold its gradients. */
+static void compare_with(enum snug_dtype compute, const struct snug_methods *how, unsigned overflows,
+                         struct bounds bounds) {
     if (!cuda) {
         print_message("%s\n", why);
         skip();
     }
     struct bert_step a, b;
     const struct snug_config config = small();
-    bert_open(&a, cuda, &config, compute, TOKENS, SEQUENCES);
-    bert_open(&b, snug_backend_reference(), &config, compute, TOKENS, SEQUENCES);
+    bert_open_with(&a, cuda, &config, compute, TOKENS, SEQUENCES, how);
+    bert_open_with(&b, snug_backend_reference(), &config, compute, TOKENS, SEQUENCES, how);
     for (int i = 0; i < STEPS; i++) {
         float x[2], y[2];
         const char *name = "";
+        a.overflow = b.overflow = overflows >> i & 1;
         step(&a, i, x);
         step(&b, i, y);
         for (int k = 0; k < 2; k++)
-            if (!(fabsf(x[k] - y[k]) <= (float)loss_bound * fabsf(y[k])))
+            if (!(fabsf(x[k] - y[k]) <= (float)bounds.loss * fabsf(y[k])))
                 fail_msg("step %d: loss %.8g, expected %.8g", i, (double)x[k], (double)y[k]);
-        const double worst = worst_of(&a, &b, SNUG_MEMORY_GRADIENTS, &name);
+        const double worst = a.overflow ? 0 : worst_of(&a, &b, SNUG_MEMORY_GRADIENTS, &name);
         print_message("%s step %d: losses off by %.1e %.1e, gradients by %.1e (%s)\n", snug_dtype_name(compute), i,
                       fabs((double)(x[0] - y[0])), fabs((double)(x[1] - y[1])), worst, name);
-        if (!(worst <= gradient_bound)) fail_msg("step %d: gradient of %s is off by %g", i, name, worst);
+        if (!(worst <= bounds.gradient)) fail_msg("step %d: gradient of %s is off by %g", i, name, worst);
         bert_update(&a);
         bert_update(&b);
     }
     const char *name = "";
     const double worst = worst_of(&a, &b, SNUG_MEMORY_WEIGHTS, &name);
     print_message("%s weights off by %.1e (%s)\n", snug_dtype_name(compute), worst, name);
-    if (!(worst <= weight_bound)) fail_msg("weights of %s are off by %g", name, worst);
+    if (!(worst <= bounds.weight)) fail_msg("weights of %s are off by %g", name, worst);
     bert_close(&a);
     bert_close(&b);
 }
 
 static void fp32_steps_agree(void **state) {
     (void)state;
-    compare_steps(SNUG_F32, 1e-4, 1e-3, 1e-3);
+    compare_with(SNUG_F32, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){1e-4, 1e-3, 1e-3});
 }
 
 static void bf16_steps_agree(void **state) {
     (void)state;
-    compare_steps(SNUG_BF16, 3e-2, 1e-1, 1e-2);
+    compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){3e-2, 1e-1, 1e-2});
+}
+
+static void fp16_steps_agree(void **state) {
+    (void)state;
+    compare_with(SNUG_F16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){4e-3, 2e-2, 1e-2});
+}
+
+/* ---- optimizers ------------------------------------------------------------------------------------------------ */
+
+static const struct snug_optimizer adamw_8bit = {
+    .kind = SNUG_ADAM_8BIT, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
+static const struct snug_optimizer adafactor = {.kind = SNUG_ADAFACTOR,
+                                                .epsilon = 1e-30,
+                                                .epsilon2 = 1e-3,
+                                                .clip_threshold = 1,
+                                                .decay_rate = -0.8,
+                                                .scale_parameter = true,
+                                                .weight_decay = 0.01};
+
+static void optimizers_agree(void **state) {
+    (void)state;
+    const struct snug_optimizer *const all[] = {&adamw_8bit, &adafactor};
+    for (int i = 0; i < 2; i++)
+        compare_with(SNUG_F32, &(struct snug_methods){.optimizer = all[i]}, 0, (struct bounds){1e-4, 1e-3, 1e-3});
+}
+
+static void train(struct bert_step *s, enum snug_dtype compute, const struct snug_methods *how, bool accumulated) {
+    const struct snug_config config = small();
+    bert_open_with(s, cuda, &config, compute, TOKENS, SEQUENCES, how);
+    for (int i = 0; i < 3; i++) { /* as they are, recorded, replayed */
+        static const int32_t lengths[SEQUENCES] = {130, 1, 64, 17, 65, 31};
+        float losses[2];
+        if (accumulated) {
+            step(s, i, losses);
+        } else {
+            bert_batch(s, lengths, SEQUENCES);
+            bert_gradients(s);
+        }
+        bert_update(s);
+    }
+}
+
+static void assert_same_weights(struct bert_step *a, struct bert_step *b, const char *what) {
+    const char *name = "";
+    const double worst = worst_of(a, b, SNUG_MEMORY_WEIGHTS, &name);
+    if (worst != 0) fail_msg("%s: %s is off by %g", what, name, worst);
+}
+
+/* One launch for all weights or one for each, which update in backward needs: the same bits. */
+static void update_in_backward_is_the_same(void **state) {
+    (void)state;
+    if (!cuda) skip();
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
+    static const struct {
+        enum snug_dtype compute, weights;
+    } types[] = {{SNUG_F32, SNUG_F32}, {SNUG_BF16, SNUG_BF16}, {SNUG_F16, SNUG_F32}};
+    for (int i = 0; i < 3; i++)
+        for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+            struct snug_methods how = {.optimizer = all[i], .weights = types[k].weights, .clips = true};
+            struct bert_step s[2];
+            char what[64];
+            train(&s[0], types[k].compute, &how, false);
+            how.update_in_backward = true;
+            train(&s[1], types[k].compute, &how, false);
+            snprintf(what, sizeof what, "optimizer %d, %s with %s weights", i, snug_dtype_name(types[k].compute),
+                     snug_dtype_name(types[k].weights));
+            assert_same_weights(&s[0], &s[1], what);
+            for (int n = 0; n < 2; n++) bert_close(&s[n]);
+        }
+}
+
+/* ---- steps that fp16 skips -------------------------------------------------------------------------------------- */
+
+/* The reference is told at once which steps were skipped; the GPU finds out by itself, also the learning rate. */
+static void skipped_steps_agree(void **state) {
+    (void)state;
+    static const struct snug_optimizer sgd = {.kind = SNUG_SGD, .momentum = 0.9, .weight_decay = 0.01};
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &sgd, &adafactor};
+    for (int i = 0; i < 4; i++)
+        compare_with(SNUG_F16, &(struct snug_methods){.optimizer = all[i]}, i % 2 ? 6 : 9,
+                     (struct bounds){4e-3, 2e-2, 1e-2});
+}
+
+/* Nothing of weights and states is another after a skipped step; the scale is halved, the step counted. */
+static void skipped_steps_change_nothing(void **state) {
+    (void)state;
+    if (!cuda) skip();
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
+    for (int i = 0; i < 6; i++) {
+        const struct snug_methods how = {.optimizer = all[i / 2], .clips = true, .update_in_backward = i % 2};
+        const struct snug_config config = small();
+        static const int32_t lengths[SEQUENCES] = {33, 1, 64, 17, 65, 31};
+        struct bert_step s;
+        bert_open_with(&s, cuda, &config, SNUG_F16, TOKENS, SEQUENCES, &how);
+        uint8_t *before[2] = {calloc((size_t)s.layout.arena, 1), calloc((size_t)s.layout.arena, 1)};
+        for (int k = 0; k < 2; k++) {
+            s.overflow = k == 1;
+            bert_batch(&s, lengths, SEQUENCES);
+            bert_gradients(&s);
+            bert_update(&s);
+            bert_check(s.ctx, snug_block_copy(s.ctx, &s.arena, before[k], s.arena.base, s.layout.arena), "read");
+        }
+        const int32_t scaler = snug_program_scaler(&s.program);
+        for (size_t t = 0; t < s.program.tensor_count; t++) {
+            const struct snug_tensor *tensor = &s.program.tensors[t];
+            const bool kept = tensor->memory_class == SNUG_MEMORY_WEIGHTS || tensor->saved;
+            if (!tensor->persistent || !kept || (int32_t)t == scaler) continue;
+            if (memcmp(before[0] + tensor->offset, before[1] + tensor->offset, (size_t)tensor->bytes))
+                fail_msg("%s was changed by a step that was skipped", tensor->name);
+        }
+        float values[SNUG_SCALE_VALUES];
+        bert_read(&s, scaler, values, sizeof values);
+        assert_true(values[SNUG_SCALE] == SNUG_SCALE_FIRST / 2 && values[SNUG_SCALE_SKIPPED] == 1);
+        for (int k = 0; k < 2; k++) free(before[k]);
+        bert_close(&s);
+    }
 }
 
 static void same_bits_twice(void **state) {
     (void)state;
     if (!cuda) skip();
-    const struct snug_config config = small();
-    for (enum snug_dtype compute = SNUG_F32; compute <= SNUG_BF16; compute++) {
-        struct bert_step s[2];
-        for (int k = 0; k < 2; k++) {
-            bert_open(&s[k], cuda, &config, compute, TOKENS, SEQUENCES);
-            for (int i = 0; i < STEPS; i++) {
-                float losses[2];
-                step(&s[k], i, losses);
-                bert_update(&s[k]);
-            }
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
+    for (enum snug_dtype compute = SNUG_F32; compute <= SNUG_F16; compute++)
+        for (int i = 0; i < 3; i++) {
+            struct bert_step s[2];
+            const struct snug_methods how = {.optimizer = all[i], .accumulates = true, .clips = true};
+            for (int k = 0; k < 2; k++) train(&s[k], compute, &how, true);
+            assert_same_weights(&s[0], &s[1], snug_dtype_name(compute));
+            for (int k = 0; k < 2; k++) bert_close(&s[k]);
         }
-        const char *name = "";
-        assert_true(worst_of(&s[0], &s[1], SNUG_MEMORY_WEIGHTS, &name) == 0);
-        for (int k = 0; k < 2; k++) bert_close(&s[k]);
-    }
 }
 
 /* What the backend keeps of its trials in folder; freed by the caller. */
@@ -228,10 +369,15 @@ static void mixed_steps_agree(void **state) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_steps_agree),
         cmocka_unit_test(bf16_steps_agree),
+        cmocka_unit_test(fp16_steps_agree),
+        cmocka_unit_test(optimizers_agree),
+        cmocka_unit_test(update_in_backward_is_the_same),
+        cmocka_unit_test(skipped_steps_agree),
+        cmocka_unit_test(skipped_steps_change_nothing),
         cmocka_unit_test(same_bits_twice),
         cmocka_unit_test(mixed_steps_agree),
         cmocka_unit_test_setup_teardown(choices_are_kept, scratch_setup, scratch_teardown),
@@ -239,6 +385,7 @@ int main(void) {
     snug_context *ctx;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     if (snug_backend_cuda(ctx, &cuda) != SNUG_OK) snprintf(why, sizeof why, "skipped: %s", snug_error_message(ctx));
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snug_context_destroy(ctx);
     return failed;

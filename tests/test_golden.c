@@ -188,6 +188,98 @@ static void cuda_agrees(void **state) {
     snug_context_destroy(ctx);
 }
 
+/* ---- 16 bits ---------------------------------------------------------------------------------------------------- */
+
+struct squares {
+    const float *expected;
+    double off, size;
+};
+
+static void add_logits(const struct golden *g, const float *logits, int64_t first, int64_t count, void *user) {
+    struct squares *sums = user;
+    (void)g;
+    for (int64_t i = 0; i < count; i++) {
+        sums->off += pow((double)logits[i] - (double)sums->expected[first + i], 2);
+        sums->size += pow((double)sums->expected[first + i], 2);
+    }
+}
+
+/* Relative L2 errors of the logits, and of all gradients as one vector, without the key biases'. */
+static void measure(struct golden *g, double *logits, double *gradients) {
+    struct squares sums = {0};
+    int64_t count;
+    float *expected = golden_read(g, "logits", &count);
+    sums.expected = expected;
+    compute_logits(g, add_logits, &sums);
+    free(expected);
+    *logits = sqrt(sums.off / sums.size);
+    golden_step(g);
+    const double scale = g->program.compute == SNUG_F16 ? (double)SNUG_SCALE_FIRST : 1;
+    double off = 0, size = 0;
+    for (size_t i = 0; i < g->program.parameter_count; i++) {
+        const struct snug_parameter *p = &g->program.parameters[i];
+        char name[160];
+        snprintf(name, sizeof name, "grad.%s", p->name);
+        if (has_end(p->name, "attention.self.key.bias")) continue;
+        expected = golden_read(g, name, &count);
+        const float *found = golden_gradient(g, p);
+        for (int64_t k = 0; k < count; k++) {
+            off += pow((double)found[k] / scale - (double)expected[k], 2);
+            size += pow((double)expected[k], 2);
+        }
+        free(expected);
+    }
+    *gradients = sqrt(off / size);
+}
+
+/* In bf16 and fp16 no further from the truth than twice what torch.autocast is (tools/golden_autocast.py). */
+static void check_autocast(const struct snug_backend *backend) {
+    json_t *cases = read_cases(), *c;
+    json_t *bars = json_load_file(SNUG_SOURCE_DIR "/tests/golden/autocast.json", 0, NULL);
+    size_t index, seen = 0;
+    json_array_foreach(json_object_get(cases, "cases"), index, c) {
+        const char *name = json_string_value(json_object_get(c, "name"));
+        const json_t *bar = json_object_get(json_object_get(bars, "cases"), name);
+        for (enum snug_dtype type = SNUG_BF16; bar && type <= SNUG_F16; type++) {
+            const char *folder = json_string_value(json_object_get(c, "folder"));
+            const json_t *torch = json_object_get(bar, snug_dtype_name(type));
+            const double most[] = {2 * json_number_value(json_object_get(torch, "logits")),
+                                   2 * json_number_value(json_object_get(torch, "gradients"))};
+            char expected[256];
+            double found[2];
+            struct golden g;
+            snprintf(expected, sizeof expected, "%s/%s", folder, json_string_value(json_object_get(c, "expected")));
+            golden_open_in(&g, type, folder, expected, json_string_value(json_object_get(c, "task")), 0, backend, 1, 0,
+                           SNUG_RECOMPUTE_ELEMENTWISE, SNUG_F32);
+            measure(&g, &found[0], &found[1]);
+            golden_close(&g);
+            print_message("%-10s %-4s errors: logits %.1e of %.1e, gradients %.1e of %.1e\n", name,
+                          snug_dtype_name(type), found[0], most[0], found[1], most[1]);
+            if (!(found[0] <= most[0] && found[1] <= most[1])) fail_msg("%s in %s", name, snug_dtype_name(type));
+            seen++;
+        }
+    }
+    assert_true(seen >= 14);
+    json_decref(bars);
+    json_decref(cases);
+}
+
+static void reference_is_no_worse_than_autocast(void **state) {
+    (void)state;
+    check_autocast(snug_backend_reference());
+}
+
+static void cuda_is_no_worse_than_autocast(void **state) {
+    (void)state;
+    snug_context *ctx;
+    const struct snug_backend *cuda;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    const snug_status found = snug_backend_cuda(ctx, &cuda);
+    snug_context_destroy(ctx);
+    if (found != SNUG_OK) skip();
+    check_autocast(cuda);
+}
+
 /* The number of head rows that go through at a time changes nothing but the order of sums. */
 static void chunks_do_not_matter(void **state) {
     (void)state;
@@ -312,6 +404,8 @@ int main(void) {
         cmocka_unit_test(reference_agrees),
         cmocka_unit_test(cpu_agrees),
         cmocka_unit_test(cuda_agrees),
+        cmocka_unit_test(reference_is_no_worse_than_autocast),
+        cmocka_unit_test(cuda_is_no_worse_than_autocast),
         cmocka_unit_test(chunks_do_not_matter),
         cmocka_unit_test(every_level_of_recomputation_agrees),
         cmocka_unit_test(other_files_hold_the_same_weights),

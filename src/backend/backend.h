@@ -46,7 +46,9 @@
  * SQUARED_NORM         g [N,K] index or none              sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate;
  *                                                         with an index, the same bits as of the whole table's gradient
  * CLIP                 sums [slots] F64                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
- *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
+ *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0.
+ *                                                         scaler [1,4] or none: see "Loss scaling"
+ * RESCALE                                                 scaler [1,4]: snug_loss_scale_next()
  * (an optimizer)       g [N,K] F32, clip or none          p [N,K], q [N,K] or none, states (all updated, but q)
  *   g is first multiplied by clip's scale, in passing. p is F32, or BF16 and then rounded stochastically (core/philox.h); q
  *   is a BF16 copy of the new p, rounded to nearest even. What it gets may be a part of the weight, see op->element. The tensor is a stack of op->segments parameters of the same
@@ -79,6 +81,10 @@
  * STORE                x                                  home (offloaded): starts to copy x there, to op->element on
  * WAIT                 x                                  waits until what FETCH or STORE began of x is done
  *
+ * Loss scaling, in fp16 training (a program with RESCALE): LOSS multiplies d by scaler's first value as well. CLIP
+ *   divides norm and scale by it, and says in scaler whether the step is skipped, since sums are not finite. Updates of
+ *   such a step do nothing; t counts those that were done, and lr is the learning rate of that one.
+ *
  * Rows that wait: a table that only EMBED reads need not be updated where a step has no gradient, until the row is read
  * again. What it missed is then done step by step, with the bits that ADAM over the whole table would have given.
  *   g [N,K]            gradients of the rows with one, in the order in which they first came up; N is what a step may have
@@ -102,6 +108,9 @@
 #include "optim/optimizer.h"
 #include "text/batch.h"
 
+/* Steps after which the host has to look how many were skipped. */
+#define SNUG_UNSEEN_STEPS 8
+
 /* What an operation sees while it runs. */
 struct snug_run {
     snug_context *ctx;
@@ -118,6 +127,10 @@ struct snug_run {
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's head rows */
     float loss_scale;               /* 1 / items_in_step */
     float learning_rate, max_grad_norm;
+    /* In fp16 the device alone may know yet whether a step was skipped: how many were as far as the host knows, and the
+       learning rates if 1, 2 … more of them were. */
+    int64_t skipped;
+    float later_rates[SNUG_UNSEEN_STEPS - 1];
     struct snug_spool *spool; /* NULL where nothing is offloaded */
     uint64_t *copies;         /* by tensor: the number of its last copy in the spool */
     const struct snug_optimizer *optimizer;

@@ -28,6 +28,10 @@ static json_t *result_json(const snug_train_result *result) {
     json_object_set_new(object, "peak_rss_bytes", json_integer(result->total.measured));
     json_object_set_new(object, "padding_avoided", cli_real(result->padding_avoided));
     json_object_set_new(object, "truncated_texts", json_integer(result->truncated_texts));
+    if (result->loss_scale > 0) {
+        json_object_set_new(object, "skipped_steps", json_integer(result->skipped_steps));
+        json_object_set_new(object, "loss_scale", cli_real(result->loss_scale));
+    }
     json_object_set_new(object, "best_model_checkpoint",
                         *result->best_checkpoint ? cli_string(result->best_checkpoint) : json_null());
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)

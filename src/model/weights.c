@@ -20,6 +20,14 @@ static enum snug_dtype type_of(const struct snug_program *program, const struct 
     return program->tensors[parameter->tensor].dtype;
 }
 
+static float widened(enum snug_dtype dtype, uint16_t stored) {
+    return dtype == SNUG_F16 ? snug_f16_to_f32(stored) : snug_bf16_to_f32(stored);
+}
+
+static uint16_t narrowed(enum snug_dtype dtype, float value) {
+    return dtype == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
+}
+
 /* Its value number first, as an element of the tensor. */
 static int64_t element_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
     return parameter->row * program->tensors[parameter->tensor].cols + first;
@@ -28,13 +36,13 @@ static int64_t element_of(const struct snug_program *program, const struct snug_
 snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
                                 const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
     const int64_t from = element_of(program, parameter, first);
-    if (type_of(program, parameter) == SNUG_F32)
-        return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
+    const enum snug_dtype dtype = type_of(program, parameter);
+    if (dtype == SNUG_F32) return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
         RETURN_IF_ERROR(snug_tensor_read(program, memory, parameter->tensor, from + i, n, stored));
-        for (int64_t k = 0; k < n; k++) values[i + k] = snug_bf16_to_f32(stored[k]);
+        for (int64_t k = 0; k < n; k++) values[i + k] = widened(dtype, stored[k]);
     }
     return SNUG_OK;
 }
@@ -43,12 +51,12 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
                                  const float *values) {
     const int64_t to = element_of(program, parameter, first);
-    if (type_of(program, parameter) == SNUG_F32)
-        return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
+    const enum snug_dtype dtype = type_of(program, parameter);
+    if (dtype == SNUG_F32) return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
-        for (int64_t k = 0; k < n; k++) stored[k] = snug_f32_to_bf16(values[i + k]);
+        for (int64_t k = 0; k < n; k++) stored[k] = narrowed(dtype, values[i + k]);
         RETURN_IF_ERROR(snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored));
     }
     return SNUG_OK;
@@ -186,7 +194,7 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const bool rounds = type_of(l->program, parameter) == SNUG_BF16;
+    const enum snug_dtype dtype = type_of(l->program, parameter);
     const int64_t count = snug_parameter_count(parameter);
     for (int64_t first = 0; first < count; first += PIECE) {
         float values[PIECE];
@@ -197,10 +205,11 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                 return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
                                  l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
                                  (long long)(first + i));
-            if (rounds && !isfinite(snug_bf16_to_f32(snug_f32_to_bf16(values[i]))))
-                return snug_fail(l->ctx, SNUG_E_INPUT,
-                                 "%s: tensor %s holds %g at element %lld, more than bfloat16 has: use --dtype float32",
-                                 l->path, stored->name, (double)values[i], (long long)(first + i));
+            if (dtype != SNUG_F32 && !isfinite(widened(dtype, narrowed(dtype, values[i]))))
+                return snug_fail(
+                    l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s", l->path,
+                    stored->name, (double)values[i], (long long)(first + i), dtype == SNUG_F16 ? "float16" : "bfloat16",
+                    dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
         }
         RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, n, values));
     }

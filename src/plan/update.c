@@ -2,6 +2,7 @@
 /* The optimizer's part of a program: the gradient norm and clipping, then an update for each weight. */
 #include <stdlib.h>
 
+#include "optim/loss_scale.h"
 #include "plan/update.h"
 
 static const enum snug_op_kind op_of[SNUG_OPTIMIZER_COUNT] = {
@@ -71,6 +72,13 @@ static snug_status list_updates(struct snug_program *program, const struct snug_
     struct snug_tensor small = {
         .memory_class = SNUG_MEMORY_OPTIMIZER, .rows = 1, .cols = 2, .layer = -1, .persistent = true};
     RETURN_IF_ERROR(snug_program_tensor(program, small, &program->clip, "clip"));
+    u->scaler = -1;
+    if (program->compute == SNUG_F16) {
+        struct snug_tensor scaler = small;
+        scaler.cols = SNUG_SCALE_VALUES;
+        scaler.saved = true;
+        RETURN_IF_ERROR(snug_program_tensor(program, scaler, &u->scaler, "loss_scale"));
+    }
     small.dtype = SNUG_F64;
     RETURN_IF_ERROR(snug_program_tensor(program, small, &u->sums, "squared_norms"));
     RETURN_IF_ERROR(snug_alloc(program->ctx, weights, sizeof *u->items, (void **)&u->items));
@@ -106,16 +114,24 @@ static snug_status after_backward(struct snug_program *program, const struct snu
 snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods) {
     struct snug_updates u = {0};
     snug_status status = list_updates(program, methods->optimizer, &u);
+    /* With loss scaling no weight may change before all gradients are known to be finite: as if they were clipped. */
+    struct snug_methods own = *methods;
+    own.clips |= u.scaler >= 0;
     /* Accumulated gradients stand until the last micro-batch, and their norm is known only behind it. */
-    const bool inside = methods->update_in_backward && !(methods->accumulates && methods->clips);
-    if (status == SNUG_OK)
-        status = inside ? snug_update_in_backward(program, methods, &u) : after_backward(program, &u);
+    const bool inside = own.update_in_backward && !(own.accumulates && own.clips);
+    if (status == SNUG_OK) status = inside ? snug_update_in_backward(program, &own, &u) : after_backward(program, &u);
     if (status == SNUG_OK)
         status = snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CLIP,
                                                            .phase = SNUG_PHASE_CLIP,
                                                            .layer = -1,
                                                            .in = SNUG_INPUTS(u.sums),
-                                                           .out = SNUG_OUTPUTS(program->clip)});
+                                                           .out = SNUG_OUTPUTS(program->clip, u.scaler)});
+    if (status == SNUG_OK && u.scaler >= 0)
+        status = snug_program_op(program, (struct snug_op){.kind = SNUG_OP_RESCALE,
+                                                           .phase = SNUG_PHASE_UPDATE,
+                                                           .layer = -1,
+                                                           .in = SNUG_INPUTS(u.scaler),
+                                                           .out = SNUG_OUTPUTS(u.scaler)});
     free(u.items);
     return status;
 }

@@ -51,6 +51,9 @@ static void print_run(FILE *out, const snug_train_result *result) {
     fprintf(out, "Trained: %lld steps, %.2f epochs, %lld samples, %lld tokens; loss %.4f\n", (long long)result->steps,
             result->epochs, (long long)result->samples, (long long)result->tokens, result->train_loss);
     fprintf(out, "Padding avoided: %.1f %% of a padded batch's tokens\n", 100 * result->padding_avoided);
+    if (result->loss_scale > 0)
+        fprintf(out, "Skipped: %lld steps, whose fp16 gradients were not finite; loss scale %g at the end\n",
+                (long long)result->skipped_steps, result->loss_scale);
     if (result->truncated_texts > 0)
         fprintf(out, "Truncated: %lld texts were longer than --max_seq_length\n", (long long)result->truncated_texts);
     for (size_t i = 0; i < result->metrics.count; i++)

@@ -237,6 +237,7 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
                            folder);
     if (status == SNUG_OK) status = read_state(t, folder);
     if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, &t->session->memory);
+    if (status == SNUG_OK) status = snug_session_look(t->session);
     if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
     free(states);
     if (status == SNUG_OK)

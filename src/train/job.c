@@ -276,6 +276,11 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
 
 /* ---- methods -------------------------------------------------------------------------------------------------- */
 
+/* As in Trainer, evaluations within a training have its types. */
+static bool is_inference(const struct snug_job *job) {
+    return job->command == SNUG_COMMAND_EVAL || job->command == SNUG_COMMAND_PREDICT;
+}
+
 static snug_status choose_methods(struct snug_job *job) {
     const struct snug_args *args = job->args;
     const int64_t layers = job->config.num_hidden_layers;
@@ -284,6 +289,8 @@ static snug_status choose_methods(struct snug_job *job) {
     job->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
     RETURN_IF_ERROR(snug_args_offload(args, &job->offload.classes));
     job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
+    if (is_inference(job) && args->bf16_full_eval) job->weights = SNUG_BF16;
+    if (is_inference(job) && args->fp16_full_eval) job->weights = SNUG_F16;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(args, layers, job->recompute);
 }
@@ -291,20 +298,24 @@ static snug_status choose_methods(struct snug_job *job) {
 /* ---- programs and plan ---------------------------------------------------------------------------------------- */
 
 static enum snug_dtype compute_type(const struct snug_job *job) {
-    if (!job->args->bf16) return SNUG_F32;
+    const struct snug_args *args = job->args;
+    if (is_inference(job) && args->fp16_full_eval) return SNUG_F16;
+    if (!args->bf16 && !(is_inference(job) && args->bf16_full_eval)) return args->fp16 ? SNUG_F16 : SNUG_F32;
     if (job->backend != snug_backend_cpu() || snug_backend_cpu_fast_bf16()) return SNUG_BF16;
     snug_log(job->ctx, SNUG_LOG_WARNING,
-             "--bf16: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
-             "fp32");
+             "--%s: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
+             "fp32",
+             args->bf16 ? "bf16" : "bf16_full_eval");
     return SNUG_F32;
 }
 
-/* A backend may lack operations: those of methods that it does not have yet. */
+/* A backend may lack operations: those of methods that it does not have yet. check_device() knows them by their flags,
+   before anything is read; this one knows all. */
 static snug_status check_operations(const struct snug_job *job, const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++)
         if (!job->backend->ops[program->ops[i].kind])
             return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
-                             "this run needs %s, which %s does not do yet: use --device cpu",
+                             "this run needs the operation %s, which the backend %s does not do yet: use --device cpu",
                              snug_op_name(program->ops[i].kind), job->backend->name);
     return SNUG_OK;
 }
@@ -392,10 +403,27 @@ static snug_status choose_device(struct snug_job *job) {
     return SNUG_OK;
 }
 
-/* As transformers, which refuses it where there is no such GPU. */
-static snug_status check_tf32(const struct snug_job *job) {
-    if (!job->args->tf32 || job->backend != snug_backend_cpu()) return SNUG_OK;
-    return snug_fail(job->ctx, SNUG_E_USAGE, "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
+/* What the arguments ask for and the device does not have. */
+static snug_status check_device(const struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const bool gpu = job->backend->available != NULL;
+    if (!gpu && (args->fp16 || args->fp16_full_eval))
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
+                         args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
+    if (!gpu && args->tf32) /* as transformers */
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
+    if (gpu && args->offload && !job->backend->ops[SNUG_OP_FETCH])
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                         "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "
+                         "say --device cpu",
+                         args->offload);
+    if (gpu && args->fit) /* no rates of operations are measured there yet */
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or say "
+                         "--device cpu");
+    return SNUG_OK;
 }
 
 static snug_status open_backend(struct snug_job *job) {
@@ -533,9 +561,7 @@ static snug_status check_fit(struct snug_job *job) {
     int64_t limit;
     bool budgeted, over;
     RETURN_IF_ERROR(find_limit(job, &limit, &budgeted, &over));
-    const bool device = job->backend->available != NULL; /* no rates of operations are measured there yet */
-    if (device && job->args->fit)
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED, "--fit searches for the CPU so far: use --device cpu");
+    const bool device = job->backend->available != NULL;
     if (!device && job->trains && (over || job->args->fit)) RETURN_IF_ERROR(search_fit(job, limit));
     if (job->fit && job->fit->fits && job->args->fit) {
         RETURN_IF_ERROR(apply_fit(job));
@@ -551,7 +577,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
     RETURN_IF_ERROR(choose_device(job));
-    RETURN_IF_ERROR(check_tf32(job));
+    RETURN_IF_ERROR(check_device(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));

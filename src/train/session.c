@@ -8,6 +8,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "model/weights.h"
+#include "optim/loss_scale.h"
 
 /* ---- carving -------------------------------------------------------------------------------------------------- */
 
@@ -117,6 +118,50 @@ static snug_status open_schedule(struct snug_session *s) {
                               steps, &s->schedule);
 }
 
+/* ---- loss scaling --------------------------------------------------------------------------------------------- */
+
+static snug_status begin_scale(struct snug_session *s) {
+    static const float first[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    s->scaler = s->job.training ? snug_program_scaler(s->job.training) : -1;
+    s->loss_scale = SNUG_SCALE_FIRST;
+    if (s->scaler < 0) return SNUG_OK;
+    return snug_tensor_write(s->job.training, &s->memory, s->scaler, 0, SNUG_SCALE_VALUES, first);
+}
+
+snug_status snug_session_look(struct snug_session *s) {
+    float values[SNUG_SCALE_VALUES];
+    if (s->scaler < 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_tensor_read(s->job.training, &s->memory, s->scaler, 0, SNUG_SCALE_VALUES, values));
+    const int64_t skipped = (int64_t)(values[SNUG_SCALE_SKIPPED] + values[SNUG_SCALE_SKIPS]);
+    s->loss_scale = values[SNUG_SCALE_SKIPS] != 0 ? values[SNUG_SCALE] / 2 : values[SNUG_SCALE];
+    if (skipped > s->skipped)
+        snug_log(s->ctx, SNUG_LOG_INFO,
+                 "fp16: %lld steps skipped so far, whose gradients were not finite; the loss scale is %g now",
+                 (long long)skipped, (double)s->loss_scale);
+    s->skipped = skipped;
+    s->unseen = 0;
+    if (s->loss_scale >= SNUG_SCALE_LEAST) return SNUG_OK;
+    return snug_fail(s->ctx, SNUG_E_NUMERIC,
+                     "step %lld: gradients are not finite at a loss scale of %g: values of the model itself are more "
+                     "than fp16 has; use --bf16",
+                     (long long)s->step + 1, (double)s->loss_scale);
+}
+
+/* The schedule stands still in steps that are skipped, as Trainer's does. */
+static double rate_after(const struct snug_session *s, int64_t skipped) {
+    const int64_t step = s->schedule_step > skipped ? s->schedule_step - skipped : 0;
+    return snug_optimizer_rate(&s->job.optimizer, snug_schedule_rate(&s->schedule, step), step);
+}
+
+/* The learning rate of the step at hand; where the device may know of more skipped steps, for so many. */
+static void set_rates(struct snug_session *s) {
+    struct snug_run *run = &s->train_run;
+    run->skipped = s->skipped;
+    run->learning_rate = (float)rate_after(s, s->skipped);
+    for (int i = 1; i < SNUG_UNSEEN_STEPS && s->scaler >= 0; i++)
+        run->later_rates[i - 1] = (float)rate_after(s, s->skipped + i);
+}
+
 static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(open_schedule(s));
     RETURN_IF_ERROR(open_spool(s));
@@ -125,6 +170,7 @@ static snug_status open_session(struct snug_session *s) {
     if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
     RETURN_IF_ERROR(warm_backend(s));
     RETURN_IF_ERROR(load_weights(s));
+    RETURN_IF_ERROR(begin_scale(s));
     RETURN_IF_ERROR(snug_session_prepare(s));
     return open_loaders(s);
 }
@@ -193,7 +239,7 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
     RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
-    s->train_run.learning_rate = (float)snug_learning_rate(s);
+    set_rates(s);
     s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
     if (info)
         *info = (snug_batch_info){.sequences = s->batch->sequences,
@@ -248,31 +294,30 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
     s->clipped = true;
     float clip[2];
-    if (norm) {
-        RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
-        *norm = clip[0];
-    }
-    return SNUG_OK;
+    if (!norm) return SNUG_OK;
+    RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
+    *norm = clip[0];
+    return snug_session_look(s);
 }
 
-double snug_learning_rate(const snug_session *s) {
-    return snug_optimizer_rate(&s->job.optimizer, snug_schedule_rate(&s->schedule, s->schedule_step), s->schedule_step);
-}
+double snug_learning_rate(const snug_session *s) { return rate_after(s, s->skipped); }
 
 snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_optimizer_step: there are no gradients; call snug_backward first");
-    if (!s->clipped) {
+    if (!s->clipped && s->scaler >= 0) {
+        RETURN_IF_ERROR(snug_clip_grad_norm(s, 0, NULL)); /* gradients have to be unscaled, and looked at */
+    } else if (!s->clipped) {
         static const float none[2] = {0, 1};
         void *clip = snug_run_data(&s->train_run, s->job.training->clip);
         RETURN_IF_ERROR(snug_block_copy(s->ctx, &s->arena, clip, none, sizeof none));
     }
-    s->train_run.learning_rate = (float)snug_learning_rate(s);
+    set_rates(s);
     s->train_run.step = s->step;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_UPDATE));
     s->step++;
-    return SNUG_OK;
+    return ++s->unseen < SNUG_UNSEEN_STEPS ? SNUG_OK : snug_session_look(s);
 }
 
 snug_status snug_scheduler_step(snug_session *s) {
@@ -310,7 +355,12 @@ static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64
     const int32_t index = index_of(run->program, gradient);
     const int64_t cols = snug_run_cols(run, gradient), rows = (int64_t)count / cols;
     float clip[2] = {0, 1};
-    if (s->clipped) RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
+    if (s->clipped) {
+        RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
+    } else if (s->scaler >= 0) {
+        RETURN_IF_ERROR(snug_session_read(s, run, s->scaler, &clip[1], sizeof clip[1]));
+        clip[1] = 1 / clip[1];
+    }
     if (index < 0)
         RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, gradient, first_row * cols, (int64_t)count, values));
     for (int64_t row = 0; index >= 0 && row < rows; row++) {

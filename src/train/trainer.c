@@ -215,7 +215,7 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *grad
         t->result->tokens += info.tokens;
     } while (!info.last_in_step);
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
-    if (!isfinite(*loss) || !isfinite(*grad_norm))
+    if (s->scaler < 0 && (!isfinite(*loss) || !isfinite(*grad_norm)))
         return snug_fail(t->ctx, SNUG_E_NUMERIC,
                          "step %lld: the loss is %g and the gradient norm %g; a smaller --learning_rate or more "
                          "--warmup_steps usually helps",
@@ -235,6 +235,8 @@ static snug_status train_epoch(struct snug_trainer *t) {
         if (status == SNUG_END) return SNUG_OK;
         if (status != SNUG_OK) return status;
         t->result->steps++;
+        const int64_t before = s->step - 1 - t->logged_step; /* what Trainer's logging_nan_inf_filter does */
+        if (!isfinite(loss)) loss = before > 0 ? t->loss_sum / (double)before : 0;
         t->loss_sum += loss;
         t->loss_total += loss;
         send(t, (snug_event){
@@ -334,6 +336,8 @@ static void summarise(struct snug_trainer *t) {
     r->flops = t->session->step > 0 ? snug_trainer_flops(t) * (double)r->steps / (double)t->session->step : 0;
     snug_loader_padding(t->session->train_loader, &tokens, &padded);
     r->padding_avoided = padded > 0 ? 1 - (double)tokens / (double)padded : 0;
+    r->skipped_steps = t->session->skipped;
+    r->loss_scale = t->session->scaler >= 0 ? (double)t->session->loss_scale : 0;
     r->truncated_texts = snug_dataset_truncated(t->session->job.train.dataset);
     snprintf(r->best_checkpoint, sizeof r->best_checkpoint, "%s", t->best_checkpoint);
     fill_ledger(t);
@@ -349,14 +353,15 @@ static json_t *results_json(const struct snug_trainer *t) {
             memory, total ? "total" : snug_memory_class_name((snug_memory_class)i),
             json_pack("{s:I, s:I}", "planned", (json_int_t)line->planned, "measured", (json_int_t)line->measured));
     }
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:I, s:o}", "epoch",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:I, s:I, s:o}", "epoch",
                      snug_json_number(r->epochs), "total_flos", snug_json_number(r->flops), "train_loss",
                      snug_json_number(r->train_loss), "train_runtime", snug_json_number(r->seconds),
                      "train_samples_per_second", snug_json_number(r->samples_per_second), "train_steps_per_second",
                      snug_json_number(r->steps_per_second), "train_samples", (json_int_t)t->session->job.train.rows,
                      "start_seconds", snug_json_number(r->seconds_to_first_step), "peak_rss_bytes",
                      (json_int_t)r->total.measured, "padding_avoided", snug_json_number(r->padding_avoided),
-                     "truncated_texts", (json_int_t)r->truncated_texts, "memory", memory);
+                     "truncated_texts", (json_int_t)r->truncated_texts, "skipped_steps", (json_int_t)r->skipped_steps,
+                     "memory", memory);
 }
 
 /* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */

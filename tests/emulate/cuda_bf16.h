@@ -69,6 +69,12 @@ static inline float __uint_as_float(uint32_t bits) {
     return value;
 }
 
+static inline uint32_t __float_as_uint(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 struct __nv_bfloat16 {
     uint16_t bits;
 };

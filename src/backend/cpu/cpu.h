@@ -4,7 +4,7 @@
 #define SNUG_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
-#include "backend/cpu/codes.h"
+#include "optim/codes.h"
 #include "backend/cpu/products.h"
 
 /* The backend's state. */

@@ -68,6 +68,7 @@ static __device__ __forceinline__ void update_four(const struct adam &a, const s
 
 static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
     const struct snug_cuda_step step = *a.step;
+    if (step.skip) return;
     update_four(a, step, a.clip ? a.clip[1] : 1, ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4);
 }
 
@@ -75,6 +76,7 @@ static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
 static __global__ void __launch_bounds__(256) adam_all(struct adam a, uint8_t *arena,
                                                        const struct snug_cuda_piece *pieces, int32_t count) {
     const struct snug_cuda_step step = *a.step;
+    if (step.skip) return;
     const struct snug_cuda_piece piece = piece_of_block(pieces, count);
     const float scale = a.clip ? a.clip[1] : 1;
     a.p = piece.low ? NULL : (float *)(arena + piece.p);

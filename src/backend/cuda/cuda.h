@@ -16,8 +16,8 @@ snug_op_fn snug_cuda_activation, snug_cuda_activation_backward;
 snug_op_fn snug_cuda_dropout;
 snug_op_fn snug_cuda_gather, snug_cuda_gather_backward;
 snug_op_fn snug_cuda_loss;
-snug_op_fn snug_cuda_squared_norm, snug_cuda_clip, snug_cuda_adam;
-snug_op_fn snug_cuda_sgd, snug_cuda_adagrad, snug_cuda_rmsprop, snug_cuda_lion;
+snug_op_fn snug_cuda_squared_norm, snug_cuda_clip, snug_cuda_rescale, snug_cuda_adam, snug_cuda_adam_8bit;
+snug_op_fn snug_cuda_sgd, snug_cuda_adagrad, snug_cuda_rmsprop, snug_cuda_lion, snug_cuda_adafactor;
 snug_op_fn snug_cuda_fill, snug_cuda_cast;
 
 /* What changes from one run of an operation to the next. It lies in device memory, where kernels read it, so that a
@@ -26,7 +26,20 @@ struct snug_cuda_step {
     int32_t tokens, sequences, rows, first_row;
     uint32_t key, step; /* Philox's, for dropout */
     float loss_scale, max_grad_norm;
-    float learning_rate, rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
+    /* Of the update, of which there were so many before; see step.cu. */
+    int32_t updates;
+    bool skip; /* it is not done: the gradients are not finite (fp16) */
+    float learning_rate;
+    float rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
+    float rate_8bit,
+        correction_8bit; /* of betas that are fp32 numbers: lr sqrt(1 - b2^t) / (1 - b1^t), sqrt(1 - b2^t) */
+    float fresh;         /* Adafactor's t^decay_rate */
+};
+/* What the numbers of an update follow from. */
+struct snug_cuda_pace {
+    double beta1, beta2, decay_rate;
+    int64_t skipped; /* of the steps before, as the host knows */
+    float learning_rates[SNUG_UNSEEN_STEPS];
 };
 
 /* See many.c. */
@@ -34,7 +47,8 @@ struct snug_cuda_step {
 struct snug_cuda_piece {
     int64_t block, count;     /* its first block; its elements */
     int64_t g, p, copy, m, v; /* places in the arena, -1 where there is none */
-    int32_t parameter, slot;
+    int64_t absmax_m, absmax_v;
+    int32_t parameter, slot, segments;
     bool decay, low, half; /* weight decay applies; p is bf16; its copy is fp16 */
 };
 struct snug_cuda_many {
@@ -53,7 +67,8 @@ struct snug_cuda_batch {
     struct snug_cuda_step *step;
     int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *head_rows, *labels;
     float *targets;
-    struct snug_cuda_piece *norms, *updates;
+    struct snug_cuda_piece *norms, *updates, *updates_8bit;
+    struct snug_cuda_codes *codes; /* NULL where nothing is kept in 8 bits */
     struct snug_cuda_bias *bias_list;
     int64_t sent;    /* bytes so far: what travels with a batch */
     uint8_t *biases; /* in 16 bits */
@@ -84,9 +99,10 @@ struct snug_cuda {
     int multiprocessors, major;
     bool tf32;
     bool padded;    /* products work on whole tiles of rows; kernels have put zeros behind the last row */
+    int32_t scaler; /* tensor, or -1 */
     int64_t bucket; /* tokens of the current batch, rounded up: what graphs and products are made for */
     struct snug_cuda_batch batch;
-    struct snug_cuda_many norms, updates;
+    struct snug_cuda_many norms, updates, updates_8bit;
     struct snug_cuda_bias *biases; /* the host's list */
     int32_t bias_count;
     struct snug_cuda_product *products;
@@ -111,7 +127,9 @@ static inline struct snug_cuda *snug_cuda_of(const struct snug_run *run) {
 
 /* Bytes of the batch's copy; out is carved from base unless that is NULL. */
 int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out);
-void snug_cuda_set_step(struct snug_cuda *cuda, const struct snug_cuda_step *step);
+/* scaler: the run's loss scale, or NULL. */
+void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step, const struct snug_cuda_pace *pace,
+                        const float *scaler);
 /* Sends the current step's numbers, in order with the operations. */
 snug_status snug_cuda_send_step(struct snug_run *run);
 
@@ -177,6 +195,7 @@ int64_t snug_cuda_norm_workspace(const struct snug_program *program, const struc
 int64_t snug_cuda_embed_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_loss_workspace(const struct snug_program *program, const struct snug_op *op);
+int64_t snug_cuda_adafactor_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_squared_norm_workspace(const struct snug_program *program, const struct snug_op *op);
 
 /* Recorded phases. */

@@ -13,6 +13,7 @@
 #define inline inline __host__ __device__
 #include "core/dtype.h"
 #include "core/philox.h"
+#include "optim/loss_scale.h"
 #undef inline
 
 extern "C" {
@@ -186,13 +187,13 @@ static __device__ __forceinline__ void drop(float (&values)[W], const struct dro
     }
 }
 
-/* The tensor that this block belongs to, see many.c. */
+/* The tensor that a block belongs to, see many.c. */
 static __device__ __forceinline__ struct snug_cuda_piece piece_of_block(const struct snug_cuda_piece *pieces,
-                                                                        int32_t count) {
+                                                                        int32_t count, int64_t block = blockIdx.x) {
     int32_t low = 0, high = count - 1;
     while (low < high) {
         const int32_t middle = (low + high + 1) / 2;
-        if (pieces[middle].block <= blockIdx.x)
+        if (pieces[middle].block <= block)
             low = middle;
         else
             high = middle - 1;

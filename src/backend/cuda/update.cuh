@@ -42,6 +42,30 @@ static __device__ __forceinline__ void store_parameter(const W &w, const struct 
         ((bf16 *)w.copy.data)[i] = from_float<bf16>(value);
 }
 
+/* Elements first … first + 7, where 8 divides first: their random bits are one block of Philox's. */
+template <typename W>
+static __device__ __forceinline__ void store_parameters(const W &w, const struct snug_cuda_step &step, int64_t first,
+                                                        float (&values)[8]) {
+    if (w.p) {
+        store<8>(w.p + first, values);
+    } else {
+        const struct snug_philox_block block =
+            snug_philox((uint32_t)(first / 8), (uint32_t)(first / 8 >> 32), (uint32_t)w.parameter,
+                        (uint32_t)SNUG_PHILOX_ROUNDING << 29, step.key, step.step);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const uint32_t random = block.word[i / 2] >> (i % 2 ? 16 : 0) & 0xffffu;
+            values[i] = snug_bf16_to_f32(snug_f32_to_bf16_stochastic(values[i], random));
+        }
+        store<8>(w.p16 + first, values);
+    }
+    if (!w.copy.data) return;
+    if (w.copy.half)
+        store<8>((f16 *)w.copy.data + first, values);
+    else
+        store<8>((bf16 *)w.copy.data + first, values);
+}
+
 struct weight {
     float *p; /* NULL where p16 is the parameter */
     bf16 *p16;
@@ -56,6 +80,7 @@ struct weight {
 /* formula(p, g, state, step) gives the new p; state holds an element's own. */
 template <typename F> static __global__ void __launch_bounds__(256) update_kernel(const struct weight w, const F formula) {
     const struct snug_cuda_step step = *w.step;
+    if (step.skip) return;
     const float scale = w.clip ? w.clip[1] : 1;
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (i >= w.count) return;

@@ -63,6 +63,7 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_GATHER_BACKWARD] = snug_reference_gather_backward,
                 [SNUG_OP_SQUARED_NORM] = snug_reference_squared_norm,
                 [SNUG_OP_CLIP] = snug_reference_clip,
+                [SNUG_OP_RESCALE] = snug_reference_rescale,
                 [SNUG_OP_ADAM] = snug_reference_adam,
                 [SNUG_OP_ADAM_ROWS] = snug_reference_adam_rows,
                 [SNUG_OP_CATCH_UP] = snug_reference_catch_up,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/codes.h"
+#include "optim/codes.h"
 
 #include <string.h>
 

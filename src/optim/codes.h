@@ -9,8 +9,8 @@
  *
  * Of the tables only those cells come into the first cache that values of the book's range fall into.
  */
-#ifndef SNUG_BACKEND_CPU_CODES_H
-#define SNUG_BACKEND_CPU_CODES_H
+#ifndef SNUG_OPTIM_CODES_H
+#define SNUG_OPTIM_CODES_H
 
 #include <stdint.h>
 
