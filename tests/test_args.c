@@ -240,9 +240,10 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     struct fixture *fixture = *state;
     int notes = 0;
     snug_context_set_log(fixture->ctx, count_notes, &notes, SNUG_LOG_INFO);
-    assert_int_equal(parse(fixture, "--do_train --do_eval --fp16 False --no_fp16 --push_to_hub False --local_rank -1 "
-                                    "--pad_to_max_length False --torch_compile=False --cache_dir /tmp "
-                                    "--deepspeed none --remove_unused_columns False"),
+    assert_int_equal(parse(fixture,
+                           "--do_train --do_eval --streaming False --no_streaming --push_to_hub False --local_rank -1 "
+                           "--pad_to_max_length False --torch_compile=False --cache_dir /tmp "
+                           "--deepspeed none --remove_unused_columns False"),
                      SNUG_OK);
     assert_int_equal(notes, 11);
 }
