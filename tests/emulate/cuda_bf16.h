@@ -75,6 +75,9 @@ static inline uint32_t __float_as_uint(float value) {
     return bits;
 }
 
+static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+static inline float __fdividef(float a, float b) { return a / b; }
+
 struct __nv_bfloat16 {
     uint16_t bits;
 };

@@ -7,7 +7,7 @@
  */
 #include "backend/cuda/update.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32, MOST_PARTS = 128 };
+enum { THREADS = 256, WARPS = THREADS / 32, MOST_PARTS = 256 };
 
 struct adafactor {
     float *p;

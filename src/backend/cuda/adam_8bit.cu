@@ -13,6 +13,7 @@ extern "C" {
 }
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCK = SNUG_QUANTISED_BLOCK, EACH = BLOCK / 32 };
+enum { RESIDENT = 4 }; /* blocks of threads on a multiprocessor: 64 registers a thread */
 
 struct adam_8bit {
     float *p;
@@ -114,11 +115,16 @@ static __device__ __forceinline__ void store_part(struct part &x, const struct a
     store_parameters(a, step, first, x.p);
 }
 
+/* The square root to 2 units in the last place, which is what bitsandbytes divides with as well: the exact ones would
+   take as long as all else. Below fp32's normal numbers it is anything far below epsilon. */
+static __device__ __forceinline__ float root(float x) { return x * rsqrtf(fmaxf(x, FLT_MIN)); }
+
 /* Block number block of the weight, by one warp. */
 static __device__ void update_block(const struct adam_8bit &a, const struct snug_cuda_codes &codes,
                                     const struct snug_cuda_step &step, const struct constants &s, int64_t block) {
-    const int64_t inside = block % a.blocks * BLOCK + threadIdx.x % 32 * EACH, first = block / a.blocks * a.each + inside;
-    const int64_t left = a.each - inside;
+    const uint32_t segment = (uint32_t)block / (uint32_t)a.blocks; /* 2^32 blocks are more than any memory has */
+    const int64_t inside = (block - segment * a.blocks) * BLOCK + threadIdx.x % 32 * EACH;
+    const int64_t first = segment * a.each + inside, left = a.each - inside;
     const int n = left < 0 ? 0 : left < EACH ? (int)left : EACH;
     const bool whole = n == EACH && first % EACH == 0;
     const float absmax_m = a.absmax_m[block], absmax_v = a.absmax_v[block];
@@ -132,7 +138,7 @@ static __device__ void update_block(const struct adam_8bit &a, const struct snug
         if (s.l2 != 0) g += s.l2 * x.p[i];
         m[i] = codes.signed_book[code_at(x.m, i)] * absmax_m * a.b1 + g * a.rest1;
         v[i] = codes.unsigned_book[code_at(x.v, i)] * absmax_v * a.b2 + g * a.rest2 * g;
-        if (usable) x.p[i] = (x.p[i] + s.step_size * (m[i] / (sqrtf(v[i]) + s.eps))) * s.keep;
+        if (usable) x.p[i] = (x.p[i] + s.step_size * __fdividef(m[i], root(v[i]) + s.eps)) * s.keep;
         if (!usable) m[i] = v[i] = 0;
         largest_m = fmaxf(largest_m, fabsf(m[i]));
         largest_v = fmaxf(largest_v, v[i]);
@@ -161,7 +167,7 @@ static __device__ void fill_codes(struct snug_cuda_codes &to, const struct snug_
     __syncthreads();
 }
 
-static __global__ void __launch_bounds__(THREADS) adam_8bit_kernel(const struct adam_8bit a) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT) adam_8bit_kernel(const struct adam_8bit a) {
     __shared__ struct snug_cuda_codes codes;
     const struct snug_cuda_step step = *a.step;
     if (step.skip) return;
@@ -171,33 +177,47 @@ static __global__ void __launch_bounds__(THREADS) adam_8bit_kernel(const struct 
         update_block(a, codes, step, s, block);
 }
 
-/* All weights at once; a has what they share. total: blocks of the table, see many.c. */
-static __global__ void __launch_bounds__(THREADS) adam_8bit_all(struct adam_8bit a, uint8_t *arena,
-                                                                const struct snug_cuda_piece *pieces, int32_t count,
-                                                                int64_t total) {
+/* What a tensor of the table adds to what all weights share. */
+static __device__ void take_piece(struct adam_8bit &a, const struct snug_cuda_piece &piece, uint8_t *arena) {
+    a.p = piece.low ? NULL : (float *)(arena + piece.p);
+    a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
+    a.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
+    a.g = (const float *)(arena + piece.g);
+    a.m = arena + piece.m;
+    a.v = arena + piece.v;
+    a.absmax_m = (float *)(arena + piece.absmax_m);
+    a.absmax_v = (float *)(arena + piece.absmax_v);
+    a.each = piece.count / piece.segments;
+    a.blocks = (a.each + BLOCK - 1) / BLOCK;
+    a.count = a.blocks * piece.segments;
+    a.parameter = piece.parameter;
+    if (!piece.decay) a.decay = 0;
+}
+
+/* All weights at once; a has what they share. total: blocks of the table, see many.c. The tensor at hand stands in
+   shared memory: in registers it would leave none for the elements. */
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
+adam_8bit_all(const struct adam_8bit a, uint8_t *arena, const struct snug_cuda_piece *pieces, int32_t count,
+              int64_t total) {
     enum { PART = SNUG_CUDA_BLOCK / BLOCK };
     __shared__ struct snug_cuda_codes codes;
-    const struct snug_cuda_step step = *a.step;
-    if (step.skip) return;
+    __shared__ struct adam_8bit own;
+    __shared__ int64_t begin;
+    if (a.step->skip) return;
     fill_codes(codes, a.codes);
     for (int64_t turn = blockIdx.x; turn < total; turn += gridDim.x) {
-        const struct snug_cuda_piece piece = piece_of_block(pieces, count, turn);
-        a.p = piece.low ? NULL : (float *)(arena + piece.p);
-        a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
-        a.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
-        a.g = (const float *)(arena + piece.g);
-        a.m = arena + piece.m;
-        a.v = arena + piece.v;
-        a.absmax_m = (float *)(arena + piece.absmax_m);
-        a.absmax_v = (float *)(arena + piece.absmax_v);
-        a.each = piece.count / piece.segments;
-        a.blocks = (a.each + BLOCK - 1) / BLOCK;
-        a.parameter = piece.parameter;
-        const struct constants s = constants_of(a, step, piece.decay ? a.decay : 0);
-        const int64_t begin = (turn - piece.block) * PART, all = a.blocks * piece.segments;
-        const int64_t end = begin + PART < all ? begin + PART : all;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            const struct snug_cuda_piece piece = piece_of_block(pieces, count, turn);
+            own = a;
+            take_piece(own, piece, arena);
+            begin = (turn - piece.block) * PART;
+        }
+        __syncthreads();
+        const struct constants s = constants_of(own, *a.step, own.decay);
+        const int64_t end = begin + PART < own.count ? begin + PART : own.count;
         for (int64_t block = begin + threadIdx.x / 32; block < end; block += WARPS)
-            update_block(a, codes, step, s, block);
+            update_block(own, codes, *a.step, s, block);
     }
 }
 
@@ -229,7 +249,7 @@ extern "C" snug_status snug_cuda_adam_8bit(struct snug_run *run, const struct sn
                           .decoupled = o->decoupled,
                           .parameter = op->parameter};
     /* As many blocks as run at the same time, so that each fills its tables once. */
-    const int64_t most = (int64_t)cuda->multiprocessors * 3;
+    const int64_t most = (int64_t)cuda->multiprocessors * RESIDENT;
     if (turn == SNUG_CUDA_DONE) return SNUG_OK;
     if (turn == SNUG_CUDA_FOR_ALL) {
         const int64_t total = cuda->updates_8bit.blocks;

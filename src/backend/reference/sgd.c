@@ -14,7 +14,8 @@ snug_status snug_reference_sgd(struct snug_run *run, const struct snug_op *op) {
             double direction = gradient;
             if (o->momentum != 0) {
                 double momentum = gradient; /* the buffer begins as the first gradient, undamped */
-                if (updates_done(run) > 0) momentum = o->momentum * load(buffer, row, c) + (1 - o->dampening) * gradient;
+                if (updates_done(run) > 0)
+                    momentum = o->momentum * load(buffer, row, c) + (1 - o->dampening) * gradient;
                 store(buffer, row, c, momentum);
                 direction = o->nesterov ? gradient + o->momentum * momentum : momentum;
             }
