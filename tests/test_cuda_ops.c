@@ -60,7 +60,7 @@ static void build_scaled_loss(struct ops *f, int variant) {
 static struct op_test test_of(enum snug_op_kind kind) {
     switch (kind) {
     case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 2, 32, 2};
-    case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 3, 64, 2};
+    case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 6, 64, 2};
     case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 64, 6};
     case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 4, 32, 2};
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 32, 2};
@@ -70,7 +70,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_scaled_loss, 7, 64, 2};
     case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
     case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 2, 64, 4};
-    case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 3, 64, 2};
+    case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 6, 64, 2};
     case SNUG_OP_LINEAR_DW: return (struct op_test){"LINEAR_DW", build_linear, 3, 64, 2};
     case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 128, 12};
     case SNUG_OP_NORM_BACKWARD: return (struct op_test){"NORM_BACKWARD", build_residual_norm, 4, 64, 4};

@@ -5,14 +5,12 @@
  * The same bits twice.
  * test_cuda_step [TEST]
  */
+#include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "bert_step.h"
+#include "scratch.h"
 
 enum { STEPS = 5, TOKENS = 400, SEQUENCES = 6 };
 
@@ -278,6 +276,98 @@ static void same_bits_twice(void **state) {
         }
 }
 
+/* What the backend keeps of its trials in folder; freed by the caller. */
+static char *kept_in(const char *folder, char *path, size_t size) {
+    char *text = NULL;
+    size_t bytes;
+    DIR *listing = opendir(folder);
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing));)
+        if (strncmp(entry->d_name, "products-", 9) == 0) snprintf(path, size, "%s/%s", folder, entry->d_name);
+    closedir(listing);
+    snug_context *ctx;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    assert_int_equal(snug_file_read(ctx, path, &text, &bytes), SNUG_OK);
+    snug_context_destroy(ctx);
+    return text;
+}
+
+static int64_t lines_of(const char *text) {
+    int64_t lines = 0;
+    for (const char *c = text; *c; c++) lines += c[0] == '\n' && c > text && c[-1] != '\n';
+    return lines;
+}
+
+/* Algorithms are tried once and then taken from the file, which is repaired where it is damaged; steps are those of the
+   reference, and with the same file they have the same bits. */
+static void choices_are_kept(void **state) {
+    struct scratch *scratch = *state;
+    if (!cuda) skip();
+    const struct snug_config config = small();
+    struct snug_sizes sizes = {{0}};
+    for (int64_t tokens = 64; tokens <= 448; tokens += 64) snug_sizes_add(&sizes, tokens);
+    const struct bert_options options = {.compute = SNUG_BF16,
+                                         .tokens = TOKENS,
+                                         .sequences = SEQUENCES,
+                                         .longest = config.max_position_embeddings,
+                                         .sizes = &sizes,
+                                         .folder = scratch->folder};
+    struct bert_step s[3], reference;
+    char path[512], *kept[3];
+    bert_open(&reference, snug_backend_reference(), &config, SNUG_BF16, TOKENS, SEQUENCES);
+    for (int k = 0; k < 3; k++) {
+        bert_open_case(&s[k], cuda, &config, &options);
+        kept[k] = kept_in(scratch->folder, path, sizeof path);
+        if (k == 1) assert_int_equal(truncate(path, (off_t)strlen(kept[k]) - 100), 0);
+    }
+    assert_true(lines_of(kept[0]) > 20);
+    assert_string_equal(kept[0], kept[1]);
+    assert_int_equal(lines_of(kept[2]), lines_of(kept[0]) + 1); /* with what is left of the damaged one */
+    for (int i = 0; i < STEPS; i++) {
+        float losses[2], expected[2];
+        for (int k = 0; k < 2; k++) step(&s[k], i, losses);
+        step(&reference, i, expected);
+        for (int k = 0; k < 2; k++) assert_true(fabsf(losses[k] - expected[k]) <= 3e-2f * fabsf(expected[k]));
+        for (int k = 0; k < 2; k++) bert_update(&s[k]);
+        bert_update(&reference);
+    }
+    const char *name = "";
+    assert_true(worst_of(&s[0], &s[1], SNUG_MEMORY_WEIGHTS, &name) == 0);
+    for (int k = 0; k < 3; k++) {
+        bert_close(&s[k]);
+        free(kept[k]);
+    }
+    bert_close(&reference);
+}
+
+/* fp32 products of weights in bf16, and of fp32 weights with operands rounded to TF32. */
+static void mixed_steps_agree(void **state) {
+    (void)state;
+    if (!cuda) skip();
+    const struct snug_config config = small();
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        const struct bert_options options = {.compute = SNUG_F32,
+                                             .tf32 = tf32,
+                                             .tokens = TOKENS,
+                                             .sequences = SEQUENCES,
+                                             .longest = config.max_position_embeddings,
+                                             .methods = {.weights = tf32 ? SNUG_F32 : SNUG_BF16}};
+        struct bert_step a, b;
+        const char *name = "";
+        float x[2], y[2];
+        bert_open_case(&a, cuda, &config, &options);
+        bert_open_case(&b, snug_backend_reference(), &config, &options);
+        step(&a, 0, x);
+        step(&b, 0, y);
+        const double worst = worst_of(&a, &b, SNUG_MEMORY_GRADIENTS, &name), bound = tf32 ? 1e-2 : 1e-3;
+        for (int k = 0; k < 2; k++) assert_true(fabsf(x[k] - y[k]) <= (float)bound * fabsf(y[k]));
+        print_message("%s: gradients off by %.1e (%s)\n", tf32 ? "TF32" : "bf16 weights", worst, name);
+        if (!(worst <= bound)) fail_msg("gradient of %s is off by %g", name, worst);
+        bert_close(&a);
+        bert_close(&b);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_steps_agree),
@@ -288,6 +378,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(skipped_steps_agree),
         cmocka_unit_test(skipped_steps_change_nothing),
         cmocka_unit_test(same_bits_twice),
+        cmocka_unit_test(mixed_steps_agree),
+        cmocka_unit_test_setup_teardown(choices_are_kept, scratch_setup, scratch_teardown),
     };
     snug_context *ctx;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;

@@ -165,6 +165,10 @@ struct snug_backend {
     /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
+    /* Finds out by trying how the program's operations are done best here, for batches of these sizes, before anything
+       is in the arena, whose contents are lost. What was found is kept in folder, where later runs find it, so that
+       they give the same bits; folder is NULL where nothing can be kept. NULL where there is nothing to try. */
+    snug_status (*warm)(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
     /* Bytes that the backend's libraries take for themselves while operations run, beyond what open left resident. */
     int64_t (*library)(const struct snug_program *program, int threads);
     /* Bytes of scratch that op needs at the program's capacity. */

@@ -155,6 +155,7 @@ struct snug_program {
     int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
     int64_t longest;                     /* tokens of the longest sequence */
     enum snug_dtype compute;             /* type of activations and of products' inputs */
+    bool tf32;                           /* fp32 products may round their operands to TF32 */
     uint32_t sites;                      /* dropout sites given out so far */
     bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
     int32_t logits, loss, clip;          /* tensors that the runner looks at; clip is {norm, scale} */

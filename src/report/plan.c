@@ -132,6 +132,7 @@ static const char *precision_name(const struct snug_job *job) {
     if (job->training->compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
     if (job->training->compute == SNUG_BF16)
         return job->weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
+    if (job->training->tf32) return job->weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
     return job->weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
 }
 

@@ -118,6 +118,7 @@ const struct snug_argument snug_arguments[] = {
     FLAG(bf16_full_eval, "", MACHINE, "False", "eval, predict: weights in bf16 as well, half the memory"),
     FLAG(fp16_full_eval, "", MACHINE, "False",
          "eval, predict: weights in fp16 as well, half the memory; on a GPU only"),
+    FLAG(tf32, "", MACHINE, "False", "fp32 products on the GPU's tensor cores, which round operands to 11 bits"),
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "the CPU, even if there is a GPU"),
     ROW(CHOICE, device, "", MACHINE, "auto|cpu|cuda", "auto", NULL, NULL, "where to run (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
@@ -168,7 +169,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "hub_private_repo hub_always_push use_cache use_legacy_prediction_loop restore_callback_states_from_checkpoint "
      "enable_jit_checkpoint logging_nan_inf_filter"},
     {SNUG_FOREIGN_FLAG_OFF,
-     "tf32 torch_compile "
+     "torch_compile "
      "use_liger_kernel auto_find_batch_size ignore_data_skip prediction_loss_only push_to_hub trust_remote_code "
      "streaming shuffle_train_dataset pad_to_max_length include_inputs_for_metrics include_tokens_per_second "
      "include_num_input_tokens_seen use_mps_device use_ipex jit_mode_eval adafactor use_auth_token "

@@ -20,13 +20,13 @@
 static json_t *identity_of(const struct snug_trainer *t) {
     const struct snug_job *job = &t->session->job;
     const struct snug_loader_options *options = &job->train.options;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "train_rows",
-                     (json_int_t)job->train.rows, "train_batch_size", (json_int_t)options->batch_size,
-                     "gradient_accumulation_steps", (json_int_t)options->accumulation, "seed",
-                     (json_int_t)t->args->seed, "data_seed", (json_int_t)options->seed, "sampling",
-                     (int)options->sampling, "max_steps", (json_int_t)job->max_steps, "compute",
-                     snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "optim",
-                     job->optimizer.name, "optim_args", t->args->optim_args ? t->args->optim_args : "");
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "train_rows", (json_int_t)job->train.rows,
+        "train_batch_size", (json_int_t)options->batch_size, "gradient_accumulation_steps",
+        (json_int_t)options->accumulation, "seed", (json_int_t)t->args->seed, "data_seed", (json_int_t)options->seed,
+        "sampling", (int)options->sampling, "max_steps", (json_int_t)job->max_steps, "compute",
+        job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights),
+        "optim", job->optimizer.name, "optim_args", t->args->optim_args ? t->args->optim_args : "");
 }
 
 /* What only snug reads: where transformers keeps the state of callbacks that it may not know. */

@@ -255,8 +255,10 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
     };
     if (!feed->dataset) { /* a plan without data: every batch full, every sequence as long as may be */
         const int64_t sequences = feed->options.batch_size, tokens = sequences * job->max_length;
-        feed->limits = (struct snug_loader_limits){
-            sequences, tokens, job->config.task == SNUG_TASK_MLM ? tokens : sequences, job->max_length};
+        feed->limits = (struct snug_loader_limits){.sequences = sequences,
+                                                   .tokens = tokens,
+                                                   .rows = job->config.task == SNUG_TASK_MLM ? tokens : sequences,
+                                                   .longest = job->max_length};
         return SNUG_OK;
     }
     if (!training) return snug_loader_limits(job->ctx, feed->dataset, &feed->options, 1, 0, &feed->limits);
@@ -327,6 +329,7 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     struct snug_program *program = &job->programs[job->program_count++];
     snug_program_init(program, job->ctx);
     program->compute = compute_type(job);
+    program->tf32 = job->args->tf32;
     program->longest = feed->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = feed->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = feed->limits.sequences;
@@ -407,6 +410,9 @@ static snug_status check_device(const struct snug_job *job) {
         return snug_fail(job->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
                          args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
+    if (!gpu && args->tf32) /* as transformers */
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
     if (gpu && args->offload && !job->backend->ops[SNUG_OP_FETCH])
         return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
                          "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "

@@ -75,6 +75,25 @@ static snug_status load_weights(struct snug_session *s) {
                              job->args->ignore_mismatched_sizes);
 }
 
+/* Where there is no folder to write to the backend does without. */
+static snug_status warm_backend(struct snug_session *s) {
+    const struct snug_job *job = &s->job;
+    char *folder = NULL;
+    if (!job->backend->warm) return SNUG_OK;
+    RETURN_IF_ERROR(snug_cache_folder(s->ctx, &folder));
+    if (folder && snug_folder_create(s->ctx, folder) != SNUG_OK) {
+        snug_clear_error(s->ctx);
+        free(folder);
+        folder = NULL;
+    }
+    snug_status status = SNUG_OK;
+    if (job->training) status = job->backend->warm(&s->train_run, &job->train.limits.sizes, folder);
+    if (job->evaluation && status == SNUG_OK)
+        status = job->backend->warm(&s->eval_run, &job->eval.limits.sizes, folder);
+    free(folder);
+    return status;
+}
+
 static snug_status open_loaders(struct snug_session *s) {
     struct snug_job *job = &s->job;
     uint8_t *memory = s->host.base + job->layout.batch_offset;
@@ -149,6 +168,7 @@ static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(carve(s));
     if (s->job.training) open_run(s, s->job.training, &s->train_run);
     if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
+    RETURN_IF_ERROR(warm_backend(s));
     RETURN_IF_ERROR(load_weights(s));
     RETURN_IF_ERROR(begin_scale(s));
     RETURN_IF_ERROR(snug_session_prepare(s));

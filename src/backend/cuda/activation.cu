@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * a = f(u), and du = da f'(u), element by element. A thread takes some columns of every few rows, so that the column
- * sums of du, a bias's gradient (bias.c), cost nothing but their partial sums.
+ * sums of du, a bias's gradient (bias_gradient.c), cost nothing but their partial sums.
  */
 #include "backend/cuda/device.cuh"
 

@@ -99,6 +99,11 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     const bool coded = has_op(program, SNUG_OP_ADAM_8BIT);
     uint8_t *codes = carve(base, &size, coded ? (int64_t)sizeof *out->codes : 0);
     out->codes = coded ? (struct snug_cuda_codes *)codes : NULL;
+    int64_t bytes;
+    const int32_t count = snug_cuda_count_biases(program, &bytes);
+    out->bias_list = carve(base, &size, count * (int64_t)sizeof *out->bias_list);
+    out->sent = size;
+    out->biases = carve(base, &size, bytes);
     return size;
 }
 
@@ -112,8 +117,11 @@ static int64_t batch_bytes(const struct snug_program *program) {
     return snug_cuda_carve_batch(program, NULL, &batch);
 }
 
-/* Tokens in whole tiles. */
-static int64_t bucket_of(int64_t tokens) { return (tokens + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE; }
+int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens) {
+    const int64_t room = (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
+    const int64_t size = snug_size_tokens(snug_size_of(tokens));
+    return size < room ? size : room;
+}
 
 static void put(void *to, const void *from, int64_t bytes) {
     if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
@@ -126,9 +134,9 @@ static snug_status load(struct snug_run *run) {
     const struct snug_batch *b = run->batch;
     const int turn = cuda->turn ^= 1;
     struct snug_cuda_batch h;
-    const int64_t size = snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
+    snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
     snug_cuda_carve_batch(run->program, run->batch_copy, &cuda->batch);
-    cuda->bucket = bucket_of(b->tokens);
+    cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[turn]), "sending a batch"));
     put(h.offsets, b->offsets, 4 * (b->sequences + 1));
     put(h.ids, b->ids, 4 * b->tokens);
@@ -140,7 +148,7 @@ static snug_status load(struct snug_run *run) {
     put(h.labels, b->labels, 4 * b->rows);
     put(h.targets, b->targets, 4 * b->rows * target_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(
-        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)size, cudaMemcpyHostToDevice, NULL),
+        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)h.sent, cudaMemcpyHostToDevice, NULL),
         "sending a batch"));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(cuda->sent[turn], NULL), "sending a batch"));
     return snug_cuda_send_step(run);
@@ -174,11 +182,14 @@ static void close_state(void *state) {
     cudaDeviceSynchronize();
     snug_cuda_free_graphs(cuda);
     snug_cuda_free_products(cuda);
+    snug_cuda_free_choices(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (cuda->record) cudaStreamDestroy(cuda->record);
+    if (cuda->side) cudaStreamDestroy(cuda->side);
     for (int i = 0; i < 2; i++) {
         if (cuda->staging[i]) cudaFreeHost(cuda->staging[i]);
         if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
+        if (cuda->fork[i]) cudaEventDestroy(cuda->fork[i]);
     }
     free(cuda);
 }
@@ -211,6 +222,9 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
                                     "a stream cannot be had"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking), "a stream cannot be had"));
+    cuda->tf32 = program->tf32;
     cuda->scaler = snug_program_scaler(program);
     cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
     cuda->updates = snug_cuda_find_many(program, SNUG_OP_ADAM);
@@ -226,7 +240,13 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         snug_cuda_list_many(program, &cuda->updates, tables.updates);
         snug_cuda_list_many(program, &cuda->updates_8bit, tables.updates_8bit);
         if (tables.codes) RETURN_IF_ERROR(fill_codes(ctx, tables.codes));
+        int64_t bytes;
+        const int32_t most = snug_cuda_count_biases(program, &bytes);
+        cuda->biases = tables.bias_list;
+        cuda->bias_count = snug_cuda_list_biases(program, tables.bias_list, most);
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming),
+                                        "an event cannot be had"));
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming),
                                         "an event cannot be had"));
     }
     const cublasStatus_t status = cublasLtCreate(&lt);
@@ -272,6 +292,7 @@ static const struct snug_backend backend = {
     .end = snug_cuda_end,
     .open = open_state,
     .close = close_state,
+    .warm = snug_cuda_warm,
     .library = library,
     .workspace = workspace,
     .ops = {[SNUG_OP_EMBED] = snug_cuda_embed,

@@ -57,13 +57,21 @@ struct snug_cuda_many {
     int32_t count;
 };
 
-/* The backend's copy of a batch, on the device, behind the step, and the tables of many.c. */
+/* See biases.c: places in the arena, and in batch.biases. */
+struct snug_cuda_bias {
+    int64_t from, to, count;
+};
+
+/* The backend's copy of a batch, on the device, behind the step, and the tables of many.c and biases.c. */
 struct snug_cuda_batch {
     struct snug_cuda_step *step;
     int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *head_rows, *labels;
     float *targets;
     struct snug_cuda_piece *norms, *updates, *updates_8bit;
     struct snug_cuda_codes *codes; /* NULL where nothing is kept in 8 bits */
+    struct snug_cuda_bias *bias_list;
+    int64_t sent;    /* bytes so far: what travels with a batch */
+    uint8_t *biases; /* in 16 bits */
 };
 
 /* c [m, n] (+)= a b, everything row-major; turn_a: a is stored as [k, m], turn_b: b as [n, k]. bias [n], or NULL, is of
@@ -73,9 +81,11 @@ struct snug_cuda_matrices {
     const void *a, *b, *bias;
     bool turn_a, turn_b, add;
     int64_t m, n, k;
+    int64_t a_stride, c_stride;           /* from row to row of what is stored; 0: there is nothing between them */
     enum snug_dtype type, b_type, c_type; /* of a, b, c */
 };
 struct snug_cuda_product;
+struct snug_cuda_choice;
 struct snug_cuda_graph;
 
 /* State of a program. */
@@ -93,11 +103,22 @@ struct snug_cuda {
     int64_t bucket; /* tokens of the current batch, rounded up: what graphs and products are made for */
     struct snug_cuda_batch batch;
     struct snug_cuda_many norms, updates, updates_8bit;
+    struct snug_cuda_bias *biases; /* the host's list */
+    int32_t bias_count;
     struct snug_cuda_product *products;
     size_t product_count, product_capacity;
+    struct snug_cuda_choice *choices;
+    size_t choice_count, choice_capacity;
+    bool warming;         /* algorithms are being chosen: products are looked at, not done */
+    size_t tried;         /* products that had to be tried */
+    cudaEvent_t clock[2]; /* what trials are timed with */
     struct snug_cuda_graph *graphs;
     size_t graph_count, graph_capacity;
     struct snug_cuda_graph *recording;
+    cudaStream_t side;   /* for what may run beside the operation that follows, in a recorded phase */
+    cudaEvent_t fork[2]; /* where it leaves record, and where it comes back */
+    bool forked;         /* it has left */
+    bool side_workspace; /* it has the products' workspace */
 };
 
 static inline struct snug_cuda *snug_cuda_of(const struct snug_run *run) {
@@ -120,6 +141,8 @@ static inline int64_t snug_cuda_head_rows(const struct snug_run *run) {
     const int64_t rows = snug_cuda_whole(run->rows, snug_cuda_whole((capacity + 7) / 8, SNUG_ROW_TILE));
     return rows < capacity ? rows : capacity;
 }
+/* Tokens that a batch is rounded up to: its size, or what tensors have room for. */
+int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens);
 
 /* Rows that a kernel covers: those of the batch, up to a whole tile. What it puts behind the last one is zero. */
 static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor) {
@@ -140,15 +163,39 @@ enum snug_cuda_turn { SNUG_CUDA_ALONE, SNUG_CUDA_FOR_ALL, SNUG_CUDA_DONE };
 enum snug_cuda_turn snug_cuda_turn_of(const struct snug_run *run, const struct snug_op *op,
                                       const struct snug_cuda_many *many);
 
-/* See bias.c. The LINEAR_DW whose bias's gradient op gives, or NULL; whether LINEAR_DW op was given its own; where op
+/* See bias_gradient.c. The LINEAR_DW whose bias's gradient op gives, or NULL; whether LINEAR_DW op was given its own; where op
    writes the one that it gives, or NULL. */
 const struct snug_op *snug_cuda_bias_of(const struct snug_program *program, const struct snug_op *op);
 bool snug_cuda_bias_is_given(const struct snug_run *run, const struct snug_op *op);
 float *snug_cuda_bias_to_give(const struct snug_run *run, const struct snug_op *op, bool *overwrite);
+/* Fills list with at most so many of the biases that products want converted; how many there are at most, and bytes. */
+int32_t snug_cuda_list_biases(const struct snug_program *program, struct snug_cuda_bias *list, int32_t most);
+int32_t snug_cuda_count_biases(const struct snug_program *program, int64_t *bytes);
+/* Converts them all. */
+snug_status snug_cuda_convert_biases(const struct snug_run *run);
+/* The converted one of a bias, NULL if it is not listed. */
+const void *snug_cuda_bias(const struct snug_run *run, int32_t bias);
 
 /* A product by cuBLASLt, whose algorithm is chosen when a shape is met first and then stays. */
 snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *p, void *workspace);
+/* That of op, for the current batch. */
+struct snug_cuda_matrices snug_cuda_product_of(const struct snug_run *run, const struct snug_op *op);
+snug_status snug_cuda_warm(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
+/* Any numbers into all tensors, as bf16 and as fp32: products of zeros are quicker than those of others. */
+void snug_cuda_scatter(const struct snug_run *run);
+/* count values of type of bf16 ones. */
+void snug_cuda_convert(const struct snug_cuda *cuda, void *to, enum snug_dtype type, const void *from, int64_t count);
+#define SNUG_CUDA_CONVERTED ((int64_t)4 << 20) /* values at a time */
+/* Behind the product's workspace: room for a bias in another type, and then for what is converted. */
+static inline int64_t snug_cuda_bias_bytes(int64_t n) { return (n * 4 + 255) / 256 * 256; }
+/* Zeros into all tensors. */
+snug_status snug_cuda_clear(const struct snug_run *run);
 #define SNUG_CUDA_PRODUCT_WORKSPACE ((int64_t)32 << 20)
+
+/* Goes on in the side stream, and comes back; operations that follow wait for it from join on. */
+snug_status snug_cuda_fork(struct snug_run *run);
+snug_status snug_cuda_return(struct snug_run *run);
+snug_status snug_cuda_join(struct snug_run *run);
 
 /* Ends an operation: names it where the launch was refused. */
 snug_status snug_cuda_done(const struct snug_run *run, const struct snug_op *op);
@@ -169,5 +216,6 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
 snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase);
 void snug_cuda_free_graphs(struct snug_cuda *cuda);
 void snug_cuda_free_products(struct snug_cuda *cuda);
+void snug_cuda_free_choices(struct snug_cuda *cuda);
 
 #endif
