@@ -167,6 +167,8 @@ const struct snug_backend *snug_backend_cpu(void);
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a sentence where there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
+/* What products of the CPU are made with, for people: "oneDNN 3.1.1, bf16 by amx". */
+void snug_backend_cpu_describe(char *text, size_t size);
 /* Whether bf16 products are faster here than fp32 ones: AMX-BF16 or AVX512-BF16 can be used. */
 bool snug_backend_cpu_fast_bf16(void);
 

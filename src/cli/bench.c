@@ -8,8 +8,7 @@
 static snug_status put_rates(struct cli *cli, const snug_rates *rates) {
     char *text = NULL;
     snug_status status = cli->json ? snug_rates_json(rates, &text) : snug_rates_text(rates, &text);
-    if (status == SNUG_OK) status = cli_put(cli, text);
-    if (status == SNUG_OK && text[strlen(text) - 1] != '\n') status = cli_put(cli, "\n");
+    if (status == SNUG_OK) status = cli_put_lines(cli, text);
     free(text);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "model/weights.h"
+#include "train/device.h"
 #include "train/fit.h"
 #include "train/results.h"
 
@@ -30,7 +31,7 @@ enum { EMBEDDINGS = -1, HEAD = -2 };
 
 static snug_status price_methods(snug_plan *plan) {
     struct snug_rates rates;
-    if (plan->job.backend->available) return SNUG_OK; /* no rates of operations are measured on a device yet */
+    if (snug_job_on_device(&plan->job)) return SNUG_OK; /* no rates of operations are measured on a device yet */
     RETURN_IF_ERROR(snug_rates_open(plan->job.ctx, plan->job.backend, plan->job.threads, &rates));
     const snug_status status = snug_fit_table(&plan->job, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);
@@ -67,9 +68,7 @@ void snug_plan_destroy(snug_plan *plan) {
 }
 
 int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class) {
-    if (memory_class == SNUG_MEMORY_CONTEXT) return plan->job.context_bytes;
-    if (memory_class == SNUG_MEMORY_HOST) return plan->job.host_bytes;
-    return plan->job.layout.bytes[memory_class];
+    return snug_job_bytes(&plan->job, memory_class);
 }
 
 int64_t snug_plan_total(const snug_plan *plan) { return snug_job_total(&plan->job); }
@@ -154,11 +153,15 @@ static void print_classes(FILE *out, const snug_plan *plan) {
         fprintf(out, "%-14s %12.1f %16.2f\n", snug_memory_class_name((snug_memory_class)i), mib(bytes),
                 (double)bytes / (double)plan->parameters);
     }
-    const int64_t total = snug_plan_total(plan), machine = snug_machine_bytes(), available = snug_available_bytes();
-    fprintf(out, "%-14s %12.1f %16.2f\n", "total", mib(total), (double)total / (double)plan->parameters);
-    if (machine > 0)
-        fprintf(out, "%-14s %12.1f   (%.1f available): %s\n", "this machine", mib(machine), mib(available),
-                total <= available ? "it fits" : "it does not fit");
+    const struct snug_job *job = &plan->job;
+    const int64_t total = snug_plan_total(plan), place = snug_job_place_bytes(job);
+    const int64_t available = snug_job_place_available(job);
+    const bool device = snug_job_on_device(job);
+    fprintf(out, "%-14s %12.1f %16.2f%s\n", "total", mib(total), (double)total / (double)plan->parameters,
+            device ? "   on the GPU, without host" : "");
+    if (place > 0)
+        fprintf(out, "%-14s %12.1f   (%.1f available): %s\n", device ? job->meter.gpu.name : "this machine", mib(place),
+                mib(available), total <= available ? "it fits" : "it does not fit");
 }
 
 static void print_offloaded(FILE *out, const snug_plan *plan) {
@@ -251,7 +254,8 @@ static double saved_mib(const snug_plan *plan, const struct snug_priced *method,
 }
 
 static void print_methods(FILE *out, const snug_plan *plan) {
-    const struct snug_priced *here = &plan->methods[0];
+    const struct snug_priced *here = plan->methods;
+    if (!here) return; /* on a device */
     fprintf(out,
             "\nA step takes about %.3g s here: what each method alone saves of the plan above, and adds to a step\n",
             here->work.seconds);
@@ -376,7 +380,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     for (int i = 0; i < (int)job->config.num_hidden_layers; i++) json_array_append_new(layers, part_json(plan, i));
     json_t *all = json_pack(
         "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:{s:f, s:f}, "
-        "s:I, s:I}",
+        "s:I, s:I, s:o}",
         "parameters", (json_int_t)plan->parameters, "task",
         job->config.task == SNUG_TASK_MLM ? "mlm" : "classification", "compute",
         snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "batch", "sequences",
@@ -387,7 +391,8 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         part_json(plan, EMBEDDINGS), "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan),
         "methods", methods_json(plan), "fit", fit_json(job->fit), "rule_of_thumb_bytes", "training",
         18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters, "machine_bytes",
-        (json_int_t)snug_machine_bytes(), "available_bytes", (json_int_t)snug_available_bytes());
+        (json_int_t)snug_job_place_bytes(job), "available_bytes", (json_int_t)snug_job_place_available(job), "device",
+        snug_job_on_device(job) ? json_string(job->meter.gpu.name) : json_string("cpu"));
     *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing the plan as JSON");
