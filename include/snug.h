@@ -219,6 +219,16 @@ snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_tr
 /* The final summary for people: time, rate, memory occupied, the ledger. Free *text with free(). */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);
 
+/* The experiment of Hugging Face's "Model training anatomy": trains, by default BERT-large from random weights on
+   dummy:512x512 with batch 4 for an epoch (on a CPU a few steps of it), and tells memory before, with the context and
+   in training, time, and what tensor contractions, normalisations and element-wise operations take and reach beside
+   what the machine can do. Nothing is saved. callbacks hear SNUG_EVENT_PROGRESS; they may be NULL. */
+typedef struct snug_anatomy snug_anatomy;
+snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out);
+void snug_anatomy_destroy(snug_anatomy *anatomy);
+snug_status snug_anatomy_text(const snug_anatomy *anatomy, char **text);
+snug_status snug_anatomy_json(const snug_anatomy *anatomy, char **text);
+
 /* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. */
 snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics);
 

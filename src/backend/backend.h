@@ -118,12 +118,15 @@ struct snug_run {
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's head rows */
     float loss_scale;               /* 1 / items_in_step */
     float learning_rate, max_grad_norm;
+    bool one_by_one;          /* phases are not recorded: somebody times or blames single operations */
     struct snug_spool *spool; /* NULL where nothing is offloaded */
     uint64_t *copies;         /* by tensor: the number of its last copy in the spool */
     const struct snug_optimizer *optimizer;
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
+
+struct snug_stamps;
 
 /* What memory is for. */
 enum snug_block_use {
@@ -146,6 +149,12 @@ struct snug_backend {
        whole: then *done, and they are skipped. Operations may go on after end; what reads the arena waits for them. */
     snug_status (*begin)(struct snug_run *run, enum snug_phase phase, bool *done);
     snug_status (*end)(struct snug_run *run, enum snug_phase phase);
+    /* Where operations are not done yet when they return: notes, as number, the moment when all that was asked for
+       before is done; *stamps is NULL at first. Then the seconds from each of count moments to the next, [0] being 0.
+       NULL where operations are done when they return. */
+    snug_status (*stamp)(struct snug_run *run, struct snug_stamps **stamps, size_t number);
+    snug_status (*stamps)(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count);
+    void (*free_stamps)(struct snug_stamps *stamps);
     /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);

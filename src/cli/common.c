@@ -170,6 +170,12 @@ static const struct {
     {"bench rates", "[--threads N] [--json]",
      "Measures how fast this machine runs each operation and keeps it for the seconds that plans give.",
      "Model|Data|Evaluation, logging and saving|Training|"},
+    {"bench anatomy",
+     "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N] [--json]",
+     "The experiment of \"Model training anatomy\": by default BERT-large, batch 4, --train_file dummy:512x512, one "
+     "epoch "
+     "(on a CPU 3 steps); writes no model.",
+     "Evaluation, logging and saving|"},
     {"doctor", "[--device auto|cpu|cuda] [--json]",
      "Says what was found on this machine, what is missing, and what a training would use, and why.",
      "Model|Data|Evaluation, logging and saving|Training|"},

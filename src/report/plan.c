@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "model/weights.h"
+#include "report/report.h"
 #include "train/device.h"
 #include "train/fit.h"
 #include "train/results.h"
@@ -16,11 +17,9 @@ struct snug_plan {
     size_t method_count;
 };
 
-enum side { FORWARD, BACKWARD, UPDATE, SIDE_COUNT };
-
 /* Figures of one step: all of its micro-batches at the size of the run's largest, and the update. */
 struct work {
-    struct snug_cost cost[SIDE_COUNT][SNUG_GROUP_COUNT];
+    struct snug_cost cost[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
 };
 
 /* The classes that belong to a layer, of one layer, of the embeddings (part -1) or of the head (part -2). */
@@ -91,12 +90,6 @@ static struct part measure_part(const snug_plan *plan, int which) {
     return part;
 }
 
-/* The head's backward operations stand behind its loss. */
-static enum side side_of(const struct snug_op *op, bool behind_loss) {
-    if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return UPDATE;
-    return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && behind_loss) ? BACKWARD : FORWARD;
-}
-
 static struct work measure_work(const snug_plan *plan) {
     const struct snug_job *job = &plan->job;
     const struct snug_loader_limits *limits = &job->train.limits;
@@ -110,8 +103,8 @@ static struct work measure_work(const snug_plan *plan) {
                                  ? (int64_t)((double)limits->tokens * job->args->mlm_probability)
                                  : limits->rows;
         const struct snug_cost cost = snug_op_cost(job->training, op, limits->tokens, limits->sequences, rows);
-        const enum side side = side_of(op, behind_loss);
-        const double times = side == UPDATE ? 1 : (double)job->train.options.accumulation;
+        const enum snug_side side = snug_side_of(op, behind_loss);
+        const double times = side == SNUG_SIDE_UPDATE ? 1 : (double)job->train.options.accumulation;
         struct snug_cost *sum = &work.cost[side][snug_op_group(op->kind)];
         behind_loss |= op->kind == SNUG_OP_LOSS;
         sum->flops += times * cost.flops;
@@ -121,9 +114,6 @@ static struct work measure_work(const snug_plan *plan) {
 }
 
 /* ---- as text -------------------------------------------------------------------------------------------------- */
-
-static const char *const group_names[] = {"tensor contractions", "normalisations", "element-wise"};
-static const char *const side_names[] = {"forward", "backward", "update"};
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
@@ -227,12 +217,13 @@ static void print_layers(FILE *out, const snug_plan *plan) {
 static void print_work(FILE *out, const snug_plan *plan) {
     const struct work work = measure_work(plan);
     fprintf(out, "\n%-20s", "A step");
-    for (int side = 0; side < SIDE_COUNT; side++) fprintf(out, " %10s GFLOP %8s", side_names[side], "GB");
+    for (int side = 0; side < SNUG_SIDE_COUNT; side++)
+        fprintf(out, " %10s GFLOP %8s", snug_side_name((enum snug_side)side), "GB");
     fputc('\n', out);
-    struct snug_cost total[SIDE_COUNT] = {0};
+    struct snug_cost total[SNUG_SIDE_COUNT] = {0};
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
-        fprintf(out, "%-20s", group_names[group]);
-        for (int side = 0; side < SIDE_COUNT; side++) {
+        fprintf(out, "%-20s", snug_group_name((enum snug_op_group)group));
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
             const struct snug_cost cost = work.cost[side][group];
             fprintf(out, " %16.2f %8.3f", cost.flops / 1e9, cost.bytes / 1e9);
             total[side].flops += cost.flops;
@@ -241,7 +232,7 @@ static void print_work(FILE *out, const snug_plan *plan) {
         fputc('\n', out);
     }
     fprintf(out, "%-20s", "all");
-    for (int side = 0; side < SIDE_COUNT; side++)
+    for (int side = 0; side < SNUG_SIDE_COUNT; side++)
         fprintf(out, " %16.2f %8.3f", total[side].flops / 1e9, total[side].bytes / 1e9);
     fputc('\n', out);
 }
@@ -338,16 +329,15 @@ static json_t *part_json(const snug_plan *plan, int which) {
 }
 
 static json_t *work_json(const snug_plan *plan) {
-    static const char *const keys[] = {"tensor_contractions", "normalisations", "elementwise"};
     const struct work work = measure_work(plan);
     json_t *groups = json_object();
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
         json_t *sides = json_object();
-        for (int side = 0; side < SIDE_COUNT; side++)
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++)
             json_object_set_new(
-                sides, side_names[side],
+                sides, snug_side_name((enum snug_side)side),
                 json_pack("{s:f, s:f}", "flops", work.cost[side][group].flops, "bytes", work.cost[side][group].bytes));
-        json_object_set_new(groups, keys[group], sides);
+        json_object_set_new(groups, snug_group_key((enum snug_op_group)group), sides);
     }
     return groups;
 }
