@@ -30,7 +30,6 @@ static snug_status set_default(struct snug_args *args, const char *name, const c
 static snug_status choose_arguments(struct snug_args *args) {
     if (!args->model_name_or_path) RETURN_IF_ERROR(set_default(args, "config_name", "bert-large-uncased"));
     RETURN_IF_ERROR(set_default(args, "train_file", "dummy:512x512"));
-    RETURN_IF_ERROR(set_default(args, "max_seq_length", "512"));
     RETURN_IF_ERROR(set_default(args, "per_device_train_batch_size", "4"));
     if (args->validation_file)
         return snug_fail(args->ctx, SNUG_E_USAGE, "snug bench anatomy only trains: leave out --validation_file");

@@ -26,6 +26,10 @@ static struct snug_anatomy_part sum_of(const snug_anatomy *a, int side, int grou
     return sum;
 }
 
+/* Rates of a GPU in tera, of a CPU in giga. */
+static double scale_of(const snug_anatomy *a) { return a->device ? 1e-12 : 1e-9; }
+static char prefix_of(const snug_anatomy *a) { return a->device ? 'T' : 'G'; }
+
 /* What limits a group: arithmetic, or memory. Its rate in that unit, and the machine's. */
 static double rate_of(const struct snug_anatomy_part *part, int group) {
     if (part->seconds <= 0) return 0;
@@ -79,8 +83,8 @@ static void print_speed(FILE *out, const snug_anatomy *a) {
     if (a->steps < a->epoch_steps) fprintf(out, " (an epoch has %lld steps)", (long long)a->epoch_steps);
     fprintf(out, "\nSamples/second  %.2f, the first steps included", (double)a->samples / a->seconds);
     if (a->steady_steps > 0)
-        fprintf(out, "; %.2f after them (%.2f ms a step, %.1f TFLOP/s)", samples / a->steady_seconds,
-                1e3 * a->steady_seconds, all.flops / a->steady_seconds * 1e-12);
+        fprintf(out, "; %.2f after them (%.2f ms a step, %.1f %cFLOP/s)", samples / a->steady_seconds,
+                1e3 * a->steady_seconds, all.flops / a->steady_seconds * scale_of(a), prefix_of(a));
     fputc('\n', out);
 }
 
@@ -88,8 +92,9 @@ static void print_part(FILE *out, const snug_anatomy *a, const char *name, const
                        int group) {
     const double total = sum_of(a, -1, -1).seconds, rate = rate_of(part, group), ceiling = ceiling_of(a, group);
     if (part->calls <= 0) return;
-    fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %-8s %6.1f %%\n", name, 1e3 * part->seconds, 100 * part->seconds / total,
-            rate * 1e-12, group == SNUG_GROUP_CONTRACTION ? "TFLOP/s" : "TB/s", 100 * rate / ceiling);
+    fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %c%-7s %6.1f %%\n", name, 1e3 * part->seconds,
+            100 * part->seconds / total, rate * scale_of(a), prefix_of(a),
+            group == SNUG_GROUP_CONTRACTION ? "FLOP/s" : "B/s", 100 * rate / ceiling);
 }
 
 static void print_groups(FILE *out, const snug_anatomy *a) {
@@ -110,20 +115,22 @@ static void print_groups(FILE *out, const snug_anatomy *a) {
             100 * sum_of(a, SNUG_SIDE_UPDATE, -1).seconds / total);
     fprintf(out,
             "Operations were timed one by one in %lld steps. Peaks of this machine: a product of %lld x %lld, %.2f "
-            "TFLOP/s; a copy of %.0f MiB, %.3f TB/s.\n",
+            "%cFLOP/s; a copy of %.0f MiB, %.2f %cB/s.\n",
             (long long)a->timed_steps, (long long)a->ceilings.side, (long long)a->ceilings.side,
-            a->ceilings.flops * 1e-12, mib(a->ceilings.count), a->ceilings.bytes * 1e-12);
+            a->ceilings.flops * scale_of(a), prefix_of(a), mib(a->ceilings.count), a->ceilings.bytes * scale_of(a),
+            prefix_of(a));
 }
 
 static void print_kinds(FILE *out, const snug_anatomy *a) {
-    fprintf(out, "\n%-30s %9s %8s %12s %10s %9s\n", "By operation", "ms", "share", "TFLOP/s", "TB/s", "calls");
+    fprintf(out, "\n%-30s %9s %8s %12s %10s %9s\n", "By operation", "ms", "share", a->device ? "TFLOP/s" : "GFLOP/s",
+            a->device ? "TB/s" : "GB/s", "calls");
     const double total = sum_of(a, -1, -1).seconds;
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
         const struct snug_anatomy_part *part = &a->kinds[kind];
         if (part->calls <= 0 || part->seconds <= 0) continue;
         fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %10.3f %9.0f\n", snug_op_name((enum snug_op_kind)kind),
-                1e3 * part->seconds, 100 * part->seconds / total, part->flops / part->seconds * 1e-12,
-                part->bytes / part->seconds * 1e-12, part->calls);
+                1e3 * part->seconds, 100 * part->seconds / total, part->flops / part->seconds * scale_of(a),
+                part->bytes / part->seconds * scale_of(a), part->calls);
     }
 }
 
