@@ -80,7 +80,7 @@ static void test_hidden(void **state) {
     assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
     unsetenv("CUDA_VISIBLE_DEVICES");
     assert_int_equal(gpus.count, 2);
-    assert_non_null(strstr(gpus.cuda_problem, "CUDA_VISIBLE_DEVICES is -1"));
+    assert_non_null(strstr(gpus.cuda_problem, "CUDA_VISIBLE_DEVICES is \"-1\""));
     snug_gpus_free(&gpus);
 }
 

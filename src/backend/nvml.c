@@ -167,8 +167,8 @@ void snug_cuda_driver_look(struct snug_cuda_driver *out) {
     if (error == 0) error = d.count(&count);
     if (error == NO_DEVICE || (error == 0 && count == 0)) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-        snprintf(out->problem, sizeof out->problem, "the NVIDIA driver offers no GPU%s%.100s",
-                 visible ? ": CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
+        snprintf(out->problem, sizeof out->problem, "the NVIDIA driver offers no GPU%s%.100s%s",
+                 visible ? ": CUDA_VISIBLE_DEVICES is \"" : "", visible ? visible : "", visible ? "\"" : "");
     } else if (error != 0) {
         const char *text = NULL;
         d.error_string(error, &text);

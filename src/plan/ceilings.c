@@ -9,8 +9,9 @@ enum {
     LEAST_SIDE = 256,
     MOST_SIDE = 8192,
     REPETITIONS = 7,
-    COPY_ROWS = 1 << 15, /* 128 MiB in fp32: no cache of today holds both ends */
     COPY_COLS = 1024,
+    HOST_ROWS = 1 << 15,   /* 128 MiB in fp32: no cache of today holds both ends */
+    DEVICE_ROWS = 1 << 18, /* 1 GiB, which takes long enough for a GPU to show what it can */
 };
 
 struct trial {
@@ -123,11 +124,11 @@ static snug_status build_product(struct trial *t, int64_t side) {
 }
 
 /* Every row to where it came from. */
-static snug_status build_copy(struct trial *t) {
-    t->program.capacity[SNUG_EXTENT_TOKENS] = t->program.capacity[SNUG_EXTENT_ROWS] = COPY_ROWS;
-    RETURN_IF_ERROR(snug_alloc(t->ctx, COPY_ROWS, sizeof(int32_t), (void **)&t->batch.head_rows));
-    for (int32_t i = 0; i < COPY_ROWS; i++) t->batch.head_rows[i] = i;
-    t->batch.rows = COPY_ROWS;
+static snug_status build_copy(struct trial *t, int64_t rows) {
+    t->program.capacity[SNUG_EXTENT_TOKENS] = t->program.capacity[SNUG_EXTENT_ROWS] = rows;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)rows, sizeof(int32_t), (void **)&t->batch.head_rows));
+    for (int32_t i = 0; i < rows; i++) t->batch.head_rows[i] = i;
+    t->batch.rows = rows;
     RETURN_IF_ERROR(add_tensor(t, "x", SNUG_EXTENT_TOKENS, 0, COPY_COLS, &t->x));
     RETURN_IF_ERROR(add_tensor(t, "y", SNUG_EXTENT_ROWS, 0, COPY_COLS, &t->y));
     return snug_program_op(&t->program, (struct snug_op){.kind = SNUG_OP_GATHER,
@@ -136,13 +137,13 @@ static snug_status build_copy(struct trial *t) {
                                                          .out = SNUG_OUTPUTS(t->y)});
 }
 
-/* side 0: the copy. */
+/* A product of this side, or a copy of so many rows. */
 static snug_status try_one(snug_context *ctx, const struct snug_backend *backend, enum snug_dtype compute, int threads,
-                           int64_t side, double *seconds) {
+                           int64_t side, int64_t rows, double *seconds) {
     struct trial t = {.ctx = ctx, .backend = backend, .w = -1};
     snug_program_init(&t.program, ctx);
     t.program.compute = side ? compute : SNUG_F32;
-    snug_status status = side ? build_product(&t, side) : build_copy(&t);
+    snug_status status = side ? build_product(&t, side) : build_copy(&t, rows);
     if (status == SNUG_OK) status = open_trial(&t, threads);
     if (status == SNUG_OK && side) status = fill(&t, t.w);
     if (status == SNUG_OK) status = time_trial(&t, seconds);
@@ -154,15 +155,16 @@ snug_status snug_ceilings_measure(snug_context *ctx, const struct snug_backend *
                                   int threads, struct snug_ceilings *out) {
     const double long_enough = backend->stamp ? 1e-3 : 0.03;
     double seconds = 0;
-    *out = (struct snug_ceilings){.count = (int64_t)COPY_ROWS * COPY_COLS * 4};
+    const int64_t rows = backend->available ? DEVICE_ROWS : HOST_ROWS;
+    *out = (struct snug_ceilings){.count = rows * COPY_COLS * 4};
     for (int64_t side = LEAST_SIDE; side <= MOST_SIDE && seconds < long_enough; side *= 2) {
-        RETURN_IF_ERROR(try_one(ctx, backend, compute, threads, side, &seconds));
+        RETURN_IF_ERROR(try_one(ctx, backend, compute, threads, side, 0, &seconds));
         const double flops = 2.0 * (double)side * (double)side * (double)side / seconds;
         if (flops < out->flops) continue;
         out->flops = flops;
         out->side = side;
     }
-    RETURN_IF_ERROR(try_one(ctx, backend, compute, threads, 0, &seconds));
+    RETURN_IF_ERROR(try_one(ctx, backend, compute, threads, 0, rows, &seconds));
     out->bytes = 2.0 * (double)out->count / seconds;
     return SNUG_OK;
 }

@@ -11,7 +11,7 @@ struct snug_ceilings {
     int64_t side;  /* of that product's matrices */
     int64_t count; /* bytes that were copied at a time */
 };
-/* Takes a second or so, and some 400 MiB of the backend's memory meanwhile. */
+/* Takes a second or so, and meanwhile some 400 MiB of the host's memory, or 2 GiB of a device's. */
 snug_status snug_ceilings_measure(snug_context *ctx, const struct snug_backend *backend, enum snug_dtype compute,
                                   int threads, struct snug_ceilings *out);
 

@@ -53,7 +53,6 @@ static void print_memory_line(FILE *out, const char *name, int64_t planned, int6
     fprintf(out, "%-32s", name);
     print_figure(out, planned);
     print_figure(out, measured);
-    if (planned > 0 && measured >= 0) fprintf(out, " %+8.2f %%", 100 * ((double)measured / (double)planned - 1));
     fputc('\n', out);
 }
 
@@ -61,10 +60,12 @@ static void print_memory(FILE *out, const snug_anatomy *a) {
     const int64_t context = a->planned[SNUG_MEMORY_CONTEXT];
     fprintf(out, "\n%-32s %11s %11s\n", a->device ? "Memory of the GPU, MiB" : "Memory of the process, MiB", "planned",
             "measured");
-    print_memory_line(out, a->device ? "before: other processes" : "before", -1, a->before);
+    print_memory_line(out, a->device ? "before, in use by others" : "before", -1, a->before);
     print_memory_line(out, "with the context", context, a->device ? a->opened : -1);
     print_memory_line(out, "with the model", context + a->planned[SNUG_MEMORY_WEIGHTS], -1);
     print_memory_line(out, "in training", a->planned_total, a->held);
+    if (a->held >= 0)
+        fprintf(out, "%-32s %+11.2f %%\n", "  difference", 100 * ((double)a->held / (double)a->planned_total - 1));
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
         char name[40];
         if (!a->planned[i] || (a->device && i == SNUG_MEMORY_HOST)) continue;

@@ -73,7 +73,9 @@ static void look_at_machine(snug_doctor *d, const struct snug_args *args) {
     d->threads = snug_args_threads(args);
     d->memory = snug_machine_bytes();
     d->available = snug_available_bytes();
-    if (!snug_backend_cpu_fast_bf16())
+    if (snug_backend_cpu() == snug_backend_reference())
+        miss(d, "oneDNN: this build trains on the CPU in plain C, which is slow");
+    else if (!snug_backend_cpu_fast_bf16())
         miss(d, "bf16 on the CPU: neither AMX-BF16 nor AVX512-BF16; --bf16 there is fp32");
 }
 

@@ -69,7 +69,7 @@ static json_t *read_growth(const struct snug_job *job, const char *path) {
 }
 
 static snug_status find_growth(const struct snug_job *job, int64_t *growth) {
-    enum { FIRST_GUESS = 16 << 20 }; /* what BERTs made the driver load on an H200 */
+    enum { FIRST_GUESS = 8 << 20 }; /* what BERTs made the driver load on an H200 */
     char key[48], *path;
     RETURN_IF_ERROR(growth_path(job, &path));
     json_t *known = read_growth(job, path);
