@@ -207,6 +207,7 @@ snug_status snug_gpu_meter_open(snug_context *ctx, struct snug_gpu_meter *m) {
         return SNUG_OK;
     }
     const struct snug_cuda_device *first = &driver.devices[0];
+    m->fresh = !first->active;
     snprintf(m->gpu.name, sizeof m->gpu.name, "%s", first->name);
     if (!snug_nvml_open(&m->nvml, m->problem, sizeof m->problem)) return SNUG_OK;
     if (m->nvml.driver_version) m->nvml.driver_version(m->driver, sizeof m->driver);

@@ -53,6 +53,7 @@ struct snug_gpu_meter {
     snug_nvml_device device;
     struct snug_gpu gpu; /* as it was before; memory and processes are its first reading */
     enum snug_gpu_method method;
+    bool fresh;          /* this process had no context of it yet */
     bool shared_ids;     /* our own id may stand in NVML's list */
     int64_t own_host_id; /* the id under which NVML lists us where ours is another; -1 as long as that is not known */
     char driver[80];

@@ -15,6 +15,7 @@ static const struct {
     {"predict", command_predict, "label texts"},
     {"plan", command_plan, "say what a training takes, without running it"},
     {"tokenize", command_tokenize, "print the tokens of texts"},
+    {"verify", command_verify, "prove snug's promises on this model and machine"},
     {"bench", command_bench, "measure this machine: snug bench anatomy, snug bench rates"},
     {"gpu", command_gpu, "show the GPUs, their memory, load and processes"},
     {"doctor", command_doctor, "say what was found, what is missing, what will be used"},

@@ -104,6 +104,7 @@ static snug_status keep_growth(const struct snug_job *job, int64_t growth) {
 void snug_device_learn(const struct snug_job *job, int64_t held) {
     enum { SAME = 2 << 20 }; /* varies by as much from run to run */
     const int64_t grown = held - job->layout.arena - job->opened_bytes, known = job->context_bytes - job->opened_bytes;
+    if (!job->meter.fresh || job->meter.method == SNUG_GPU_BY_NOTHING) return; /* nothing was seen to grow */
     if (grown < 0 || (grown < known + SAME && grown > known - SAME)) return;
     if (keep_growth(job, round_up_mib(grown)) != SNUG_OK) snug_clear_error(job->ctx); /* only a better guess is lost */
 }
@@ -120,6 +121,7 @@ snug_status snug_device_measure(struct snug_job *job) {
     char *others;
     job->opened_bytes = round_up_mib(snug_device_held(job));
     RETURN_IF_ERROR(find_growth(job, &growth));
+    if (job->meter.device && !job->meter.fresh) growth = 0; /* what a job before loaded stays */
     job->context_bytes = job->opened_bytes + growth;
     RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
     if (*others) snug_log(job->ctx, SNUG_LOG_INFO, "other processes on %s: %s", job->meter.gpu.name, others);
