@@ -158,6 +158,16 @@ static void test_no_ids(void **state) {
     expect_others("1000.0 MiB of processes that NVML does not list here");
 }
 
+/* Where ids cannot be translated NVML gives 0, to us as to others. */
+static void test_zero_ids(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 0 0 990 -\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 0 990 -\nprocess 0 0 520 -\n");
+    expect(530, SNUG_GPU_BY_DIFFERENCE);
+    expect_others("1000.0 MiB of processes that NVML does not list here");
+}
+
 /* Our id in the list before we have a context is another space's: it is not taken for us. */
 static void test_foreign_own_id(void **state) {
     (void)state;
@@ -286,6 +296,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_own_id, close_meter),
         cmocka_unit_test_teardown(test_other_id, close_meter),
         cmocka_unit_test_teardown(test_no_ids, close_meter),
+        cmocka_unit_test_teardown(test_zero_ids, close_meter),
         cmocka_unit_test_teardown(test_foreign_own_id, close_meter),
         cmocka_unit_test_teardown(test_second_job, close_meter),
         cmocka_unit_test_teardown(test_meter_is_cudas, close_meter),

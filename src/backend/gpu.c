@@ -51,7 +51,8 @@ static snug_status read_processes(snug_context *ctx, const struct snug_nvml *n, 
         if (!lists[k] || lists[k](device, &count, found) != SNUG_NVML_OK) continue;
         gpu->lists_processes = true;
         for (unsigned i = 0; i < count && i < ROOM; i++) {
-            if (is_listed(gpu, found[i].pid)) continue;
+            /* 0 stands for any process of another space of ids: nobody, ourselves perhaps. */
+            if (found[i].pid == 0 || is_listed(gpu, found[i].pid)) continue;
             RETURN_IF_ERROR(
                 snug_grow(ctx, (void **)&gpu->processes, &capacity, gpu->process_count + 1, sizeof *gpu->processes));
             struct snug_gpu_process *process = &gpu->processes[gpu->process_count++];
