@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend/gpu.h"
+#include "train/device.h"
 
 static snug_context *ctx;
 static char world[64];
@@ -199,6 +199,61 @@ static void test_meter_is_cudas(void **state) {
     expect(500, SNUG_GPU_BY_DIFFERENCE);
 }
 
+/* ---- a job ---------------------------------------------------------------------------------------------------- */
+
+static int64_t available(void) { return (int64_t)300 << 20; }
+static int64_t library(const struct snug_program *program, int threads) {
+    (void)program, (void)threads;
+    return (int64_t)9000 << 20;
+}
+static const struct snug_backend device = {.name = "a device", .available = available, .library = library};
+
+/* The context of a job on a GPU: what it holds when the backend is open, and what was seen to come later, remembered.
+ */
+static void test_context(void **state) {
+    char cache[96], remove_cache[128];
+    struct snug_program program = {.compute = SNUG_BF16};
+    struct snug_job job = {.ctx = ctx, .backend = &device, .trains = true, .layout = {.arena = (int64_t)2000 << 20}};
+    (void)state;
+    snprintf(cache, sizeof cache, "%s-cache", world);
+    setenv("SNUG_CACHE", cache, 1);
+    job.programs[0] = program;
+    set_world(TWO_GPUS "visible 0\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &job.meter), SNUG_OK);
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\n");
+    assert_int_equal(snug_device_measure(&job), SNUG_OK);
+    assert_int_equal(job.opened_bytes, (int64_t)520 << 20);
+    assert_int_equal(job.context_bytes, (int64_t)528 << 20); /* 8: the guess before there was a run */
+    set_world("gpu 143771 3560 0 NVIDIA H200\nvisible 0\nprocess 0 self 2550 snug\n");
+    snug_device_learn(&job, snug_device_held(&job));
+    assert_int_equal(snug_device_measure(&job), SNUG_OK);
+    assert_int_equal(job.context_bytes - job.opened_bytes, (int64_t)30 << 20);
+    job.programs[0].compute = SNUG_F32; /* another kind of run */
+    assert_int_equal(snug_device_measure(&job), SNUG_OK);
+    assert_int_equal(job.context_bytes - job.opened_bytes, (int64_t)8 << 20);
+    snug_gpu_meter_close(&job.meter);
+    assert_int_equal(snug_device_held(&job), (int64_t)9000 << 20); /* without NVML: the driver's figure */
+    unsetenv("SNUG_CACHE");
+    snprintf(remove_cache, sizeof remove_cache, "rm -r '%s'", cache);
+    assert_int_equal(system(remove_cache), 0);
+}
+
+/* Somebody takes the memory between the plan and the arena. */
+static void test_late_refusal(void **state) {
+    struct snug_job job = {.ctx = ctx, .backend = &device, .layout = {.arena = (int64_t)2000 << 20}};
+    (void)state;
+    set_world(TWO_GPUS "visible 0\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &job.meter), SNUG_OK);
+    set_world("gpu 143771 143000 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\nprocess 0 4711 142470 python\n");
+    snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
+    assert_int_equal(snug_device_refuse(&job), SNUG_E_DOES_NOT_FIT);
+    assert_non_null(strstr(snug_error_message(ctx), "this run needs 2000.0 MiB of NVIDIA H200"));
+    assert_non_null(strstr(snug_error_message(ctx), "300.0 MiB are left"));
+    assert_non_null(strstr(snug_error_message(ctx), "4711 python 142470.0 MiB"));
+    snug_clear_error(ctx);
+    snug_gpu_meter_close(&job.meter);
+}
+
 /* ---- the commands --------------------------------------------------------------------------------------------- */
 
 static int run(const char *environment, const char *arguments, char *output, size_t size) {
@@ -300,6 +355,8 @@ int main(void) {
         cmocka_unit_test_teardown(test_foreign_own_id, close_meter),
         cmocka_unit_test_teardown(test_second_job, close_meter),
         cmocka_unit_test_teardown(test_meter_is_cudas, close_meter),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_late_refusal),
         cmocka_unit_test(test_gpu_command),
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_doctor),

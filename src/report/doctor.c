@@ -192,7 +192,8 @@ static void print_gpus(FILE *out, const snug_doctor *d) {
         fprintf(out, "GPU        %s, %s", gpu->name, gpu->bus);
         if (gpu->major) fprintf(out, ", compute capability %d.%d", gpu->major, gpu->minor);
         if (gpu->total > 0) fprintf(out, ", %.1f of %.1f GiB free", gib(gpu->unused), gib(gpu->total));
-        if (gpu->process_count) fprintf(out, ", %zu processes on it", gpu->process_count);
+        if (gpu->process_count)
+            fprintf(out, ", %zu process%s on it", gpu->process_count, gpu->process_count == 1 ? "" : "es");
         if (gpu->ordinal < 0) fputs(", hidden from programs", out);
         if (gpu->ordinal >= 0) fprintf(out, ", CUDA's number %d", gpu->ordinal);
         fputc('\n', out);

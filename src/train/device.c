@@ -129,6 +129,20 @@ snug_status snug_device_measure(struct snug_job *job) {
     return SNUG_OK;
 }
 
+snug_status snug_device_refuse(struct snug_job *job) {
+    char *others;
+    snug_clear_error(job->ctx);
+    RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
+    const snug_status status = snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
+                                         "this run needs %.1f MiB of %s for its arena, and %.1f MiB are left: another "
+                                         "process took them after the plan was "
+                                         "made%s%s; wait for it, or choose another GPU by CUDA_VISIBLE_DEVICES",
+                                         (double)job->layout.arena / 0x1p20, job->meter.gpu.name,
+                                         (double)job->backend->available() / 0x1p20, *others ? ": " : "", others);
+    free(others);
+    return status;
+}
+
 snug_status snug_device_describe(struct snug_job *job, snug_device_use *out) {
     char *others;
     *out = (snug_device_use){.name = ""};

@@ -14,6 +14,8 @@ snug_status snug_device_choose(struct snug_job *job);
 /* What the driver's context and the libraries take: what they hold now, and what a run like this is known to make them
    load later. */
 snug_status snug_device_measure(struct snug_job *job);
+/* When the arena could not be had though it fitted the plan: somebody was quicker. The failure, as a refusal. */
+snug_status snug_device_refuse(struct snug_job *job);
 /* Bytes that the process holds on the device now. Where NVML does not tell: what all processes hold. */
 int64_t snug_device_held(struct snug_job *job);
 /* At the end of a run that holds so many bytes: remembers what the driver loaded after the plan, for the next plans. */

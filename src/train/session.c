@@ -13,8 +13,10 @@
 /* ---- carving -------------------------------------------------------------------------------------------------- */
 
 static snug_status carve(struct snug_session *s) {
-    const struct snug_job *job = &s->job;
-    RETURN_IF_ERROR(job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena));
+    struct snug_job *job = &s->job;
+    const snug_status status = job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena);
+    if (status == SNUG_E_MEMORY && snug_job_on_device(job)) return snug_device_refuse(job);
+    if (status != SNUG_OK) return status;
     s->memory.arena = s->arena.base;
     s->memory.copy = s->arena.copy;
     return job->backend->allocate(s->ctx, job->layout.host, SNUG_BLOCK_HOST, &s->host);
