@@ -343,7 +343,25 @@ static void test_nothing_there(void **state) {
     says(output, "NVIDIA");
 }
 
-int main(void) {
+/* The loader looks at LD_LIBRARY_PATH when a program starts: once more, with the fakes first. A path in the program
+   itself would not do, since a sanitizer's dlopen() does not know it. */
+static void start_with_fakes(char **argv) {
+    const char *before = getenv("SNUG_TEST_LIBRARIES"), *now = getenv("LD_LIBRARY_PATH");
+    char path[4096];
+    if (before) {
+        *before ? setenv("LD_LIBRARY_PATH", before, 1) : unsetenv("LD_LIBRARY_PATH");
+        unsetenv("SNUG_TEST_LIBRARIES");
+        return;
+    }
+    snprintf(path, sizeof path, "%s%s%s", SNUG_FAKE_DIR, now ? ":" : "", now ? now : "");
+    setenv("SNUG_TEST_LIBRARIES", now ? now : "", 1);
+    setenv("LD_LIBRARY_PATH", path, 1);
+    execv("/proc/self/exe", argv);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    start_with_fakes(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_hidden),
