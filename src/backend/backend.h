@@ -131,12 +131,15 @@ struct snug_run {
        learning rates if 1, 2 … more of them were. */
     int64_t skipped;
     float later_rates[SNUG_UNSEEN_STEPS - 1];
+    bool one_by_one;          /* phases are not recorded: somebody times or blames single operations */
     struct snug_spool *spool; /* NULL where nothing is offloaded */
     uint64_t *copies;         /* by tensor: the number of its last copy in the spool */
     const struct snug_optimizer *optimizer;
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
+
+struct snug_stamps;
 
 /* What memory is for. */
 enum snug_block_use {
@@ -162,6 +165,12 @@ struct snug_backend {
        whole: then *done, and they are skipped. Operations may go on after end; what reads the arena waits for them. */
     snug_status (*begin)(struct snug_run *run, enum snug_phase phase, bool *done);
     snug_status (*end)(struct snug_run *run, enum snug_phase phase);
+    /* Where operations are not done yet when they return: notes, as number, the moment when all that was asked for
+       before is done; *stamps is NULL at first. Then the seconds from each of count moments to the next, [0] being 0.
+       NULL where operations are done when they return. */
+    snug_status (*stamp)(struct snug_run *run, struct snug_stamps **stamps, size_t number);
+    snug_status (*stamps)(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count);
+    void (*free_stamps)(struct snug_stamps *stamps);
     /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
@@ -187,6 +196,8 @@ const struct snug_backend *snug_backend_cpu(void);
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a sentence where there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
+/* What products of the CPU are made with, for people: "oneDNN 3.1.1, bf16 by amx". */
+void snug_backend_cpu_describe(char *text, size_t size);
 /* Whether bf16 products are faster here than fp32 ones: AMX-BF16 or AVX512-BF16 can be used. */
 bool snug_backend_cpu_fast_bf16(void);
 

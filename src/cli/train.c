@@ -25,7 +25,7 @@ static json_t *result_json(const snug_train_result *result) {
     json_object_set_new(object, "samples", json_integer(result->samples));
     json_object_set_new(object, "tokens", json_integer(result->tokens));
     json_object_set_new(object, "start_seconds", cli_real(result->seconds_to_first_step));
-    json_object_set_new(object, "peak_rss_bytes", json_integer(result->total.measured));
+    json_object_set_new(object, "peak_rss_bytes", json_integer(result->peak_resident));
     json_object_set_new(object, "padding_avoided", cli_real(result->padding_avoided));
     json_object_set_new(object, "truncated_texts", json_integer(result->truncated_texts));
     if (result->loss_scale > 0) {
@@ -38,6 +38,10 @@ static json_t *result_json(const snug_train_result *result) {
         json_object_set_new(memory, snug_memory_class_name((snug_memory_class)i), ledger_json(&result->ledger[i]));
     json_object_set_new(memory, "total", ledger_json(&result->total));
     json_object_set_new(object, "memory", memory);
+    if (!*result->device.name) return object;
+    json_object_set_new(object, "device",
+                        json_pack("{s:o, s:s, s:o}", "name", cli_string(result->device.name), "method",
+                                  result->device.method, "others", cli_string(result->device.others)));
     return object;
 }
 

@@ -57,6 +57,19 @@ snug_status snug_fail(snug_context *ctx, snug_status status, const char *format,
     return status;
 }
 
+snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char *format, ...) {
+    pthread_mutex_lock(&ctx->lock);
+    const size_t used = strlen(ctx->message);
+    if (ctx->failed) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(ctx->message + used, sizeof ctx->message - used, format, args);
+        va_end(args);
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    return status;
+}
+
 void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) {
     if (!ctx->log || level < ctx->level) return;
     char message[2048];

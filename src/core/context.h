@@ -18,6 +18,9 @@
    failure since the last public call stands, since later ones follow from it. */
 snug_status snug_fail(snug_context *ctx, snug_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Adds to the sentence that was recorded, for who knows more of where it happened; gives status back. */
+snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Forgets the recorded failure; for code that has another way to go. */
 void snug_clear_error(snug_context *ctx);
 /* Safe from any thread. */

@@ -37,6 +37,10 @@ static void print_ledger(FILE *out, const snug_train_result *result) {
         if (result->ledger[i].planned > 0 || result->ledger[i].measured > 0)
             print_ledger_line(out, snug_memory_class_name((snug_memory_class)i), &result->ledger[i]);
     print_ledger_line(out, "total", &result->total);
+    if (!*result->device.name) return;
+    fprintf(out, "  total is what %s holds of this process, without host; measured: %s\n", result->device.name,
+            result->device.method);
+    if (*result->device.others) fprintf(out, "  other processes on it: %s\n", result->device.others);
 }
 
 static void print_run(FILE *out, const snug_train_result *result) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/build.h"
+#include "train/device.h"
 #include "train/fit.h"
 #include "train/metrics.h"
 
@@ -367,45 +368,50 @@ int64_t snug_job_classes(const struct snug_job *job) {
     return job->config.task == SNUG_TASK_MLM ? job->config.vocab_size : job->config.labels.count;
 }
 
-/* On a device: what it holds. The host's part is small, and no budget's matter. */
+int64_t snug_job_bytes(const struct snug_job *job, snug_memory_class memory_class) {
+    const struct snug_layout *layout = &job->layout;
+    const int64_t bytes = layout->bytes[memory_class], batch = layout->function_offset - layout->batch_offset;
+    const bool device = snug_job_on_device(job);
+    switch (memory_class) {
+    case SNUG_MEMORY_BATCH: return device ? bytes - batch : bytes;
+    case SNUG_MEMORY_FUNCTION: return device ? bytes - (layout->host - batch) : bytes;
+    case SNUG_MEMORY_CONTEXT: return job->context_bytes;
+    case SNUG_MEMORY_HOST: return job->host_bytes + (device ? layout->host : 0);
+    default: return bytes;
+    }
+}
+
 int64_t snug_job_total(const struct snug_job *job) {
-    if (job->backend->available) return job->layout.arena + job->context_bytes;
+    if (snug_job_on_device(job)) return job->layout.arena + job->context_bytes;
     return job->layout.total + job->context_bytes + job->host_bytes;
+}
+
+int64_t snug_job_place_bytes(const struct snug_job *job) {
+    if (!snug_job_on_device(job)) return snug_machine_bytes();
+    return job->meter.gpu.total > 0 ? job->meter.gpu.total : -1;
+}
+
+/* On a device with what the process holds of it already. */
+int64_t snug_job_place_available(const struct snug_job *job) {
+    return snug_job_on_device(job) ? job->backend->available() + job->opened_bytes : snug_available_bytes();
 }
 
 /* The class during whose turn the limit is passed, when they are laid one after the other. */
 static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t limit) {
-    int64_t sum = job->context_bytes + job->host_bytes;
+    int64_t sum = job->context_bytes + (snug_job_on_device(job) ? 0 : job->host_bytes);
     int memory_class = 0;
+    if (sum > limit) return SNUG_MEMORY_CONTEXT;
     for (; memory_class < SNUG_MEMORY_CONTEXT; memory_class++) {
-        sum += job->layout.bytes[memory_class];
+        sum += snug_job_bytes(job, (snug_memory_class)memory_class);
         if (sum > limit) break;
     }
     return (snug_memory_class)memory_class;
 }
 
-/* "auto" takes a GPU where one works, and says why where none does. */
-static snug_status choose_device(struct snug_job *job) {
-    const struct snug_args *args = job->args;
-    job->backend = snug_backend_cpu();
-    if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
-    const struct snug_backend *cuda;
-    const snug_status status = snug_backend_cuda(job->ctx, &cuda);
-    if (status == SNUG_OK) {
-        job->backend = cuda;
-    } else if (strcmp(args->device, "cuda") == 0) {
-        return status;
-    } else {
-        snug_log(job->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(job->ctx));
-        snug_clear_error(job->ctx);
-    }
-    return SNUG_OK;
-}
-
 /* What the arguments ask for and the device does not have. */
 static snug_status check_device(const struct snug_job *job) {
     const struct snug_args *args = job->args;
-    const bool gpu = job->backend->available != NULL;
+    const bool gpu = snug_job_on_device(job);
     if (!gpu && (args->fp16 || args->fp16_full_eval))
         return snug_fail(job->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
@@ -434,9 +440,11 @@ static snug_status open_backend(struct snug_job *job) {
 /* Whole mebibytes, so that two looks at the same program agree. */
 static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
 
-static void measure_context(struct snug_job *job) {
-    const int64_t own = job->backend->available ? 0 : job->own_bytes; /* the program's, which is on the host */
-    job->context_bytes = round_up_mib(own + job->backend->library(&job->programs[0], job->threads));
+/* On a device once: methods do not change what the driver holds. */
+static snug_status measure_context(struct snug_job *job) {
+    if (snug_job_on_device(job)) return job->context_bytes ? SNUG_OK : snug_device_measure(job);
+    job->context_bytes = round_up_mib(job->own_bytes + job->backend->library(&job->programs[0], job->threads));
+    return SNUG_OK;
 }
 
 /* Everything that methods change: programs and layout. */
@@ -482,8 +490,7 @@ snug_status snug_job_replan(const struct snug_job *job, struct snug_args *args, 
         out->backend_state[i] = NULL;
     }
     RETURN_IF_ERROR(plan_programs(out));
-    measure_context(out);
-    return SNUG_OK;
+    return measure_context(out);
 }
 
 /* The plan of the arguments as they are now, in the place of the one before. */
@@ -493,8 +500,7 @@ static snug_status plan_anew(struct snug_job *job) {
     RETURN_IF_ERROR(plan_programs(job));
     RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     RETURN_IF_ERROR(open_backend(job));
-    measure_context(job);
-    return SNUG_OK;
+    return measure_context(job);
 }
 
 /* Bytes that the run may take: the budget, or what the machine has left beside it; *over tells whether it takes more.
@@ -508,7 +514,7 @@ static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *
         available = available > job->layout.spool ? available - job->layout.spool : 0;
     /* What is resident already is not available any more, and need not be. */
     int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
-    if (job->backend->available) machine = job->backend->available() + job->context_bytes;
+    if (snug_job_on_device(job)) machine = snug_job_place_available(job);
     *budgeted = budget >= 0 && (total > budget || budget < machine);
     *limit = *budgeted ? budget : machine;
     *over = total > *limit && (*budgeted || job->args->fit || job->command != SNUG_COMMAND_PLAN);
@@ -524,24 +530,34 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     return status;
 }
 
-static snug_status refuse(const struct snug_job *job, int64_t limit, bool budgeted) {
+/* What would make it less. */
+static snug_status advise(const struct snug_job *job, char **advice) {
+    if (!job->fit)
+        return snug_format(job->ctx, advice, "a smaller --per_device_%s_batch_size needs less",
+                           job->trains ? "train" : "eval");
+    if (!job->fit->fits) return snug_fit_sentence(job->ctx, job->fit, advice);
+    return snug_format(job->ctx, advice, "--fit would add %s, which takes %.1f MiB", job->fit->chosen.flags,
+                       (double)job->fit->chosen.total / 0x1p20);
+}
+
+static snug_status refuse(struct snug_job *job, int64_t limit, bool budgeted) {
     const snug_memory_class which = class_that_is_short(job, limit);
     const int64_t total = snug_job_total(job);
-    char *advice = NULL;
-    if (!job->fit)
-        RETURN_IF_ERROR(snug_format(job->ctx, &advice, "a smaller --per_device_%s_batch_size needs less",
-                                    job->trains ? "train" : "eval"));
-    else if (job->fit->fits)
-        RETURN_IF_ERROR(snug_format(job->ctx, &advice, "--fit would add %s, which takes %.1f MiB",
-                                    job->fit->chosen.flags, (double)job->fit->chosen.total / 0x1p20));
-    else
-        RETURN_IF_ERROR(snug_fit_sentence(job->ctx, job->fit, &advice));
-    snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
-              "this run needs %.1f MiB, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s",
-              (double)total / 0x1p20, (long long)(total - limit), budgeted ? "--memory_budget of" : "the available",
-              (double)limit / 0x1p20, snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20, advice);
+    const bool device = snug_job_on_device(job);
+    char *advice = NULL, *others = NULL;
+    snug_status status = advise(job, &advice);
+    if (status == SNUG_OK && device && !budgeted) status = snug_gpu_meter_others(&job->meter, &others);
+    if (status == SNUG_OK)
+        status = snug_fail(
+            job->ctx, SNUG_E_DOES_NOT_FIT,
+            "this run needs %.1f MiB%s%s, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s%s%s",
+            (double)total / 0x1p20, device ? " of " : "", device ? job->meter.gpu.name : "", (long long)(total - limit),
+            budgeted ? "--memory_budget of" : "the available", (double)limit / 0x1p20, snug_memory_class_name(which),
+            (double)snug_job_bytes(job, which) / 0x1p20, advice, others && *others ? "; other processes on it: " : "",
+            others ? others : "");
     free(advice);
-    return SNUG_E_DOES_NOT_FIT;
+    free(others);
+    return status;
 }
 
 /* Takes the mix that was found, for this run and all that looks at its arguments. */
@@ -560,7 +576,7 @@ static snug_status check_fit(struct snug_job *job) {
     int64_t limit;
     bool budgeted, over;
     RETURN_IF_ERROR(find_limit(job, &limit, &budgeted, &over));
-    const bool device = job->backend->available != NULL;
+    const bool device = snug_job_on_device(job);
     if (!device && job->trains && (over || job->args->fit)) RETURN_IF_ERROR(search_fit(job, limit));
     if (job->fit && job->fit->fits && job->args->fit) {
         RETURN_IF_ERROR(apply_fit(job));
@@ -575,7 +591,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
-    RETURN_IF_ERROR(choose_device(job));
+    RETURN_IF_ERROR(snug_device_choose(job));
     RETURN_IF_ERROR(check_device(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
@@ -591,12 +607,13 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_backend(job));
     job->host_bytes = round_up_mib(after - before);
     job->own_bytes = before + snug_resident_bytes() - after;
-    measure_context(job);
+    RETURN_IF_ERROR(measure_context(job));
     return check_fit(job);
 }
 
 void snug_job_close(struct snug_job *job) {
     snug_job_drop_plan(job);
+    snug_gpu_meter_close(&job->meter);
     snug_dataset_close(job->train.dataset);
     snug_dataset_close(job->eval.dataset);
     snug_tokenizer_free(job->tokenizer);

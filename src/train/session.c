@@ -9,12 +9,15 @@
 #include "io/json.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
+#include "train/device.h"
 
 /* ---- carving -------------------------------------------------------------------------------------------------- */
 
 static snug_status carve(struct snug_session *s) {
-    const struct snug_job *job = &s->job;
-    RETURN_IF_ERROR(job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena));
+    struct snug_job *job = &s->job;
+    const snug_status status = job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena);
+    if (status == SNUG_E_MEMORY && snug_job_on_device(job)) return snug_device_refuse(job);
+    if (status != SNUG_OK) return status;
     s->memory.arena = s->arena.base;
     s->memory.copy = s->arena.copy;
     return job->backend->allocate(s->ctx, job->layout.host, SNUG_BLOCK_HOST, &s->host);
@@ -29,6 +32,12 @@ static snug_status open_spool(struct snug_session *s) {
     return snug_spool_open(s->ctx, snug_args_offload_dir(job->args), job->layout.spool, &s->memory.spool);
 }
 
+/* CUDA's own variable has each kernel waited for; a recorded phase would still fail as a whole. */
+static bool blames_operations(void) {
+    const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+    return value && strcmp(value, "1") == 0;
+}
+
 static void open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
     const struct snug_args *args = s->job.args;
     *run = (struct snug_run){.ctx = s->ctx,
@@ -40,6 +49,7 @@ static void open_run(struct snug_session *s, struct snug_program *program, struc
                              .workspace = s->memory.arena + s->job.layout.workspace_offset,
                              .batch_copy = s->memory.arena + s->job.layout.copy_offset,
                              .threads = s->job.threads,
+                             .one_by_one = blames_operations(),
                              .seed = (uint64_t)args->seed,
                              .optimizer = &s->job.optimizer};
 }
@@ -209,7 +219,10 @@ void snug_session_destroy(snug_session *s) {
 
 snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes) {
-    return snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
+    const snug_status status = snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
+    if (status == SNUG_OK || !snug_job_on_device(&s->job) || run->one_by_one) return status;
+    /* An operation that failed on the device shows where it is waited for. */
+    return snug_add_to_error(s->ctx, status, "; CUDA_LAUNCH_BLOCKING=1 in the environment has the operation named");
 }
 
 /* ---- one's own loop ------------------------------------------------------------------------------------------- */

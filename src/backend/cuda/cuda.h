@@ -211,6 +211,10 @@ int64_t snug_cuda_loss_workspace(const struct snug_program *program, const struc
 int64_t snug_cuda_adafactor_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_squared_norm_workspace(const struct snug_program *program, const struct snug_op *op);
 
+snug_status snug_cuda_stamp(struct snug_run *run, struct snug_stamps **stamps, size_t number);
+snug_status snug_cuda_stamps(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count);
+void snug_cuda_free_stamps(struct snug_stamps *stamps);
+
 /* Recorded phases. */
 snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *done);
 snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase);

@@ -60,6 +60,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     if (!run->batch) return SNUG_OK; /* PREPARE, before the first batch */
     cuda->padded = true;
     RETURN_IF_ERROR(snug_cuda_send_step(run));
+    if (run->one_by_one) return SNUG_OK;
     memset(&key, 0, sizeof key); /* compared byte by byte */
     key.program = run->program;
     key.phase = phase;
