@@ -262,9 +262,11 @@ static snug_status find_file(snug_context *ctx, const char *folder, char **path)
         *path = NULL;
         RETURN_IF_ERROR(status);
     }
-    return snug_fail(ctx, SNUG_E_INPUT, "%s: there is neither model.safetensors nor model.safetensors.index.json (pickled shards, .bin, are "
-                     "not read)",
-                     folder);
+    return snug_fail(
+        ctx, SNUG_E_INPUT,
+        "%s: there is neither model.safetensors nor model.safetensors.index.json (pickled shards, .bin, are "
+        "not read)",
+        folder);
 }
 
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
