@@ -495,7 +495,11 @@ static snug_status verify_file(snug_context *ctx, const char *path, const char *
     RETURN_IF_ERROR(snug_json_int(ctx, manifest, entry, "size", -1, &expected));
     RETURN_IF_ERROR(snug_json_string(ctx, manifest, entry, "xxh3_64", "", &checksum));
     if (!snug_file_exists(path)) return snug_fail(ctx, SNUG_E_INPUT, "%s is missing, but %s lists it", path, manifest);
-    RETURN_IF_ERROR(hash_file(ctx, path, false, &size, hex));
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size != expected)
+        size = info.st_size; /* enough to tell: a hole of exabytes is not read */
+    else
+        RETURN_IF_ERROR(hash_file(ctx, path, false, &size, hex));
     if (size != expected)
         return snug_fail(ctx, SNUG_E_INPUT, "%s is damaged: it has %lld bytes, %s says %lld", path, (long long)size,
                          manifest, (long long)expected);
