@@ -9,7 +9,7 @@ TEST_PACKAGES := $(PACKAGES) libcmocka-dev
 
 # How long `make fuzz` runs each target: seconds, or executions where RUNS is given (make fuzz RUNS=10000000); FUZZ=reader
 # runs some targets alone.
-FUZZ_SECONDS ?= 5
+FUZZ_SECONDS ?= 4
 
 .PHONY: all install demo test check clang sanitize fuzz format format-check clean
 
