@@ -67,7 +67,30 @@ static char *rewrite_numbers(const char *text, size_t length, rewrite_fn *rewrit
     return out;
 }
 
+/* A value takes some 150 bytes of memory for as few as two of the file: this bounds them by some 2 GiB. */
+enum { VALUES_MAX = 1 << 24 };
+
+static bool has_too_many_values(const char *text, size_t length) {
+    size_t values = 1;
+    bool in_string = false;
+    if (length < VALUES_MAX) return false;
+    for (size_t at = 0; at < length; at++) {
+        if (in_string && text[at] == '\\')
+            at++;
+        else if (text[at] == '"')
+            in_string = !in_string;
+        else if (!in_string)
+            values += text[at] == ',' || text[at] == '[' || text[at] == '{';
+    }
+    return values > VALUES_MAX;
+}
+
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error) {
+    if (has_too_many_values(text, length)) {
+        *error = (json_error_t){.line = 1};
+        snprintf(error->text, sizeof error->text, "over %d values", VALUES_MAX);
+        return NULL;
+    }
     json_t *value = json_loadb(text, length, flags, error);
     if (value || json_error_code(error) != json_error_numeric_overflow) return value;
     size_t wide_length;

@@ -7,7 +7,8 @@
 
 #include "core/context.h"
 
-/* json_loadb(), but an integer beyond 64 bits becomes a real instead of an error. NULL on failure: see error. */
+/* json_loadb(), but an integer beyond 64 bits becomes a real instead of an error, and more values than any file needs
+   (2^24) are one. NULL on failure: see error. */
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error);
 /* json_dumps(), but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);

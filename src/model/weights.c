@@ -10,6 +10,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "optim/optimizer.h"
+#include "text/lexicon.h"
 
 /* Values that go through fp32 at a time between files and where they stand. */
 enum { PIECE = 4096 };
@@ -162,7 +163,8 @@ struct loading {
     const struct snug_config *config;
     const struct snug_memory *memory;
     bool ignore_mismatched_sizes;
-    bool *loaded; /* by parameter */
+    bool *loaded;              /* by parameter */
+    struct snug_lexicon names; /* the parameters' */
 };
 
 static void shape_text(const int64_t *shape, int dims, char *text, size_t size) {
@@ -236,11 +238,10 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
     size_t used = 0;
     for (size_t i = 0; i < files->count; i++) {
         char name[256];
-        size_t p = 0;
         canonical_name(l->config, files->tensors[i].name, name, sizeof name);
-        while (p < l->program->parameter_count && strcmp(l->program->parameters[p].name, name) != 0) p++;
-        if (p < l->program->parameter_count) {
-            RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], p));
+        const int32_t p = snug_lexicon_find(&l->names, "", 0, name, strlen(name));
+        if (p >= 0) {
+            RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], (size_t)p));
             used++;
         } else if (!is_redundant(l->config, name)) {
             add_name(&unused, files->tensors[i].name);
@@ -257,16 +258,24 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
 /* The weights' file in folder. *path is freed by the caller. */
 static snug_status find_file(snug_context *ctx, const char *folder, char **path) {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    static const char *const pickled[] = {"pytorch_model.bin", "model.pt", "model.pth"};
     for (size_t i = 0; i < 2; i++) {
         RETURN_IF_ERROR(snug_path_join(ctx, path, folder, names[i]));
         if (snug_file_exists(*path)) return SNUG_OK;
         free(*path);
     }
-    *path = NULL;
-    return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s: there is no model.safetensors (a pytorch_model.bin is a pickle, which snug does not run: "
-                     "convert it once in Python with model.save_pretrained(folder))",
-                     folder);
+    for (size_t i = 0; i < sizeof pickled / sizeof *pickled; i++) {
+        RETURN_IF_ERROR(snug_path_join(ctx, path, folder, pickled[i]));
+        const snug_status status = snug_file_exists(*path) ? snug_fail_pickled(ctx, *path) : SNUG_OK;
+        free(*path);
+        *path = NULL;
+        RETURN_IF_ERROR(status);
+    }
+    return snug_fail(
+        ctx, SNUG_E_INPUT,
+        "%s: there is neither model.safetensors nor model.safetensors.index.json (pickled shards, .bin, are "
+        "not read)",
+        folder);
 }
 
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
@@ -282,6 +291,10 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
     RETURN_IF_ERROR(find_file(ctx, folder, &path));
     l.path = path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&l.loaded);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
+        const char *name = program->parameters[i].name;
+        status = snug_lexicon_add(ctx, &l.names, name, strlen(name), (int32_t)i, &(int32_t){0});
+    }
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, path, &files);
     if (status == SNUG_OK) status = load_all(&l, &files);
     if (status == SNUG_OK) {
@@ -297,6 +310,7 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
                      fresh.count, fresh.text);
     }
     snug_safetensors_close(&files);
+    snug_lexicon_free(&l.names);
     free(l.loaded);
     free(path);
     return status;

@@ -75,7 +75,7 @@ const struct snug_argument snug_arguments[] = {
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]", "rows of a micro-batch"),
     COUNT(gradient_accumulation_steps, "", TRAINING, "1", "[1,65536]", "micro-batches of an optimizer step"),
     REAL(num_train_epochs, TRAINING, "3", "(0,1000000]", "passes over the training data"),
-    COUNT(max_steps, "", TRAINING, "-1", "[-1,)", "optimizer steps, instead of num_train_epochs; -1 is unset"),
+    COUNT(max_steps, "", TRAINING, "-1", "[-1,1e12]", "optimizer steps, instead of num_train_epochs; -1 is unset"),
     REAL(learning_rate, TRAINING, "5e-5", "[0,)", "the highest rate of the schedule"),
     ROW(CHOICE, lr_scheduler_type, "", TRAINING,
         "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|cosine_with_min_lr|"

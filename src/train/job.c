@@ -98,22 +98,17 @@ static snug_status open_dataset(struct snug_job *job, const char *path, int64_t 
     if (longest > job->config.max_position_embeddings)
         return snug_fail(job->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
                          path, (long long)longest, (long long)job->config.max_position_embeddings);
+    if (snug_dataset_pairs(feed->dataset) && job->config.type_vocab_size < 2)
+        return snug_fail(
+            job->ctx, SNUG_E_INPUT,
+            "%s holds pairs of texts, and the model tells no second one apart (type_vocab_size 1): name one "
+            "column with --text_column_names",
+            path);
     const int64_t truncated = snug_dataset_truncated(feed->dataset);
     if (truncated)
         snug_log(job->ctx, SNUG_LOG_INFO, "%s: %lld of %lld texts are longer than %lld tokens and were cut", path,
                  (long long)truncated, (long long)feed->rows, (long long)job->max_length);
     return SNUG_OK;
-}
-
-/* Whether both name the same classes, in whatever order. */
-static bool same_names(const struct snug_labels *a, const struct snug_labels *b) {
-    if (a->count != b->count || a->problem != b->problem) return false;
-    for (int64_t i = 0; i < a->count; i++) {
-        int64_t k = 0;
-        while (k < b->count && strcmp(a->names[i], b->names[k]) != 0) k++;
-        if (k == b->count) return false;
-    }
-    return true;
 }
 
 /* As run_glue.py: the data's classes, in the model's order if it has the same ones. */
@@ -123,9 +118,12 @@ static snug_status choose_labels(struct snug_job *job) {
         return snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION, &job->config.labels);
     struct snug_labels labels;
     RETURN_IF_ERROR(snug_labels_of(job->ctx, job->train.dataset, job->args->do_regression, &labels));
-    const bool keep = job->config.has_label_names && same_names(&job->config.labels, &labels);
-    snug_status status =
-        snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION, keep ? &job->config.labels : &labels);
+    bool same;
+    snug_status status = snug_labels_match(job->ctx, &job->config.labels, &labels, &same);
+    const bool keep = same && job->config.has_label_names;
+    if (status == SNUG_OK)
+        status = snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION,
+                                      keep ? &job->config.labels : &labels);
     snug_labels_free(&labels);
     if (status != SNUG_OK) return status;
     if (job->args->label_smoothing_factor > 0 && job->config.labels.problem != SNUG_PROBLEM_SINGLE_LABEL)
@@ -256,6 +254,11 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
     };
     if (!feed->dataset) { /* a plan without data: every batch full, every sequence as long as may be */
         const int64_t sequences = feed->options.batch_size, tokens = sequences * job->max_length;
+        if (tokens > INT32_MAX)
+            return snug_fail(job->ctx, SNUG_E_USAGE,
+                             "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
+                             "--max_seq_length smaller",
+                             (long long)sequences, (long long)job->max_length, training ? "train" : "eval");
         feed->limits = (struct snug_loader_limits){.sequences = sequences,
                                                    .tokens = tokens,
                                                    .rows = job->config.task == SNUG_TASK_MLM ? tokens : sequences,

@@ -45,7 +45,8 @@ snug_status snug_checkpoint_load_weights(struct snug_trainer *trainer, const cha
 snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
 /* Bytes that one checkpoint takes on disk, about. */
 int64_t snug_checkpoint_bytes(const struct snug_trainer *trainer);
-/* trainer_state.json into folder. */
+/* trainer_state.json into folder, and from there; one that cannot be of this run is SNUG_E_INPUT. */
 snug_status snug_trainer_state_write(struct snug_trainer *trainer, const char *folder);
+snug_status snug_trainer_state_read(struct snug_trainer *trainer, const char *folder);
 
 #endif
