@@ -133,6 +133,9 @@ enum snug_block_use {
 
 struct snug_backend {
     const char *name;
+    /* Head rows of masked LM that it wants in a chunk: enough to be quick, few enough that their logits, the head's
+       largest tensor, stay small. */
+    int64_t head_rows;
     /* A block of zeroed memory, given back with snug_block_release(). */
     snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
     /* Bytes of the arena in which the backend keeps a batch of its own; 0 where operations read the host's. */

@@ -12,7 +12,6 @@
 #include "train/metrics.h"
 
 enum {
-    MLM_CHUNK_ROWS = 128,   /* head rows of masked LM at a time: their logits are the largest tensor of the head */
     WAITING_STEPS = 256,    /* all rows of a table are updated this often at least: once costs about one whole update */
     OFFLOAD_AHEAD = 1,      /* the product before hides a copy where it can be hidden at all */
     OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
@@ -320,8 +319,9 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     program->longest = feed->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = feed->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = feed->limits.sequences;
-    program->capacity[SNUG_EXTENT_ROWS] =
-        job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
+    program->capacity[SNUG_EXTENT_ROWS] = feed->limits.rows;
+    if (job->config.task == SNUG_TASK_MLM && feed->limits.rows > job->backend->head_rows)
+        program->capacity[SNUG_EXTENT_ROWS] = job->backend->head_rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
     const struct snug_methods methods = {.optimizer = training ? &job->optimizer : NULL,
                                          .weights = job->weights,

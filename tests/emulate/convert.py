@@ -30,6 +30,8 @@ def convert_launches(text):
     while "<<<" in text:
         begin = text.index("<<<")
         name, depth = begin, 0
+        while text[name - 1].isspace():
+            name -= 1
         while True:
             c = text[name - 1]
             if c not in "<>" and depth == 0 and not (c.isalnum() or c in "_:"):
@@ -49,9 +51,11 @@ INSTRUCTIONS = [
     (r"cp\.async\.(commit|wait)_group", ";"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, emulated_shared + at, true);"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, emulated_shared + at, false);"),
+    (r"ex2\.approx\.ftz", "r = exp2f(x);"),
+    (r"rcp\.approx\.ftz", "r = 1 / x;"),
+    (r"sqrt\.approx\.ftz", "r = sqrtf(x);"),
     (r"mma\.sync\.aligned\.m16n8k16.*f32\.f16\.f16\.f32", "emulate_mma(c, a, b0, b1, true);"),
     (r"mma\.sync\.aligned\.m16n8k16.*f32\.bf16\.bf16\.f32", "emulate_mma(c, a, b0, b1, false);"),
-    (r"ex2\.approx", "y = exp2f(x);"),
 ]
 
 

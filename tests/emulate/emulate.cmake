@@ -5,7 +5,7 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 enable_language(CXX)
 set(CMAKE_CXX_STANDARD 20)
 set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/cuda.c
-            ${CMAKE_SOURCE_DIR}/src/backend/cuda/many.c)
+            ${CMAKE_SOURCE_DIR}/src/backend/cuda/many.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/bias.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/emulated/backend/cuda)

@@ -22,73 +22,75 @@ static __device__ __forceinline__ float update(const struct adam &a, const struc
         g += a.decay * p;
     *m = a.b1 * *m + a.rest1 * g;
     *v = a.b2 * *v + a.rest2 * g * g;
-    return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
+    return p - step.rate * *m * quick_inverse(quick_root(*v) * step.root + a.eps);
 }
 
-static __device__ __forceinline__ void load4(float (&to)[4], const float *from) {
-    const float4 v = *reinterpret_cast<const float4 *>(from);
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-}
+/* FOURS times four elements, STRIDE apart, from first on: all are loaded before any is stored, so that enough of them
+   are under way. */
+enum { THREADS = 256, FOURS = 1, STRIDE = 4 * THREADS, CHUNK = FOURS * STRIDE };
 
-static __device__ __forceinline__ void store4(float *to, const float (&from)[4]) {
-    *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
-}
-
-/* Element i alone: what is left behind the last four, and parameters that are kept in bf16. */
-static __device__ void update_one(const struct adam &a, const struct snug_cuda_step &step, float scale, int64_t i) {
-    const float p = a.p ? a.p[i] : to_float(a.p16[i]);
-    store_parameter(a, step, i, update(a, step, p, a.g[i] * scale, &a.m[i], &a.v[i]));
-}
-
-/* Elements first … first + 3. */
-static __device__ __forceinline__ void update_four(const struct adam &a, const struct snug_cuda_step &step, float scale,
-                                                   int64_t first) {
-    if (!a.p || first + 4 > a.count) {
-        for (int64_t i = first; i < first + 4 && i < a.count; i++) update_one(a, step, scale, i);
-        return;
-    }
-    float p[4], g[4], m[4], v[4];
-    load4(p, a.p + first);
-    load4(g, a.g + first);
-    load4(m, a.m + first);
-    load4(v, a.v + first);
+static __device__ __forceinline__ void update_fours(const struct adam &a, const struct snug_cuda_step &step,
+                                                    float scale, int64_t first) {
+    float p[FOURS][4], g[FOURS][4], m[FOURS][4], v[FOURS][4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) p[i] = update(a, step, p[i], g[i] * scale, &m[i], &v[i]);
-    store4(a.p + first, p);
-    store4(a.m + first, m);
-    store4(a.v + first, v);
-    if (!a.copy.data) return;
-    if (a.copy.half)
-        *reinterpret_cast<uint2 *>((f16 *)a.copy.data + first) =
-            make_uint2(pack<f16>(p[0], p[1]), pack<f16>(p[2], p[3]));
-    else
-        *reinterpret_cast<uint2 *>((bf16 *)a.copy.data + first) =
-            make_uint2(pack<bf16>(p[0], p[1]), pack<bf16>(p[2], p[3]));
+    for (int k = 0; k < FOURS; k++) {
+        const int64_t i = first + k * STRIDE;
+        if (i + 4 > a.count) continue;
+        load_parameters(p[k], a, i);
+        load<4>(g[k], a.g + i);
+        load<4>(m[k], a.m + i);
+        load<4>(v[k], a.v + i);
+    }
+#pragma unroll
+    for (int k = 0; k < FOURS; k++) {
+        const int64_t i = first + k * STRIDE;
+        if (i + 4 > a.count) { /* what is left behind the last four */
+            for (int64_t one = i; one < a.count; one++) {
+                const float old = a.p ? a.p[one] : to_float(a.p16[one]);
+                store_parameter(a, step, one, update(a, step, old, a.g[one] * scale, &a.m[one], &a.v[one]));
+            }
+            continue;
+        }
+#pragma unroll
+        for (int n = 0; n < 4; n++) p[k][n] = update(a, step, p[k][n], g[k][n] * scale, &m[k][n], &v[k][n]);
+        store<4>(a.m + i, m[k]);
+        store<4>(a.v + i, v[k]);
+        store_parameters(a, step, i, p[k]);
+    }
 }
 
-static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
+static __global__ void __launch_bounds__(THREADS) adam_kernel(const struct adam a) {
     const struct snug_cuda_step step = *a.step;
-    update_four(a, step, a.clip ? a.clip[1] : 1, ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4);
+    update_fours(a, step, a.clip ? a.clip[1] : 1, (int64_t)blockIdx.x * CHUNK + threadIdx.x * 4);
 }
 
-/* All weights at once; a has what they share. */
-static __global__ void __launch_bounds__(256) adam_all(struct adam a, uint8_t *arena,
-                                                       const struct snug_cuda_piece *pieces, int32_t count) {
+/* All weights at once; a has what they share. Chunks are dealt out in order, so that what is read and written at a time
+   lies close together; a block goes on in the table from where it was. */
+static __global__ void __launch_bounds__(THREADS)
+    adam_all(struct adam a, uint8_t *arena, const struct snug_cuda_piece *pieces, int32_t count, int64_t blocks) {
     const struct snug_cuda_step step = *a.step;
-    const struct snug_cuda_piece piece = piece_of_block(pieces, count);
-    const float scale = a.clip ? a.clip[1] : 1;
-    a.p = piece.low ? NULL : (float *)(arena + piece.p);
-    a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
-    a.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
-    a.m = (float *)(arena + piece.m);
-    a.v = (float *)(arena + piece.v);
-    a.g = (const float *)(arena + piece.g);
-    a.count = piece.count;
-    a.parameter = piece.parameter;
-    if (!piece.decay) a.decay = 0;
-    const int64_t begin = (blockIdx.x - piece.block) * SNUG_CUDA_BLOCK;
-    for (int64_t i = begin + threadIdx.x * 4; i < begin + SNUG_CUDA_BLOCK && i < a.count; i += 4 * 256)
-        update_four(a, step, scale, i);
+    const float scale = a.clip ? a.clip[1] : 1, decay = a.decay;
+    int64_t begin = 0, end = 0; /* blocks of the piece at hand */
+    int32_t next = 0;
+    for (int64_t chunk = blockIdx.x; chunk < blocks * (SNUG_CUDA_BLOCK / CHUNK); chunk += gridDim.x) {
+        const int64_t block = chunk / (SNUG_CUDA_BLOCK / CHUNK);
+        if (block >= end) {
+            while (next < count && pieces[next].block <= block) next++;
+            const struct snug_cuda_piece piece = pieces[next - 1];
+            begin = piece.block;
+            end = next < count ? pieces[next].block : blocks;
+            a.p = piece.low ? NULL : (float *)(arena + piece.p);
+            a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
+            a.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
+            a.m = (float *)(arena + piece.m);
+            a.v = (float *)(arena + piece.v);
+            a.g = (const float *)(arena + piece.g);
+            a.count = piece.count;
+            a.parameter = piece.parameter;
+            a.decay = piece.decay ? decay : 0;
+        }
+        update_fours(a, step, scale, chunk * CHUNK - begin * SNUG_CUDA_BLOCK + threadIdx.x * 4);
+    }
 }
 
 extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op *op) {
@@ -116,11 +118,11 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
                      .parameter = op->parameter};
     if (turn == SNUG_CUDA_DONE) return SNUG_OK;
     if (turn == SNUG_CUDA_FOR_ALL) {
-        adam_all<<<(unsigned)cuda->updates.blocks, 256, 0, cuda->stream>>>(a, run->arena, cuda->batch.updates,
-                                                                           cuda->updates.count);
+        adam_all<<<(unsigned)cuda->multiprocessors * 4, THREADS, 0, cuda->stream>>>(
+            a, run->arena, cuda->batch.updates, cuda->updates.count, cuda->updates.blocks);
         return snug_cuda_done(run, op);
     }
     if (!op->decay) a.decay = 0;
-    if (a.count > 0) adam_kernel<<<blocks_for(a.count, 4 * 256), 256, 0, cuda->stream>>>(a);
+    if (a.count > 0) adam_kernel<<<blocks_for(a.count, CHUNK), THREADS, 0, cuda->stream>>>(a);
     return snug_cuda_done(run, op);
 }

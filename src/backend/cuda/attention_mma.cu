@@ -57,7 +57,7 @@ static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const float raised = fmaxf(max[m][half], top[m][half]);
-            const float shrink = power_of_2((max[m][half] - raised) * scale);
+            const float shrink = quick_exp2((max[m][half] - raised) * scale);
             max[m][half] = raised;
             sum[m][half] *= shrink;
 #pragma unroll
@@ -125,11 +125,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
                 for (int n = 0; n < N; n++)
 #pragma unroll
                     for (int i = 2 * half; i < 2 * half + 2; i++) {
-                        s[m][n][i] = power_of_2(fmaf(s[m][n][i], scale, -shift));
+                        s[m][n][i] = quick_exp2(fmaf(s[m][n][i], scale, -shift));
                         sum[m][half] += s[m][n][i];
                     }
             }
-        packed<M, N> p;
+        operand<M, N> p;
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             struct quad_part quad;

@@ -218,6 +218,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
     case SNUG_OP_LINEAR_DX:
     case SNUG_OP_LINEAR_DW: return snug_cuda_linear_workspace(program, op);
     case SNUG_OP_NORM_BACKWARD: return snug_cuda_norm_workspace(program, op);
+    case SNUG_OP_ACTIVATION_BACKWARD: return snug_cuda_activation_workspace(program, op);
     case SNUG_OP_EMBED_BACKWARD: return snug_cuda_embed_workspace(program, op);
     case SNUG_OP_ATTENTION:
     case SNUG_OP_ATTENTION_BACKWARD: return snug_cuda_attention_workspace(program, op);
@@ -229,6 +230,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
 
 static const struct snug_backend backend = {
     .name = "cuda",
+    .head_rows = 1024, /* the decoder's gradient is read and written once a chunk */
     .allocate = allocate,
     .batch = batch_bytes,
     .available = available,

@@ -94,6 +94,15 @@ void snug_cuda_set_step(struct snug_cuda *cuda, const struct snug_cuda_step *ste
 /* Sends the current step's numbers, in order with the operations. */
 snug_status snug_cuda_send_step(struct snug_run *run);
 
+static inline int64_t snug_cuda_whole(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile * tile; }
+
+/* Head rows in steps of an eighth of a chunk, so that a chunk that is not full costs less, and few graphs are made. */
+static inline int64_t snug_cuda_head_rows(const struct snug_run *run) {
+    const int64_t capacity = snug_cuda_whole(run->program->capacity[SNUG_EXTENT_ROWS], SNUG_ROW_TILE);
+    const int64_t rows = snug_cuda_whole(run->rows, snug_cuda_whole((capacity + 7) / 8, SNUG_ROW_TILE));
+    return rows < capacity ? rows : capacity;
+}
+
 /* Rows that a kernel covers: those of the batch, up to a whole tile. What it puts behind the last one is zero. */
 static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor) {
     const int64_t rows = snug_run_rows(run, tensor);
@@ -101,9 +110,8 @@ static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor)
     const enum snug_extent extent = run->program->tensors[tensor].extent;
     if (extent == SNUG_EXTENT_FIXED || !cuda->padded) return rows;
     return extent == SNUG_EXTENT_TOKENS ? cuda->bucket
-           : extent == SNUG_EXTENT_ROWS
-               ? (run->program->capacity[extent] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE
-               : (run->batch->sequences + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
+           : extent == SNUG_EXTENT_ROWS ? snug_cuda_head_rows(run)
+                                        : snug_cuda_whole(run->batch->sequences, SNUG_ROW_TILE);
 }
 
 /* The row of operations of kind, the table of their tensors, and what operation op of it is to do. */
@@ -113,6 +121,12 @@ void snug_cuda_list_many(const struct snug_program *program, const struct snug_c
 enum snug_cuda_turn { SNUG_CUDA_ALONE, SNUG_CUDA_FOR_ALL, SNUG_CUDA_DONE };
 enum snug_cuda_turn snug_cuda_turn_of(const struct snug_run *run, const struct snug_op *op,
                                       const struct snug_cuda_many *many);
+
+/* See bias.c. The LINEAR_DW whose bias's gradient op gives, or NULL; whether LINEAR_DW op was given its own; where op
+   writes the one that it gives, or NULL. */
+const struct snug_op *snug_cuda_bias_of(const struct snug_program *program, const struct snug_op *op);
+bool snug_cuda_bias_is_given(const struct snug_run *run, const struct snug_op *op);
+float *snug_cuda_bias_to_give(const struct snug_run *run, const struct snug_op *op, bool *overwrite);
 
 /* A product by cuBLASLt, whose algorithm is chosen when a shape is met first and then stays. */
 snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *p, void *workspace);
@@ -125,6 +139,7 @@ snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *wh
 /* Scratch of operations. */
 int64_t snug_cuda_linear_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_norm_workspace(const struct snug_program *program, const struct snug_op *op);
+int64_t snug_cuda_activation_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_embed_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op);
 int64_t snug_cuda_loss_workspace(const struct snug_program *program, const struct snug_op *op);

@@ -13,7 +13,7 @@
 struct key {
     const struct snug_program *program;
     enum snug_phase phase;
-    int64_t bucket, sequences;
+    int64_t bucket, sequences, head_rows;
     bool first_batch, first_chunk, last_batch;
 };
 
@@ -65,6 +65,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     key.phase = phase;
     key.bucket = cuda->bucket;
     key.sequences = run->batch->sequences;
+    if (phase == SNUG_PHASE_HEAD) key.head_rows = snug_cuda_head_rows(run);
     key.first_batch = run->micro_batch == 0;
     key.first_chunk = run->chunk == 0;
     key.last_batch = run->batch->last_in_step;

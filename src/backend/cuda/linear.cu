@@ -40,8 +40,7 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
         p.bias = scratch(run);
     }
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
-    if (mixed && p.m > 0)
-        add_bias<<<blocks_for(p.m * p.n, 256), 256, 0, stream>>>((float *)p.c, bias, p.n, p.m * p.n);
+    if (mixed && p.m > 0) add_bias<<<blocks_for(p.m * p.n, 256), 256, 0, stream>>>((float *)p.c, bias, p.n, p.m * p.n);
     return snug_cuda_done(run, op);
 }
 
@@ -98,7 +97,7 @@ static void bias_gradient(const struct snug_run *run, const struct snug_op *op, 
         column_sums<T, 8><<<dim3(blocks_for(n, 256), PARTS), 256, 0, stream>>>(partial, dy, rows, n);
     else
         column_sums<T, 1><<<dim3(blocks_for(n, 32), PARTS), 256, 0, stream>>>(partial, dy, rows, n);
-    snug_cuda_add_partials(run, db, partial, PARTS, n, n, snug_run_overwrites(run, op));
+    snug_cuda_add_partials(run, db, partial, PARTS, n, snug_run_overwrites(run, op));
 }
 
 extern "C" int64_t snug_cuda_linear_workspace(const struct snug_program *program, const struct snug_op *op) {
@@ -119,7 +118,7 @@ extern "C" snug_status snug_cuda_linear_dw(struct snug_run *run, const struct sn
                                          .b_type = snug_run_dtype(run, op->in[1]),
                                          .c_type = snug_run_dtype(run, op->out[0])};
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
-    if (op->out[1] >= 0)
+    if (op->out[1] >= 0 && !snug_cuda_bias_is_given(run, op))
         with_type(p.type, [&](auto type) { bias_gradient(run, op, (const decltype(type) *)p.a, p.k, p.m); });
     return snug_cuda_done(run, op);
 }

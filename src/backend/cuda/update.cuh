@@ -6,12 +6,15 @@
 #include "backend/cuda/device.cuh"
 
 /* As snug_rounding_bits(), with the step's numbers. */
+static __device__ __forceinline__ struct snug_philox_block rounding_block(const struct snug_cuda_step &step,
+                                                                          int32_t parameter, int64_t element) {
+    return snug_philox((uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)parameter,
+                       (uint32_t)SNUG_PHILOX_ROUNDING << 29, step.key, step.step);
+}
+
 static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_step &step, int32_t parameter,
                                                          int64_t element) {
-    const struct snug_philox_block block =
-        snug_philox((uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)parameter,
-                    (uint32_t)SNUG_PHILOX_ROUNDING << 29, step.key, step.step);
-    return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
+    return rounding_block(step, parameter, element).word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
 /* A weight's copy for products: NULL, or of the type that half says. */
@@ -42,6 +45,40 @@ static __device__ __forceinline__ void store_parameter(const W &w, const struct 
         ((bf16 *)w.copy.data)[i] = from_float<bf16>(value);
 }
 
+/* ---- four elements from first, a multiple of 4, on ---- */
+
+template <typename W>
+static __device__ __forceinline__ void load_parameters(float (&value)[4], const W &w, int64_t first) {
+    if (w.p)
+        load<4>(value, w.p + first);
+    else
+        load<4>(value, w.p16 + first);
+}
+
+/* As store_parameter(); the four share a block of random numbers. */
+template <typename W>
+static __device__ __forceinline__ void store_parameters(const W &w, const struct snug_cuda_step &step, int64_t first,
+                                                        float (&value)[4]) {
+    if (w.p) {
+        store<4>(w.p + first, value);
+    } else {
+        const struct snug_philox_block block = rounding_block(step, w.parameter, first);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t word = first % 8 ? block.word[2 + i / 2] : block.word[i / 2];
+            value[i] = snug_bf16_to_f32(snug_f32_to_bf16_stochastic(value[i], word >> (i % 2 ? 16 : 0) & 0xffffu));
+        }
+        store<4>(w.p16 + first, value);
+    }
+    if (!w.copy.data) return;
+    if (w.copy.half)
+        store<4>((f16 *)w.copy.data + first, value);
+    else
+        store<4>((bf16 *)w.copy.data + first, value);
+}
+
+/* ---- the optimizers that look at elements one by one ---- */
+
 struct weight {
     float *p; /* NULL where p16 is the parameter */
     bf16 *p16;
@@ -53,20 +90,40 @@ struct weight {
     int32_t parameter; /* key of stochastic rounding */
 };
 
-/* formula(p, g, state, step) gives the new p; state holds an element's own. */
-template <typename F> static __global__ void __launch_bounds__(256) update_kernel(const struct weight w, const F formula) {
+/* formula(p, g, state, step) gives the new p; state holds an element's own. A thread takes four elements. */
+template <typename F>
+static __global__ void __launch_bounds__(256) update_kernel(const struct weight w, const F formula) {
     const struct snug_cuda_step step = *w.step;
     const float scale = w.clip ? w.clip[1] : 1;
-    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    if (i >= w.count) return;
-    float state[3];
+    const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
+    if (first + 4 <= w.count) {
+        float p[4], g[4], state[3][4] = {};
+        load_parameters(p, w, first);
+        load<4>(g, w.g + first);
 #pragma unroll
-    for (int k = 0; k < 3; k++) state[k] = w.state[k] ? w.state[k][i] : 0;
-    const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, state, step);
+        for (int k = 0; k < 3; k++)
+            if (w.state[k]) load<4>(state[k], w.state[k] + first);
 #pragma unroll
-    for (int k = 0; k < 3; k++)
-        if (w.state[k]) w.state[k][i] = state[k];
-    store_parameter(w, step, i, p);
+        for (int i = 0; i < 4; i++) {
+            float own[3] = {state[0][i], state[1][i], state[2][i]};
+            p[i] = formula(p[i], g[i] * scale, own, step);
+#pragma unroll
+            for (int k = 0; k < 3; k++) state[k][i] = own[k];
+        }
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+            if (w.state[k]) store<4>(w.state[k] + first, state[k]);
+        store_parameters(w, step, first, p);
+        return;
+    }
+    for (int64_t i = first; i < w.count; i++) {
+        float own[3];
+        for (int k = 0; k < 3; k++) own[k] = w.state[k] ? w.state[k][i] : 0;
+        const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, own, step);
+        for (int k = 0; k < 3; k++)
+            if (w.state[k]) w.state[k][i] = own[k];
+        store_parameter(w, step, i, p);
+    }
 }
 
 template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, const F &formula) {
@@ -82,7 +139,7 @@ template <typename F> static snug_status run_update(struct snug_run *run, const 
                        .count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]),
                        .parameter = op->parameter};
     for (int k = 0; k < 3; k++) w.state[k] = (float *)snug_run_data(run, op->out[2 + k]);
-    if (w.count > 0) update_kernel<<<blocks_for(w.count, 256), 256, 0, cuda->stream>>>(w, formula);
+    if (w.count > 0) update_kernel<<<blocks_for(w.count, 4 * 256), 256, 0, cuda->stream>>>(w, formula);
     return snug_cuda_done(run, op);
 }
 

@@ -33,6 +33,7 @@ static int64_t reference_library(const struct snug_program *program, int threads
 const struct snug_backend *snug_backend_reference(void) {
     static const struct snug_backend backend = {
         .name = "reference",
+        .head_rows = 128,
         .allocate = snug_host_allocate,
         .batch = snug_host_batch,
         .load = snug_host_load,
