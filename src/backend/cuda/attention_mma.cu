@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
                         sum[m][half] += s[m][n][i];
                     }
             }
-        packed<M, N> p;
+        operand<M, N> p;
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             struct quad_part quad;

@@ -136,11 +136,11 @@ static __device__ __forceinline__ void rows_by_rows(float (&out)[M][N][4], uint3
 }
 
 /* A result in bf16 or fp16: what rows g and g + 8 hold, two columns a word. */
-template <int M, int N> struct packed { uint32_t word[M][N][2]; };
+template <int M, int N> struct operand { uint32_t word[M][N][2]; };
 
 /* sum [M x 16 rows, C columns] += left (N x 8 columns) times the N x 8 rows of right, an address by_rows. */
 template <typename T, int D, int C, int M, int N>
-static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], const packed<M, N> &left, uint32_t right,
+static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], const operand<M, N> &left, uint32_t right,
                                                    int right_tile) {
 #pragma unroll
     for (int k = 0; k < N / 2; k++) {

@@ -81,7 +81,7 @@ static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4
 /* From S^T and dP^T of 32 keys and a tile of queries, (F * P)^T and dS^T; dS without dropout's factor. */
 template <typename T, bool DROP>
 static __device__ __forceinline__ void
-probabilities(packed<2, 4> &p, packed<2, 4> &ds, float (&s)[2][4][4], float (&dp)[2][4][4], const struct attention &a,
+probabilities(operand<2, 4> &p, operand<2, 4> &ds, float (&s)[2][4][4], float (&dp)[2][4][4], const struct attention &a,
               const struct head &head, const struct quad_part &quad, const uint4 *rows) {
     const float scale = a.scale * LOG2_E;
 #pragma unroll
@@ -112,7 +112,7 @@ probabilities(packed<2, 4> &p, packed<2, 4> &ds, float (&s)[2][4][4], float (&dp
 }
 
 /* Keys behind the last have rows of zeros, but P is what it is then, maybe infinite: dq must not see it. */
-static __device__ __forceinline__ void clear_keys(packed<2, 4> &ds, int valid) {
+static __device__ __forceinline__ void clear_keys(operand<2, 4> &ds, int valid) {
 #pragma unroll
     for (int r = 0; r < 4; r++)
 #pragma unroll
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void clear_keys(packed<2, 4> &ds, int valid) {
 }
 
 /* dS^T as a tile of keys by queries. */
-static __device__ __forceinline__ void store_ds(uint4 *tile, const packed<2, 4> &ds, int row) {
+static __device__ __forceinline__ void store_ds(uint4 *tile, const operand<2, 4> &ds, int row) {
     const int lane = threadIdx.x % 32;
     uint32_t *words = (uint32_t *)tile;
 #pragma unroll
@@ -251,7 +251,7 @@ static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
             commit_copies();
             const uint32_t columns_at = base + by_columns<D>() + stage * TILE;
             const uint32_t rows_at = (base + by_rows<D>() + stage * TILE) ^ 2 * part * C;
-            packed<2, 4> p, ds;
+            operand<2, 4> p, ds;
             {
                 float s[2][4][4], dp[2][4][4];
                 rows_by_rows<T, D, 2, 4>(s, own_at, 0, columns_at, Q);
