@@ -44,9 +44,9 @@ static __device__ struct constants constants_of(const struct adam_8bit &a, const
 /* The code of |x|; the book begins there at its zero. Values beyond 1 are 1. */
 static __device__ __forceinline__ uint32_t signed_code(const struct snug_cuda_codes &codes, float x) {
     const uint32_t size = __float_as_uint(fminf(fabsf(x), 1));
-    const uint32_t bits = (size > SNUG_CUDA_SIGNED_LEAST ? size : SNUG_CUDA_SIGNED_LEAST) - SNUG_CUDA_SIGNED_LEAST;
-    const uint32_t cell = codes.signed_cells[bits >> SNUG_SIGNED_SHIFT];
-    const uint32_t code = (cell + (bits & ((1u << SNUG_SIGNED_SHIFT) - 1))) >> SNUG_SIGNED_SHIFT;
+    const uint32_t bits = size > SNUG_CUDA_SIGNED_LEAST ? size : SNUG_CUDA_SIGNED_LEAST;
+    const uint32_t cell = codes.signed_cells[(bits - SNUG_CUDA_SIGNED_LEAST) >> SNUG_SIGNED_SHIFT];
+    const uint32_t code = (cell + bits) >> SNUG_SIGNED_SHIFT;
     if (!signbit(x)) return code;
     /* The negative half lies mirrored, without -1; a negative value keeps its sign where 0 is nearest. */
     const uint32_t mirrored = 2 * SNUG_SIGNED_ZERO - (code > SNUG_SIGNED_ZERO ? code : SNUG_SIGNED_ZERO + 1);
@@ -55,9 +55,9 @@ static __device__ __forceinline__ uint32_t signed_code(const struct snug_cuda_co
 
 static __device__ __forceinline__ uint32_t unsigned_code(const struct snug_cuda_codes &codes, float x) {
     const uint32_t size = __float_as_uint(fminf(x, 1));
-    const uint32_t bits = (size > SNUG_CUDA_UNSIGNED_LEAST ? size : SNUG_CUDA_UNSIGNED_LEAST) - SNUG_CUDA_UNSIGNED_LEAST;
-    const uint32_t cell = codes.unsigned_cells[bits >> SNUG_UNSIGNED_SHIFT];
-    return (cell + (bits & ((1u << SNUG_UNSIGNED_SHIFT) - 1))) >> SNUG_UNSIGNED_SHIFT;
+    const uint32_t bits = size > SNUG_CUDA_UNSIGNED_LEAST ? size : SNUG_CUDA_UNSIGNED_LEAST;
+    const uint32_t cell = codes.unsigned_cells[(bits - SNUG_CUDA_UNSIGNED_LEAST) >> SNUG_UNSIGNED_SHIFT];
+    return (cell + bits) >> SNUG_UNSIGNED_SHIFT;
 }
 
 /* A lane's elements of a block. */
