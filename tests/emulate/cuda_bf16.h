@@ -73,18 +73,10 @@ static inline float4 make_float4(float x, float y, float z, float w) { return {x
 static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 
-static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-
 static inline float __uint_as_float(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
-}
-
-static inline uint32_t __float_as_uint(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
 }
 
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
