@@ -33,7 +33,7 @@ typedef enum snug_status {
     SNUG_E_IO = 4,           /* the operating system refused: open, read, write [1] */
     SNUG_E_MEMORY = 5,       /* an allocation failed [1] */
     SNUG_E_DOES_NOT_FIT = 6, /* the plan is over the budget or the machine [3] */
-    SNUG_E_NUMERIC = 7,      /* a loss or gradient is NaN or infinite [1] */
+    SNUG_E_NUMERIC = 7,      /* losses or gradients are NaN or infinite, and stay so [1] */
     SNUG_E_INTERRUPTED = 8,  /* stopped by should_stop; a training saved its state [130] */
     SNUG_E_UNSUPPORTED = 9,  /* known, but not done by this build [1] */
     SNUG_E_INTERNAL = 10,    /* a defect of snug [1] */
@@ -180,6 +180,8 @@ typedef struct snug_train_result {
     double epochs, train_loss, seconds, samples_per_second, steps_per_second, seconds_to_first_step, flops;
     double padding_avoided; /* share of a padded batch's tokens that were not computed */
     int64_t truncated_texts;
+    int64_t infinite_losses, infinite_gradients; /* steps whose loss, whose gradients were NaN or infinite, those before
+                                                    a resumption included; the latter changed no weight */
     snug_ledger_line ledger[SNUG_MEMORY_CLASS_COUNT];
     snug_ledger_line total; /* measured: the process's peak resident memory (VmHWM) */
     snug_metrics metrics;   /* the last evaluation, if any */

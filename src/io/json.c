@@ -118,6 +118,19 @@ snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *v
     return status;
 }
 
+static void drop(json_t **value) {
+    json_decref(*value);
+    *value = NULL;
+}
+
+void snug_json_add(json_t **object, const char *key, json_t *value) {
+    if (json_object_set_new(*object, key, value)) drop(object);
+}
+
+void snug_json_append(json_t **array, json_t *value) {
+    if (json_array_append_new(*array, value)) drop(array);
+}
+
 static const char *type_name(const json_t *value) {
     switch (json_typeof(value)) {
     case JSON_OBJECT: return "an object";

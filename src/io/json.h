@@ -15,6 +15,10 @@ snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags,
 snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out);
 /* Writes value, indented by 2, whole or not at all (snug_file_replace). */
 snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *value);
+/* Add a member or an element, taking the reference. Where memory is short the whole is freed and becomes NULL, so that
+   nothing is written without a part of it. */
+void snug_json_add(json_t **object, const char *key, json_t *value);
+void snug_json_append(json_t **array, json_t *value);
 /* Members of an object, with a default where absent or null; a wrong type is SNUG_E_INPUT naming path and key. */
 snug_status snug_json_int(snug_context *ctx, const char *path, const json_t *object, const char *key, int64_t otherwise,
                           int64_t *out);

@@ -31,6 +31,8 @@ snug_status snug_session_prepare(struct snug_session *session);
 snug_status snug_session_settle(struct snug_session *session);
 /* Goes on at optimizer step step: of the schedule, of dropout, of the data. */
 void snug_session_seek(struct snug_session *session, int64_t step);
+/* In the place of snug_optimizer_step(): a step that changes neither weights nor states. */
+snug_status snug_session_skip_step(struct snug_session *session);
 /* Starts the epoch that optimizer step session->step lies in, at that step. */
 snug_status snug_session_resume_epoch(struct snug_session *session);
 
