@@ -4,7 +4,7 @@
  * the process is killed there, until the command comes to its end. Each time there is a sentence and an exit code,
  * nothing half written, the last checkpoint is whole, and the run that goes on from it ends with the same bits.
  *
- * build/test_failures POINTS tries so many calls of each loop, spread over all; without a number it tries every one.
+ * build/test_failures ALLOCATIONS CALLS tries so many of each loop, spread over all; 0 is every one.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ enum {
     POINTS_IN_CI = 12,
     EVERY = 8, /* failed allocations after which the run is gone on with */
 };
-static int64_t points = POINTS_IN_CI;
+static int64_t points[] = {POINTS_IN_CI, POINTS_IN_CI}; /* of allocations, of calls for files; 0: all */
 
 /* ---- commands ------------------------------------------------------------------------------------------------- */
 
@@ -219,7 +219,8 @@ static void loop(struct fixture *f, const struct scene *scene, enum fault_calls 
     prepare(f, scene);
     if (run(f, scene->words, t.faults) != 0) wrong(f, &t, "it fails without a failure");
     in_folder(f, "rm -rf whole; mkdir whole; cp -r stdout whole; test ! -e out || cp -r out whole/out");
-    const int64_t total = t.faults->count, stride = points && total > points ? total / points : 1;
+    const int64_t total = t.faults->count, wanted = points[calls];
+    const int64_t stride = wanted && total > wanted ? total / wanted : 1;
     bool over = false;
     for (int64_t at = 1; !over && !(t.failures && at > total); at += stride, t.tried++) {
         *t.faults = (struct faults){.at = at, .calls = calls, .effect = effect};
@@ -271,6 +272,6 @@ int main(int argc, char **argv) {
         TEST(test_scratch),    TEST(test_resumed),    TEST(test_offloaded), TEST(test_masked),
         TEST(test_evaluation), TEST(test_prediction), TEST(test_plan),
     };
-    if (argc > 1) points = atoll(argv[1]);
+    for (int i = 1; i < argc && i < 3; i++) points[i - 1] = atoll(argv[i]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,12 @@
 
 #include "core/context.h"
 
-/* json_loadb(), but an integer beyond 64 bits becomes a real instead of an error. NULL on failure: see error. */
+/* json_loadb(), but never with characters missing where memory was short. NULL on failure: see error. */
+json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error);
+/* The same, but an integer beyond 64 bits becomes a real instead of an error. NULL on failure: see error. */
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error);
+/* What a failure was: SNUG_E_MEMORY or SNUG_E_INPUT. */
+snug_status snug_json_status(const json_error_t *error);
 /* json_dumps(), but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
 /* Reads a file that must hold one JSON object. *out is released with json_decref(). */

@@ -200,8 +200,8 @@ static snug_status read_header(snug_context *ctx, const struct snug_safetensors_
     RETURN_IF_ERROR(snug_alloc(ctx, length, 1, &text));
     snug_status status = read_at(ctx, file, text, length, 8);
     json_error_t error;
-    if (status == SNUG_OK && !(*out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error)))
-        status = snug_fail(ctx, SNUG_E_INPUT, "%s: its header is not valid: %s", file->path, error.text);
+    if (status == SNUG_OK && !(*out = snug_json_parse_exact(text, length, JSON_REJECT_DUPLICATES, &error)))
+        status = snug_fail(ctx, snug_json_status(&error), "%s: its header is not valid: %s", file->path, error.text);
     free(text);
     return status;
 }

@@ -33,12 +33,12 @@ static json_t *identity_of(const struct snug_trainer *t) {
 /* What only snug reads: where transformers keeps the state of callbacks that it may not know. A sum that is not finite
    is null, and NaN when it is read back. */
 static json_t *own_state_of(const struct snug_trainer *t) {
-    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:o}}", "snug", "loss_sum",
+    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:o}}", "snug", "loss_sum",
                      snug_json_number(t->loss_sum), "loss_total", snug_json_number(t->loss_total), "logged_step",
-                     (json_int_t)t->logged_step, "samples", (json_int_t)t->samples, "tokens", (json_int_t)t->tokens,
-                     "impatience", (json_int_t)t->impatience, "unjudged", t->unjudged, "nan_inf_losses",
-                     (json_int_t)t->infinite_losses, "nan_inf_gradients", (json_int_t)t->infinite_gradients, "identity",
-                     identity_of(t));
+                     (json_int_t)t->logged_step, "evaluated_step", (json_int_t)t->evaluated_step, "samples",
+                     (json_int_t)t->samples, "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience,
+                     "unjudged", t->unjudged, "nan_inf_losses", (json_int_t)t->infinite_losses, "nan_inf_gradients",
+                     (json_int_t)t->infinite_gradients, "identity", identity_of(t));
 }
 
 static json_t *state_of(const struct snug_trainer *t) {
@@ -109,6 +109,7 @@ static snug_status read_state(struct snug_trainer *t, const char *folder) {
             t->loss_sum = real_of(own, "loss_sum");
             t->loss_total = real_of(own, "loss_total");
             t->logged_step = int_of(own, "logged_step");
+            t->evaluated_step = int_of(own, "evaluated_step");
             t->samples = int_of(own, "samples");
             t->tokens = int_of(own, "tokens");
             t->impatience = int_of(own, "impatience");

@@ -132,14 +132,15 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
     }
 }
 
-/* improved is NULL where the evaluation is for information: it is not judged. */
+/* improved is NULL where the evaluation is for information: it is not judged. One that was logged before a resumption
+   is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
     RETURN_IF_ERROR(snug_session_evaluate_with(t->session, t->callbacks, metrics));
     t->idle += snug_seconds() - begin;
+    if (!t->logged_evaluation) RETURN_IF_ERROR(record(t, metrics));
     t->evaluated_step = t->session->step;
-    RETURN_IF_ERROR(record(t, metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = metrics});
     if (improved) judge(t, metrics, improved);
     return SNUG_OK;
@@ -357,6 +358,8 @@ static snug_status finish(struct snug_trainer *t) {
                  args->metric_for_best_model, t->best_metric);
         RETURN_IF_ERROR(snug_checkpoint_load_weights(t, t->best_checkpoint));
     }
+    t->logged_evaluation =
+        !t->result->metrics.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;
     if (t->session->job.evaluation && (!evaluated_last || args->load_best_model_at_end)) evaluated = evaluate(t, NULL);
     if (evaluated == SNUG_E_INTERRUPTED)
         t->result->metrics.count = 0; /* the model is done and shall not be lost */

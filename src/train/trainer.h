@@ -31,6 +31,7 @@ struct snug_trainer {
     bool has_best;
     double best_metric;
     int64_t best_step, impatience; /* evaluations without improvement */
+    bool logged_evaluation;        /* the one to come stands in log_history already */
     bool unjudged;                 /* the last step's evaluation was interrupted: who resumes begins with it */
     char best_checkpoint[512];
 };
