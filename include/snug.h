@@ -166,8 +166,9 @@ typedef struct snug_event {
 typedef struct snug_callbacks {
     void *user;
     void (*on_event)(void *user, const snug_event *event);
-    bool (*should_stop)(void *user); /* asked after each step and before each evaluation batch; true
-                                       ends the run, a training with a checkpoint */
+    bool (*should_stop)(void *user); /* asked while texts are tokenized, after each step and before
+                                       each evaluation batch; true ends the run, a training that has
+                                       begun with a checkpoint */
 } snug_callbacks;
 
 typedef struct snug_ledger_line {

@@ -158,7 +158,12 @@ WRAP(int, renameat2, (int from_folder, const char *from, int to_folder, const ch
 WRAP(int, mkdir, (const char *path, mode_t mode)) { return NO_WRITE("mkdir") ? -1 : __real_mkdir(path, mode); }
 WRAP(DIR *, opendir, (const char *path)) { return NO_READ("opendir", EMFILE) ? NULL : __real_opendir(path); }
 WRAP(int, statvfs, (const char *path, struct statvfs *out)) {
-    return NO_READ("statvfs", EIO) ? -1 : __real_statvfs(path, out);
+    const int result = NO_READ("statvfs", EIO) ? -1 : __real_statvfs(path, out);
+    if (result == 0 && armed && armed->free_bytes) {
+        out->f_frsize = 1;
+        out->f_bavail = (fsblkcnt_t)armed->free_bytes;
+    }
+    return result;
 }
 WRAP(int, flock, (int fd, int operation)) { return NO_READ("flock", ENOLCK) ? -1 : __real_flock(fd, operation); }
 

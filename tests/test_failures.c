@@ -253,6 +253,56 @@ static void test_prediction(void **state) { test_scene(*state, &scenes[5]); }
 
 static void test_plan(void **state) { test_scene(*state, &scenes[6]); }
 
+/* ---- a disk that is too small --------------------------------------------------------------------------------- */
+
+/* The figure before unit in the sentence of a run that finds too little room. */
+static double told(const struct fixture *f, const char *before) {
+    char *errors = read_text(f, path_of(f, "stderr"), NULL), *at = strstr(errors, before);
+    if (!at) fail_msg("no \"%s\" in: %s", before, errors);
+    const double figure = strtod(at + strlen(before), NULL);
+    free(errors);
+    return figure;
+}
+
+/* What is asked for before step 1 is enough for all that is then written, and not much more. */
+static void test_disk_is_looked_at_beforehand(void **state) {
+    static const struct {
+        const char *words, *given;
+    } runs[] = {
+        {TINY "--report_to tensorboard", NULL},
+        {TINY "--max_steps 6 --save_total_limit 1 --load_best_model_at_end", NULL},
+        {TINY "--max_steps 6 --save_strategy best --metric_for_best_model loss", NULL},
+        {TINY "--save_strategy no", NULL},
+        {TINY "--save_only_model", NULL},
+        {TINY "--overwrite_output_dir", "begun"},
+        {TINY "--max_steps 4 --resume_from_checkpoint True --save_total_limit 1", "begun"},
+    };
+    struct fixture *f = *state;
+    struct faults *faults = mmap(NULL, sizeof *faults, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(faults != MAP_FAILED);
+    write_model(f, "tiny", 0.1, 256, 1, VOCABULARY); /* some MiB, beside which what is rounded up is small */
+    in_folder(f, "rm -rf begun");
+    assert_int_equal(run(f, TINY, NULL), 0);
+    in_folder(f, "mv out begun && rm -rf begun/checkpoint-2");
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const struct scene scene = {.words = runs[i].words, .given = runs[i].given};
+        prepare(f, &scene);
+        const int64_t before = snug_folder_bytes(path_of(f, "out"));
+        *faults = (struct faults){.free_bytes = 1};
+        assert_int_equal(WEXITSTATUS(run(f, scene.words, faults)), 1);
+        const double need = told(f, "the run will write ");
+        assert_true(told(f, "and the model), and ") < 1 + (double)before / 0x1p20);
+        assert_int_equal(snug_folder_bytes(path_of(f, "out")), before); /* nothing was removed or begun */
+        *faults = (struct faults){.free_bytes = (int64_t)((need + 0.1) * 0x1p20)};
+        const int status = run(f, scene.words, faults);
+        if (status != 0) fail_msg("%s: %s", scene.words, read_text(f, path_of(f, "stderr"), NULL));
+        const double written = (double)(snug_folder_bytes(path_of(f, "out")) - before) / 0x1p20;
+        print_message("asked for %.1f MiB, wrote %.1f:%s\n", need, written, scene.words + strlen(TINY) - 1);
+        if (written > need) fail_msg("%s: %.1f MiB are more than the %.1f asked for", scene.words, written, need);
+    }
+    munmap(faults, sizeof *faults);
+}
+
 static int set_up_here(void **state) {
     if (set_up(state)) return -1;
     struct fixture *f = *state;
@@ -270,7 +320,7 @@ int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_scratch),    TEST(test_resumed),    TEST(test_offloaded), TEST(test_masked),
-        TEST(test_evaluation), TEST(test_prediction), TEST(test_plan),
+        TEST(test_evaluation), TEST(test_prediction), TEST(test_plan),      TEST(test_disk_is_looked_at_beforehand),
     };
     for (int i = 1; i < argc && i < 3; i++) points[i - 1] = atoll(argv[i]);
     return cmocka_run_group_tests(tests, NULL, NULL);

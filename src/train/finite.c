@@ -152,6 +152,12 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
     }
     RETURN_IF_ERROR(find_gradient(s, &found));
     describe(&found, grad_norm, text, sizeof text);
+    if (s->job.training->updates_in_backward)
+        return snug_fail(
+            t->ctx, SNUG_E_NUMERIC,
+            "step %lld: the loss is %g and %s, and --update_in_backward with --max_grad_norm 0 has changed "
+            "weights already: go on from the last checkpoint; " ADVICE,
+            step, loss, text);
     if (t->infinite_in_a_row == 1) {
         const char *weight;
         RETURN_IF_ERROR(find_weight(s, &weight));
@@ -161,12 +167,6 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
                 "step %lld: the loss is %g, and the weight %s is not finite since an update before: " ADVICE, step,
                 loss, weight);
     }
-    if (s->job.training->updates_in_backward)
-        return snug_fail(
-            t->ctx, SNUG_E_NUMERIC,
-            "step %lld: the loss is %g and %s, and --update_in_backward with --max_grad_norm 0 has changed "
-            "weights already: go on from the last checkpoint; " ADVICE,
-            step, loss, text);
     if (t->infinite_in_a_row == HOPELESS)
         return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: the loss is %g and %s, as in the %d steps before; " ADVICE,
                          step, loss, text, HOPELESS - 1);

@@ -109,13 +109,16 @@ static snug_status open_session(struct snug_session *s) {
     return open_loaders(s);
 }
 
-snug_status snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out) {
+snug_status snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
+                              struct snug_session **out) {
     void *memory;
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     struct snug_session *s = memory;
     s->ctx = args->ctx;
+    if (callbacks) snug_set_stop(s->ctx, callbacks->should_stop, callbacks->user);
     snug_status status = snug_job_open(args, command, &s->job);
+    snug_set_stop(s->ctx, NULL, NULL);
     if (status == SNUG_OK) status = open_session(s);
     if (status != SNUG_OK)
         snug_session_destroy(s);
@@ -125,7 +128,7 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
 }
 
 snug_status snug_session_create(snug_args *args, snug_session **out) {
-    return snug_session_open(args, SNUG_COMMAND_TRAIN, out);
+    return snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, out);
 }
 
 void snug_session_destroy(snug_session *s) {

@@ -24,7 +24,9 @@ struct snug_session {
     struct snug_profile profile;
 };
 
-snug_status snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out);
+/* callbacks, which may be NULL, are asked whether to stop until it is open. */
+snug_status snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
+                              struct snug_session **out);
 /* Makes what follows from weights and states: to be called after either was loaded. */
 snug_status snug_session_prepare(struct snug_session *session);
 /* Does what was put off: to be called before weights or states are looked at. */

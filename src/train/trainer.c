@@ -390,7 +390,8 @@ static void log_profile(const struct snug_trainer *t) {
 
 static snug_status run(struct snug_trainer *t, struct snug_args *args, double called) {
     RETURN_IF_ERROR(hold_output(t));
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, &t->session));
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
+    if (wants_stop(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
