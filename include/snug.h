@@ -217,6 +217,27 @@ typedef struct snug_tokenized {
 /* Tokenizes test_file (else validation_file, else train_file) row by row; nothing is cached. */
 snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user);
 
+/* ---- promises ------------------------------------------------------------------------------------------------- */
+
+typedef enum snug_verdict { SNUG_PROMISE_KEPT, SNUG_PROMISE_BROKEN, SNUG_PROMISE_SKIPPED } snug_verdict;
+
+typedef struct snug_promise {
+    const char *name;   /* "recomputed = stored" */
+    const char *device; /* "cpu" or "cuda" */
+    snug_verdict verdict;
+    const char *detail; /* what was compared, and how it came out; or why it was skipped */
+    double seconds;
+} snug_promise;
+
+/* Proves on args' model, data and machine what snug promises: short trainings (max_steps, 6 where that is unset) that
+   must agree to the bit however they recompute, place, thread, load or resume; gradients that must agree up to the
+   order of sums however a step is split; memory that must be what was planned. On the CPU, and on the GPU where there
+   is one, unless args name a device. Without train_file, on made-up rows. on_promise hears each verdict; a status other
+   than SNUG_OK from it ends the job. SNUG_E_INTERNAL when a promise is broken. To be called first in a process: memory
+   is measured as the process's peak. */
+snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
+                        snug_status (*on_promise)(void *user, const snug_promise *promise), void *user);
+
 /* ---- one's own loop ------------------------------------------------------------------------------------------ */
 
 /* A model, its optimizer, its data and the arena that holds them. */

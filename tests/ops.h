@@ -170,6 +170,11 @@ static inline int64_t ops_count(const struct ops *f, int32_t tensor) {
     return snug_run_rows(&f->run, tensor) * snug_run_cols(&f->run, tensor);
 }
 
+/* The type of weights' copies. */
+static inline enum snug_dtype ops_copy_type(const struct ops *f) {
+    return f->program.compute == SNUG_F16 ? SNUG_F16 : SNUG_BF16;
+}
+
 /* Bytes of the rows that are there. */
 static inline size_t ops_live(const struct ops *f, int32_t tensor) {
     return (size_t)(ops_count(f, tensor) * snug_dtype_size(f->tensors[tensor].dtype));
@@ -180,6 +185,7 @@ static inline double ops_get(const struct ops *f, const uint8_t *arena, int32_t 
     const void *data = arena + f->tensors[tensor].offset;
     switch (f->tensors[tensor].dtype) {
     case SNUG_BF16: return snug_bf16_to_f32(((const uint16_t *)data)[i]);
+    case SNUG_F16: return snug_f16_to_f32(((const uint16_t *)data)[i]);
     case SNUG_F64: return ((const double *)data)[i];
     case SNUG_U8: return ((const uint8_t *)data)[i];
     case SNUG_I32: return ((const int32_t *)data)[i];
@@ -191,6 +197,7 @@ static inline void ops_set(struct ops *f, int32_t tensor, int64_t i, double valu
     void *data = f->arena + f->tensors[tensor].offset;
     switch (f->tensors[tensor].dtype) {
     case SNUG_BF16: ((uint16_t *)data)[i] = snug_f32_to_bf16((float)value); break;
+    case SNUG_F16: ((uint16_t *)data)[i] = snug_f32_to_f16((float)value); break;
     case SNUG_F64: ((double *)data)[i] = value; break;
     case SNUG_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
     case SNUG_I32: ((int32_t *)data)[i] = (int32_t)value; break;

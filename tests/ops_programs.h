@@ -34,7 +34,7 @@ static inline int32_t ops_index(struct ops *f, int64_t capacity) {
 /* 0: no dropout. 1: dropout. 2: tables in bf16. 3: the word table's gradient holds only the rows that have one. */
 static inline void build_embed(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
-    enum snug_dtype tables = variant == 2 ? SNUG_BF16 : SNUG_F32;
+    enum snug_dtype tables = variant == 2 ? ops_copy_type(f) : SNUG_F32;
     int32_t word = ops_source(f, tables, FIXED, s->vocabulary, s->h);
     int32_t position = ops_source(f, tables, FIXED, f->batch.longest + 3, s->h);
     int32_t type = ops_source(f, tables, FIXED, s->types, s->h);
@@ -268,7 +268,7 @@ static inline void build_optimizer(struct ops *f, int variant) {
     int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
     int32_t p = ops_source(f, variant == 3 ? SNUG_BF16 : SNUG_F32, FIXED, n, h);
     int32_t m = ops_source(f, SNUG_F32, FIXED, n, h), v = ops_source(f, SNUG_F32, FIXED, n, h);
-    int32_t p16 = variant == 0 ? ops_tensor(f, SNUG_BF16, FIXED, n, h) : -1;
+    int32_t p16 = variant == 0 ? ops_tensor(f, ops_copy_type(f), FIXED, n, h) : -1;
     ops_fill(f, sums, 0.5);
     for (int64_t i = 0; i < n * h; i++) ops_set(f, v, i, pow(ops_get(f, f->arena, v, i), 2));
     f->run.max_grad_norm = (float[]){1, 0, 1e9f, 1}[variant];
@@ -290,7 +290,7 @@ static inline void build_rows(struct ops *f, int variant) {
     const int64_t n = f->shape->vocabulary, h = f->shape->h, touched = ops_distinct(f);
     int32_t g = ops_source(f, SNUG_F32, FIXED, touched, h), clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
     int32_t p = ops_source(f, SNUG_F32, FIXED, n, h), m = ops_source(f, SNUG_F32, FIXED, n, h);
-    int32_t v = ops_source(f, SNUG_F32, FIXED, n, h), q = variant ? ops_source(f, SNUG_BF16, FIXED, n, h) : -1;
+    int32_t v = ops_source(f, SNUG_F32, FIXED, n, h), q = variant ? ops_source(f, ops_copy_type(f), FIXED, n, h) : -1;
     int32_t index = ops_tensor(f, SNUG_I32, FIXED, 1, 1 + touched + n);
     int32_t updated = ops_tensor(f, SNUG_I32, FIXED, 1, n), history = ops_tensor(f, SNUG_F32, FIXED, 16, 2);
     f->run.step = variant ? 32 : 29;
@@ -339,7 +339,7 @@ static inline void build_adam_8bit(struct ops *f, int variant) {
     const int64_t blocks = (n * h + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK;
     int32_t g = ops_source(f, SNUG_F32, FIXED, segments * n, h), clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
     int32_t p = ops_source(f, variant == 2 ? SNUG_BF16 : SNUG_F32, FIXED, segments * n, h);
-    int32_t p16 = variant == 0 ? ops_tensor(f, SNUG_BF16, FIXED, segments * n, h) : -1;
+    int32_t p16 = variant == 0 ? ops_tensor(f, ops_copy_type(f), FIXED, segments * n, h) : -1;
     int32_t m = ops_tensor(f, SNUG_U8, FIXED, segments * n, h), v = ops_tensor(f, SNUG_U8, FIXED, segments * n, h);
     int32_t absmax_m = ops_tensor(f, SNUG_F32, FIXED, segments, blocks);
     int32_t absmax_v = ops_tensor(f, SNUG_F32, FIXED, segments, blocks);
@@ -372,7 +372,7 @@ static inline void build_adam_8bit(struct ops *f, int variant) {
 static inline void build_cast(struct ops *f, int variant) {
     (void)variant;
     int32_t p = ops_tensor(f, SNUG_F32, FIXED, f->shape->outputs, f->shape->h);
-    int32_t q = ops_tensor(f, SNUG_BF16, FIXED, f->shape->outputs, f->shape->h);
+    int32_t q = ops_tensor(f, ops_copy_type(f), FIXED, f->shape->outputs, f->shape->h);
     for (int64_t i = 0; i < ops_count(f, p);
          i++) { /* any finite bits: denormals, ties, numbers that round to infinity */
         uint32_t bits = ops_word(7, (uint64_t)i / 2) & (i % 2 ? 0xff7fffffu : 0xff7f8000u);

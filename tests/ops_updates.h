@@ -36,7 +36,7 @@ static inline struct snug_op ops_update(struct ops *f, const struct update_case 
     op.kind = update_kind(snug_optimizer_states(&c->optimizer, &weight, states, &count));
     op.decay = c->decay;
     op.parameter = 5;
-    if (c->copy) op.out[1] = ops_tensor(f, SNUG_BF16, FIXED, weight.rows, weight.cols);
+    if (c->copy) op.out[1] = ops_tensor(f, ops_copy_type(f), FIXED, weight.rows, weight.cols);
     for (int i = 0; i < count; i++) {
         int64_t rows, cols;
         snug_state_size(&states[i], &weight, &rows, &cols);

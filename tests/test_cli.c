@@ -33,7 +33,7 @@ static void expect(const char *arguments, int code, const char *says) {
 }
 
 static void test_help(void **state) {
-    static const char *const commands[] = {"train", "eval", "predict", "plan", "tokenize"};
+    static const char *const commands[] = {"train", "eval", "predict", "plan", "tokenize", "verify"};
     (void)state;
     expect("--version", 0, "snug 0.");
     expect("", 2, "usage: snug COMMAND");

@@ -99,6 +99,26 @@ static void test_narrowing(void **state) {
     assert_true(isnan(snug_bf16_to_f32(snug_f32_to_bf16(float_of(0xff800001)))));
 }
 
+/* Every half, what lies in the middle of two, and both sides of that. */
+static void test_f16(void **state) {
+    (void)state;
+    for (uint32_t half = 0; half < 0x7c00; half++) {
+        const float low = snug_f16_to_f32((uint16_t)half);
+        const float high = half == 0x7bff ? 65536.0f : snug_f16_to_f32((uint16_t)(half + 1)), middle = (low + high) / 2;
+        const uint32_t even = half % 2 ? half + 1 : half;
+        assert_int_equal(snug_f32_to_f16(low), half);
+        assert_int_equal(snug_f32_to_f16(-low), half | 0x8000);
+        assert_int_equal(snug_f32_to_f16(middle), even);
+        assert_int_equal(snug_f32_to_f16(-middle), even | 0x8000);
+        assert_int_equal(snug_f32_to_f16(nextafterf(middle, 0)), half);
+        assert_int_equal(snug_f32_to_f16(nextafterf(middle, INFINITY)), half + 1);
+    }
+    assert_int_equal(snug_f32_to_f16(INFINITY), 0x7c00);
+    assert_int_equal(snug_f32_to_f16(-1e30f), 0xfc00);
+    assert_int_equal(snug_f32_to_f16(1e-30f), 0);
+    assert_true(isnan(snug_f16_to_f32(snug_f32_to_f16(NAN))));
+}
+
 static void test_dtype_table(void **state) {
     (void)state;
     assert_int_equal(snug_dtype_size(SNUG_F32), 4);
@@ -227,6 +247,7 @@ int main(void) {
         cmocka_unit_test(test_widening),
         cmocka_unit_test(test_narrowing),
         cmocka_unit_test(test_dtype_table),
+        cmocka_unit_test(test_f16),
         cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_alloc, set_up, tear_down),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operation of the CUDA backend against the reference: fp32 and bf16, ragged shapes, added to and overwritten,
- * inputs and the memory around outputs untouched, the same bits twice. Without a GPU it is skipped.
+ * Every operation of the CUDA backend against the reference: fp32, bf16 and fp16, ragged shapes, added to and
+ * overwritten, inputs and the memory around outputs untouched, the same bits twice. Without a GPU it is skipped.
  */
 #include "ops_programs.h"
 #include "ops_updates.h"
@@ -24,13 +24,14 @@ static const struct ops_shape shapes[] = {
  * Tolerances: fp32 in units of 2^-23 of |value| + the tensor's root mean square, as in test_ops.c, wider where sums of
  * many terms are taken in another order; bf16 in units of 2^-8 of the same, the rounding of one operand: tensor cores
  * take attention's probabilities in bf16, and its backward takes do . o, where o was rounded, which shows most in short
- * sequences. The whole tensor's relative error must be below 2^-8 in any case where that is allowed.
+ * sequences. The whole tensor's relative error must be below 2^-8 in any case where that is allowed. fp16 as bf16, in
+ * units of 2^-11.
  */
 struct op_test {
     const char *name;
     void (*build)(struct ops *f, int variant);
     int variants;
-    double fp32, bf16;
+    double fp32, low;
 };
 
 /* No default: an operation without a test does not compile (-Wswitch). */
@@ -159,16 +160,18 @@ static void check_untouched(const struct ops *f, const struct snug_op *op, const
     }
 }
 
-static double worst_fp32, worst_bf16; /* in the units of the tolerances */
+static double worst_fp32, worst_low; /* in the units of the tolerances */
 
 static void compare(const struct ops *f, const struct snug_op *op, const uint8_t *expected, const uint8_t *found,
                     const struct op_test *test, const char *what) {
     for (int output = 0; output < SNUG_OP_OUTPUTS; output++) {
         const int32_t t = op->out[output];
         if (t < 0) continue;
-        /* What a bf16 program's fp32 gradients are made of may be bf16 on the way. */
+        /* What a 16-bit program's fp32 gradients are made of may be 16-bit on the way. */
         const bool bf16 = f->program.compute == SNUG_BF16 || f->tensors[t].dtype == SNUG_BF16;
-        const double unit = bf16 ? test->bf16 * 0x1p-8 : test->fp32 * 0x1p-23;
+        const bool low = bf16 || f->program.compute == SNUG_F16;
+        const double digits = bf16 ? 0x1p-8 : low ? 0x1p-11 : 0x1p-23;
+        const double unit = (low ? test->low : test->fp32) * digits;
         double rms = 0;
         for (int64_t i = 0; i < ops_count(f, t); i++) {
             const double value = ops_get(f, expected, t, i);
@@ -183,11 +186,11 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
             if (!(error <= unit))
                 fail_msg("%s: output %d, element %ld of %ld: %.9g, expected %.9g (rms %.3g)", what, output, (long)i,
                          (long)ops_count(f, t), got, want, rms);
-            double *worst = bf16 ? &worst_bf16 : &worst_fp32;
-            *worst = fmax(*worst, error / (bf16 ? 0x1p-8 : 0x1p-23));
+            double *worst = low ? &worst_low : &worst_fp32;
+            *worst = fmax(*worst, error / digits);
             off += (got - want) * (got - want) / (double)ops_count(f, t);
         }
-        if (bf16 && !(sqrt(off) <= 0x1p-8 * rms))
+        if (low && !(sqrt(off) <= digits * rms))
             fail_msg("%s: output %d: relative error %g", what, output, sqrt(off) / rms);
     }
 }
@@ -250,9 +253,9 @@ static void test_agreement(void **state) {
         print_message("%s\n", why);
         skip();
     }
-    worst_fp32 = worst_bf16 = 0;
+    worst_fp32 = worst_low = 0;
     for (size_t shape = 0; shape < SHAPES; shape++)
-        for (enum snug_dtype dtype = SNUG_F32; dtype <= SNUG_BF16; dtype++)
+        for (enum snug_dtype dtype = SNUG_F32; dtype <= SNUG_F16; dtype++)
             for (int variant = 0; variant < test.variants; variant++) {
                 struct ops f;
                 char what[96];
@@ -271,8 +274,8 @@ static void test_agreement(void **state) {
                 ops_close(&f);
             }
     if (test.variants)
-        print_message("%-20s worst error %7.2f of %3g x 2^-23, %5.2f of %g x 2^-8\n", test.name, worst_fp32, test.fp32,
-                      worst_bf16, test.bf16);
+        print_message("%-20s worst error %7.2f of %3g x 2^-23, %5.2f of %g x 2^-8 or 2^-11\n", test.name, worst_fp32,
+                      test.fp32, worst_low, test.low);
 }
 
 int main(void) {

@@ -340,6 +340,19 @@ static void test_dummy(void **state) {
     for (int id = 100; id < VOCAB; id++) assert_in_range(seen[id], 94 - 50, 94 + 50);
     assert_int_equal(snug_dataset_read(f->ctx, large, 999999999999, &other, &same), SNUG_OK);
     snug_dataset_close(large);
+    int64_t tokens = 0, shortest = INT64_MAX, longest = 0;
+    options.path = "dummy:300x5-24";
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &options, &large), SNUG_OK);
+    for (int64_t i = 0; i < 300; i++) {
+        assert_int_equal(snug_dataset_read(f->ctx, large, i, &other, &same), SNUG_OK);
+        assert_int_equal(same.count, snug_dataset_length(large, i));
+        tokens += same.count;
+        if (same.count < shortest) shortest = same.count;
+        if (same.count > longest) longest = same.count;
+    }
+    assert_true(shortest == 5 && longest == 24);
+    assert_int_equal(tokens, snug_dataset_tokens(large));
+    snug_dataset_close(large);
     assert_classes(f, dataset, false, SNUG_LABELS_INTEGER, SNUG_PROBLEM_SINGLE_LABEL, "0 1");
     free(buffer.data);
     free(other.data);
@@ -350,7 +363,10 @@ static void test_dummy(void **state) {
                                         "dummy:5x5x",
                                         "dummy:-1x5",
                                         "dummy:99999999999999999999x5",
-                                        "dummy:9223372036854775807x2"};
+                                        "dummy:9223372036854775807x2",
+                                        "dummy:5x5-",
+                                        "dummy:5x5-4",
+                                        "dummy:5x5-8x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_open_fails(f, options_for(wrong[i]), SNUG_E_USAGE, "dummy:ROWSxTOKENS");
 }

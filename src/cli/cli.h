@@ -16,6 +16,7 @@ int command_eval(int argc, char **argv);
 int command_predict(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
+int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv);
 
 /* One run of a command. */

@@ -15,6 +15,7 @@ static const struct {
     {"predict", command_predict, "label texts"},
     {"plan", command_plan, "say what a training takes, without running it"},
     {"tokenize", command_tokenize, "print the tokens of texts"},
+    {"verify", command_verify, "prove snug's promises on this model and machine"},
     {"bench", command_bench, "measure this machine: snug bench rates"},
 };
 enum { command_count = sizeof commands / sizeof *commands };

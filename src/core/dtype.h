@@ -58,4 +58,22 @@ static inline float snug_f16_to_f32(uint16_t half) {
     return value;
 }
 
+/* Round to nearest, ties to even; what is too large becomes infinite, a NaN stays a (quiet) NaN. */
+static inline uint16_t snug_f32_to_f16(float value) {
+    uint32_t bits, magnitude;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000u;
+    magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* from half way beyond 65504 on */
+    if (magnitude < 0x38800000u) { /* subnormal: adding 0.5 leaves multiples of 2^-24 in the last places */
+        float small;
+        memcpy(&small, &magnitude, sizeof small);
+        small += 0.5f;
+        memcpy(&magnitude, &small, sizeof magnitude);
+        return (uint16_t)(sign | (magnitude - 0x3f000000u));
+    }
+    return (uint16_t)(sign | (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13);
+}
+
 #endif

@@ -17,14 +17,29 @@
 
 static const char dummy_prefix[] = "dummy:";
 
+/* Every value is a function of (seed, row, position): nothing is kept. Label and length take a block that no token
+   reaches. */
+static struct snug_philox_block dummy_block(const struct snug_dataset *dataset, int64_t row, uint32_t number) {
+    return snug_philox(number, (uint32_t)row, (uint32_t)((uint64_t)row >> 32), (uint32_t)SNUG_PHILOX_DUMMY << 29,
+                       snug_philox_key(dataset->seed), 0);
+}
+
+static int64_t dummy_length(const struct snug_dataset *dataset, int64_t row) {
+    const uint64_t lengths = (uint64_t)(dataset->dummy_most - dataset->dummy_least + 1);
+    if (lengths == 1) return dataset->dummy_least;
+    return dataset->dummy_least + (int64_t)(dummy_block(dataset, row, UINT32_MAX).word[1] * lengths >> 32);
+}
+
 static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_options *options,
                               struct snug_dataset *dataset) {
     const char *text = options->path + sizeof dummy_prefix - 1;
     char *cross, *end = NULL;
     errno = 0;
-    long long rows = strtoll(text, &cross, 10), tokens = *cross == 'x' ? strtoll(cross + 1, &end, 10) : 0;
-    if (errno || !end || *end || rows < 1 || tokens < 1 || tokens > INT32_MAX || rows > INT64_MAX / tokens)
-        return snug_fail(ctx, SNUG_E_USAGE, "%s: synthetic data is named dummy:ROWSxTOKENS, as in dummy:512x512",
+    long long rows = strtoll(text, &cross, 10), least = *cross == 'x' ? strtoll(cross + 1, &end, 10) : 0, most = least;
+    if (end && *end == '-') most = strtoll(end + 1, &end, 10);
+    if (errno || !end || *end || rows < 1 || least < 1 || most < least || most > INT32_MAX || rows > INT64_MAX / most)
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "%s: synthetic data is named dummy:ROWSxTOKENS, as in dummy:512x512, or dummy:512x8-512",
                          options->path);
     if (options->vocab_size < 1 || options->vocab_size > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a vocabulary of %" PRId64 " tokens cannot be used", options->path,
@@ -33,11 +48,13 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     int32_t end_id = options->vocab_size < 30000 ? (int32_t)options->vocab_size : 30000;
     dataset->dummy_first = end_id > 100 ? 100 : 0; /* below 100 are BERT's special and unused tokens */
     dataset->dummy_ids = end_id - dataset->dummy_first;
-    dataset->dummy_tokens = tokens;
+    dataset->dummy_least = least;
+    dataset->dummy_most = most;
     dataset->seed = options->seed;
     dataset->cache.rows = rows;
-    dataset->cache.longest = tokens;
-    dataset->cache.tokens = rows * tokens;
+    dataset->cache.longest = most;
+    dataset->cache.tokens = rows * most;
+    for (int64_t row = 0; row < rows && least < most; row++) dataset->cache.tokens -= most - dummy_length(dataset, row);
     if (options->task == SNUG_TASK_MLM) return SNUG_OK;
     struct snug_label_column column = {0};
     snug_status status = SNUG_OK;
@@ -51,20 +68,16 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     return status;
 }
 
-/* Every value is a function of (seed, row, position): nothing is kept. The label takes a block that no token reaches.
- */
 static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
-    size_t count = (size_t)dataset->dummy_tokens;
-    uint32_t low = (uint32_t)row, high = (uint32_t)((uint64_t)row >> 32), use = (uint32_t)SNUG_PHILOX_DUMMY << 29;
-    uint32_t key = snug_philox_key(dataset->seed);
+    const size_t count = (size_t)dummy_length(dataset, row);
     RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + 1), 1));
     uint32_t *label = buffer->data;
     int32_t *ids = (int32_t *)(label + 1);
-    *label = snug_philox(UINT32_MAX, low, high, use, key, 0).word[0] & 1;
+    *label = dummy_block(dataset, row, UINT32_MAX).word[0] & 1;
     struct snug_philox_block block = {0};
     for (size_t i = 0; i < count; i++) {
-        if (i % 4 == 0) block = snug_philox((uint32_t)(i / 4), low, high, use, key, 0);
+        if (i % 4 == 0) block = dummy_block(dataset, row, (uint32_t)(i / 4));
         ids[i] = dataset->dummy_first + (int32_t)((uint64_t)block.word[i % 4] * (uint64_t)dataset->dummy_ids >> 32);
     }
     *out = (struct snug_dataset_row){.ids = ids,
@@ -206,7 +219,7 @@ void snug_dataset_close(struct snug_dataset *dataset) {
 int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->cache.rows; }
 
 int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row) {
-    return dataset->dummy_tokens ? dataset->dummy_tokens : dataset->cache.index[row].length;
+    return dataset->dummy_most ? dummy_length(dataset, row) : dataset->cache.index[row].length;
 }
 
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
@@ -223,7 +236,7 @@ const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t 
 bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t row) {
     if (!dataset->bound) return false;
     /* Of lists the empty one is a label too: none of the classes. */
-    return dataset->dummy_tokens || dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.index[row].labels;
+    return dataset->dummy_most || dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.index[row].labels;
 }
 
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
@@ -231,7 +244,7 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
     const struct snug_cache_row *head;
     const uint32_t *labels;
     const int32_t *ids;
-    if (dataset->dummy_tokens) return read_dummy(ctx, dataset, row, buffer, out);
+    if (dataset->dummy_most) return read_dummy(ctx, dataset, row, buffer, out);
     RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &head, &labels, &ids));
     const struct snug_cache_entry *entry = &dataset->cache.index[row];
     *out = (struct snug_dataset_row){.ids = ids,

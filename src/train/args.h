@@ -60,7 +60,7 @@ snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, stru
 /* Whether the user set the argument, under any of its names. */
 bool snug_args_is_set(const struct snug_args *args, const char *name);
 /* Checks of one argument against another (eval_strategy without data, save against load_best_model_at_end, …), to be
-   called before a job. command: "train", "eval", "predict", "plan" or "tokenize". */
+   called before a job. command: "train", "eval", "predict", "plan", "verify" or "tokenize". */
 snug_status snug_args_check(struct snug_args *args, const char *command);
 /* A level for each of layers layers, from recompute and gradient_checkpointing; levels has room for them. */
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);

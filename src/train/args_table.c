@@ -46,7 +46,7 @@ const struct snug_argument snug_arguments[] = {
         "how weights are stored; bfloat16: without fp32 masters, updates rounded stochastically; auto is float32"),
     FLAG(ignore_mismatched_sizes, "", MODEL, "False", "make a new head where the folder's has another shape"),
 
-    TEXT(train_file, "", DATA, "FILE", ".csv, .tsv, .json, .jsonl, .txt, or dummy:ROWSxTOKENS"),
+    TEXT(train_file, "", DATA, "FILE", ".csv, .tsv, .json, .jsonl, .txt, or dummy:ROWSxTOKENS, dummy:ROWSxLEAST-MOST"),
     TEXT(validation_file, "", DATA, "FILE", "the same, to evaluate on"),
     TEXT(test_file, "", DATA, "FILE", "the same, to predict"),
     TEXT(text_column_names, "text_column_name", DATA, "A,B",

@@ -49,7 +49,8 @@ INSTRUCTIONS = [
     (r"cp\.async\.(commit|wait)_group", ";"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, at, true);"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, at, false);"),
-    (r"mma\.sync\.aligned\.m16n8k16", "emulate_mma(c, a, b0, b1);"),
+    (r"mma\.sync\.aligned\.m16n8k16.*f32\.f16\.f16\.f32", "emulate_mma(c, a, b0, b1, true);"),
+    (r"mma\.sync\.aligned\.m16n8k16.*f32\.bf16\.bf16\.f32", "emulate_mma(c, a, b0, b1, false);"),
 ]
 
 

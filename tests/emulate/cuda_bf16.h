@@ -27,7 +27,7 @@ extern uint8_t *emulated_shared; /* the block's dynamic shared memory */
 void emulate_launch(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
 uint64_t emulate_shuffle(uint64_t value, int mask);
 void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed);
-void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16);
 void emulate_copy16(void *to, const void *from, bool there);
 void __syncthreads();
 
@@ -47,6 +47,9 @@ template <typename F> int cudaFuncSetAttribute(F, int, int) { return 0; }
 
 /* ---- types ---- */
 
+struct float2 {
+    float x, y;
+};
 struct float4 {
     float x, y, z, w;
 };

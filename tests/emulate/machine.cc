@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "cuda_bf16.h"
+#include "cuda_fp16.h"
 
 dim3 threadIdx, blockIdx, gridDim, blockDim;
 uint8_t *emulated_shared;
@@ -101,12 +101,13 @@ void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed
     pause_in(AT_WARP);
 }
 
-static float half_of(uint64_t word, int half) {
-    return __uint_as_float(half ? (uint32_t)word & 0xffff0000u : (uint32_t)word << 16);
+static float half_of(uint64_t word, int half, bool fp16) {
+    const uint16_t bits = (uint16_t)(half ? word >> 16 : word);
+    return fp16 ? snug_f16_to_f32(bits) : snug_bf16_to_f32(bits);
 }
 
 // m16n8k16, as the PTX manual lays out its fragments.
-void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16) {
     const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
     uint64_t *given = fibers[self].given;
     for (int i = 0; i < 4; i++) given[2 + i] = a[i];
@@ -119,7 +120,7 @@ void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
         for (size_t k = 0; k < 16; k++) {
             const uint64_t left_word = fibers[warp + row % 8 * 4 + k % 8 / 2].given[2 + (row >= 8) + 2 * (k >= 8)];
             const uint64_t right_word = fibers[warp + column * 4 + k % 8 / 2].given[6 + (k >= 8)];
-            sum += (double)half_of(left_word, k & 1) * half_of(right_word, k & 1);
+            sum += (double)half_of(left_word, k & 1, fp16) * half_of(right_word, k & 1, fp16);
         }
         c[i] = (float)sum;
     }

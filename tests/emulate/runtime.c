@@ -113,7 +113,9 @@ snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
 }
 
 static float value_of(const void *data, int64_t i, enum snug_dtype type) {
-    return type == SNUG_BF16 ? snug_bf16_to_f32(((const uint16_t *)data)[i]) : ((const float *)data)[i];
+    return type == SNUG_BF16  ? snug_bf16_to_f32(((const uint16_t *)data)[i])
+           : type == SNUG_F16 ? snug_f16_to_f32(((const uint16_t *)data)[i])
+                              : ((const float *)data)[i];
 }
 
 snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *p, void *workspace) {
@@ -128,6 +130,8 @@ snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matr
                        value_of(p->b, p->turn_b ? j * p->k + k : k * p->n + j, p->type);
             if (p->c_type == SNUG_BF16)
                 ((uint16_t *)p->c)[at] = snug_f32_to_bf16((float)sum);
+            else if (p->c_type == SNUG_F16)
+                ((uint16_t *)p->c)[at] = snug_f32_to_f16((float)sum);
             else
                 ((float *)p->c)[at] = (float)sum;
         }

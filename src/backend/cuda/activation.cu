@@ -80,10 +80,10 @@ static snug_status run_activation(struct snug_run *run, const struct snug_op *op
     const int64_t count = snug_cuda_rows(run, u) * snug_run_cols(run, u);
     void *A = snug_run_data(run, a), *DU = snug_run_data(run, du), *U = snug_run_data(run, u);
     void *DA = snug_run_data(run, da);
-    if (snug_run_dtype(run, u) == SNUG_BF16)
-        launch(run, op->activation, (bf16 *)A, (bf16 *)DU, (const bf16 *)U, (const bf16 *)DA, count);
-    else
-        launch(run, op->activation, (float *)A, (float *)DU, (const float *)U, (const float *)DA, count);
+    with_type(snug_run_dtype(run, u), [&](auto type) {
+        typedef decltype(type) T;
+        launch(run, op->activation, (T *)A, (T *)DU, (const T *)U, (const T *)DA, count);
+    });
     return snug_cuda_done(run, op);
 }
 

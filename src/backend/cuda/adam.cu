@@ -4,7 +4,8 @@
 
 struct adam {
     float *p, *m, *v;
-    bf16 *p16, *copy; /* the parameter itself where it is kept in bf16; its copy, or NULL */
+    bf16 *p16; /* the parameter itself where it is kept in bf16 */
+    struct weight_copy copy;
     const float *g, *clip;
     const struct snug_cuda_step *step;
     int64_t count;
@@ -56,7 +57,13 @@ static __device__ __forceinline__ void update_four(const struct adam &a, const s
     store4(a.p + first, p);
     store4(a.m + first, m);
     store4(a.v + first, v);
-    if (a.copy) *reinterpret_cast<uint2 *>(a.copy + first) = make_uint2(pack(p[0], p[1]), pack(p[2], p[3]));
+    if (!a.copy.data) return;
+    if (a.copy.half)
+        *reinterpret_cast<uint2 *>((f16 *)a.copy.data + first) =
+            make_uint2(pack<f16>(p[0], p[1]), pack<f16>(p[2], p[3]));
+    else
+        *reinterpret_cast<uint2 *>((bf16 *)a.copy.data + first) =
+            make_uint2(pack<bf16>(p[0], p[1]), pack<bf16>(p[2], p[3]));
 }
 
 static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
@@ -72,7 +79,7 @@ static __global__ void __launch_bounds__(256) adam_all(struct adam a, uint8_t *a
     const float scale = a.clip ? a.clip[1] : 1;
     a.p = piece.low ? NULL : (float *)(arena + piece.p);
     a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
-    a.copy = piece.copy < 0 ? NULL : (bf16 *)(arena + piece.copy);
+    a.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
     a.m = (float *)(arena + piece.m);
     a.v = (float *)(arena + piece.v);
     a.g = (const float *)(arena + piece.g);
@@ -94,7 +101,7 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
                      .m = (float *)snug_run_data(run, op->out[2]),
                      .v = (float *)snug_run_data(run, op->out[3]),
                      .p16 = low ? (bf16 *)p : NULL,
-                     .copy = (bf16 *)snug_run_data(run, op->out[1]),
+                     .copy = copy_of(run, op->out[1]),
                      .g = (const float *)snug_run_data(run, op->in[0]),
                      .clip = (const float *)snug_run_data(run, op->in[1]),
                      .step = cuda->batch.step,

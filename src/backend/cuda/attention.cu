@@ -328,10 +328,11 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     if (snug_run_dtype(run, qkv) == SNUG_BF16) {
         done = backward ? snug_cuda_attention_mma_backward(*a, run->program->longest, sequences, cuda->stream)
                         : snug_cuda_attention_mma(*a, run->program->longest, sequences, cuda->stream);
-        if (!done) done = launch_size<bf16>(*a, run->program->longest, sequences, backward, cuda->stream);
-    } else {
-        done = launch_size<float>(*a, run->program->longest, sequences, backward, cuda->stream);
     }
+    if (!done)
+        with_type(snug_run_dtype(run, qkv), [&](auto type) {
+            done = launch_size<decltype(type)>(*a, run->program->longest, sequences, backward, cuda->stream);
+        });
     if (!done)
         return snug_fail(run->ctx, SNUG_E_UNSUPPORTED,
                          "attention heads of %d channels are wider than the CUDA backend takes (256): use --device cpu",

@@ -35,7 +35,7 @@ struct snug_cuda_piece {
     int64_t block, count;     /* its first block; its elements */
     int64_t g, p, copy, m, v; /* places in the arena, -1 where there is none */
     int32_t parameter, slot;
-    bool decay, low; /* weight decay applies; p is bf16 */
+    bool decay, low, half; /* weight decay applies; p is bf16; its copy is fp16 */
 };
 struct snug_cuda_many {
     int64_t first, last; /* operations; first is -1 where there is no such row */

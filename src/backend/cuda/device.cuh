@@ -4,6 +4,7 @@
 #define SNUG_BACKEND_CUDA_DEVICE_CUH
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -21,12 +22,48 @@ extern "C" {
 #define FULL_WARP 0xffffffffu
 
 typedef __nv_bfloat16 bf16;
+typedef __half f16;
 
 static __device__ __forceinline__ float to_float(float value) { return value; }
 static __device__ __forceinline__ float to_float(bf16 value) { return __bfloat162float(value); }
+static __device__ __forceinline__ float to_float(f16 value) { return __half2float(value); }
 template <typename T> static __device__ __forceinline__ T from_float(float value);
 template <> __device__ __forceinline__ float from_float<float>(float value) { return value; }
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) { return __float2bfloat16_rn(value); }
+template <> __device__ __forceinline__ f16 from_float<f16>(float value) { return __float2half_rn(value); }
+
+/* Two values of a 16-bit type as they stand in memory, the first in the low half. */
+template <typename T = bf16> static __device__ __forceinline__ uint32_t pack(float low, float high);
+template <> __device__ __forceinline__ uint32_t pack<bf16>(float low, float high) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+template <> __device__ __forceinline__ uint32_t pack<f16>(float low, float high) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&pair);
+}
+template <typename T> static __device__ __forceinline__ void unpack(float (&to)[2], uint32_t pair);
+template <> __device__ __forceinline__ void unpack<bf16>(float (&to)[2], uint32_t pair) {
+    to[0] = __uint_as_float(pair << 16);
+    to[1] = __uint_as_float(pair & 0xffff0000u);
+}
+template <> __device__ __forceinline__ void unpack<f16>(float (&to)[2], uint32_t pair) {
+    const __half2 both = *reinterpret_cast<const __half2 *>(&pair);
+    const float2 values = __half22float2(both);
+    to[0] = values.x;
+    to[1] = values.y;
+}
+
+/* Calls launch with a value of the type that dtype names, for decltype: the one place where types that are data become
+   types of kernels. False for a type that activations and weights never have. */
+template <typename F> static bool with_type(enum snug_dtype dtype, F launch) {
+    switch (dtype) {
+    case SNUG_F32: return launch(float()), true;
+    case SNUG_BF16: return launch(bf16()), true;
+    case SNUG_F16: return launch(f16()), true;
+    default: return false;
+    }
+}
 
 /* ---- W values at a time, W being 8 (aligned to 16 bytes) or 1 ---- */
 
@@ -40,14 +77,15 @@ template <int W> static __device__ __forceinline__ void load(float (&out)[W], co
     }
 }
 
-template <int W> static __device__ __forceinline__ void load(float (&out)[W], const bf16 *from) {
+template <int W, typename T> static __device__ __forceinline__ void load(float (&out)[W], const T *from) {
     if constexpr (W == 8) {
         const uint4 raw = *reinterpret_cast<const uint4 *>(from);
         const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            out[2 * i] = __uint_as_float(words[i] << 16);
-            out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+            float two[2];
+            unpack<T>(two, words[i]);
+            out[2 * i] = two[0], out[2 * i + 1] = two[1];
         }
     } else {
         for (int i = 0; i < W; i++) out[i] = to_float(from[i]);
@@ -63,17 +101,12 @@ template <int W> static __device__ __forceinline__ void store(float *to, const f
     }
 }
 
-static __device__ __forceinline__ uint32_t pack(float low, float high) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-template <int W> static __device__ __forceinline__ void store(bf16 *to, const float (&in)[W]) {
+template <int W, typename T> static __device__ __forceinline__ void store(T *to, const float (&in)[W]) {
     if constexpr (W == 8) {
         *reinterpret_cast<uint4 *>(to) =
-            make_uint4(pack(in[0], in[1]), pack(in[2], in[3]), pack(in[4], in[5]), pack(in[6], in[7]));
+            make_uint4(pack<T>(in[0], in[1]), pack<T>(in[2], in[3]), pack<T>(in[4], in[5]), pack<T>(in[6], in[7]));
     } else {
-        for (int i = 0; i < W; i++) to[i] = from_float<bf16>(in[i]);
+        for (int i = 0; i < W; i++) to[i] = from_float<T>(in[i]);
     }
 }
 

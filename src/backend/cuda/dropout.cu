@@ -25,11 +25,10 @@ extern "C" snug_status snug_cuda_dropout(struct snug_run *run, const struct snug
     void *y = snug_run_data(run, op->out[0]);
     const void *x = snug_run_data(run, op->in[0]);
     if (rows == 0) return SNUG_OK;
-    if (snug_run_dtype(run, op->out[0]) == SNUG_BF16)
-        dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((bf16 *)y, (const bf16 *)x, cuda->batch,
-                                                                 dropout_of(op), cols, extent, rows);
-    else
-        dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((float *)y, (const float *)x, cuda->batch,
-                                                                 dropout_of(op), cols, extent, rows);
+    with_type(snug_run_dtype(run, op->out[0]), [&](auto type) {
+        typedef decltype(type) T;
+        dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)y, (const T *)x, cuda->batch, dropout_of(op),
+                                                                 cols, extent, rows);
+    });
     return snug_cuda_done(run, op);
 }

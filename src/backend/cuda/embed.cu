@@ -10,8 +10,8 @@
 enum { TYPE_BLOCKS = 128 };
 
 struct embed {
-    const void *word, *position, *type; /* bf16 where low says so */
-    bool word_low, position_low, type_low;
+    const void *word, *position, *type;
+    enum snug_dtype word_type, position_type, type_type;
     const float *gamma, *beta;
     void *s, *y;
     struct snug_cuda_batch batch;
@@ -22,10 +22,12 @@ struct embed {
 };
 
 template <int W, int V>
-static __device__ __forceinline__ void load_table_row(row<W, V> &r, const void *table, bool low, int64_t number,
-                                                      int h) {
-    if (low)
+static __device__ __forceinline__ void load_table_row(row<W, V> &r, const void *table, enum snug_dtype type,
+                                                      int64_t number, int h) {
+    if (type == SNUG_BF16)
         load_row(r, (const bf16 *)table + number * h, h);
+    else if (type == SNUG_F16)
+        load_row(r, (const f16 *)table + number * h, h);
     else
         load_row(r, (const float *)table + number * h, h);
 }
@@ -42,9 +44,9 @@ embed_kernel(const struct embed a) {
         return;
     }
     row<W, V> sum, type, position, gamma, beta;
-    load_table_row(sum, a.word, a.word_low, a.batch.ids[t], h);
-    load_table_row(type, a.type, a.type_low, a.batch.types[t], h);
-    load_table_row(position, a.position, a.position_low, a.batch.positions[t], h);
+    load_table_row(sum, a.word, a.word_type, a.batch.ids[t], h);
+    load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
+    load_table_row(position, a.position, a.position_type, a.batch.positions[t], h);
     load_row(gamma, a.gamma, h);
     load_row(beta, a.beta, h);
 #pragma unroll
@@ -69,9 +71,9 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
     const struct embed a = {.word = snug_run_data(run, op->in[0]),
                             .position = snug_run_data(run, op->in[1]),
                             .type = snug_run_data(run, op->in[2]),
-                            .word_low = snug_run_dtype(run, op->in[0]) == SNUG_BF16,
-                            .position_low = snug_run_dtype(run, op->in[1]) == SNUG_BF16,
-                            .type_low = snug_run_dtype(run, op->in[2]) == SNUG_BF16,
+                            .word_type = snug_run_dtype(run, op->in[0]),
+                            .position_type = snug_run_dtype(run, op->in[1]),
+                            .type_type = snug_run_dtype(run, op->in[2]),
                             .gamma = (const float *)snug_run_data(run, op->in[3]),
                             .beta = (const float *)snug_run_data(run, op->in[4]),
                             .s = snug_run_data(run, op->out[0]),
@@ -82,13 +84,12 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
                             .rows = snug_cuda_rows(run, op->out[0]),
                             .eps = op->eps};
     if (a.rows == 0) return SNUG_OK;
-    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16, done = with_row_shape(a.h, [&](auto shape) {
+    const bool done = with_row_shape(a.h, [&](auto shape) {
         constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
         const unsigned blocks = blocks_for(a.rows, ROW_WARPS);
-        if (low)
-            embed_kernel<bf16, W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(a);
-        else
-            embed_kernel<float, W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(a);
+        with_type(snug_run_dtype(run, op->out[0]), [&](auto type) {
+            embed_kernel<decltype(type), W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(a);
+        });
     });
     return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a.h);
 }
@@ -175,9 +176,6 @@ extern "C" snug_status snug_cuda_embed_backward(struct snug_run *run, const stru
     struct norm_backward a = {.ds = dy, .on_dy = true};
     RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, (float *)snug_run_data(run, op->out[3]),
                                                  (float *)snug_run_data(run, op->out[4])));
-    if (snug_run_dtype(run, op->in[0]) == SNUG_BF16)
-        scatter(run, op, (const bf16 *)dy);
-    else
-        scatter(run, op, (const float *)dy);
+    with_type(snug_run_dtype(run, op->in[0]), [&](auto type) { scatter(run, op, (const decltype(type) *)dy); });
     return snug_cuda_done(run, op);
 }

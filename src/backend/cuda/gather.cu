@@ -23,10 +23,10 @@ static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_
     const int64_t rows = snug_cuda_rows(run, r), cols = snug_run_cols(run, r);
     if (rows == 0) return SNUG_OK;
     void *R = snug_run_data(run, r), *X = snug_run_data(run, x);
-    if (snug_run_dtype(run, r) == SNUG_BF16)
-        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((bf16 *)R, (bf16 *)X, cuda->batch, cols, rows, back);
-    else
-        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((float *)R, (float *)X, cuda->batch, cols, rows, back);
+    with_type(snug_run_dtype(run, r), [&](auto type) {
+        typedef decltype(type) T;
+        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)R, (T *)X, cuda->batch, cols, rows, back);
+    });
     return snug_cuda_done(run, op);
 }
 

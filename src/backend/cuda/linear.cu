@@ -5,9 +5,9 @@
 /* ---- forward ---- */
 
 /* The epilogue adds a bias of y's own type: a small copy, which stands behind the product's workspace. */
-static __global__ void narrow_bias(bf16 *to, const float *from, int64_t n) {
+template <typename T> static __global__ void narrow_bias(T *to, const float *from, int64_t n) {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    if (i < n) to[i] = from_float<bf16>(from[i]);
+    if (i < n) to[i] = from_float<T>(from[i]);
 }
 
 static __global__ void add_bias(float *y, const float *bias, int64_t n, int64_t count) {
@@ -31,10 +31,12 @@ extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_
                                    .b_type = snug_run_dtype(run, op->in[1]),
                                    .c_type = y_type};
     const float *bias = (const float *)snug_run_data(run, op->in[2]);
-    const bool mixed = bias && y_type != type; /* fp32 logits of bf16 operands: no epilogue takes that bias */
+    const bool mixed = bias && y_type != type; /* fp32 logits of 16-bit operands: no epilogue takes that bias */
     if (bias && !mixed && y_type == SNUG_F32) p.bias = bias;
-    if (bias && !mixed && y_type == SNUG_BF16) {
-        narrow_bias<<<blocks_for(p.n, 256), 256, 0, stream>>>((bf16 *)scratch(run), bias, p.n);
+    if (bias && !mixed && y_type != SNUG_F32) {
+        with_type(y_type, [&](auto type) {
+            narrow_bias<<<blocks_for(p.n, 256), 256, 0, stream>>>((decltype(type) *)scratch(run), bias, p.n);
+        });
         p.bias = scratch(run);
     }
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
@@ -117,11 +119,7 @@ extern "C" snug_status snug_cuda_linear_dw(struct snug_run *run, const struct sn
                                          .b_type = snug_run_dtype(run, op->in[1]),
                                          .c_type = snug_run_dtype(run, op->out[0])};
     RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
-    if (op->out[1] >= 0) {
-        if (p.type == SNUG_BF16)
-            bias_gradient(run, op, (const bf16 *)p.a, p.k, p.m);
-        else
-            bias_gradient(run, op, (const float *)p.a, p.k, p.m);
-    }
+    if (op->out[1] >= 0)
+        with_type(p.type, [&](auto type) { bias_gradient(run, op, (const decltype(type) *)p.a, p.k, p.m); });
     return snug_cuda_done(run, op);
 }

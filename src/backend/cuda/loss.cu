@@ -124,12 +124,8 @@ extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op
                            .classes = snug_run_cols(run, op->in[0]),
                            .smoothing = op->label_smoothing};
     const int64_t rows = snug_cuda_rows(run, op->in[0]);
-    if (rows > 0) {
-        if (a.d && snug_run_dtype(run, op->out[1]) == SNUG_BF16)
-            launch<bf16>(run, op, a, rows);
-        else
-            launch<float>(run, op, a, rows);
-    }
+    const enum snug_dtype d_type = a.d ? snug_run_dtype(run, op->out[1]) : SNUG_F32;
+    if (rows > 0) with_type(d_type, [&](auto type) { launch<decltype(type)>(run, op, a, rows); });
     add_rows<<<1, 32, 0, cuda->stream>>>((float *)snug_run_data(run, op->out[0]), a.rows, rows, run->chunk == 0);
     return snug_cuda_done(run, op);
 }

@@ -37,7 +37,7 @@ void snug_cuda_list_many(const struct snug_program *program, const struct snug_c
     for (int32_t i = 0; i < many->count; i++) {
         const struct snug_op *op = &program->ops[many->first + i];
         const struct snug_tensor *g = &program->tensors[op->in[0]];
-        const bool updates = op->kind == SNUG_OP_ADAM;
+        const bool updates = op->kind == SNUG_OP_ADAM, copies = updates && op->out[1] >= 0;
         pieces[i] = (struct snug_cuda_piece){.block = block,
                                              .count = g->rows * g->cols,
                                              .g = g->offset,
@@ -48,7 +48,8 @@ void snug_cuda_list_many(const struct snug_program *program, const struct snug_c
                                              .parameter = op->parameter,
                                              .slot = op->slot,
                                              .decay = op->decay,
-                                             .low = updates && program->tensors[op->out[0]].dtype == SNUG_BF16};
+                                             .low = updates && program->tensors[op->out[0]].dtype == SNUG_BF16,
+                                             .half = copies && program->tensors[op->out[1]].dtype == SNUG_F16};
         block += (pieces[i].count + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
     }
 }

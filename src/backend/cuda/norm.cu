@@ -68,7 +68,6 @@ norm_forward_kernel(const struct norm_forward a) {
 
 static snug_status forward(struct snug_run *run, const struct snug_op *op, struct norm_forward *a, int32_t y) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const bool low = snug_run_dtype(run, y) == SNUG_BF16;
     a->y = snug_run_data(run, y);
     a->batch = cuda->batch;
     a->dropout = dropout_of(op);
@@ -80,10 +79,9 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     const bool done = with_row_shape(a->h, [&](auto shape) {
         constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
         const unsigned blocks = blocks_for(a->rows, ROW_WARPS);
-        if (low)
-            norm_forward_kernel<bf16, W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(*a);
-        else
-            norm_forward_kernel<float, W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(*a);
+        with_type(snug_run_dtype(run, y), [&](auto type) {
+            norm_forward_kernel<decltype(type), W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(*a);
+        });
     });
     return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a->h);
 }
@@ -199,7 +197,7 @@ void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const f
 snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op,
                                          struct norm_backward *a, float *dgamma, float *dbeta) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const bool low = snug_run_dtype(run, op->in[0]) == SNUG_BF16, overwrite = snug_run_overwrites(run, op);
+    const bool overwrite = snug_run_overwrites(run, op);
     a->dy = snug_run_data(run, op->in[0]);
     a->s = snug_run_data(run, op->in[1]);
     a->gamma = (const float *)snug_run_data(run, op->in[2]);
@@ -214,12 +212,11 @@ snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struc
     bool done = true;
     if (blocks > 0)
         done = with_row_shape(a->h, [&](auto shape) {
-        constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
+            constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
             const size_t shared = 2 * sizeof(float) * (size_t)a->h;
-            if (low)
-                norm_backward_kernel<bf16, W, V><<<(unsigned)blocks, 32 * ROW_WARPS, shared, cuda->stream>>>(*a);
-            else
-                norm_backward_kernel<float, W, V><<<(unsigned)blocks, 32 * ROW_WARPS, shared, cuda->stream>>>(*a);
+            with_type(snug_run_dtype(run, op->in[0]), [&](auto type) {
+                norm_backward_kernel<decltype(type), W, V><<<(unsigned)blocks, 32 * ROW_WARPS, shared, cuda->stream>>>(*a);
+            });
         });
     if (!done) return snug_cuda_refuse_row(run, op, a->h);
     snug_cuda_add_partials(run, dgamma, a->partial, blocks, 2 * a->h, a->h, overwrite);

@@ -26,7 +26,9 @@ struct snug_cuda_product {
     size_t workspace;
 };
 
-static cudaDataType_t type_of(enum snug_dtype type) { return type == SNUG_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+static cudaDataType_t type_of(enum snug_dtype type) {
+    return type == SNUG_BF16 ? CUDA_R_16BF : type == SNUG_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 static void free_product(struct snug_cuda_product *product) {
     if (product->description) cublasLtMatmulDescDestroy(product->description);

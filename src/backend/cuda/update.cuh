@@ -14,6 +14,16 @@ static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_
     return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
+/* A weight's copy for products: NULL, or of the type that half says. */
+struct weight_copy {
+    void *data;
+    bool half; /* fp16; else bf16 */
+};
+
+static inline struct weight_copy copy_of(const struct snug_run *run, int32_t tensor) {
+    return {snug_run_data(run, tensor), tensor >= 0 && snug_run_dtype(run, tensor) == SNUG_F16};
+}
+
 /* Element i of a weight that has p, p16, copy and parameter, as struct weight below. */
 template <typename W>
 static __device__ __forceinline__ void store_parameter(const W &w, const struct snug_cuda_step &step, int64_t i,
@@ -25,13 +35,18 @@ static __device__ __forceinline__ void store_parameter(const W &w, const struct 
         memcpy(&w.p16[i], &bits, sizeof bits);
         value = to_float(w.p16[i]);
     }
-    if (w.copy) w.copy[i] = from_float<bf16>(value);
+    if (!w.copy.data) return;
+    if (w.copy.half)
+        ((f16 *)w.copy.data)[i] = from_float<f16>(value);
+    else
+        ((bf16 *)w.copy.data)[i] = from_float<bf16>(value);
 }
 
 struct weight {
-    float *p;         /* NULL where p16 is the parameter */
-    bf16 *p16, *copy; /* copy: of the new parameter, or NULL */
-    float *state[3];  /* NULL where the optimizer keeps none */
+    float *p; /* NULL where p16 is the parameter */
+    bf16 *p16;
+    struct weight_copy copy;
+    float *state[3]; /* NULL where the optimizer keeps none */
     const float *g, *clip;
     const struct snug_cuda_step *step;
     int64_t count;
@@ -60,7 +75,7 @@ template <typename F> static snug_status run_update(struct snug_run *run, const 
     void *p = snug_run_data(run, op->out[0]);
     struct weight w = {.p = low ? NULL : (float *)p,
                        .p16 = low ? (bf16 *)p : NULL,
-                       .copy = (bf16 *)snug_run_data(run, op->out[1]),
+                       .copy = copy_of(run, op->out[1]),
                        .g = (const float *)snug_run_data(run, op->in[0]),
                        .clip = (const float *)snug_run_data(run, op->in[1]),
                        .step = cuda->batch.step,

@@ -27,15 +27,19 @@ snug_op_fn snug_reference_fill, snug_reference_cast;
 
 static inline double load(struct snug_matrix m, int64_t row, int64_t col) {
     int64_t i = row * m.cols + col;
-    return m.dtype == SNUG_BF16 ? snug_bf16_to_f32(((const uint16_t *)m.data)[i]) : ((const float *)m.data)[i];
+    switch (m.dtype) {
+    case SNUG_BF16: return snug_bf16_to_f32(((const uint16_t *)m.data)[i]);
+    case SNUG_F16: return snug_f16_to_f32(((const uint16_t *)m.data)[i]);
+    default: return ((const float *)m.data)[i];
+    }
 }
 
 static inline void store(struct snug_matrix m, int64_t row, int64_t col, double value) {
     int64_t i = row * m.cols + col;
-    if (m.dtype == SNUG_BF16) {
-        ((uint16_t *)m.data)[i] = snug_f32_to_bf16((float)value);
-    } else {
-        ((float *)m.data)[i] = (float)value;
+    switch (m.dtype) {
+    case SNUG_BF16: ((uint16_t *)m.data)[i] = snug_f32_to_bf16((float)value); break;
+    case SNUG_F16: ((uint16_t *)m.data)[i] = snug_f32_to_f16((float)value); break;
+    default: ((float *)m.data)[i] = (float)value; break;
     }
 }
 

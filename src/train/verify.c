@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snug verify: short trainings of the user's own model that must agree, by the bit or up to the order of sums. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "io/file.h"
+#include "train/session.h"
+
+enum { STEPS = 6, DETAIL = 512 };
+
+/* What is compared of two trainings: the weights' file, and every step's loss. */
+struct outcome {
+    snug_train_result result;
+    uint64_t weights, losses;
+};
+
+struct verifying {
+    snug_context *ctx, *quiet; /* the caller's; of the trainings, whose messages nobody asked for */
+    const snug_args *args;
+    const snug_callbacks *callbacks;
+    snug_status (*on_promise)(void *user, const snug_promise *promise);
+    void *user;
+    const char *device;
+    char *folder; /* of the trainings, removed at the end */
+    struct outcome plain;
+    int checked, broken;
+    double begun; /* clock at the current promise's start */
+};
+
+/* ---- arguments of a training ---------------------------------------------------------------------------------- */
+
+/* A training's arguments beside the user's own: names and values in turn, ended by NULL. */
+typedef const char *const words[];
+
+static snug_status set_words(snug_args *args, words list) {
+    for (size_t i = 0; list[i]; i += 2) RETURN_IF_ERROR(snug_args_set(args, list[i], list[i + 1]));
+    return SNUG_OK;
+}
+
+static snug_status set_number(snug_args *args, const char *name, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return snug_args_set(args, name, text);
+}
+
+/* Rows of random tokens where the user names no data: of every length, so that packing has something to do. */
+static snug_status choose_data(const struct verifying *v, snug_args *args, int64_t rows) {
+    char name[64];
+    if (v->args->train_file)
+        return snug_args_is_set(v->args, "max_train_samples") ? SNUG_OK : set_number(args, "max_train_samples", rows);
+    snprintf(name, sizeof name, "dummy:%" PRId64 "x8-%" PRId64, rows, v->args->max_seq_length);
+    return snug_args_set(args, "train_file", name);
+}
+
+/* No evaluations, no checkpoints, every step's loss; methods only as the user chose them. */
+static const char *const always[] = {"use_cpu",
+                                     "False",
+                                     "fit",
+                                     "False",
+                                     "memory_budget",
+                                     "",
+                                     "resume_from_checkpoint",
+                                     "",
+                                     "eval_strategy",
+                                     "no",
+                                     "save_strategy",
+                                     "no",
+                                     "load_best_model_at_end",
+                                     "False",
+                                     "validation_file",
+                                     "",
+                                     "logging_steps",
+                                     "1",
+                                     "report_to",
+                                     "none",
+                                     "logging_strategy",
+                                     "steps",
+                                     NULL};
+
+static snug_status make_args(const struct verifying *v, const char *output, words list, snug_args **out) {
+    const int64_t steps = v->args->max_steps > 0 ? v->args->max_steps : STEPS;
+    const int64_t batch = v->args->per_device_train_batch_size * v->args->gradient_accumulation_steps;
+    char *folder;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_path_join(v->quiet, &folder, v->folder, output));
+    snug_status status = snug_args_copy(v->quiet, v->args, out);
+    if (status == SNUG_OK) status = set_words(*out, always);
+    if (status == SNUG_OK) status = snug_args_set(*out, "device", v->device);
+    if (status == SNUG_OK) status = snug_args_set(*out, "output_dir", folder);
+    free(folder);
+    if (status == SNUG_OK) status = set_number(*out, "max_steps", steps);
+    if (status == SNUG_OK) status = choose_data(v, *out, 2 * steps * batch);
+    return status == SNUG_OK ? set_words(*out, list) : status;
+}
+
+/* ---- trainings ------------------------------------------------------------------------------------------------ */
+
+struct listening {
+    const struct verifying *v;
+    XXH3_state_t *losses;
+};
+
+static void on_event(void *user, const snug_event *event) {
+    struct listening *l = user;
+    if (event->kind == SNUG_EVENT_STEP) XXH3_64bits_update(l->losses, &event->loss, sizeof event->loss);
+}
+
+static bool should_stop(void *user) {
+    const snug_callbacks *callbacks = ((struct listening *)user)->v->callbacks;
+    return callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
+}
+
+static snug_status hash_weights(const struct verifying *v, const char *folder, uint64_t *out) {
+    char *path, *data;
+    size_t size;
+    RETURN_IF_ERROR(snug_path_join(v->quiet, &path, folder, "model.safetensors"));
+    const snug_status status = snug_file_read(v->quiet, path, &data, &size);
+    free(path);
+    RETURN_IF_ERROR(status);
+    *out = XXH3_64bits(data, size);
+    free(data);
+    return SNUG_OK;
+}
+
+/* Trains into the folder output; what it writes stays until the end if keep says so. */
+static snug_status train(const struct verifying *v, const char *output, bool keep, words list, struct outcome *out) {
+    struct listening l = {v, XXH3_createState()};
+    const snug_callbacks callbacks = {.user = &l, .on_event = on_event, .should_stop = should_stop};
+    snug_args *args = NULL;
+    if (!l.losses) return snug_fail(v->quiet, SNUG_E_MEMORY, "out of memory");
+    XXH3_64bits_reset(l.losses);
+    snug_status status = make_args(v, output, list, &args);
+    if (status == SNUG_OK) status = snug_train(args, &callbacks, &out->result);
+    if (status == SNUG_OK) status = hash_weights(v, args->output_dir, &out->weights);
+    if (status == SNUG_OK && !keep) status = snug_folder_remove(v->quiet, args->output_dir);
+    out->losses = XXH3_64bits_digest(l.losses);
+    XXH3_freeState(l.losses);
+    snug_args_destroy(args);
+    return status;
+}
+
+/* ---- verdicts ------------------------------------------------------------------------------------------------- */
+
+static snug_status tell(struct verifying *v, const char *name, snug_verdict verdict, const char *detail) {
+    const double now = snug_seconds();
+    const snug_promise promise = {
+        .name = name, .device = v->device, .verdict = verdict, .detail = detail, .seconds = now - v->begun};
+    v->checked += verdict != SNUG_PROMISE_SKIPPED;
+    v->broken += verdict == SNUG_PROMISE_BROKEN;
+    v->begun = now;
+    return v->on_promise(v->user, &promise);
+}
+
+/* A training that ended early: a method that this device lacks, or that needs more than there is, is no broken promise;
+   any other failure is. */
+static snug_status tell_failure(struct verifying *v, const char *name, const char *variant, snug_status status) {
+    char detail[DETAIL];
+    if (status == SNUG_E_INTERRUPTED) return snug_fail(v->ctx, status, "interrupted");
+    snprintf(detail, sizeof detail, "%s: %s", variant, snug_error_message(v->quiet));
+    const bool cannot = status == SNUG_E_UNSUPPORTED || status == SNUG_E_DOES_NOT_FIT;
+    return tell(v, name, cannot ? SNUG_PROMISE_SKIPPED : SNUG_PROMISE_BROKEN, detail);
+}
+
+/* Trainings that must come to the plain one's bits. */
+struct variant {
+    const char *name;
+    const char *words[5];
+};
+
+static snug_status check_bits(struct verifying *v, const char *name, const struct variant *variants, size_t count) {
+    char detail[DETAIL] = "same bits:";
+    for (size_t i = 0; i < count; i++) {
+        struct outcome out;
+        const snug_status status = train(v, "variant", false, variants[i].words, &out);
+        if (status != SNUG_OK) return tell_failure(v, name, variants[i].name, status);
+        if (out.weights != v->plain.weights || out.losses != v->plain.losses) {
+            snprintf(detail, sizeof detail, "%s: other %s after %" PRId64 " steps", variants[i].name,
+                     out.losses == v->plain.losses ? "weights" : "losses", out.result.steps);
+            return tell(v, name, SNUG_PROMISE_BROKEN, detail);
+        }
+        const size_t used = strlen(detail);
+        snprintf(detail + used, sizeof detail - used, "%s %s", i ? "," : "", variants[i].name);
+    }
+    return tell(v, name, SNUG_PROMISE_KEPT, detail);
+}
+
+static snug_status check_same_bits(struct verifying *v) {
+    const bool in_backward = v->args->update_in_backward, alone = v->args->threads == 1;
+    const struct variant seed[] = {{"a second run", {NULL}}};
+    const struct variant levels[] = {
+        {"none", {"recompute", "none", "gradient_checkpointing", "False", NULL}},
+        {"elementwise", {"recompute", "elementwise", "gradient_checkpointing", "False", NULL}},
+        {"ffn", {"recompute", "ffn", "gradient_checkpointing", "False", NULL}},
+        {"attention", {"recompute", "attention", "gradient_checkpointing", "False", NULL}},
+        {"layer", {"recompute", "layer", "gradient_checkpointing", "False", NULL}}};
+    const struct variant update[] = {
+        {in_backward ? "after backward" : "in backward", {"update_in_backward", in_backward ? "False" : "True", NULL}}};
+    const struct variant offload[] = {
+        {"all classes in a file", {"offload", "optimizer,gradients,weights,activations", NULL}}};
+    const struct variant threads[] = {{alone ? "2 threads" : "1 thread", {"threads", alone ? "2" : "1", NULL}}};
+    const struct variant loader[] = {
+        {"0 workers", {"dataloader_num_workers", "0", "overwrite_cache", "True", NULL}},
+        {"3 workers", {"dataloader_num_workers", "3", "dataloader_prefetch_factor", "5", NULL}}};
+    const struct {
+        const char *name;
+        const struct variant *variants;
+        size_t count;
+        bool host; /* the host's alone */
+    } promises[] = {
+        {"same seed, same bits", seed, 1, false},
+        {"recomputed = stored", levels, sizeof levels / sizeof *levels, false},
+        {"when weights are updated does not matter", update, 1, false},
+        {"offloaded = in memory", offload, 1, false},
+        {"threads do not matter", threads, 1, true},
+        {"the loader does not matter", loader, 2, false},
+    };
+    for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)
+        if (!promises[i].host || strcmp(v->device, "cpu") == 0)
+            RETURN_IF_ERROR(check_bits(v, promises[i].name, promises[i].variants, promises[i].count));
+    return SNUG_OK;
+}
+
+/* A training with a checkpoint halfway, and one that goes on from there. */
+static snug_status check_resume(struct verifying *v) {
+    static const char name[] = "resumed = uninterrupted";
+    const int64_t half = v->plain.result.steps / 2;
+    char every[32], checkpoint[512];
+    struct outcome whole, resumed;
+    if (half < 1) return tell(v, name, SNUG_PROMISE_SKIPPED, "needs 2 steps or more: --max_steps");
+    snprintf(every, sizeof every, "%" PRId64, half);
+    snprintf(checkpoint, sizeof checkpoint, "%s/saved/checkpoint-%" PRId64, v->folder, half);
+    snug_status status = train(v, "saved", true,
+                               (words){"save_strategy", "steps", "save_steps", every, "save_only_model", "False",
+                                       "save_total_limit", "0", NULL},
+                               &whole);
+    if (status != SNUG_OK) return tell_failure(v, name, "the training that saves", status);
+    status = train(v, "variant", false, (words){"resume_from_checkpoint", checkpoint, NULL}, &resumed);
+    if (status != SNUG_OK) return tell_failure(v, name, "the resumed training", status);
+    if (whole.weights != v->plain.weights || whole.losses != v->plain.losses)
+        return tell(v, name, SNUG_PROMISE_BROKEN, "saving changed the training");
+    if (resumed.weights != v->plain.weights)
+        return tell(v, name, SNUG_PROMISE_BROKEN, "resuming halfway ends with other weights");
+    return tell(v, name, SNUG_PROMISE_KEPT, "same bits: resumed halfway");
+}
+
+/* ---- up to the order of sums ---------------------------------------------------------------------------------- */
+
+/* Loss and gradients of the first step. */
+struct gradients {
+    float *values; /* of all parameters, in the program's order */
+    size_t count;
+    double loss;
+    bool low; /* what is computed is rounded to 16 bits */
+};
+
+static snug_status run_step(struct snug_session *session, double *loss) {
+    snug_batch_info info;
+    *loss = 0;
+    RETURN_IF_ERROR(snug_session_begin_epoch(session, 0));
+    do {
+        double part;
+        RETURN_IF_ERROR(snug_next_batch(session, &info));
+        RETURN_IF_ERROR(snug_forward(session));
+        RETURN_IF_ERROR(snug_loss(session, &part));
+        RETURN_IF_ERROR(snug_backward(session));
+        *loss += part;
+    } while (!info.last_in_step);
+    return SNUG_OK;
+}
+
+static snug_status take_gradients(const struct verifying *v, struct snug_session *session, struct gradients *out) {
+    size_t count, used = 0;
+    const char *name;
+    for (size_t i = 0; snug_parameter_name(session, i, &count); i++) out->count += count;
+    RETURN_IF_ERROR(snug_alloc(v->quiet, out->count, sizeof *out->values, (void **)&out->values));
+    for (size_t i = 0; (name = snug_parameter_name(session, i, &count)); used += count, i++)
+        RETURN_IF_ERROR(snug_get_gradient(session, name, out->values + used, count));
+    return SNUG_OK;
+}
+
+static bool has_low_activations(const struct snug_program *program) {
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (t->memory_class == SNUG_MEMORY_ACTIVATIONS && (t->dtype == SNUG_BF16 || t->dtype == SNUG_F16)) return true;
+    }
+    return false;
+}
+
+static snug_status find_gradients(const struct verifying *v, int64_t batch, int64_t accumulation,
+                                  struct gradients *out) {
+    char sizes[2][32];
+    snug_args *args = NULL;
+    struct snug_session *session = NULL;
+    *out = (struct gradients){0};
+    snprintf(sizes[0], sizeof sizes[0], "%" PRId64, batch);
+    snprintf(sizes[1], sizeof sizes[1], "%" PRId64, accumulation);
+    snug_status status = make_args(v, "variant",
+                                   (words){"per_device_train_batch_size", sizes[0], "gradient_accumulation_steps",
+                                           sizes[1], "update_in_backward", "False", NULL},
+                                   &args);
+    if (status == SNUG_OK) status = snug_session_create(args, &session);
+    if (status == SNUG_OK) status = run_step(session, &out->loss);
+    if (status == SNUG_OK) status = take_gradients(v, session, out);
+    if (status == SNUG_OK) out->low = has_low_activations(session->job.training);
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+    return status;
+}
+
+static double distance(const struct gradients *a, const struct gradients *b) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        const double x = (double)a->values[i], d = x - (double)b->values[i];
+        difference += d * d;
+        norm += x * x;
+    }
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+static snug_status compare_split(struct verifying *v, const char *name, const struct gradients *whole, int64_t batch,
+                                 int64_t accumulation) {
+    char detail[DETAIL];
+    struct gradients split;
+    const snug_status status = find_gradients(v, batch, accumulation, &split);
+    if (status != SNUG_OK) {
+        free(split.values);
+        snprintf(detail, sizeof detail, "%" PRId64 " x %" PRId64, batch, accumulation);
+        return tell_failure(v, name, detail, status);
+    }
+    const double loss = fabs(split.loss / whole->loss - 1), gradient = distance(whole, &split);
+    /* The order of fp32 sums moves a gradient by some 1e-7 of its length; 16-bit results are rounded in other places.
+     */
+    const double limit = whole->low ? 2e-2 : 1e-5;
+    free(split.values);
+    snprintf(detail, sizeof detail,
+             "%" PRId64 " x %" PRId64 " for %" PRId64 " x %" PRId64
+             ": loss differs by %.1e, gradient by %.1e (allowed %.0e)",
+             batch, accumulation, v->args->per_device_train_batch_size, v->args->gradient_accumulation_steps, loss,
+             gradient, limit);
+    return tell(v, name, loss <= limit && gradient <= limit ? SNUG_PROMISE_KEPT : SNUG_PROMISE_BROKEN, detail);
+}
+
+static snug_status check_sums(struct verifying *v) {
+    static const char *const names[] = {"accumulation does not matter", "packing does not matter"};
+    const int64_t batch = v->args->per_device_train_batch_size, times = v->args->gradient_accumulation_steps;
+    struct gradients whole;
+    for (int i = 0; i < 2 && batch == 1; i++)
+        RETURN_IF_ERROR(tell(v, names[i], SNUG_PROMISE_SKIPPED, "needs --per_device_train_batch_size 2 or more"));
+    if (batch == 1) return SNUG_OK;
+    snug_status status = find_gradients(v, batch, times, &whole);
+    if (status == SNUG_OK)
+        status = batch % 2 ? tell(v, names[0], SNUG_PROMISE_SKIPPED, "needs an even --per_device_train_batch_size")
+                           : compare_split(v, names[0], &whole, batch / 2, 2 * times);
+    else
+        status = tell_failure(v, names[0], "the first step", status);
+    if (status == SNUG_OK && whole.values) status = compare_split(v, names[1], &whole, 1, batch * times);
+    free(whole.values);
+    return status;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------- */
+
+/* Of small models what the libraries take varies by more than this share. */
+static const int64_t slack_bytes = 8 << 20;
+
+static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_MEMORY_CLASS_COUNT]) {
+    snug_args *args;
+    struct snug_job plan;
+    snug_status status = make_args(v, "variant", (words){NULL}, &args);
+    if (status == SNUG_OK) {
+        status = snug_job_open(args, SNUG_COMMAND_PLAN, &plan);
+        memcpy(classes, plan.layout.bytes, sizeof plan.layout.bytes);
+        snug_job_close(&plan);
+    }
+    snug_args_destroy(args);
+    return status;
+}
+
+/* The plain training is the process's first: what is measured then is its own. */
+static snug_status check_memory(struct verifying *v) {
+    static const char name[] = "planned = carved = measured";
+    const snug_train_result *r = &v->plain.result;
+    int64_t classes[SNUG_MEMORY_CLASS_COUNT];
+    char detail[DETAIL];
+    const snug_status status = plan_classes(v, classes);
+    if (status != SNUG_OK) return tell_failure(v, name, "the plan", status);
+    for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++) {
+        if (classes[i] == r->ledger[i].measured) continue;
+        snprintf(detail, sizeof detail, "%s: %" PRId64 " bytes planned, %" PRId64 " carved",
+                 snug_memory_class_name((snug_memory_class)i), classes[i], r->ledger[i].measured);
+        return tell(v, name, SNUG_PROMISE_BROKEN, detail);
+    }
+    const int64_t planned = r->total.planned;
+    const int64_t measured = r->total.measured, off = measured < planned ? planned - measured : measured - planned;
+    const double share = strcmp(v->device, "cpu") == 0 ? 0.02 : 0.01;
+    snprintf(detail, sizeof detail, "%.1f MiB planned, %.1f measured (%+.2f %%)", (double)planned / 0x1p20,
+             (double)measured / 0x1p20, 100 * ((double)measured / (double)planned - 1));
+    if (measured < 0)
+        return tell(v, name, SNUG_PROMISE_SKIPPED, "every class as planned; the total cannot be measured");
+    const bool kept = (double)off <= share * (double)planned || off <= slack_bytes;
+    return tell(v, name, kept ? SNUG_PROMISE_KEPT : SNUG_PROMISE_BROKEN, detail);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------ */
+
+static snug_status verify_device(struct verifying *v, const char *device) {
+    v->device = device;
+    v->begun = snug_seconds();
+    const snug_status status = train(v, "variant", false, (words){NULL}, &v->plain);
+    if (status != SNUG_OK) return snug_fail(v->ctx, status, "%s", snug_error_message(v->quiet));
+    RETURN_IF_ERROR(check_memory(v));
+    RETURN_IF_ERROR(check_same_bits(v));
+    RETURN_IF_ERROR(check_resume(v));
+    return check_sums(v);
+}
+
+static snug_status verify_devices(struct verifying *v) {
+    const char *device = v->args->use_cpu ? "cpu" : v->args->device;
+    const struct snug_backend *cuda;
+    if (strcmp(device, "auto") != 0) return verify_device(v, device);
+    RETURN_IF_ERROR(verify_device(v, "cpu"));
+    if (snug_backend_cuda(v->quiet, &cuda) == SNUG_OK) return verify_device(v, "cuda");
+    snug_log(v->ctx, SNUG_LOG_INFO, "on the CPU alone: %s", snug_error_message(v->quiet));
+    return SNUG_OK;
+}
+
+static snug_status make_folder(struct verifying *v) {
+    const char *temporary = getenv("TMPDIR");
+    const char *parent = v->args->output_dir ? v->args->output_dir : temporary && *temporary ? temporary : "/tmp";
+    RETURN_IF_ERROR(snug_folder_create(v->ctx, parent));
+    RETURN_IF_ERROR(snug_path_join(v->ctx, &v->folder, parent, "snug-verify-XXXXXX"));
+    if (mkdtemp(v->folder)) return SNUG_OK;
+    const snug_status status = snug_fail(v->ctx, SNUG_E_IO,
+                                         "%s: no folder can be made there; name another place with "
+                                         "--output_dir",
+                                         parent);
+    free(v->folder);
+    v->folder = NULL;
+    return status;
+}
+
+snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
+                        snug_status (*on_promise)(void *user, const snug_promise *promise), void *user) {
+    struct verifying v = {
+        .ctx = args->ctx, .args = args, .callbacks = callbacks, .on_promise = on_promise, .user = user};
+    snug_clear_error(v.ctx);
+    RETURN_IF_ERROR(snug_args_check(args, "verify"));
+    snug_status status = snug_context_create(&v.quiet);
+    if (status != SNUG_OK) return snug_fail(v.ctx, status, "out of memory");
+    status = make_folder(&v);
+    if (status == SNUG_OK) status = verify_devices(&v);
+    if (v.folder) snug_folder_remove(v.quiet, v.folder);
+    free(v.folder);
+    snug_context_destroy(v.quiet);
+    if (status != SNUG_OK || v.broken == 0) return status;
+    return snug_fail(v.ctx, SNUG_E_INTERNAL, "%d of %d promises are broken here: please report it", v.broken,
+                     v.checked);
+}

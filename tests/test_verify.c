@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snug verify is green where all promises hold, and goes red at the one that is broken: this program's linker puts
+   wrappers around three functions (CMakeLists.txt), which break one promise at a time. */
+#include "training_fixture.h"
+
+/* ---- breaking --------------------------------------------------------------------------------------------------- */
+
+enum breakage { BREAK_NOTHING, BREAK_SEED, BREAK_PLAN, BREAK_RUN };
+
+/* What is broken, and of which trainings: those whose argument name is value; of BREAK_SEED the second that is made. */
+static struct {
+    enum breakage kind;
+    const char *name, *value;
+    int made;
+} broken;
+
+static bool is_concerned(const struct snug_args *args) {
+    char text[256];
+    if (!broken.name) return ++broken.made == 2;
+    assert_int_equal(snug_args_get(args, broken.name, text, sizeof text), SNUG_OK);
+    return strncmp(text, broken.value, strlen(broken.value)) == 0;
+}
+
+/* Other dropout than it should be. */
+static void spoil(struct snug_args *args, struct snug_session *session) {
+    if ((broken.kind == BREAK_RUN || broken.kind == BREAK_SEED) && is_concerned(args)) session->train_run.seed ^= 1;
+}
+
+snug_status __real_snug_session_open(struct snug_args *, enum snug_command, const snug_callbacks *,
+                                     struct snug_session **);
+snug_status __wrap_snug_session_open(struct snug_args *, enum snug_command, const snug_callbacks *,
+                                     struct snug_session **);
+snug_status __wrap_snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
+                                     struct snug_session **out) {
+    const snug_status status = __real_snug_session_open(args, command, callbacks, out);
+    if (status == SNUG_OK) spoil(args, *out);
+    return status;
+}
+
+snug_status __real_snug_session_create(snug_args *, snug_session **);
+snug_status __wrap_snug_session_create(snug_args *, snug_session **);
+snug_status __wrap_snug_session_create(snug_args *args, snug_session **out) {
+    const snug_status status = __real_snug_session_create(args, out);
+    if (status == SNUG_OK) spoil(args, *out);
+    return status;
+}
+
+snug_status __real_snug_job_open(struct snug_args *, enum snug_command, struct snug_job *);
+snug_status __wrap_snug_job_open(struct snug_args *, enum snug_command, struct snug_job *);
+snug_status __wrap_snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
+    const snug_status status = __real_snug_job_open(args, command, job);
+    if (broken.kind == BREAK_PLAN && command == SNUG_COMMAND_PLAN) job->layout.bytes[SNUG_MEMORY_GRADIENTS] += 64;
+    return status;
+}
+
+/* ---- listening -------------------------------------------------------------------------------------------------- */
+
+struct heard {
+    int kept, skipped, broken;
+    char name[64], text[4096]; /* the last that was broken; all, for a failure's message */
+};
+
+static snug_status hear(void *user, const snug_promise *promise) {
+    struct heard *heard = user;
+    const size_t used = strlen(heard->text);
+    snprintf(heard->text + used, sizeof heard->text - used, "%s: %d, %s\n", promise->name, promise->verdict,
+             promise->detail);
+    heard->kept += promise->verdict == SNUG_PROMISE_KEPT;
+    heard->skipped += promise->verdict == SNUG_PROMISE_SKIPPED;
+    heard->broken += promise->verdict == SNUG_PROMISE_BROKEN;
+    if (promise->verdict == SNUG_PROMISE_BROKEN) snprintf(heard->name, sizeof heard->name, "%s", promise->name);
+    return SNUG_OK;
+}
+
+static snug_status verify(struct fixture *f, const char *words, struct heard *heard) {
+    snug_args *args = plain_args(f, "config_name=@model tokenizer_name=@model threads=2 device=cpu output_dir=@work");
+    set_args(f, args, words);
+    *heard = (struct heard){0};
+    const snug_status status = snug_verify(args, NULL, hear, heard);
+    snug_args_destroy(args);
+    return status;
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------ */
+
+enum { PROMISES = 10 };
+
+static void test_all_are_kept(void **state) {
+    static const char *const cases[] = {
+        "train_file=@train.csv",
+        "max_seq_length=64 gradient_checkpointing=True optim=adamw_8bit",
+        "train_file=@train.txt task=mlm line_by_line=True dtype=bfloat16 gradient_accumulation_steps=2",
+        "max_seq_length=64 bf16=True update_in_backward=True recompute=ffn dataloader_num_workers=2",
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct heard heard;
+        if (verify(f, cases[i], &heard) != SNUG_OK)
+            fail_msg("%s: %s\n%s", cases[i], snug_error_message(f->ctx), heard.text);
+        assert_int_equal(heard.kept, PROMISES);
+    }
+    /* Nothing stays behind. */
+    assert_int_equal(rmdir(path_of(f, "work")), 0);
+}
+
+static void test_a_broken_promise_is_red(void **state) {
+    static const struct {
+        enum breakage kind;
+        const char *name, *value, *promise;
+    } cases[] = {
+        {BREAK_PLAN, NULL, NULL, "planned = carved = measured"},
+        {BREAK_SEED, NULL, NULL, "same seed, same bits"},
+        {BREAK_RUN, "recompute", "attention", "recomputed = stored"},
+        {BREAK_RUN, "update_in_backward", "True", "when weights are updated does not matter"},
+        {BREAK_RUN, "offload", "optimizer", "offloaded = in memory"},
+        {BREAK_RUN, "threads", "1", "threads do not matter"},
+        {BREAK_RUN, "dataloader_num_workers", "3", "the loader does not matter"},
+        {BREAK_RUN, "resume_from_checkpoint", "/", "resumed = uninterrupted"},
+        {BREAK_RUN, "per_device_train_batch_size", "4", "accumulation does not matter"},
+        {BREAK_RUN, "per_device_train_batch_size", "1", "packing does not matter"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct heard heard;
+        broken.kind = cases[i].kind;
+        broken.name = cases[i].name;
+        broken.value = cases[i].value;
+        broken.made = 0;
+        const snug_status status = verify(f, "train_file=@train.csv max_steps=2", &heard);
+        broken.kind = BREAK_NOTHING;
+        if (status != SNUG_E_INTERNAL || heard.broken != 1 || strcmp(heard.name, cases[i].promise) != 0)
+            fail_msg("%s was to be red: status %d\n%s", cases[i].promise, status, heard.text);
+        assert_contains(snug_error_message(f->ctx), "1 of 10 promises");
+    }
+}
+
+static void test_what_cannot_be_checked_is_skipped(void **state) {
+    struct fixture *f = *state;
+    struct heard heard;
+    assert_int_equal(verify(f, "train_file=@train.csv max_steps=1 per_device_train_batch_size=1", &heard), SNUG_OK);
+    assert_int_equal(heard.skipped, 3); /* nothing to resume, split or pack */
+    assert_int_equal(heard.kept, PROMISES - 3);
+    assert_int_equal(verify(f, "train_file=@train.csv max_steps=2 per_device_train_batch_size=3", &heard), SNUG_OK);
+    assert_int_equal(heard.skipped, 1);
+}
+
+static void test_a_run_that_cannot_begin_is_no_verdict(void **state) {
+    struct fixture *f = *state;
+    struct heard heard;
+    assert_int_equal(verify(f, "train_file=@nothing.csv", &heard), SNUG_E_IO);
+    assert_contains(snug_error_message(f->ctx), "nothing.csv");
+    assert_int_equal(heard.kept + heard.broken + heard.skipped, 0);
+    assert_int_equal(verify(f, "config_name=", &heard), SNUG_E_USAGE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_all_are_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_broken_promise_is_red, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_checked_is_skipped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_that_cannot_begin_is_no_verdict, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
