@@ -7,7 +7,11 @@ PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev
 
-.PHONY: all install demo test check clang sanitize format format-check clean
+# How long `make fuzz` runs each target: seconds, or executions where RUNS is given (make fuzz RUNS=10000000); FUZZ=reader
+# runs some targets alone.
+FUZZ_SECONDS ?= 4
+
+.PHONY: all install demo test check clang sanitize fuzz format format-check clean
 
 # configure FOLDER OPTIONS, showing what it said only where it failed
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -50,6 +54,11 @@ sanitize:
 	$(call build,$(BUILD)-asan,all)
 	$(call ctest,$(BUILD)-asan)
 
+fuzz:
+	$(call configure,$(BUILD)-fuzz,-DCMAKE_C_COMPILER=clang -DSNUG_FUZZ=ON -DSNUG_TESTS=OFF -DSNUG_CUDA=OFF -DSNUG_ONEDNN=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
+	$(call build,$(BUILD)-fuzz,fuzz_targets)
+	@tests/fuzz/run $(BUILD)-fuzz $(if $(RUNS),runs $(RUNS),seconds $(FUZZ_SECONDS)) $(FUZZ)
+
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
@@ -57,4 +66,4 @@ format-check:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format --dry-run --Werror
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-clang $(BUILD)-asan
+	@rm -rf $(BUILD) $(BUILD)-clang $(BUILD)-asan $(BUILD)-fuzz

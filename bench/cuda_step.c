@@ -1,42 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training steps of BERT-large on the GPU, made-up weights: samples a second, and time by kind of operation.
-   bench_cuda_step [bf16|fp32 [batch [length [steps]]]] */
+/*
+ * Steps of BERT-large on the GPU, made-up weights: samples a second and memory of one case, as the loop of a training
+ * sees them: the loss and the gradient's norm are read in every step.
+ */
+#include <getopt.h>
+#include <math.h>
+
 #include "../tests/bert_step.h"
 
-static void finish(struct bert_step *s) {
-    float loss;
+enum { BATCHES = 8, MOST = 512 };
+
+struct bench {
+    const char *type, *optimizer, *folder;
+    int batch, length, accumulate, steps;
+    int ragged, mlm, infer, checkpoint, low_weights, in_backward, operations, untried;
+    struct bert_step s;
+    struct snug_batch batches[BATCHES];
+    uint8_t *memory[BATCHES];
+    struct snug_sizes sizes;
+    int64_t tokens; /* of the largest batch */
+    double mean;    /* tokens of a batch */
+};
+
+static void read_results(struct bert_step *s) {
+    float loss, clip[2];
     bert_read(s, s->program.loss, &loss, sizeof loss);
+    if (s->program.clip >= 0) bert_read(s, s->program.clip, clip, sizeof clip);
 }
 
-static void one_step(struct bert_step *s) {
-    s->backend->load(&s->run);
-    bert_gradients(s);
-    bert_update(s);
+static void one_step(struct bench *b, int number) {
+    struct bert_step *s = &b->s;
+    for (int micro = 0; micro < b->accumulate; micro++) {
+        struct snug_batch *batch = &b->batches[(number * b->accumulate + micro) % BATCHES];
+        batch->last_in_step = micro == b->accumulate - 1;
+        batch->items_in_step = batch->items * b->accumulate;
+        bert_load(s, batch);
+        bert_phase(s, SNUG_PHASE_FORWARD);
+        bert_phase(s, SNUG_PHASE_HEAD);
+        if (b->infer) continue;
+        bert_phase(s, SNUG_PHASE_BACKWARD);
+        s->run.micro_batch++;
+    }
+    if (!b->infer) bert_update(s);
+    read_results(s);
 }
 
 /* One operation after the other, each waited for: the sum is more than a step's time, the shares are right. */
-static void print_operations(struct bert_step *s, double sequences, double tokens) {
-    double seconds[SNUG_OP_COUNT] = {0};
+static void print_operations(struct bench *b) {
+    struct bert_step *s = &b->s;
+    double seconds[SNUG_OP_COUNT] = {0}, total = 0;
     int calls[SNUG_OP_COUNT] = {0};
     struct snug_cost cost[SNUG_OP_COUNT] = {{0, 0}};
     enum { ROUNDS = 5 };
-    bert_check(s->ctx, s->backend->load(&s->run), "load");
+    bert_load(s, &b->batches[0]);
     for (size_t i = 0; i < s->program.op_count; i++) {
         const struct snug_op *op = &s->program.ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE) continue;
-        s->run.rows = s->batch.rows;
+        if (op->phase == SNUG_PHASE_PREPARE || op->phase == SNUG_PHASE_SETTLE) continue;
+        s->run.rows = s->program.capacity[SNUG_EXTENT_ROWS];
         for (int warm = 0; warm < 2; warm++) bert_check(s->ctx, s->backend->ops[op->kind](&s->run, op), "operation");
-        finish(s);
+        read_results(s);
         const double begin = snug_seconds();
         for (int k = 0; k < ROUNDS; k++) bert_check(s->ctx, s->backend->ops[op->kind](&s->run, op), "operation");
-        finish(s);
-        const struct snug_cost one = snug_op_cost(&s->program, op, (int64_t)tokens, (int64_t)sequences, s->batch.rows);
+        read_results(s);
+        const struct snug_cost one = snug_op_cost(&s->program, op, b->batches[0].tokens, b->batch, s->run.rows);
         seconds[op->kind] += (snug_seconds() - begin) / ROUNDS;
         cost[op->kind].flops += one.flops;
         cost[op->kind].bytes += one.bytes;
         calls[op->kind]++;
     }
-    double total = 0;
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) total += seconds[kind];
     printf("%-20s %6s %9s %6s %9s %8s\n", "operation", "calls", "ms", "share", "TFLOP/s", "TB/s");
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
@@ -47,16 +78,39 @@ static void print_operations(struct bert_step *s, double sequences, double token
     printf("%-20s %6s %9.3f\n", "sum", "", 1e3 * total);
 }
 
-int main(int argc, char **argv) {
-    const enum snug_dtype compute = argc > 1 && strcmp(argv[1], "fp32") == 0 ? SNUG_F32 : SNUG_BF16;
-    const int32_t batch = argc > 2 ? atoi(argv[2]) : 32, length = argc > 3 ? atoi(argv[3]) : 512;
-    const int steps = argc > 4 ? atoi(argv[4]) : 20;
-    const struct snug_config config = {.vocab_size = 30522,
+/* The peers' distribution: the long tail of real texts, 0.37 of the longest on average. */
+static int32_t ragged_length(int length, uint64_t i) {
+    const double u = 0.5 + 0.5 * (double)bert_value(1, i), v = 0.5 + 0.5 * (double)bert_value(2, i);
+    const double normal = sqrt(-2 * log(u + 1e-9)) * cos(6.283185307179586 * v);
+    const double tokens = length * 0.33 * exp(0.6 * normal);
+    return tokens < 8 ? 8 : tokens > length ? length : (int32_t)tokens;
+}
+
+static void make_batches(struct bench *b) {
+    int32_t *lengths = calloc((size_t)b->batch, sizeof *lengths);
+    for (int i = 0; i < BATCHES; i++) {
+        int64_t tokens = 0;
+        for (int k = 0; k < b->batch; k++) {
+            lengths[k] = b->ragged ? ragged_length(b->length, (uint64_t)(i * b->batch + k)) : b->length;
+            tokens += lengths[k];
+        }
+        b->memory[i] = calloc(1, (size_t)bert_batch_bytes(tokens + 16, b->batch));
+        bert_fill(&b->s, &b->batches[i], b->memory[i], lengths, b->batch);
+        snug_sizes_add(&b->sizes, tokens);
+        b->mean += (double)tokens / BATCHES;
+        if (b->tokens < tokens) b->tokens = tokens;
+    }
+    free(lengths);
+}
+
+static struct snug_config large(const struct bench *b) {
+    const struct snug_config config = {.tie_word_embeddings = true,
+                                       .vocab_size = 30522,
                                        .hidden_size = 1024,
                                        .num_hidden_layers = 24,
                                        .num_attention_heads = 16,
                                        .intermediate_size = 4096,
-                                       .max_position_embeddings = 512,
+                                       .max_position_embeddings = MOST,
                                        .type_vocab_size = 2,
                                        .pad_token_id = 0,
                                        .hidden_act = SNUG_GELU,
@@ -65,31 +119,124 @@ int main(int argc, char **argv) {
                                        .hidden_dropout_prob = 0.1,
                                        .attention_probs_dropout_prob = 0.1,
                                        .classifier_dropout = 0.1,
-                                       .task = SNUG_TASK_CLASSIFICATION,
+                                       .task = b->mlm ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION,
                                        .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
-    if (batch < 1 || length < 1 || length > 512 || steps < 1) return 2;
+    return config;
+}
+
+static int parse(struct bench *b, int argc, char **argv) {
+    const struct option options[] = {{"type", required_argument, NULL, 't'},
+                                     {"batch", required_argument, NULL, 'b'},
+                                     {"length", required_argument, NULL, 'l'},
+                                     {"accumulate", required_argument, NULL, 'a'},
+                                     {"steps", required_argument, NULL, 's'},
+                                     {"optim", required_argument, NULL, 'o'},
+                                     {"cache", required_argument, NULL, 'c'},
+                                     {"ragged", no_argument, &b->ragged, 1},
+                                     {"mlm", no_argument, &b->mlm, 1},
+                                     {"infer", no_argument, &b->infer, 1},
+                                     {"checkpoint", no_argument, &b->checkpoint, 1},
+                                     {"bf16-weights", no_argument, &b->low_weights, 1},
+                                     {"update-in-backward", no_argument, &b->in_backward, 1},
+                                     {"operations", no_argument, &b->operations, 1},
+                                     {"untried", no_argument, &b->untried, 1},
+                                     {NULL, 0, NULL, 0}};
+    *b = (struct bench){.type = "bf16", .batch = 32, .length = MOST, .accumulate = 1, .steps = 20, .folder = "."};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) switch (c) {
+        case 't': b->type = optarg; break;
+        case 'b': b->batch = atoi(optarg); break;
+        case 'l': b->length = atoi(optarg); break;
+        case 'a': b->accumulate = atoi(optarg); break;
+        case 's': b->steps = atoi(optarg); break;
+        case 'o': b->optimizer = optarg; break;
+        case 'c': b->folder = optarg; break;
+        case 0: break;
+        default: return 2;
+        }
+    if (optind == argc && b->batch > 0 && b->length > 0 && b->length <= MOST && b->accumulate > 0 && b->steps > 0)
+        return 0;
+    fprintf(stderr,
+            "bench_cuda_step [--type bf16|fp16|fp32|tf32] [--batch N] [--length N] [--ragged] [--accumulate N]\n"
+            "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
+            "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
+    return 2;
+}
+
+static struct bert_options options_of(const struct bench *b, const struct snug_backend *cuda,
+                                      const struct snug_optimizer *optimizer) {
+    static enum snug_recompute levels[24];
+    const bool bf16 = strcmp(b->type, "bf16") == 0, fp16 = strcmp(b->type, "fp16") == 0;
+    for (int i = 0; i < 24; i++) levels[i] = b->checkpoint ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_ELEMENTWISE;
+    return (struct bert_options){.compute = bf16   ? SNUG_BF16
+                                            : fp16 ? SNUG_F16
+                                                   : SNUG_F32,
+                                 .tf32 = strcmp(b->type, "tf32") == 0,
+                                 .infers = b->infer,
+                                 .tokens = b->tokens,
+                                 .sequences = b->batch,
+                                 .longest = b->length,
+                                 .chunk = b->mlm ? cuda->head_rows : 0,
+                                 .sizes = b->untried ? NULL : &b->sizes,
+                                 .folder = b->folder,
+                                 .methods = {.optimizer = optimizer,
+                                             .weights = b->low_weights ? SNUG_BF16 : SNUG_F32,
+                                             .recompute = levels,
+                                             .update_in_backward = b->in_backward,
+                                             .clips = true,
+                                             .accumulates = b->accumulate > 1,
+                                             .micro_batches = b->accumulate}};
+}
+
+static void print_name(const struct bench *b) {
+    char name[160];
+    snprintf(name, sizeof name, "%s%s%s %d%s%s%s%s%s%s%s",
+             b->infer ? "inference "
+             : b->mlm ? "masked LM "
+                      : "",
+             b->type, b->length == MOST ? ", batch" : ", short, batch", b->batch, b->ragged ? " ragged" : "",
+             b->checkpoint ? ", checkpointing" : "", b->low_weights ? ", bf16 weights" : "", b->optimizer ? ", " : "",
+             b->optimizer ? b->optimizer : "", b->in_backward ? ", update in backward" : "",
+             b->untried ? ", untried" : "");
+    if (b->accumulate > 1) snprintf(name + strlen(name), 16, ", x%d", b->accumulate);
+    printf("%-62s ", name);
+}
+
+int main(int argc, char **argv) {
+    static struct bench b;
     snug_context *ctx;
     const struct snug_backend *cuda;
+    if (parse(&b, argc, argv)) return 2;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     bert_check(ctx, snug_backend_cuda(ctx, &cuda), "no GPU");
-    struct bert_step s;
-    int32_t *lengths = calloc((size_t)batch, sizeof *lengths);
-    if (!lengths) return 1;
-    for (int32_t i = 0; i < batch; i++) lengths[i] = length;
-    bert_open(&s, cuda, &config, compute, (int64_t)batch * length, batch);
-    bert_batch(&s, lengths, batch);
-    for (int i = 0; i < 4; i++) one_step(&s);
-    finish(&s);
-    const double begin = snug_seconds();
-    for (int i = 0; i < steps; i++) one_step(&s);
-    finish(&s);
-    const double seconds = (snug_seconds() - begin) / steps;
-    printf("%s batch %d x %d: %.2f ms a step, %.1f samples/s, arena %.0f MiB, taken on the device %.0f MiB\n",
-           snug_dtype_name(compute), batch, length, 1e3 * seconds, batch / seconds, (double)s.layout.arena / 0x1p20,
-           (double)cuda->library(&s.program, 1) / 0x1p20);
-    print_operations(&s, batch, (double)batch * length);
-    bert_close(&s);
-    free(lengths);
+    const struct snug_config config = large(&b);
+    b.s.config = config;
+    make_batches(&b);
+    struct snug_optimizer optimizer;
+    bert_check(
+        ctx,
+        snug_optimizer_parse(ctx, b.optimizer ? b.optimizer : "adamw_torch", NULL, 0.9, 0.999, 1e-8, 0.01, &optimizer),
+        "--optim");
+    const struct bert_options options = options_of(&b, cuda, &optimizer);
+    print_name(&b);
+    if (bert_open_case(&b.s, cuda, &config, &options) != SNUG_OK) {
+        printf("%s\n", snug_error_message(b.s.ctx));
+        return 0;
+    }
+    double *times = calloc((size_t)b.steps, sizeof *times);
+    for (int i = 0; i < 2 * BATCHES + 1; i++) one_step(&b, i);
+    for (int i = 0; i < b.steps; i++) {
+        const double begin = snug_seconds();
+        one_step(&b, i);
+        times[i] = snug_seconds() - begin;
+    }
+    double seconds = 0;
+    for (int i = 0; i < b.steps; i++) seconds += times[i] / b.steps;
+    printf("%8.1f /s %8.2f ms, arena %6.0f, device %6.0f MiB\n", b.batch * b.accumulate / seconds, 1e3 * seconds,
+           (double)b.s.layout.arena / 0x1p20, (double)cuda->library(&b.s.program, 1) / 0x1p20);
+    if (b.operations) print_operations(&b);
+    bert_close(&b.s);
+    for (int i = 0; i < BATCHES; i++) free(b.memory[i]);
+    free(times);
     snug_context_destroy(ctx);
     return 0;
 }

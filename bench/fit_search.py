@@ -1,114 +1,161 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good is the choice of --fit? Tries all mixes, by running them.
+"""How good is the choice of --fit? Sets it beside all mixes of all methods, by running them. Needs snug and python3 alone.
 
-    bench/fit_search.py [--snug build/snug] [--steps 12] [--budgets 3] -- --model_name_or_path DIR --train_file FILE
+    bench/fit_search.py [--snug build/snug] [--results FILE] -- --model_name_or_path DIR --train_file FILE
         --per_device_train_batch_size 32 …
 
-Lists the mixes of micro-batches, levels of recomputation by layer (in steps), update in backward and, with --rounding, 8-bit
-states and bf16 weights; plans each; for every budget runs those that fit, a few steps each, and prints the seconds of
---fit's choice beside the best. On a quiet machine only. The bar: never above 1.1.
+Plans every mix of micro-batches, levels of recomputation by layer, update in backward, offload, 8-bit states and bf16
+weights. For three budgets (one that no exact mix fits, two between the smallest exact mix and what was asked) it takes
+those that fit and, as --fit does, round no more than they must; runs them, and at last runs the best of them and --fit's
+choice in turn. --run bounds how many are run for a budget: the quickest by the estimate, and as many drawn from the rest;
+it says how many of how many. What was planned and measured is kept in --results: start it again to go on. On a quiet
+machine only. The bar: never above 1.1.
 """
 import argparse
+import concurrent.futures
 import itertools
 import json
-import shutil
+import os
+import pathlib
+import random
 import subprocess
 import sys
 import tempfile
 
 MARGIN = 2 << 20  # SNUG_FIT_MARGIN
+OFFLOADS = ["", "optimizer", "optimizer,gradients", "optimizer,gradients,weights", "optimizer,gradients,weights,activations"]
+APPROXIMATE = ("adamw_8bit", "bfloat16")
 
 
-def call(snug, words):
-    return subprocess.run([snug, *words], capture_output=True, text=True, check=False)
+class Snug:
+    """The program with its arguments, and what it has told."""
 
+    def __init__(self, options):
+        self.program, self.arguments, self.file = options.snug, options.arguments, options.results
+        self.steps = options.steps
+        self.known = json.loads(self.file.read_text()) if self.file and self.file.exists() else {}
+        mine = [*self.arguments, str(self.steps)]
+        if self.known.setdefault("arguments", mine) != mine:
+            sys.exit(f"{self.file}: results of other arguments: {self.known['arguments']}")
 
-def plan(snug, arguments, flags):
-    done = call(snug, ["plan", *arguments, *flags, "--json"])
-    return json.loads(done.stdout) if done.returncode == 0 else None
+    def keep(self):
+        if self.file:
+            self.file.with_suffix(".new").write_text(json.dumps(dict(self.known)))  # a copy: plans come in beside
+            self.file.with_suffix(".new").rename(self.file)
 
+    def call(self, command, flags):
+        return subprocess.run([self.program, command, *self.arguments, *flags, "--json"], capture_output=True, text=True, check=False)
 
-def seconds_of_step(snug, arguments, flags, steps, rounds):
-    """The best of some rounds: what disturbs only ever adds."""
-    best = None
-    for _ in range(rounds):
-        folder = tempfile.mkdtemp(prefix="fit_search.")
-        words = ["train", *arguments, *flags, "--max_steps", str(steps), "--save_strategy", "no", "--json"]
-        done = call(snug, [*words, "--output_dir", folder, "--disable_tqdm"])
-        shutil.rmtree(folder)
+    def plan(self, flags):
+        """Seconds by the estimate and bytes; None for what may not stand together."""
+        key = "plan " + " ".join(flags)
+        if key not in self.known:
+            done = self.call("plan", flags)
+            if done.returncode not in (0, 2):
+                sys.exit(f"snug plan {' '.join(flags)}: {done.stderr}")
+            told = json.loads(done.stdout) if done.returncode == 0 else None
+            self.known[key] = told and [told["methods"][0]["step"]["seconds"], told["bytes"]["total"]]
+        return self.known[key]
+
+    def measure(self, flags):
+        """Seconds of a step in a run of its own."""
+        with tempfile.TemporaryDirectory(prefix="fit_search.") as folder:
+            words = [*flags, "--max_steps", str(self.steps), "--save_strategy", "no", "--output_dir", folder, "--disable_tqdm"]
+            done = self.call("train", words)
         if done.returncode:
-            sys.exit(f"snug {' '.join(words)}: {done.stderr}")
-        taken = 1 / json.loads(done.stdout.splitlines()[-1])["train_steps_per_second"]
-        best = taken if best is None else min(best, taken)
-    return best
+            sys.exit(f"snug train {' '.join(words)}: {done.stderr}")
+        return 1 / json.loads(done.stdout.splitlines()[-1])["train_steps_per_second"]
+
+    def seconds(self, flags):
+        key = "run " + " ".join(flags)
+        if key not in self.known:
+            self.known[key] = self.measure(flags)
+            self.keep()
+        return self.known[key]
 
 
-def levels(layers):
+def levels(layers, steps):
     """The first layers at a strong level, the next at a weaker one, the rest as they are."""
-    some = sorted({0, layers // 3, 2 * layers // 3, layers - 1, layers})
+    some = sorted({layers * i // steps for i in range(steps + 1)} | {layers - 1})
     for strong, weak in (("layer", "attention"), ("layer", "ffn"), ("attention", "ffn")):
         for a, b in itertools.product(some, some):
-            if a + b > layers:
-                continue
-            parts = [f"{name}*{count}" for name, count in ((strong, a), (weak, b), ("elementwise", layers - a - b)) if count]
-            yield ",".join(parts)
+            if a + b <= layers:
+                parts = [(strong, a), (weak, b), ("elementwise", layers - a - b)]
+                yield ",".join(name if count == layers else f"{name}*{count}" for name, count in parts if count)
 
 
-def mixes(asked, rounding):
+def mixes(asked, steps):
     batch, accumulation = asked["batch"]["sequences"], asked["batch"]["gradient_accumulation_steps"]
-    layers = len(asked["layers"]["encoder"])
     splits = [p for p in range(1, batch + 1) if batch % p == 0]
-    for p, level, backward in itertools.product(splits, sorted(set(levels(layers))), (False, True)):
-        for optim, dtype in itertools.product((False, True), (False, True)) if rounding else ((False, False),):
-            flags = ["--per_device_train_batch_size", str(batch // p), "--gradient_accumulation_steps",
-                     str(accumulation * p), "--recompute", level if "," in level else level.split("*")[0]]
-            flags += ["--update_in_backward"] if backward else []
-            flags += ["--optim", "adamw_8bit"] if optim else []
-            flags += ["--dtype", "bfloat16"] if dtype else []
-            yield flags
+    lists = sorted(set(levels(len(asked["layers"]["encoder"]), steps)))
+    for p, level, backward, offload, states, weights in itertools.product(
+            splits, lists, (False, True), OFFLOADS, (False, True), (False, True)):  # fmt: skip
+        flags = [] if p == 1 else ["--per_device_train_batch_size", str(batch // p), "--gradient_accumulation_steps", str(accumulation * p)]
+        flags += [] if level == "elementwise" else ["--recompute", level]
+        flags += ["--update_in_backward"] if backward else []
+        flags += ["--offload", offload] if offload else []
+        flags += ["--optim", "adamw_8bit"] if states else []
+        flags += ["--dtype", "bfloat16"] if weights else []
+        yield flags
+
+
+def approximations(flags):
+    return sum(word in APPROXIMATE for word in flags)
+
+
+def in_turn(snug, mine, best, rounds):
+    """The least of some rounds each, in turn: what disturbs only ever adds, and the best of many was lucky."""
+    if mine == best:
+        return [snug.seconds(mine)] * 2
+    return [min(times) for times in zip(*[[snug.measure(mine), snug.measure(best)] for _ in range(rounds)])]
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--snug", default="build/snug")
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--budgets", type=int, default=3)
-    parser.add_argument("--rounding", action="store_true", help="also 8-bit states and bf16 weights")
-    parser.add_argument("--run", type=int, default=40, help="run the so many mixes with the least estimated seconds")
+    parser.add_argument("--results", type=pathlib.Path, help="a file to go on from")
+    parser.add_argument("--steps", type=int, default=8, help="optimizer steps of a run")
+    parser.add_argument("--rounds", type=int, default=5, help="of the last comparison")
+    parser.add_argument("--levels", type=int, default=3, help="parts that the layers are cut into for --recompute")
+    parser.add_argument("--run", type=int, default=0, help="mixes run for a budget: this many, and this many more; 0: all")
     parser.add_argument("arguments", nargs="+")
     options = parser.parse_args()
-    snug, arguments = options.snug, options.arguments
+    snug = Snug(options)
 
-    asked = plan(snug, arguments, [])
-    if not asked:
-        sys.exit(call(snug, ["plan", *arguments]).stderr)
-    planned = []
-    for flags in mixes(asked, options.rounding):
-        one = plan(snug, arguments, flags)
-        if one:
-            planned.append((one["methods"][0]["step"]["seconds"], one["bytes"]["total"], flags))
-    planned.sort(key=lambda item: item[0])
-    least, most = min(item[1] for item in planned), asked["bytes"]["total"]
-    print(f"{len(planned)} mixes, {least / 2**20:.1f} to {most / 2**20:.1f} MiB", flush=True)
+    done = snug.call("plan", [])
+    if done.returncode:
+        sys.exit(done.stderr)
+    asked = json.loads(done.stdout)
+    listed = list(mixes(asked, options.levels))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        plans = []
+        for plan in pool.map(snug.plan, listed):
+            plans.append(plan)
+            if len(plans) % 100 == 0 or len(plans) == len(listed):
+                snug.keep()
+    planned = sorted((seconds, total, flags) for (seconds, total), flags in ((p, f) for p, f in zip(plans, listed) if p))
+    least = min(total for _, total, _ in planned)
+    exact, most = min(total for _, total, flags in planned if not approximations(flags)), asked["bytes"]["total"]
+    print(f"{len(planned)} of {len(listed)} mixes may stand together: {least / 2**20:.1f} MiB, exact ones {exact / 2**20:.1f}, "
+          f"to {most / 2**20:.1f}", flush=True)
 
-    measured, worst = {}, 0
-    def run(flags):
-        key = " ".join(flags)
-        if key not in measured:
-            measured[key] = seconds_of_step(snug, arguments, flags, options.steps, options.rounds)
-        return measured[key]
-
-    for number in range(options.budgets):
-        budget = least + 2 * MARGIN + (most - least) * (2 * number + 1) // (2 * options.budgets)
-        chosen = plan(snug, arguments, ["--fit", "--memory_budget", str(budget)])["fit"]["chosen"]["arguments"]
-        mine = run(chosen.split())
-        fitting = [flags for _, total, flags in planned if total + MARGIN <= budget][: options.run]
-        best = min(((run(flags), flags) for flags in fitting), key=lambda item: item[0])
-        worst = max(worst, mine / best[0])
-        print(f"{budget / 2**20:8.1f} MiB: {mine:.4f} s with {chosen}\n{'':13} {best[0]:.4f} s with {' '.join(best[1])}: "
-              f"{mine / best[0]:.3f} ({len(fitting)} run)", flush=True)
+    worst = 0
+    for budget in ((least + exact) // 2 + MARGIN, exact + (most - exact) // 4, exact + (most - exact) * 2 // 3):
+        fitting = [flags for _, total, flags in planned if total + MARGIN <= budget]
+        fewest = min(map(approximations, fitting))
+        fitting = [flags for flags in fitting if approximations(flags) == fewest]
+        tried = fitting
+        if options.run and len(fitting) > 2 * options.run:
+            rest = fitting[options.run :]
+            tried = fitting[: options.run] + random.Random(budget).sample(rest, options.run)
+        chosen = json.loads(snug.call("plan", ["--fit", "--memory_budget", str(budget)]).stdout)["fit"]["chosen"]["arguments"].split()
+        snug.seconds(chosen)
+        best = min(tried, key=snug.seconds)
+        mine, other = in_turn(snug, chosen, best, options.rounds)
+        worst = max(worst, mine / other)
+        print(f"{budget / 2**20:8.1f} MiB: {mine:.4f} s, chosen: {' '.join(chosen)}\n{'':13} {other:.4f} s, best of {len(tried)} run "
+              f"of {len(fitting)}: {' '.join(best)}\n{'':13} ratio {mine / other:.3f}", flush=True)
     print(f"worst: {worst:.3f}")
     sys.exit(worst > 1.1)
 

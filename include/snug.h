@@ -111,7 +111,7 @@ typedef struct snug_plan snug_plan;
 snug_status snug_plan_create(snug_args *args, snug_plan **out);
 void snug_plan_destroy(snug_plan *plan);
 int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class);
-int64_t snug_plan_total(const snug_plan *plan); /* arena + context + host */
+int64_t snug_plan_total(const snug_plan *plan); /* arena + context + host; on a GPU without the host's part */
 /* The whole plan for people, or as one JSON object. The caller frees *text with free(). */
 snug_status snug_plan_text(const snug_plan *plan, char **text);
 snug_status snug_plan_json(const snug_plan *plan, char **text);
@@ -128,6 +128,25 @@ void snug_rates_destroy(snug_rates *rates);
 /* A table for people, or the file's JSON object. The caller frees *text with free(). */
 snug_status snug_rates_text(const snug_rates *rates, char **text);
 snug_status snug_rates_json(const snug_rates *rates, char **text);
+
+/* ---- what stands in this machine ------------------------------------------------------------------------------ */
+
+/* The GPUs as NVIDIA's management library lists them and CUDA sees them, with load, memory and processes at this
+   moment. There may be none. */
+typedef struct snug_gpus snug_gpus;
+snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out);
+void snug_gpus_destroy(snug_gpus *gpus);
+/* A table for people, or one JSON object. The caller frees *text with free(); so below. */
+snug_status snug_gpus_text(const snug_gpus *gpus, char **text);
+snug_status snug_gpus_json(const snug_gpus *gpus, char **text);
+
+/* What snug finds, what is missing, and what a job with these args will use; a GPU's context is made to know that it
+   works. */
+typedef struct snug_doctor snug_doctor;
+snug_status snug_doctor_create(snug_args *args, snug_doctor **out);
+void snug_doctor_destroy(snug_doctor *doctor);
+snug_status snug_doctor_text(const snug_doctor *doctor, char **text);
+snug_status snug_doctor_json(const snug_doctor *doctor, char **text);
 
 /* ---- a job in one call --------------------------------------------------------------------------------------- */
 
@@ -175,6 +194,13 @@ typedef struct snug_ledger_line {
     int64_t planned, measured; /* bytes; measured is -1 where it cannot be told */
 } snug_ledger_line;
 
+/* The GPU that a training ran on. */
+typedef struct snug_device_use {
+    char name[96];    /* "" on the CPU */
+    char method[128]; /* how its memory was measured */
+    char others[512]; /* the other processes on it at the end, "" if there are none */
+} snug_device_use;
+
 /* What a training came to. */
 typedef struct snug_train_result {
     int64_t steps, samples, tokens;
@@ -183,15 +209,30 @@ typedef struct snug_train_result {
     int64_t truncated_texts;
     int64_t infinite_losses, infinite_gradients; /* steps whose loss, whose gradients were NaN or infinite, those before
                                                     a resumption included; the latter changed no weight */
+    int64_t skipped_steps;                       /* fp16: whose gradients were not finite; before a resumption too */
+    double loss_scale;                           /* fp16: at the end; 0 elsewhere */
     snug_ledger_line ledger[SNUG_MEMORY_CLASS_COUNT];
-    snug_ledger_line total; /* measured: the process's peak resident memory (VmHWM) */
-    snug_metrics metrics;   /* the last evaluation, if any */
+    snug_ledger_line total; /* of what the arena lies in. Measured: the process's peak resident memory; on a GPU, what
+                               it holds there, without the class host */
+    int64_t peak_resident;  /* the process's, in the machine's memory (VmHWM); -1 where it cannot be told */
+    snug_device_use device;
+    snug_metrics metrics; /* the last evaluation, if any */
     char best_checkpoint[512];
 } snug_train_result;
 
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result);
 /* The final summary for people: time, rate, memory occupied, the ledger. Free *text with free(). */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);
+
+/* The experiment of Hugging Face's "Model training anatomy": trains, by default BERT-large from random weights on
+   dummy:512x512 with batch 4 for an epoch (on a CPU a few steps of it), and tells memory before, with the context and
+   in training, time, and what tensor contractions, normalisations and element-wise operations take and reach beside
+   what the machine can do. Nothing is saved. callbacks hear SNUG_EVENT_PROGRESS; they may be NULL. */
+typedef struct snug_anatomy snug_anatomy;
+snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out);
+void snug_anatomy_destroy(snug_anatomy *anatomy);
+snug_status snug_anatomy_text(const snug_anatomy *anatomy, char **text);
+snug_status snug_anatomy_json(const snug_anatomy *anatomy, char **text);
 
 /* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. */
 snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics);
@@ -271,9 +312,9 @@ snug_status snug_backward(snug_session *session);
 /* Scales all gradients so that their L2 norm is at most max_norm; *norm is the norm before. max_norm <= 0 only
  * measures. */
 snug_status snug_clip_grad_norm(snug_session *session, double max_norm, double *norm);
-/* One update of the optimizer at the current learning rate. */
+/* One update of the optimizer at the current learning rate; in fp16 none where gradients are not finite. */
 snug_status snug_optimizer_step(snug_session *session);
-/* Moves the learning-rate schedule on by one step. */
+/* Moves the learning-rate schedule on by one step; in fp16 not for a step that the optimizer skipped. */
 snug_status snug_scheduler_step(snug_session *session);
 double snug_learning_rate(const snug_session *session);
 /* Forgets the gradients: the next backward starts anew. */

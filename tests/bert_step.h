@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A BERT of any size without files: a program, placed, on a backend, with made-up weights and a ragged batch. */
+/* A BERT of any size without files: a program, placed, on a backend, with made-up weights and batches. */
 #ifndef SNUG_TESTS_BERT_STEP_H
 #define SNUG_TESTS_BERT_STEP_H
 
@@ -9,6 +9,7 @@
 
 #include "core/philox.h"
 #include "model/build.h"
+#include "optim/loss_scale.h"
 #include "plan/stages.h"
 
 struct bert_step {
@@ -21,6 +22,7 @@ struct bert_step {
     struct snug_block arena, host;
     struct snug_run run;
     struct snug_batch batch;
+    bool overflow; /* the loss is so large that fp16 cannot hold its gradients */
 };
 
 static inline void bert_check(snug_context *ctx, snug_status status, const char *what) {
@@ -29,32 +31,48 @@ static inline void bert_check(snug_context *ctx, snug_status status, const char 
     exit(1);
 }
 
-static inline float bert_value(uint32_t stream, uint64_t i) {
-    const uint32_t word = snug_philox((uint32_t)i, (uint32_t)(i >> 32), stream, 0, 1, 2).word[0];
-    return (float)((int32_t)word >> 8) * 0x1p-23f;
+/* Any number in [-1, 1) for each place. */
+static inline float bert_value(uint64_t stream, uint64_t i) {
+    uint64_t x = (stream << 40) + i + 1;
+    x *= 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    return (float)((int32_t)(x >> 32) >> 8) * 0x1p-23f;
 }
 
-static inline int32_t *bert_array(struct bert_step *s, int64_t *at, int64_t count) {
-    int32_t *taken = (int32_t *)(s->host.base + *at);
+static inline int32_t *bert_array(uint8_t *memory, int64_t *at, int64_t count) {
+    int32_t *taken = (int32_t *)(memory + *at);
     *at += (count * 4 + 63) / 64 * 64;
     return taken;
 }
 
-/* Sequence i has lengths[i] tokens. */
-static inline void bert_batch(struct bert_step *s, const int32_t *lengths, int32_t sequences) {
-    struct snug_batch *b = &s->batch;
+/* Bytes of a batch's arrays. */
+static inline int64_t bert_batch_bytes(int64_t tokens, int64_t sequences) {
+    return 64 * 10 + 4 * (7 * tokens + 4 * sequences);
+}
+
+/* A token in 7 is masked, where the task is masked LM. */
+static inline void bert_rows(const struct bert_step *s, struct snug_batch *b) {
+    if (s->config.task != SNUG_TASK_MLM) return;
+    b->rows = 0;
+    for (int32_t t = 3; t < b->tokens; t += 7, b->rows++) {
+        b->head_rows[b->rows] = t;
+        b->labels[b->rows] = b->ids[t];
+    }
+    b->items = b->rows;
+}
+
+/* Sequence i has lengths[i] tokens; the arrays lie in memory. */
+static inline void bert_fill(const struct bert_step *s, struct snug_batch *b, uint8_t *memory, const int32_t *lengths,
+                             int32_t sequences) {
     int64_t at = 0;
     *b = (struct snug_batch){.sequences = sequences, .rows = sequences, .items = sequences, .last_in_step = true};
-    b->items_in_step = sequences;
     for (int32_t i = 0; i < sequences; i++) {
         b->tokens += lengths[i];
         if (lengths[i] > b->longest) b->longest = lengths[i];
     }
-    int32_t **arrays[] = {&b->ids, &b->types, &b->positions, &b->sample, &b->by_id};
-    b->offsets = bert_array(s, &at, sequences + 1);
-    for (size_t i = 0; i < 5; i++) *arrays[i] = bert_array(s, &at, b->tokens);
-    b->head_rows = bert_array(s, &at, sequences);
-    b->labels = bert_array(s, &at, sequences);
+    int32_t **arrays[] = {&b->ids, &b->types, &b->positions, &b->sample, &b->by_id, &b->head_rows, &b->labels};
+    b->offsets = bert_array(memory, &at, sequences + 1);
+    for (size_t i = 0; i < 7; i++) *arrays[i] = bert_array(memory, &at, b->tokens + 1);
     int32_t *count = calloc((size_t)s->config.vocab_size + 1, sizeof *count);
     for (int32_t i = 0, t = 0; i < sequences; i++) {
         b->offsets[i] = b->head_rows[i] = t;
@@ -71,27 +89,78 @@ static inline void bert_batch(struct bert_step *s, const int32_t *lengths, int32
     for (int64_t id = 0; id < s->config.vocab_size; id++) count[id + 1] += count[id];
     for (int32_t t = 0; t < b->tokens; t++) b->by_id[count[b->ids[t]]++] = t;
     free(count);
+    bert_rows(s, b);
+    b->items_in_step = b->items;
+}
+
+static inline void bert_load(struct bert_step *s, struct snug_batch *b) {
     s->run.batch = b;
-    s->run.loss_scale = 1.0f / (float)sequences;
+    s->run.loss_scale = s->overflow ? 1e9f : 1.0f / (float)b->items_in_step;
     bert_check(s->ctx, s->backend->load(&s->run), "load");
 }
 
-static inline void bert_open(struct bert_step *s, const struct snug_backend *backend, const struct snug_config *config,
-                             enum snug_dtype compute, int64_t tokens, int32_t sequences) {
+static inline void bert_batch(struct bert_step *s, const int32_t *lengths, int32_t sequences) {
+    bert_fill(s, &s->batch, s->host.base, lengths, sequences);
+    bert_load(s, &s->batch);
+}
+
+/* What makes one step another than the next. */
+struct bert_options {
+    enum snug_dtype compute;
+    bool tf32, infers;
+    int64_t tokens, sequences, longest, chunk; /* of a batch at most; head rows at a time, or 0 */
+    struct snug_methods methods;               /* without an optimizer: AdamW */
+    const struct snug_sizes *sizes;            /* of batches that will come, or NULL: nothing is tried, */
+    const char *folder;                        /* or kept here */
+};
+
+static inline void bert_weights(struct bert_step *s) {
+    const struct snug_program *p = &s->program;
+    for (size_t i = 0; i < p->tensor_count; i++) {
+        const struct snug_tensor *t = &p->tensors[i];
+        void *view;
+        if (!t->persistent || t->memory_class != SNUG_MEMORY_WEIGHTS || strncmp(t->name, "copy.", 5) == 0) continue;
+        const int64_t count = t->rows * t->cols, bytes = count * snug_dtype_size(t->dtype);
+        uint8_t *place = s->arena.base + t->offset;
+        bert_check(s->ctx, snug_view_open(s->ctx, &s->arena, place, bytes, SNUG_VIEW_WRITE, &view), "weights");
+        const float middle = strstr(t->name, "LayerNorm.weight") ? 1 : 0;
+        for (int64_t k = 0; k < count; k++) {
+            const float value = middle + 0.05f * bert_value(i, (uint64_t)k);
+            if (t->dtype == SNUG_F32) ((float *)view)[k] = value;
+            if (t->dtype == SNUG_BF16) ((uint16_t *)view)[k] = snug_f32_to_bf16(value);
+            if (t->dtype == SNUG_F16) ((uint16_t *)view)[k] = snug_f32_to_f16(value);
+        }
+        bert_check(s->ctx, snug_view_close(s->ctx, &s->arena, place, bytes, SNUG_VIEW_WRITE, view), "weights");
+    }
+}
+
+static const struct snug_optimizer bert_adamw = {
+    .kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
+
+/* SNUG_E_UNSUPPORTED where the backend lacks an operation, with its name in the context; ends the program where
+   anything else fails. */
+static inline snug_status bert_open_case(struct bert_step *s, const struct snug_backend *backend,
+                                         const struct snug_config *config, const struct bert_options *o) {
     *s = (struct bert_step){.backend = backend, .config = *config};
     if (snug_context_create(&s->ctx) != SNUG_OK) exit(1);
-    s->optimizer = (struct snug_optimizer){
-        .kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
     struct snug_program *p = &s->program, *programs[] = {p};
+    const int64_t rows = config->task == SNUG_TASK_MLM ? o->tokens : o->sequences;
+    struct snug_methods methods = o->methods;
+    s->optimizer = methods.optimizer ? *methods.optimizer : bert_adamw;
+    methods.optimizer = o->infers ? NULL : &s->optimizer;
     snug_program_init(p, s->ctx);
-    p->compute = compute;
-    p->longest = tokens < config->max_position_embeddings ? tokens : config->max_position_embeddings;
-    p->capacity[SNUG_EXTENT_TOKENS] = tokens;
-    p->capacity[SNUG_EXTENT_SEQUENCES] = p->capacity[SNUG_EXTENT_ROWS] = sequences;
-    bert_check(s->ctx, snug_build_bert(p, &s->config, true, 0), "build");
-    const struct snug_methods methods = {.optimizer = &s->optimizer};
+    p->compute = o->compute;
+    p->tf32 = o->tf32;
+    p->longest = o->longest;
+    p->capacity[SNUG_EXTENT_TOKENS] = o->tokens;
+    p->capacity[SNUG_EXTENT_SEQUENCES] = o->sequences;
+    p->capacity[SNUG_EXTENT_ROWS] = o->chunk && o->chunk < rows ? o->chunk : rows;
+    bert_check(s->ctx, snug_build_bert(p, &s->config, !o->infers, 0), "build");
     bert_check(s->ctx, snug_stages(p, &methods), "stages");
-    const int64_t batch = 64 * 10 + 4 * (5 * tokens + 4 * (int64_t)sequences) + 64 * 16;
+    for (size_t i = 0; i < p->op_count; i++)
+        if (!backend->ops[p->ops[i].kind])
+            return snug_fail(s->ctx, SNUG_E_UNSUPPORTED, "no %s yet", snug_op_name(p->ops[i].kind));
+    const int64_t batch = bert_batch_bytes(o->tokens, o->sequences);
     bert_check(s->ctx, snug_stage_place(s->ctx, programs, 1, backend, 1, batch, 0, &s->layout), "place");
     bert_check(s->ctx, backend->allocate(s->ctx, s->layout.arena, SNUG_BLOCK_ARENA, &s->arena), "arena");
     bert_check(s->ctx, backend->allocate(s->ctx, s->layout.host, SNUG_BLOCK_HOST, &s->host), "host");
@@ -105,21 +174,34 @@ static inline void bert_open(struct bert_step *s, const struct snug_backend *bac
                                .learning_rate = 1e-4f,
                                .max_grad_norm = 1,
                                .optimizer = &s->optimizer};
+    for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) s->run.later_rates[i - 1] = s->run.learning_rate * (float)(1 + i);
     bert_check(s->ctx, backend->open(s->ctx, p, 1, &s->run.backend_state), "open");
-    for (size_t i = 0; i < p->tensor_count; i++) {
-        const struct snug_tensor *t = &p->tensors[i];
-        void *view;
-        if (!t->persistent || t->memory_class != SNUG_MEMORY_WEIGHTS || t->dtype != SNUG_F32) continue;
-        const int64_t bytes = t->rows * t->cols * 4;
-        bert_check(s->ctx, snug_view_open(s->ctx, &s->arena, s->arena.base + t->offset, bytes, SNUG_VIEW_WRITE, &view),
-                   "weights");
-        const bool gamma = strstr(t->name, "LayerNorm.weight") != NULL;
-        for (int64_t k = 0; k < t->rows * t->cols; k++)
-            ((float *)view)[k] = (gamma ? 1 : 0) + 0.05f * bert_value((uint32_t)i, (uint64_t)k);
-        bert_check(s->ctx, snug_view_close(s->ctx, &s->arena, s->arena.base + t->offset, bytes, SNUG_VIEW_WRITE, view),
-                   "weights");
-    }
+    if (o->sizes && backend->warm) bert_check(s->ctx, backend->warm(&s->run, o->sizes, o->folder), "warm");
+    bert_weights(s);
+    const struct snug_memory memory = {.arena = s->arena.base, .copy = s->arena.copy};
+    const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    if (snug_program_scaler(p) >= 0)
+        bert_check(s->ctx, snug_tensor_write(p, &memory, snug_program_scaler(p), 0, SNUG_SCALE_VALUES, scale), "scale");
     bert_check(s->ctx, snug_run_phase(&s->run, backend, SNUG_PHASE_PREPARE, NULL), "prepare");
+    return SNUG_OK;
+}
+
+/* how: everything but the batches' size, which methods there look at too. */
+static inline void bert_open_with(struct bert_step *s, const struct snug_backend *backend,
+                                  const struct snug_config *config, enum snug_dtype compute, int64_t tokens,
+                                  int32_t sequences, const struct snug_methods *how) {
+    const int64_t positions = config->max_position_embeddings;
+    const struct bert_options options = {.compute = compute,
+                                         .tokens = tokens,
+                                         .sequences = sequences,
+                                         .longest = tokens < positions ? tokens : positions,
+                                         .methods = *how};
+    bert_check(s->ctx, bert_open_case(s, backend, config, &options), "open");
+}
+
+static inline void bert_open(struct bert_step *s, const struct snug_backend *backend, const struct snug_config *config,
+                             enum snug_dtype compute, int64_t tokens, int32_t sequences) {
+    bert_open_with(s, backend, config, compute, tokens, sequences, &(struct snug_methods){.optimizer = NULL});
 }
 
 static inline void bert_close(struct bert_step *s) {
@@ -142,15 +224,25 @@ static inline void bert_gradients(struct bert_step *s) {
     s->run.micro_batch++;
 }
 
-static inline void bert_update(struct bert_step *s) {
-    bert_phase(s, SNUG_PHASE_CLIP);
-    bert_phase(s, SNUG_PHASE_UPDATE);
-    s->run.step++;
-    s->run.micro_batch = 0;
-}
-
 static inline void bert_read(struct bert_step *s, int32_t tensor, void *values, int64_t bytes) {
     bert_check(s->ctx, snug_block_copy(s->ctx, &s->arena, values, snug_run_data(&s->run, tensor), bytes), "read");
+}
+
+/* On the host's own memory one knows at once which steps were skipped; elsewhere the run is not told. */
+static inline void bert_update(struct bert_step *s) {
+    const int32_t scaler = snug_program_scaler(&s->program);
+    const float rate = s->run.learning_rate;
+    if (s->arena.copy == NULL && s->run.skipped) s->run.learning_rate = s->run.later_rates[s->run.skipped - 1];
+    bert_phase(s, SNUG_PHASE_CLIP);
+    bert_phase(s, SNUG_PHASE_UPDATE);
+    s->run.learning_rate = rate;
+    if (s->arena.copy == NULL && scaler >= 0) {
+        float values[SNUG_SCALE_VALUES];
+        bert_read(s, scaler, values, sizeof values);
+        s->run.skipped = (int64_t)values[SNUG_SCALE_SKIPPED];
+    }
+    s->run.step++;
+    s->run.micro_batch = 0;
 }
 
 #endif

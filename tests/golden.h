@@ -12,11 +12,30 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "io/spool.h"
 #include "model/build.h"
 #include "model/weights.h"
+#include "optim/loss_scale.h"
 #include "plan/stages.h"
 
 #define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"
+
+/* How the model is trained; all 0 for the plain program. */
+struct golden_method {
+    const char *name;
+    enum snug_recompute recompute; /* of every layer */
+    enum snug_dtype weights, compute;
+    bool update_in_backward, offloads;
+    bool waits;            /* the word embedding's rows, of which it gets more than the model has; not for masked LM */
+    int32_t micro_batches; /* of a step, at most as many as it has sequences; 0 is 1 */
+};
+
+enum {
+    GOLDEN_PARTS = 4,
+    GOLDEN_WAITING = 4, /* fewer steps than are compared, so that the history becomes full */
+    GOLDEN_OFFLOADED = 1 << SNUG_MEMORY_WEIGHTS | 1 << SNUG_MEMORY_GRADIENTS | 1 << SNUG_MEMORY_OPTIMIZER |
+                       1 << SNUG_MEMORY_ACTIVATIONS
+};
 
 struct golden {
     snug_context *ctx;
@@ -26,10 +45,14 @@ struct golden {
     struct snug_program program;
     struct snug_layout layout;
     struct snug_run run;
-    struct snug_batch batch;
+    struct snug_batch batch;               /* the whole step's */
+    struct snug_batch parts[GOLDEN_PARTS]; /* its micro-batches, if there are several */
+    int32_t part_count;
     const struct snug_backend *backend;
     struct snug_block memory;
     uint8_t *arena; /* the memory's, or a copy of it on the host */
+    struct snug_spool *spool;
+    uint64_t *copies;
 };
 
 static float *golden_read(struct golden *g, const char *name, int64_t *count) {
@@ -50,11 +73,17 @@ static int32_t *golden_read_ints(struct golden *g, const char *name, int64_t *co
     return ints;
 }
 
-static struct golden *sorting; /* qsort has no argument for it */
+static const int32_t *golden_ids; /* qsort has no argument for it */
 static int golden_by_id(const void *a, const void *b) {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    const int32_t *ids = sorting->batch.ids;
+    const int32_t *ids = golden_ids;
     return ids[x] != ids[y] ? (ids[x] < ids[y] ? -1 : 1) : (x < y ? -1 : 1);
+}
+
+static void golden_sort(struct snug_batch *b) {
+    for (int32_t i = 0; i < b->tokens; i++) b->by_id[i] = i;
+    golden_ids = b->ids;
+    qsort(b->by_id, (size_t)b->tokens, sizeof *b->by_id, golden_by_id);
 }
 
 /* The expected file's input as one packed batch. */
@@ -76,12 +105,10 @@ static void golden_batch(struct golden *g) {
         for (int32_t k = 0; k < length; k++, at++) {
             b->positions[at] = k;
             b->sample[at] = (int32_t)i;
-            b->by_id[at] = at;
         }
     }
     b->offsets[b->sequences] = at;
-    sorting = g;
-    qsort(b->by_id, (size_t)b->tokens, sizeof *b->by_id, golden_by_id);
+    golden_sort(b);
     b->targets = golden_read(g, "labels", &labels);
     b->labels = calloc((size_t)labels + 1, sizeof *b->labels);
     if (g->config.task == SNUG_TASK_MLM) {
@@ -101,6 +128,40 @@ static void golden_batch(struct golden *g) {
     b->last_in_step = true;
 }
 
+/* Sequences first … end - 1 of the batch as a micro-batch: what counts tokens from its beginning is its own. */
+static void golden_part(const struct golden *g, int64_t first, int64_t end, struct snug_batch *part) {
+    const struct snug_batch *b = &g->batch;
+    const int32_t begin = b->offsets[first];
+    const int64_t per_row = b->rows ? b->items / b->rows : 1;
+    int64_t row = 0;
+    while (row < b->rows && b->head_rows[row] < begin) row++;
+    *part = *b;
+    part->sequences = end - first;
+    part->tokens = b->offsets[end] - begin;
+    part->ids += begin;
+    part->types += begin;
+    part->positions += begin;
+    part->sample += begin;
+    part->labels += row * per_row;
+    part->targets += row * per_row;
+    part->offsets = calloc((size_t)part->sequences + 1, sizeof *part->offsets);
+    part->by_id = calloc((size_t)part->tokens, sizeof *part->by_id);
+    part->head_rows = calloc((size_t)b->rows + 1, sizeof *part->head_rows);
+    for (int64_t i = 0; i <= part->sequences; i++) part->offsets[i] = b->offsets[first + i] - begin;
+    for (part->rows = 0; row < b->rows && b->head_rows[row] < b->offsets[end]; row++)
+        part->head_rows[part->rows++] = b->head_rows[row] - begin;
+    part->items = part->rows * per_row;
+    part->last_in_step = end == b->sequences;
+    golden_sort(part);
+}
+
+static void golden_split(struct golden *g, int32_t wanted) {
+    const int64_t sequences = g->batch.sequences;
+    g->part_count = wanted > sequences ? (int32_t)sequences : wanted > 1 ? wanted : 1;
+    for (int32_t i = 0; g->part_count > 1 && i < g->part_count; i++)
+        golden_part(g, sequences * i / g->part_count, sequences * (i + 1) / g->part_count, &g->parts[i]);
+}
+
 /* The arena's copy on the host into the device's memory, and back; nothing where they are the same. */
 static void golden_push(struct golden *g) {
     if (g->memory.copy)
@@ -117,9 +178,28 @@ static void *golden_data(const struct golden *g, int32_t tensor) {
     return g->arena + g->program.tensors[tensor].offset;
 }
 
+static void golden_phase(struct golden *g, enum snug_phase phase) {
+    if (snug_run_phase(&g->run, g->backend, phase, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(g->ctx));
+}
+
+static float *golden_parameter(const struct golden *g, const struct snug_parameter *parameter);
+static void golden_close(struct golden *g);
+
+/* A wider table begins with narrow's rows. */
+static void golden_widen(struct golden *g, const struct golden *narrow) {
+    const struct snug_memory memory = {.arena = g->memory.base, .spool = g->spool};
+    for (size_t i = 0; i < g->program.parameter_count; i++) {
+        const struct snug_parameter *p = &g->program.parameters[i], *from = &narrow->program.parameters[i];
+        float *values = golden_parameter(narrow, from);
+        assert_int_equal(snug_weights_init(&g->program, &g->config, &memory, p, 42), SNUG_OK);
+        assert_int_equal(snug_parameter_write(&g->program, &memory, p, 0, snug_parameter_count(from), values), SNUG_OK);
+        free(values);
+    }
+}
+
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
                         double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
-                        enum snug_recompute level, enum snug_dtype weights) {
+                        const struct golden_method *method) {
     char path[512];
     *g = (struct golden){
         .backend = backend,
@@ -129,13 +209,16 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     assert_int_equal(snug_config_read(g->ctx, path, &g->config), SNUG_OK);
     g->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
     g->config.hidden_dropout_prob = g->config.attention_probs_dropout_prob = g->config.classifier_dropout = 0;
+    if (method->waits) g->config.vocab_size *= 2;
     char file[600];
     snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
     assert_int_equal(snug_safetensors_open(g->ctx, file, &g->expected), SNUG_OK);
     golden_batch(g);
+    golden_split(g, method->micro_batches);
 
     struct snug_program *program = &g->program;
     snug_program_init(program, g->ctx);
+    program->compute = method->compute;
     program->longest = g->batch.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = g->batch.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
@@ -143,8 +226,16 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     assert_int_equal(snug_build_bert(program, &g->config, true, label_smoothing), SNUG_OK);
     enum snug_recompute levels[16];
     assert_true(g->config.num_hidden_layers <= 16);
-    for (int i = 0; i < 16; i++) levels[i] = level;
-    const struct snug_methods methods = {.optimizer = &g->optimizer, .recompute = levels, .weights = weights};
+    for (int i = 0; i < 16; i++) levels[i] = method->recompute;
+    const struct snug_methods methods = {.optimizer = &g->optimizer,
+                                         .recompute = levels,
+                                         .weights = method->weights,
+                                         .update_in_backward = method->update_in_backward,
+                                         .clips = true,
+                                         .accumulates = g->part_count > 1,
+                                         .micro_batches = g->part_count,
+                                         .waiting_steps = method->waits ? GOLDEN_WAITING : 0,
+                                         .offload = {method->offloads ? GOLDEN_OFFLOADED : 0, 3, 4096}};
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
     struct snug_program *programs[] = {program};
     assert_int_equal(snug_stage_place(g->ctx, programs, 1, backend, threads, 0, 0, &g->layout), SNUG_OK);
@@ -152,9 +243,15 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     g->arena = g->memory.copy ? malloc((size_t)g->layout.arena) : g->memory.base;
     assert_non_null(g->arena);
     memset(g->arena, 0xff, (size_t)g->layout.arena); /* NaN: what is read before it is written shows */
+    if (g->layout.spool) {
+        g->copies = calloc(program->tensor_count, sizeof *g->copies);
+        assert_int_equal(snug_spool_open(g->ctx, "/tmp", g->layout.spool, &g->spool), SNUG_OK);
+    }
     g->run = (struct snug_run){.ctx = g->ctx,
                                .program = program,
                                .arena = g->memory.base,
+                               .spool = g->spool,
+                               .copies = g->copies,
                                .workspace = g->memory.base + g->layout.workspace_offset,
                                .batch_copy = g->memory.base + g->layout.copy_offset,
                                .threads = threads,
@@ -162,17 +259,37 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
                                .loss_scale = (float)(1.0 / (double)g->batch.items_in_step),
                                .optimizer = &g->optimizer};
     for (size_t i = 0; i < program->tensor_count; i++)
-        if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER)
+        if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER && !program->tensors[i].offloaded)
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
     assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
     golden_push(g);
-    const struct snug_memory memory = {.arena = g->memory.base, .copy = g->memory.copy};
-    assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
-    golden_pull(g);
+    const struct snug_memory memory = {.arena = g->memory.base, .copy = g->memory.copy, .spool = g->spool};
+    if (method->waits) {
+        struct golden narrow;
+        golden_open(&narrow, folder, expected, task, label_smoothing, backend, threads, chunk_rows,
+                    &(struct golden_method){0});
+        golden_widen(g, &narrow);
+        golden_close(&narrow);
+    } else {
+        assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
+    }
+    const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    const int32_t scaler = snug_program_scaler(program);
+    if (scaler >= 0)
+        assert_int_equal(snug_tensor_write(program, &memory, scaler, 0, SNUG_SCALE_VALUES, scale), SNUG_OK);
     assert_int_equal(backend->load(&g->run), SNUG_OK);
+    golden_phase(g, SNUG_PHASE_PREPARE);
+    golden_pull(g);
 }
 
 static void golden_close(struct golden *g) {
+    snug_spool_close(g->spool);
+    free(g->copies);
+    for (int32_t i = 0; g->part_count > 1 && i < g->part_count; i++) {
+        free(g->parts[i].offsets);
+        free(g->parts[i].by_id);
+        free(g->parts[i].head_rows);
+    }
     g->backend->close(g->run.backend_state);
     snug_program_free(&g->program);
     snug_config_free(&g->config);
@@ -191,18 +308,22 @@ static void golden_close(struct golden *g) {
     snug_context_destroy(g->ctx);
 }
 
-static void golden_phase(struct golden *g, enum snug_phase phase) {
-    if (snug_run_phase(&g->run, g->backend, phase, NULL) != SNUG_OK) fail_msg("%s", snug_error_message(g->ctx));
-}
-
 /* Mean loss of the batch; leaves its gradients. */
 static double golden_step(struct golden *g) {
-    g->run.micro_batch = 0;
-    golden_phase(g, SNUG_PHASE_FORWARD);
-    golden_phase(g, SNUG_PHASE_HEAD);
-    golden_phase(g, SNUG_PHASE_BACKWARD);
-    golden_pull(g);
-    return *(const float *)golden_data(g, g->program.loss) / (double)g->batch.items_in_step;
+    double loss = 0;
+    for (int32_t i = 0; i < g->part_count; i++) {
+        g->run.micro_batch = i;
+        if (g->part_count > 1) {
+            g->run.batch = &g->parts[i];
+            assert_int_equal(g->backend->load(&g->run), SNUG_OK);
+        }
+        golden_phase(g, SNUG_PHASE_FORWARD);
+        golden_phase(g, SNUG_PHASE_HEAD);
+        golden_phase(g, SNUG_PHASE_BACKWARD);
+        golden_pull(g);
+        loss += *(const float *)golden_data(g, g->program.loss) / (double)g->batch.items_in_step;
+    }
+    return loss;
 }
 
 /* A parameter's values, to be freed. */

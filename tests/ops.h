@@ -205,6 +205,19 @@ static inline void ops_set(struct ops *f, int32_t tensor, int64_t i, double valu
     }
 }
 
+/* Codes in two arenas. Where a value is in the middle of two up to rounding, either is right. */
+static inline void ops_compare_codes(const struct ops *f, const uint8_t *expected, const uint8_t *found, int32_t t,
+                                     const char *what) {
+    int64_t apart = 0;
+    for (int64_t i = 0; i < ops_count(f, t); i++) {
+        const double want = ops_get(f, expected, t, i), got = ops_get(f, found, t, i);
+        if (fabs(want - got) > 1) fail_msg("%s: code %ld is %g, expected %g", what, (long)i, got, want);
+        apart += want != got;
+    }
+    if (apart > 1 + ops_count(f, t) / 10000)
+        fail_msg("%s: %ld of %ld codes are one off", what, (long)apart, (long)ops_count(f, t));
+}
+
 static inline void ops_fill(struct ops *f, int32_t tensor, double value) {
     for (int64_t i = 0; i < ops_count(f, tensor); i++) ops_set(f, tensor, i, value);
 }

@@ -4,6 +4,7 @@
 #define SNUG_TESTS_OPS_PROGRAMS_H
 
 #include "ops.h"
+#include "optim/loss_scale.h"
 
 #define T SNUG_EXTENT_TOKENS
 #define B SNUG_EXTENT_SEQUENCES
@@ -282,6 +283,33 @@ static inline void build_optimizer(struct ops *f, int variant) {
                                 .segments = 1,
                                 .decay = variant % 3 == 0,
                                 .parameter = 77});
+}
+
+/* A step of fp16 training, after two that were skipped. 0: clipped. 1: a gradient is infinite. 2: the scale is due to
+   grow, and nothing is clipped. */
+static inline void build_scaler(struct ops *f, int variant) {
+    const int64_t n = f->shape->outputs, h = f->shape->h;
+    int32_t g = ops_source(f, SNUG_F32, FIXED, n, h), sums = ops_tensor(f, SNUG_F64, FIXED, 1, 1);
+    int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2), scaler = ops_tensor(f, SNUG_F32, FIXED, 1, SNUG_SCALE_VALUES);
+    int32_t p = ops_source(f, SNUG_F32, FIXED, n, h);
+    int32_t m = ops_source(f, SNUG_F32, FIXED, n, h), v = ops_source(f, SNUG_F32, FIXED, n, h);
+    for (int64_t i = 0; i < n * h; i++) ops_set(f, v, i, pow(ops_get(f, f->arena, v, i), 2));
+    if (variant == 1) ops_set(f, g, n * h / 2, INFINITY);
+    ops_set(f, scaler, SNUG_SCALE, 1024);
+    ops_set(f, scaler, SNUG_SCALE_GOOD, variant == 2 ? SNUG_SCALE_INTERVAL - 1 : 7);
+    ops_set(f, scaler, SNUG_SCALE_SKIPPED, 2);
+    ops_set(f, scaler, SNUG_SCALE_SKIPS, 0);
+    f->run.max_grad_norm = variant == 2 ? 0 : 0.01f;
+    f->run.step = 5;
+    f->run.skipped = 2;
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .in = SNUG_INPUTS(g), .out = SNUG_OUTPUTS(sums)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .in = SNUG_INPUTS(sums), .out = SNUG_OUTPUTS(clip, scaler)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAM,
+                                .in = SNUG_INPUTS(g, clip),
+                                .out = SNUG_OUTPUTS(p, -1, m, v),
+                                .segments = 1,
+                                .decay = true});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_RESCALE, .in = SNUG_INPUTS(scaler), .out = SNUG_OUTPUTS(scaler)});
 }
 
 /* The rows of the batch's ids have a gradient; rows have missed up to eight steps of a history of 16, some are at rest.

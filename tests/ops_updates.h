@@ -69,7 +69,9 @@ static inline void build_update(struct ops *f, const struct update_case *c) {
     .kind = SNUG_ADAFACTOR, .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8,               \
     .weight_decay = 0.1
 #define ADAGRAD_SET .kind = SNUG_ADAGRAD, .epsilon = 1e-10, .weight_decay = 0.1
-#define RMSPROP_SET .kind = SNUG_RMSPROP, .alpha = 0.99, .epsilon = 1e-8, .weight_decay = 0.1
+/* Its first step divides g by its own size: weight_decay has few digits, so that a g that cancels is 0 in any
+ * arithmetic. */
+#define RMSPROP_SET .kind = SNUG_RMSPROP, .alpha = 0.99, .epsilon = 1e-8, .weight_decay = 0.125
 #define LION_SET .kind = SNUG_LION, .beta1 = 0.75, .beta2 = 0.99, .weight_decay = 0.1
 
 static const struct update_case adam_cases[] = {

@@ -85,6 +85,7 @@ static void test_values(void **state) {
         {"--torch_dtype bfloat16", "dtype", "bfloat16"},
         {"--torch-dtype auto", "dtype", "auto"},
         {"--bf16 0", "bf16", "False"},
+        {"--tf32 true", "tf32", "True"},
         {"--no_line_by_line", "line_by_line", "False"},
         {"--no-line-by-line", "line_by_line", "False"},
         {"--group_by_length", "train_sampling_strategy", "group_by_length"},
@@ -215,7 +216,7 @@ static void test_refused(void **state) {
         {"--dtype fp32", "must be one of float32|bfloat16|auto", SNUG_E_USAGE},
         {"--optim madam", "must be one of adamw_torch|adamw_torch_fused", SNUG_E_USAGE},
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
-        {"--fp16 --bf16", "--fp16 True: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
+        {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--push_to_hub", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--deepspeed ds.json", "--deepspeed ds.json: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
@@ -239,9 +240,10 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     struct fixture *fixture = *state;
     int notes = 0;
     snug_context_set_log(fixture->ctx, count_notes, &notes, SNUG_LOG_INFO);
-    assert_int_equal(parse(fixture, "--do_train --do_eval --fp16 False --no_fp16 --push_to_hub False --local_rank -1 "
-                                    "--pad_to_max_length False --torch_compile=False --cache_dir /tmp "
-                                    "--deepspeed none --remove_unused_columns False"),
+    assert_int_equal(parse(fixture,
+                           "--do_train --do_eval --streaming False --no_streaming --push_to_hub False --local_rank -1 "
+                           "--pad_to_max_length False --torch_compile=False --cache_dir /tmp "
+                           "--deepspeed none --remove_unused_columns False"),
                      SNUG_OK);
     assert_int_equal(notes, 11);
 }

@@ -50,6 +50,8 @@ static void test_help(void **state) {
     expect("train --help", 0, "--fit ");
     expect("bench --help", 0, "usage: snug bench rates");
     expect("bench rates --help", 0, "usage: snug bench rates [--threads N]");
+    expect("bench anatomy --help", 0, "usage: snug bench anatomy [--config_name NAME]");
+    expect("doctor --help", 0, "usage: snug doctor [--device auto|cpu|cuda]");
 }
 
 static void test_wrong_usage(void **state) {
@@ -60,14 +62,17 @@ static void test_wrong_usage(void **state) {
     expect("train --lerning_rate 1", 2, "the nearest is --learning_rate");
     expect("train --lerning_rate 1", 2, "snug train --help");
     expect("train --learning_rate abc", 2, "--learning_rate abc: must be a number");
-    expect("train --fp16", 2, "known Hugging Face argument");
+    expect("train --torch_compile", 2, "known Hugging Face argument");
     expect("train file.csv", 2, "must begin with --");
     expect("train", 2, "snug train needs --model_name_or_path");
     expect("eval", 2, "snug eval needs --model_name_or_path");
     expect("predict --model_name_or_path x", 2, "snug predict needs --test_file");
     expect("tokenize --model_name_or_path x", 2, "snug tokenize needs --test_file");
     expect("bench", 2, "usage: snug bench rates");
-    expect("bench speed", 2, "speed: unknown bench");
+    expect("bench speed", 2, "speed: unknown bench; there are anatomy and rates");
+    expect("bench anatomy --validation_file x", 2, "snug bench anatomy only trains");
+    expect("gpu --everything", 2, "--everything cannot be taken");
+    expect("doctor --device tpu", 2, "--device tpu");
     expect("bench rates --threads many", 2, "--threads many: must be a whole number");
     expect("plan", 2, "snug plan needs --model_name_or_path");
     expect("train --model_name_or_path x --train_file y --eval_strategy epoch", 2, "--validation_file");

@@ -98,6 +98,17 @@ static void shrink_vocabulary(char **data, size_t *size) {
     (void)size;
 }
 
+static void forget_second_type(char **data, size_t *size) {
+    static const char head[] = "{\"type_vocab_size\": 1, ";
+    char *changed = malloc(*size + sizeof head);
+    assert_non_null(changed);
+    memcpy(changed, head, sizeof head - 1);
+    memcpy(changed + sizeof head - 1, *data + 1, *size - 1); /* behind its brace */
+    *size += sizeof head - 2;
+    free(*data);
+    *data = changed;
+}
+
 static void make_bad_files(const struct fixture *f) {
     free(run_well(f, TRAIN "--train_file train.csv --output_dir good"));
     write_text(f, "empty.csv", "");
@@ -113,6 +124,10 @@ static void make_bad_files(const struct fixture *f) {
     spoil(f, "json", "config.json", break_json);
     spoil(f, "wide", "config.json", widen);
     spoil(f, "small", "config.json", shrink_vocabulary);
+    spoil(f, "one_type", "config.json", forget_second_type);
+    write_text(f, "pairs.csv", "sentence1,sentence2,label\nw1,w2,good\nw3,w4,bad\n");
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "trainer")), SNUG_OK);
+    write_text(f, "trainer/optimizer.pt", "PK\3\4");
 }
 
 static void test_bad_input(void **state) {
@@ -142,6 +157,10 @@ static void test_bad_input(void **state) {
         {TRAIN "--train_file nan.csv", 1, {"nan.csv:3", "NaN"}},
         {TRAIN JUDGED "mse", 2, {"--metric_for_best_model mse", "eval_f1"}},
         {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1, {"none"}},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint trainer", 1, {"trainer/optimizer.pt is pickled"}},
+        {TUNE "--model_name_or_path one_type --train_file pairs.csv",
+         1,
+         {"pairs.csv holds pairs", "type_vocab_size 1"}},
         {TUNE "--model_name_or_path none", 1, {"none"}},
         {TUNE "--model_name_or_path short", 1, {"short/model.safetensors"}},
         {TUNE "--model_name_or_path nan", 1, {"nan/model.safetensors", "NaN"}},

@@ -2,6 +2,7 @@
 /*
  * Every operation of the CUDA backend against the reference: fp32, bf16 and fp16, ragged shapes, added to and
  * overwritten, inputs and the memory around outputs untouched, the same bits twice. Without a GPU it is skipped.
+ * test_cuda_ops [OPERATION]
  */
 #include "ops_programs.h"
 #include "ops_updates.h"
@@ -14,6 +15,9 @@ static const struct ops_shape shapes[] = {
     {{100, 5}, 80, 2, 40, 2, 16, 1, 11},                   /* d = 40 */
     {{31, 66}, 256, 2, 40, 1, 5, 3, 2},                    /* d = 128 */
     {{48, 19}, 60, 3, 40, 2, 1, 7, 9},                     /* d = 20 */
+    {{511, 65, 256}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, ends of tiles of keys and of queries */
+    {{1, 2, 32, 31}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, short: apart, since errors are held against all */
+    {{129, 64, 200}, 128, 1, 40, 2, 16, 2, 5},             /* d = 128, keys in several blocks */
     {{5}, 8, 1, 10, 2, 3, 2, 0},                           /* no head rows */
     {{0}, 24, 3, 10, 2, 3, 2, 0},                          /* no tokens */
     {{512, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, /* MiniLM's, d = 32 */
@@ -34,36 +38,55 @@ struct op_test {
     double fp32, low;
 };
 
+/* The steps without loss scaling, then those with it. */
+static void build_scaled(struct ops *f, int variant) {
+    if (variant < 3)
+        build_optimizer(f, variant);
+    else
+        build_scaler(f, variant - 3);
+}
+
+/* 6: as 0, in a program that scales its loss. */
+static void build_scaled_loss(struct ops *f, int variant) {
+    build_loss(f, variant % 6);
+    if (variant < 6) return;
+    const int32_t scaler = ops_tensor(f, SNUG_F32, FIXED, 1, SNUG_SCALE_VALUES);
+    ops_fill(f, scaler, 0);
+    ops_set(f, scaler, SNUG_SCALE, 256);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_RESCALE, .in = SNUG_INPUTS(scaler), .out = SNUG_OUTPUTS(scaler)});
+}
+
 /* No default: an operation without a test does not compile (-Wswitch). */
 static struct op_test test_of(enum snug_op_kind kind) {
     switch (kind) {
     case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 2, 32, 2};
-    case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 3, 64, 2};
+    case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 6, 64, 2};
     case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 64, 6};
     case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 4, 32, 2};
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 32, 2};
     case SNUG_OP_ACTIVATION: return (struct op_test){"ACTIVATION", build_activation, 10, 16, 2};
     case SNUG_OP_DROPOUT: return (struct op_test){"DROPOUT", build_dropout, 3, 1, 2};
     case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 1, 0, 0};
-    case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_loss, 6, 64, 2};
+    case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_scaled_loss, 7, 64, 2};
     case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
     case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 2, 64, 4};
-    case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 3, 64, 2};
+    case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 6, 64, 2};
     case SNUG_OP_LINEAR_DW: return (struct op_test){"LINEAR_DW", build_linear, 3, 64, 2};
     case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 128, 12};
     case SNUG_OP_NORM_BACKWARD: return (struct op_test){"NORM_BACKWARD", build_residual_norm, 4, 64, 4};
     case SNUG_OP_ACTIVATION_BACKWARD: return (struct op_test){"ACTIVATION_BACKWARD", build_activation, 10, 16, 2};
     case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 1, 1, 2};
     case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
-    case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
-    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_optimizer, 3, 16, 2};
+    case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_scaled, 6, 2, 0};
+    case SNUG_OP_RESCALE: return (struct op_test){"RESCALE", build_scaler, 3, 0, 0};
+    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_scaled, 6, 16, 2};
+    case SNUG_OP_ADAM_8BIT: return (struct op_test){"ADAM_8BIT", build_adam_8bit, 3, 16, 2};
+    case SNUG_OP_ADAFACTOR: return (struct op_test){"ADAFACTOR", build_adafactor, ADAFACTOR_VARIANTS, 64, 2};
     case SNUG_OP_CAST: return (struct op_test){"CAST", build_cast, 1, 0, 0};
     case SNUG_OP_SGD: return (struct op_test){"SGD", build_sgd, SGD_VARIANTS, 16, 2};
     case SNUG_OP_ADAGRAD: return (struct op_test){"ADAGRAD", build_adagrad, ADAGRAD_VARIANTS, 32, 2};
     case SNUG_OP_RMSPROP: return (struct op_test){"RMSPROP", build_rmsprop, RMSPROP_VARIANTS, 32, 2};
     case SNUG_OP_LION: return (struct op_test){"LION", build_lion, LION_VARIANTS, 16, 2};
-    case SNUG_OP_ADAM_8BIT:
-    case SNUG_OP_ADAFACTOR:
     case SNUG_OP_ADAM_ROWS:
     case SNUG_OP_CATCH_UP:
     case SNUG_OP_SETTLE:
@@ -120,14 +143,11 @@ static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     case SNUG_OP_NORM_BACKWARD: return adds && output >= 2;
     case SNUG_OP_LINEAR_DX: return op->accumulate;
     case SNUG_OP_LOSS: return output == 0 && f->run.chunk > 0;
+    case SNUG_OP_CLIP: return output == 1;
     case SNUG_OP_GATHER_BACKWARD:
+    case SNUG_OP_RESCALE:
     case SNUG_OP_SQUARED_NORM: return true;
-    case SNUG_OP_SGD:
-    case SNUG_OP_ADAGRAD:
-    case SNUG_OP_RMSPROP:
-    case SNUG_OP_LION:
-    case SNUG_OP_ADAM: return output != 1;
-    default: return false;
+    default: return snug_is_update(op->kind) && output != 1;
     }
 }
 
@@ -172,6 +192,10 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
         const bool low = bf16 || f->program.compute == SNUG_F16;
         const double digits = bf16 ? 0x1p-8 : low ? 0x1p-11 : 0x1p-23;
         const double unit = (low ? test->low : test->fp32) * digits;
+        if (f->tensors[t].dtype == SNUG_U8) {
+            ops_compare_codes(f, expected, found, t, what);
+            continue;
+        }
         double rms = 0;
         for (int64_t i = 0; i < ops_count(f, t); i++) {
             const double value = ops_get(f, expected, t, i);
@@ -278,7 +302,8 @@ static void test_agreement(void **state) {
                       test.fp32, worst_low, test.low);
 }
 
-int main(void) {
+/* test_cuda_ops [PATTERN]: only operations of such names. */
+int main(int argc, char **argv) {
     static enum snug_op_kind kinds[SNUG_OP_COUNT];
     struct CMUnitTest tests[SNUG_OP_COUNT];
     snug_context *ctx;
@@ -289,6 +314,7 @@ int main(void) {
         tests[kind] = (struct CMUnitTest){
             .name = test_of(kinds[kind]).name, .test_func = test_agreement, .initial_state = &kinds[kind]};
     }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const int failed = cmocka_run_group_tests_name("operations on the GPU", tests, NULL, NULL);
     snug_context_destroy(ctx);
     return failed;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole training steps on the GPU, dropout on, against the reference: losses, every gradient, every weight after some
- * steps, with ragged batches that change, accumulation, and phases that are recorded. The same bits twice.
+ * steps, with ragged batches that change, accumulation, and phases that are recorded; optimizers; fp16's skipped steps.
+ * The same bits twice.
+ * test_cuda_step [TEST]
  */
+#include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include <unistd.h>
 
 #include "bert_step.h"
+#include "scratch.h"
 
 enum { STEPS = 5, TOKENS = 400, SEQUENCES = 6 };
 
@@ -55,16 +55,38 @@ static double distance(const float *a, const float *b, int64_t count) {
     return size > 0 ? sqrt(difference / size) : sqrt(difference);
 }
 
+static void read_values(struct bert_step *s, int32_t tensor, float *values) {
+    const struct snug_tensor *t = &s->program.tensors[tensor];
+    const int64_t count = t->rows * t->cols;
+    if (t->dtype == SNUG_F32) {
+        bert_read(s, tensor, values, count * 4);
+        return;
+    }
+    uint16_t *halves = calloc((size_t)count, 2);
+    bert_read(s, tensor, halves, count * 2);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = t->dtype == SNUG_F16 ? snug_f16_to_f32(halves[i]) : snug_bf16_to_f32(halves[i]);
+    free(halves);
+}
+
+/* The tensor that is called the same in another program, which may have more of them. */
+static int32_t same_tensor(const struct bert_step *s, const char *name) {
+    for (size_t i = 0; i < s->program.tensor_count; i++)
+        if (strcmp(s->program.tensors[i].name, name) == 0) return (int32_t)i;
+    fail_msg("there is no tensor %s", name);
+    return -1;
+}
+
 /* The largest relative distance of tensors of a class; key biases aside, whose true gradient is zero. */
 static double worst_of(struct bert_step *a, struct bert_step *b, snug_memory_class memory_class, const char **name) {
     double worst = 0;
     for (size_t i = 0; i < a->program.tensor_count; i++) {
         const struct snug_tensor *t = &a->program.tensors[i];
-        if (!t->persistent || t->memory_class != memory_class || t->dtype != SNUG_F32) continue;
-        const int64_t count = t->rows * t->cols, bytes = count * 4;
+        if (!t->persistent || t->memory_class != memory_class || t->dtype > SNUG_F16) continue;
+        const int64_t count = t->rows * t->cols;
         float *x = calloc((size_t)count, 4), *y = calloc((size_t)count, 4);
-        bert_read(a, (int32_t)i, x, bytes);
-        bert_read(b, (int32_t)i, y, bytes);
+        read_values(a, (int32_t)i, x);
+        read_values(b, same_tensor(b, t->name), y);
         const double d = distance(x, y, count);
         if (!(d <= worst)) {
             worst = d;
@@ -76,77 +98,293 @@ static double worst_of(struct bert_step *a, struct bert_step *b, snug_memory_cla
     return worst;
 }
 
-static void compare_steps(enum snug_dtype compute, double loss_bound, double gradient_bound, double weight_bound) {
+struct bounds {
+    double loss, gradient, weight;
+};
+
+/* overflows: a bit for each step whose loss is so large that fp16 cannot hold its gradients. */
+static void compare_with(enum snug_dtype compute, const struct snug_methods *how, unsigned overflows,
+                         struct bounds bounds) {
     if (!cuda) {
         print_message("%s\n", why);
         skip();
     }
     struct bert_step a, b;
     const struct snug_config config = small();
-    bert_open(&a, cuda, &config, compute, TOKENS, SEQUENCES);
-    bert_open(&b, snug_backend_reference(), &config, compute, TOKENS, SEQUENCES);
+    bert_open_with(&a, cuda, &config, compute, TOKENS, SEQUENCES, how);
+    bert_open_with(&b, snug_backend_reference(), &config, compute, TOKENS, SEQUENCES, how);
     for (int i = 0; i < STEPS; i++) {
         float x[2], y[2];
         const char *name = "";
+        a.overflow = b.overflow = overflows >> i & 1;
         step(&a, i, x);
         step(&b, i, y);
         for (int k = 0; k < 2; k++)
-            if (!(fabsf(x[k] - y[k]) <= (float)loss_bound * fabsf(y[k])))
+            if (!(fabsf(x[k] - y[k]) <= (float)bounds.loss * fabsf(y[k])))
                 fail_msg("step %d: loss %.8g, expected %.8g", i, (double)x[k], (double)y[k]);
-        const double worst = worst_of(&a, &b, SNUG_MEMORY_GRADIENTS, &name);
+        const double worst = a.overflow ? 0 : worst_of(&a, &b, SNUG_MEMORY_GRADIENTS, &name);
         print_message("%s step %d: losses off by %.1e %.1e, gradients by %.1e (%s)\n", snug_dtype_name(compute), i,
                       fabs((double)(x[0] - y[0])), fabs((double)(x[1] - y[1])), worst, name);
-        if (!(worst <= gradient_bound)) fail_msg("step %d: gradient of %s is off by %g", i, name, worst);
+        if (!(worst <= bounds.gradient)) fail_msg("step %d: gradient of %s is off by %g", i, name, worst);
         bert_update(&a);
         bert_update(&b);
     }
     const char *name = "";
     const double worst = worst_of(&a, &b, SNUG_MEMORY_WEIGHTS, &name);
     print_message("%s weights off by %.1e (%s)\n", snug_dtype_name(compute), worst, name);
-    if (!(worst <= weight_bound)) fail_msg("weights of %s are off by %g", name, worst);
+    if (!(worst <= bounds.weight)) fail_msg("weights of %s are off by %g", name, worst);
     bert_close(&a);
     bert_close(&b);
 }
 
 static void fp32_steps_agree(void **state) {
     (void)state;
-    compare_steps(SNUG_F32, 1e-4, 1e-3, 1e-3);
+    compare_with(SNUG_F32, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){1e-4, 1e-3, 1e-3});
 }
 
 static void bf16_steps_agree(void **state) {
     (void)state;
-    compare_steps(SNUG_BF16, 3e-2, 1e-1, 1e-2);
+    compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){3e-2, 1e-1, 1e-2});
+}
+
+static void fp16_steps_agree(void **state) {
+    (void)state;
+    compare_with(SNUG_F16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){4e-3, 5e-2, 1e-2});
+}
+
+/* ---- optimizers ------------------------------------------------------------------------------------------------ */
+
+static const struct snug_optimizer adamw_8bit = {
+    .kind = SNUG_ADAM_8BIT, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
+static const struct snug_optimizer adafactor = {.kind = SNUG_ADAFACTOR,
+                                                .epsilon = 1e-30,
+                                                .epsilon2 = 1e-3,
+                                                .clip_threshold = 1,
+                                                .decay_rate = -0.8,
+                                                .scale_parameter = true,
+                                                .weight_decay = 0.01};
+
+static void optimizers_agree(void **state) {
+    (void)state;
+    const struct snug_optimizer *const all[] = {&adamw_8bit, &adafactor};
+    for (int i = 0; i < 2; i++)
+        compare_with(SNUG_F32, &(struct snug_methods){.optimizer = all[i]}, 0, (struct bounds){1e-4, 1e-3, 1e-3});
+}
+
+static void train(struct bert_step *s, enum snug_dtype compute, const struct snug_methods *how, bool accumulated) {
+    const struct snug_config config = small();
+    bert_open_with(s, cuda, &config, compute, TOKENS, SEQUENCES, how);
+    for (int i = 0; i < 3; i++) { /* as they are, recorded, replayed */
+        static const int32_t lengths[SEQUENCES] = {130, 1, 64, 17, 65, 31};
+        float losses[2];
+        if (accumulated) {
+            step(s, i, losses);
+        } else {
+            bert_batch(s, lengths, SEQUENCES);
+            bert_gradients(s);
+        }
+        bert_update(s);
+    }
+}
+
+/* One launch for all weights or one for each, products of tensors that lie elsewhere: the same up to rounding, which
+   stochastic rounding makes one in the last place of bf16. */
+static void update_in_backward_is_the_same(void **state) {
+    (void)state;
+    if (!cuda) skip();
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
+    static const struct {
+        enum snug_dtype compute, weights;
+        double bound;
+    } types[] = {{SNUG_F32, SNUG_F32, 1e-4}, {SNUG_BF16, SNUG_BF16, 4e-3}, {SNUG_F16, SNUG_F32, 2e-3}};
+    for (int i = 0; i < 3; i++)
+        for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+            struct snug_methods how = {.optimizer = all[i], .weights = types[k].weights, .clips = true};
+            struct bert_step s[2];
+            const char *name = "";
+            train(&s[0], types[k].compute, &how, false);
+            how.update_in_backward = true;
+            train(&s[1], types[k].compute, &how, false);
+            const double worst = worst_of(&s[0], &s[1], SNUG_MEMORY_WEIGHTS, &name);
+            print_message("optimizer %d, %s with %s weights: off by %.1e (%s)\n", i, snug_dtype_name(types[k].compute),
+                          snug_dtype_name(types[k].weights), worst, name);
+            if (!(worst <= types[k].bound)) fail_msg("%s is off by %g", name, worst);
+            for (int n = 0; n < 2; n++) bert_close(&s[n]);
+        }
+}
+
+/* ---- steps that fp16 skips -------------------------------------------------------------------------------------- */
+
+/* The reference is told at once which steps were skipped; the GPU finds out by itself, also the learning rate. */
+static void skipped_steps_agree(void **state) {
+    (void)state;
+    static const struct snug_optimizer sgd = {.kind = SNUG_SGD, .momentum = 0.9, .weight_decay = 0.01};
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &sgd, &adafactor};
+    for (int i = 0; i < 4; i++) /* Gradients of the classifier's two biases all but cancel, which leaves few digits. */
+        compare_with(SNUG_F16, &(struct snug_methods){.optimizer = all[i]}, i % 2 ? 6 : 9,
+                     (struct bounds){4e-3, 1e-1, 1e-2});
+}
+
+/* Nothing of weights and states is another after a skipped step; the scale is halved, the step counted. */
+static void skipped_steps_change_nothing(void **state) {
+    (void)state;
+    if (!cuda) skip();
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
+    for (int i = 0; i < 6; i++) {
+        const struct snug_methods how = {.optimizer = all[i / 2], .clips = true, .update_in_backward = i % 2};
+        const struct snug_config config = small();
+        static const int32_t lengths[SEQUENCES] = {33, 1, 64, 17, 65, 31};
+        struct bert_step s;
+        bert_open_with(&s, cuda, &config, SNUG_F16, TOKENS, SEQUENCES, &how);
+        uint8_t *before[2] = {calloc((size_t)s.layout.arena, 1), calloc((size_t)s.layout.arena, 1)};
+        for (int k = 0; k < 2; k++) {
+            s.overflow = k == 1;
+            bert_batch(&s, lengths, SEQUENCES);
+            bert_gradients(&s);
+            bert_update(&s);
+            bert_check(s.ctx, snug_block_copy(s.ctx, &s.arena, before[k], s.arena.base, s.layout.arena), "read");
+        }
+        const int32_t scaler = snug_program_scaler(&s.program);
+        for (size_t t = 0; t < s.program.tensor_count; t++) {
+            const struct snug_tensor *tensor = &s.program.tensors[t];
+            const bool kept = tensor->memory_class == SNUG_MEMORY_WEIGHTS || tensor->saved;
+            if (!tensor->persistent || !kept || (int32_t)t == scaler) continue;
+            if (memcmp(before[0] + tensor->offset, before[1] + tensor->offset, (size_t)tensor->bytes))
+                fail_msg("%s was changed by a step that was skipped", tensor->name);
+        }
+        float values[SNUG_SCALE_VALUES];
+        bert_read(&s, scaler, values, sizeof values);
+        assert_true(values[SNUG_SCALE] == SNUG_SCALE_FIRST / 2 && values[SNUG_SCALE_SKIPPED] == 1);
+        for (int k = 0; k < 2; k++) free(before[k]);
+        bert_close(&s);
+    }
 }
 
 static void same_bits_twice(void **state) {
     (void)state;
     if (!cuda) skip();
-    const struct snug_config config = small();
-    for (enum snug_dtype compute = SNUG_F32; compute <= SNUG_BF16; compute++) {
-        struct bert_step s[2];
-        for (int k = 0; k < 2; k++) {
-            bert_open(&s[k], cuda, &config, compute, TOKENS, SEQUENCES);
-            for (int i = 0; i < STEPS; i++) {
-                float losses[2];
-                step(&s[k], i, losses);
-                bert_update(&s[k]);
-            }
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
+    for (enum snug_dtype compute = SNUG_F32; compute <= SNUG_F16; compute++)
+        for (int i = 0; i < 3; i++) {
+            struct bert_step s[2];
+            const struct snug_methods how = {.optimizer = all[i], .accumulates = true, .clips = true};
+            for (int k = 0; k < 2; k++) train(&s[k], compute, &how, true);
+            const char *name = "";
+            if (worst_of(&s[0], &s[1], SNUG_MEMORY_WEIGHTS, &name) != 0)
+                fail_msg("optimizer %d, %s: %s is another the second time", i, snug_dtype_name(compute), name);
+            for (int k = 0; k < 2; k++) bert_close(&s[k]);
         }
+}
+
+/* What the backend keeps of its trials in folder; freed by the caller. */
+static char *kept_in(const char *folder, char *path, size_t size) {
+    char *text = NULL;
+    size_t bytes;
+    DIR *listing = opendir(folder);
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing));)
+        if (strncmp(entry->d_name, "products-", 9) == 0) snprintf(path, size, "%s/%s", folder, entry->d_name);
+    closedir(listing);
+    snug_context *ctx;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    assert_int_equal(snug_file_read(ctx, path, &text, &bytes), SNUG_OK);
+    snug_context_destroy(ctx);
+    return text;
+}
+
+static int64_t lines_of(const char *text) {
+    int64_t lines = 0;
+    for (const char *c = text; *c; c++) lines += c[0] == '\n' && c > text && c[-1] != '\n';
+    return lines;
+}
+
+/* Algorithms are tried once and then taken from the file, which is repaired where it is damaged; steps are those of the
+   reference, and with the same file they have the same bits. */
+static void choices_are_kept(void **state) {
+    struct scratch *scratch = *state;
+    if (!cuda) skip();
+    const struct snug_config config = small();
+    struct snug_sizes sizes = {{0}};
+    for (int64_t tokens = 64; tokens <= 448; tokens += 64) snug_sizes_add(&sizes, tokens);
+    const struct bert_options options = {.compute = SNUG_BF16,
+                                         .tokens = TOKENS,
+                                         .sequences = SEQUENCES,
+                                         .longest = config.max_position_embeddings,
+                                         .sizes = &sizes,
+                                         .folder = scratch->folder};
+    struct bert_step s[3], reference;
+    char path[512], *kept[3];
+    bert_open(&reference, snug_backend_reference(), &config, SNUG_BF16, TOKENS, SEQUENCES);
+    for (int k = 0; k < 3; k++) {
+        bert_open_case(&s[k], cuda, &config, &options);
+        kept[k] = kept_in(scratch->folder, path, sizeof path);
+        if (k == 1) assert_int_equal(truncate(path, (off_t)strlen(kept[k]) - 100), 0);
+    }
+    assert_true(lines_of(kept[0]) > 20);
+    assert_string_equal(kept[0], kept[1]);
+    assert_int_equal(lines_of(kept[2]), lines_of(kept[0]) + 1); /* with what is left of the damaged one */
+    for (int i = 0; i < STEPS; i++) {
+        float losses[2], expected[2];
+        for (int k = 0; k < 2; k++) step(&s[k], i, losses);
+        step(&reference, i, expected);
+        for (int k = 0; k < 2; k++) assert_true(fabsf(losses[k] - expected[k]) <= 3e-2f * fabsf(expected[k]));
+        for (int k = 0; k < 2; k++) bert_update(&s[k]);
+        bert_update(&reference);
+    }
+    const char *name = "";
+    assert_true(worst_of(&s[0], &s[1], SNUG_MEMORY_WEIGHTS, &name) == 0);
+    for (int k = 0; k < 3; k++) {
+        bert_close(&s[k]);
+        free(kept[k]);
+    }
+    bert_close(&reference);
+}
+
+/* fp32 products of weights in bf16, and of fp32 weights with operands rounded to TF32. */
+static void mixed_steps_agree(void **state) {
+    (void)state;
+    if (!cuda) skip();
+    const struct snug_config config = small();
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        const struct bert_options options = {.compute = SNUG_F32,
+                                             .tf32 = tf32,
+                                             .tokens = TOKENS,
+                                             .sequences = SEQUENCES,
+                                             .longest = config.max_position_embeddings,
+                                             .methods = {.weights = tf32 ? SNUG_F32 : SNUG_BF16}};
+        struct bert_step a, b;
         const char *name = "";
-        assert_true(worst_of(&s[0], &s[1], SNUG_MEMORY_WEIGHTS, &name) == 0);
-        for (int k = 0; k < 2; k++) bert_close(&s[k]);
+        float x[2], y[2];
+        bert_open_case(&a, cuda, &config, &options);
+        bert_open_case(&b, snug_backend_reference(), &config, &options);
+        step(&a, 0, x);
+        step(&b, 0, y);
+        const double worst = worst_of(&a, &b, SNUG_MEMORY_GRADIENTS, &name), bound = tf32 ? 1e-2 : 1e-3;
+        for (int k = 0; k < 2; k++) assert_true(fabsf(x[k] - y[k]) <= (float)bound * fabsf(y[k]));
+        print_message("%s: gradients off by %.1e (%s)\n", tf32 ? "TF32" : "bf16 weights", worst, name);
+        if (!(worst <= bound)) fail_msg("gradient of %s is off by %g", name, worst);
+        bert_close(&a);
+        bert_close(&b);
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_steps_agree),
         cmocka_unit_test(bf16_steps_agree),
+        cmocka_unit_test(fp16_steps_agree),
+        cmocka_unit_test(optimizers_agree),
+        cmocka_unit_test(update_in_backward_is_the_same),
+        cmocka_unit_test(skipped_steps_agree),
+        cmocka_unit_test(skipped_steps_change_nothing),
         cmocka_unit_test(same_bits_twice),
+        cmocka_unit_test(mixed_steps_agree),
+        cmocka_unit_test_setup_teardown(choices_are_kept, scratch_setup, scratch_teardown),
     };
     snug_context *ctx;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     if (snug_backend_cuda(ctx, &cuda) != SNUG_OK) snprintf(why, sizeof why, "skipped: %s", snug_error_message(ctx));
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snug_context_destroy(ctx);
     return failed;

@@ -121,7 +121,8 @@ static void check_case(const json_t *c, const struct snug_backend *backend, int 
     int64_t count;
     struct golden g;
     snprintf(expected, sizeof expected, "%s/%s", folder, file);
-    golden_open(&g, folder, expected, task, smoothing, backend, threads, chunk_rows, level, SNUG_F32);
+    golden_open(&g, folder, expected, task, smoothing, backend, threads, chunk_rows,
+                &(struct golden_method){.recompute = level});
     check_logits(&g);
     float *loss = golden_read(&g, "loss", &count);
     const double found = golden_step(&g);
@@ -188,6 +189,111 @@ static void cuda_agrees(void **state) {
     snug_context_destroy(ctx);
 }
 
+/* ---- 16 bits ---------------------------------------------------------------------------------------------------- */
+
+struct squares {
+    const float *expected;
+    double off, size;
+};
+
+static void add_logits(const struct golden *g, const float *logits, int64_t first, int64_t count, void *user) {
+    struct squares *sums = user;
+    (void)g;
+    for (int64_t i = 0; i < count; i++) {
+        sums->off += pow((double)logits[i] - (double)sums->expected[first + i], 2);
+        sums->size += pow((double)sums->expected[first + i], 2);
+    }
+}
+
+/* Relative L2 errors of the logits, and of all gradients as one vector, without the key biases'. */
+static void measure(struct golden *g, double *logits, double *gradients) {
+    struct squares sums = {0};
+    int64_t count;
+    float *expected = golden_read(g, "logits", &count);
+    sums.expected = expected;
+    compute_logits(g, add_logits, &sums);
+    free(expected);
+    *logits = sqrt(sums.off / sums.size);
+    golden_step(g);
+    const double scale = g->program.compute == SNUG_F16 ? (double)SNUG_SCALE_FIRST : 1;
+    double off = 0, size = 0;
+    for (size_t i = 0; i < g->program.parameter_count; i++) {
+        const struct snug_parameter *p = &g->program.parameters[i];
+        char name[160];
+        snprintf(name, sizeof name, "grad.%s", p->name);
+        if (has_end(p->name, "attention.self.key.bias")) continue;
+        expected = golden_read(g, name, &count);
+        const float *found = golden_gradient(g, p);
+        for (int64_t k = 0; k < count; k++) {
+            off += pow((double)found[k] / scale - (double)expected[k], 2);
+            size += pow((double)expected[k], 2);
+        }
+        free(expected);
+    }
+    *gradients = sqrt(off / size);
+}
+
+/* In bf16 and fp16 no further from the truth than twice what torch.autocast is (tools/golden_autocast.py): in the
+   geometric mean over the cases, since a dozen logits of a tiny model are one throw of the dice; each by itself within
+   four times that. */
+static void check_autocast(const struct snug_backend *backend) {
+    json_t *cases = read_cases(), *c;
+    json_t *bars = json_load_file(SNUG_SOURCE_DIR "/tests/golden/autocast.json", 0, NULL);
+    static const char *const what[] = {"logits", "gradients"};
+    double logarithms[2][2] = {{0}}; /* by type: of ratios, added up */
+    size_t index, seen = 0;
+    json_array_foreach(json_object_get(cases, "cases"), index, c) {
+        const char *name = json_string_value(json_object_get(c, "name"));
+        const json_t *bar = json_object_get(json_object_get(bars, "cases"), name);
+        for (enum snug_dtype type = SNUG_BF16; bar && type <= SNUG_F16; type++) {
+            const char *folder = json_string_value(json_object_get(c, "folder"));
+            char expected[256];
+            double found[2];
+            struct golden g;
+            snprintf(expected, sizeof expected, "%s/%s", folder, json_string_value(json_object_get(c, "expected")));
+            golden_open(&g, folder, expected, json_string_value(json_object_get(c, "task")), 0, backend, 1, 0,
+                        &(struct golden_method){.recompute = SNUG_RECOMPUTE_ELEMENTWISE, .compute = type});
+            measure(&g, &found[0], &found[1]);
+            golden_close(&g);
+            for (int i = 0; i < 2; i++) {
+                const json_t *errors = json_object_get(bar, snug_dtype_name(type));
+                const double theirs = json_number_value(json_object_get(errors, what[i]));
+                logarithms[type - SNUG_BF16][i] += log(found[i] / theirs);
+                if (!(found[i] <= 4 * theirs))
+                    fail_msg("%s in %s: error of %s %g, torch's is %g", name, snug_dtype_name(type), what[i], found[i],
+                             theirs);
+            }
+            seen++;
+        }
+    }
+    assert_true(seen >= 14);
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < 2; i++) {
+            const double ratio = exp(logarithms[type][i] / ((double)seen / 2));
+            print_message("%s, %s: errors of %s are %.2f times torch's\n", backend->name, type ? "fp16" : "bf16",
+                          what[i], ratio);
+            if (!(ratio <= 2)) fail_msg("errors of %s are %g times torch's", what[i], ratio);
+        }
+    json_decref(bars);
+    json_decref(cases);
+}
+
+static void reference_is_no_worse_than_autocast(void **state) {
+    (void)state;
+    check_autocast(snug_backend_reference());
+}
+
+static void cuda_is_no_worse_than_autocast(void **state) {
+    (void)state;
+    snug_context *ctx;
+    const struct snug_backend *cuda;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    const snug_status found = snug_backend_cuda(ctx, &cuda);
+    snug_context_destroy(ctx);
+    if (found != SNUG_OK) skip();
+    check_autocast(cuda);
+}
+
 /* The number of head rows that go through at a time changes nothing but the order of sums. */
 static void chunks_do_not_matter(void **state) {
     (void)state;
@@ -198,6 +304,48 @@ static void every_level_of_recomputation_agrees(void **state) {
     (void)state;
     for (int level = 0; level < SNUG_RECOMPUTE_COUNT; level++)
         check_all(snug_backend_cpu(), 2, 0, (enum snug_recompute)level);
+}
+
+/* The other methods change how a step goes; what they come to shows in ten losses and norms. */
+static void check_method(const json_t *c, const struct golden_method *method) {
+    const char *folder = json_string_value(json_object_get(c, "folder"));
+    const char *task = json_string_value(json_object_get(c, "task"));
+    char expected[256];
+    struct golden g;
+    if (!json_is_true(json_object_get(c, "gradients")) || (method->waits && strcmp(task, "mlm") == 0)) return;
+    snprintf(expected, sizeof expected, "%s/%s", folder, json_string_value(json_object_get(c, "expected")));
+    golden_open(&g, folder, expected, task, json_number_value(json_object_get(c, "label_smoothing_factor")),
+                snug_backend_cpu(), 2, 0, method);
+    bool waits = false;
+    for (size_t i = 0; i < g.program.op_count; i++) waits |= g.program.ops[i].kind == SNUG_OP_CATCH_UP;
+    assert_true(waits == method->waits && (g.spool != NULL) == method->offloads);
+    check_ten_losses(&g);
+    golden_close(&g);
+}
+
+static void every_method_agrees(void **state) {
+    (void)state;
+    static const struct golden_method methods[] = {
+        {.name = "update in backward", .update_in_backward = true},
+        {.name = "micro-batches", .micro_batches = 3},
+        {.name = "both", .update_in_backward = true, .micro_batches = 2},
+        {.name = "rows that wait", .waits = true},
+        {.name = "offload", .offloads = true},
+        {.name = "offload, update in backward", .offloads = true, .update_in_backward = true},
+        {.name = "all that go together",
+         .recompute = SNUG_RECOMPUTE_LAYER,
+         .offloads = true,
+         .update_in_backward = true,
+         .micro_batches = GOLDEN_PARTS},
+        {.name = "rows that wait, offload", .waits = true, .recompute = SNUG_RECOMPUTE_FFN, .offloads = true},
+    };
+    json_t *cases = read_cases(), *c;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        size_t index;
+        print_message("%s\n", methods[i].name);
+        json_array_foreach(json_object_get(cases, "cases"), index, c) check_method(c, &methods[i]);
+    }
+    json_decref(cases);
 }
 
 /* Weights stored without a head, without the prefix, in shards or under old names give the same values. */
@@ -213,8 +361,8 @@ static void other_files_hold_the_same_weights(void **state) {
         snprintf(expected, sizeof expected, "%s/expected.safetensors", like);
         const char *task = strncmp(like, "mlm", 3) == 0 ? "mlm" : "classification";
         struct golden a, b;
-        golden_open(&a, like, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE, SNUG_F32);
-        golden_open(&b, folder, expected, task, 0, snug_backend_reference(), 1, 0, SNUG_RECOMPUTE_NONE, SNUG_F32);
+        golden_open(&a, like, expected, task, 0, snug_backend_reference(), 1, 0, &(struct golden_method){0});
+        golden_open(&b, folder, expected, task, 0, snug_backend_reference(), 1, 0, &(struct golden_method){0});
         assert_int_equal(a.program.parameter_count, b.program.parameter_count);
         for (size_t i = 0; i < a.program.parameter_count; i++) {
             const struct snug_parameter *p = &a.program.parameters[i];
@@ -281,8 +429,10 @@ static void storage_changes_nothing(void **state) {
         double loss[2];
         snprintf(expected, sizeof expected, "%s/%s", folder, json_string_value(json_object_get(c, "expected")));
         for (int i = 0; i < 2; i++)
-            golden_open(&g[i], folder, expected, task, 0, backend ? snug_backend_cpu() : snug_backend_reference(),
-                        1 + i * backend, 0, SNUG_RECOMPUTE_ELEMENTWISE, i ? SNUG_F32 : SNUG_BF16);
+            golden_open(
+                &g[i], folder, expected, task, 0, backend ? snug_backend_cpu() : snug_backend_reference(),
+                1 + i * backend, 0,
+                &(struct golden_method){.recompute = SNUG_RECOMPUTE_ELEMENTWISE, .weights = i ? SNUG_F32 : SNUG_BF16});
         round_matrices(&g[1]);
         assert_same_storage(&g[0], &g[1]);
         assert_true(g[0].layout.bytes[SNUG_MEMORY_WEIGHTS] < 0.65 * (double)g[1].layout.bytes[SNUG_MEMORY_WEIGHTS]);
@@ -312,8 +462,11 @@ int main(void) {
         cmocka_unit_test(reference_agrees),
         cmocka_unit_test(cpu_agrees),
         cmocka_unit_test(cuda_agrees),
+        cmocka_unit_test(reference_is_no_worse_than_autocast),
+        cmocka_unit_test(cuda_is_no_worse_than_autocast),
         cmocka_unit_test(chunks_do_not_matter),
         cmocka_unit_test(every_level_of_recomputation_agrees),
+        cmocka_unit_test(every_method_agrees),
         cmocka_unit_test(other_files_hold_the_same_weights),
         cmocka_unit_test(storage_changes_nothing),
     };

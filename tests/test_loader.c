@@ -273,6 +273,7 @@ static void test_limits_follow_the_run(void **state) {
     for (int i = 0; i < 3; i++) {
         struct snug_loader_options options = loader_options(f, 3, 2);
         struct snug_loader_limits limits;
+        struct snug_sizes sizes = {{0}};
         int64_t tokens = 0, longest = 0, max_steps = 170; /* an epoch has 168 */
         options.sampling = samplings[i];
         assert_int_equal(snug_loader_limits(f->ctx, dataset, &options, 100, max_steps, &limits), SNUG_OK);
@@ -283,15 +284,40 @@ static void test_limits_follow_the_run(void **state) {
             while (steps < max_steps && (batch = next(f, &run))) {
                 if (tokens < batch->tokens) tokens = batch->tokens;
                 if (longest < batch->longest) longest = batch->longest;
+                snug_sizes_add(&sizes, batch->tokens);
                 steps += batch->last_in_step;
             }
         }
         assert_int_equal(limits.tokens, tokens);
         assert_int_equal(limits.longest, longest);
         assert_int_equal(limits.sequences, 3);
+        assert_memory_equal(&limits.sizes, &sizes, sizeof sizes);
         stop(&run);
     }
     snug_dataset_close(dataset);
+}
+
+/* Batches of one length are not scanned: full ones and the epoch's last. */
+static void test_sizes(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options dummy = options_for("dummy:10x100");
+    dummy.vocab_size = VOCAB;
+    struct snug_dataset *dataset = open_with(f, dummy);
+    struct snug_loader_options options = loader_options(f, 4, 1);
+    struct snug_loader_limits limits;
+    struct snug_sizes sizes = {{0}};
+    assert_int_equal(snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_OK);
+    snug_sizes_add(&sizes, 400);
+    snug_sizes_add(&sizes, 200);
+    assert_memory_equal(&limits.sizes, &sizes, sizeof sizes);
+    snug_dataset_close(dataset);
+    /* Every number of tokens has the smallest size that holds it; the step from one to the next is at most a 16th. */
+    for (int64_t tokens = 1; tokens < 1 << 18; tokens++) {
+        const int size = snug_size_of(tokens);
+        assert_true(snug_size_tokens(size) >= tokens && snug_size_tokens(size - 1) < tokens);
+        if (tokens > 1024) assert_true(snug_size_tokens(size) * 16 <= snug_size_tokens(size - 1) * 17);
+    }
+    assert_true(snug_size_of(INT32_MAX) < SNUG_SIZES && snug_size_tokens(snug_size_of(INT32_MAX)) >= INT32_MAX);
 }
 
 static void test_drop_last(void **state) {
@@ -726,6 +752,7 @@ int main(void) {
         TEST(test_permutation_by_lookup),
         TEST(test_classification_epoch),
         TEST(test_limits_follow_the_run),
+        TEST(test_sizes),
         TEST(test_drop_last),
         TEST(test_same_batches_for_any_workers_and_start),
         TEST(test_accumulation_changes_nothing),

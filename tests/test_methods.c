@@ -48,6 +48,14 @@ static void test_wrong_levels_are_refused(void **state) {
     }
 }
 
+static void test_tf32_needs_a_gpu(void **state) {
+    struct fixture *f = *state;
+    snug_train_result result;
+    assert_int_equal(try_train(f, "refused", "tf32=True device=cpu", 0, &result), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--tf32 needs an NVIDIA GPU");
+    train(f, "off", "tf32=False device=cpu max_steps=1");
+}
+
 /* ---- rows that wait ------------------------------------------------------------------------------------------- */
 
 /* All tensors of two files have the same bits, those of a table in the rows that both have. */
@@ -196,6 +204,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_update_in_backward_changes_no_bit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_update_in_backward_frees_gradients, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_levels_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_tf32_needs_a_gpu, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_waiting_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_waiting_in_ones_own_loop, set_up, tear_down),
     };

@@ -74,6 +74,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_FETCH: /* one for every backend, through a spool: tests/test_offload.c */
     case SNUG_OP_STORE:
     case SNUG_OP_WAIT: return (struct op_test){"copies", NULL, 0, 0, 0};
+    case SNUG_OP_RESCALE: return (struct op_test){"not on the CPU, which has no fp16", NULL, 0, 0, 0};
     case SNUG_OP_COUNT: break;
     }
     fail_msg("operation %d is not in the enum", (int)kind);
@@ -129,19 +130,6 @@ static void check_untouched(const struct ops *f, const struct snug_op *op, const
     }
 }
 
-/* Where a value is in the middle of two codes up to rounding, either is right. */
-static void compare_codes(const struct ops *f, const uint8_t *expected, int32_t t, const struct op_test *test,
-                          const char *what) {
-    int64_t apart = 0;
-    for (int64_t i = 0; i < ops_count(f, t); i++) {
-        const double want = ops_get(f, expected, t, i), got = ops_get(f, f->arena, t, i);
-        if (fabs(want - got) > 1) fail_msg("%s %s: code %ld is %g, expected %g", test->name, what, (long)i, got, want);
-        apart += want != got;
-    }
-    if (apart > 1 + ops_count(f, t) / 10000)
-        fail_msg("%s %s: %ld of %ld codes are one off", test->name, what, (long)apart, (long)ops_count(f, t));
-}
-
 static void compare(const struct ops *f, const struct snug_op *op, const uint8_t *expected, const struct op_test *test,
                     const char *what) {
     for (int output = 0; output < SNUG_OP_OUTPUTS; output++) {
@@ -159,7 +147,7 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
         }
         rms = sqrt(rms);
         if (f->tensors[t].dtype == SNUG_U8) {
-            compare_codes(f, expected, t, test, what);
+            ops_compare_codes(f, expected, f->arena, t, test->name);
             continue;
         }
         for (int64_t i = 0; i < ops_count(f, t); i++) {

@@ -4,7 +4,8 @@
 
 Usage: compare_tokenizer.py [--snug build/snug] [--model DIR] [--data DIR] [--random 100000] [--seed 0] [--max_length 128]
 
-Exits with 1 and shows the first differences if there is any. Needs transformers.
+Twice: with the model's own, uncased tokenizer, and with a cased one, whose vocabulary is the model's and its words with
+capitals. Exits with 1 and shows the first differences if there is any. Needs transformers.
 """
 import argparse
 import csv
@@ -54,16 +55,51 @@ def random_texts(count, seed):
         yield text
 
 
-def snug_rows(arguments, texts):
+def make_cased(model, folder):
+    """A cased tokenizer in folder: a word of the vocabulary also stands there with capitals, and accented letters do."""
+    tokens = Path(model, "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    known = set(tokens)
+    for token in tokens[:]:
+        pieces = [token.upper(), token.title()] if token.isalpha() else ["##" + token[2:].upper()] if token.startswith("##") else []
+        for piece in [*pieces, *("ÀÉÎõü" if token == "a" else [])]:
+            if piece not in known:
+                known.add(piece)
+                tokens.append(piece)
+    Path(folder, "vocab.txt").write_text("".join(token + "\n" for token in tokens), encoding="utf-8")
+    Path(folder, "tokenizer_config.json").write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
+
+
+def snug_rows(arguments, model, texts):
     """What the program prints for each text, read from a JSON Lines file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "texts.jsonl")
         path.write_text("".join(json.dumps({"sentence": text}, ensure_ascii=False) + "\n" for text in texts),
                         encoding="utf-8")
-        command = [arguments.snug, "tokenize", "--model_name_or_path", arguments.model, "--test_file", str(path),
+        command = [arguments.snug, "tokenize", "--model_name_or_path", model, "--test_file", str(path),
                    "--max_seq_length", str(arguments.max_length)]
         output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
     return [json.loads(line) for line in output.split("\n") if line]
+
+
+def compare(arguments, model, texts):
+    """How many texts have other tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    rows, different = snug_rows(arguments, model, texts), 0
+    if len(rows) != len(texts):
+        sys.exit(f"{len(rows)} rows came back for {len(texts)} texts")
+    unknown = sum(tokenizer.unk_token_id in row["input_ids"] for row in rows)
+    for start in range(0, len(texts), 10000):
+        expected = tokenizer(texts[start : start + 10000], truncation=True, max_length=arguments.max_length, padding=False)
+        for i, ids in enumerate(expected["input_ids"], start):
+            row, tokens = rows[i], tokenizer.convert_ids_to_tokens(ids)
+            same = row["index"] == i and row["input_ids"] == ids and row["tokens"] == tokens
+            if same and not any(row["token_type_ids"]):
+                continue
+            different += 1
+            if different <= 5:
+                print(f"{texts[i]!a}\n  expected {tokens}\n  found    {row['tokens']}")
+    print(f"{model}, {len(tokenizer)} tokens: {different} of {len(texts)} differ ({unknown} hold an unknown word)")
+    return different
 
 
 def main():
@@ -79,21 +115,10 @@ def main():
     texts = list(data_texts(Path(arguments.data)))
     print(f"{len(texts)} texts in {arguments.data}, {arguments.random} random strings")
     texts += random_texts(arguments.random, arguments.seed)
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    rows, different = snug_rows(arguments, texts), 0
-    if len(rows) != len(texts):
-        sys.exit(f"{len(rows)} rows came back for {len(texts)} texts")
-    for start in range(0, len(texts), 10000):
-        expected = tokenizer(texts[start : start + 10000], truncation=True, max_length=arguments.max_length, padding=False)
-        for i, ids in enumerate(expected["input_ids"], start):
-            row, tokens = rows[i], tokenizer.convert_ids_to_tokens(ids)
-            same = row["index"] == i and row["input_ids"] == ids and row["tokens"] == tokens
-            if same and not any(row["token_type_ids"]):
-                continue
-            different += 1
-            if different <= 5:
-                print(f"{texts[i]!a}\n  expected {tokens}\n  found    {row['tokens']}")
-    print(f"{different} of {len(texts)} differ")
+    different = compare(arguments, arguments.model, texts)
+    with tempfile.TemporaryDirectory() as folder:
+        make_cased(arguments.model, folder)
+        different += compare(arguments, folder, texts)
     sys.exit(different > 0)
 
 

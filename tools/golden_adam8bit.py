@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/adam8bit.safetensors: what 100 steps of bitsandbytes' block-wise 8-bit AdamW make of a few tensors.
 
-The update is that of bitsandbytes' GPU kernel. Without a GPU it is computed here, operation by operation, in fp32; the
-operator that bitsandbytes has for the CPU (another formula for the same update, a table of bf16 values for the nearest
-code, no rule about signs) runs beside it from the same states, and the two must agree as far as they can. With
---device cuda the kernel itself writes the file. Needs torch, safetensors, bitsandbytes.
+The update is that of bitsandbytes' GPU kernel. The file that is kept was written by it, with --device cuda. Without a
+GPU it is computed here, operation by operation, in fp32: from the same state one of 980,000 codes differs from the
+kernel's. The operator that bitsandbytes has for the CPU (another formula for the same update, a table of bf16 values for
+the nearest code, no rule about signs) then runs beside it, and the two must agree as far as they can. Needs torch,
+safetensors, bitsandbytes.
 """
 
 import argparse

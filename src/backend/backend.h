@@ -46,7 +46,9 @@
  * SQUARED_NORM         g [N,K] index or none              sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate;
  *                                                         with an index, the same bits as of the whole table's gradient
  * CLIP                 sums [slots] F64                   clip [2] F32 = {norm, scale}; scale = min(1, run->max_grad_norm /
- *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0
+ *                                                         (norm + 1e-6)), or 1 if max_grad_norm <= 0.
+ *                                                         scaler [1,4] or none: see "Loss scaling"
+ * RESCALE                                                 scaler [1,4]: snug_loss_scale_next()
  * (an optimizer)       g [N,K] F32, clip or none          p [N,K], q [N,K] or none, states (all updated, but q)
  *   g is first multiplied by clip's scale, in passing. p is F32, or BF16 and then rounded stochastically (core/philox.h); q
  *   is a BF16 copy of the new p, rounded to nearest even. What it gets may be a part of the weight, see op->element. The tensor is a stack of op->segments parameters of the same
@@ -79,6 +81,10 @@
  * STORE                x                                  home (offloaded): starts to copy x there, to op->element on
  * WAIT                 x                                  waits until what FETCH or STORE began of x is done
  *
+ * Loss scaling, in fp16 training (a program with RESCALE): LOSS multiplies d by scaler's first value as well. CLIP
+ *   divides norm and scale by it, and says in scaler whether the step is skipped, since sums are not finite. Updates of
+ *   such a step do nothing; t counts those that were done, and lr is the learning rate of that one.
+ *
  * Rows that wait: a table that only EMBED reads need not be updated where a step has no gradient, until the row is read
  * again. What it missed is then done step by step, with the bits that ADAM over the whole table would have given.
  *   g [N,K]            gradients of the rows with one, in the order in which they first came up; N is what a step may have
@@ -102,6 +108,9 @@
 #include "optim/optimizer.h"
 #include "text/batch.h"
 
+/* Steps after which the host has to look how many were skipped. */
+#define SNUG_UNSEEN_STEPS 8
+
 /* What an operation sees while it runs. */
 struct snug_run {
     snug_context *ctx;
@@ -118,12 +127,19 @@ struct snug_run {
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's head rows */
     float loss_scale;               /* 1 / items_in_step */
     float learning_rate, max_grad_norm;
+    /* In fp16 the device alone may know yet whether a step was skipped: how many were as far as the host knows, and the
+       learning rates if 1, 2 … more of them were. */
+    int64_t skipped;
+    float later_rates[SNUG_UNSEEN_STEPS - 1];
+    bool one_by_one;          /* phases are not recorded: somebody times or blames single operations */
     struct snug_spool *spool; /* NULL where nothing is offloaded */
     uint64_t *copies;         /* by tensor: the number of its last copy in the spool */
     const struct snug_optimizer *optimizer;
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
+
+struct snug_stamps;
 
 /* What memory is for. */
 enum snug_block_use {
@@ -133,6 +149,9 @@ enum snug_block_use {
 
 struct snug_backend {
     const char *name;
+    /* Head rows of masked LM that it wants in a chunk: enough to be quick, few enough that their logits, the head's
+       largest tensor, stay small. */
+    int64_t head_rows;
     /* A block of zeroed memory, given back with snug_block_release(). */
     snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
     /* Bytes of the arena in which the backend keeps a batch of its own; 0 where operations read the host's. */
@@ -146,9 +165,19 @@ struct snug_backend {
        whole: then *done, and they are skipped. Operations may go on after end; what reads the arena waits for them. */
     snug_status (*begin)(struct snug_run *run, enum snug_phase phase, bool *done);
     snug_status (*end)(struct snug_run *run, enum snug_phase phase);
+    /* Where operations are not done yet when they return: notes, as number, the moment when all that was asked for
+       before is done; *stamps is NULL at first. Then the seconds from each of count moments to the next, [0] being 0.
+       NULL where operations are done when they return. */
+    snug_status (*stamp)(struct snug_run *run, struct snug_stamps **stamps, size_t number);
+    snug_status (*stamps)(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count);
+    void (*free_stamps)(struct snug_stamps *stamps);
     /* Makes what the program's operations need beforehand; nothing is made later. */
     snug_status (*open)(snug_context *ctx, const struct snug_program *program, int threads, void **state);
     void (*close)(void *state);
+    /* Finds out by trying how the program's operations are done best here, for batches of these sizes, before anything
+       is in the arena, whose contents are lost. What was found is kept in folder, where later runs find it, so that
+       they give the same bits; folder is NULL where nothing can be kept. NULL where there is nothing to try. */
+    snug_status (*warm)(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
     /* Bytes that the backend's libraries take for themselves while operations run, beyond what open left resident. */
     int64_t (*library)(const struct snug_program *program, int threads);
     /* Bytes of scratch that op needs at the program's capacity. */
@@ -167,6 +196,8 @@ const struct snug_backend *snug_backend_cpu(void);
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a sentence where there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
+/* What products of the CPU are made with, for people: "oneDNN 3.1.1, bf16 by amx". */
+void snug_backend_cpu_describe(char *text, size_t size);
 /* Whether bf16 products are faster here than fp32 ones: AMX-BF16 or AVX512-BF16 can be used. */
 bool snug_backend_cpu_fast_bf16(void);
 

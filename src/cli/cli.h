@@ -18,6 +18,8 @@ int command_plan(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_gpu(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 
 /* One run of a command. */
 struct cli {
@@ -42,6 +44,8 @@ int cli_finish(struct cli *cli, snug_status status);
 
 /* All results go through these two: SNUG_E_IO when they could not be written. */
 snug_status cli_put(struct cli *cli, const char *text);
+/* The same, with an end to its last line. */
+snug_status cli_put_lines(struct cli *cli, const char *text);
 /* value as one line; takes the reference; NULL is out of memory. digits: significant ones of a real. */
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits);
 /* A number, null where JSON has none. */

@@ -123,6 +123,12 @@ snug_status cli_put(struct cli *cli, const char *text) {
     return SNUG_E_IO;
 }
 
+snug_status cli_put_lines(struct cli *cli, const char *text) {
+    const size_t length = strlen(text);
+    const snug_status status = cli_put(cli, text);
+    return status != SNUG_OK || (length && text[length - 1] == '\n') ? status : cli_put(cli, "\n");
+}
+
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
     char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(digits));
     json_decref(value);
@@ -182,6 +188,15 @@ static const struct {
      "Evaluation, logging and saving|Training|Machine and loading|"},
     {"bench rates", "[--threads N] [--json]",
      "Measures how fast this machine runs each operation and keeps it for the seconds that plans give.",
+     "Model|Data|Evaluation, logging and saving|Training|"},
+    {"bench anatomy",
+     "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N] [--json]",
+     "The experiment of \"Model training anatomy\": by default BERT-large, batch 4, --train_file dummy:512x512, one "
+     "epoch "
+     "(on a CPU 3 steps); writes no model.",
+     "Evaluation, logging and saving|"},
+    {"doctor", "[--device auto|cpu|cuda] [--json]",
+     "Says what was found on this machine, what is missing, and what a training would use, and why.",
      "Model|Data|Evaluation, logging and saving|Training|"},
 };
 

@@ -16,7 +16,9 @@ static const struct {
     {"plan", command_plan, "say what a training takes, without running it"},
     {"tokenize", command_tokenize, "print the tokens of texts"},
     {"verify", command_verify, "prove snug's promises on this model and machine"},
-    {"bench", command_bench, "measure this machine: snug bench rates"},
+    {"bench", command_bench, "measure this machine: snug bench anatomy, snug bench rates"},
+    {"gpu", command_gpu, "show the GPUs, their memory, load and processes"},
+    {"doctor", command_doctor, "say what was found, what is missing, what will be used"},
 };
 enum { command_count = sizeof commands / sizeof *commands };
 

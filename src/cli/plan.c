@@ -8,8 +8,7 @@
 static snug_status put_plan(struct cli *cli, const snug_plan *plan) {
     char *text = NULL;
     snug_status status = cli->json ? snug_plan_json(plan, &text) : snug_plan_text(plan, &text);
-    if (status == SNUG_OK && *text) status = cli_put(cli, text);
-    if (status == SNUG_OK && *text && text[strlen(text) - 1] != '\n') status = cli_put(cli, "\n");
+    if (status == SNUG_OK && *text) status = cli_put_lines(cli, text);
     free(text);
     return status;
 }

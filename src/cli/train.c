@@ -25,17 +25,25 @@ static json_t *result_json(const snug_train_result *result) {
     cli_add(&object, "samples", json_integer(result->samples));
     cli_add(&object, "tokens", json_integer(result->tokens));
     cli_add(&object, "start_seconds", cli_real(result->seconds_to_first_step));
-    cli_add(&object, "peak_rss_bytes", json_integer(result->total.measured));
+    cli_add(&object, "peak_rss_bytes", json_integer(result->peak_resident));
     cli_add(&object, "padding_avoided", cli_real(result->padding_avoided));
     cli_add(&object, "truncated_texts", json_integer(result->truncated_texts));
     cli_add(&object, "nan_inf_losses", json_integer(result->infinite_losses));
     cli_add(&object, "nan_inf_gradients", json_integer(result->infinite_gradients));
+    if (result->loss_scale > 0) {
+        cli_add(&object, "skipped_steps", json_integer(result->skipped_steps));
+        cli_add(&object, "loss_scale", cli_real(result->loss_scale));
+    }
     cli_add(&object, "best_model_checkpoint",
             *result->best_checkpoint ? cli_string(result->best_checkpoint) : json_null());
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
         cli_add(&memory, snug_memory_class_name((snug_memory_class)i), ledger_json(&result->ledger[i]));
     cli_add(&memory, "total", ledger_json(&result->total));
     cli_add(&object, "memory", memory);
+    if (!*result->device.name) return object;
+    cli_add(&object, "device",
+            json_pack("{s:o, s:s, s:o}", "name", cli_string(result->device.name), "method", result->device.method,
+                      "others", cli_string(result->device.others)));
     return object;
 }
 

@@ -53,6 +53,14 @@ void snug_clear_error(snug_context *ctx) {
     pthread_mutex_unlock(&ctx->lock);
 }
 
+/* Messages quote names from files, and are shown on terminals, which obey control characters. */
+static void make_printable(char *message) {
+    for (unsigned char *at = (unsigned char *)message; *at; at++) {
+        if (*at < ' ' || *at == 0x7F) *at = '?';
+        if (*at == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0) at[0] = at[1] = '?'; /* U+0080 … U+009F in UTF-8 */
+    }
+}
+
 snug_status snug_fail(snug_context *ctx, snug_status status, const char *format, ...) {
     pthread_mutex_lock(&ctx->lock);
     if (!ctx->failed) {
@@ -60,7 +68,21 @@ snug_status snug_fail(snug_context *ctx, snug_status status, const char *format,
         va_start(args, format);
         vsnprintf(ctx->message, sizeof ctx->message, format, args);
         va_end(args);
+        make_printable(ctx->message);
         ctx->failed = true;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    return status;
+}
+
+snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char *format, ...) {
+    pthread_mutex_lock(&ctx->lock);
+    const size_t used = strlen(ctx->message);
+    if (ctx->failed) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(ctx->message + used, sizeof ctx->message - used, format, args);
+        va_end(args);
     }
     pthread_mutex_unlock(&ctx->lock);
     return status;
@@ -73,6 +95,7 @@ void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) 
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    make_printable(message);
     pthread_mutex_lock(&ctx->lock);
     ctx->log(ctx->log_user, level, message);
     pthread_mutex_unlock(&ctx->lock);

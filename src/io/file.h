@@ -7,7 +7,7 @@
 
 #include "core/context.h"
 
-/* The whole file, NUL-terminated after size bytes; freed with free(). */
+/* The whole file, NUL-terminated after size bytes; freed with free(). One of over 256 MiB is SNUG_E_INPUT. */
 snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size);
 bool snug_file_exists(const char *path);
 bool snug_folder_exists(const char *path);
@@ -51,7 +51,7 @@ snug_status snug_folder_begin(snug_context *ctx, const char *path, char **aside)
 /* Writes manifest.json (size and XXH3-64 of every file) last, syncs everything and renames. Frees aside. */
 snug_status snug_folder_commit(snug_context *ctx, char *aside, const char *path);
 /* SNUG_OK if every file of the manifest is there with its size and checksum; SNUG_E_INPUT names the first that is not.
- */
+   Names in it may not leave the folder. */
 snug_status snug_folder_verify(snug_context *ctx, const char *path);
 
 #endif

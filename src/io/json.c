@@ -155,8 +155,31 @@ static size_t count_chars(const json_t *value) {
     return chars;
 }
 
+/* A value takes some 150 bytes of memory for as few as two of the file: this bounds them by some 2 GiB. */
+enum { VALUES_MAX = 1 << 24 };
+
+static bool has_too_many_values(const char *text, size_t length) {
+    size_t values = 1;
+    bool in_string = false;
+    if (length < VALUES_MAX) return false;
+    for (size_t at = 0; at < length; at++) {
+        if (in_string && text[at] == '\\')
+            at++;
+        else if (text[at] == '"')
+            in_string = !in_string;
+        else if (!in_string)
+            values += text[at] == ',' || text[at] == '[' || text[at] == '{';
+    }
+    return values > VALUES_MAX;
+}
+
 json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error) {
     size_t chars;
+    if (has_too_many_values(text, length)) {
+        *error = (json_error_t){.line = 1};
+        snprintf(error->text, sizeof error->text, "over %d values", VALUES_MAX);
+        return NULL;
+    }
     if (is_plain(text, length, &chars)) { /* less to read than below */
         json_t *plain = json_loadb(text, length, flags, error);
         if (plain && count_chars(plain) == chars) return plain;

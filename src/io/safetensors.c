@@ -72,17 +72,22 @@ static snug_status read_at(snug_context *ctx, const struct snug_safetensors_file
 
 /* ---- opening ---- */
 
+/* weights_only keeps torch from running what the file says. */
+snug_status snug_fail_pickled(snug_context *ctx, const char *path) {
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s is a pickled PyTorch file, which may run any code when it is loaded; snug reads safetensors. "
+                     "Convert it once in Python: import torch; from safetensors.torch import save_file; "
+                     "w = torch.load(\"%s\", map_location=\"cpu\", weights_only=True); "
+                     "save_file({k: v.clone() for k, v in w.items()}, \"model.safetensors\")",
+                     path, path);
+}
+
 /* Says what a file that is not safetensors seems to be. start: its first bytes, zero-filled. */
 static snug_status not_safetensors(snug_context *ctx, const struct snug_safetensors_file *file,
                                    const unsigned char start[9]) {
     bool zip = !memcmp(start, "PK\3\4", 4), pickle = start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
     if (zip || pickle || ends_with(file->path, ".bin") || ends_with(file->path, ".pt") || ends_with(file->path, ".pth"))
-        return snug_fail(
-            ctx, SNUG_E_INPUT,
-            "%s is a pickled PyTorch file, which may run any code when it is loaded; snug reads safetensors. "
-            "Convert it once in Python: from transformers import AutoModel; "
-            "AutoModel.from_pretrained(\"FOLDER\").save_pretrained(\"NEW_FOLDER\")",
-            file->path);
+        return snug_fail_pickled(ctx, file->path);
     if (!memcmp(start, "version ", 8))
         return snug_fail(ctx, SNUG_E_INPUT, "%s is a Git LFS pointer, not the file itself: run \"git lfs pull\"",
                          file->path);
@@ -200,7 +205,7 @@ static snug_status read_header(snug_context *ctx, const struct snug_safetensors_
     RETURN_IF_ERROR(snug_alloc(ctx, length, 1, &text));
     snug_status status = read_at(ctx, file, text, length, 8);
     json_error_t error;
-    if (status == SNUG_OK && !(*out = snug_json_parse_exact(text, length, JSON_REJECT_DUPLICATES, &error)))
+    if (status == SNUG_OK && !(*out = snug_json_parse(text, length, JSON_REJECT_DUPLICATES, &error)))
         status = snug_fail(ctx, snug_json_status(&error), "%s: its header is not valid: %s", file->path, error.text);
     free(text);
     return status;
@@ -217,7 +222,7 @@ static snug_status open_file(snug_context *ctx, const char *path, struct snug_sa
     *file = (struct snug_safetensors_file){.fd = -1};
     RETURN_IF_ERROR(snug_strdup(ctx, path, &file->path));
     struct stat info;
-    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would keep who opens it waiting */
     if (file->fd < 0 || fstat(file->fd, &info))
         return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return snug_fail(ctx, SNUG_E_INPUT, "%s is not a regular file", path);

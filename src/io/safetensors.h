@@ -32,6 +32,8 @@ struct snug_safetensors {
    leave the folder). Every size and offset is checked against the file's length. */
 snug_status snug_safetensors_open(snug_context *ctx, const char *path, struct snug_safetensors *out);
 void snug_safetensors_close(struct snug_safetensors *files);
+/* Refuses a pickled file, and says how to convert it. */
+snug_status snug_fail_pickled(snug_context *ctx, const char *path);
 /* NULL if there is none of that name. */
 const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safetensors *files, const char *name);
 /* Reads elements first … first + count - 1 of a F32, F16 or BF16 tensor as fp32, through a small buffer. */

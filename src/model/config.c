@@ -8,8 +8,10 @@
 #include "io/file.h"
 #include "io/json.h"
 
-/* Far above any encoder in use, and low enough that no product of sizes overflows 64 bits. */
-enum { LARGEST_DIMENSION = 1 << 24, LARGEST_LAYER_COUNT = 1 << 12 };
+/* Far above any encoder in use, and low enough that no product of two sizes and a batch overflows 64 bits. */
+enum { LARGEST_DIMENSION = 1 << 20, LARGEST_VOCABULARY = 1 << 24, LARGEST_LAYER_COUNT = 512 };
+/* 4 TiB of weights as fp32: sums of what a training takes for them stay far below 64 bits. */
+static const double most_parameters = 0x1p40;
 
 static const struct {
     const char *name;
@@ -45,7 +47,10 @@ static snug_status locate_in_cache(snug_context *ctx, const char *name, char **f
         status = snug_file_read(ctx, ref, &data, &size);
         if (status == SNUG_OK) {
             data[strcspn(data, " \r\n")] = '\0';
-            status = snug_format(ctx, folder, "%s/snapshots/%s", model, data);
+            if (*data == '.' || strchr(data, '/')) /* a commit's name, which leads to no other place */
+                status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not the name of a snapshot", ref, data);
+            else
+                status = snug_format(ctx, folder, "%s/snapshots/%s", model, data);
         }
     }
     free(root);
@@ -56,7 +61,11 @@ static snug_status locate_in_cache(snug_context *ctx, const char *name, char **f
 }
 
 snug_status snug_model_locate(snug_context *ctx, const char *name_or_path, char **folder) {
+    *folder = NULL;
     if (snug_folder_exists(name_or_path)) return snug_strdup(ctx, name_or_path, folder);
+    if (snug_file_exists(name_or_path))
+        return snug_fail(ctx, SNUG_E_INPUT, "model %s is a file: name the folder that holds it and its config.json",
+                         name_or_path);
     RETURN_IF_ERROR(locate_in_cache(ctx, name_or_path, folder));
     if (*folder && snug_folder_exists(*folder)) return SNUG_OK;
     free(*folder);
@@ -90,6 +99,31 @@ static snug_status read_real(const struct reading *r, const char *key, double ot
     if (!(*out >= least && *out <= most))
         return snug_fail(r->ctx, SNUG_E_INPUT, "%s: %s is %g, expected %g to %g", r->path, key, *out, least, most);
     return SNUG_OK;
+}
+
+/* Each size may be sound and all together not. */
+static snug_status check_sum(const struct reading *r, const struct snug_config *c) {
+    const double hidden = (double)c->hidden_size, intermediate = (double)c->intermediate_size;
+    const double rows = (double)(c->vocab_size + c->max_position_embeddings + c->type_vocab_size);
+    const double parameters =
+        rows * hidden + (double)c->num_hidden_layers * (4 * hidden * hidden + 2 * hidden * intermediate);
+    if (parameters <= most_parameters) return SNUG_OK;
+    return snug_fail(
+        r->ctx, SNUG_E_INPUT,
+        "%s: its sizes (hidden_size %lld, intermediate_size %lld, num_hidden_layers %lld, vocab_size %lld) "
+        "make a model of %.2g parameters, and no machine holds that: one of them must be wrong",
+        r->path, (long long)c->hidden_size, (long long)c->intermediate_size, (long long)c->num_hidden_layers,
+        (long long)c->vocab_size, parameters);
+}
+
+/* The row of the vocabulary that stays 0; null or -1: none. */
+static snug_status read_padding(const struct reading *r, struct snug_config *config) {
+    const int64_t otherwise = json_object_get(r->json, "pad_token_id") ? -1 : 0;
+    RETURN_IF_ERROR(snug_json_int(r->ctx, r->path, r->json, "pad_token_id", otherwise, &config->pad_token_id));
+    if (config->pad_token_id >= -1 && config->pad_token_id < config->vocab_size) return SNUG_OK;
+    return snug_fail(r->ctx, SNUG_E_INPUT,
+                     "%s: pad_token_id is %lld, expected one of the vocabulary's %lld ids, or null", r->path,
+                     (long long)config->pad_token_id, (long long)config->vocab_size);
 }
 
 static snug_status read_dropouts(const struct reading *r, struct snug_config *config) {
@@ -184,11 +218,16 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
     const struct reading r = {ctx, path, json};
     *config = (struct snug_config){.json = json};
     RETURN_IF_ERROR(refuse_other_architectures(&r));
+    if (json_object_get(json, "auto_map")) { /* of a BERT's config: as transformers without trust_remote_code */
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "%s: auto_map names Python code; snug runs none, and takes the model for an ordinary BERT", path);
+        json_object_del(json, "auto_map");
+    }
     RETURN_IF_ERROR(read_size(&r, "hidden_size", 768, LARGEST_DIMENSION, &config->hidden_size));
     RETURN_IF_ERROR(read_size(&r, "num_hidden_layers", 12, LARGEST_LAYER_COUNT, &config->num_hidden_layers));
     RETURN_IF_ERROR(read_size(&r, "num_attention_heads", 12, 4095, &config->num_attention_heads));
     RETURN_IF_ERROR(read_size(&r, "intermediate_size", 3072, LARGEST_DIMENSION, &config->intermediate_size));
-    RETURN_IF_ERROR(read_size(&r, "vocab_size", 30522, LARGEST_DIMENSION, &config->vocab_size));
+    RETURN_IF_ERROR(read_size(&r, "vocab_size", 30522, LARGEST_VOCABULARY, &config->vocab_size));
     RETURN_IF_ERROR(read_size(&r, "max_position_embeddings", 512, LARGEST_DIMENSION, &config->max_position_embeddings));
     RETURN_IF_ERROR(read_size(&r, "type_vocab_size", 2, LARGEST_DIMENSION, &config->type_vocab_size));
     if (config->hidden_size % config->num_attention_heads)
@@ -196,8 +235,8 @@ static snug_status read_config(snug_context *ctx, const char *path, json_t *json
                          (long long)config->hidden_size, (long long)config->num_attention_heads);
     RETURN_IF_ERROR(read_real(&r, "layer_norm_eps", 1e-12, 0, 1, &config->layer_norm_eps));
     RETURN_IF_ERROR(read_real(&r, "initializer_range", 0.02, 0, 1e6, &config->initializer_range));
-    RETURN_IF_ERROR(snug_json_int(ctx, path, json, "pad_token_id", json_object_get(json, "pad_token_id") ? -1 : 0,
-                                  &config->pad_token_id));
+    RETURN_IF_ERROR(check_sum(&r, config));
+    RETURN_IF_ERROR(read_padding(&r, config));
     RETURN_IF_ERROR(read_dropouts(&r, config));
     RETURN_IF_ERROR(read_activation(&r, config));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, json, "tie_word_embeddings", true, &config->tie_word_embeddings));

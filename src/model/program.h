@@ -67,6 +67,7 @@ enum snug_op_kind {
     SNUG_OP_GATHER_BACKWARD,
     SNUG_OP_SQUARED_NORM,
     SNUG_OP_CLIP,
+    SNUG_OP_RESCALE,
     SNUG_OP_ADAM,
     SNUG_OP_ADAM_ROWS,
     SNUG_OP_CATCH_UP,
@@ -154,10 +155,18 @@ struct snug_program {
     int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
     int64_t longest;                     /* tokens of the longest sequence */
     enum snug_dtype compute;             /* type of activations and of products' inputs */
+    bool tf32;                           /* fp32 products may round their operands to TF32 */
     uint32_t sites;                      /* dropout sites given out so far */
     bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
     int32_t logits, loss, clip;          /* tensors that the runner looks at; clip is {norm, scale} */
 };
+
+/* The tensor by which the loss is scaled (optim/loss_scale.h), in fp16 training; elsewhere -1. */
+static inline int32_t snug_program_scaler(const struct snug_program *program) {
+    for (size_t i = program->op_count; i-- > 0;)
+        if (program->ops[i].kind == SNUG_OP_RESCALE) return program->ops[i].out[0];
+    return -1;
+}
 
 /* Where the tensors of placed programs stand: the arena, and the spool, which is NULL where nothing is offloaded. */
 struct snug_memory {

@@ -10,6 +10,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "optim/optimizer.h"
+#include "text/lexicon.h"
 
 /* Values that go through fp32 at a time between files and where they stand. */
 enum { PIECE = 4096 };
@@ -20,6 +21,14 @@ static enum snug_dtype type_of(const struct snug_program *program, const struct 
     return program->tensors[parameter->tensor].dtype;
 }
 
+static float widened(enum snug_dtype dtype, uint16_t stored) {
+    return dtype == SNUG_F16 ? snug_f16_to_f32(stored) : snug_bf16_to_f32(stored);
+}
+
+static uint16_t narrowed(enum snug_dtype dtype, float value) {
+    return dtype == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
+}
+
 /* Its value number first, as an element of the tensor. */
 static int64_t element_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
     return parameter->row * program->tensors[parameter->tensor].cols + first;
@@ -28,13 +37,13 @@ static int64_t element_of(const struct snug_program *program, const struct snug_
 snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
                                 const struct snug_parameter *parameter, int64_t first, int64_t count, float *values) {
     const int64_t from = element_of(program, parameter, first);
-    if (type_of(program, parameter) == SNUG_F32)
-        return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
+    const enum snug_dtype dtype = type_of(program, parameter);
+    if (dtype == SNUG_F32) return snug_tensor_read(program, memory, parameter->tensor, from, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
         RETURN_IF_ERROR(snug_tensor_read(program, memory, parameter->tensor, from + i, n, stored));
-        for (int64_t k = 0; k < n; k++) values[i + k] = snug_bf16_to_f32(stored[k]);
+        for (int64_t k = 0; k < n; k++) values[i + k] = widened(dtype, stored[k]);
     }
     return SNUG_OK;
 }
@@ -43,12 +52,12 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
                                  const float *values) {
     const int64_t to = element_of(program, parameter, first);
-    if (type_of(program, parameter) == SNUG_F32)
-        return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
+    const enum snug_dtype dtype = type_of(program, parameter);
+    if (dtype == SNUG_F32) return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
     for (int64_t i = 0; i < count; i += PIECE) {
         uint16_t stored[PIECE];
         const int64_t n = smaller(PIECE, count - i);
-        for (int64_t k = 0; k < n; k++) stored[k] = snug_f32_to_bf16(values[i + k]);
+        for (int64_t k = 0; k < n; k++) stored[k] = narrowed(dtype, values[i + k]);
         RETURN_IF_ERROR(snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored));
     }
     return SNUG_OK;
@@ -154,7 +163,8 @@ struct loading {
     const struct snug_config *config;
     const struct snug_memory *memory;
     bool ignore_mismatched_sizes;
-    bool *loaded; /* by parameter */
+    bool *loaded;              /* by parameter */
+    struct snug_lexicon names; /* the parameters' */
 };
 
 static void shape_text(const int64_t *shape, int dims, char *text, size_t size) {
@@ -186,7 +196,7 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const bool rounds = type_of(l->program, parameter) == SNUG_BF16;
+    const enum snug_dtype dtype = type_of(l->program, parameter);
     const int64_t count = snug_parameter_count(parameter);
     for (int64_t first = 0; first < count; first += PIECE) {
         float values[PIECE];
@@ -197,10 +207,11 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                 return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
                                  l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
                                  (long long)(first + i));
-            if (rounds && !isfinite(snug_bf16_to_f32(snug_f32_to_bf16(values[i]))))
-                return snug_fail(l->ctx, SNUG_E_INPUT,
-                                 "%s: tensor %s holds %g at element %lld, more than bfloat16 has: use --dtype float32",
-                                 l->path, stored->name, (double)values[i], (long long)(first + i));
+            if (dtype != SNUG_F32 && !isfinite(widened(dtype, narrowed(dtype, values[i]))))
+                return snug_fail(
+                    l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s", l->path,
+                    stored->name, (double)values[i], (long long)(first + i), dtype == SNUG_F16 ? "float16" : "bfloat16",
+                    dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
         }
         RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, n, values));
     }
@@ -227,11 +238,10 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
     size_t used = 0;
     for (size_t i = 0; i < files->count; i++) {
         char name[256];
-        size_t p = 0;
         canonical_name(l->config, files->tensors[i].name, name, sizeof name);
-        while (p < l->program->parameter_count && strcmp(l->program->parameters[p].name, name) != 0) p++;
-        if (p < l->program->parameter_count) {
-            RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], p));
+        const int32_t p = snug_lexicon_find(&l->names, "", 0, name, strlen(name));
+        if (p >= 0) {
+            RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], (size_t)p));
             used++;
         } else if (!is_redundant(l->config, name)) {
             add_name(&unused, files->tensors[i].name);
@@ -248,16 +258,24 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
 /* The weights' file in folder. *path is freed by the caller. */
 static snug_status find_file(snug_context *ctx, const char *folder, char **path) {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    static const char *const pickled[] = {"pytorch_model.bin", "model.pt", "model.pth"};
     for (size_t i = 0; i < 2; i++) {
         RETURN_IF_ERROR(snug_path_join(ctx, path, folder, names[i]));
         if (snug_file_exists(*path)) return SNUG_OK;
         free(*path);
     }
-    *path = NULL;
-    return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s: there is no model.safetensors (a pytorch_model.bin is a pickle, which snug does not run: "
-                     "convert it once in Python with model.save_pretrained(folder))",
-                     folder);
+    for (size_t i = 0; i < sizeof pickled / sizeof *pickled; i++) {
+        RETURN_IF_ERROR(snug_path_join(ctx, path, folder, pickled[i]));
+        const snug_status status = snug_file_exists(*path) ? snug_fail_pickled(ctx, *path) : SNUG_OK;
+        free(*path);
+        *path = NULL;
+        RETURN_IF_ERROR(status);
+    }
+    return snug_fail(
+        ctx, SNUG_E_INPUT,
+        "%s: there is neither model.safetensors nor model.safetensors.index.json (pickled shards, .bin, are "
+        "not read)",
+        folder);
 }
 
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
@@ -273,6 +291,10 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
     RETURN_IF_ERROR(find_file(ctx, folder, &path));
     l.path = path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&l.loaded);
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
+        const char *name = program->parameters[i].name;
+        status = snug_lexicon_add(ctx, &l.names, name, strlen(name), (int32_t)i, &(int32_t){0});
+    }
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, path, &files);
     if (status == SNUG_OK) status = load_all(&l, &files);
     if (status == SNUG_OK) {
@@ -288,6 +310,7 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
                      fresh.count, fresh.text);
     }
     snug_safetensors_close(&files);
+    snug_lexicon_free(&l.names);
     free(l.loaded);
     free(path);
     return status;

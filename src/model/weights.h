@@ -24,7 +24,7 @@ snug_status snug_weights_init(const struct snug_program *program, const struct s
    BertForSequenceClassification, BertForMaskedLM or BertForPreTraining, with or without the "bert." prefix, with old
    gamma and beta names. What the file lacks is initialised, and named in the log; so are tensors that the model does
    not use. A wrong shape is SNUG_E_INPUT naming tensor, found and expected, unless it is the head's and
-   ignore_mismatched_sizes. A NaN or infinity, also one that only rounding to BF16 makes, is SNUG_E_INPUT. */
+   ignore_mismatched_sizes. A NaN or infinity, also one that only rounding to BF16 or F16 makes, is SNUG_E_INPUT. */
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes);

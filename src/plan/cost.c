@@ -25,6 +25,7 @@ static const struct {
     [SNUG_OP_GATHER_BACKWARD] = {"gather_backward", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_SQUARED_NORM] = {"squared_norm", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CLIP] = {"clip", SNUG_GROUP_ELEMENTWISE},
+    [SNUG_OP_RESCALE] = {"rescale", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ADAM] = {"adam", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_ADAM_ROWS] = {"adam_rows", SNUG_GROUP_ELEMENTWISE},
     [SNUG_OP_CATCH_UP] = {"catch_up", SNUG_GROUP_ELEMENTWISE},

@@ -18,6 +18,7 @@
 enum {
     LEAST_BYTES = 16 << 10, /* smaller tensors stay: asking for a copy costs more than they do */
     CUT = 1 << 14,          /* see SQUARED_NORM in backend/cpu */
+    MOST_PARTS = 8192,
 };
 
 /* A window: the operations from first to last see it in home's place. */
@@ -43,6 +44,7 @@ enum { ORDER_STORE, ORDER_STORED, ORDER_FETCH, ORDER_FETCHED };
 struct offload {
     struct snug_program *program;
     const struct snug_offload *how;
+    int64_t part;   /* elements of a part */
     size_t tensors; /* before the stage; parts and views stand behind */
     int32_t begin[SNUG_PHASE_COUNT + 1];
     int32_t *open; /* by tensor: its stay that is not over, or -1 */
@@ -176,7 +178,7 @@ static snug_status emit_part(struct offload *o, const struct snug_op *ops, size_
 
 static snug_status cut_one(struct offload *o, const struct snug_op *ops, size_t index) {
     const struct snug_op *op = &ops[index];
-    const int64_t part = o->how->part / CUT * CUT > 0 ? o->how->part / CUT * CUT : CUT;
+    const int64_t part = o->part;
     int64_t elements = 0;
     bool offloaded = false;
     for (int k = 0; k < OPERANDS; k++) {
@@ -193,9 +195,20 @@ static snug_status cut_one(struct offload *o, const struct snug_op *ops, size_t 
     return SNUG_OK;
 }
 
+/* Elements of a part: more than asked for where that makes MOST_PARTS of an enormous model, since placing them takes
+   the square of their number. */
+static int64_t part_length(const struct offload *o) {
+    int64_t all = 0, elements;
+    for (size_t i = 0; i < o->program->op_count; i++)
+        if (can_be_cut(o->program, &o->program->ops[i], &elements)) all += elements;
+    const int64_t part = all / MOST_PARTS > o->how->part ? all / MOST_PARTS : o->how->part;
+    return part / CUT * CUT > 0 ? part / CUT * CUT : CUT;
+}
+
 static snug_status cut(struct offload *o) {
     struct snug_op *ops = o->program->ops;
     const size_t count = o->program->op_count;
+    o->part = part_length(o);
     o->program->ops = NULL;
     o->program->op_count = o->program->op_capacity = 0;
     snug_status status = SNUG_OK;

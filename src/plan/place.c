@@ -193,11 +193,24 @@ static int64_t reserve(struct snug_layout *layout, int64_t *size, snug_memory_cl
     return offset;
 }
 
+/* Sizes come from a file and the command line. Each is bounded; that no sum of them overflows is seen here. */
+static snug_status check_sum(snug_context *ctx, struct snug_program *const programs[], int count) {
+    double sum = 0;
+    for (int p = 0; p < count; p++)
+        for (size_t i = 0; i < programs[p]->tensor_count; i++)
+            sum += (double)snug_tensor_bytes(programs[p], &programs[p]->tensors[i]);
+    if (sum < 0x1p60) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_DOES_NOT_FIT,
+                     "this run would handle %.2g bytes, and no machine holds that: is a size in config.json, the batch "
+                     "or --max_seq_length wrong?",
+                     sum);
+}
+
 snug_status snug_stage_place(snug_context *ctx, struct snug_program *const programs[], int count,
                              const struct snug_backend *backend, int threads, int64_t batch, int64_t function,
                              struct snug_layout *out) {
-    (void)ctx;
     *out = (struct snug_layout){0};
+    RETURN_IF_ERROR(check_sum(ctx, programs, count));
     int64_t workspace = 0, copy = 0;
     for (int p = 0; p < count; p++) {
         if (backend->batch(programs[p]) > copy) copy = backend->batch(programs[p]);

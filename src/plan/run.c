@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a phase of a placed program on a backend. */
 
+#include <stdlib.h>
+
 #include "plan/stages.h"
 
 /* Clearing a gradient is for the step's first micro-batch only; fetching it is for the others. */
@@ -10,22 +12,85 @@ static bool is_idle(const struct snug_run *run, const struct snug_op *op) {
     return op->kind == SNUG_OP_FETCH && snug_run_overwrites(run, op);
 }
 
+/* ---- times of single operations -------------------------------------------------------------------------------- */
+
+snug_status snug_op_times_init(const struct snug_program *program, struct snug_op_times *times) {
+    *times = (struct snug_op_times){0};
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof(double), (void **)&times->seconds));
+    return snug_alloc(program->ctx, program->op_count, sizeof(int64_t), (void **)&times->calls);
+}
+
+void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times *times) {
+    if (times->stamps) backend->free_stamps(times->stamps);
+    free(times->seconds);
+    free(times->calls);
+    free(times->noted);
+    *times = (struct snug_op_times){0};
+}
+
+/* The moment at which op (-1: none) is done; took says how long, where that is known at once. */
+static snug_status note(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times,
+                        int32_t op, double took) {
+    if (op >= 0) times->calls[op]++;
+    if (op >= 0 && !backend->stamp) times->seconds[op] += took;
+    if (!backend->stamp) return SNUG_OK;
+    RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&times->noted, &times->noted_capacity, times->noted_count + 1,
+                              sizeof *times->noted));
+    times->noted[times->noted_count] = op;
+    return backend->stamp(run, &times->stamps, times->noted_count++);
+}
+
+snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
+                                  struct snug_op_times *times) {
+    double *seconds;
+    if (!times->noted_count) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(run->ctx, times->noted_count, sizeof *seconds, (void **)&seconds));
+    const snug_status status = backend->stamps(run, times->stamps, seconds, times->noted_count);
+    for (size_t i = 0; i < times->noted_count && status == SNUG_OK; i++)
+        if (times->noted[i] >= 0) times->seconds[times->noted[i]] += seconds[i];
+    times->noted_count = 0;
+    free(seconds);
+    return status;
+}
+
+/* ---- running -------------------------------------------------------------------------------------------------- */
+
+static const char *const phase_names[SNUG_PHASE_COUNT] = {"prepare", "forward", "head",  "backward",
+                                                          "clip",    "update",  "settle"};
+
+/* What a backend says names neither operation nor tensor in words that the plan uses. */
+static snug_status blame(const struct snug_run *run, const struct snug_op *op, snug_status status) {
+    const int32_t tensor = op->out[0] >= 0 ? op->out[0] : op->in[0];
+    return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", phase_names[op->phase], snug_op_name(op->kind),
+                             tensor >= 0 ? run->program->tensors[tensor].name : "nothing");
+}
+
+static snug_status run_op(struct snug_run *run, const struct snug_backend *backend, size_t number,
+                          struct snug_profile *profile) {
+    const struct snug_op *op = &run->program->ops[number];
+    const double begin = profile ? snug_seconds() : 0;
+    const snug_status status = backend->ops[op->kind](run, op);
+    if (status != SNUG_OK) return blame(run, op, status);
+    if (!profile) return SNUG_OK;
+    const double took = snug_seconds() - begin;
+    profile->seconds[op->kind] += took;
+    profile->calls[op->kind]++;
+    return profile->times ? note(run, backend, profile->times, (int32_t)number, took) : SNUG_OK;
+}
+
 static snug_status run_ops(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile) {
     bool done;
-    RETURN_IF_ERROR(backend->begin(run, phase, &done));
-    if (done) return SNUG_OK;
-    for (size_t i = 0; i < run->program->op_count; i++) {
-        const struct snug_op *op = &run->program->ops[i];
-        if (op->phase != phase || is_idle(run, op)) continue;
-        const double begin = profile ? snug_seconds() : 0;
-        RETURN_IF_ERROR(backend->ops[op->kind](run, op));
-        if (profile) {
-            profile->seconds[op->kind] += snug_seconds() - begin;
-            profile->calls[op->kind]++;
+    snug_status status = backend->begin(run, phase, &done);
+    if (status == SNUG_OK && !done && profile && profile->times) status = note(run, backend, profile->times, -1, 0);
+    if (status == SNUG_OK && !done) {
+        for (size_t i = 0; i < run->program->op_count; i++) {
+            const struct snug_op *op = &run->program->ops[i];
+            if (op->phase == phase && !is_idle(run, op)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
         }
+        status = backend->end(run, phase);
     }
-    return backend->end(run, phase);
+    return status == SNUG_OK ? SNUG_OK : snug_add_to_error(run->ctx, status, " (in %s)", phase_names[phase]);
 }
 
 /* At least one, so that a batch without head rows still clears the head's gradients. */

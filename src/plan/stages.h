@@ -92,11 +92,26 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
-/* Where time went, by kind of operation; optional. */
+/* Where time went, by kind of operation; optional. Where operations go on after they return, it is the time of starting
+   them. */
 struct snug_profile {
     double seconds[SNUG_OP_COUNT];
     int64_t calls[SNUG_OP_COUNT];
+    struct snug_op_times *times; /* for the true times of single operations; or NULL */
 };
+/* By operation of one program, whose run is one_by_one. What was noted counts when it was collected. */
+struct snug_op_times {
+    double *seconds; /* op_count of each */
+    int64_t *calls;
+    int32_t *noted; /* operation whose end each stamp is; -1: none's, a phase begins */
+    size_t noted_count, noted_capacity;
+    struct snug_stamps *stamps;
+};
+snug_status snug_op_times_init(const struct snug_program *program, struct snug_op_times *times);
+/* Waits for what was noted. To be called between steps. */
+snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
+                                  struct snug_op_times *times);
+void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times *times);
 /* Runs the operations of a phase in order; HEAD once per chunk of head rows, at least once. */
 snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile);

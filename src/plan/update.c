@@ -2,7 +2,9 @@
 /* The optimizer's part of a program: the gradient norm and clipping, then an update for each weight. */
 #include <stdlib.h>
 
+#include "optim/loss_scale.h"
 #include "plan/update.h"
+#include "text/lexicon.h"
 
 static const enum snug_op_kind op_of[SNUG_OPTIMIZER_COUNT] = {
     [SNUG_ADAM] = SNUG_OP_ADAM,           [SNUG_ADAM_8BIT] = SNUG_OP_ADAM_8BIT, [SNUG_SGD] = SNUG_OP_SGD,
@@ -10,13 +12,20 @@ static const enum snug_op_kind op_of[SNUG_OPTIMIZER_COUNT] = {
     [SNUG_LION] = SNUG_OP_LION,
 };
 
-/* The tensor called prefix + name, or -1. */
-static int32_t find(const struct snug_program *program, const char *prefix, const char *name) {
-    const size_t skip = strlen(prefix);
-    for (size_t i = 0; i < program->tensor_count; i++)
-        if (strncmp(program->tensors[i].name, prefix, skip) == 0 && strcmp(program->tensors[i].name + skip, name) == 0)
-            return (int32_t)i;
-    return -1;
+/* The gradient of each tensor, which is called "grad." and the tensor's name; -1: none. Freed by the caller. */
+static snug_status find_gradients(const struct snug_program *program, int32_t **out) {
+    struct snug_lexicon names = {0};
+    snug_status status = snug_alloc(program->ctx, program->tensor_count, sizeof **out, (void **)out);
+    for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
+        const char *name = program->tensors[i].name;
+        status = snug_lexicon_add(program->ctx, &names, name, strlen(name), (int32_t)i, &(int32_t){0});
+    }
+    for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
+        const char *name = program->tensors[i].name;
+        (*out)[i] = snug_lexicon_find(&names, "grad.", 5, name, strlen(name));
+    }
+    snug_lexicon_free(&names);
+    return status;
 }
 
 static bool is_table(const struct snug_program *program, int32_t weight) {
@@ -68,21 +77,29 @@ static snug_status add_states(struct snug_program *program, const struct snug_op
 static snug_status list_updates(struct snug_program *program, const struct snug_optimizer *optimizer,
                                 struct snug_updates *u) {
     const size_t weights = program->tensor_count;
+    int32_t *gradients;
     struct snug_tensor small = {
         .memory_class = SNUG_MEMORY_OPTIMIZER, .rows = 1, .cols = 2, .layer = -1, .persistent = true};
     RETURN_IF_ERROR(snug_program_tensor(program, small, &program->clip, "clip"));
+    u->scaler = -1;
+    if (program->compute == SNUG_F16) {
+        struct snug_tensor scaler = small;
+        scaler.cols = SNUG_SCALE_VALUES;
+        scaler.saved = true;
+        RETURN_IF_ERROR(snug_program_tensor(program, scaler, &u->scaler, "loss_scale"));
+    }
     small.dtype = SNUG_F64;
     RETURN_IF_ERROR(snug_program_tensor(program, small, &u->sums, "squared_norms"));
     RETURN_IF_ERROR(snug_alloc(program->ctx, weights, sizeof *u->items, (void **)&u->items));
-    for (size_t i = 0; i < weights; i++) {
-        if (program->tensors[i].memory_class != SNUG_MEMORY_WEIGHTS) continue;
-        const int32_t weight = (int32_t)i, gradient = find(program, "grad.", program->tensors[i].name);
-        if (gradient < 0) continue;
+    snug_status status = find_gradients(program, &gradients);
+    for (size_t i = 0; i < weights && status == SNUG_OK; i++) {
+        const int32_t weight = (int32_t)i, gradient = gradients[i];
+        if (program->tensors[i].memory_class != SNUG_MEMORY_WEIGHTS || gradient < 0) continue;
         struct snug_op update = {.phase = SNUG_PHASE_UPDATE,
                                  .layer = program->tensors[i].layer,
                                  .in = SNUG_INPUTS(gradient, program->clip),
                                  .out = SNUG_OUTPUTS(weight)};
-        RETURN_IF_ERROR(add_states(program, optimizer, weight, &update));
+        status = add_states(program, optimizer, weight, &update);
         const struct snug_op norm = {.kind = SNUG_OP_SQUARED_NORM,
                                      .phase = SNUG_PHASE_CLIP,
                                      .layer = update.layer,
@@ -93,7 +110,8 @@ static snug_status list_updates(struct snug_program *program, const struct snug_
         u->items[u->count++] = (struct snug_weight_update){.norm = norm, .update = update};
     }
     program->tensors[u->sums].cols = (int64_t)u->count;
-    return SNUG_OK;
+    free(gradients);
+    return status;
 }
 
 static snug_status after_backward(struct snug_program *program, const struct snug_updates *u) {
@@ -107,16 +125,24 @@ static snug_status after_backward(struct snug_program *program, const struct snu
 snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods) {
     struct snug_updates u = {0};
     snug_status status = list_updates(program, methods->optimizer, &u);
+    /* With loss scaling no weight may change before all gradients are known to be finite: as if they were clipped. */
+    struct snug_methods own = *methods;
+    own.clips |= u.scaler >= 0;
     /* Accumulated gradients stand until the last micro-batch, and their norm is known only behind it. */
-    const bool inside = methods->update_in_backward && !(methods->accumulates && methods->clips);
-    if (status == SNUG_OK)
-        status = inside ? snug_update_in_backward(program, methods, &u) : after_backward(program, &u);
+    const bool inside = own.update_in_backward && !(own.accumulates && own.clips);
+    if (status == SNUG_OK) status = inside ? snug_update_in_backward(program, &own, &u) : after_backward(program, &u);
     if (status == SNUG_OK)
         status = snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CLIP,
                                                            .phase = SNUG_PHASE_CLIP,
                                                            .layer = -1,
                                                            .in = SNUG_INPUTS(u.sums),
-                                                           .out = SNUG_OUTPUTS(program->clip)});
+                                                           .out = SNUG_OUTPUTS(program->clip, u.scaler)});
+    if (status == SNUG_OK && u.scaler >= 0)
+        status = snug_program_op(program, (struct snug_op){.kind = SNUG_OP_RESCALE,
+                                                           .phase = SNUG_PHASE_UPDATE,
+                                                           .layer = -1,
+                                                           .in = SNUG_INPUTS(u.scaler),
+                                                           .out = SNUG_OUTPUTS(u.scaler)});
     free(u.items);
     return status;
 }

@@ -12,7 +12,8 @@ struct snug_weight_update {
 struct snug_updates {
     struct snug_weight_update *items;
     size_t count;
-    int32_t sums; /* of squares, a slot for each item */
+    int32_t sums;   /* of squares, a slot for each item */
+    int32_t scaler; /* the loss scale, or -1 */
 };
 
 /* Puts them into backward itself; see in_backward.c. */

@@ -55,8 +55,8 @@ static void move_to_front(struct snug_program *program) {
 }
 
 snug_status snug_stage_wait(struct snug_program *program, const struct snug_methods *methods) {
-    const bool may =
-        methods->waiting_steps > 0 && !methods->update_in_backward; /* which frees the gradient by itself */
+    /* Update in backward frees the gradient by itself; steps that fp16 skips are in no history. */
+    const bool may = methods->waiting_steps > 0 && !methods->update_in_backward && program->compute != SNUG_F16;
     const int32_t table = may ? find_table(program) : -1;
     struct snug_op *update = table >= 0 ? find_update(program, table) : NULL;
     const int64_t touched = program->capacity[SNUG_EXTENT_TOKENS] * methods->micro_batches;

@@ -6,6 +6,8 @@
 
 #include "io/json.h"
 #include "model/weights.h"
+#include "report/report.h"
+#include "train/device.h"
 #include "train/fit.h"
 #include "train/results.h"
 
@@ -16,11 +18,9 @@ struct snug_plan {
     size_t method_count;
 };
 
-enum side { FORWARD, BACKWARD, UPDATE, SIDE_COUNT };
-
 /* Figures of one step: all of its micro-batches at the size of the run's largest, and the update. */
 struct work {
-    struct snug_cost cost[SIDE_COUNT][SNUG_GROUP_COUNT];
+    struct snug_cost cost[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
 };
 
 /* The classes that belong to a layer, of one layer, of the embeddings (part -1) or of the head (part -2). */
@@ -31,7 +31,7 @@ enum { EMBEDDINGS = -1, HEAD = -2 };
 
 static snug_status price_methods(snug_plan *plan) {
     struct snug_rates rates;
-    if (plan->job.backend->available) return SNUG_OK; /* no rates of operations are measured on a device yet */
+    if (snug_job_on_device(&plan->job)) return SNUG_OK; /* no rates of operations are measured on a device yet */
     RETURN_IF_ERROR(snug_rates_open(plan->job.ctx, plan->job.backend, plan->job.threads, &rates));
     const snug_status status = snug_fit_table(&plan->job, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);
@@ -68,9 +68,7 @@ void snug_plan_destroy(snug_plan *plan) {
 }
 
 int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class) {
-    if (memory_class == SNUG_MEMORY_CONTEXT) return plan->job.context_bytes;
-    if (memory_class == SNUG_MEMORY_HOST) return plan->job.host_bytes;
-    return plan->job.layout.bytes[memory_class];
+    return snug_job_bytes(&plan->job, memory_class);
 }
 
 int64_t snug_plan_total(const snug_plan *plan) { return snug_job_total(&plan->job); }
@@ -93,12 +91,6 @@ static struct part measure_part(const snug_plan *plan, int which) {
     return part;
 }
 
-/* The head's backward operations stand behind its loss. */
-static enum side side_of(const struct snug_op *op, bool behind_loss) {
-    if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return UPDATE;
-    return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && behind_loss) ? BACKWARD : FORWARD;
-}
-
 static struct work measure_work(const snug_plan *plan) {
     const struct snug_job *job = &plan->job;
     const struct snug_loader_limits *limits = &job->train.limits;
@@ -112,8 +104,8 @@ static struct work measure_work(const snug_plan *plan) {
                                  ? (int64_t)((double)limits->tokens * job->args->mlm_probability)
                                  : limits->rows;
         const struct snug_cost cost = snug_op_cost(job->training, op, limits->tokens, limits->sequences, rows);
-        const enum side side = side_of(op, behind_loss);
-        const double times = side == UPDATE ? 1 : (double)job->train.options.accumulation;
+        const enum snug_side side = snug_side_of(op, behind_loss);
+        const double times = side == SNUG_SIDE_UPDATE ? 1 : (double)job->train.options.accumulation;
         struct snug_cost *sum = &work.cost[side][snug_op_group(op->kind)];
         behind_loss |= op->kind == SNUG_OP_LOSS;
         sum->flops += times * cost.flops;
@@ -124,14 +116,13 @@ static struct work measure_work(const snug_plan *plan) {
 
 /* ---- as text -------------------------------------------------------------------------------------------------- */
 
-static const char *const group_names[] = {"tensor contractions", "normalisations", "element-wise"};
-static const char *const side_names[] = {"forward", "backward", "update"};
-
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
 static const char *precision_name(const struct snug_job *job) {
+    if (job->training->compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
     if (job->training->compute == SNUG_BF16)
         return job->weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
+    if (job->training->tf32) return job->weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
     return job->weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
 }
 
@@ -155,11 +146,15 @@ static void print_classes(FILE *out, const snug_plan *plan) {
         fprintf(out, "%-14s %12.1f %16.2f\n", snug_memory_class_name((snug_memory_class)i), mib(bytes),
                 (double)bytes / (double)plan->parameters);
     }
-    const int64_t total = snug_plan_total(plan), machine = snug_machine_bytes(), available = snug_available_bytes();
-    fprintf(out, "%-14s %12.1f %16.2f\n", "total", mib(total), (double)total / (double)plan->parameters);
-    if (machine > 0)
-        fprintf(out, "%-14s %12.1f   (%.1f available): %s\n", "this machine", mib(machine), mib(available),
-                total <= available ? "it fits" : "it does not fit");
+    const struct snug_job *job = &plan->job;
+    const int64_t total = snug_plan_total(plan), place = snug_job_place_bytes(job);
+    const int64_t available = snug_job_place_available(job);
+    const bool device = snug_job_on_device(job);
+    fprintf(out, "%-14s %12.1f %16.2f%s\n", "total", mib(total), (double)total / (double)plan->parameters,
+            device ? "   on the GPU, without host" : "");
+    if (place > 0)
+        fprintf(out, "%-14s %12.1f   (%.1f available): %s\n", device ? job->meter.gpu.name : "this machine", mib(place),
+                mib(available), total <= available ? "it fits" : "it does not fit");
 }
 
 static void print_offloaded(FILE *out, const snug_plan *plan) {
@@ -225,12 +220,13 @@ static void print_layers(FILE *out, const snug_plan *plan) {
 static void print_work(FILE *out, const snug_plan *plan) {
     const struct work work = measure_work(plan);
     fprintf(out, "\n%-20s", "A step");
-    for (int side = 0; side < SIDE_COUNT; side++) fprintf(out, " %10s GFLOP %8s", side_names[side], "GB");
+    for (int side = 0; side < SNUG_SIDE_COUNT; side++)
+        fprintf(out, " %10s GFLOP %8s", snug_side_name((enum snug_side)side), "GB");
     fputc('\n', out);
-    struct snug_cost total[SIDE_COUNT] = {0};
+    struct snug_cost total[SNUG_SIDE_COUNT] = {0};
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
-        fprintf(out, "%-20s", group_names[group]);
-        for (int side = 0; side < SIDE_COUNT; side++) {
+        fprintf(out, "%-20s", snug_group_name((enum snug_op_group)group));
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
             const struct snug_cost cost = work.cost[side][group];
             fprintf(out, " %16.2f %8.3f", cost.flops / 1e9, cost.bytes / 1e9);
             total[side].flops += cost.flops;
@@ -239,7 +235,7 @@ static void print_work(FILE *out, const snug_plan *plan) {
         fputc('\n', out);
     }
     fprintf(out, "%-20s", "all");
-    for (int side = 0; side < SIDE_COUNT; side++)
+    for (int side = 0; side < SNUG_SIDE_COUNT; side++)
         fprintf(out, " %16.2f %8.3f", total[side].flops / 1e9, total[side].bytes / 1e9);
     fputc('\n', out);
 }
@@ -252,7 +248,8 @@ static double saved_mib(const snug_plan *plan, const struct snug_priced *method,
 }
 
 static void print_methods(FILE *out, const snug_plan *plan) {
-    const struct snug_priced *here = &plan->methods[0];
+    const struct snug_priced *here = plan->methods;
+    if (!here) return; /* on a device */
     fprintf(out,
             "\nA step takes about %.3g s here: what each method alone saves of the plan above, and adds to a step\n",
             here->work.seconds);
@@ -334,16 +331,15 @@ static json_t *part_json(const snug_plan *plan, int which) {
 }
 
 static json_t *work_json(const snug_plan *plan) {
-    static const char *const keys[] = {"tensor_contractions", "normalisations", "elementwise"};
     const struct work work = measure_work(plan);
     json_t *groups = json_object();
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
         json_t *sides = json_object();
-        for (int side = 0; side < SIDE_COUNT; side++)
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++)
             snug_json_add(
-                &sides, side_names[side],
+                &sides, snug_side_name((enum snug_side)side),
                 json_pack("{s:f, s:f}", "flops", work.cost[side][group].flops, "bytes", work.cost[side][group].bytes));
-        snug_json_add(&groups, keys[group], sides);
+        snug_json_add(&groups, snug_group_key((enum snug_op_group)group), sides);
     }
     return groups;
 }
@@ -376,7 +372,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     for (int i = 0; i < (int)job->config.num_hidden_layers; i++) snug_json_append(&layers, part_json(plan, i));
     json_t *all = json_pack(
         "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:{s:f, s:f}, "
-        "s:I, s:I}",
+        "s:I, s:I, s:o}",
         "parameters", (json_int_t)plan->parameters, "task",
         job->config.task == SNUG_TASK_MLM ? "mlm" : "classification", "compute",
         snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "batch", "sequences",
@@ -387,7 +383,8 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         part_json(plan, EMBEDDINGS), "encoder", layers, "head", part_json(plan, HEAD), "step", work_json(plan),
         "methods", methods_json(plan), "fit", fit_json(job->fit), "rule_of_thumb_bytes", "training",
         18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters, "machine_bytes",
-        (json_int_t)snug_machine_bytes(), "available_bytes", (json_int_t)snug_available_bytes());
+        (json_int_t)snug_job_place_bytes(job), "available_bytes", (json_int_t)snug_job_place_available(job), "device",
+        snug_job_on_device(job) ? json_string(job->meter.gpu.name) : json_string("cpu"));
     *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing the plan as JSON");

@@ -37,6 +37,10 @@ static void print_ledger(FILE *out, const snug_train_result *result) {
         if (result->ledger[i].planned > 0 || result->ledger[i].measured > 0)
             print_ledger_line(out, snug_memory_class_name((snug_memory_class)i), &result->ledger[i]);
     print_ledger_line(out, "total", &result->total);
+    if (!*result->device.name) return;
+    fprintf(out, "  total is what %s holds of this process, without host; measured: %s\n", result->device.name,
+            result->device.method);
+    if (*result->device.others) fprintf(out, "  other processes on it: %s\n", result->device.others);
 }
 
 static void print_run(FILE *out, const snug_train_result *result) {
@@ -51,6 +55,9 @@ static void print_run(FILE *out, const snug_train_result *result) {
     fprintf(out, "Trained: %lld steps, %.2f epochs, %lld samples, %lld tokens; loss %.4f\n", (long long)result->steps,
             result->epochs, (long long)result->samples, (long long)result->tokens, result->train_loss);
     fprintf(out, "Padding avoided: %.1f %% of a padded batch's tokens\n", 100 * result->padding_avoided);
+    if (result->loss_scale > 0)
+        fprintf(out, "Skipped: %lld steps, whose fp16 gradients were not finite; loss scale %g at the end\n",
+                (long long)result->skipped_steps, result->loss_scale);
     if (result->truncated_texts > 0)
         fprintf(out, "Truncated: %lld texts were longer than --max_seq_length\n", (long long)result->truncated_texts);
     if (result->infinite_losses > 0 || result->infinite_gradients > 0)

@@ -74,6 +74,10 @@ void snug_added_tokens_free(struct snug_added_tokens *tokens) {
     *tokens = (struct snug_added_tokens){0};
 }
 
+int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const struct snug_wordpiece *model) {
+    return tokens->next_id > model->size ? tokens->next_id : model->size;
+}
+
 const struct snug_added_token *snug_added_tokens_find(const struct snug_added_tokens *tokens, const char *content) {
     int32_t index = snug_lexicon_find(&tokens->content, "", 0, content, strlen(content));
     return index < 0 ? NULL : &tokens->items[index];

@@ -36,6 +36,8 @@ snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *t
 snug_status snug_added_tokens_finish(snug_context *ctx, struct snug_added_tokens *tokens,
                                      const struct snug_normalizer *normalizer);
 void snug_added_tokens_free(struct snug_added_tokens *tokens);
+/* The largest id of model and added tokens + 1. */
+int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const struct snug_wordpiece *model);
 /* NULL if there is none of this content. */
 const struct snug_added_token *snug_added_tokens_find(const struct snug_added_tokens *tokens, const char *content);
 

@@ -35,4 +35,32 @@ struct snug_batch {
     float *targets;     /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
 };
 
+/*
+ * Batches by size: whole multiples of 64 tokens up to 1024, then 16 sizes to an octave, so that whoever prepares
+ * something for each size meets few of them, and 2 % of a batch is the most that rounding up costs on average.
+ */
+#define SNUG_SIZES 384 /* up to 2^31 tokens */
+struct snug_sizes {
+    uint64_t bits[SNUG_SIZES / 64];
+};
+
+/* The smallest size that holds so many tokens. */
+static inline int snug_size_of(int64_t tokens) {
+    if (tokens <= 1024) return tokens > 0 ? (int)((tokens + 63) / 64) : 0;
+    const int octave = 63 - __builtin_clzll((unsigned long long)(tokens - 1));
+    return 16 * (octave - 9) + (int)((tokens - 1 - (INT64_C(1) << octave)) >> (octave - 4)) + 1;
+}
+static inline int64_t snug_size_tokens(int size) {
+    if (size <= 16) return 64 * (int64_t)size;
+    const int octave = 10 + (size - 17) / 16, part = (size - 17) % 16 + 1;
+    return (INT64_C(1) << octave) + ((int64_t)part << (octave - 4));
+}
+static inline void snug_sizes_add(struct snug_sizes *sizes, int64_t tokens) {
+    const int size = snug_size_of(tokens);
+    sizes->bits[size / 64] |= UINT64_C(1) << size % 64;
+}
+static inline bool snug_sizes_has(const struct snug_sizes *sizes, int size) {
+    return sizes->bits[size / 64] >> size % 64 & 1;
+}
+
 #endif

@@ -9,20 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x324b4f5447554e53) /* "SNUGTOK2" as little-endian machines write it */
-#define PIECE ((size_t)1 << 20)            /* bytes checked or copied at a time */
+#define PIECE ((size_t)1 << 20) /* bytes checked or copied at a time */
 
-struct header {
-    uint64_t magic;
-    uint64_t key_low, key_high;
-    int64_t rows, tokens, longest, truncated;
-    uint64_t rows_size, index_size, labels_size;
-    uint32_t label_count, label_form;
-    uint64_t rows_sum, index_sum, labels_sum;
-    uint64_t reserved; /* 0 */
-    uint64_t sum;      /* of all before it */
-};
-_Static_assert(sizeof(struct header) == 128, "the header has no padding");
+_Static_assert(sizeof(struct snug_cache_header) == 128, "the header has no padding");
 _Static_assert(sizeof(struct snug_cache_row) == 16, "rows have no padding");
 _Static_assert(sizeof(struct snug_cache_entry) == 16, "entries have no padding");
 _Static_assert(sizeof(struct snug_raw_label) == 16, "labels have no padding");
@@ -34,7 +23,9 @@ static snug_status create_sum(snug_context *ctx, XXH3_state_t **out) {
     return SNUG_OK;
 }
 
-static uint64_t header_sum(const struct header *header) { return XXH3_64bits(header, offsetof(struct header, sum)); }
+static uint64_t header_sum(const struct snug_cache_header *header) {
+    return XXH3_64bits(header, offsetof(struct snug_cache_header, sum));
+}
 
 /* Bytes of a row in the file. */
 static uint64_t row_size(uint64_t length, uint64_t labels) {
@@ -56,13 +47,14 @@ static bool read_at(int fd, void *data, size_t size, uint64_t offset) {
 }
 
 /* A part's size is bounded by the file's, so that sums of them cannot overflow. */
-static const char *check_header(const struct header *header, uint64_t file_size, XXH128_hash_t key) {
-    if (header->magic != MAGIC) return "it is no token cache of this version";
+static const char *check_header(const struct snug_cache_header *header, uint64_t file_size, XXH128_hash_t key) {
+    if (header->magic != SNUG_CACHE_MAGIC) return "it is no token cache of this version";
     if (header->sum != header_sum(header)) return "the header's checksum differs";
     if (header->key_low != key.low64 || header->key_high != key.high64) return "it was made for other data";
     if (header->rows_size > file_size || header->index_size > file_size || header->labels_size > file_size ||
         sizeof *header + header->rows_size + header->index_size + header->labels_size != file_size)
         return "its size differs from what the header says";
+    if (header->rows_size % 8 != 0) return "its rows do not end where rows end"; /* and the index would be misaligned */
     if (header->rows < 1 || header->index_size % sizeof(struct snug_cache_entry) != 0 ||
         (uint64_t)header->rows != header->index_size / sizeof(struct snug_cache_entry))
         return "the number of rows is wrong";
@@ -70,7 +62,7 @@ static const char *check_header(const struct header *header, uint64_t file_size,
     return NULL;
 }
 
-static snug_status map_index(snug_context *ctx, struct snug_cache *cache, const struct header *header) {
+static snug_status map_index(snug_context *ctx, struct snug_cache *cache, const struct snug_cache_header *header) {
     uint64_t start = sizeof *header + header->rows_size, page = (uint64_t)sysconf(_SC_PAGESIZE), skip = start % page;
     cache->mapped = (size_t)(skip + header->index_size);
     cache->mapping = mmap(NULL, cache->mapped, PROT_READ, MAP_SHARED, cache->fd, (off_t)(start - skip));
@@ -83,7 +75,7 @@ static snug_status map_index(snug_context *ctx, struct snug_cache *cache, const 
     return SNUG_OK;
 }
 
-static const char *check_index(const struct snug_cache *cache, const struct header *header) {
+static const char *check_index(const struct snug_cache *cache, const struct snug_cache_header *header) {
     if (XXH3_64bits(cache->index, header->index_size) != header->index_sum) return "the index's checksum differs";
     uint64_t offset = sizeof *header, end = sizeof *header + header->rows_size;
     int64_t tokens = 0, longest = 0;
@@ -101,7 +93,7 @@ static const char *check_index(const struct snug_cache *cache, const struct head
 }
 
 /* The rows' bytes in order, checked one by one. */
-static const char *check_rows_of(const struct snug_cache *cache, const char *data, int64_t first, int64_t end,
+static const char *check_rows_of(struct snug_cache *cache, const char *data, int64_t first, int64_t end,
                                  int64_t id_limit, int64_t *truncated) {
     for (int64_t i = first; i < end; i++) {
         uint32_t length = cache->index[i].length, labels = cache->index[i].labels;
@@ -114,13 +106,14 @@ static const char *check_rows_of(const struct snug_cache *cache, const char *dat
         for (uint32_t k = labels; k < labels + length; k++) highest = numbers[k] > highest ? numbers[k] : highest;
         if (length && highest >= (uint64_t)id_limit) return "a row's token is not in the vocabulary";
         *truncated += row->truncated != 0;
+        cache->pairs |= (uint32_t)row->first_count < length;
         data += row_size(length, labels);
     }
     return NULL;
 }
 
 /* Reads all rows, a piece of whole rows at a time. */
-static const char *check_rows(const struct snug_cache *cache, const struct header *header, int64_t id_limit,
+static const char *check_rows(struct snug_cache *cache, const struct snug_cache_header *header, int64_t id_limit,
                               struct snug_row_buffer *buffer, snug_context *ctx, snug_status *status) {
     XXH3_state_t *state;
     const char *problem = NULL;
@@ -149,7 +142,7 @@ static const char *check_rows(const struct snug_cache *cache, const struct heade
     return problem;
 }
 
-static const char *read_labels(snug_context *ctx, struct snug_cache *cache, const struct header *header,
+static const char *read_labels(snug_context *ctx, struct snug_cache *cache, const struct snug_cache_header *header,
                                snug_status *status) {
     uint64_t table = (uint64_t)header->label_count * sizeof(struct snug_raw_label);
     uint64_t start = sizeof *header + header->rows_size + header->index_size;
@@ -181,7 +174,7 @@ static const char *read_labels(snug_context *ctx, struct snug_cache *cache, cons
 
 static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH128_hash_t key, int64_t id_limit,
                               const char **problem) {
-    struct header header;
+    struct snug_cache_header header;
     struct stat info;
     snug_status status = SNUG_OK;
     if (fstat(cache->fd, &info) != 0 || !read_at(cache->fd, &header, sizeof header, 0)) {
@@ -255,7 +248,7 @@ static snug_status open_files(snug_context *ctx, const char *path, struct snug_c
     if (!writer->out.file || !writer->index)
         return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made: %s", strerror(errno));
     RETURN_IF_ERROR(create_sum(ctx, &writer->rows_sum));
-    struct header header = {0}; /* stays so, and so invalid, until the file is finished */
+    struct snug_cache_header header = {0}; /* stays so, and so invalid, until the file is finished */
     snug_writer_put(&writer->out, &header, sizeof header);
     writer->offset = sizeof header;
     return SNUG_OK;
@@ -342,19 +335,19 @@ static snug_status commit(snug_context *ctx, struct snug_cache_writer *writer, i
 
 snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *writer, XXH128_hash_t key,
                               const struct snug_raw_labels *raw, enum snug_label_form form, int *fd) {
-    struct header header = {.magic = MAGIC,
-                            .key_low = key.low64,
-                            .key_high = key.high64,
-                            .rows = writer->rows,
-                            .tokens = writer->tokens,
-                            .longest = writer->longest,
-                            .truncated = writer->truncated,
-                            .rows_size = writer->offset - sizeof header,
-                            .index_size = (uint64_t)writer->rows * sizeof(struct snug_cache_entry),
-                            .labels_size = raw->count * sizeof *raw->items + raw->text_size,
-                            .label_count = (uint32_t)raw->count,
-                            .label_form = form,
-                            .rows_sum = XXH3_64bits_digest(writer->rows_sum)};
+    struct snug_cache_header header = {.magic = SNUG_CACHE_MAGIC,
+                                       .key_low = key.low64,
+                                       .key_high = key.high64,
+                                       .rows = writer->rows,
+                                       .tokens = writer->tokens,
+                                       .longest = writer->longest,
+                                       .truncated = writer->truncated,
+                                       .rows_size = writer->offset - sizeof header,
+                                       .index_size = (uint64_t)writer->rows * sizeof(struct snug_cache_entry),
+                                       .labels_size = raw->count * sizeof *raw->items + raw->text_size,
+                                       .label_count = (uint32_t)raw->count,
+                                       .label_form = form,
+                                       .rows_sum = XXH3_64bits_digest(writer->rows_sum)};
     *fd = -1;
     append_index(writer, writer->rows_sum, &header.index_sum);
     append_labels(writer, writer->rows_sum, raw, &header.labels_sum);

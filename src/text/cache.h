@@ -2,7 +2,7 @@
 /*
  * The token cache: one file, written in one pass in constant memory, checked as a whole when opened.
  *
- *   header    struct header of cache.c, 128 bytes, with an XXH3-64 of each part and of itself
+ *   header    struct snug_cache_header, 128 bytes, with an XXH3-64 of each part and of itself
  *   rows      each a struct snug_cache_row, its raw labels, its ids; padded to 8 bytes
  *   index     one struct snug_cache_entry a row
  *   labels    one struct snug_raw_label a raw label, then their texts, each with its NUL
@@ -18,6 +18,18 @@
 #include "io/file.h"
 #include "text/labels.h"
 
+#define SNUG_CACHE_MAGIC UINT64_C(0x324b4f5447554e53) /* "SNUGTOK2" as little-endian machines write it */
+
+struct snug_cache_header {
+    uint64_t magic;
+    uint64_t key_low, key_high;
+    int64_t rows, tokens, longest, truncated;
+    uint64_t rows_size, index_size, labels_size;
+    uint32_t label_count, label_form;
+    uint64_t rows_sum, index_sum, labels_sum;
+    uint64_t reserved; /* 0 */
+    uint64_t sum;      /* of all before it */
+};
 struct snug_cache_entry {
     uint64_t offset;         /* of the row in the file */
     uint32_t length, labels; /* tokens; raw labels */
@@ -35,6 +47,7 @@ struct snug_cache {
     size_t mapped;
     const struct snug_cache_entry *index;
     int64_t rows, tokens, longest, truncated;
+    bool pairs; /* some row has tokens of type 1 */
     enum snug_label_form form;
     struct snug_raw_labels raw;
 };

@@ -224,6 +224,7 @@ int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row) {
 
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
 int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
+bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }

@@ -62,6 +62,7 @@ int64_t snug_dataset_rows(const struct snug_dataset *dataset);
 int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row); /* tokens; touches the index only */
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset);              /* of all rows */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
+bool snug_dataset_pairs(const struct snug_dataset *dataset);        /* some row has tokens of type 1 */
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset); /* rows that were cut */
 /* Reads a row into buffer; out points into it until its next use. Read, not mapped: pages of a mapped file would count
    as the process's own. */
@@ -86,6 +87,8 @@ struct snug_labels {
 snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
                            struct snug_labels *out);
 void snug_labels_free(struct snug_labels *labels);
+/* Whether both name the same classes, in whatever order. */
+snug_status snug_labels_match(snug_context *ctx, const struct snug_labels *a, const struct snug_labels *b, bool *out);
 /* Class of every raw label of dataset, by its number; for regression nothing. A raw label that labels do not have is
    SNUG_E_INPUT naming file, line and label. Kept in the dataset, used by the loader. */
 snug_status snug_dataset_bind_labels(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels);

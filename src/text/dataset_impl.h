@@ -7,9 +7,9 @@
 
 struct snug_dataset {
     char *path;
-    struct snug_cache cache;        /* dummy data: its sizes and labels only */
+    struct snug_cache cache;         /* dummy data: its sizes and labels only */
     int64_t dummy_least, dummy_most; /* tokens of a dummy row; 0 where a file is behind */
-    int32_t dummy_first, dummy_ids; /* lowest id and number of ids */
+    int32_t dummy_first, dummy_ids;  /* lowest id and number of ids */
     uint64_t seed;
     bool bound;       /* snug_dataset_bind_labels() has been called and there are labels */
     int32_t *classes; /* [raw labels] */

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "text/dataset_impl.h"
+#include "text/lexicon.h"
 
 /* ---- the table of raw labels ---------------------------------------------------------------------------------- */
 
@@ -104,6 +105,7 @@ static bool is_nonfinite(const char *text) {
 void snug_label_column_free(struct snug_label_column *column) {
     snug_raw_labels_free(&column->raw);
     free(column->numbers);
+    free(column->seen);
     *column = (struct snug_label_column){0};
 }
 
@@ -111,10 +113,14 @@ static snug_status add_number(snug_context *ctx, struct snug_label_column *colum
                               int64_t line) {
     RETURN_IF_ERROR(
         snug_grow(ctx, (void **)&column->numbers, &column->capacity, column->count + 1, sizeof *column->numbers));
-    RETURN_IF_ERROR(intern(ctx, &column->raw, text, length, line, &column->numbers[column->count]));
-    for (size_t i = 0; i < column->count; i++) /* a label named twice counts once */
-        if (column->numbers[i] == column->numbers[column->count]) return SNUG_OK;
-    column->count++;
+    uint32_t number;
+    const size_t before = column->raw.count;
+    RETURN_IF_ERROR(intern(ctx, &column->raw, text, length, line, &number));
+    RETURN_IF_ERROR(
+        snug_grow(ctx, (void **)&column->seen, &column->seen_capacity, column->raw.count, sizeof *column->seen));
+    if (number < before && column->seen[number] == column->rows) return SNUG_OK; /* named twice it counts once */
+    column->seen[number] = column->rows;
+    column->numbers[column->count++] = number;
     return SNUG_OK;
 }
 
@@ -133,6 +139,7 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
                                   const struct snug_field *field, bool needed) {
     enum snug_field_kind kind = field->kind;
     column->count = 0;
+    column->rows++;
     if (kind == SNUG_FIELD_MISSING) {
         if (!needed) return SNUG_OK;
         return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no label", path, line);
@@ -252,14 +259,31 @@ snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, 
 
 /* ---- binding a file's labels to a model's classes ---------------------------------------------------------------- */
 
-/* Strings as the file has them; an integer k also finds LABEL_k, the name of a model that was given none. */
-static int64_t find_class(const struct snug_labels *labels, const char *text) {
+/* The classes' numbers by their names; of two of one name the first. */
+static snug_status index_names(snug_context *ctx, const struct snug_labels *labels, struct snug_lexicon *out) {
+    int32_t before;
+    RETURN_IF_ERROR(snug_lexicon_reserve(ctx, out, (size_t)labels->count));
     for (int64_t i = 0; i < labels->count; i++)
-        if (strcmp(labels->names[i], text) == 0) return i;
-    if (number_kind(text) == NUMBER_INTEGER)
-        for (int64_t i = 0; i < labels->count; i++)
-            if (strncmp(labels->names[i], "LABEL_", 6) == 0 && strcmp(labels->names[i] + 6, text) == 0) return i;
-    return -1;
+        RETURN_IF_ERROR(snug_lexicon_add(ctx, out, labels->names[i], strlen(labels->names[i]), (int32_t)i, &before));
+    return SNUG_OK;
+}
+
+/* Strings as the file has them; an integer k also finds LABEL_k, the name of a model that was given none. */
+static int32_t find_class(const struct snug_lexicon *names, const char *text) {
+    const int32_t found = snug_lexicon_find(names, "", 0, text, strlen(text));
+    return found >= 0 || number_kind(text) != NUMBER_INTEGER
+               ? found
+               : snug_lexicon_find(names, "LABEL_", 6, text, strlen(text));
+}
+
+snug_status snug_labels_match(snug_context *ctx, const struct snug_labels *a, const struct snug_labels *b, bool *out) {
+    struct snug_lexicon names = {0};
+    *out = a->count == b->count && a->problem == b->problem;
+    snug_status status = *out ? index_names(ctx, b, &names) : SNUG_OK;
+    for (int64_t i = 0; status == SNUG_OK && *out && i < a->count; i++)
+        *out = snug_lexicon_find(&names, "", 0, a->names[i], strlen(a->names[i])) >= 0;
+    snug_lexicon_free(&names);
+    return status;
 }
 
 static snug_status fail_unseen(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels,
@@ -281,12 +305,14 @@ static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset,
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: its labels are lists (or hold '|'), but the model gives each text one label",
                          dataset->path);
-    for (size_t i = 0; i < raw->count; i++) {
-        int64_t class_number = find_class(labels, snug_raw_labels_text(raw, i));
-        if (class_number < 0) return fail_unseen(ctx, dataset, labels, i);
-        dataset->classes[i] = (int32_t)class_number;
+    struct snug_lexicon names = {0};
+    snug_status status = index_names(ctx, labels, &names);
+    for (size_t i = 0; i < raw->count && status == SNUG_OK; i++) {
+        dataset->classes[i] = find_class(&names, snug_raw_labels_text(raw, i));
+        if (dataset->classes[i] < 0) status = fail_unseen(ctx, dataset, labels, i);
     }
-    return SNUG_OK;
+    snug_lexicon_free(&names);
+    return status;
 }
 
 /* strtod under the C locale: a program around the library may have set one with decimal commas. */

@@ -31,6 +31,9 @@ struct snug_label_column {
     int64_t empty_line; /* the first row whose label is the empty text; 0 if none */
     uint32_t *numbers;  /* of the last row */
     size_t count, capacity;
+    int64_t rows;  /* so far */
+    int64_t *seen; /* by raw label: the last row that has it */
+    size_t seen_capacity;
 };
 void snug_label_column_free(struct snug_label_column *column);
 /* Takes one row's label apart; numbers[0 … count-1] are its raw labels. A missing one gives none, or, where it is

@@ -77,6 +77,7 @@ static void scan_batches(struct snug_order *order, const struct snug_loader_opti
         if (out->sequences < stop - place) out->sequences = stop - place;
         int64_t tokens = scan_rows(order, epoch, place, stop, &out->longest);
         if (out->tokens < tokens) out->tokens = tokens;
+        snug_sizes_add(&out->sizes, tokens);
     }
 }
 
@@ -104,6 +105,7 @@ static snug_status scan_epoch(snug_context *ctx, const struct snug_dataset *data
             if (out->sequences < own.sequences) out->sequences = own.sequences;
             if (out->tokens < own.tokens) out->tokens = own.tokens;
             if (out->longest < own.longest) out->longest = own.longest;
+            for (int i = 0; i < SNUG_SIZES / 64; i++) out->sizes.bits[i] |= own.sizes.bits[i];
         }
         if (status == SNUG_OK) snug_order_free(&order);
     }
@@ -140,6 +142,9 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
         out->sequences = rows < options->batch_size ? rows : options->batch_size;
         out->longest = snug_dataset_longest(dataset);
         out->tokens = out->sequences * out->longest;
+        snug_sizes_add(&out->sizes, out->tokens);
+        if (!options->drop_last && rows % options->batch_size)
+            snug_sizes_add(&out->sizes, rows % options->batch_size * out->longest);
         epochs = 0;
     }
     RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, epochs, max_steps, out));

@@ -32,9 +32,10 @@ struct snug_loader_options {
     int64_t vocab_size;                     /* masked LM: random replacements are drawn below this */
 };
 
-/* Largest batch that the run will see: exact for the given epochs. */
+/* Largest batch that the run will see, and the sizes of all: exact for the given epochs. */
 struct snug_loader_limits {
     int64_t sequences, tokens, rows, longest;
+    struct snug_sizes sizes;
 };
 
 struct snug_loader;

@@ -48,9 +48,12 @@ struct snug_reader {
     size_t span_count, span_capacity;
     struct snug_field *fields;
 
-    json_t *object; /* the row of a JSON file: its strings are the fields' texts */
-    char **made;    /* texts of its numbers and lists */
-    bool peeked;    /* object is the first row, read for its keys and not yet given out */
+    json_t *object;    /* the row of a JSON file: its strings are the fields' texts */
+    json_t *column_of; /* name → number */
+    char **made;       /* texts of its numbers and lists */
+    size_t *set;       /* columns that the row has: what it lacks takes no time, however many columns there are */
+    size_t set_count;
+    bool peeked; /* object is the first row, read for its keys and not yet given out */
     char *added_key;
 
     struct oddity malformed, added;
@@ -395,26 +398,22 @@ static snug_status field_of(struct snug_reader *reader, const json_t *value, cha
 }
 
 /* Remembers a key that the first row does not have. */
-static snug_status note_added_key(struct snug_reader *reader) {
-    if (reader->added.count++) return SNUG_OK;
+static snug_status note_added_key(struct snug_reader *reader, const char *key) {
+    if (reader->added_key) return SNUG_OK;
     reader->added.line = reader->record_line;
-    const char *key;
-    json_t *value;
-    json_object_foreach(reader->object, key, value) {
-        bool known = false;
-        for (size_t i = 0; i < reader->columns && !known; i++) known = !strcmp(key, reader->names[i]);
-        if (!known) return snug_strdup(reader->ctx, key, &reader->added_key);
-    }
-    return SNUG_OK;
+    return snug_strdup(reader->ctx, key, &reader->added_key);
 }
 
 static void forget_row(struct snug_reader *reader) {
     json_decref(reader->object);
     reader->object = NULL;
-    for (size_t i = 0; reader->made && i < reader->columns; i++) {
-        free(reader->made[i]);
-        reader->made[i] = NULL;
+    for (size_t i = 0; i < reader->set_count; i++) {
+        const size_t column = reader->set[i];
+        free(reader->made[column]);
+        reader->made[column] = NULL;
+        reader->fields[column] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
     }
+    reader->set_count = 0;
 }
 
 static snug_status read_json(struct snug_reader *reader, bool first) {
@@ -430,13 +429,21 @@ static snug_status read_json_row(struct snug_reader *reader) {
         RETURN_IF_ERROR(read_json(reader, false));
     }
     reader->peeked = false;
-    size_t known = 0;
-    for (size_t i = 0; i < reader->columns; i++) {
-        const json_t *value = json_object_get(reader->object, reader->names[i]);
-        known += value != NULL;
-        RETURN_IF_ERROR(field_of(reader, value, &reader->made[i], &reader->fields[i]));
+    bool added = false;
+    const char *key;
+    json_t *value;
+    json_object_foreach(reader->object, key, value) {
+        const json_t *place = json_object_get(reader->column_of, key);
+        if (place) {
+            const size_t column = reader->set[reader->set_count++] = (size_t)json_integer_value(place);
+            RETURN_IF_ERROR(field_of(reader, value, &reader->made[column], &reader->fields[column]));
+        } else {
+            added = true;
+            RETURN_IF_ERROR(note_added_key(reader, key));
+        }
     }
-    return known < json_object_size(reader->object) ? note_added_key(reader) : SNUG_OK;
+    reader->added.count += added;
+    return SNUG_OK;
 }
 
 /* ---- columns ---- */
@@ -453,7 +460,7 @@ static snug_status add_name(struct snug_reader *reader, const char *name) {
 
 /* Each name must be there and be the only one. */
 static snug_status check_names(struct snug_reader *reader) {
-    json_t *seen = json_object(); /* a set */
+    json_t *seen = reader->column_of = json_object();
     snug_status status = seen ? SNUG_OK : snug_fail(reader->ctx, SNUG_E_MEMORY, "out of memory in %s", reader->path);
     for (size_t i = 0; i < reader->columns && status == SNUG_OK; i++) {
         const char *name = reader->names[i];
@@ -465,10 +472,9 @@ static snug_status check_names(struct snug_reader *reader) {
         else if (json_object_get(seen, name))
             status = snug_fail(reader->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": two columns are named \"%s\"", reader->path,
                                reader->record_line, name);
-        else if (json_object_set_new(seen, name, json_true()))
+        else if (json_object_set_new(seen, name, json_integer((json_int_t)i)))
             status = snug_fail(reader->ctx, SNUG_E_MEMORY, "out of memory in %s", reader->path);
     }
-    json_decref(seen);
     return status;
 }
 
@@ -539,6 +545,9 @@ static snug_status open_input(struct snug_reader *reader) {
     reader->fields = memory;
     RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->made, &memory));
     reader->made = memory;
+    RETURN_IF_ERROR(snug_alloc(reader->ctx, reader->columns, sizeof *reader->set, &memory));
+    reader->set = memory;
+    for (size_t i = 0; i < reader->columns; i++) reader->fields[i] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
     return SNUG_OK;
 }
 
@@ -584,6 +593,8 @@ void snug_reader_close(struct snug_reader *reader) {
     free(reader->spans);
     free(reader->fields);
     free(reader->made);
+    free(reader->set);
+    json_decref(reader->column_of);
     free(reader->added_key);
     free(reader->record);
     free(reader->path);

@@ -12,12 +12,6 @@ static const char *const named_defaults[SNUG_NAMED_COUNT] = {NULL, NULL, "[UNK]"
 
 static bool same(const char *a, const char *b) { return a && b && !strcmp(a, b); }
 
-static const struct snug_token_spec *find_listed(const struct snug_token_list *list, const char *content) {
-    for (size_t i = list->count; i-- > 0;) /* the last of a name counts */
-        if (same(list->items[i].content, content)) return &list->items[i];
-    return NULL;
-}
-
 static snug_status append(snug_context *ctx, struct snug_token_list *list, const struct snug_token_spec *token) {
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items));
     list->items[list->count++] = *token;
@@ -53,13 +47,18 @@ static int by_order(const void *a, const void *b) {
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Puts a token into the list, in the place of one of the same id. */
-static snug_status list_token(snug_context *ctx, struct snug_token_list *list, const struct snug_token_spec *token) {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].order == token->order) {
-            list->items[i] = *token;
-            return SNUG_OK;
-        }
+/* Puts a token into the list, in the place of one of the same id. places: the place of each id. */
+static snug_status list_token(snug_context *ctx, struct snug_token_list *list, json_t *places,
+                              const struct snug_token_spec *token) {
+    char id[24];
+    snprintf(id, sizeof id, "%lld", (long long)token->order);
+    const json_t *place = json_object_get(places, id);
+    if (place) {
+        list->items[json_integer_value(place)] = *token;
+        return SNUG_OK;
+    }
+    if (json_object_set_new(places, id, json_integer((json_int_t)list->count)))
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing token \"%s\"", token->content);
     return append(ctx, list, token);
 }
 
@@ -82,29 +81,29 @@ static snug_status list_decoder(snug_context *ctx, struct snug_special_sources *
     return SNUG_OK;
 }
 
-static bool is_named_special(const struct snug_special_sources *sources, const char *content) {
+static bool is_named(const struct snug_special_sources *sources, const char *content) {
     for (int i = 0; i < SNUG_NAMED_COUNT; i++)
         if (same(sources->named[i].content, content)) return true;
-    return find_listed(&sources->extra, content) != NULL;
+    return false;
 }
 
 /* added_tokens.json: {"token": id}. */
-static snug_status list_added(snug_context *ctx, struct snug_special_sources *sources) {
+static snug_status list_added(snug_context *ctx, struct snug_special_sources *sources, json_t *places) {
     const char *path = sources->paths[SNUG_TOKENIZER_ADDED], *key;
     json_t *value;
     json_object_foreach(sources->added, key, value) {
         if (!json_is_integer(value))
             return snug_fail(ctx, SNUG_E_INPUT, "%s: the id of token \"%s\" is not a number", path, key);
-        bool special = is_named_special(sources, key);
+        bool special = is_named(sources, key) || json_object_get(sources->extra_names, key);
         struct snug_token_spec token = {.content = key, .special = special, .order = json_integer_value(value)};
-        RETURN_IF_ERROR(list_token(ctx, &sources->listed, &token));
+        RETURN_IF_ERROR(list_token(ctx, &sources->listed, places, &token));
     }
     return SNUG_OK;
 }
 
 /* added_tokens of tokenizer.json: a list of tokens with ids. */
 static snug_status list_json(snug_context *ctx, const struct snug_special_sources *sources,
-                             struct snug_token_list *list) {
+                             struct snug_token_list *list, json_t *places) {
     const char *path = sources->paths[SNUG_TOKENIZER_JSON];
     const json_t *tokens = json_object_get(sources->json, "added_tokens");
     if (tokens && !json_is_array(tokens) && !json_is_null(tokens))
@@ -117,7 +116,7 @@ static snug_status list_json(snug_context *ctx, const struct snug_special_source
             return snug_fail(ctx, SNUG_E_INPUT, "%s: number %zu of \"added_tokens\" has no content or no id", path,
                              i + 1);
         token.order = json_integer_value(json_object_get(value, "id"));
-        RETURN_IF_ERROR(list_token(ctx, list, &token));
+        RETURN_IF_ERROR(list_token(ctx, list, places, &token));
     }
     return SNUG_OK;
 }
@@ -128,6 +127,13 @@ static bool is_named_key(const char *key) {
     for (int i = 0; i < SNUG_NAMED_COUNT; i++)
         if (!strcmp(key, named_keys[i])) return true;
     return false;
+}
+
+static snug_status append_extra(snug_context *ctx, struct snug_special_sources *sources,
+                                const struct snug_token_spec *token) {
+    if (json_object_set_new(sources->extra_names, token->content, json_true()))
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing token \"%s\"", token->content);
+    return append(ctx, &sources->extra, token);
 }
 
 /* Further special tokens: values of other keys that end in _token, and lists or objects of them. */
@@ -142,7 +148,7 @@ static snug_status collect_extra(snug_context *ctx, struct snug_special_sources 
                    (json_is_string(value) || json_is_string(json_object_get(value, "content")));
         if (!one) continue;
         RETURN_IF_ERROR(parse_token(ctx, path, key, value, &token));
-        RETURN_IF_ERROR(append(ctx, &sources->extra, &token));
+        RETURN_IF_ERROR(append_extra(ctx, sources, &token));
     }
     const char *name = "extra_special_tokens";
     const json_t *more = json_object_get(object, name);
@@ -152,11 +158,11 @@ static snug_status collect_extra(snug_context *ctx, struct snug_special_sources 
     }
     for (size_t i = 0; i < json_array_size(more); i++) {
         RETURN_IF_ERROR(parse_token(ctx, path, name, json_array_get(more, i), &token));
-        if (token.content) RETURN_IF_ERROR(append(ctx, &sources->extra, &token));
+        if (token.content) RETURN_IF_ERROR(append_extra(ctx, sources, &token));
     }
     json_object_foreach((json_t *)more, key, value) {
         RETURN_IF_ERROR(parse_token(ctx, path, key, value, &token));
-        if (token.content) RETURN_IF_ERROR(append(ctx, &sources->extra, &token));
+        if (token.content) RETURN_IF_ERROR(append_extra(ctx, sources, &token));
     }
     return SNUG_OK;
 }
@@ -176,6 +182,8 @@ snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_s
     const json_t *decoder = json_object_get(sources->config, "added_tokens_decoder");
     const char *config_path = sources->paths[SNUG_TOKENIZER_CONFIG],
                *map_path = sources->paths[SNUG_TOKENIZER_SPECIAL_MAP];
+    sources->extra_names = json_object();
+    if (!sources->extra_names) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
     for (int i = 0; i < SNUG_NAMED_COUNT && sources->named_defaults; i++)
         sources->named[i] = (struct snug_token_spec){.content = named_defaults[i], .special = true};
     RETURN_IF_ERROR(collect_named(ctx, sources, sources->config, config_path, false));
@@ -190,8 +198,11 @@ snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_s
     } else { /* files of older versions, read only then */
         RETURN_IF_ERROR(collect_named(ctx, sources, sources->map, map_path, true));
         RETURN_IF_ERROR(collect_extra(ctx, sources, sources->map, map_path));
-        RETURN_IF_ERROR(list_added(ctx, sources));
-        RETURN_IF_ERROR(list_json(ctx, sources, &sources->listed));
+        json_t *places = json_object();
+        snug_status status = list_added(ctx, sources, places);
+        if (status == SNUG_OK) status = list_json(ctx, sources, &sources->listed, places);
+        json_decref(places);
+        RETURN_IF_ERROR(status);
     }
     if (sources->listed.count)
         qsort(sources->listed.items, sources->listed.count, sizeof *sources->listed.items, by_order);
@@ -202,6 +213,7 @@ void snug_special_sources_free(struct snug_special_sources *sources) {
     json_decref(sources->config);
     json_decref(sources->map);
     json_decref(sources->added);
+    json_decref(sources->extra_names);
     free(sources->listed.items);
     free(sources->extra.items);
     *sources = (struct snug_special_sources){0};
@@ -249,6 +261,12 @@ static const char *template_token(const json_t *pieces, size_t index) {
     return json_string_value(json_object_get(piece, "id"));
 }
 
+/* An id as a file gives it: -1 where it is none. */
+static int32_t template_id(const json_t *value) {
+    const json_int_t id = json_integer_value(value);
+    return json_is_integer(value) && id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
+}
+
 /* [CLS] and [SEP] of a template that has the form of BERT's; false if it has not. */
 static bool read_template(const json_t *part, struct snug_special_ids *out) {
     const json_t *single = json_object_get(part, "single"), *pair = json_object_get(part, "pair");
@@ -265,8 +283,8 @@ static bool read_template(const json_t *part, struct snug_special_ids *out) {
     const json_t *cls_ids = json_object_get(json_object_get(tokens, cls), "ids");
     const json_t *sep_ids = json_object_get(json_object_get(tokens, sep), "ids");
     if (json_array_size(cls_ids) != 1 || json_array_size(sep_ids) != 1) return false;
-    out->cls = (int32_t)json_integer_value(json_array_get(cls_ids, 0));
-    out->sep = (int32_t)json_integer_value(json_array_get(sep_ids, 0));
+    out->cls = template_id(json_array_get(cls_ids, 0));
+    out->sep = template_id(json_array_get(sep_ids, 0));
     return true;
 }
 
@@ -278,8 +296,8 @@ static snug_status read_post_processor(snug_context *ctx, const struct snug_spec
     if (json_is_null(part) || !part) {
         if (sources->named_defaults) return SNUG_OK;
     } else if (same(type, "BertProcessing")) {
-        out->cls = (int32_t)json_integer_value(json_array_get(json_object_get(part, "cls"), 1));
-        out->sep = (int32_t)json_integer_value(json_array_get(json_object_get(part, "sep"), 1));
+        out->cls = template_id(json_array_get(json_object_get(part, "cls"), 1));
+        out->sep = template_id(json_array_get(json_object_get(part, "sep"), 1));
         return SNUG_OK;
     } else if (same(type, "TemplateProcessing") && read_template(part, out)) {
         return SNUG_OK;
@@ -299,6 +317,10 @@ static snug_status find_special(snug_context *ctx, const struct snug_special_sou
                                          .unk = tokenizer->model.unk,
                                          .mask = id_of(tokenizer, named[SNUG_NAMED_MASK].content)};
     if (sources->own) RETURN_IF_ERROR(read_post_processor(ctx, sources, special));
+    const int64_t size = snug_added_tokens_end(&tokenizer->added, &tokenizer->model);
+    if (special->cls >= size || special->sep >= size)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: the post_processor puts the id %d around texts, which no token has",
+                         sources->paths[SNUG_TOKENIZER_JSON], special->cls >= size ? special->cls : special->sep);
     if (special->cls < 0 || special->sep < 0)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: there is no %s; name it in tokenizer_config.json",
                          sources->paths[sources->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_VOCAB],
@@ -311,7 +333,9 @@ snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special
     const char *path = sources->paths[SNUG_TOKENIZER_CONFIG], *side;
     if (sources->own) {
         struct snug_token_list list = {0};
-        snug_status status = list_json(ctx, sources, &list);
+        json_t *places = json_object();
+        snug_status status = list_json(ctx, sources, &list, places);
+        json_decref(places);
         for (size_t i = 0; i < list.count && status == SNUG_OK; i++)
             status = add(ctx, tokenizer, &list.items[i], list.items[i].special);
         free(list.items);

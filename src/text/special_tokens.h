@@ -43,6 +43,7 @@ struct snug_special_sources {
     struct snug_token_spec named[SNUG_NAMED_COUNT];
     struct snug_token_list listed; /* added tokens by id */
     struct snug_token_list extra;  /* further special tokens */
+    json_t *extra_names;           /* the set of their contents */
 };
 
 snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_sources *sources);

@@ -220,7 +220,7 @@ static snug_status take_json_vocabulary(struct loader *loader, const json_t *voc
         bytes += strlen(key) + 1;
         if (json_integer_value(value) >= size) size = json_integer_value(value) + 1;
     }
-    RETURN_IF_ERROR(snug_wordpiece_reserve(ctx, model, path, size, bytes));
+    RETURN_IF_ERROR(snug_wordpiece_reserve(ctx, model, path, (int64_t)json_object_size(vocab), size, bytes));
     char *to = model->texts;
     json_object_foreach((json_t *)vocab, key, value) {
         size_t length = strlen(key);
@@ -238,6 +238,12 @@ static bool same_vocabulary(const struct snug_wordpiece *a, const struct snug_wo
     return true;
 }
 
+/* What is not used is not copied into a trained model's folder either: it may be anything. */
+static void forget_vocabulary_file(struct loader *loader) {
+    free(loader->tokenizer->paths[SNUG_TOKENIZER_VOCAB]);
+    loader->tokenizer->paths[SNUG_TOKENIZER_VOCAB] = NULL;
+}
+
 static snug_status load_vocabulary(struct loader *loader) {
     snug_context *ctx = loader->ctx;
     struct snug_wordpiece *model = &loader->tokenizer->model;
@@ -248,6 +254,7 @@ static snug_status load_vocabulary(struct loader *loader) {
         snug_log(ctx, SNUG_LOG_WARNING, "%s; %s is used instead", snug_error_message(ctx), json_path);
         snug_clear_error(ctx);
         snug_wordpiece_free(model);
+        forget_vocabulary_file(loader);
     }
     bool had = loader->read;
     RETURN_IF_ERROR(read_tokenizer_json(loader));
@@ -260,10 +267,12 @@ static snug_status load_vocabulary(struct loader *loader) {
     struct snug_wordpiece other = *model;
     *model = (struct snug_wordpiece){0};
     status = take_json_vocabulary(loader, json_object_get(part, "vocab"));
-    if (status == SNUG_OK && had && !same_vocabulary(&other, model))
+    if (status == SNUG_OK && had && !same_vocabulary(&other, model)) {
         snug_log(ctx, SNUG_LOG_WARNING,
                  "%s and %s have different vocabularies; the latter is used, as transformers does",
                  path_of(loader, SNUG_TOKENIZER_VOCAB), json_path);
+        forget_vocabulary_file(loader);
+    }
     snug_wordpiece_free(&other);
     return status;
 }
@@ -351,9 +360,7 @@ static snug_status finish_model(struct loader *loader) {
 static snug_status index_tokens(struct loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     const struct snug_wordpiece *model = &tokenizer->model;
-    int64_t size = model->size;
-    for (size_t i = 0; i < tokenizer->added.count; i++)
-        if (tokenizer->added.items[i].id >= size) size = (int64_t)tokenizer->added.items[i].id + 1;
+    const int64_t size = snug_added_tokens_end(&tokenizer->added, model);
     RETURN_IF_ERROR(snug_alloc(loader->ctx, (size_t)size, sizeof *tokenizer->tokens, (void **)&tokenizer->tokens));
     tokenizer->vocab_size = size;
     memcpy(tokenizer->tokens, model->tokens, (size_t)model->size * sizeof *model->tokens);
@@ -409,6 +416,9 @@ static snug_status load(struct loader *loader) {
     RETURN_IF_ERROR(read_optional(loader, SNUG_TOKENIZER_SPECIAL_MAP, &sources->map));
     RETURN_IF_ERROR(read_optional(loader, SNUG_TOKENIZER_ADDED, &sources->added));
     RETURN_IF_ERROR(resolve_class(loader));
+    if (json_object_get(sources->config, "auto_map"))
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: auto_map names Python code; snug runs none",
+                 path_of(loader, SNUG_TOKENIZER_CONFIG));
     RETURN_IF_ERROR(load_vocabulary(loader));
     sources->json = loader->json;
     sources->own = loader->own;

@@ -9,6 +9,7 @@
 
 /* Ids index a table, so that an absurd one in a file must not ask for gigabytes. */
 #define MAX_IDS (1 << 24)
+#define MOST_GAPS 64 /* ids for each token, in the mean */
 
 snug_status snug_ids_append(snug_context *ctx, struct snug_ids *ids, int32_t id) {
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&ids->ids, &ids->capacity, ids->count + 1, sizeof *ids->ids));
@@ -16,15 +17,18 @@ snug_status snug_ids_append(snug_context *ctx, struct snug_ids *ids, int32_t id)
     return SNUG_OK;
 }
 
-snug_status snug_wordpiece_reserve(snug_context *ctx, struct snug_wordpiece *model, const char *path, int64_t size,
-                                   size_t bytes) {
+snug_status snug_wordpiece_reserve(snug_context *ctx, struct snug_wordpiece *model, const char *path, int64_t count,
+                                   int64_t size, size_t bytes) {
     if (size < 1) return snug_fail(ctx, SNUG_E_INPUT, "%s: the vocabulary is empty", path);
     if (size > MAX_IDS)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: the vocabulary has ids up to %" PRId64 "; at most %d are taken", path,
                          size - 1, MAX_IDS - 1);
+    if (size > MOST_GAPS * (count + 1000)) /* a small file must not take much memory */
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: the vocabulary has %" PRId64 " tokens, and ids up to %" PRId64, path,
+                         count, size - 1);
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)size, sizeof *model->tokens, (void **)&model->tokens));
     model->size = size;
-    RETURN_IF_ERROR(snug_lexicon_reserve(ctx, &model->lexicon, (size_t)size));
+    RETURN_IF_ERROR(snug_lexicon_reserve(ctx, &model->lexicon, (size_t)count));
     return snug_alloc(ctx, bytes, 1, (void **)&model->texts);
 }
 
@@ -65,7 +69,7 @@ snug_status snug_wordpiece_read(snug_context *ctx, struct snug_wordpiece *model,
                                 size_t length) {
     int64_t lines = length > 0 && text[length - 1] != '\n';
     for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
-    RETURN_IF_ERROR(snug_wordpiece_reserve(ctx, model, path, lines, length + 1));
+    RETURN_IF_ERROR(snug_wordpiece_reserve(ctx, model, path, lines, lines, length + 1));
     memcpy(model->texts, text, length);
     size_t start = 0;
     for (int64_t id = 0; id < lines; id++) {

@@ -23,8 +23,8 @@ struct snug_wordpiece {
 snug_status snug_wordpiece_read(snug_context *ctx, struct snug_wordpiece *model, const char *path, const char *text,
                                 size_t length);
 /* Adds room for count tokens of bytes in all (NULs included) with ids below size, then one after another. */
-snug_status snug_wordpiece_reserve(snug_context *ctx, struct snug_wordpiece *model, const char *path, int64_t size,
-                                   size_t bytes);
+snug_status snug_wordpiece_reserve(snug_context *ctx, struct snug_wordpiece *model, const char *path, int64_t count,
+                                   int64_t size, size_t bytes);
 snug_status snug_wordpiece_add(snug_context *ctx, struct snug_wordpiece *model, const char *path, const char *text,
                                size_t length, int64_t id);
 /* Ends the vocabulary: the unknown token must be in it. */

@@ -91,7 +91,9 @@ static snug_status fail_unknown(snug_context *ctx, const char *name) {
     for (size_t i = 0; i < snug_argument_count + snug_converted_count; i++) {
         const char *candidate = i < snug_argument_count ? snug_arguments[i].info.name
                                                         : snug_converted_arguments[i - snug_argument_count].name;
-        size_t distance = edit_distance(name, candidate);
+        const size_t a = strlen(name), b = strlen(candidate);
+        if ((a > b ? a - b : b - a) >= least) continue; /* the distance is no less */
+        const size_t distance = edit_distance(name, candidate);
         if (distance < least) {
             least = distance;
             nearest = candidate;

@@ -36,7 +36,7 @@ struct snug_args {
     bool gradient_checkpointing, update_in_backward;
     char *recompute;
     char *offload, *offload_dir; /* offload_dir NULL: output_dir */
-    bool bf16, use_cpu;
+    bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *memory_budget;
     bool fit;
     int64_t threads; /* 0: all cores that the process may use */

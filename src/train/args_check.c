@@ -142,10 +142,24 @@ static snug_status check_training(struct snug_args *args) {
                               args->warmup_steps, 100, &schedule);
 }
 
+/* What each of two types of numbers excludes; the sentences are TrainingArguments'. */
+static snug_status check_precision(const struct snug_args *args) {
+    if (args->bf16 && args->fp16)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "at most one of --fp16 and --bf16 can be set, not both");
+    if (args->bf16_full_eval && args->fp16_full_eval)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "at most one of --fp16_full_eval and --bf16_full_eval can be set, not both");
+    if (args->fp16 && strcmp(args->dtype, "bfloat16") == 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--fp16 needs fp32 weights: use --bf16 with --dtype bfloat16, or leave --dtype out");
+    return SNUG_OK;
+}
+
 snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(check_rows(args));
+    RETURN_IF_ERROR(check_precision(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));

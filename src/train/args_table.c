@@ -75,7 +75,7 @@ const struct snug_argument snug_arguments[] = {
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]", "rows of a micro-batch"),
     COUNT(gradient_accumulation_steps, "", TRAINING, "1", "[1,65536]", "micro-batches of an optimizer step"),
     REAL(num_train_epochs, TRAINING, "3", "(0,1000000]", "passes over the training data"),
-    COUNT(max_steps, "", TRAINING, "-1", "[-1,)", "optimizer steps, instead of num_train_epochs; -1 is unset"),
+    COUNT(max_steps, "", TRAINING, "-1", "[-1,1e12]", "optimizer steps, instead of num_train_epochs; -1 is unset"),
     REAL(learning_rate, TRAINING, "5e-5", "[0,)", "the highest rate of the schedule"),
     ROW(CHOICE, lr_scheduler_type, "", TRAINING,
         "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|cosine_with_min_lr|"
@@ -114,6 +114,11 @@ const struct snug_argument snug_arguments[] = {
          "use and free each gradient as it completes; with clipping, backward runs twice (snug's own)"),
 
     FLAG(bf16, "", MACHINE, "False", "bf16 products and activations, where the CPU is fast at it"),
+    FLAG(fp16, "", MACHINE, "False", "fp16 products and activations with loss scaling; on a GPU only"),
+    FLAG(bf16_full_eval, "", MACHINE, "False", "eval, predict: weights in bf16 as well, half the memory"),
+    FLAG(fp16_full_eval, "", MACHINE, "False",
+         "eval, predict: weights in fp16 as well, half the memory; on a GPU only"),
+    FLAG(tf32, "", MACHINE, "False", "fp32 products on the GPU's tensor cores, which round operands to 11 bits"),
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "the CPU, even if there is a GPU"),
     ROW(CHOICE, device, "", MACHINE, "auto|cpu|cuda", "auto", NULL, NULL, "where to run (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
@@ -165,7 +170,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "hub_private_repo hub_always_push use_cache use_legacy_prediction_loop restore_callback_states_from_checkpoint "
      "enable_jit_checkpoint"},
     {SNUG_FOREIGN_FLAG_OFF,
-     "fp16 bf16_full_eval fp16_full_eval tf32 torch_compile "
+     "torch_compile "
      "use_liger_kernel auto_find_batch_size ignore_data_skip prediction_loss_only push_to_hub trust_remote_code "
      "streaming shuffle_train_dataset pad_to_max_length include_inputs_for_metrics include_tokens_per_second "
      "include_num_input_tokens_seen use_mps_device use_ipex jit_mode_eval adafactor use_auth_token "

@@ -21,13 +21,13 @@
 static json_t *identity_of(const struct snug_trainer *t) {
     const struct snug_job *job = &t->session->job;
     const struct snug_loader_options *options = &job->train.options;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "train_rows",
-                     (json_int_t)job->train.rows, "train_batch_size", (json_int_t)options->batch_size,
-                     "gradient_accumulation_steps", (json_int_t)options->accumulation, "seed",
-                     (json_int_t)t->args->seed, "data_seed", (json_int_t)options->seed, "sampling",
-                     (int)options->sampling, "max_steps", (json_int_t)job->max_steps, "compute",
-                     snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights), "optim",
-                     job->optimizer.name, "optim_args", t->args->optim_args ? t->args->optim_args : "");
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "train_rows", (json_int_t)job->train.rows,
+        "train_batch_size", (json_int_t)options->batch_size, "gradient_accumulation_steps",
+        (json_int_t)options->accumulation, "seed", (json_int_t)t->args->seed, "data_seed", (json_int_t)options->seed,
+        "sampling", (int)options->sampling, "max_steps", (json_int_t)job->max_steps, "compute",
+        job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights),
+        "optim", job->optimizer.name, "optim_args", t->args->optim_args ? t->args->optim_args : "");
 }
 
 /* What only snug reads: where transformers keeps the state of callbacks that it may not know. A sum that is not finite
@@ -92,7 +92,32 @@ static snug_status check_identity(struct snug_trainer *t, const char *path, cons
     return status;
 }
 
-static snug_status read_state(struct snug_trainer *t, const char *folder) {
+/* Counts of a run so far, each from 0 to a most that the run to come can be added to. */
+static snug_status check_counts(snug_context *ctx, const char *path, const json_t *state, const json_t *own) {
+    const int64_t step = int_of(state, "global_step"), most_steps = INT64_C(1000000000000), most = INT64_C(1) << 53;
+    const struct {
+        const json_t *object;
+        const char *key;
+        int64_t most;
+    } counts[] = {{state, "global_step", most_steps},
+                  {state, "best_global_step", step},
+                  {own, "logged_step", step},
+                  {own, "evaluated_step", step},
+                  {own, "nan_inf_losses", step},
+                  {own, "nan_inf_gradients", step},
+                  {own, "samples", most},
+                  {own, "tokens", most},
+                  {own, "impatience", most}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const int64_t count = int_of(counts[i].object, counts[i].key);
+        if (count < 0 || count > counts[i].most)
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: %s is %lld, which no run comes to: it cannot be resumed from",
+                             path, counts[i].key, (long long)count);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_trainer_state_read(struct snug_trainer *t, const char *folder) {
     char *path;
     json_t *state;
     RETURN_IF_ERROR(snug_path_join(t->ctx, &path, folder, "trainer_state.json"));
@@ -100,12 +125,13 @@ static snug_status read_state(struct snug_trainer *t, const char *folder) {
     if (status == SNUG_OK) {
         const json_t *own = json_object_get(json_object_get(state, "stateful_callbacks"), "snug");
         const json_t *history = json_object_get(state, "log_history");
-        const int64_t step = int_of(state, "global_step");
-        if (!json_is_object(own) || !json_is_array(history) || step < 0) {
+        if (!json_is_object(own) || !json_is_array(history))
             status = snug_fail(t->ctx, SNUG_E_INPUT, "%s was not written by snug: it cannot be resumed from", path);
-        } else {
-            status = check_identity(t, path, json_object_get(own, "identity"));
-            snug_session_seek(t->session, step);
+        else
+            status = check_counts(t->ctx, path, state, own);
+        if (status == SNUG_OK) status = check_identity(t, path, json_object_get(own, "identity"));
+        if (status == SNUG_OK) {
+            snug_session_seek(t->session, int_of(state, "global_step"));
             t->loss_sum = real_of(own, "loss_sum");
             t->loss_total = real_of(own, "loss_total");
             t->logged_step = int_of(own, "logged_step");
@@ -122,7 +148,8 @@ static snug_status read_state(struct snug_trainer *t, const char *folder) {
             const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
             snprintf(t->best_checkpoint, sizeof t->best_checkpoint, "%s", best ? best : "");
             json_array_clear(t->log_history);
-            json_array_extend(t->log_history, (json_t *)history);
+            if (json_array_extend(t->log_history, (json_t *)history))
+                status = snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
         }
         json_decref(state);
     }
@@ -227,6 +254,21 @@ snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *fol
     return snug_session_prepare(s);
 }
 
+/* What transformers' Trainer saves: states as pickles, and no manifest. */
+static snug_status refuse_pickled(struct snug_trainer *t, const char *folder) {
+    char *states, *own = NULL;
+    RETURN_IF_ERROR(snug_path_join(t->ctx, &states, folder, "optimizer.pt"));
+    snug_status status = snug_path_join(t->ctx, &own, folder, "optimizer.safetensors");
+    if (status == SNUG_OK && snug_file_exists(states) && !snug_file_exists(own))
+        status = snug_fail(t->ctx, SNUG_E_INPUT,
+                           "%s is pickled, and may run any code when it is loaded: snug does not go on with a run of "
+                           "transformers' Trainer; start a new one from its weights with --model_name_or_path %s",
+                           states, folder);
+    free(states);
+    free(own);
+    return status;
+}
+
 static snug_status resume_from(struct snug_trainer *t, const char *folder) {
     char *states;
     RETURN_IF_ERROR(snug_path_join(t->ctx, &states, folder, "optimizer.safetensors"));
@@ -236,8 +278,9 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
                            "%s holds no optimizer.safetensors (saved with --save_only_model?): start from it with "
                            "--model_name_or_path instead",
                            folder);
-    if (status == SNUG_OK) status = read_state(t, folder);
+    if (status == SNUG_OK) status = snug_trainer_state_read(t, folder);
     if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, &t->session->memory);
+    if (status == SNUG_OK) status = snug_session_look(t->session);
     if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
     free(states);
     if (status == SNUG_OK)
@@ -250,6 +293,7 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     const char *from = t->args->resume_from_checkpoint;
     if (!from || strcasecmp(from, "false") == 0) return SNUG_OK;
     if (strcasecmp(from, "true") != 0) {
+        RETURN_IF_ERROR(refuse_pickled(t, from));
         RETURN_IF_ERROR(snug_folder_verify(t->ctx, from));
         return resume_from(t, from);
     }

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "model/build.h"
+#include "train/device.h"
 #include "train/fit.h"
 #include "train/metrics.h"
 
 enum {
-    MLM_CHUNK_ROWS = 128,   /* head rows of masked LM at a time: their logits are the largest tensor of the head */
     WAITING_STEPS = 256,    /* all rows of a table are updated this often at least: once costs about one whole update */
     OFFLOAD_AHEAD = 1,      /* the product before hides a copy where it can be hidden at all */
     OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
@@ -98,22 +98,17 @@ static snug_status open_dataset(struct snug_job *job, const char *path, int64_t 
     if (longest > job->config.max_position_embeddings)
         return snug_fail(job->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
                          path, (long long)longest, (long long)job->config.max_position_embeddings);
+    if (snug_dataset_pairs(feed->dataset) && job->config.type_vocab_size < 2)
+        return snug_fail(
+            job->ctx, SNUG_E_INPUT,
+            "%s holds pairs of texts, and the model tells no second one apart (type_vocab_size 1): name one "
+            "column with --text_column_names",
+            path);
     const int64_t truncated = snug_dataset_truncated(feed->dataset);
     if (truncated)
         snug_log(job->ctx, SNUG_LOG_INFO, "%s: %lld of %lld texts are longer than %lld tokens and were cut", path,
                  (long long)truncated, (long long)feed->rows, (long long)job->max_length);
     return SNUG_OK;
-}
-
-/* Whether both name the same classes, in whatever order. */
-static bool same_names(const struct snug_labels *a, const struct snug_labels *b) {
-    if (a->count != b->count || a->problem != b->problem) return false;
-    for (int64_t i = 0; i < a->count; i++) {
-        int64_t k = 0;
-        while (k < b->count && strcmp(a->names[i], b->names[k]) != 0) k++;
-        if (k == b->count) return false;
-    }
-    return true;
 }
 
 /* As run_glue.py: the data's classes, in the model's order if it has the same ones. */
@@ -123,9 +118,12 @@ static snug_status choose_labels(struct snug_job *job) {
         return snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION, &job->config.labels);
     struct snug_labels labels;
     RETURN_IF_ERROR(snug_labels_of(job->ctx, job->train.dataset, job->args->do_regression, &labels));
-    const bool keep = job->config.has_label_names && same_names(&job->config.labels, &labels);
-    snug_status status =
-        snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION, keep ? &job->config.labels : &labels);
+    bool same;
+    snug_status status = snug_labels_match(job->ctx, &job->config.labels, &labels, &same);
+    const bool keep = same && job->config.has_label_names;
+    if (status == SNUG_OK)
+        status = snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION,
+                                      keep ? &job->config.labels : &labels);
     snug_labels_free(&labels);
     if (status != SNUG_OK) return status;
     if (job->args->label_smoothing_factor > 0 && job->config.labels.problem != SNUG_PROBLEM_SINGLE_LABEL)
@@ -256,8 +254,15 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
     };
     if (!feed->dataset) { /* a plan without data: every batch full, every sequence as long as may be */
         const int64_t sequences = feed->options.batch_size, tokens = sequences * job->max_length;
-        feed->limits = (struct snug_loader_limits){
-            sequences, tokens, job->config.task == SNUG_TASK_MLM ? tokens : sequences, job->max_length};
+        if (tokens > INT32_MAX)
+            return snug_fail(job->ctx, SNUG_E_USAGE,
+                             "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
+                             "--max_seq_length smaller",
+                             (long long)sequences, (long long)job->max_length, training ? "train" : "eval");
+        feed->limits = (struct snug_loader_limits){.sequences = sequences,
+                                                   .tokens = tokens,
+                                                   .rows = job->config.task == SNUG_TASK_MLM ? tokens : sequences,
+                                                   .longest = job->max_length};
         return SNUG_OK;
     }
     if (!training) return snug_loader_limits(job->ctx, feed->dataset, &feed->options, 1, 0, &feed->limits);
@@ -274,6 +279,11 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
 
 /* ---- methods -------------------------------------------------------------------------------------------------- */
 
+/* As in Trainer, evaluations within a training have its types. */
+static bool is_inference(const struct snug_job *job) {
+    return job->command == SNUG_COMMAND_EVAL || job->command == SNUG_COMMAND_PREDICT;
+}
+
 static snug_status choose_methods(struct snug_job *job) {
     const struct snug_args *args = job->args;
     const int64_t layers = job->config.num_hidden_layers;
@@ -282,6 +292,8 @@ static snug_status choose_methods(struct snug_job *job) {
     job->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
     RETURN_IF_ERROR(snug_args_offload(args, &job->offload.classes));
     job->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
+    if (is_inference(job) && args->bf16_full_eval) job->weights = SNUG_BF16;
+    if (is_inference(job) && args->fp16_full_eval) job->weights = SNUG_F16;
     RETURN_IF_ERROR(snug_alloc(job->ctx, (size_t)layers, sizeof *job->recompute, (void **)&job->recompute));
     return snug_args_recompute(args, layers, job->recompute);
 }
@@ -289,20 +301,24 @@ static snug_status choose_methods(struct snug_job *job) {
 /* ---- programs and plan ---------------------------------------------------------------------------------------- */
 
 static enum snug_dtype compute_type(const struct snug_job *job) {
-    if (!job->args->bf16) return SNUG_F32;
+    const struct snug_args *args = job->args;
+    if (is_inference(job) && args->fp16_full_eval) return SNUG_F16;
+    if (!args->bf16 && !(is_inference(job) && args->bf16_full_eval)) return args->fp16 ? SNUG_F16 : SNUG_F32;
     if (job->backend != snug_backend_cpu() || snug_backend_cpu_fast_bf16()) return SNUG_BF16;
     snug_log(job->ctx, SNUG_LOG_WARNING,
-             "--bf16: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
-             "fp32");
+             "--%s: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 products would be slower than fp32: using "
+             "fp32",
+             args->bf16 ? "bf16" : "bf16_full_eval");
     return SNUG_F32;
 }
 
-/* A backend may lack operations: those of methods that it does not have yet. */
+/* A backend may lack operations: those of methods that it does not have yet. check_device() knows them by their flags,
+   before anything is read; this one knows all. */
 static snug_status check_operations(const struct snug_job *job, const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++)
         if (!job->backend->ops[program->ops[i].kind])
             return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
-                             "this run needs %s, which %s does not do yet: use --device cpu",
+                             "this run needs the operation %s, which the backend %s does not do yet: use --device cpu",
                              snug_op_name(program->ops[i].kind), job->backend->name);
     return SNUG_OK;
 }
@@ -317,11 +333,13 @@ static snug_status build_program(struct snug_job *job, const struct snug_feed *f
     struct snug_program *program = &job->programs[job->program_count++];
     snug_program_init(program, job->ctx);
     program->compute = compute_type(job);
+    program->tf32 = job->args->tf32;
     program->longest = feed->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = feed->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = feed->limits.sequences;
-    program->capacity[SNUG_EXTENT_ROWS] =
-        job->config.task == SNUG_TASK_MLM && feed->limits.rows > MLM_CHUNK_ROWS ? MLM_CHUNK_ROWS : feed->limits.rows;
+    program->capacity[SNUG_EXTENT_ROWS] = feed->limits.rows;
+    if (job->config.task == SNUG_TASK_MLM && feed->limits.rows > job->backend->head_rows)
+        program->capacity[SNUG_EXTENT_ROWS] = job->backend->head_rows;
     RETURN_IF_ERROR(snug_build_bert(program, &job->config, training, job->args->label_smoothing_factor));
     const struct snug_methods methods = {.optimizer = training ? &job->optimizer : NULL,
                                          .weights = job->weights,
@@ -353,38 +371,66 @@ int64_t snug_job_classes(const struct snug_job *job) {
     return job->config.task == SNUG_TASK_MLM ? job->config.vocab_size : job->config.labels.count;
 }
 
-/* On a device: what it holds. The host's part is small, and no budget's matter. */
+int64_t snug_job_bytes(const struct snug_job *job, snug_memory_class memory_class) {
+    const struct snug_layout *layout = &job->layout;
+    const int64_t bytes = layout->bytes[memory_class], batch = layout->function_offset - layout->batch_offset;
+    const bool device = snug_job_on_device(job);
+    switch (memory_class) {
+    case SNUG_MEMORY_BATCH: return device ? bytes - batch : bytes;
+    case SNUG_MEMORY_FUNCTION: return device ? bytes - (layout->host - batch) : bytes;
+    case SNUG_MEMORY_CONTEXT: return job->context_bytes;
+    case SNUG_MEMORY_HOST: return job->host_bytes + (device ? layout->host : 0);
+    default: return bytes;
+    }
+}
+
 int64_t snug_job_total(const struct snug_job *job) {
-    if (job->backend->available) return job->layout.arena + job->context_bytes;
+    if (snug_job_on_device(job)) return job->layout.arena + job->context_bytes;
     return job->layout.total + job->context_bytes + job->host_bytes;
+}
+
+int64_t snug_job_place_bytes(const struct snug_job *job) {
+    if (!snug_job_on_device(job)) return snug_machine_bytes();
+    return job->meter.gpu.total > 0 ? job->meter.gpu.total : -1;
+}
+
+/* On a device with what the process holds of it already. */
+int64_t snug_job_place_available(const struct snug_job *job) {
+    return snug_job_on_device(job) ? job->backend->available() + job->opened_bytes : snug_available_bytes();
 }
 
 /* The class during whose turn the limit is passed, when they are laid one after the other. */
 static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t limit) {
-    int64_t sum = job->context_bytes + job->host_bytes;
+    int64_t sum = job->context_bytes + (snug_job_on_device(job) ? 0 : job->host_bytes);
     int memory_class = 0;
+    if (sum > limit) return SNUG_MEMORY_CONTEXT;
     for (; memory_class < SNUG_MEMORY_CONTEXT; memory_class++) {
-        sum += job->layout.bytes[memory_class];
+        sum += snug_job_bytes(job, (snug_memory_class)memory_class);
         if (sum > limit) break;
     }
     return (snug_memory_class)memory_class;
 }
 
-/* "auto" takes a GPU where one works, and says why where none does. */
-static snug_status choose_device(struct snug_job *job) {
+/* What the arguments ask for and the device does not have. */
+static snug_status check_device(const struct snug_job *job) {
     const struct snug_args *args = job->args;
-    job->backend = snug_backend_cpu();
-    if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
-    const struct snug_backend *cuda;
-    const snug_status status = snug_backend_cuda(job->ctx, &cuda);
-    if (status == SNUG_OK) {
-        job->backend = cuda;
-    } else if (strcmp(args->device, "cuda") == 0) {
-        return status;
-    } else {
-        snug_log(job->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(job->ctx));
-        snug_clear_error(job->ctx);
-    }
+    const bool gpu = snug_job_on_device(job);
+    if (!gpu && (args->fp16 || args->fp16_full_eval))
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
+                         args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
+    if (!gpu && args->tf32) /* as transformers */
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
+    if (gpu && args->offload && !job->backend->ops[SNUG_OP_FETCH])
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                         "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "
+                         "say --device cpu",
+                         args->offload);
+    if (gpu && args->fit) /* no rates of operations are measured there yet */
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or say "
+                         "--device cpu");
     return SNUG_OK;
 }
 
@@ -397,9 +443,11 @@ static snug_status open_backend(struct snug_job *job) {
 /* Whole mebibytes, so that two looks at the same program agree. */
 static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
 
-static void measure_context(struct snug_job *job) {
-    const int64_t own = job->backend->available ? 0 : job->own_bytes; /* the program's, which is on the host */
-    job->context_bytes = round_up_mib(own + job->backend->library(&job->programs[0], job->threads));
+/* On a device once: methods do not change what the driver holds. */
+static snug_status measure_context(struct snug_job *job) {
+    if (snug_job_on_device(job)) return job->context_bytes ? SNUG_OK : snug_device_measure(job);
+    job->context_bytes = round_up_mib(job->own_bytes + job->backend->library(&job->programs[0], job->threads));
+    return SNUG_OK;
 }
 
 /* Everything that methods change: programs and layout. */
@@ -445,8 +493,7 @@ snug_status snug_job_replan(const struct snug_job *job, struct snug_args *args, 
         out->backend_state[i] = NULL;
     }
     RETURN_IF_ERROR(plan_programs(out));
-    measure_context(out);
-    return SNUG_OK;
+    return measure_context(out);
 }
 
 /* The plan of the arguments as they are now, in the place of the one before. */
@@ -456,8 +503,7 @@ static snug_status plan_anew(struct snug_job *job) {
     RETURN_IF_ERROR(plan_programs(job));
     RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));
     RETURN_IF_ERROR(open_backend(job));
-    measure_context(job);
-    return SNUG_OK;
+    return measure_context(job);
 }
 
 /* Bytes that the run may take: the budget, or what the machine has left beside it; *over tells whether it takes more.
@@ -471,7 +517,7 @@ static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *
         available = available > job->layout.spool ? available - job->layout.spool : 0;
     /* What is resident already is not available any more, and need not be. */
     int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
-    if (job->backend->available) machine = job->backend->available() + job->context_bytes;
+    if (snug_job_on_device(job)) machine = snug_job_place_available(job);
     *budgeted = budget >= 0 && (total > budget || budget < machine);
     *limit = *budgeted ? budget : machine;
     *over = total > *limit && (*budgeted || job->args->fit || job->command != SNUG_COMMAND_PLAN);
@@ -487,24 +533,34 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     return status;
 }
 
-static snug_status refuse(const struct snug_job *job, int64_t limit, bool budgeted) {
+/* What would make it less. */
+static snug_status advise(const struct snug_job *job, char **advice) {
+    if (!job->fit)
+        return snug_format(job->ctx, advice, "a smaller --per_device_%s_batch_size needs less",
+                           job->trains ? "train" : "eval");
+    if (!job->fit->fits) return snug_fit_sentence(job->ctx, job->fit, advice);
+    return snug_format(job->ctx, advice, "--fit would add %s, which takes %.1f MiB", job->fit->chosen.flags,
+                       (double)job->fit->chosen.total / 0x1p20);
+}
+
+static snug_status refuse(struct snug_job *job, int64_t limit, bool budgeted) {
     const snug_memory_class which = class_that_is_short(job, limit);
     const int64_t total = snug_job_total(job);
-    char *advice = NULL;
-    if (!job->fit)
-        RETURN_IF_ERROR(snug_format(job->ctx, &advice, "a smaller --per_device_%s_batch_size needs less",
-                                    job->trains ? "train" : "eval"));
-    else if (job->fit->fits)
-        RETURN_IF_ERROR(snug_format(job->ctx, &advice, "--fit would add %s, which takes %.1f MiB",
-                                    job->fit->chosen.flags, (double)job->fit->chosen.total / 0x1p20));
-    else
-        RETURN_IF_ERROR(snug_fit_sentence(job->ctx, job->fit, &advice));
-    snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
-              "this run needs %.1f MiB, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s",
-              (double)total / 0x1p20, (long long)(total - limit), budgeted ? "--memory_budget of" : "the available",
-              (double)limit / 0x1p20, snug_memory_class_name(which), (double)job->layout.bytes[which] / 0x1p20, advice);
+    const bool device = snug_job_on_device(job);
+    char *advice = NULL, *others = NULL;
+    snug_status status = advise(job, &advice);
+    if (status == SNUG_OK && device && !budgeted) status = snug_gpu_meter_others(&job->meter, &others);
+    if (status == SNUG_OK)
+        status = snug_fail(
+            job->ctx, SNUG_E_DOES_NOT_FIT,
+            "this run needs %.1f MiB%s%s, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s%s%s",
+            (double)total / 0x1p20, device ? " of " : "", device ? job->meter.gpu.name : "", (long long)(total - limit),
+            budgeted ? "--memory_budget of" : "the available", (double)limit / 0x1p20, snug_memory_class_name(which),
+            (double)snug_job_bytes(job, which) / 0x1p20, advice, others && *others ? "; other processes on it: " : "",
+            others ? others : "");
     free(advice);
-    return SNUG_E_DOES_NOT_FIT;
+    free(others);
+    return status;
 }
 
 /* Takes the mix that was found, for this run and all that looks at its arguments. */
@@ -523,9 +579,7 @@ static snug_status check_fit(struct snug_job *job) {
     int64_t limit;
     bool budgeted, over;
     RETURN_IF_ERROR(find_limit(job, &limit, &budgeted, &over));
-    const bool device = job->backend->available != NULL; /* no rates of operations are measured there yet */
-    if (device && job->args->fit)
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED, "--fit searches for the CPU so far: use --device cpu");
+    const bool device = snug_job_on_device(job);
     if (!device && job->trains && (over || job->args->fit)) RETURN_IF_ERROR(search_fit(job, limit));
     if (job->fit && job->fit->fits && job->args->fit) {
         RETURN_IF_ERROR(apply_fit(job));
@@ -540,7 +594,8 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
-    RETURN_IF_ERROR(choose_device(job));
+    RETURN_IF_ERROR(snug_device_choose(job));
+    RETURN_IF_ERROR(check_device(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));
@@ -555,12 +610,13 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_backend(job));
     job->host_bytes = round_up_mib(after - before);
     job->own_bytes = before + snug_resident_bytes() - after;
-    measure_context(job);
+    RETURN_IF_ERROR(measure_context(job));
     return check_fit(job);
 }
 
 void snug_job_close(struct snug_job *job) {
     snug_job_drop_plan(job);
+    snug_gpu_meter_close(&job->meter);
     snug_dataset_close(job->train.dataset);
     snug_dataset_close(job->eval.dataset);
     snug_tokenizer_free(job->tokenizer);

@@ -6,6 +6,7 @@
 #ifndef SNUG_TRAIN_JOB_H
 #define SNUG_TRAIN_JOB_H
 
+#include "backend/gpu.h"
 #include "model/config.h"
 #include "plan/rates.h"
 #include "text/loader.h"
@@ -50,6 +51,8 @@ struct snug_job {
     int64_t meter_bytes;
     int64_t own_bytes;                 /* measured: resident before the job, and of the backend */
     int64_t context_bytes, host_bytes; /* the program itself and its libraries; tokenizer, data index and the like */
+    struct snug_gpu_meter meter;       /* on a GPU: watches what the process holds of it */
+    int64_t opened_bytes;              /* of context_bytes: what it held when the backend was open */
     struct snug_fit *fit;              /* what the search for the budget came to, if there was one */
 };
 
@@ -68,7 +71,13 @@ void snug_job_drop_plan(struct snug_job *job);
 /* Plans feed, whose data set is open, by args: its batches, steps and limits. */
 snug_status snug_job_plan_training(struct snug_job *job, const struct snug_args *args, struct snug_feed *feed);
 int64_t snug_job_classes(const struct snug_job *job); /* width of the logits */
-int64_t snug_job_total(const struct snug_job *job);   /* arena + context + host */
+/* Bytes of a class where the arena lies: on a device, what the host holds for it is of the class host. */
+int64_t snug_job_bytes(const struct snug_job *job, snug_memory_class memory_class);
+/* Arena + context + host; on a device without the host's. */
+int64_t snug_job_total(const struct snug_job *job);
+/* Memory of the machine or device that the arena lies in, and what is available of it; -1 where that cannot be told. */
+int64_t snug_job_place_bytes(const struct snug_job *job);
+int64_t snug_job_place_available(const struct snug_job *job);
 
 /* Threads that the job computes with: as asked, or as many cores as the process may use. */
 int snug_args_threads(const struct snug_args *args);

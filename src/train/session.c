@@ -8,12 +8,16 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "model/weights.h"
+#include "optim/loss_scale.h"
+#include "train/device.h"
 
 /* ---- carving -------------------------------------------------------------------------------------------------- */
 
 static snug_status carve(struct snug_session *s) {
-    const struct snug_job *job = &s->job;
-    RETURN_IF_ERROR(job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena));
+    struct snug_job *job = &s->job;
+    const snug_status status = job->backend->allocate(s->ctx, job->layout.arena, SNUG_BLOCK_ARENA, &s->arena);
+    if (status == SNUG_E_MEMORY && snug_job_on_device(job)) return snug_device_refuse(job);
+    if (status != SNUG_OK) return status;
     s->memory.arena = s->arena.base;
     s->memory.copy = s->arena.copy;
     return job->backend->allocate(s->ctx, job->layout.host, SNUG_BLOCK_HOST, &s->host);
@@ -28,6 +32,12 @@ static snug_status open_spool(struct snug_session *s) {
     return snug_spool_open(s->ctx, snug_args_offload_dir(job->args), job->layout.spool, &s->memory.spool);
 }
 
+/* CUDA's own variable has each kernel waited for; a recorded phase would still fail as a whole. */
+static bool blames_operations(void) {
+    const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+    return value && strcmp(value, "1") == 0;
+}
+
 static void open_run(struct snug_session *s, struct snug_program *program, struct snug_run *run) {
     const struct snug_args *args = s->job.args;
     *run = (struct snug_run){.ctx = s->ctx,
@@ -39,6 +49,7 @@ static void open_run(struct snug_session *s, struct snug_program *program, struc
                              .workspace = s->memory.arena + s->job.layout.workspace_offset,
                              .batch_copy = s->memory.arena + s->job.layout.copy_offset,
                              .threads = s->job.threads,
+                             .one_by_one = blames_operations(),
                              .seed = (uint64_t)args->seed,
                              .optimizer = &s->job.optimizer};
 }
@@ -74,6 +85,25 @@ static snug_status load_weights(struct snug_session *s) {
                              job->args->ignore_mismatched_sizes);
 }
 
+/* Where there is no folder to write to the backend does without. */
+static snug_status warm_backend(struct snug_session *s) {
+    const struct snug_job *job = &s->job;
+    char *folder = NULL;
+    if (!job->backend->warm) return SNUG_OK;
+    RETURN_IF_ERROR(snug_cache_folder(s->ctx, &folder));
+    if (folder && snug_folder_create(s->ctx, folder) != SNUG_OK) {
+        snug_clear_error(s->ctx);
+        free(folder);
+        folder = NULL;
+    }
+    snug_status status = SNUG_OK;
+    if (job->training) status = job->backend->warm(&s->train_run, &job->train.limits.sizes, folder);
+    if (job->evaluation && status == SNUG_OK)
+        status = job->backend->warm(&s->eval_run, &job->eval.limits.sizes, folder);
+    free(folder);
+    return status;
+}
+
 static snug_status open_loaders(struct snug_session *s) {
     struct snug_job *job = &s->job;
     uint8_t *memory = s->host.base + job->layout.batch_offset;
@@ -98,13 +128,59 @@ static snug_status open_schedule(struct snug_session *s) {
                               steps, &s->schedule);
 }
 
+/* ---- loss scaling --------------------------------------------------------------------------------------------- */
+
+static snug_status begin_scale(struct snug_session *s) {
+    static const float first[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
+    s->scaler = s->job.training ? snug_program_scaler(s->job.training) : -1;
+    s->loss_scale = SNUG_SCALE_FIRST;
+    if (s->scaler < 0) return SNUG_OK;
+    return snug_tensor_write(s->job.training, &s->memory, s->scaler, 0, SNUG_SCALE_VALUES, first);
+}
+
+snug_status snug_session_look(struct snug_session *s) {
+    float values[SNUG_SCALE_VALUES];
+    if (s->scaler < 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_tensor_read(s->job.training, &s->memory, s->scaler, 0, SNUG_SCALE_VALUES, values));
+    const int64_t skipped = (int64_t)(values[SNUG_SCALE_SKIPPED] + values[SNUG_SCALE_SKIPS]);
+    s->loss_scale = values[SNUG_SCALE_SKIPS] != 0 ? values[SNUG_SCALE] / 2 : values[SNUG_SCALE];
+    if (skipped > s->skipped)
+        snug_log(s->ctx, SNUG_LOG_INFO,
+                 "fp16: %lld steps skipped so far, whose gradients were not finite; the loss scale is %g now",
+                 (long long)skipped, (double)s->loss_scale);
+    s->skipped = skipped;
+    s->unseen = 0;
+    if (s->loss_scale >= SNUG_SCALE_LEAST) return SNUG_OK;
+    return snug_fail(s->ctx, SNUG_E_NUMERIC,
+                     "step %lld: gradients are not finite at a loss scale of %g: values of the model itself are more "
+                     "than fp16 has; use --bf16",
+                     (long long)s->step + 1, (double)s->loss_scale);
+}
+
+/* The schedule stands still in steps that are skipped, as Trainer's does. */
+static double rate_after(const struct snug_session *s, int64_t skipped) {
+    const int64_t step = s->schedule_step > skipped ? s->schedule_step - skipped : 0;
+    return snug_optimizer_rate(&s->job.optimizer, snug_schedule_rate(&s->schedule, step), step);
+}
+
+/* The learning rate of the step at hand; where the device may know of more skipped steps, for so many. */
+static void set_rates(struct snug_session *s) {
+    struct snug_run *run = &s->train_run;
+    run->skipped = s->skipped;
+    run->learning_rate = (float)rate_after(s, s->skipped);
+    for (int i = 1; i < SNUG_UNSEEN_STEPS && s->scaler >= 0; i++)
+        run->later_rates[i - 1] = (float)rate_after(s, s->skipped + i);
+}
+
 static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(open_schedule(s));
     RETURN_IF_ERROR(open_spool(s));
     RETURN_IF_ERROR(carve(s));
     if (s->job.training) open_run(s, s->job.training, &s->train_run);
     if (s->job.evaluation) open_run(s, s->job.evaluation, &s->eval_run);
+    RETURN_IF_ERROR(warm_backend(s));
     RETURN_IF_ERROR(load_weights(s));
+    RETURN_IF_ERROR(begin_scale(s));
     RETURN_IF_ERROR(snug_session_prepare(s));
     return open_loaders(s);
 }
@@ -146,7 +222,10 @@ void snug_session_destroy(snug_session *s) {
 
 snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes) {
-    return snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
+    const snug_status status = snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
+    if (status == SNUG_OK || !snug_job_on_device(&s->job) || run->one_by_one) return status;
+    /* An operation that failed on the device shows where it is waited for. */
+    return snug_add_to_error(s->ctx, status, "; CUDA_LAUNCH_BLOCKING=1 in the environment has the operation named");
 }
 
 /* ---- one's own loop ------------------------------------------------------------------------------------------- */
@@ -176,7 +255,7 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
     RETURN_IF_ERROR(snug_loader_next(s->train_loader, &s->batch));
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
-    s->train_run.learning_rate = (float)snug_learning_rate(s);
+    set_rates(s);
     s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
     if (info)
         *info = (snug_batch_info){.sequences = s->batch->sequences,
@@ -231,31 +310,30 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_CLIP));
     s->clipped = true;
     float clip[2];
-    if (norm) {
-        RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
-        *norm = clip[0];
-    }
-    return SNUG_OK;
+    if (!norm) return SNUG_OK;
+    RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
+    *norm = clip[0];
+    return snug_session_look(s);
 }
 
-double snug_learning_rate(const snug_session *s) {
-    return snug_optimizer_rate(&s->job.optimizer, snug_schedule_rate(&s->schedule, s->schedule_step), s->schedule_step);
-}
+double snug_learning_rate(const snug_session *s) { return rate_after(s, s->skipped); }
 
 snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
     if (s->train_run.micro_batch == 0)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_optimizer_step: there are no gradients; call snug_backward first");
-    if (!s->clipped) {
+    if (!s->clipped && s->scaler >= 0) {
+        RETURN_IF_ERROR(snug_clip_grad_norm(s, 0, NULL)); /* gradients have to be unscaled, and looked at */
+    } else if (!s->clipped) {
         static const float none[2] = {0, 1};
         void *clip = snug_run_data(&s->train_run, s->job.training->clip);
         RETURN_IF_ERROR(snug_block_copy(s->ctx, &s->arena, clip, none, sizeof none));
     }
-    s->train_run.learning_rate = (float)snug_learning_rate(s);
+    set_rates(s);
     s->train_run.step = s->step;
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_UPDATE));
     s->step++;
-    return SNUG_OK;
+    return ++s->unseen < SNUG_UNSEEN_STEPS ? SNUG_OK : snug_session_look(s);
 }
 
 /* Rows that wait would take the step for one that they missed: all do what they missed before it, and then begin anew
@@ -301,7 +379,12 @@ static snug_status copy_gradient(struct snug_session *s, int32_t gradient, int64
     const int32_t index = index_of(run->program, gradient);
     const int64_t cols = snug_run_cols(run, gradient), rows = (int64_t)count / cols;
     float clip[2] = {0, 1};
-    if (s->clipped) RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
+    if (s->clipped) {
+        RETURN_IF_ERROR(snug_session_read(s, run, run->program->clip, clip, sizeof clip));
+    } else if (s->scaler >= 0) {
+        RETURN_IF_ERROR(snug_session_read(s, run, s->scaler, &clip[1], sizeof clip[1]));
+        clip[1] = 1 / clip[1];
+    }
     if (index < 0)
         RETURN_IF_ERROR(snug_tensor_read(run->program, &s->memory, gradient, first_row * cols, (int64_t)count, values));
     for (int64_t row = 0; index >= 0 && row < rows; row++) {

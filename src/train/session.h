@@ -21,6 +21,10 @@ struct snug_session {
     int64_t step;                   /* optimizer steps done */
     int64_t schedule_step;
     bool clipped; /* the clip tensor holds this step's scale */
+    /* In fp16 (scaler is not -1) the device decides which steps are skipped, and the host looks now and then. */
+    int32_t scaler;
+    int64_t skipped, unseen; /* as of the last look, this step included; optimizer steps since then */
+    float loss_scale;
     struct snug_profile profile;
 };
 
@@ -31,6 +35,8 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
 snug_status snug_session_prepare(struct snug_session *session);
 /* Does what was put off: to be called before weights or states are looked at. */
 snug_status snug_session_settle(struct snug_session *session);
+/* Looks which steps were skipped, up to the one whose gradients were clipped last. Nothing where there is no scale. */
+snug_status snug_session_look(struct snug_session *session);
 /* Goes on at optimizer step step: of the schedule, of dropout, of the data. */
 void snug_session_seek(struct snug_session *session, int64_t step);
 /* In the place of snug_optimizer_step(): a step that changes neither weights nor states. */

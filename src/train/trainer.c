@@ -13,6 +13,7 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "train/device.h"
 #include "train/results.h"
 
 double snug_trainer_epoch(const struct snug_trainer *t) {
@@ -217,10 +218,10 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
     if (isfinite(*loss) && isfinite(*grad_norm))
         t->infinite_in_a_row = 0;
-    else
+    else if (s->scaler < 0) /* else the device skips the step, and lowers the scale */
         RETURN_IF_ERROR(snug_trainer_not_finite(t, *loss, *grad_norm));
     *learning_rate = snug_learning_rate(s);
-    RETURN_IF_ERROR(isfinite(*grad_norm) ? snug_optimizer_step(s) : snug_session_skip_step(s));
+    RETURN_IF_ERROR(isfinite(*grad_norm) || s->scaler >= 0 ? snug_optimizer_step(s) : snug_session_skip_step(s));
     RETURN_IF_ERROR(snug_scheduler_step(s));
     return snug_zero_grad(s);
 }
@@ -293,21 +294,26 @@ static snug_status choose_output(struct snug_args *args) {
     return snug_folder_check(args->ctx, args->output_dir);
 }
 
-static void fill_ledger(struct snug_trainer *t) {
-    const struct snug_job *job = &t->session->job;
+static snug_status fill_ledger(struct snug_trainer *t) {
+    struct snug_job *job = &t->session->job;
     snug_train_result *r = t->result;
-    for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
-        r->ledger[i] = (snug_ledger_line){job->layout.bytes[i], job->layout.bytes[i]};
-    /* What a device really held is not read yet. */
-    const int64_t peak = job->backend->available ? -1 : snug_peak_resident_bytes();
-    /* The kernel tells one figure: what is neither arena nor host was there before step 1, or is the libraries'. */
-    r->ledger[SNUG_MEMORY_CONTEXT] =
-        (snug_ledger_line){job->context_bytes, peak < 0 ? -1 : peak - job->layout.total - job->host_bytes};
-    r->ledger[SNUG_MEMORY_HOST] = (snug_ledger_line){job->host_bytes, job->host_bytes};
-    r->total = (snug_ledger_line){snug_job_total(job), peak};
+    const bool device = snug_job_on_device(job);
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        const int64_t bytes = snug_job_bytes(job, (snug_memory_class)i);
+        r->ledger[i] = (snug_ledger_line){bytes, bytes};
+    }
+    r->peak_resident = snug_peak_resident_bytes();
+    const int64_t held = device ? snug_device_held(job) : r->peak_resident;
+    const int64_t planned = device ? job->layout.arena : job->layout.total + job->host_bytes;
+    /* One figure is told: what is neither arena nor host was there before step 1, or is the libraries'. */
+    r->ledger[SNUG_MEMORY_CONTEXT].measured = held < 0 ? -1 : held - planned;
+    r->total = (snug_ledger_line){snug_job_total(job), held};
+    if (!device) return SNUG_OK;
+    snug_device_learn(job, held);
+    return snug_device_describe(job, &r->device);
 }
 
-static void summarise(struct snug_trainer *t) {
+static snug_status summarise(struct snug_trainer *t) {
     snug_train_result *r = t->result;
     int64_t tokens, padded;
     r->seconds = snug_seconds() - t->started;
@@ -319,11 +325,13 @@ static void summarise(struct snug_trainer *t) {
     r->flops = t->session->step > 0 ? snug_trainer_flops(t) * (double)r->steps / (double)t->session->step : 0;
     snug_loader_padding(t->session->train_loader, &tokens, &padded);
     r->padding_avoided = padded > 0 ? 1 - (double)tokens / (double)padded : 0;
+    r->skipped_steps = t->session->skipped;
+    r->loss_scale = t->session->scaler >= 0 ? (double)t->session->loss_scale : 0;
     r->truncated_texts = snug_dataset_truncated(t->session->job.train.dataset);
     r->infinite_losses = t->infinite_losses;
     r->infinite_gradients = t->infinite_gradients;
     snprintf(r->best_checkpoint, sizeof r->best_checkpoint, "%s", t->best_checkpoint);
-    fill_ledger(t);
+    return fill_ledger(t);
 }
 
 static json_t *results_json(const struct snug_trainer *t) {
@@ -336,15 +344,26 @@ static json_t *results_json(const struct snug_trainer *t) {
             &memory, total ? "total" : snug_memory_class_name((snug_memory_class)i),
             json_pack("{s:I, s:I}", "planned", (json_int_t)line->planned, "measured", (json_int_t)line->measured));
     }
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:o}", "epoch", snug_json_number(r->epochs),
-        "total_flos", snug_json_number(r->flops), "train_loss", snug_json_number(r->train_loss), "train_runtime",
-        snug_json_number(r->seconds), "train_samples_per_second", snug_json_number(r->samples_per_second),
-        "train_steps_per_second", snug_json_number(r->steps_per_second), "train_samples",
-        (json_int_t)t->session->job.train.rows, "start_seconds", snug_json_number(r->seconds_to_first_step),
-        "peak_rss_bytes", (json_int_t)r->total.measured, "padding_avoided", snug_json_number(r->padding_avoided),
-        "truncated_texts", (json_int_t)r->truncated_texts, "nan_inf_losses", (json_int_t)r->infinite_losses,
-        "nan_inf_gradients", (json_int_t)r->infinite_gradients, "memory", memory);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o}", "epoch",
+                     snug_json_number(r->epochs), "total_flos", snug_json_number(r->flops), "train_loss",
+                     snug_json_number(r->train_loss), "train_runtime", snug_json_number(r->seconds),
+                     "train_samples_per_second", snug_json_number(r->samples_per_second), "train_steps_per_second",
+                     snug_json_number(r->steps_per_second), "train_samples", (json_int_t)t->session->job.train.rows,
+                     "start_seconds", snug_json_number(r->seconds_to_first_step), "peak_rss_bytes",
+                     (json_int_t)r->peak_resident, "padding_avoided", snug_json_number(r->padding_avoided),
+                     "truncated_texts", (json_int_t)r->truncated_texts, "nan_inf_losses",
+                     (json_int_t)r->infinite_losses, "nan_inf_gradients", (json_int_t)r->infinite_gradients,
+                     "skipped_steps", (json_int_t)r->skipped_steps, "memory", memory);
+}
+
+static json_t *results_and_device_json(const struct snug_trainer *t) {
+    json_t *results = results_json(t);
+    const snug_device_use *device = &t->result->device;
+    if (results && *device->name)
+        snug_json_add(
+            &results, "device",
+            json_pack("{s:s, s:s, s:s}", "name", device->name, "method", device->method, "others", device->others));
+    return results;
 }
 
 /* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */
@@ -352,7 +371,7 @@ static snug_status finish(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     const bool evaluated_last = t->result->metrics.count > 0 && t->evaluated_step == t->session->step;
     snug_status evaluated = SNUG_OK;
-    summarise(t);
+    RETURN_IF_ERROR(summarise(t));
     if (args->load_best_model_at_end && t->best_checkpoint[0]) {
         snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", t->best_checkpoint,
                  args->metric_for_best_model, t->best_metric);
@@ -367,7 +386,7 @@ static snug_status finish(struct snug_trainer *t) {
         RETURN_IF_ERROR(evaluated);
     RETURN_IF_ERROR(snug_session_write_model(t->session, args->output_dir));
     RETURN_IF_ERROR(snug_trainer_state_write(t, args->output_dir));
-    json_t *train = results_json(t);
+    json_t *train = results_and_device_json(t);
     snug_status status = train ? snug_results_write(t->ctx, args->output_dir, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
     json_decref(train);

@@ -52,8 +52,9 @@ snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
 snug_status snug_checkpoint_list(const struct snug_trainer *trainer, int64_t **steps, size_t *count);
 /* output_dir/checkpoint-<step>. */
 snug_status snug_checkpoint_path(const struct snug_trainer *trainer, int64_t step, char *path, size_t size);
-/* trainer_state.json into folder. */
+/* trainer_state.json into folder, and from there; one that cannot be of this run is SNUG_E_INPUT. */
 snug_status snug_trainer_state_write(struct snug_trainer *trainer, const char *folder);
+snug_status snug_trainer_state_read(struct snug_trainer *trainer, const char *folder);
 
 /* When something is due that has a strategy and a number of steps. */
 static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {

@@ -30,6 +30,8 @@ def convert_launches(text):
     while "<<<" in text:
         begin = text.index("<<<")
         name, depth = begin, 0
+        while text[name - 1].isspace():
+            name -= 1
         while True:
             c = text[name - 1]
             if c not in "<>" and depth == 0 and not (c.isalnum() or c in "_:"):
@@ -45,24 +47,27 @@ def convert_launches(text):
 
 
 INSTRUCTIONS = [
-    (r"cp\.async\.cg\.shared\.global", "emulate_copy16(to + piece_of<D>(r, piece), source, there);"),
+    (r"cp\.async\.cg\.shared\.global", "emulate_copy16(to, from, there);"),
     (r"cp\.async\.(commit|wait)_group", ";"),
-    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, at, true);"),
-    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, at, false);"),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, emulated_shared + at, true);"),
+    (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, emulated_shared + at, false);"),
+    (r"ex2\.approx\.ftz", "r = exp2f(x);"),
+    (r"rcp\.approx\.ftz", "r = 1 / x;"),
+    (r"sqrt\.approx\.ftz", "r = sqrtf(x);"),
     (r"mma\.sync\.aligned\.m16n8k16.*f32\.f16\.f16\.f32", "emulate_mma(c, a, b0, b1, true);"),
     (r"mma\.sync\.aligned\.m16n8k16.*f32\.bf16\.bf16\.f32", "emulate_mma(c, a, b0, b1, false);"),
 ]
 
 
 def convert_instructions(text):
-    while (found := re.search(r"\basm volatile\(", text)) is not None:
+    while (found := re.search(r"\basm(?: volatile)?\(", text)) is not None:
         end = end_of(text, found.end() - 1)
         body = text[found.start() : end]
         by = next((by for pattern, by in INSTRUCTIONS if re.search(pattern, body)), None)
         if by is None:
             sys.exit(f"no emulation of {body}")
         text = text[: found.start()] + by + text[text.index(";", end) + 1 :]
-    return re.sub(r"static __device__ __forceinline__ uint32_t shared_address\([^}]*}\n", "", text)
+    return text.replace("(uint32_t)__cvta_generic_to_shared(p)", "(uint32_t)((const uint8_t *)p - emulated_shared)")
 
 
 source, target = sys.argv[1:]

@@ -43,6 +43,11 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
     return value;
 }
 
+static inline bool __any_sync(unsigned, bool value) {
+    for (int step = 16; step > 0; step /= 2) value |= __shfl_xor_sync(~0u, value, step);
+    return value;
+}
+
 template <typename F> int cudaFuncSetAttribute(F, int, int) { return 0; }
 
 /* ---- types ---- */
@@ -59,6 +64,11 @@ struct uint2 {
 struct uint4 {
     uint32_t x, y, z, w;
 };
+static inline uint32_t __float_as_uint(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
@@ -68,6 +78,9 @@ static inline float __uint_as_float(uint32_t bits) {
     memcpy(&value, &bits, sizeof value);
     return value;
 }
+
+static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+static inline float __fdividef(float a, float b) { return a / b; }
 
 struct __nv_bfloat16 {
     uint16_t bits;

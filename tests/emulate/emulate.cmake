@@ -4,8 +4,10 @@ set(emulation ${CMAKE_SOURCE_DIR}/tests/emulate)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 enable_language(CXX)
 set(CMAKE_CXX_STANDARD 20)
-set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/cuda.c
-            ${CMAKE_SOURCE_DIR}/src/backend/cuda/many.c)
+set(backend ${CMAKE_SOURCE_DIR}/src/backend/cuda)
+set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${emulation}/cublasLt.c ${backend}/cuda.c ${backend}/many.c
+            ${backend}/products.c ${backend}/algorithms.c ${backend}/bias_gradient.c ${backend}/biases.c ${backend}/timeline.c ${CMAKE_SOURCE_DIR}/src/optim/code_book.c
+            ${CMAKE_SOURCE_DIR}/src/optim/codes.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/emulated/backend/cuda)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ADAM_8BIT: bitsandbytes' block-wise 8-bit Adam and AdamW. A block is updated in fp32, then its new states are coded;
- * between the two they stay in the first cache.
+ * ADAM_8BIT: bitsandbytes' block-wise 8-bit Adam and AdamW. The new states of a block have to be known before the first
+ * of them is coded; until then they stay in the first cache. While states of one block are decoded and updated, the
+ * parameters of the block before are updated and its states coded: the one waits for look-ups, the other for divisions.
  */
 #include <float.h>
 #include <math.h>
@@ -10,13 +11,17 @@
 #include "backend/cpu/update.h"
 #include "backend/cpu/vec.h"
 
-enum { BLOCK = SNUG_QUANTISED_BLOCK, VECTORS = BLOCK / VEC_LANES, PART_BLOCKS = SNUG_UPDATE_PART / BLOCK };
+enum { BLOCK = SNUG_QUANTISED_BLOCK, VECTORS = BLOCK / VEC_LANES };
+/* Values that are taken at a time: so many that the first and the last block, which are worked on alone, cost little.
+ */
+enum { PART = 2 * SNUG_UPDATE_PART, PART_BLOCKS = PART / BLOCK };
 /* How far ahead values are asked for: beside this much arithmetic, the processor by itself asks too late. */
 enum { AHEAD = 2 * BLOCK };
 
 struct constants {
     const struct snug_codes *codes;
-    float clip, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, epsilon, keep;
+    bool has_decay;
+    vec clip, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, epsilon, keep;
 };
 
 /* The states of a block, or of several. */
@@ -57,106 +62,180 @@ static inline vec_uint read_codes(const uint8_t *codes) {
 static inline void write_codes(uint8_t *codes, vec_uint wide) {
 #if defined(__AVX512F__)
     _mm_storeu_si128((void *)codes, _mm512_cvtepi32_epi8((__m512i)wide));
+#elif defined(__AVX2__)
+    const __m256i first = _mm256_set1_epi32(0x0c080400), halves = _mm256_shuffle_epi8((__m256i)wide, first);
+    _mm_storel_epi64((void *)codes,
+                     _mm_unpacklo_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+#elif defined(__SSSE3__)
+    _mm_storeu_si32(codes, _mm_shuffle_epi8((__m128i)wide, _mm_set1_epi32(0x0c080400)));
 #else
     for (int i = 0; i < VEC_LANES; i++) codes[i] = (uint8_t)wide[i];
 #endif
 }
 
-static inline vec_uint signed_codes(vec x, const struct snug_codes *codes) {
-    const vec_uint bits = (vec_uint)x, cell = bits >> SNUG_SIGNED_SHIFT;
-    const vec_uint low = (bits ^ (vec_uint)((vec_int)bits >> 31)) & ((1u << SNUG_SIGNED_SHIFT) - 1);
-    return (look_up(codes->signed_cells, cell) + low) >> SNUG_SIGNED_SHIFT;
+#if defined(__AVX512F__)
+static inline vec on_line(const struct snug_code_lines *lines, vec_uint distance, vec_uint index) {
+    const __m512i line = _mm512_lzcnt_epi32((__m512i)distance);
+    const __m512 slope = _mm512_permutexvar_ps(line, _mm512_loadu_ps(lines->slope));
+    const __m512 offset = _mm512_permutexvar_ps(line, _mm512_loadu_ps(lines->offset));
+    const __m512 value = _mm512_fmadd_ps(_mm512_cvtepi32_ps((__m512i)distance), slope, offset);
+    const __m512i eight = _mm512_permutex2var_epi32(_mm512_loadu_si512(lines->corrections), (__m512i)index,
+                                                    _mm512_loadu_si512(lines->corrections + 16));
+    return (vec)((vec_int)value + ((vec_int)_mm512_rolv_epi32(eight, (__m512i)(index >> 3)) >> 28));
+}
+#endif
+
+static inline vec decode_signed(const struct snug_codes *codes, vec_uint code) {
+#if defined(__AVX512F__)
+    const vec_uint side = code - SNUG_SIGNED_ZERO, distance = (vec_uint)_mm512_abs_epi32((__m512i)side);
+    return (vec)((vec_uint)on_line(&codes->signed_lines, distance, distance) | (side & 0x80000000u));
+#else
+    return (vec)look_up(codes->signed_book, code);
+#endif
+}
+
+static inline vec decode_unsigned(const struct snug_codes *codes, vec_uint code) {
+#if defined(__AVX512F__)
+    return on_line(&codes->unsigned_lines, code + 1, code);
+#else
+    return (vec)look_up(codes->unsigned_book, code);
+#endif
+}
+
+static inline vec_uint code_signed(const struct snug_codes *codes, vec x) {
+    const vec_uint bits = (vec_uint)x, rising = bits ^ (vec_uint)((vec_int)bits >> 31);
+    return (look_up(codes->signed_cells, bits >> SNUG_SIGNED_SHIFT) + rising) >> SNUG_SIGNED_SHIFT;
 }
 
 /* Of x >= 0, from 1 on the code of 1. */
-static inline vec_uint unsigned_codes(vec x, const struct snug_codes *codes) {
-    const vec_uint bits = (vec_uint)vec_min(x, vec_all(1)), cell = bits >> SNUG_UNSIGNED_SHIFT;
-    const vec_uint low = bits & ((1u << SNUG_UNSIGNED_SHIFT) - 1);
-    return (look_up(codes->unsigned_cells, cell) + low) >> SNUG_UNSIGNED_SHIFT;
+static inline vec_uint code_unsigned(const struct snug_codes *codes, vec x) {
+    const vec_uint bits = (vec_uint)vec_min(x, vec_all(1));
+    return (look_up(codes->unsigned_cells, bits >> SNUG_UNSIGNED_SHIFT) + bits) >> SNUG_UNSIGNED_SHIFT;
 }
 
-/* Updates p; leaves the new states in m and v and returns their largest magnitudes. */
-static inline void update_values(const struct constants *s, float *p, const float *g, const struct states *states,
-                                 vec m[VECTORS], vec v[VECTORS], float largest[2]) {
-    vec largest_m = {0}, largest_v = {0};
-    for (int i = 0; i < VECTORS; i++) {
-        __builtin_prefetch(p + i * VEC_LANES + AHEAD, 1);
-        __builtin_prefetch(g + i * VEC_LANES + AHEAD);
-        if (i % 4 == 0) {
-            __builtin_prefetch(states->m + i * VEC_LANES + AHEAD, 1);
-            __builtin_prefetch(states->v + i * VEC_LANES + AHEAD, 1);
-        }
-        vec raw = vec_read(g + i * VEC_LANES), value = vec_read(p + i * VEC_LANES);
-        vec_int usable = (vec_int)(vec_abs(raw) < INFINITY);
-        vec gradient = raw * s->clip;
-        if (s->decay != 0) gradient += s->decay * value; /* not 0 value: that would take the sign from -0 */
-        vec mean = (vec)look_up(s->codes->signed_book, read_codes(states->m + i * VEC_LANES)) * *states->absmax_m;
-        vec square = (vec)look_up(s->codes->unsigned_book, read_codes(states->v + i * VEC_LANES)) * *states->absmax_v;
-        mean = mean * s->beta1 + gradient * s->one_minus_beta1;
-        square = square * s->beta2 + gradient * s->one_minus_beta2 * gradient;
-        m[i] = mean = (vec)((vec_int)mean & usable);
-        v[i] = square = (vec)((vec_int)square & usable);
-        largest_m = vec_max(vec_abs(mean), largest_m);
-        largest_v = vec_max(square, largest_v);
-        vec updated = (value + s->step_size * (mean / (vec_sqrt(square) + s->epsilon))) * s->keep;
-        vec_write(p + i * VEC_LANES, vec_select(usable, updated, value));
+/* A block on its way from its old states to its new ones. */
+struct block {
+    struct states states;
+    float *p;
+    const float *g;
+    vec m[VECTORS], v[VECTORS];
+    float scale_m, scale_v; /* with which the new states are coded */
+};
+
+struct pair {
+    vec m, v;
+};
+
+static inline void update_states(const struct constants *s, struct block *b, int i, struct pair scale,
+                                 struct pair *largest) {
+    const int at = i * VEC_LANES;
+    __builtin_prefetch(b->p + at + AHEAD, 1);
+    __builtin_prefetch(b->g + at + AHEAD);
+    if (i % 4 == 0) {
+        __builtin_prefetch(b->states.m + at + AHEAD, 1);
+        __builtin_prefetch(b->states.v + at + AHEAD, 1);
     }
-    largest[0] = vec_largest(largest_m);
-    largest[1] = vec_largest(largest_v);
+    vec gradient = vec_read(b->g + at) * s->clip;
+    if (s->has_decay) gradient += s->decay * vec_read(b->p + at); /* not 0 p: that would take the sign from -0 */
+    const vec mean = decode_signed(s->codes, read_codes(b->states.m + at)) * scale.m + gradient * s->one_minus_beta1;
+    const vec square =
+        decode_unsigned(s->codes, read_codes(b->states.v + at)) * scale.v + gradient * s->one_minus_beta2 * gradient;
+    b->m[i] = mean;
+    b->v[i] = square;
+    largest->m = vec_max(vec_abs(mean), largest->m);
+    largest->v = (vec)vec_max_uint((vec_uint)square, (vec_uint)largest->v); /* bits: NaN counts as most */
 }
 
-/* A block without a largest value, or with one so small that it counts as 0, gets the codes that bitsandbytes' search
-   ends at for 0/0. */
-static void code_m(const struct snug_codes *codes, const vec m[VECTORS], float largest, const struct states *states) {
-    const bool zero = largest < FLT_MIN;
-    *states->absmax_m = zero ? 0 : largest;
-    const float scale = 1.0f / largest;
-    for (int i = 0; i < VECTORS; i++)
-        write_codes(states->m + i * VEC_LANES,
-                    zero ? ~(vec_uint)((vec_int)m[i] >> 31) : signed_codes(m[i] * scale, codes));
+static inline void update_parameters(const struct constants *s, const struct block *b, int i, struct pair scale) {
+    const int at = i * VEC_LANES;
+    const vec p = vec_read(b->p + at), m = b->m[i], v = b->v[i];
+    vec_write(b->p + at, (p + s->step_size * (m / (vec_sqrt(v) + s->epsilon))) * s->keep);
+    write_codes(b->states.m + at, code_signed(s->codes, m * scale.m));
+    write_codes(b->states.v + at, code_unsigned(s->codes, v * scale.v));
 }
 
-static void code_v(const struct snug_codes *codes, const vec v[VECTORS], float largest, const struct states *states) {
-    if (largest < FLT_MIN) {
-        *states->absmax_v = 0;
-        memset(states->v, 0, BLOCK);
-        return;
-    }
-    *states->absmax_v = largest;
-    const float scale = 1.0f / largest;
-    for (int i = 0; i < VECTORS; i++) write_codes(states->v + i * VEC_LANES, unsigned_codes(v[i] * scale, codes));
+static inline struct pair old_scale(const struct constants *s, const struct block *b) {
+    return (struct pair){*b->states.absmax_m * s->beta1, *b->states.absmax_v * s->beta2};
 }
 
-/* Up to PART_BLOCKS whole blocks; their states follow each other. All are updated before the first is coded: a block's
-   largest value takes as long to find as several vectors. */
-static void update_blocks(const struct constants *s, float *p, const float *g, const struct states *states, int count) {
-    vec m[PART_BLOCKS][VECTORS], v[PART_BLOCKS][VECTORS];
-    float largest[PART_BLOCKS][2];
-    for (int i = 0; i < count; i++) {
-        const struct states block = block_of(states, i);
-        update_values(s, p + i * BLOCK, g + i * BLOCK, &block, m[i], v[i], largest[i]);
-    }
-    for (int i = 0; i < count; i++) {
-        const struct states block = block_of(states, i);
-        code_m(s->codes, m[i], largest[i][0], &block);
-        code_v(s->codes, v[i], largest[i][1], &block);
-    }
+static inline struct pair new_scale(const struct block *b) {
+    return (struct pair){vec_all(b->scale_m), vec_all(b->scale_v)};
 }
 
-/* The last block of a parameter: filled up with zeros. */
-static __attribute__((noinline)) void update_short_block(const struct constants *s, float *p, const float *g,
-                                                         const struct states *states, int64_t n) {
+/* A largest value so small that it counts as 0 makes all of its block 0. */
+static inline void end_states(struct block *b, const struct pair *largest) {
+    const float m = vec_largest(largest->m), v = vec_largest(largest->v);
+    *b->states.absmax_m = m < FLT_MIN ? 0 : m;
+    *b->states.absmax_v = v < FLT_MIN ? 0 : v;
+    b->scale_m = m < FLT_MIN ? 0 : 1 / m;
+    b->scale_v = v < FLT_MIN ? 0 : 1 / v;
+}
+
+/* A block of zeros gets the codes of m that bitsandbytes' search ends at for 0/0. */
+static inline void end_block(const struct block *b) {
+    if (*b->states.absmax_m != 0) return;
+    for (int i = 0; i < VECTORS; i++) write_codes(b->states.m + i * VEC_LANES, ~(vec_uint)((vec_int)b->m[i] >> 31));
+}
+
+/* The last block of a parameter, or one with gradients that are not finite: what is missing takes part as zeros, and
+   what cannot be used gets them as its states. */
+static __attribute__((noinline)) void update_aside(const struct constants *s, float *p, const float *g,
+                                                   const struct states *states, int n) {
     float p_all[BLOCK] = {0}, g_all[BLOCK] = {0};
     uint8_t m_all[BLOCK], v_all[BLOCK] = {0};
+    struct block b = {.states = {m_all, v_all, states->absmax_m, states->absmax_v}, .p = p_all, .g = g_all};
+    struct pair largest = {{0}, {0}};
     memset(m_all, SNUG_SIGNED_ZERO, sizeof m_all);
-    memcpy(p_all, p, (size_t)n * sizeof *p);
-    memcpy(g_all, g, (size_t)n * sizeof *g);
-    memcpy(m_all, states->m, (size_t)n);
-    memcpy(v_all, states->v, (size_t)n);
-    update_blocks(s, p_all, g_all, &(struct states){m_all, v_all, states->absmax_m, states->absmax_v}, 1);
-    memcpy(p, p_all, (size_t)n * sizeof *p);
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(g[i])) continue;
+        p_all[i] = p[i];
+        g_all[i] = g[i];
+        m_all[i] = states->m[i];
+        v_all[i] = states->v[i];
+    }
+    const struct pair old = old_scale(s, &b);
+    for (int i = 0; i < VECTORS; i++) update_states(s, &b, i, old, &largest);
+    end_states(&b, &largest);
+    for (int i = 0; i < VECTORS; i++) update_parameters(s, &b, i, new_scale(&b));
+    end_block(&b);
+    for (int i = 0; i < n; i++)
+        if (isfinite(g[i])) p[i] = p_all[i];
     memcpy(states->m, m_all, (size_t)n);
     memcpy(states->v, v_all, (size_t)n);
+}
+
+/* Whole blocks; their states follow each other. */
+static void update_blocks(const struct constants *shared, float *p, const float *g, const struct states *states,
+                          int count) {
+    const struct constants s = *shared; /* stores of codes could change what is not a local variable */
+    struct block blocks[2], *before = NULL;
+    for (int i = 0; i < count; i++, p += BLOCK, g += BLOCK) {
+        struct block *now = &blocks[i % 2];
+        struct pair largest = {{0}, {0}};
+        now->states = block_of(states, i);
+        now->p = p;
+        now->g = g;
+        const struct pair old = old_scale(&s, now);
+        if (before) {
+            const struct pair new = new_scale(before);
+            for (int k = 0; k < VECTORS; k++) {
+                update_states(&s, now, k, old, &largest);
+                update_parameters(&s, before, k, new);
+            }
+            end_block(before);
+        } else {
+            for (int k = 0; k < VECTORS; k++) update_states(&s, now, k, old, &largest);
+        }
+        const bool finite = !vec_any(~((vec_int)(largest.v < INFINITY)));
+        if (finite)
+            end_states(now, &largest);
+        else
+            update_aside(shared, p, g, &now->states, BLOCK);
+        before = finite ? now : NULL;
+    }
+    if (!before) return;
+    for (int k = 0; k < VECTORS; k++) update_parameters(&s, before, k, new_scale(before));
+    end_block(before);
 }
 
 static void update_all(struct snug_run *run, const struct snug_op *op, const struct constants *s) {
@@ -167,16 +246,16 @@ static void update_all(struct snug_run *run, const struct snug_op *op, const str
     const int64_t blocks = (each + BLOCK - 1) / BLOCK, parts = (blocks + PART_BLOCKS - 1) / PART_BLOCKS;
 #pragma omp parallel for num_threads(run->threads) if (n > 16 * SNUG_UPDATE_PART)
     for (int64_t part = 0; part < op->segments * parts; part++) {
-        float buffer[SNUG_UPDATE_PART];
-        const int64_t segment = part / parts, start = part % parts * SNUG_UPDATE_PART, first = segment * each + start;
-        const int64_t count = each - start < SNUG_UPDATE_PART ? each - start : SNUG_UPDATE_PART;
+        float buffer[PART];
+        const int64_t segment = part / parts, start = part % parts * PART, first = segment * each + start;
+        const int64_t count = each - start < PART ? each - start : PART;
         float *p = SNUG_KERNEL(update_begin)(run, op, buffer, first, count);
         const int64_t block = segment * blocks + start / BLOCK, whole = count / BLOCK;
         const struct states states = {m + first, v + first, absmax_m + block, absmax_v + block};
         update_blocks(s, p, g + first, &states, (int)whole);
         if (count > whole * BLOCK) {
             const struct states last = block_of(&states, whole);
-            update_short_block(s, p + whole * BLOCK, g + first + whole * BLOCK, &last, count - whole * BLOCK);
+            update_aside(s, p + whole * BLOCK, g + first + whole * BLOCK, &last, (int)(count - whole * BLOCK));
         }
         SNUG_KERNEL(update_end)(run, op, p, first, count);
     }
@@ -190,15 +269,16 @@ snug_status SNUG_KERNEL(adam_8bit)(struct snug_run *run, const struct snug_op *o
     const double correction2 = sqrt(1 - pow((double)beta2, t));
     const struct constants constants = {
         .codes = &cpu->codes,
-        .clip = update_clip(run, op),
-        .decay = (float)(o->decoupled ? 0 : decay),
-        .beta1 = beta1,
-        .one_minus_beta1 = 1 - beta1,
-        .beta2 = beta2,
-        .one_minus_beta2 = 1 - beta2,
-        .step_size = (float)(-run->learning_rate * correction2 / (1 - pow((double)beta1, t))),
-        .epsilon = (float)(correction2 * o->epsilon),
-        .keep = (float)(o->decoupled ? 1 - run->learning_rate * decay : 1),
+        .has_decay = !o->decoupled && decay != 0,
+        .clip = vec_all(update_clip(run, op)),
+        .decay = vec_all((float)decay),
+        .beta1 = vec_all(beta1),
+        .one_minus_beta1 = vec_all(1 - beta1),
+        .beta2 = vec_all(beta2),
+        .one_minus_beta2 = vec_all(1 - beta2),
+        .step_size = vec_all((float)(-run->learning_rate * correction2 / (1 - pow((double)beta1, t)))),
+        .epsilon = vec_all((float)(correction2 * o->epsilon)),
+        .keep = vec_all((float)(o->decoupled ? 1 - run->learning_rate * decay : 1)),
     };
     update_all(run, op, &constants);
     return SNUG_OK;

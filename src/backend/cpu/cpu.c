@@ -2,6 +2,8 @@
 #include "backend/cpu/cpu.h"
 
 #include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +31,13 @@ const struct snug_backend *snug_backend_cpu_isa(const char *isa) {
 }
 
 const struct snug_backend *snug_backend_cpu(void) { return snug_backend_cpu_isa(NULL); }
+
+void snug_backend_cpu_describe(char *text, size_t size) {
+    const dnnl_version_t *version = dnnl_version();
+    const struct snug_block_kernel *block = snug_block_kernel(0);
+    snprintf(text, size, "oneDNN %d.%d.%d, bf16 %s%s", version->major, version->minor, version->patch,
+             block ? "by " : "not faster than fp32 here", block ? block->name : "");
+}
 
 bool snug_backend_cpu_fast_bf16(void) { return snug_block_kernel(0) != NULL; }
 

@@ -2,7 +2,7 @@
 # The kernels are portable C, compiled once for each instruction set; cpu.c picks one table of them at run time.
 # Elsewhere than on x86-64 there is one variant, for the compiler's own target.
 set(folder ${CMAKE_SOURCE_DIR}/src/backend/cpu)
-set(common ${folder}/codes.c ${folder}/cpu.c ${folder}/products.c ${folder}/workspace.c)
+set(common ${folder}/cpu.c ${folder}/products.c ${folder}/workspace.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.c)
 list(REMOVE_ITEM kernels ${common})
 

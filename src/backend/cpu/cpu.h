@@ -4,8 +4,8 @@
 #define SNUG_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
-#include "backend/cpu/codes.h"
 #include "backend/cpu/products.h"
+#include "optim/codes.h"
 
 /* The backend's state. */
 struct snug_cpu {

@@ -21,6 +21,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
 
 const struct snug_backend SNUG_KERNEL(backend_cpu) = {
     .name = "cpu",
+    .head_rows = 128,
     .allocate = snug_host_allocate,
     .batch = snug_host_batch,
     .load = snug_host_load,

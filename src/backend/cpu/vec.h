@@ -90,6 +90,14 @@ static inline vec_int vec_min_int(vec_int a, vec_int b) {
 #endif
 }
 
+static inline vec_uint vec_max_uint(vec_uint a, vec_uint b) {
+#ifdef VEC_X86
+    return (vec_uint)VEC_X86(max_epu32)((vec_x86_int)a, (vec_x86_int)b);
+#else
+    return (a & (vec_uint)(a > b)) | (b & ~(vec_uint)(a > b));
+#endif
+}
+
 static inline vec vec_sqrt(vec x) {
 #ifdef VEC_X86
     return (vec)VEC_X86(sqrt_ps)((vec_x86)x);

@@ -7,8 +7,8 @@ struct adagrad {
 
     __device__ float operator()(float p, float g, float (&state)[3], const struct snug_cuda_step &step) const {
         g += decay * p;
-        state[0] += (step.step == 0 ? start : 0) + g * g;
-        return p - step.learning_rate / (1 + (float)step.step * lr_decay) * g / (sqrtf(state[0]) + eps);
+        state[0] += (step.updates == 0 ? start : 0) + g * g;
+        return p - step.learning_rate / (1 + (float)step.updates * lr_decay) * g / (sqrtf(state[0]) + eps);
     }
 };
 

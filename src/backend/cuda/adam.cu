@@ -22,59 +22,44 @@ static __device__ __forceinline__ float update(const struct adam &a, const struc
         g += a.decay * p;
     *m = a.b1 * *m + a.rest1 * g;
     *v = a.b2 * *v + a.rest2 * g * g;
-    return p - step.rate * *m / (sqrtf(*v) * step.root + a.eps);
-}
-
-static __device__ __forceinline__ void load4(float (&to)[4], const float *from) {
-    const float4 v = *reinterpret_cast<const float4 *>(from);
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-}
-
-static __device__ __forceinline__ void store4(float *to, const float (&from)[4]) {
-    *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
-}
-
-/* Element i alone: what is left behind the last four, and parameters that are kept in bf16. */
-static __device__ void update_one(const struct adam &a, const struct snug_cuda_step &step, float scale, int64_t i) {
-    const float p = a.p ? a.p[i] : to_float(a.p16[i]);
-    store_parameter(a, step, i, update(a, step, p, a.g[i] * scale, &a.m[i], &a.v[i]));
+    return p - step.rate * *m * quick_inverse(quick_root(*v) * step.root + a.eps);
 }
 
 /* Elements first … first + 3. */
 static __device__ __forceinline__ void update_four(const struct adam &a, const struct snug_cuda_step &step, float scale,
                                                    int64_t first) {
-    if (!a.p || first + 4 > a.count) {
-        for (int64_t i = first; i < first + 4 && i < a.count; i++) update_one(a, step, scale, i);
+    if (first + 4 > a.count) { /* what is left behind the last four */
+        for (int64_t i = first; i < a.count; i++) {
+            const float p = a.p ? a.p[i] : to_float(a.p16[i]);
+            store_parameter(a, step, i, update(a, step, p, a.g[i] * scale, &a.m[i], &a.v[i]));
+        }
         return;
     }
     float p[4], g[4], m[4], v[4];
-    load4(p, a.p + first);
-    load4(g, a.g + first);
-    load4(m, a.m + first);
-    load4(v, a.v + first);
+    load_parameters(p, a, first);
+    load<4>(g, a.g + first);
+    load<4>(m, a.m + first);
+    load<4>(v, a.v + first);
 #pragma unroll
     for (int i = 0; i < 4; i++) p[i] = update(a, step, p[i], g[i] * scale, &m[i], &v[i]);
-    store4(a.p + first, p);
-    store4(a.m + first, m);
-    store4(a.v + first, v);
-    if (!a.copy.data) return;
-    if (a.copy.half)
-        *reinterpret_cast<uint2 *>((f16 *)a.copy.data + first) =
-            make_uint2(pack<f16>(p[0], p[1]), pack<f16>(p[2], p[3]));
-    else
-        *reinterpret_cast<uint2 *>((bf16 *)a.copy.data + first) =
-            make_uint2(pack<bf16>(p[0], p[1]), pack<bf16>(p[2], p[3]));
+    store<4>(a.m + first, m);
+    store<4>(a.v + first, v);
+    store_parameters(a, step, first, p);
 }
 
-static __global__ void __launch_bounds__(256) adam_kernel(const struct adam a) {
+enum { THREADS = 256 };
+
+static __global__ void __launch_bounds__(THREADS) adam_kernel(const struct adam a) {
     const struct snug_cuda_step step = *a.step;
-    update_four(a, step, a.clip ? a.clip[1] : 1, ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4);
+    if (step.skip) return;
+    update_four(a, step, a.clip ? a.clip[1] : 1, ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4);
 }
 
 /* All weights at once; a has what they share. */
-static __global__ void __launch_bounds__(256) adam_all(struct adam a, uint8_t *arena,
-                                                       const struct snug_cuda_piece *pieces, int32_t count) {
+static __global__ void __launch_bounds__(THREADS)
+    adam_all(struct adam a, uint8_t *arena, const struct snug_cuda_piece *pieces, int32_t count) {
     const struct snug_cuda_step step = *a.step;
+    if (step.skip) return;
     const struct snug_cuda_piece piece = piece_of_block(pieces, count);
     const float scale = a.clip ? a.clip[1] : 1;
     a.p = piece.low ? NULL : (float *)(arena + piece.p);
@@ -87,7 +72,7 @@ static __global__ void __launch_bounds__(256) adam_all(struct adam a, uint8_t *a
     a.parameter = piece.parameter;
     if (!piece.decay) a.decay = 0;
     const int64_t begin = (blockIdx.x - piece.block) * SNUG_CUDA_BLOCK;
-    for (int64_t i = begin + threadIdx.x * 4; i < begin + SNUG_CUDA_BLOCK && i < a.count; i += 4 * 256)
+    for (int64_t i = begin + threadIdx.x * 4; i < begin + SNUG_CUDA_BLOCK && i < a.count; i += 4 * THREADS)
         update_four(a, step, scale, i);
 }
 
@@ -116,11 +101,11 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
                      .parameter = op->parameter};
     if (turn == SNUG_CUDA_DONE) return SNUG_OK;
     if (turn == SNUG_CUDA_FOR_ALL) {
-        adam_all<<<(unsigned)cuda->updates.blocks, 256, 0, cuda->stream>>>(a, run->arena, cuda->batch.updates,
-                                                                           cuda->updates.count);
+        adam_all<<<(unsigned)cuda->updates.blocks, THREADS, 0, cuda->stream>>>(a, run->arena, cuda->batch.updates,
+                                                                              cuda->updates.count);
         return snug_cuda_done(run, op);
     }
     if (!op->decay) a.decay = 0;
-    if (a.count > 0) adam_kernel<<<blocks_for(a.count, 4 * 256), 256, 0, cuda->stream>>>(a);
+    if (a.count > 0) adam_kernel<<<blocks_for(a.count, 4 * THREADS), THREADS, 0, cuda->stream>>>(a);
     return snug_cuda_done(run, op);
 }

@@ -309,6 +309,8 @@ static bool launch_size(const struct attention &a, int64_t longest, int sequence
 
 extern "C" int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op) {
     if (op->kind == SNUG_OP_ATTENTION) return 0;
+    const struct snug_tensor *qkv = &program->tensors[op->in[1]];
+    if (qkv->dtype != SNUG_F32) return snug_cuda_attention_mma_workspace(program, qkv->cols / 3, op->heads);
     return (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * op->heads * (int64_t)sizeof(float);
 }
 
@@ -325,10 +327,8 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     a->bucket = snug_cuda_rows(run, qkv);
     a->scale = (float)(1 / sqrt((double)a->d));
     bool done = false;
-    if (snug_run_dtype(run, qkv) == SNUG_BF16) {
-        done = backward ? snug_cuda_attention_mma_backward(*a, run->program->longest, sequences, cuda->stream)
-                        : snug_cuda_attention_mma(*a, run->program->longest, sequences, cuda->stream);
-    }
+    if (snug_run_dtype(run, qkv) != SNUG_F32)
+        done = backward ? snug_cuda_attention_mma_backward(*a, run, qkv) : snug_cuda_attention_mma(*a, run, qkv);
     if (!done)
         with_type(snug_run_dtype(run, qkv), [&](auto type) {
             done = launch_size<decltype(type)>(*a, run->program->longest, sequences, backward, cuda->stream);

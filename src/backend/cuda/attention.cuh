@@ -51,8 +51,9 @@ template <typename T> static __device__ void clear_tail(const struct attention &
         to[tokens * stride + i] = from_float<T>(0);
 }
 
-/* Tensor cores, for bf16 and d of 32, 64 or 128. False where they cannot take it. */
-bool snug_cuda_attention_mma(const struct attention &a, int64_t longest, int sequences, cudaStream_t stream);
-bool snug_cuda_attention_mma_backward(const struct attention &a, int64_t longest, int sequences, cudaStream_t stream);
+/* Tensor cores, for bf16 and fp16 and d of 32, 64 or 128. False where they cannot take it. */
+bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv);
+bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
+int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, int64_t h, int heads);
 
 #endif

@@ -7,9 +7,9 @@
  * into the default one.
  */
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/codes.h"
 
 #include <cublasLt.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +73,12 @@ static int64_t target_width(const struct snug_program *program) {
     return 0;
 }
 
+static bool has_op(const struct snug_program *program, enum snug_op_kind kind) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == kind) return true;
+    return false;
+}
+
 /* Head rows are tokens or sequences, of which there are no more than tokens. */
 int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
     const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
@@ -88,6 +94,16 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     out->norms =
         carve(base, &size, snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
     out->updates = carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM).count * (int64_t)sizeof *out->updates);
+    out->updates_8bit =
+        carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
+    const bool coded = has_op(program, SNUG_OP_ADAM_8BIT);
+    uint8_t *codes = carve(base, &size, coded ? (int64_t)sizeof *out->codes : 0);
+    out->codes = coded ? (struct snug_cuda_codes *)codes : NULL;
+    int64_t bytes;
+    const int32_t count = snug_cuda_count_biases(program, &bytes);
+    out->bias_list = carve(base, &size, count * (int64_t)sizeof *out->bias_list);
+    out->sent = size;
+    out->biases = carve(base, &size, bytes);
     return size;
 }
 
@@ -101,8 +117,11 @@ static int64_t batch_bytes(const struct snug_program *program) {
     return snug_cuda_carve_batch(program, NULL, &batch);
 }
 
-/* Tokens in whole tiles. */
-static int64_t bucket_of(int64_t tokens) { return (tokens + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE; }
+int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens) {
+    const int64_t room = (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
+    const int64_t size = snug_size_tokens(snug_size_of(tokens));
+    return size < room ? size : room;
+}
 
 static void put(void *to, const void *from, int64_t bytes) {
     if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
@@ -115,9 +134,9 @@ static snug_status load(struct snug_run *run) {
     const struct snug_batch *b = run->batch;
     const int turn = cuda->turn ^= 1;
     struct snug_cuda_batch h;
-    const int64_t size = snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
+    snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
     snug_cuda_carve_batch(run->program, run->batch_copy, &cuda->batch);
-    cuda->bucket = bucket_of(b->tokens);
+    cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[turn]), "sending a batch"));
     put(h.offsets, b->offsets, 4 * (b->sequences + 1));
     put(h.ids, b->ids, 4 * b->tokens);
@@ -129,7 +148,7 @@ static snug_status load(struct snug_run *run) {
     put(h.labels, b->labels, 4 * b->rows);
     put(h.targets, b->targets, 4 * b->rows * target_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(
-        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)size, cudaMemcpyHostToDevice, NULL),
+        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)h.sent, cudaMemcpyHostToDevice, NULL),
         "sending a batch"));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(cuda->sent[turn], NULL), "sending a batch"));
     return snug_cuda_send_step(run);
@@ -137,7 +156,6 @@ static snug_status load(struct snug_run *run) {
 
 snug_status snug_cuda_send_step(struct snug_run *run) {
     const struct snug_optimizer *o = run->optimizer;
-    const double t = (double)run->step + 1, b1 = o ? o->beta1 : 0, b2 = o ? o->beta2 : 0;
     const struct snug_cuda_step step = {.tokens = (int32_t)run->batch->tokens,
                                         .sequences = (int32_t)run->batch->sequences,
                                         .rows = (int32_t)run->rows,
@@ -145,11 +163,14 @@ snug_status snug_cuda_send_step(struct snug_run *run) {
                                         .key = snug_philox_key(run->seed),
                                         .step = (uint32_t)run->step,
                                         .loss_scale = run->loss_scale,
-                                        .max_grad_norm = run->max_grad_norm,
-                                        .learning_rate = run->learning_rate,
-                                        .rate = (float)(run->learning_rate / (1 - pow(b1, t))),
-                                        .root = (float)(1 / sqrt(1 - pow(b2, t)))};
-    snug_cuda_set_step(snug_cuda_of(run), &step);
+                                        .max_grad_norm = run->max_grad_norm};
+    struct snug_cuda_pace pace = {.beta1 = o ? o->beta1 : 0,
+                                  .beta2 = o ? o->beta2 : 0,
+                                  .decay_rate = o ? o->decay_rate : 0,
+                                  .skipped = run->skipped,
+                                  .learning_rates = {run->learning_rate}};
+    for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) pace.learning_rates[i] = run->later_rates[i - 1];
+    snug_cuda_set_step(snug_cuda_of(run), step, &pace, snug_run_data(run, snug_cuda_of(run)->scaler));
     return snug_cuda_check(run->ctx, cudaGetLastError(), "starting a phase");
 }
 
@@ -161,13 +182,31 @@ static void close_state(void *state) {
     cudaDeviceSynchronize();
     snug_cuda_free_graphs(cuda);
     snug_cuda_free_products(cuda);
+    snug_cuda_free_choices(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (cuda->record) cudaStreamDestroy(cuda->record);
+    if (cuda->side) cudaStreamDestroy(cuda->side);
     for (int i = 0; i < 2; i++) {
         if (cuda->staging[i]) cudaFreeHost(cuda->staging[i]);
         if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
+        if (cuda->fork[i]) cudaEventDestroy(cuda->fork[i]);
     }
     free(cuda);
+}
+
+/* Out of the CPU's tables, which have cells for all numbers. */
+static snug_status fill_codes(snug_context *ctx, struct snug_cuda_codes *out) {
+    struct snug_codes *codes;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *codes, (void **)&codes));
+    snug_codes_init(codes);
+    memcpy(out->signed_book, codes->signed_book, sizeof out->signed_book);
+    memcpy(out->unsigned_book, codes->unsigned_book, sizeof out->unsigned_book);
+    memcpy(out->signed_cells, codes->signed_cells + (SNUG_CUDA_SIGNED_LEAST >> SNUG_SIGNED_SHIFT),
+           sizeof out->signed_cells);
+    memcpy(out->unsigned_cells, codes->unsigned_cells + (SNUG_CUDA_UNSIGNED_LEAST >> SNUG_UNSIGNED_SHIFT),
+           sizeof out->unsigned_cells);
+    free(codes);
+    return SNUG_OK;
 }
 
 static snug_status open_state(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
@@ -183,8 +222,13 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
                                     "a stream cannot be had"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking), "a stream cannot be had"));
+    cuda->tf32 = program->tf32;
+    cuda->scaler = snug_program_scaler(program);
     cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
     cuda->updates = snug_cuda_find_many(program, SNUG_OP_ADAM);
+    cuda->updates_8bit = snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT);
     for (int i = 0; i < 2; i++) {
         void *memory;
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)batch_bytes(program), cudaHostAllocDefault),
@@ -194,7 +238,15 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         snug_cuda_carve_batch(program, memory, &tables);
         snug_cuda_list_many(program, &cuda->norms, tables.norms);
         snug_cuda_list_many(program, &cuda->updates, tables.updates);
+        snug_cuda_list_many(program, &cuda->updates_8bit, tables.updates_8bit);
+        if (tables.codes) RETURN_IF_ERROR(fill_codes(ctx, tables.codes));
+        int64_t bytes;
+        const int32_t most = snug_cuda_count_biases(program, &bytes);
+        cuda->biases = tables.bias_list;
+        cuda->bias_count = snug_cuda_list_biases(program, tables.bias_list, most);
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming),
+                                        "an event cannot be had"));
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming),
                                         "an event cannot be had"));
     }
     const cublasStatus_t status = cublasLtCreate(&lt);
@@ -218,25 +270,32 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
     case SNUG_OP_LINEAR_DX:
     case SNUG_OP_LINEAR_DW: return snug_cuda_linear_workspace(program, op);
     case SNUG_OP_NORM_BACKWARD: return snug_cuda_norm_workspace(program, op);
+    case SNUG_OP_ACTIVATION_BACKWARD: return snug_cuda_activation_workspace(program, op);
     case SNUG_OP_EMBED_BACKWARD: return snug_cuda_embed_workspace(program, op);
     case SNUG_OP_ATTENTION:
     case SNUG_OP_ATTENTION_BACKWARD: return snug_cuda_attention_workspace(program, op);
     case SNUG_OP_LOSS: return snug_cuda_loss_workspace(program, op);
     case SNUG_OP_SQUARED_NORM: return snug_cuda_squared_norm_workspace(program, op);
+    case SNUG_OP_ADAFACTOR: return snug_cuda_adafactor_workspace(program, op);
     default: return 0;
     }
 }
 
 static const struct snug_backend backend = {
     .name = "cuda",
+    .head_rows = 1024, /* the decoder's gradient is read and written once a chunk */
     .allocate = allocate,
     .batch = batch_bytes,
     .available = available,
     .load = load,
     .begin = snug_cuda_begin,
     .end = snug_cuda_end,
+    .stamp = snug_cuda_stamp,
+    .stamps = snug_cuda_stamps,
+    .free_stamps = snug_cuda_free_stamps,
     .open = open_state,
     .close = close_state,
+    .warm = snug_cuda_warm,
     .library = library,
     .workspace = workspace,
     .ops = {[SNUG_OP_EMBED] = snug_cuda_embed,
@@ -258,7 +317,10 @@ static const struct snug_backend backend = {
             [SNUG_OP_GATHER_BACKWARD] = snug_cuda_gather_backward,
             [SNUG_OP_SQUARED_NORM] = snug_cuda_squared_norm,
             [SNUG_OP_CLIP] = snug_cuda_clip,
+            [SNUG_OP_RESCALE] = snug_cuda_rescale,
             [SNUG_OP_ADAM] = snug_cuda_adam,
+            [SNUG_OP_ADAM_8BIT] = snug_cuda_adam_8bit,
+            [SNUG_OP_ADAFACTOR] = snug_cuda_adafactor,
             [SNUG_OP_SGD] = snug_cuda_sgd,
             [SNUG_OP_ADAGRAD] = snug_cuda_adagrad,
             [SNUG_OP_RMSPROP] = snug_cuda_rmsprop,

@@ -26,6 +26,7 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
+list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/code_book.c ${CMAKE_SOURCE_DIR}/src/optim/codes.c)
 add_library(snug_cuda MODULE ${sources} $<TARGET_OBJECTS:snug_core>)
 set_target_properties(snug_cuda PROPERTIES CUDA_STANDARD 17 CUDA_ARCHITECTURES "${SNUG_CUDA_ARCHITECTURES}"
                                            CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden)

@@ -13,6 +13,7 @@
 #define inline inline __host__ __device__
 #include "core/dtype.h"
 #include "core/philox.h"
+#include "optim/loss_scale.h"
 #undef inline
 
 extern "C" {
@@ -65,37 +66,98 @@ template <typename F> static bool with_type(enum snug_dtype dtype, F launch) {
     }
 }
 
-/* ---- W values at a time, W being 8 (aligned to 16 bytes) or 1 ---- */
+/* 2^x, 1 / x and the square root to the last two bits, an instruction each, without a slow path for what is not normal.
+ */
+static __device__ __forceinline__ float quick_exp2(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+static __device__ __forceinline__ float quick_inverse(float x) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+static __device__ __forceinline__ float quick_root(float x) {
+    float r;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
+/* ---- W values at a time: 8 or 4, which are aligned to W * sizeof(T) or to 16 bytes, or 1 ---- */
 
 template <int W> static __device__ __forceinline__ void load(float (&out)[W], const float *from) {
-    if constexpr (W == 8) {
-        const float4 a = reinterpret_cast<const float4 *>(from)[0], b = reinterpret_cast<const float4 *>(from)[1];
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
-        out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+    if constexpr (W % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < W; i += 4) {
+            const float4 v = reinterpret_cast<const float4 *>(from)[i / 4];
+            out[i] = v.x, out[i + 1] = v.y, out[i + 2] = v.z, out[i + 3] = v.w;
+        }
     } else {
         for (int i = 0; i < W; i++) out[i] = from[i];
+    }
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void unpack_words(float (&out)[2 * N], const uint32_t (&words)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float two[2];
+        unpack<T>(two, words[i]);
+        out[2 * i] = two[0], out[2 * i + 1] = two[1];
     }
 }
 
 template <int W, typename T> static __device__ __forceinline__ void load(float (&out)[W], const T *from) {
     if constexpr (W == 8) {
         const uint4 raw = *reinterpret_cast<const uint4 *>(from);
-        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float two[2];
-            unpack<T>(two, words[i]);
-            out[2 * i] = two[0], out[2 * i + 1] = two[1];
-        }
+        unpack_words<T, 4>(out, {raw.x, raw.y, raw.z, raw.w});
+    } else if constexpr (W == 4) {
+        const uint2 raw = *reinterpret_cast<const uint2 *>(from);
+        unpack_words<T, 2>(out, {raw.x, raw.y});
     } else {
         for (int i = 0; i < W; i++) out[i] = to_float(from[i]);
     }
 }
 
+/* W values as they are stored, 16 bytes or one value: loaded first, looked at later. */
+template <typename T, int W> struct packed {
+    typedef uint4 type;
+    static __device__ __forceinline__ type load(const T *from) { return *reinterpret_cast<const uint4 *>(from); }
+    static __device__ __forceinline__ void open(float (&out)[W], type raw) {
+        unpack_words<T, 4>(out, {raw.x, raw.y, raw.z, raw.w});
+    }
+    static __device__ __forceinline__ type close(const float (&in)[W]) {
+        return make_uint4(pack<T>(in[0], in[1]), pack<T>(in[2], in[3]), pack<T>(in[4], in[5]), pack<T>(in[6], in[7]));
+    }
+    static __device__ __forceinline__ void store(T *to, type raw) { *reinterpret_cast<uint4 *>(to) = raw; }
+};
+template <> struct packed<float, 4> {
+    typedef float4 type;
+    static __device__ __forceinline__ type load(const float *from) { return *reinterpret_cast<const float4 *>(from); }
+    static __device__ __forceinline__ void open(float (&out)[4], type raw) {
+        out[0] = raw.x, out[1] = raw.y, out[2] = raw.z, out[3] = raw.w;
+    }
+    static __device__ __forceinline__ type close(const float (&in)[4]) {
+        return make_float4(in[0], in[1], in[2], in[3]);
+    }
+    static __device__ __forceinline__ void store(float *to, type raw) { *reinterpret_cast<float4 *>(to) = raw; }
+};
+template <typename T> struct packed<T, 1> {
+    struct type {
+        float value;
+    };
+    static __device__ __forceinline__ type load(const T *from) { return {to_float(*from)}; }
+    static __device__ __forceinline__ void open(float (&out)[1], type raw) { out[0] = raw.value; }
+    static __device__ __forceinline__ type close(const float (&in)[1]) { return {to_float(from_float<T>(in[0]))}; }
+    static __device__ __forceinline__ void store(T *to, type raw) { *to = from_float<T>(raw.value); }
+};
+
 template <int W> static __device__ __forceinline__ void store(float *to, const float (&in)[W]) {
-    if constexpr (W == 8) {
-        reinterpret_cast<float4 *>(to)[0] = make_float4(in[0], in[1], in[2], in[3]);
-        reinterpret_cast<float4 *>(to)[1] = make_float4(in[4], in[5], in[6], in[7]);
+    if constexpr (W % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < W; i += 4)
+            reinterpret_cast<float4 *>(to)[i / 4] = make_float4(in[i], in[i + 1], in[i + 2], in[i + 3]);
     } else {
         for (int i = 0; i < W; i++) to[i] = in[i];
     }
@@ -103,8 +165,9 @@ template <int W> static __device__ __forceinline__ void store(float *to, const f
 
 template <int W, typename T> static __device__ __forceinline__ void store(T *to, const float (&in)[W]) {
     if constexpr (W == 8) {
-        *reinterpret_cast<uint4 *>(to) =
-            make_uint4(pack<T>(in[0], in[1]), pack<T>(in[2], in[3]), pack<T>(in[4], in[5]), pack<T>(in[6], in[7]));
+        packed<T, 8>::store(to, packed<T, 8>::close(in));
+    } else if constexpr (W == 4) {
+        *reinterpret_cast<uint2 *>(to) = make_uint2(pack<T>(in[0], in[1]), pack<T>(in[2], in[3]));
     } else {
         for (int i = 0; i < W; i++) to[i] = from_float<T>(in[i]);
     }
@@ -170,14 +233,14 @@ template <int W>
 static __device__ __forceinline__ void drop(float (&values)[W], const struct dropout &d, const struct dropout_row &row,
                                             uint32_t channel) {
     if (d.threshold == 0) return;
-    if constexpr (W == 8) {
+    if constexpr (W % 4 == 0) {
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
+        for (int first = 0; first < W; first += 4) {
             const struct snug_philox_block block =
-                snug_philox(channel / 4 + half, row.position, row.sample, d.site, row.key, row.step);
+                snug_philox((channel + first) / 4, row.position, row.sample, d.site, row.key, row.step);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                values[4 * half + i] = block.word[i] < d.threshold ? 0 : values[4 * half + i] * d.scale;
+                values[first + i] = block.word[i] < d.threshold ? 0 : values[first + i] * d.scale;
         }
     } else {
         const struct snug_philox_block block =
@@ -186,13 +249,13 @@ static __device__ __forceinline__ void drop(float (&values)[W], const struct dro
     }
 }
 
-/* The tensor that this block belongs to, see many.c. */
+/* The tensor that a block belongs to, see many.c. */
 static __device__ __forceinline__ struct snug_cuda_piece piece_of_block(const struct snug_cuda_piece *pieces,
-                                                                        int32_t count) {
+                                                                        int32_t count, int64_t block = blockIdx.x) {
     int32_t low = 0, high = count - 1;
     while (low < high) {
         const int32_t middle = (low + high + 1) / 2;
-        if (pieces[middle].block <= blockIdx.x)
+        if (pieces[middle].block <= block)
             low = middle;
         else
             high = middle - 1;
@@ -203,8 +266,8 @@ static __device__ __forceinline__ struct snug_cuda_piece piece_of_block(const st
 /* Blocks of threads for count pieces of work. */
 static inline unsigned blocks_for(int64_t count, int64_t each) { return (unsigned)((count + each - 1) / each); }
 
-/* Adds to gradient [n], or overwrites it with, the sum of parts rows of partial [parts, n], in order. */
-void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const float *partial, int64_t parts,
-                            int64_t stride, int64_t n, bool overwrite);
+/* Adds to gradient [n], or overwrites it with, the sum of the rows of partial [parts, n], in a fixed order. */
+void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const float *partial, int64_t parts, int64_t n,
+                            bool overwrite);
 
 #endif

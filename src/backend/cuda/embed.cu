@@ -7,7 +7,7 @@
  */
 #include "backend/cuda/rows.cuh"
 
-enum { TYPE_BLOCKS = 128 };
+enum { TYPE_BLOCKS = 512 };
 
 struct embed {
     const void *word, *position, *type;
@@ -32,38 +32,43 @@ static __device__ __forceinline__ void load_table_row(row<W, V> &r, const void *
         load_row(r, (const float *)table + number * h, h);
 }
 
-template <typename T, int W, int V> static __global__ void __launch_bounds__(32 * ROW_WARPS)
-embed_kernel(const struct embed a) {
-    const int64_t t = (int64_t)blockIdx.x * ROW_WARPS + threadIdx.x / 32;
+template <typename T, int W, int V>
+static __global__ void __launch_bounds__(ROW_THREADS) embed_kernel(const struct embed a) {
+    __shared__ struct warp_sums sums[2];
     const int h = a.h;
-    if (t >= a.rows) return;
-    T *s = (T *)a.s + t * h, *y = (T *)a.y + t * h;
-    if (t >= a.batch.step->tokens) {
-        zero_row<W, V>(s, h);
-        zero_row<W, V>(y, h);
-        return;
-    }
-    row<W, V> sum, type, position, gamma, beta;
-    load_table_row(sum, a.word, a.word_type, a.batch.ids[t], h);
-    load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
-    load_table_row(position, a.position, a.position_type, a.batch.positions[t], h);
+    row<W, V> gamma, beta;
     load_row(gamma, a.gamma, h);
     load_row(beta, a.beta, h);
+    clear_sums(sums, 2);
+    for (int64_t t = blockIdx.x; t < a.rows; t += gridDim.x) {
+        const bool live = t < a.batch.step->tokens;
+        row<W, V> sum[1], type, position;
+        struct dropout_row mask = {};
+        clear_row(sum[0]);
+        if (live) {
+            mask = dropout_row_of(a.batch, t);
+            load_table_row(sum[0], a.word, a.word_type, a.batch.ids[t], h);
+            load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
+            load_table_row(position, a.position, a.position_type, mask.position, h);
 #pragma unroll
-    for (int i = 0; i < V; i++)
+            for (int i = 0; i < V; i++)
 #pragma unroll
-        for (int k = 0; k < W; k++) sum.v[i][k] = sum.v[i][k] + type.v[i][k] + position.v[i][k];
-    round_row<W, V, T>(sum);
-    store_row(s, sum, h);
-    const struct statistics stat = statistics_of(sum, h, a.eps);
-    const struct dropout_row mask = dropout_row_of(a.batch, t);
-    each_piece<W, V>(h, [&](int i, int column) {
-#pragma unroll
-        for (int k = 0; k < W; k++)
-            sum.v[i][k] = (sum.v[i][k] - stat.mean) * stat.rstd * gamma.v[i][k] + beta.v[i][k];
-        drop<W>(sum.v[i], a.dropout, mask, column);
+                for (int k = 0; k < W; k++) sum[0].v[i][k] = sum[0].v[i][k] + type.v[i][k] + position.v[i][k];
+        }
+        round_row<W, V, T>((T *)a.s + t * h, sum[0], h);
+        normalise_rows<W, V, 1>(sum, gamma, beta, h, a.eps, sums);
+        drop_row(sum[0], a.dropout, mask, h);
+        if (!live) clear_row(sum[0]);
+        store_row((T *)a.y + t * h, sum[0], h);
+    }
+}
+
+template <typename T> static bool launch_embed(const struct snug_cuda *cuda, const struct embed &a) {
+    return with_row_shape<T>(a.h, [&](auto shape) {
+        constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
+        const unsigned threads = row_threads(a.h, W, V);
+        embed_kernel<T, W, V><<<row_blocks(cuda, a.rows, 1, threads, 3), threads, 0, cuda->stream>>>(a);
     });
-    store_row(y, sum, h);
 }
 
 extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_op *op) {
@@ -84,65 +89,100 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
                             .rows = snug_cuda_rows(run, op->out[0]),
                             .eps = op->eps};
     if (a.rows == 0) return SNUG_OK;
-    const bool done = with_row_shape(a.h, [&](auto shape) {
-        constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
-        const unsigned blocks = blocks_for(a.rows, ROW_WARPS);
-        with_type(snug_run_dtype(run, op->out[0]), [&](auto type) {
-            embed_kernel<decltype(type), W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(a);
-        });
-    });
+    bool done = false;
+    with_type(snug_run_dtype(run, op->out[0]), [&](auto type) { done = launch_embed<decltype(type)>(cuda, a); });
     return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a.h);
 }
 
 /* ---- backward ---- */
 
-/* Place place of by_id: the first of its id adds them all. */
-template <typename T>
-static __global__ void scatter_words(float *table, const T *ds, struct snug_cuda_batch batch, int h, int32_t padding,
-                                     bool overwrite) {
+template <int W> static __device__ __forceinline__ void put_sums(float *to, const float (&sum)[W], bool overwrite) {
+    float total[W] = {};
+    if (!overwrite) load<W>(total, to);
+#pragma unroll
+    for (int i = 0; i < W; i++) total[i] += sum[i];
+    store<W>(to, total);
+}
+
+/* Place place of by_id: the first of its id adds them all, in order, so many at a time. Frequent words have long lists,
+   whose rows, and where these stand, are to be under way together. */
+enum { WORDS = 8 };
+
+template <typename T, int W>
+static __global__ void __launch_bounds__(ROW_THREADS)
+    scatter_words(float *table, const T *ds, struct snug_cuda_batch batch, int h, int32_t padding, bool overwrite) {
     const int64_t place = blockIdx.x;
     const int32_t tokens = batch.step->tokens;
     if (place >= tokens) return;
     const int32_t id = batch.ids[batch.by_id[place]];
     if (id == padding || (place > 0 && batch.ids[batch.by_id[place - 1]] == id)) return;
-    for (int column = threadIdx.x; column < h; column += blockDim.x) {
-        float sum = 0;
-        for (int64_t p = place; p < tokens; p++) {
-            const int32_t token = batch.by_id[p];
-            if (batch.ids[token] != id) break;
-            sum += to_float(ds[(int64_t)token * h + column]);
+    for (int column = (int)threadIdx.x * W; column < h; column += (int)blockDim.x * W) {
+        float sum[W] = {};
+        bool more = true;
+        for (int64_t p = place; more; p += WORDS) {
+            int32_t token[WORDS];
+#pragma unroll
+            for (int k = 0; k < WORDS; k++) token[k] = p + k < tokens ? batch.by_id[p + k] : -1;
+#pragma unroll
+            for (int k = 0; k < WORDS; k++)
+                if (token[k] >= 0 && batch.ids[token[k]] != id) token[k] = -1;
+            float row[WORDS][W];
+#pragma unroll
+            for (int k = 0; k < WORDS; k++)
+                if (token[k] >= 0) load<W>(row[k], ds + (int64_t)token[k] * h + column);
+#pragma unroll
+            for (int k = 0; k < WORDS; k++)
+#pragma unroll
+                for (int i = 0; i < W; i++)
+                    if (token[k] >= 0) sum[i] += row[k][i];
+            more = token[WORDS - 1] >= 0;
         }
-        float *to = table + (int64_t)id * h + column;
-        *to = overwrite ? sum : *to + sum;
+        put_sums<W>(table + (int64_t)id * h + column, sum, overwrite);
     }
 }
 
-template <typename T>
-static __global__ void scatter_positions(float *table, const T *ds, struct snug_cuda_batch batch, int h,
-                                         bool overwrite) {
-    const int32_t position = blockIdx.x;
-    for (int column = threadIdx.x; column < h; column += blockDim.x) {
-        float sum = 0;
-        for (int32_t s = 0; s < batch.step->sequences; s++) {
+template <typename T, int W>
+static __global__ void __launch_bounds__(ROW_THREADS)
+    scatter_positions(float *table, const T *ds, struct snug_cuda_batch batch, int h, bool overwrite) {
+    const int32_t position = blockIdx.x, sequences = batch.step->sequences;
+    for (int column = (int)threadIdx.x * W; column < h; column += (int)blockDim.x * W) {
+        float sum[W] = {};
+#pragma unroll 8
+        for (int32_t s = 0; s < sequences; s++) {
             const int32_t first = batch.offsets[s];
-            if (batch.offsets[s + 1] - first > position) sum += to_float(ds[(int64_t)(first + position) * h + column]);
+            if (batch.offsets[s + 1] - first <= position) continue;
+            float row[W];
+            load<W>(row, ds + (int64_t)(first + position) * h + column);
+#pragma unroll
+            for (int i = 0; i < W; i++) sum[i] += row[i];
         }
-        float *to = table + (int64_t)position * h + column;
-        *to = overwrite ? sum : *to + sum;
+        put_sums<W>(table + (int64_t)position * h + column, sum, overwrite);
     }
 }
 
-/* partial [TYPE_BLOCKS, types, h] */
-template <typename T>
-static __global__ void scatter_types(float *partial, const T *ds, struct snug_cuda_batch batch, int h, int types) {
+/* partial [TYPE_BLOCKS, types, h], two types in each pass over the tokens. */
+template <typename T, int W>
+static __global__ void __launch_bounds__(ROW_THREADS)
+    scatter_types(float *partial, const T *ds, struct snug_cuda_batch batch, int h, int types) {
     const int64_t tokens = batch.step->tokens, each = (tokens + TYPE_BLOCKS - 1) / TYPE_BLOCKS;
     const int64_t begin = blockIdx.x * each, end = begin + each < tokens ? begin + each : tokens;
-    for (int type = 0; type < types; type++)
-        for (int column = threadIdx.x; column < h; column += blockDim.x) {
-            float sum = 0;
-            for (int64_t t = begin; t < end; t++)
-                if (batch.types[t] == type) sum += to_float(ds[t * h + column]);
-            partial[((int64_t)blockIdx.x * types + type) * h + column] = sum;
+    for (int type = 0; type < types; type += 2)
+        for (int column = (int)threadIdx.x * W; column < h; column += (int)blockDim.x * W) {
+            float sum[2][W] = {};
+#pragma unroll 8
+            for (int64_t t = begin; t < end; t++) {
+                float row[W];
+                load<W>(row, ds + t * h + column);
+                const int32_t own = batch.types[t];
+#pragma unroll
+                for (int i = 0; i < W; i++) {
+                    sum[0][i] += own == type ? row[i] : 0;
+                    sum[1][i] += own == type + 1 ? row[i] : 0;
+                }
+            }
+            float *to = partial + ((int64_t)blockIdx.x * types + type) * h + column;
+            store<W>(to, sum[0]);
+            if (type + 1 < types) store<W>(to + h, sum[1]);
         }
 }
 
@@ -152,29 +192,39 @@ extern "C" int64_t snug_cuda_embed_workspace(const struct snug_program *program,
     return sums > norm ? sums : norm;
 }
 
-template <typename T> static void scatter(struct snug_run *run, const struct snug_op *op, const T *ds) {
+template <typename T, int W> static void scatter_as(struct snug_run *run, const struct snug_op *op, const T *ds) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const bool overwrite = snug_run_overwrites(run, op);
-    const int h = (int)snug_run_cols(run, op->in[0]), threads = h < 256 ? (h + 31) / 32 * 32 : 256;
+    const int h = (int)snug_run_cols(run, op->in[0]);
+    const unsigned threads = row_threads(h < ROW_THREADS * W ? h : ROW_THREADS * W, W, 1);
     float *word = (float *)snug_run_data(run, op->out[0]), *position = (float *)snug_run_data(run, op->out[1]);
     float *type = (float *)snug_run_data(run, op->out[2]), *partial = (float *)run->workspace;
-    const int64_t tokens = snug_cuda_rows(run, op->in[0]);
-    const int types = (int)run->program->tensors[op->out[2]].rows;
-    if (overwrite) cudaMemsetAsync(word, 0, (size_t)run->program->tensors[op->out[0]].rows * h * sizeof *word, cuda->stream);
+    const struct snug_tensor *tensors = run->program->tensors;
+    const int64_t tokens = snug_cuda_rows(run, op->in[0]), words = tensors[op->out[0]].rows;
+    const int64_t positions = tensors[op->out[1]].rows, types = tensors[op->out[2]].rows;
+    if (overwrite) cudaMemsetAsync(word, 0, (size_t)(words * h) * sizeof *word, cuda->stream);
     if (tokens > 0)
-        scatter_words<T><<<(unsigned)tokens, threads, 0, cuda->stream>>>(word, ds, cuda->batch, h, op->padding, overwrite);
-    scatter_positions<T><<<(unsigned)run->program->tensors[op->out[1]].rows, threads, 0, cuda->stream>>>(
-        position, ds, cuda->batch, h, overwrite);
-    scatter_types<T><<<TYPE_BLOCKS, threads, 0, cuda->stream>>>(partial, ds, cuda->batch, h, types);
-    snug_cuda_add_partials(run, type, partial, TYPE_BLOCKS, (int64_t)types * h, (int64_t)types * h, overwrite);
+        scatter_words<T, W>
+            <<<(unsigned)tokens, threads, 0, cuda->stream>>>(word, ds, cuda->batch, h, op->padding, overwrite);
+    scatter_positions<T, W><<<(unsigned)positions, threads, 0, cuda->stream>>>(position, ds, cuda->batch, h, overwrite);
+    scatter_types<T, W><<<TYPE_BLOCKS, threads, 0, cuda->stream>>>(partial, ds, cuda->batch, h, (int)types);
+    snug_cuda_add_partials(run, type, partial, TYPE_BLOCKS, types * h, overwrite);
+}
+
+template <typename T> static void scatter(struct snug_run *run, const struct snug_op *op, const T *ds) {
+    constexpr int W = 16 / (int)sizeof(T);
+    if (snug_run_cols(run, op->in[0]) % W == 0)
+        scatter_as<T, W>(run, op, ds);
+    else
+        scatter_as<T, 1>(run, op, ds);
 }
 
 extern "C" snug_status snug_cuda_embed_backward(struct snug_run *run, const struct snug_op *op) {
     void *dy = snug_run_data(run, op->in[0]);
     if (op->out[5] >= 0)
         return snug_fail(run->ctx, SNUG_E_INTERNAL, "the CUDA backend has no gradients of single rows");
-    struct norm_backward a = {.ds = dy, .on_dy = true};
-    RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, (float *)snug_run_data(run, op->out[3]),
+    struct norm_backward a = {.ds = dy};
+    RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, true, (float *)snug_run_data(run, op->out[3]),
                                                  (float *)snug_run_data(run, op->out[4])));
     with_type(snug_run_dtype(run, op->in[0]), [&](auto type) { scatter(run, op, (const decltype(type) *)dy); });
     return snug_cuda_done(run, op);

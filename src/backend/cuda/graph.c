@@ -13,7 +13,7 @@
 struct key {
     const struct snug_program *program;
     enum snug_phase phase;
-    int64_t bucket, sequences;
+    int64_t bucket, sequences, head_rows;
     bool first_batch, first_chunk, last_batch;
 };
 
@@ -45,7 +45,7 @@ static cudaGraph_t stop_recording(struct snug_cuda *cuda) {
     if (cuda->recording) cudaStreamEndCapture(cuda->record, &graph);
     cuda->recording = NULL;
     cuda->stream = NULL;
-    cuda->padded = false;
+    cuda->padded = cuda->forked = false;
     return graph;
 }
 
@@ -60,11 +60,13 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     if (!run->batch) return SNUG_OK; /* PREPARE, before the first batch */
     cuda->padded = true;
     RETURN_IF_ERROR(snug_cuda_send_step(run));
+    if (run->one_by_one) return SNUG_OK;
     memset(&key, 0, sizeof key); /* compared byte by byte */
     key.program = run->program;
     key.phase = phase;
     key.bucket = cuda->bucket;
     key.sequences = run->batch->sequences;
+    if (phase == SNUG_PHASE_HEAD) key.head_rows = snug_cuda_head_rows(run);
     key.first_batch = run->micro_batch == 0;
     key.first_chunk = run->chunk == 0;
     key.last_batch = run->batch->last_in_step;
@@ -84,7 +86,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
                                   sizeof *cuda->graphs));
         cuda->graphs[cuda->graph_count++] = (struct snug_cuda_graph){.key = key};
     }
-    return SNUG_OK;
+    return phase == SNUG_PHASE_FORWARD ? snug_cuda_convert_biases(run) : SNUG_OK;
 }
 
 snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
@@ -98,4 +100,29 @@ snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
     cudaGraphDestroy(graph);
     if (status != SNUG_OK) return status;
     return snug_cuda_check(run->ctx, cudaGraphLaunch(entry->exec, NULL), "starting a recorded phase");
+}
+
+/* ---- two operations at a time ---------------------------------------------------------------------------------- */
+
+snug_status snug_cuda_fork(struct snug_run *run) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    cudaError_t error = cudaEventRecord(cuda->fork[0], cuda->record);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(cuda->side, cuda->fork[0], 0);
+    cuda->stream = cuda->side;
+    cuda->side_workspace = false;
+    return snug_cuda_check(run->ctx, error, "leaving the stream");
+}
+
+snug_status snug_cuda_return(struct snug_run *run) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    cuda->stream = cuda->record;
+    cuda->forked = true;
+    return snug_cuda_check(run->ctx, cudaEventRecord(cuda->fork[1], cuda->side), "coming back to the stream");
+}
+
+snug_status snug_cuda_join(struct snug_run *run) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    if (!cuda->forked) return SNUG_OK;
+    cuda->forked = cuda->side_workspace = false;
+    return snug_cuda_check(run->ctx, cudaStreamWaitEvent(cuda->record, cuda->fork[1], 0), "waiting for a stream");
 }

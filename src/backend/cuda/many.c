@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One launch over many tensors: a model has hundreds of gradients and updates, most of them small. Where a phase has
- * all operations of a kind in one row, the first of them does the work of all, and the others nothing. A tensor is cut
+ * all operations of a kind in a row, the first of them does the work of all, and the others nothing. A tensor is cut
  * into blocks of SNUG_CUDA_BLOCK elements; the table of tensors travels with the batch.
  */
 #include "backend/cuda/cuda.h"
@@ -11,18 +11,34 @@ static bool belongs(const struct snug_op *op, enum snug_op_kind kind) {
     return kind != SNUG_OP_SQUARED_NORM || op->in[1] < 0;
 }
 
+/* Blocks of the table; states of 8 bits are cut into blocks of their own, parameter by parameter. */
+static int64_t blocks_of(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_tensor *g = &program->tensors[op->in[0]];
+    int64_t elements = g->rows * g->cols;
+    if (op->kind == SNUG_OP_ADAM_8BIT) {
+        const int64_t each = elements / op->segments;
+        elements = op->segments * ((each + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK) * SNUG_QUANTISED_BLOCK;
+    }
+    return (elements + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
+}
+
+/* Updates of other kinds may stand between: each has a weight of its own. */
 struct snug_cuda_many snug_cuda_find_many(const struct snug_program *program, enum snug_op_kind kind) {
-    struct snug_cuda_many many = {.first = -1};
+    const struct snug_cuda_many none = {.first = -1};
+    struct snug_cuda_many many = none;
+    bool ended = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind != kind) continue;
-        const struct snug_tensor *g = &program->tensors[op->in[0]];
-        const bool follows = many.first < 0 || (many.last == (int64_t)i - 1 && op->phase == op[-1].phase);
-        if (!belongs(op, kind) || !follows) return (struct snug_cuda_many){.first = -1};
+        if (op->kind != kind) {
+            ended |= many.first >= 0 && !snug_is_update(op->kind);
+            continue;
+        }
+        if (!belongs(op, kind) || ended || (many.first >= 0 && op->phase != program->ops[many.first].phase))
+            return none;
         if (many.first < 0) many.first = (int64_t)i;
         many.last = (int64_t)i;
         many.count++;
-        many.blocks += (g->rows * g->cols + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
+        many.blocks += blocks_of(program, op);
     }
     return many;
 }
@@ -34,10 +50,12 @@ static int64_t place_of(const struct snug_program *program, int32_t tensor) {
 void snug_cuda_list_many(const struct snug_program *program, const struct snug_cuda_many *many,
                          struct snug_cuda_piece *pieces) {
     int64_t block = 0;
-    for (int32_t i = 0; i < many->count; i++) {
-        const struct snug_op *op = &program->ops[many->first + i];
+    int32_t i = 0;
+    for (int64_t number = many->first; i < many->count; number++) {
+        const struct snug_op *op = &program->ops[number];
+        if (op->kind != program->ops[many->first].kind) continue;
         const struct snug_tensor *g = &program->tensors[op->in[0]];
-        const bool updates = op->kind == SNUG_OP_ADAM, copies = updates && op->out[1] >= 0;
+        const bool updates = snug_is_update(op->kind), copies = updates && op->out[1] >= 0;
         pieces[i] = (struct snug_cuda_piece){.block = block,
                                              .count = g->rows * g->cols,
                                              .g = g->offset,
@@ -45,12 +63,16 @@ void snug_cuda_list_many(const struct snug_program *program, const struct snug_c
                                              .copy = updates ? place_of(program, op->out[1]) : -1,
                                              .m = updates ? place_of(program, op->out[2]) : -1,
                                              .v = updates ? place_of(program, op->out[3]) : -1,
+                                             .absmax_m = updates ? place_of(program, op->out[4]) : -1,
+                                             .absmax_v = updates ? place_of(program, op->out[5]) : -1,
                                              .parameter = op->parameter,
+                                             .segments = op->segments,
                                              .slot = op->slot,
                                              .decay = op->decay,
                                              .low = updates && program->tensors[op->out[0]].dtype == SNUG_BF16,
                                              .half = copies && program->tensors[op->out[1]].dtype == SNUG_F16};
-        block += (pieces[i].count + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
+        block += blocks_of(program, op);
+        i++;
     }
 }
 

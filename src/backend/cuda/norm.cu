@@ -4,7 +4,7 @@
  *   y = gamma x + beta.
  * Backward, with g = gamma dy and means over the row:
  *   ds = (g - mean(g) - x mean(g x)) / sqrt(variance + eps),   dgamma = sum of dy x over rows,   dbeta = sum of dy.
- * A warp takes a row. Statistics are those of s as it is stored, so that running again gives the same bits.
+ * Statistics are those of s as it is stored, so that running again gives the same bits.
  */
 #include "backend/cuda/rows.cuh"
 
@@ -28,42 +28,94 @@ struct norm_forward {
     float eps;
 };
 
-template <typename T, int W, int V> static __global__ void __launch_bounds__(32 * ROW_WARPS)
-norm_forward_kernel(const struct norm_forward a) {
-    const int64_t r = (int64_t)blockIdx.x * ROW_WARPS + threadIdx.x / 32;
-    const int h = a.h;
-    if (r >= a.rows) return;
-    T *s = (T *)a.s + r * h, *y = (T *)a.y + r * h;
-    if (r >= live_rows(a.batch.step, a.extent, a.fixed)) {
-        if (a.z) zero_row<W, V>(s, h);
-        zero_row<W, V>(y, h);
-        return;
+/* Rows that a block has under way. */
+template <typename T, int W, int V, int R> struct fetched {
+    raw_row<T, W, V> a[R], b[R];
+    int32_t position[R], sample[R]; /* dropout's */
+};
+
+/* Rows first … first + R - 1 of a and, if there is one, b. */
+template <typename T, int W, int V, int R>
+static __device__ __forceinline__ void fetch(struct fetched<T, W, V, R> &to, const T *a, const T *b, int h,
+                                             int64_t first, int64_t live, const struct snug_cuda_batch &batch,
+                                             int extent, bool masked) {
+#pragma unroll
+    for (int k = 0; k < R; k++) {
+        const int64_t r = first + k;
+        const bool there = r < live;
+        fetch_row(to.a[k], a + r * h, h, there);
+        if (b) fetch_row(to.b[k], b + r * h, h, there);
+        to.position[k] = to.sample[k] = 0;
+        if (!there || !masked) continue;
+        const int64_t token = token_of_row(batch, extent, r);
+        to.position[k] = batch.positions[token];
+        to.sample[k] = batch.sample[token];
     }
-    row<W, V> sum, gamma, beta;
-    load_row(sum, (const T *)a.x + r * h, h);
+}
+
+enum { FORWARD_RESIDENT = 3 };
+
+/* The next rows are fetched before a row's sums are waited for. */
+template <typename T, bool RESIDUAL, int W, int V, int R>
+static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDENT)
+    norm_forward_kernel(const struct norm_forward a) {
+    __shared__ struct warp_sums sums[2 * R];
+    const int h = a.h;
+    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed), stride = (int64_t)gridDim.x * R;
+    const bool masked = a.dropout.threshold;
+    const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
+    int64_t first = (int64_t)blockIdx.x * R;
+    struct fetched<T, W, V, R> next;
+    row<W, V> gamma, beta;
+    fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first, live, a.batch, a.extent,
+                      masked);
     load_row(gamma, a.gamma, h);
     load_row(beta, a.beta, h);
-    struct dropout_row mask = {};
-    if (a.dropout.threshold) mask = dropout_row_of(a.batch, token_of_row(a.batch, a.extent, r));
-    if (a.z) {
-        row<W, V> z;
-        load_row(z, (const T *)a.z + r * h, h);
-        each_piece<W, V>(h, [&](int i, int column) {
-            drop<W>(z.v[i], a.dropout, mask, column);
+    clear_sums(sums, 2 * R);
+    for (; first < a.rows; first += stride) {
+        row<W, V> x[R];
+        struct dropout_row mask[R];
 #pragma unroll
-            for (int k = 0; k < W; k++) sum.v[i][k] += z.v[i][k];
-        });
-        round_row<W, V, T>(sum);
-        store_row(s, sum, h);
+        for (int k = 0; k < R; k++) {
+            mask[k] = none;
+            mask[k].position = (uint32_t)next.position[k];
+            mask[k].sample = (uint32_t)next.sample[k];
+            open_row(x[k], next.a[k]);
+            if constexpr (RESIDUAL) {
+                row<W, V> z;
+                open_row(z, next.b[k]);
+                drop_row(z, a.dropout, mask[k], h);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+#pragma unroll
+                    for (int c = 0; c < W; c++) x[k].v[i][c] += z.v[i][c];
+                round_row<W, V, T>(first + k < a.rows ? (T *)a.s + (first + k) * h : NULL, x[k], h);
+            }
+        }
+        fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first + stride, live, a.batch,
+                          a.extent, masked);
+        normalise_rows<W, V, R>(x, gamma, beta, h, a.eps, sums);
+#pragma unroll
+        for (int k = 0; k < R; k++) {
+            const int64_t r = first + k;
+            if (r >= a.rows) continue;
+            if (!RESIDUAL) drop_row(x[k], a.dropout, mask[k], h);
+            if (r >= live) clear_row(x[k]);
+            store_row((T *)a.y + r * h, x[k], h);
+        }
     }
-    const struct statistics stat = statistics_of(sum, h, a.eps);
-    each_piece<W, V>(h, [&](int i, int column) {
-#pragma unroll
-        for (int k = 0; k < W; k++)
-            sum.v[i][k] = (sum.v[i][k] - stat.mean) * stat.rstd * gamma.v[i][k] + beta.v[i][k];
-        if (!a.z) drop<W>(sum.v[i], a.dropout, mask, column);
+}
+
+template <typename T> static bool launch_forward(const struct snug_cuda *cuda, const struct norm_forward &a) {
+    return with_row_shape<T>(a.h, [&](auto shape) {
+        constexpr int W = decltype(shape)::w, V = decltype(shape)::v, R = decltype(shape)::r;
+        const unsigned threads = row_threads(a.h, W, V);
+        const unsigned blocks = row_blocks(cuda, a.rows, R, threads, FORWARD_RESIDENT);
+        if (a.z)
+            norm_forward_kernel<T, true, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+        else
+            norm_forward_kernel<T, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
     });
-    store_row(y, sum, h);
 }
 
 static snug_status forward(struct snug_run *run, const struct snug_op *op, struct norm_forward *a, int32_t y) {
@@ -76,13 +128,8 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     a->fixed = a->rows = snug_cuda_rows(run, y);
     a->eps = op->eps;
     if (a->rows == 0) return SNUG_OK;
-    const bool done = with_row_shape(a->h, [&](auto shape) {
-        constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
-        const unsigned blocks = blocks_for(a->rows, ROW_WARPS);
-        with_type(snug_run_dtype(run, y), [&](auto type) {
-            norm_forward_kernel<decltype(type), W, V><<<blocks, 32 * ROW_WARPS, 0, cuda->stream>>>(*a);
-        });
-    });
+    bool done = false;
+    with_type(snug_run_dtype(run, y), [&](auto type) { done = launch_forward<decltype(type)>(cuda, *a); });
     return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a->h);
 }
 
@@ -104,100 +151,153 @@ extern "C" snug_status snug_cuda_norm(struct snug_run *run, const struct snug_op
 
 /* ---- backward ---- */
 
-template <typename T, int W, int V> static __global__ void __launch_bounds__(32 * ROW_WARPS)
-norm_backward_kernel(const struct norm_backward a) {
-    extern __shared__ float shared[]; /* dgamma, dbeta of the block */
-    const int h = a.h, warp = threadIdx.x / 32;
-    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed), warps = (int64_t)gridDim.x * ROW_WARPS;
-    row<W, V> gamma, dgamma, dbeta;
-    load_row(gamma, a.gamma, h);
-#pragma unroll
-    for (int i = 0; i < V; i++)
-#pragma unroll
-        for (int k = 0; k < W; k++) dgamma.v[i][k] = dbeta.v[i][k] = 0;
+enum { MOST_PARTS = 1024, BACKWARD_RESIDENT = 2 };
 
-    for (int64_t r = (int64_t)blockIdx.x * ROW_WARPS + warp; r < a.rows; r += warps) {
-        T *ds = (T *)a.ds + r * h, *dz = a.dz ? (T *)a.dz + r * h : NULL;
-        if (r >= live) {
-            zero_row<W, V>(ds, h);
-            if (dz) zero_row<W, V>(dz, h);
-            continue;
+/* dgamma, dbeta, and the column sums of dz, or of ds where there is no dz. */
+template <typename T, bool ON_DY, bool BIAS, int W, int V, int R>
+static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESIDENT)
+    norm_backward_kernel(const struct norm_backward a) {
+    __shared__ struct warp_sums sums[4 * R];
+    const int h = a.h;
+    const int64_t live = live_rows(a.batch.step, a.extent, a.fixed), stride = (int64_t)gridDim.x * R;
+    const float each = 1 / (float)h;
+    const bool masked = a.dropout.threshold;
+    const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
+    int64_t first = (int64_t)blockIdx.x * R;
+    struct fetched<T, W, V, R> next;
+    row<W, V> gamma, dgamma, dbeta, dbias;
+    fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first, live, a.batch, a.extent, masked);
+    load_row(gamma, a.gamma, h);
+    clear_row(dgamma);
+    clear_row(dbeta);
+    clear_row(dbias);
+    clear_sums(sums, 4 * R);
+    for (; first < a.rows; first += stride) {
+        row<W, V> x[R], dy[R];
+        struct dropout_row mask[R];
+#pragma unroll
+        for (int k = 0; k < R; k++) {
+            mask[k] = none;
+            mask[k].position = (uint32_t)next.position[k];
+            mask[k].sample = (uint32_t)next.sample[k];
+            open_row(x[k], next.a[k]);
+            open_row(dy[k], next.b[k]);
         }
-        row<W, V> s, dy;
-        struct dropout_row mask = {};
-        load_row(s, (const T *)a.s + r * h, h);
-        load_row(dy, (const T *)a.dy + r * h, h);
-        if (a.dropout.threshold) mask = dropout_row_of(a.batch, token_of_row(a.batch, a.extent, r));
-        const struct statistics stat = statistics_of(s, h, a.eps);
-        float g = 0, gx = 0;
-        each_piece<W, V>(h, [&](int i, int column) {
-            if (a.on_dy) drop<W>(dy.v[i], a.dropout, mask, column);
+        fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first + stride, live, a.batch, a.extent, masked);
+        centre_rows<W, V, R>(x, h, sums);
+        float means[3 * R] = {}; /* of squares, of g, and of g times the centred row */
 #pragma unroll
-            for (int k = 0; k < W; k++) {
-                const float x = (s.v[i][k] - stat.mean) * stat.rstd, d = dy.v[i][k];
-                dgamma.v[i][k] += d * x;
-                dbeta.v[i][k] += d;
-                s.v[i][k] = x;
-                dy.v[i][k] = d * gamma.v[i][k];
-                g += dy.v[i][k];
-                gx += dy.v[i][k] * x;
-            }
-        });
-        g = warp_sum(g) / (float)h;
-        gx = warp_sum(gx) / (float)h;
-        each_piece<W, V>(h, [&](int i, int column) {
+        for (int k = 0; k < R; k++) {
+            if (ON_DY) drop_row(dy[k], a.dropout, mask[k], h);
 #pragma unroll
-            for (int k = 0; k < W; k++) dy.v[i][k] = stat.rstd * (dy.v[i][k] - g - s.v[i][k] * gx);
-            store<W>(ds + column, dy.v[i]);
-            if (!dz) return;
+            for (int i = 0; i < V; i++)
 #pragma unroll
-            for (int k = 0; k < W; k++) dy.v[i][k] = to_float(from_float<T>(dy.v[i][k]));
-            drop<W>(dy.v[i], a.dropout, mask, column);
-            store<W>(dz + column, dy.v[i]);
-        });
-    }
-    for (int turn = 0; turn < ROW_WARPS; turn++) { /* warp by warp: a fixed order */
-        if (turn == warp)
-            each_piece<W, V>(h, [&](int i, int column) {
-#pragma unroll
-                for (int k = 0; k < W; k++) {
-                    float *to = shared + column + k;
-                    to[0] = turn ? to[0] + dgamma.v[i][k] : dgamma.v[i][k];
-                    to[h] = turn ? to[h] + dbeta.v[i][k] : dbeta.v[i][k];
+                for (int c = 0; c < W; c++) {
+                    const float value = x[k].v[i][c], g = dy[k].v[i][c] * gamma.v[i][c];
+                    means[k] += value * value;
+                    means[R + k] += g;
+                    means[2 * R + k] += g * value;
                 }
-            });
-        __syncthreads();
+        }
+        block_sums(means, sums + R);
+#pragma unroll
+        for (int k = 0; k < R; k++) {
+            const int64_t r = first + k;
+            const float rstd = rsqrtf(means[k] * each + a.eps);
+            const float g = means[R + k] * each, gx = means[2 * R + k] * each * rstd;
+#pragma unroll
+            for (int i = 0; i < V; i++)
+#pragma unroll
+                for (int c = 0; c < W; c++) {
+                    const float value = x[k].v[i][c] * rstd, d = dy[k].v[i][c];
+                    dgamma.v[i][c] += d * value;
+                    dbeta.v[i][c] += d;
+                    dy[k].v[i][c] = rstd * (d * gamma.v[i][c] - g - value * gx);
+                }
+            if (r >= a.rows) continue;
+            if (r >= live) clear_row(dy[k]);
+            round_row<W, V, T>((T *)a.ds + r * h, dy[k], h);
+            if (!ON_DY && a.dz) {
+                drop_row(dy[k], a.dropout, mask[k], h);
+                store_row((T *)a.dz + r * h, dy[k], h);
+            }
+            if constexpr (BIAS) {
+#pragma unroll
+                for (int i = 0; i < V; i++)
+#pragma unroll
+                    for (int c = 0; c < W; c++) dbias.v[i][c] += dy[k].v[i][c];
+            }
+        }
     }
-    for (int i = threadIdx.x; i < 2 * h; i += blockDim.x) a.partial[(int64_t)blockIdx.x * 2 * h + i] = shared[i];
+    float *partial = a.partial + (int64_t)blockIdx.x * (BIAS ? 3 : 2) * h;
+    store_row(partial, dgamma, h);
+    store_row(partial + h, dbeta, h);
+    if (BIAS) store_row(partial + 2 * h, dbias, h);
 }
 
-/* Column sums of partial: 32 columns a block, 8 threads each over a part of the rows. */
-static __global__ void add_partials_kernel(float *gradient, const float *partial, int64_t parts, int64_t stride,
-                                           int64_t n, bool overwrite) {
-    __shared__ float sums[8][33];
+/* Column sums of partial, [parts, columns]: 32 columns a block, 32 threads each over a part of the rows. Each of n
+   columns are of another gradient. */
+struct sums_of_partials {
+    float *gradient[3];
+    bool overwrite[3];
+    const float *partial;
+    int64_t parts, columns, n;
+};
+
+static __global__ void __launch_bounds__(1024) add_partials_kernel(const struct sums_of_partials a) {
+    __shared__ float sums[32][33];
     const int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x;
-    const int64_t each = (parts + 7) / 8, begin = threadIdx.y * each, end = begin + each < parts ? begin + each : parts;
     float sum = 0;
-    if (column < n)
-        for (int64_t p = begin; p < end; p++) sum += partial[p * stride + column];
+    if (column < a.columns) {
+#pragma unroll 8
+        for (int64_t p = threadIdx.y; p < a.parts; p += 32) sum += a.partial[p * a.columns + column];
+    }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y || column >= n) return;
-    sum = 0;
-    for (int i = 0; i < 8; i++) sum += sums[i][threadIdx.x];
-    gradient[column] = overwrite ? sum : gradient[column] + sum;
+    sum = warp_sum(sums[threadIdx.x][threadIdx.y]);
+    const int64_t of = (int64_t)blockIdx.x * 32 + threadIdx.y;
+    if (threadIdx.x || of >= a.columns) return;
+    const int which = (int)(of / a.n);
+    float *to = (which == 0 ? a.gradient[0] : which == 1 ? a.gradient[1] : a.gradient[2]) + of % a.n;
+    const bool overwrite = which == 0 ? a.overwrite[0] : which == 1 ? a.overwrite[1] : a.overwrite[2];
+    *to = overwrite ? sum : *to + sum;
 }
 
-void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const float *partial, int64_t parts,
-                            int64_t stride, int64_t n, bool overwrite) {
-    add_partials_kernel<<<blocks_for(n, 32), dim3(32, 8), 0, snug_cuda_of(run)->stream>>>(gradient, partial, parts,
-                                                                                         stride, n, overwrite);
+static void add_partials(const struct snug_run *run, const struct sums_of_partials &a) {
+    add_partials_kernel<<<blocks_for(a.columns, 32), dim3(32, 32), 0, snug_cuda_of(run)->stream>>>(a);
 }
 
-snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op,
-                                         struct norm_backward *a, float *dgamma, float *dbeta) {
+void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const float *partial, int64_t parts, int64_t n,
+                            bool overwrite) {
+    add_partials(run, {{gradient}, {overwrite}, partial, parts, n, n});
+}
+
+/* parts: how many partial sums it leaves. */
+template <typename T>
+static bool launch_backward(const struct snug_cuda *cuda, const struct norm_backward &a, bool on_dy, bool bias,
+                            int64_t *parts) {
+    return with_row_shape<T>(a.h, [&](auto shape) {
+        constexpr int W = decltype(shape)::w, V = decltype(shape)::v, R = decltype(shape)::r;
+        const unsigned threads = row_threads(a.h, W, V);
+        unsigned blocks = row_blocks(cuda, a.rows, R, threads, BACKWARD_RESIDENT);
+        if (blocks > MOST_PARTS) blocks = MOST_PARTS;
+        *parts = blocks;
+        if (blocks == 0) return;
+        if (on_dy)
+            norm_backward_kernel<T, true, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+        else if (bias)
+            norm_backward_kernel<T, false, true, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+        else
+            norm_backward_kernel<T, false, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+    });
+}
+
+snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op, struct norm_backward *a,
+                                         bool on_dy, float *dgamma, float *dbeta) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const bool overwrite = snug_run_overwrites(run, op);
+    struct sums_of_partials sums = {.gradient = {dgamma, dbeta}, .overwrite = {overwrite, overwrite}};
+    float *dbias = sums.gradient[2] = snug_cuda_bias_to_give(run, op, &sums.overwrite[2]);
     a->dy = snug_run_data(run, op->in[0]);
     a->s = snug_run_data(run, op->in[1]);
     a->gamma = (const float *)snug_run_data(run, op->in[2]);
@@ -208,28 +308,23 @@ snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struc
     a->extent = run->program->tensors[op->in[0]].extent;
     a->fixed = a->rows = snug_cuda_rows(run, op->in[0]);
     a->eps = op->eps;
-    const int64_t blocks = norm_backward_blocks(a->rows);
-    bool done = true;
-    if (blocks > 0)
-        done = with_row_shape(a->h, [&](auto shape) {
-            constexpr int W = decltype(shape)::w, V = decltype(shape)::v;
-            const size_t shared = 2 * sizeof(float) * (size_t)a->h;
-            with_type(snug_run_dtype(run, op->in[0]), [&](auto type) {
-                norm_backward_kernel<decltype(type), W, V><<<(unsigned)blocks, 32 * ROW_WARPS, shared, cuda->stream>>>(*a);
-            });
-        });
+    sums.partial = a->partial;
+    sums.n = a->h;
+    sums.columns = (dbias ? 3 : 2) * sums.n;
+    bool done = false;
+    with_type(snug_run_dtype(run, op->in[0]),
+              [&](auto type) { done = launch_backward<decltype(type)>(cuda, *a, on_dy, dbias, &sums.parts); });
     if (!done) return snug_cuda_refuse_row(run, op, a->h);
-    snug_cuda_add_partials(run, dgamma, a->partial, blocks, 2 * a->h, a->h, overwrite);
-    snug_cuda_add_partials(run, dbeta, a->partial + a->h, blocks, 2 * a->h, a->h, overwrite);
+    add_partials(run, sums);
     return snug_cuda_done(run, op);
 }
 
 extern "C" int64_t snug_cuda_norm_workspace(const struct snug_program *program, const struct snug_op *op) {
-    return 256 * 2 * program->tensors[op->in[0]].cols * (int64_t)sizeof(float);
+    return MOST_PARTS * 3 * program->tensors[op->in[0]].cols * (int64_t)sizeof(float);
 }
 
 extern "C" snug_status snug_cuda_norm_backward(struct snug_run *run, const struct snug_op *op) {
     struct norm_backward a = {.ds = snug_run_data(run, op->out[0]), .dz = snug_run_data(run, op->out[1])};
-    return snug_cuda_norm_backward_rows(run, op, &a, (float *)snug_run_data(run, op->out[2]),
+    return snug_cuda_norm_backward_rows(run, op, &a, false, (float *)snug_run_data(run, op->out[2]),
                                         (float *)snug_run_data(run, op->out[3]));
 }

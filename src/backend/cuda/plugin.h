@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 
 /* Changes with every change of what program and plug-in share; they are built together. */
-#define SNUG_CUDA_PLUGIN_VERSION 1
+#define SNUG_CUDA_PLUGIN_VERSION 3
 
 struct snug_cuda_plugin {
     int version;

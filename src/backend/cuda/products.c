@@ -5,26 +5,10 @@
  * with the real alignment (every operand lies on 64 bytes), and then stays, so that the same product always gives the
  * same bits.
  */
-#include <cublasLt.h>
+#include "backend/cuda/products.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "backend/cuda/cuda.h"
-
-struct shape {
-    int64_t m, n, k;
-    enum snug_dtype type, c_type;
-    bool turn_a, turn_b, bias, tf32;
-    uint8_t alignment; /* log2 of the bytes that divide all addresses */
-};
-
-struct snug_cuda_product {
-    struct shape shape;
-    cublasLtMatmulDesc_t description;
-    cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulAlgo_t algorithm;
-    size_t workspace;
-};
 
 static cudaDataType_t type_of(enum snug_dtype type) {
     return type == SNUG_BF16 ? CUDA_R_16BF : type == SNUG_F16 ? CUDA_R_16F : CUDA_R_32F;
@@ -44,7 +28,7 @@ void snug_cuda_free_products(struct snug_cuda *cuda) {
     cuda->product_count = cuda->product_capacity = 0;
 }
 
-static snug_status refuse(snug_context *ctx, const struct shape *s, cublasStatus_t status) {
+static snug_status refuse(snug_context *ctx, const struct snug_cuda_shape *s, cublasStatus_t status) {
     return snug_fail(ctx, SNUG_E_INTERNAL, "cuBLASLt refused a %s product of %lld x %lld x %lld: %s",
                      snug_dtype_name(s->type), (long long)s->m, (long long)s->n, (long long)s->k,
                      cublasLtGetStatusString(status));
@@ -56,7 +40,7 @@ static snug_status refuse(snug_context *ctx, const struct shape *s, cublasStatus
     } while (0)
 
 static cublasStatus_t describe(struct snug_cuda_product *p, const void *bias) {
-    const struct shape *s = &p->shape;
+    const struct snug_cuda_shape *s = &p->shape;
     const cublasOperation_t a = s->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, b = s->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cudaDataType_t type = type_of(s->type), c_type = type_of(s->c_type);
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -73,31 +57,8 @@ static cublasStatus_t describe(struct snug_cuda_product *p, const void *bias) {
     TRY(cublasLtMatrixLayoutCreate(&p->a, type, (uint64_t)(s->turn_b ? s->k : s->n),
                                    (uint64_t)(s->turn_b ? s->n : s->k), s->turn_b ? s->k : s->n));
     TRY(cublasLtMatrixLayoutCreate(&p->b, type, (uint64_t)(s->turn_a ? s->m : s->k),
-                                   (uint64_t)(s->turn_a ? s->k : s->m), s->turn_a ? s->m : s->k));
-    TRY(cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)s->n, (uint64_t)s->m, s->n));
-    return status;
-}
-
-static cublasStatus_t choose(struct snug_cuda *cuda, struct snug_cuda_product *p) {
-    const uint64_t workspace = SNUG_CUDA_PRODUCT_WORKSPACE;
-    const uint32_t alignment = 1u << p->shape.alignment;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulHeuristicResult_t found;
-    int count = 0;
-    cublasStatus_t status = cublasLtMatmulPreferenceCreate(&wish);
-    if (status != CUBLAS_STATUS_SUCCESS) return status;
-    TRY(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                             sizeof workspace));
-    static const cublasLtMatmulPreferenceAttributes_t bytes[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    for (size_t i = 0; i < 4; i++)
-        TRY(cublasLtMatmulPreferenceSetAttribute(wish, bytes[i], &alignment, sizeof alignment));
-    TRY(cublasLtMatmulAlgoGetHeuristic(cuda->lt, p->description, p->a, p->b, p->c, p->c, wish, 1, &found, &count));
-    cublasLtMatmulPreferenceDestroy(wish);
-    if (status == CUBLAS_STATUS_SUCCESS && count == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
-    p->algorithm = found.algo;
-    p->workspace = found.workspaceSize;
+                                   (uint64_t)(s->turn_a ? s->k : s->m), s->a_stride));
+    TRY(cublasLtMatrixLayoutCreate(&p->c, c_type, (uint64_t)s->n, (uint64_t)s->m, s->c_stride));
     return status;
 }
 
@@ -106,12 +67,15 @@ static uint8_t alignment_of(const struct snug_cuda_matrices *p) {
     return (uint8_t)__builtin_ctzll(bits);
 }
 
-static snug_status find(struct snug_run *run, const struct snug_cuda_matrices *m, struct snug_cuda_product **out) {
+static snug_status find(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace,
+                        struct snug_cuda_product **out) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    struct shape shape;
-    memset(&shape, 0, sizeof shape); /* compared byte by byte */
+    struct snug_cuda_shape shape;
+    memset(&shape, 0, sizeof shape);
     shape.m = m->m, shape.n = m->n, shape.k = m->k;
-    shape.type = m->type, shape.c_type = m->c_type;
+    shape.a_stride = m->a_stride ? m->a_stride : m->turn_a ? m->m : m->k;
+    shape.c_stride = m->c_stride ? m->c_stride : m->n;
+    shape.type = (int32_t)m->type, shape.c_type = (int32_t)m->c_type;
     shape.turn_a = m->turn_a, shape.turn_b = m->turn_b, shape.bias = m->bias != NULL;
     shape.tf32 = cuda->tf32 && m->type == SNUG_F32;
     shape.alignment = alignment_of(m);
@@ -123,7 +87,7 @@ static snug_status find(struct snug_run *run, const struct snug_cuda_matrices *m
                               sizeof *cuda->products));
     struct snug_cuda_product product = {.shape = shape};
     cublasStatus_t status = describe(&product, m->bias);
-    TRY(choose(cuda, &product));
+    TRY(snug_cuda_choose(run, &product, m, workspace));
     if (status != CUBLAS_STATUS_SUCCESS) {
         free_product(&product);
         return refuse(run->ctx, &shape, status);
@@ -133,25 +97,72 @@ static snug_status find(struct snug_run *run, const struct snug_cuda_matrices *m
     return SNUG_OK;
 }
 
-snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
-    if (m->b_type != m->type)
-        return snug_fail(run->ctx, SNUG_E_UNSUPPORTED,
-                         "the CUDA backend has no product of %s and %s: weights in bfloat16 need --bf16",
-                         snug_dtype_name(m->type), snug_dtype_name(m->b_type));
-    const struct snug_cuda *cuda = snug_cuda_of(run);
+cublasStatus_t snug_cuda_launch(const struct snug_cuda *cuda, struct snug_cuda_product *p,
+                                const struct snug_cuda_matrices *m, const cublasLtMatmulAlgo_t *algorithm, size_t bytes,
+                                void *workspace) {
     static const float one = 1, zero = 0;
-    struct snug_cuda_product *p = NULL;
-    if (m->m == 0 || m->n == 0) return SNUG_OK;
-    if (m->k == 0) {
-        if (!m->add) cudaMemsetAsync(m->c, 0, (size_t)(m->m * m->n * snug_dtype_size(m->c_type)), cuda->stream);
-        return SNUG_OK;
-    }
-    RETURN_IF_ERROR(find(run, m, &p));
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (m->bias)
         TRY(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias,
                                            sizeof m->bias));
     TRY(cublasLtMatmul(cuda->lt, p->description, &one, m->b, p->a, m->a, p->b, m->add ? &one : &zero, m->c, p->c, m->c,
-                       p->c, &p->algorithm, workspace, p->workspace, cuda->stream));
+                       p->c, algorithm, workspace, bytes, cuda->stream));
+    return status;
+}
+
+/* Two matrices of one type. */
+static snug_status multiply(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    struct snug_cuda_product *p = NULL;
+    RETURN_IF_ERROR(find(run, m, workspace, &p));
+    if (cuda->warming) return SNUG_OK;
+    if (p->workspace > 0 && cuda->stream == cuda->side) cuda->side_workspace = true;
+    if (p->workspace > 0 && cuda->stream != cuda->side && cuda->side_workspace) RETURN_IF_ERROR(snug_cuda_join(run));
+    const cublasStatus_t status = snug_cuda_launch(cuda, p, m, &p->algorithm, p->workspace, workspace);
     return status == CUBLAS_STATUS_SUCCESS ? SNUG_OK : refuse(run->ctx, &p->shape, status);
+}
+
+/* A weight in bf16 and a matrix of another type, to which a tile of the weight's rows at a time is converted: rows are
+   outputs where the weight is turned, the inner dimension where it is not. */
+static snug_status multiply_converted(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const int64_t rows = m->turn_b ? m->n : m->k, cols = m->turn_b ? m->k : m->n;
+    const int64_t size = snug_dtype_size(m->type), c_size = snug_dtype_size(m->c_type);
+    int64_t tile = SNUG_CUDA_CONVERTED / cols;
+    if (tile > SNUG_ROW_TILE) tile = tile / SNUG_ROW_TILE * SNUG_ROW_TILE;
+    for (int64_t row = 0; row < rows; row += tile) {
+        const int64_t count = rows - row < tile ? rows - row : tile;
+        struct snug_cuda_matrices part = *m;
+        void *converted = (uint8_t *)workspace + SNUG_CUDA_PRODUCT_WORKSPACE + snug_cuda_bias_bytes(m->n);
+        part.b = converted;
+        part.b_type = m->type;
+        if (!cuda->warming)
+            snug_cuda_convert(cuda, converted, m->type, (const uint16_t *)m->b + row * cols, count * cols);
+        if (m->turn_b) {
+            part.n = count;
+            part.c = (uint8_t *)m->c + row * c_size;
+            part.c_stride = m->n;
+            if (m->bias) part.bias = (const uint8_t *)m->bias + row * c_size;
+        } else {
+            part.k = count;
+            part.a = (const uint8_t *)m->a + row * size;
+            part.a_stride = m->k;
+            part.add = m->add || row > 0;
+        }
+        RETURN_IF_ERROR(multiply(run, &part, workspace));
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace) {
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    if (m->m == 0 || m->n == 0) return SNUG_OK;
+    if (m->k == 0) {
+        if (!m->add) cudaMemsetAsync(m->c, 0, (size_t)(m->m * m->n * snug_dtype_size(m->c_type)), cuda->stream);
+        return SNUG_OK;
+    }
+    if (m->b_type == m->type) return multiply(run, m, workspace);
+    if (m->b_type == SNUG_BF16 && !m->turn_a) return multiply_converted(run, m, workspace);
+    return snug_fail(run->ctx, SNUG_E_UNSUPPORTED, "the CUDA backend has no product of %s and %s",
+                     snug_dtype_name(m->type), snug_dtype_name(m->b_type));
 }

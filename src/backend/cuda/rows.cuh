@@ -1,98 +1,217 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of h values, one warp each, held in registers: V pieces of W consecutive values a lane, piece i of a lane being
- * number lane + 32 i of the row. What a row needs from memory is read once.
+ * Rows of h values. The threads of a block share a row, and take R rows at a time: what columns have in common (gamma,
+ * sums over rows) stays in their registers, as the row itself does, which is read once. A thread holds V pieces of W
+ * consecutive values, piece i being number threadIdx.x + i * blockDim.x of the row.
  */
 #ifndef SNUG_BACKEND_CUDA_ROWS_CUH
 #define SNUG_BACKEND_CUDA_ROWS_CUH
 
 #include "backend/cuda/device.cuh"
 
-enum { ROW_WARPS = 8 };
+enum { ROW_THREADS = 256 }; /* at most */
 
-template <int W, int V> struct row {
-    float v[V][W];
-};
+template <int W, int V> struct row { float v[V][W]; };
 
 template <int W, int V, typename F> static __device__ __forceinline__ void each_piece(int h, F f) {
-    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < V; i++) {
-        const int column = (lane + 32 * i) * W;
+        const int column = (int)(threadIdx.x + i * blockDim.x) * W;
         if (column < h) f(i, column);
     }
 }
 
-template <int W, int V, typename T>
-static __device__ __forceinline__ void load_row(row<W, V> &r, const T *from, int h) {
-    each_piece<W, V>(h, [&](int i, int column) { load<W>(r.v[i], from + column); });
-}
-
-template <int W, int V, typename T>
-static __device__ __forceinline__ void store_row(T *to, const row<W, V> &r, int h) {
-    each_piece<W, V>(h, [&](int i, int column) { store<W>(to + column, r.v[i]); });
-}
-
-template <int W, int V, typename T> static __device__ __forceinline__ void zero_row(T *to, int h) {
-    const float zeros[W] = {};
-    each_piece<W, V>(h, [&](int, int column) { store<W>(to + column, zeros); });
-}
-
-/* As the value will be read again. */
-template <int W, int V, typename T> static __device__ __forceinline__ void round_row(row<W, V> &r) {
+template <int W, int V> static __device__ __forceinline__ void clear_row(row<W, V> &r) {
 #pragma unroll
     for (int i = 0; i < V; i++)
 #pragma unroll
-        for (int k = 0; k < W; k++) r.v[i][k] = to_float(from_float<T>(r.v[i][k]));
+        for (int k = 0; k < W; k++) r.v[i][k] = 0;
 }
 
-struct statistics {
-    float mean, rstd;
-};
+/* A row as it is stored, on its way. */
+template <typename T, int W, int V> struct raw_row { typename packed<T, W>::type v[V]; };
+
+/* Begins to load a row, or zeros where it is not there and behind its end. */
+template <typename T, int W, int V>
+static __device__ __forceinline__ void fetch_row(raw_row<T, W, V> &r, const T *from, int h, bool there) {
+#pragma unroll
+    for (int i = 0; i < V; i++) r.v[i] = {};
+    if (!there) return;
+    each_piece<W, V>(h, [&](int i, int column) { r.v[i] = packed<T, W>::load(from + column); });
+}
+
+template <typename T, int W, int V>
+static __device__ __forceinline__ void open_row(row<W, V> &r, const raw_row<T, W, V> &raw) {
+#pragma unroll
+    for (int i = 0; i < V; i++) packed<T, W>::open(r.v[i], raw.v[i]);
+}
+
+/* Zeros behind the row. */
+template <int W, int V, typename T>
+static __device__ __forceinline__ void load_row(row<W, V> &r, const T *from, int h) {
+    clear_row(r);
+    each_piece<W, V>(h, [&](int i, int column) { load<W>(r.v[i], from + column); });
+}
+
+template <int W, int V, typename T> static __device__ __forceinline__ void store_row(T *to, const row<W, V> &r, int h) {
+    each_piece<W, V>(h, [&](int i, int column) { store<W>(to + column, r.v[i]); });
+}
+
+/* Rounds a row as it is stored, and stores it if there is a place. */
+template <int W, int V, typename T> static __device__ __forceinline__ void round_row(T *to, row<W, V> &r, int h) {
+    each_piece<W, V>(h, [&](int i, int column) {
+        const typename packed<T, W>::type rounded = packed<T, W>::close(r.v[i]);
+        if (to) packed<T, W>::store(to + column, rounded);
+        packed<T, W>::open(r.v[i], rounded);
+    });
+}
 
 template <int W, int V>
-static __device__ __forceinline__ struct statistics statistics_of(const row<W, V> &r, int h, float eps) {
-    float sum = 0, squares = 0;
-    each_piece<W, V>(h, [&](int i, int) {
-#pragma unroll
-        for (int k = 0; k < W; k++) sum += r.v[i][k];
-    });
-    const float mean = warp_sum(sum) / (float)h;
-    each_piece<W, V>(h, [&](int i, int) {
-#pragma unroll
-        for (int k = 0; k < W; k++) squares += (r.v[i][k] - mean) * (r.v[i][k] - mean);
-    });
-    return {mean, 1 / sqrtf(warp_sum(squares) / (float)h + eps)};
+static __device__ __forceinline__ void drop_row(row<W, V> &r, const struct dropout &d, const struct dropout_row &mask,
+                                                int h) {
+    each_piece<W, V>(h, [&](int i, int column) { drop<W>(r.v[i], d, mask, column); });
 }
 
-template <int W, int V> struct row_shape {
-    static constexpr int w = W, v = V;
+/* ---- sums over a block ---- */
+
+/* One sum of each warp. */
+struct warp_sums {
+    float4 of[ROW_THREADS / 128];
 };
 
-/* Calls launch with the shape that holds a row of h values; false if none does. */
-template <typename F> static bool with_row_shape(int64_t h, F launch) {
-    if (h % 8 == 0) {
-        if (h <= 256) return launch(row_shape<8, 1>()), true;
-        if (h <= 512) return launch(row_shape<8, 2>()), true;
-        if (h <= 1024) return launch(row_shape<8, 4>()), true;
-        if (h <= 2048) return launch(row_shape<8, 8>()), true;
-        if (h <= 4096) return launch(row_shape<8, 16>()), true;
+static __device__ __forceinline__ void clear_sums(struct warp_sums *sums, int count) {
+    for (int i = (int)threadIdx.x; i < count * ROW_THREADS / 32; i += (int)blockDim.x)
+        reinterpret_cast<float *>(sums)[i] = 0;
+    __syncthreads();
+}
+
+/* N sums over a warp, of which each lane ends up with one, number lane * N / 32: in every step a lane hands over half
+   of its values and keeps the other half, so that this takes little longer than one sum. N is a power of 2. */
+template <int N> static __device__ __forceinline__ float warp_sums_of(float (&value)[N]) {
+    const int lane = threadIdx.x % 32;
+    int step = 16;
+#pragma unroll
+    for (int left = N; left > 1; left /= 2, step /= 2) {
+        const bool upper = lane & step;
+#pragma unroll
+        for (int k = 0; k < left / 2; k++) {
+            const float keep = upper ? value[k + left / 2] : value[k], give = upper ? value[k] : value[k + left / 2];
+            value[k] = keep + __shfl_xor_sync(FULL_WARP, give, step);
+        }
+    }
+#pragma unroll
+    for (int rest = 16 / N; rest > 0; rest /= 2) value[0] += __shfl_xor_sync(FULL_WARP, value[0], rest);
+    return value[0];
+}
+
+/* N sums over the block in a fixed order, all threads get them. Whoever calls it again uses another buffer, so that one
+   barrier is enough. */
+template <int N> static __device__ __forceinline__ void block_sums(float (&value)[N], struct warp_sums *buffer) {
+    constexpr int M = N <= 1 ? 1 : N <= 2 ? 2 : N <= 4 ? 4 : 8, LANES = 32 / M;
+    const int lane = threadIdx.x % 32;
+    float all[M] = {};
+#pragma unroll
+    for (int k = 0; k < N; k++) all[k] = value[k];
+    const float own = warp_sums_of<M>(all);
+    if (lane % LANES == 0 && lane / LANES < N)
+        reinterpret_cast<float *>(buffer[lane / LANES].of)[threadIdx.x / 32] = own;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const float4 a = buffer[k].of[0];
+        value[k] = (a.x + a.y) + (a.z + a.w);
+    }
+    if (blockDim.x <= 128) return;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const float4 b = buffer[k].of[1];
+        value[k] += (b.x + b.y) + (b.z + b.w);
+    }
+}
+
+/* Takes the means off rows of h values. */
+template <int W, int V, int R>
+static __device__ __forceinline__ void centre_rows(row<W, V> (&x)[R], int h, struct warp_sums *buffer) {
+    float sum[R] = {};
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int i = 0; i < V; i++)
+#pragma unroll
+            for (int k = 0; k < W; k++) sum[r] += x[r].v[i][k];
+    block_sums(sum, buffer);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const float mean = sum[r] / (float)h;
+        each_piece<W, V>(h, [&](int i, int) {
+#pragma unroll
+            for (int k = 0; k < W; k++) x[r].v[i][k] -= mean;
+        });
+    }
+}
+
+/* Puts norm(x) in x's place. Written so that no compiler may contract it in one kernel and not in another: a norm that
+   is run again has the same bits. buffer has 2 R sums. */
+template <int W, int V, int R>
+static __device__ __forceinline__ void normalise_rows(row<W, V> (&x)[R], const row<W, V> &gamma, const row<W, V> &beta,
+                                                      int h, float eps, struct warp_sums *buffer) {
+    float squares[R] = {};
+    centre_rows<W, V, R>(x, h, buffer);
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int i = 0; i < V; i++)
+#pragma unroll
+            for (int k = 0; k < W; k++) squares[r] = fmaf(x[r].v[i][k], x[r].v[i][k], squares[r]);
+    block_sums(squares, buffer + R);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const float rstd = rsqrtf(squares[r] / (float)h + eps);
+#pragma unroll
+        for (int i = 0; i < V; i++)
+#pragma unroll
+            for (int k = 0; k < W; k++) x[r].v[i][k] = fmaf(x[r].v[i][k] * rstd, gamma.v[i][k], beta.v[i][k]);
+    }
+}
+
+/* ---- launches ---- */
+
+/* W, V, and rows that a block takes at a time. */
+template <int W, int V> struct row_shape { static constexpr int w = W, v = V, r = V == 1 && W > 1 ? 2 : 1; };
+
+static inline unsigned row_threads(int64_t h, int w, int v) {
+    return (unsigned)((h + w * v * 32 - 1) / (w * v * 32) * 32);
+}
+
+/* Calls launch with the shape that holds a row of h values of type T, 16 bytes a load where it can be; false if none
+   does. */
+template <typename T, typename F> static bool with_row_shape(int64_t h, F launch) {
+    constexpr int W = 16 / (int)sizeof(T);
+    if (h % W == 0) {
+        if (h <= ROW_THREADS * W) return launch(row_shape<W, 1>()), true;
+        if (h <= 2 * ROW_THREADS * W) return launch(row_shape<W, 2>()), true;
+        if constexpr (W == 4) {
+            if (h <= 4 * ROW_THREADS * W) return launch(row_shape<W, 4>()), true;
+        }
         return false;
     }
-    if (h <= 256) return launch(row_shape<1, 8>()), true;
-    if (h <= 2048) return launch(row_shape<1, 64>()), true;
+    if (h <= ROW_THREADS) return launch(row_shape<1, 1>()), true;
+    if (h <= 8 * ROW_THREADS) return launch(row_shape<1, 8>()), true;
     return false;
+}
+
+/* Blocks for rows that a block takes each at a time: as many as run at once, per multiprocessor so many of ROW_THREADS
+   threads, and each with as many rows as the others. */
+static inline unsigned row_blocks(const struct snug_cuda *cuda, int64_t rows, int each, unsigned threads,
+                                  int resident) {
+    const int64_t turns = (rows + each - 1) / each;
+    const int64_t most = (int64_t)cuda->multiprocessors * (resident * ROW_THREADS / (int)threads);
+    return turns > 0 ? blocks_for(turns, (turns + most - 1) / most) : 0;
 }
 
 snug_status snug_cuda_refuse_row(const struct snug_run *run, const struct snug_op *op, int64_t h);
 
-/* ---- backward, shared by NORM_BACKWARD and EMBED_BACKWARD: partial sums of dgamma and dbeta, one row a block ---- */
-
-/* Their number depends on the rows alone. */
-static inline int64_t norm_backward_blocks(int64_t rows) {
-    const int64_t blocks = (rows + ROW_WARPS - 1) / ROW_WARPS;
-    return blocks < 256 ? blocks : 256;
-}
+/* ---- backward, shared by NORM_BACKWARD and EMBED_BACKWARD ---- */
 
 struct norm_backward {
     const void *dy, *s;
@@ -101,14 +220,14 @@ struct norm_backward {
     float *partial; /* [blocks, 2, h]: dgamma, dbeta */
     struct snug_cuda_batch batch;
     struct dropout dropout;
-    bool on_dy; /* dropout's mask is on dy (the embeddings'), not between ds and dz */
     int h, extent;
     int64_t rows, fixed;
     float eps;
 };
 
-/* Launches it, and adds the partial sums to dgamma and dbeta. */
+/* Launches it, and adds the partial sums to dgamma and dbeta. Dropout's mask is on dy (the embeddings'), or between ds
+   and dz. */
 snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op,
-                                         struct norm_backward *args, float *dgamma, float *dbeta);
+                                         struct norm_backward *args, bool on_dy, float *dgamma, float *dbeta);
 
 #endif

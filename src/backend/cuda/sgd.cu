@@ -10,7 +10,7 @@ struct sgd {
         g += decay * p;
         float direction = g;
         if (momentum != 0) { /* the buffer begins as the first gradient, undamped */
-            state[0] = step.step > 0 ? momentum * state[0] + rest * g : g;
+            state[0] = step.updates > 0 ? momentum * state[0] + rest * g : g;
             direction = nesterov ? g + momentum * state[0] : state[0];
         }
         return p - step.learning_rate * direction;

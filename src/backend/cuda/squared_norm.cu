@@ -85,19 +85,24 @@ extern "C" snug_status snug_cuda_squared_norm(struct snug_run *run, const struct
     return snug_cuda_done(run, op);
 }
 
-static __global__ void clip_kernel(float *clip, const double *sums, int64_t slots, const struct snug_cuda_step *step) {
+static __global__ void clip_kernel(float *clip, float *scaler, const double *sums, int64_t slots,
+                                   const struct snug_cuda_step *step) {
     double sum = 0;
     for (int64_t i = threadIdx.x; i < slots; i += THREADS) sum += sums[i];
-    const double norm = sqrt(block_sum(sum)), scale = step->max_grad_norm / (norm + 1e-6);
+    sum = block_sum(sum);
     if (threadIdx.x) return;
+    const double factor = scaler ? scaler[SNUG_SCALE] : 1, norm = sqrt(sum) / factor;
+    const double scale = step->max_grad_norm / (norm + 1e-6);
     clip[0] = (float)norm;
-    clip[1] = step->max_grad_norm > 0 && !(scale >= 1) ? (float)scale : 1; /* a NaN norm is passed on */
+    clip[1] = (float)((step->max_grad_norm > 0 && !(scale >= 1) ? scale : 1) / factor); /* a NaN norm is passed on */
+    if (scaler) scaler[SNUG_SCALE_SKIPS] = isfinite(sum) ? 0 : 1;
 }
 
 extern "C" snug_status snug_cuda_clip(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const int64_t slots = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]);
     clip_kernel<<<1, THREADS, 0, cuda->stream>>>((float *)snug_run_data(run, op->out[0]),
+                                                 (float *)snug_run_data(run, op->out[1]),
                                                  (const double *)snug_run_data(run, op->in[0]), slots,
                                                  cuda->batch.step);
     return snug_cuda_done(run, op);

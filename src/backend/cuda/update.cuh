@@ -6,12 +6,15 @@
 #include "backend/cuda/device.cuh"
 
 /* As snug_rounding_bits(), with the step's numbers. */
+static __device__ __forceinline__ struct snug_philox_block rounding_block(const struct snug_cuda_step &step,
+                                                                          int32_t parameter, int64_t element) {
+    return snug_philox((uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)parameter,
+                       (uint32_t)SNUG_PHILOX_ROUNDING << 29, step.key, step.step);
+}
+
 static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_step &step, int32_t parameter,
                                                          int64_t element) {
-    const struct snug_philox_block block =
-        snug_philox((uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)parameter,
-                    (uint32_t)SNUG_PHILOX_ROUNDING << 29, step.key, step.step);
-    return block.word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
+    return rounding_block(step, parameter, element).word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
 /* A weight's copy for products: NULL, or of the type that half says. */
@@ -42,6 +45,41 @@ static __device__ __forceinline__ void store_parameter(const W &w, const struct 
         ((bf16 *)w.copy.data)[i] = from_float<bf16>(value);
 }
 
+/* ---- W elements from first, a multiple of W, on: 4 or 8, which lie in one block of random numbers ---- */
+
+template <int W, typename Weight>
+static __device__ __forceinline__ void load_parameters(float (&value)[W], const Weight &w, int64_t first) {
+    if (w.p)
+        load<W>(value, w.p + first);
+    else
+        load<W>(value, w.p16 + first);
+}
+
+/* As store_parameter(). */
+template <int W, typename Weight>
+static __device__ __forceinline__ void store_parameters(const Weight &w, const struct snug_cuda_step &step,
+                                                        int64_t first, float (&value)[W]) {
+    if (w.p) {
+        store<W>(w.p + first, value);
+    } else {
+        const struct snug_philox_block block = rounding_block(step, w.parameter, first);
+        const bool second = W == 4 && first % 8; /* half of the block */
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            const uint32_t word = second ? block.word[(2 + i / 2) % 4] : block.word[i / 2];
+            value[i] = snug_bf16_to_f32(snug_f32_to_bf16_stochastic(value[i], word >> (i % 2 ? 16 : 0) & 0xffffu));
+        }
+        store<W>(w.p16 + first, value);
+    }
+    if (!w.copy.data) return;
+    if (w.copy.half)
+        store<W>((f16 *)w.copy.data + first, value);
+    else
+        store<W>((bf16 *)w.copy.data + first, value);
+}
+
+/* ---- the optimizers that look at elements one by one ---- */
+
 struct weight {
     float *p; /* NULL where p16 is the parameter */
     bf16 *p16;
@@ -53,20 +91,41 @@ struct weight {
     int32_t parameter; /* key of stochastic rounding */
 };
 
-/* formula(p, g, state, step) gives the new p; state holds an element's own. */
-template <typename F> static __global__ void __launch_bounds__(256) update_kernel(const struct weight w, const F formula) {
+/* formula(p, g, state, step) gives the new p; state holds an element's own. A thread takes four elements. */
+template <typename F>
+static __global__ void __launch_bounds__(256) update_kernel(const struct weight w, const F formula) {
     const struct snug_cuda_step step = *w.step;
+    if (step.skip) return;
     const float scale = w.clip ? w.clip[1] : 1;
-    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    if (i >= w.count) return;
-    float state[3];
+    const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
+    if (first + 4 <= w.count) {
+        float p[4], g[4], state[3][4] = {};
+        load_parameters(p, w, first);
+        load<4>(g, w.g + first);
 #pragma unroll
-    for (int k = 0; k < 3; k++) state[k] = w.state[k] ? w.state[k][i] : 0;
-    const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, state, step);
+        for (int k = 0; k < 3; k++)
+            if (w.state[k]) load<4>(state[k], w.state[k] + first);
 #pragma unroll
-    for (int k = 0; k < 3; k++)
-        if (w.state[k]) w.state[k][i] = state[k];
-    store_parameter(w, step, i, p);
+        for (int i = 0; i < 4; i++) {
+            float own[3] = {state[0][i], state[1][i], state[2][i]};
+            p[i] = formula(p[i], g[i] * scale, own, step);
+#pragma unroll
+            for (int k = 0; k < 3; k++) state[k][i] = own[k];
+        }
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+            if (w.state[k]) store<4>(w.state[k] + first, state[k]);
+        store_parameters(w, step, first, p);
+        return;
+    }
+    for (int64_t i = first; i < w.count; i++) {
+        float own[3];
+        for (int k = 0; k < 3; k++) own[k] = w.state[k] ? w.state[k][i] : 0;
+        const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, own, step);
+        for (int k = 0; k < 3; k++)
+            if (w.state[k]) w.state[k][i] = own[k];
+        store_parameter(w, step, i, p);
+    }
 }
 
 template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, const F &formula) {
@@ -82,7 +141,7 @@ template <typename F> static snug_status run_update(struct snug_run *run, const 
                        .count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]),
                        .parameter = op->parameter};
     for (int k = 0; k < 3; k++) w.state[k] = (float *)snug_run_data(run, op->out[2 + k]);
-    if (w.count > 0) update_kernel<<<blocks_for(w.count, 256), 256, 0, cuda->stream>>>(w, formula);
+    if (w.count > 0) update_kernel<<<blocks_for(w.count, 4 * 256), 256, 0, cuda->stream>>>(w, formula);
     return snug_cuda_done(run, op);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds without oneDNN have the reference in the place of the fast CPU backend. */
+#include <stdio.h>
+
 #include "backend/backend.h"
 
 const struct snug_backend *snug_backend_cpu(void) { return snug_backend_reference(); }
@@ -7,6 +9,10 @@ const struct snug_backend *snug_backend_cpu(void) { return snug_backend_referenc
 const struct snug_backend *snug_backend_cpu_isa(const char *isa) {
     (void)isa;
     return NULL;
+}
+
+void snug_backend_cpu_describe(char *text, size_t size) {
+    snprintf(text, size, "plain C, slow: this build has no oneDNN");
 }
 
 bool snug_backend_cpu_fast_bf16(void) { return false; }

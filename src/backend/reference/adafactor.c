@@ -71,9 +71,10 @@ static void update_parameter(struct parameter *s, struct snug_matrix m) {
 }
 
 snug_status snug_reference_adafactor(struct snug_run *run, const struct snug_op *op) {
+    if (is_skipped(run)) return SNUG_OK;
     const struct snug_matrix p = snug_matrix_of(run, op->out[0]), m = snug_matrix_of(run, op->out[op->vector ? 3 : 4]);
     struct parameter s = {.run = run, .op = op, .rows = p.rows / op->segments, .p = p};
-    s.beta2 = 1 - pow((double)run->step + 1, run->optimizer->decay_rate);
+    s.beta2 = 1 - pow(updates_done(run) + 1, run->optimizer->decay_rate);
     if (op->vector)
         s.squares = snug_matrix_of(run, op->out[2]);
     else

@@ -11,7 +11,7 @@ static void step_row(const struct snug_run *run, const struct snug_op *op, int64
     const struct snug_optimizer *o = run->optimizer;
     struct snug_matrix p = snug_matrix_of(run, op->out[0]), m = snug_matrix_of(run, op->out[2]),
                        v = snug_matrix_of(run, op->out[3]);
-    double lr = run->learning_rate, b1 = o->beta1, b2 = o->beta2, t = (double)run->step + 1;
+    double lr = run->learning_rate, b1 = o->beta1, b2 = o->beta2, t = updates_done(run) + 1;
     double correction1 = 1 - pow(b1, t), correction2 = 1 - pow(b2, t), decay = op->decay ? o->weight_decay : 0;
 
     for (int64_t c = 0; c < p.cols; c++) {
@@ -30,6 +30,7 @@ static void step_row(const struct snug_run *run, const struct snug_op *op, int64
 }
 
 snug_status snug_reference_adam(struct snug_run *run, const struct snug_op *op) {
+    if (is_skipped(run)) return SNUG_OK;
     const struct snug_matrix g = snug_matrix_of(run, op->in[0]);
     for (int64_t row = 0; row < g.rows; row++) step_row(run, op, row, g, row, clip_of(run, op));
     return SNUG_OK;

@@ -33,10 +33,10 @@ static void update_block(struct snug_run *run, const struct snug_op *op, const s
                          const float *signed_book, const float *unsigned_book) {
     const struct snug_optimizer *o = run->optimizer;
     const struct snug_matrix p = snug_matrix_of(run, op->out[0]), g = snug_matrix_of(run, op->in[0]);
-    /* 1 - 0.999f is 1e-5 off 0.001: the betas are fp32 numbers to begin with. */
-    const double lr = run->learning_rate, b1 = (float)o->beta1, b2 = (float)o->beta2, t = (double)run->step + 1;
+    /* 1 - 0.999f is 1e-5 off 0.001: the betas are fp32 numbers to begin with; so is what decay leaves. */
+    const double lr = run->learning_rate, b1 = (float)o->beta1, b2 = (float)o->beta2, t = updates_done(run) + 1;
     const double correction1 = 1 - pow(b1, t), correction2 = sqrt(1 - pow(b2, t));
-    const double decay = op->decay ? o->weight_decay : 0;
+    const double decay = op->decay ? o->weight_decay : 0, keep = (float)(1 - lr * decay);
     double m[SNUG_QUANTISED_BLOCK], v[SNUG_QUANTISED_BLOCK];
 
     for (int64_t i = 0; i < block->count; i++) {
@@ -48,7 +48,7 @@ static void update_block(struct snug_run *run, const struct snug_op *op, const s
             m[i] = b1 * (double)(signed_book[block->m[i]] * *block->absmax_m) + (1 - b1) * gradient;
             v[i] = b2 * (double)(unsigned_book[block->v[i]] * *block->absmax_v) + (1 - b2) * gradient * gradient;
             value -= lr * correction2 / correction1 * m[i] / (sqrt(v[i]) + correction2 * o->epsilon);
-            if (o->decoupled) value *= 1 - lr * decay;
+            if (o->decoupled) value *= keep;
         }
         store_parameter(run, op, row, c, value);
     }
@@ -61,6 +61,7 @@ static void update_block(struct snug_run *run, const struct snug_op *op, const s
 }
 
 snug_status snug_reference_adam_8bit(struct snug_run *run, const struct snug_op *op) {
+    if (is_skipped(run)) return SNUG_OK;
     float signed_book[SNUG_CODES], unsigned_book[SNUG_CODES];
     const struct snug_matrix p = snug_matrix_of(run, op->out[0]);
     const int64_t each = p.rows * p.cols / op->segments;

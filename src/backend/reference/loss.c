@@ -43,6 +43,8 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
     struct snug_matrix logits = snug_matrix_of(run, op->in[0]);
     struct snug_matrix loss = snug_matrix_of(run, op->out[0]), d = snug_matrix_of(run, op->out[1]);
     double sum = run->chunk == 0 ? 0 : load(loss, 0, 0), scale = run->loss_scale;
+    const float *scaler = scaler_of(run);
+    if (scaler) scale *= scaler[SNUG_SCALE];
 
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;

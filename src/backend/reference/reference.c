@@ -33,6 +33,7 @@ static int64_t reference_library(const struct snug_program *program, int threads
 const struct snug_backend *snug_backend_reference(void) {
     static const struct snug_backend backend = {
         .name = "reference",
+        .head_rows = 128,
         .allocate = snug_host_allocate,
         .batch = snug_host_batch,
         .load = snug_host_load,
@@ -63,6 +64,7 @@ const struct snug_backend *snug_backend_reference(void) {
                 [SNUG_OP_GATHER_BACKWARD] = snug_reference_gather_backward,
                 [SNUG_OP_SQUARED_NORM] = snug_reference_squared_norm,
                 [SNUG_OP_CLIP] = snug_reference_clip,
+                [SNUG_OP_RESCALE] = snug_reference_rescale,
                 [SNUG_OP_ADAM] = snug_reference_adam,
                 [SNUG_OP_ADAM_ROWS] = snug_reference_adam_rows,
                 [SNUG_OP_CATCH_UP] = snug_reference_catch_up,

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "core/philox.h"
+#include "optim/loss_scale.h"
 
 snug_op_fn snug_reference_embed, snug_reference_embed_backward;
 snug_op_fn snug_reference_linear, snug_reference_linear_dx, snug_reference_linear_dw;
@@ -19,7 +20,8 @@ snug_op_fn snug_reference_activation, snug_reference_activation_backward;
 snug_op_fn snug_reference_dropout;
 snug_op_fn snug_reference_gather, snug_reference_gather_backward;
 snug_op_fn snug_reference_loss;
-snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_adam, snug_reference_adam_8bit;
+snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_rescale;
+snug_op_fn snug_reference_adam, snug_reference_adam_8bit;
 snug_op_fn snug_reference_rows_begin, snug_reference_catch_up, snug_reference_settle, snug_reference_adam_rows;
 snug_op_fn snug_reference_sgd, snug_reference_adafactor, snug_reference_adagrad, snug_reference_rmsprop;
 snug_op_fn snug_reference_lion;
@@ -41,6 +43,11 @@ static inline void store(struct snug_matrix m, int64_t row, int64_t col, double 
     case SNUG_F16: ((uint16_t *)m.data)[i] = snug_f32_to_f16((float)value); break;
     default: ((float *)m.data)[i] = (float)value; break;
     }
+}
+
+/* See "Loss scaling" in backend.h: the tensor's values, or NULL. */
+static inline float *scaler_of(const struct snug_run *run) {
+    return snug_run_data(run, snug_program_scaler(run->program));
 }
 
 /* What dropout multiplies an element by: 0 or 1 / (1 - p). token says the position and the sample; channel is the key's

@@ -3,6 +3,7 @@
 #include "backend/reference/update.h"
 
 snug_status snug_reference_sgd(struct snug_run *run, const struct snug_op *op) {
+    if (is_skipped(run)) return SNUG_OK;
     const struct snug_optimizer *o = run->optimizer;
     struct snug_matrix p = snug_matrix_of(run, op->out[0]), buffer = snug_matrix_of(run, op->out[2]);
     double lr = run->learning_rate, decay = op->decay ? o->weight_decay : 0;
@@ -13,7 +14,8 @@ snug_status snug_reference_sgd(struct snug_run *run, const struct snug_op *op) {
             double direction = gradient;
             if (o->momentum != 0) {
                 double momentum = gradient; /* the buffer begins as the first gradient, undamped */
-                if (run->step > 0) momentum = o->momentum * load(buffer, row, c) + (1 - o->dampening) * gradient;
+                if (updates_done(run) > 0)
+                    momentum = o->momentum * load(buffer, row, c) + (1 - o->dampening) * gradient;
                 store(buffer, row, c, momentum);
                 direction = o->nesterov ? gradient + o->momentum * momentum : momentum;
             }

@@ -22,8 +22,16 @@ snug_status snug_reference_clip(struct snug_run *run, const struct snug_op *op) 
     struct snug_matrix sums = snug_matrix_of(run, op->in[0]), clip = snug_matrix_of(run, op->out[0]);
     double squares = 0;
     for (int64_t slot = 0; slot < sums.rows * sums.cols; slot++) squares += ((double *)sums.data)[slot];
-    double norm = sqrt(squares), scale = run->max_grad_norm / (norm + 1e-6);
+    float *scaler = snug_run_data(run, op->out[1]);
+    double factor = scaler ? scaler[SNUG_SCALE] : 1, norm = sqrt(squares) / factor;
+    double scale = run->max_grad_norm / (norm + 1e-6);
     store(clip, 0, 0, norm);
-    store(clip, 0, 1, run->max_grad_norm > 0 && !(scale >= 1) ? scale : 1); /* a NaN norm is passed on */
+    store(clip, 0, 1, (run->max_grad_norm > 0 && !(scale >= 1) ? scale : 1) / factor); /* a NaN norm is passed on */
+    if (scaler) scaler[SNUG_SCALE_SKIPS] = isfinite(squares) ? 0 : 1;
+    return SNUG_OK;
+}
+
+snug_status snug_reference_rescale(struct snug_run *run, const struct snug_op *op) {
+    snug_loss_scale_next(snug_run_data(run, op->out[0]));
     return SNUG_OK;
 }

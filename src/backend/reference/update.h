@@ -5,6 +5,14 @@
 
 #include "backend/reference/reference.h"
 
+static inline bool is_skipped(const struct snug_run *run) {
+    const float *scaler = scaler_of(run);
+    return scaler && scaler[SNUG_SCALE_SKIPS] != 0;
+}
+
+/* t - 1 */
+static inline double updates_done(const struct snug_run *run) { return (double)(run->step - run->skipped); }
+
 static inline double clip_of(const struct snug_run *run, const struct snug_op *op) {
     const struct snug_matrix clip = snug_matrix_of(run, op->in[1]);
     return clip.data ? load(clip, 0, 1) : 1;

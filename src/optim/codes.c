@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/codes.h"
+#include "optim/codes.h"
 
+#include <math.h>
 #include <string.h>
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
 
 static float float_of(uint32_t bits) {
     float value;
@@ -23,6 +30,7 @@ static void fill_cells(uint32_t *cells, uint32_t count, int shift, const float *
         const int first = code_of(book, start, zero);
         const int last = magnitude < least ? first : code_of(book, start + low, zero);
         cells[i] = (uint32_t)(sign ? last : first) << shift;
+        cells[i] -= (sign ? ~(i << shift) : i << shift) & ~low;
         if (first == last) continue;
         uint32_t before = 0; /* how many values of the cell have the first code */
         for (uint32_t bit = (low + 1) / 2; bit; bit /= 2)
@@ -31,9 +39,29 @@ static void fill_cells(uint32_t *cells, uint32_t count, int shift, const float *
     }
 }
 
+/* values[k - first] is that of distance k, from first to last. A power of two begins a line. */
+static void fill_lines(struct snug_code_lines *lines, const float *values, int first, int last) {
+    memset(lines, 0, sizeof *lines);
+    for (int k = first; k <= last;) {
+        const int zeros = k ? __builtin_clz((unsigned)k) : 32, begin = k, end = k ? 2 * k - 1 : 0;
+        const int stop = end < last ? end : last;
+        const float slope = stop > begin ? (values[stop - first] - values[begin - first]) / (float)(stop - begin) : 0;
+        const float offset = (float)((double)values[begin - first] - (double)slope * begin);
+        lines->slope[zeros % 16] = slope;
+        lines->offset[zeros % 16] = offset;
+        for (; k <= stop; k++) {
+            const uint32_t index = (uint32_t)(k - first), turn = index >> 3;
+            const uint32_t correction = (bits_of(values[index]) - bits_of(fmaf(slope, (float)k, offset))) << 28;
+            lines->corrections[index % 32] |= correction >> turn | (turn ? correction << (32 - turn) : 0);
+        }
+    }
+}
+
 void snug_codes_init(struct snug_codes *codes) {
     snug_code_book(true, codes->signed_book);
     snug_code_book(false, codes->unsigned_book);
+    fill_lines(&codes->signed_lines, codes->signed_book + SNUG_SIGNED_ZERO, 0, SNUG_CODES - 1 - SNUG_SIGNED_ZERO);
+    fill_lines(&codes->unsigned_lines, codes->unsigned_book, 1, SNUG_CODES);
     fill_cells(codes->signed_cells, SNUG_SIGNED_CELLS, SNUG_SIGNED_SHIFT, codes->signed_book, SNUG_SIGNED_ZERO);
     fill_cells(codes->unsigned_cells, SNUG_UNSIGNED_CELLS, SNUG_UNSIGNED_SHIFT, codes->unsigned_book, 0);
 }

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's backward pass on tensor cores, for heads of 32, 64 or 128 channels in bf16 or fp16, in five products and
+ * with each mask drawn once. A block takes some blocks of keys of a head, one after the other, and walks over the
+ * queries in tiles: S^T = k q^T,  dP^T = v do^T,   from them, in registers, (F * P)^T and dS^T; dv += (F * P)^T do,  dk
+ * += dS^T q,   left operands in registers, sums in registers; dq += dS k,   by way of shared memory, since there the
+ * sum is over keys, which the warps share out. A query tile's dq is summed over the blocks of keys in fp32: in the
+ * workspace, where each lane finds what it wrote itself. Where there are few heads, several blocks share the keys of
+ * one, and a last kernel adds up their dq, in order.
+ *
+ * The heads of 128 channels have a block for each half of their gradients' channels, which repeats S and dP: registers
+ * hold no more sums.
+ */
+#include "backend/cuda/attention_mma.cuh"
+
+enum { QUERIES = 32 }; /* in a tile */
+
+struct backward {
+    uint4 *rows;    /* [heads, stride]: of each query, see row_kernel */
+    float4 *sums;   /* [shares, heads, tiles, …]: dq of each tile of queries */
+    int64_t stride; /* of rows */
+    int64_t tiles;  /* of all sequences, of a head */
+    int shares;     /* blocks that share a head's keys */
+    int share;      /* blocks of keys for each */
+};
+
+/* Tiles are counted as if each sequence before had one more than it fills. */
+static __device__ __forceinline__ int64_t first_tile(const struct head &head, int sequence) {
+    return head.first / QUERIES + sequence;
+}
+
+/*
+ * Before all else, of each query of each head: its lse in powers of two, delta = do . o, and its part of the random
+ * numbers. Dropout's factor 1 / (1 - p) is left out of dS until the end, so delta is divided by it.
+ */
+enum { ROW_BLOCK = 16, ROW_THREADS = 256 };
+template <typename T, int D> static __global__ void row_kernel(const struct attention a, const struct backward b) {
+    constexpr int PIECES = D / 8;
+    if (blockIdx.y == gridDim.y - 1) return clear_tail(a, (T *)a.dqkv, 3 * a.h);
+    struct head head = head_of(a, blockIdx.y, 0);
+    const int row0 = blockIdx.x * ROW_BLOCK, count = (head.length - row0 < ROW_BLOCK ? head.length - row0 : ROW_BLOCK);
+    const int width = (int)a.h / 8;
+    for (int base = 0; base < count * width; base += ROW_THREADS) {
+        const int i = base + threadIdx.x, r = row0 + i / width, piece = i % width;
+        const int64_t token = head.first + r, at = token * a.h + 8 * piece;
+        float x[8], y[8], sum = 0;
+        if (i < count * width) {
+            load<8>(x, (const T *)a.o + at);
+            load<8>(y, (const T *)a.dout + at);
+#pragma unroll
+            for (int c = 0; c < 8; c++) sum += x[c] * y[c];
+        }
+#pragma unroll
+        for (int step = PIECES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
+        if (i >= count * width || piece % PIECES) continue;
+        const int index = piece / PIECES;
+        const float lse = a.lse[token * a.heads + index] * LOG2_E;
+        const struct query_part part = query_part_of(head, (uint32_t)r);
+        b.rows[index * b.stride + token] =
+            make_uint4(__float_as_uint(lse), __float_as_uint(sum / a.dropout.scale), part.high, part.low);
+    }
+}
+
+/* ---- a block's work ---- */
+
+/* A tile of queries, do, and their rows. */
+template <typename T, int D, int THREADS>
+static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4 *rows, const struct attention &a,
+                                                    const struct backward &b, const struct head &head, int q0) {
+    copy_tile<D, QUERIES, THREADS, AS_THEY_ARE>(q, (const T *)a.qkv + head.first * 3 * a.h + head.column, 3 * a.h,
+                                                head.length, q0);
+    copy_tile<D, QUERIES, THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + head.column, a.h,
+                                                head.length, q0);
+    if (threadIdx.x < QUERIES) {
+        const int r = q0 + threadIdx.x;
+        const bool there = r < head.length; /* else P is 1, and dP and delta are 0 */
+        copy16(rows + threadIdx.x, b.rows + head.index * b.stride + head.first + (there ? r : 0), there);
+    }
+}
+
+/* From S^T and dP^T of 32 keys and a tile of queries, (F * P)^T and dS^T; dS without dropout's factor. */
+template <typename T, bool DROP>
+static __device__ __forceinline__ void
+probabilities(operand<2, 4> &p, operand<2, 4> &ds, float (&s)[2][4][4], float (&dp)[2][4][4], const struct attention &a,
+              const struct head &head, const struct quad_part &quad, const uint4 *rows) {
+    const float scale = a.scale * LOG2_E;
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++) {
+            const uint4 row = rows[8 * n + 2 * (threadIdx.x % 4) + odd];
+            const float lse = __uint_as_float(row.x), delta = __uint_as_float(row.y);
+            struct snug_philox_block random;
+            if (DROP) random = random_of(head, quad, {row.z, row.w});
+#pragma unroll
+            for (int r = 0; r < 4; r++) { /* the lane's keys, see KEYS_IN_ROWS */
+                float &x = s[r / 2][n][2 * (r % 2) + odd], &y = dp[r / 2][n][2 * (r % 2) + odd];
+                const bool keep = !DROP || random.word[r] >= a.dropout.threshold;
+                const float e = quick_exp2(fmaf(x, scale, -lse));
+                x = keep ? e : 0;
+                y = e * ((keep ? y : 0) - delta);
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                p.word[m][n][half] = pack<T>(s[m][n][2 * half], s[m][n][2 * half + 1]);
+                ds.word[m][n][half] = pack<T>(dp[m][n][2 * half], dp[m][n][2 * half + 1]);
+            }
+    }
+}
+
+/* Keys behind the last have rows of zeros, but P is what it is then, maybe infinite: dq must not see it. */
+static __device__ __forceinline__ void clear_keys(operand<2, 4> &ds, int valid) {
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            if (r >= valid) ds.word[r / 2][n][r % 2] = 0;
+}
+
+/* dS^T as a tile of keys by queries. */
+static __device__ __forceinline__ void store_ds(uint4 *tile, const operand<2, 4> &ds, int row) {
+    const int lane = threadIdx.x % 32;
+    uint32_t *words = (uint32_t *)tile;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+                words[4 * piece_of<QUERIES>(row + 16 * m + 8 * half + lane / 4, n) + lane % 4] = ds.word[m][n][half];
+}
+
+/* 16 rows of dq from q0 on, 8 N channels. */
+template <typename T, int N>
+static __device__ __forceinline__ void store_dq(const struct attention &a, const struct head &head,
+                                                const float (&dq)[N][4], int q0, int channel) {
+    const int lane = threadIdx.x % 32;
+    const float scale = a.scale * a.dropout.scale;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int r = q0 + 8 * half + lane / 4;
+        if (r >= head.length) continue;
+        uint32_t *to = (uint32_t *)((T *)a.dqkv + (head.first + r) * 3 * a.h + head.column + channel + 2 * (lane % 4));
+#pragma unroll
+        for (int n = 0; n < N; n++) to[4 * n] = pack<T>(dq[n][2 * half] * scale, dq[n][2 * half + 1] * scale);
+    }
+}
+
+/* dk or dv of a warp's 32 keys from key on, C channels. */
+template <int C, typename T>
+static __device__ __forceinline__ void store_keys(T *to, int64_t stride, const float (&sum)[2][C / 8][4], float scale,
+                                                  int key, int length) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int row = key + lane / 4 * 4 + r;
+        if (row >= length) continue;
+        uint32_t *words = (uint32_t *)(to + row * stride + 2 * (lane % 4));
+#pragma unroll
+        for (int n = 0; n < C / 8; n++) {
+            const float *pair = sum[r / 2][n] + 2 * (r % 2);
+            words[4 * n] = pack<T>(pair[0] * scale, pair[1] * scale);
+        }
+    }
+}
+
+/* A warp's part of a tile's dq: 16 queries, and channels that depend on how many warps there are. */
+template <int C, int WARPS> struct dq_part {
+    enum { CHANNELS = 2 * C / WARPS, N = CHANNELS / 8 };
+    static __device__ __forceinline__ int row() { return threadIdx.x / 32 % 2 * 16; }
+    static __device__ __forceinline__ int channel() { return threadIdx.x / 64 * CHANNELS; }
+    /* Where the lane's sums are; they follow one another by 32. */
+    static __device__ __forceinline__ float4 *sums(const struct attention &a, const struct backward &b,
+                                                   const struct head &head, int part, int share, int64_t tile) {
+        const int64_t of_head = ((int64_t)share * a.heads + head.index) * (a.d / C) + part;
+        return b.sums + (of_head * b.tiles + tile) * (QUERIES * C / 4) + threadIdx.x / 32 * (N * 32) + threadIdx.x % 32;
+    }
+};
+
+/* dq += dS k: 16 queries, of which ds is the address in a tile of keys by queries, by so many channels. */
+template <typename T, int D, int WARPS, int N>
+static __device__ __forceinline__ void add_ds(float (&dq)[N][4], uint32_t ds, int ds_tile, uint32_t keys) {
+#pragma unroll
+    for (int i = 0; i < 32 * WARPS; i += 16) {
+        uint32_t left[4], right[4];
+        load_turned(left, ds + ds_tile + i * 2 * QUERIES);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            load_turned(right, (keys ^ 16 * n) + i * 2 * D);
+            multiply<T>(dq[n], left, right[0], right[1]);
+            multiply<T>(dq[n + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+template <int N> static __device__ __forceinline__ void add_sums(float (&dq)[N][4], const float4 (&sums)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        dq[n][0] += sums[n].x;
+        dq[n][1] += sums[n].y;
+        dq[n][2] += sums[n].z;
+        dq[n][3] += sums[n].w;
+    }
+}
+template <int N> static __device__ __forceinline__ void store_sums(float4 *to, const float (&dq)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) to[32 * n] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+}
+
+template <typename T, int D, int C, int WARPS, bool DROP>
+static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
+    backward_kernel(const struct attention a, const struct backward b) {
+    constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, TILE = QUERIES * D * 2, DS_TILE = KEYS * QUERIES * 2;
+    constexpr int V = KEYS * D * 2, Q = 2 * V, DOUT = Q + 2 * TILE, DS = DOUT + 2 * TILE; /* bytes behind k */
+    typedef dq_part<C, WARPS> mine;
+    extern __shared__ __align__(256) uint4 shared[];
+    uint4 *rows = shared + (DS + DS_TILE) / 16;
+    const struct head head = head_of(a, blockIdx.z, blockIdx.y);
+    const int part = blockIdx.x % (D / C), share = blockIdx.x / (D / C);
+    const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
+    const int begin = share * b.share, end = begin + b.share < blocks ? begin + b.share : blocks;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 32;
+    const T *keys = (const T *)a.qkv + head.first * 3 * a.h + a.h + head.column;
+    const uint32_t base = shared_address(shared), own_at = base + by_rows<D>() + row * 2 * D;
+    const uint32_t keys_at = (base + by_rows<D>()) ^ 2 * (part * C + mine::channel());
+    const uint32_t ds_at = (base + by_columns<QUERIES>()) ^ 2 * mine::row();
+    float4 *const sums = mine::sums(a, b, head, part, share, first_tile(head, blockIdx.z));
+
+    for (int block = begin; block < end; block++) {
+        const int k0 = block * KEYS, valid = head.length - (k0 + row + lane / 4 * 4);
+        const bool first = block == begin, last = block == end - 1 && begin == 0 && end == blocks;
+        __syncthreads(); /* the block before is done with what is in shared memory */
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, 3 * a.h, head.length, k0);
+        copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, keys + a.h, 3 * a.h, head.length, k0);
+        copy_queries<T, D, THREADS>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, 0);
+        commit_copies();
+        struct quad_part quad;
+        if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
+        float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
+        for (int tile = 0, stage = 0; tile < tiles; tile++, stage ^= 1) {
+            wait_copies<0>();
+            __syncthreads(); /* this tile is there; the other stage, and dS, are free */
+            if (tile + 1 < tiles) {
+                const int other = (stage ^ 1) * TILE / 16;
+                copy_queries<T, D, THREADS>(shared + Q / 16 + other, shared + DOUT / 16 + other,
+                                            rows + (stage ^ 1) * QUERIES, a, b, head, (tile + 1) * QUERIES);
+            }
+            commit_copies();
+            const uint32_t columns_at = base + by_columns<D>() + stage * TILE;
+            const uint32_t rows_at = (base + by_rows<D>() + stage * TILE) ^ 2 * part * C;
+            operand<2, 4> p, ds;
+            {
+                float s[2][4][4], dp[2][4][4];
+                rows_by_rows<T, D, 2, 4>(s, own_at, 0, columns_at, Q);
+                rows_by_rows<T, D, 2, 4>(dp, own_at, V, columns_at, DOUT);
+                probabilities<T, DROP>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
+            }
+            if (k0 + row + 32 > head.length) clear_keys(ds, valid);
+            store_ds(shared + DS / 16, ds, row);
+            add_product<T, D, C>(dv, p, rows_at, DOUT);
+            add_product<T, D, C>(dk, ds, rows_at, Q);
+            __syncthreads(); /* dS of all keys is there */
+
+            float dq[mine::N][4] = {};
+            float4 before[mine::N], *const sum = sums + tile * (QUERIES * C / 4); /* of dq, from other keys */
+            if (!first)
+#pragma unroll
+                for (int n = 0; n < mine::N; n++) before[n] = sum[32 * n];
+            add_ds<T, D, WARPS>(dq, ds_at, DS, keys_at);
+            if (!first) add_sums(dq, before);
+            if (last)
+                store_dq<T, mine::N>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
+            else
+                store_sums(sum, dq);
+        }
+        T *to = (T *)a.dqkv + head.first * 3 * a.h + a.h + head.column + part * C;
+        store_keys<C>(to, 3 * a.h, dk, a.scale * a.dropout.scale, k0 + row, head.length);
+        store_keys<C>(to + a.h, 3 * a.h, dv, a.dropout.scale, k0 + row, head.length);
+    }
+}
+
+/* dq of sequences whose keys several blocks had. */
+template <typename T, int D, int C, int WARPS>
+static __global__ void __launch_bounds__(32 * WARPS)
+    add_shares_kernel(const struct attention a, const struct backward b) {
+    typedef dq_part<C, WARPS> mine;
+    const struct head head = head_of(a, blockIdx.z, blockIdx.y);
+    const int part = blockIdx.x % (D / C), tile = blockIdx.x / (D / C), each = 32 * WARPS * b.share;
+    const int shares = (head.length + each - 1) / each;
+    if (shares < 2 || tile * QUERIES >= head.length) return;
+    float dq[mine::N][4] = {};
+    for (int share = 0; share < shares; share++) {
+        const float4 *from = mine::sums(a, b, head, part, share, first_tile(head, blockIdx.z) + tile);
+        float4 sums[mine::N];
+#pragma unroll
+        for (int n = 0; n < mine::N; n++) sums[n] = from[32 * n];
+        add_sums(dq, sums);
+    }
+    store_dq<T, mine::N>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
+}
+
+/* ---- launching ---- */
+
+/* Tiles of all sequences: each but the last may end in one that is not full. */
+static int64_t tiles_of(int64_t tokens, int64_t sequences) { return tokens / QUERIES + sequences + 1; }
+
+static int64_t rows_bytes(const struct snug_program *program, int heads) {
+    return (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * heads * (int64_t)sizeof(uint4);
+}
+
+/* Of dq once for all tokens; for shares of small batches so many more as ROOM holds, and four where few long sequences
+   are all there is. No sums where no sequence has more keys than a block. */
+static int64_t sums_bytes(const struct snug_program *program, int64_t h, int heads) {
+    const int64_t ROOM = (int64_t)64 << 20, tokens = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
+    const int64_t once = tiles_of(tokens, program->capacity[SNUG_EXTENT_SEQUENCES]) * QUERIES * h * 4;
+    const int keys = h / heads == 128 ? 64 : 128;
+    const int64_t blocks = (program->longest + keys - 1) / keys;
+    if (blocks < 2) return 0;
+    const int64_t least = tokens * heads < 128 * program->longest ? 4 * once : once, most = blocks * once;
+    return least > ROOM ? least : most < ROOM ? most : ROOM;
+}
+
+int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, int64_t h, int heads) {
+    return rows_bytes(program, heads) + sums_bytes(program, h, heads);
+}
+
+template <typename T, int D, int C, int WARPS, bool DROP>
+static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
+    constexpr int KEYS = 32 * WARPS, BYTES = (2 * KEYS + 4 * QUERIES) * D * 2 + KEYS * QUERIES * 2 + 2 * QUERIES * 16;
+    const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences, parts = D / C;
+    cudaStream_t stream = snug_cuda_of(run)->stream;
+    const dim3 grid((unsigned)b.shares * parts, heads, sequences);
+    const dim3 tiles(blocks_for(run->program->longest, QUERIES) * parts, heads, sequences);
+    cudaFuncSetAttribute(backward_kernel<T, D, C, WARPS, DROP>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    backward_kernel<T, D, C, WARPS, DROP><<<grid, 32 * WARPS, BYTES, stream>>>(a, b);
+    if (b.shares > 1) add_shares_kernel<T, D, C, WARPS><<<tiles, 32 * WARPS, 0, stream>>>(a, b);
+}
+
+template <int D, int C, int WARPS>
+static bool choose(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    const struct snug_program *program = run->program;
+    const int64_t sequences = run->batch->sequences, longest = program->longest > 0 ? program->longest : 1;
+    struct backward b = {.rows = (uint4 *)run->workspace};
+    b.stride = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
+    b.sums = (float4 *)((uint8_t *)run->workspace + rows_bytes(program, a.heads));
+    b.tiles = tiles_of(a.bucket, sequences);
+    const int64_t blocks = blocks_for(longest, 32 * WARPS), once = b.tiles * QUERIES * a.h * 4;
+    const int64_t heads = a.bucket * a.heads / longest + 1; /* if all were of full length */
+    int64_t shares = 4 * snug_cuda_of(run)->multiprocessors / heads;
+    if (shares > sums_bytes(program, a.h, a.heads) / once) shares = sums_bytes(program, a.h, a.heads) / once;
+    if (shares > blocks) shares = blocks;
+    b.share = (int)(shares > 1 ? (blocks + shares - 1) / shares : blocks);
+    b.shares = (int)((blocks + b.share - 1) / b.share);
+    const dim3 rows(blocks_for(longest, ROW_BLOCK), (unsigned)sequences + 1);
+    return with_type(snug_run_dtype(run, qkv), [&](auto type) {
+        typedef decltype(type) T;
+        if constexpr (sizeof(T) == 2) {
+            row_kernel<T, D><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
+            if (sequences == 0) return;
+            a.dropout.threshold ? launch<T, D, C, WARPS, true>(a, b, run) : launch<T, D, C, WARPS, false>(a, b, run);
+        }
+    });
+}
+
+bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    switch (a.d) {
+    case 32: return choose<32, 32, 4>(a, run, qkv);
+    case 64: return choose<64, 64, 4>(a, run, qkv);
+    case 128: return choose<128, 64, 2>(a, run, qkv);
+    default: return false;
+    }
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* ---- one device ----------------------------------------------------------------------------------------------- */
+
+/* As ps shows it; a name that NVML gives may be a whole path, and is not given in containers. */
+static void name_process(const struct snug_nvml *n, struct snug_gpu_process *process) {
+    char path[64], text[256] = "";
+    if (n->process_name && n->process_name((unsigned)process->pid, text, sizeof text) != SNUG_NVML_OK) *text = '\0';
+    text[sizeof text - 1] = '\0';
+    text[strcspn(text, " ")] = '\0'; /* without its arguments */
+    const char *base = strrchr(text, '/');
+    base = base ? base + 1 : text;
+    if (*base && strcmp(base, "-") != 0) {
+        snprintf(process->name, sizeof process->name, "%s", base);
+        return;
+    }
+    snprintf(path, sizeof path, "/proc/%lld/comm", (long long)process->pid);
+    FILE *file = fopen(path, "re");
+    if (!file) return;
+    if (fgets(process->name, sizeof process->name, file)) process->name[strcspn(process->name, "\n")] = '\0';
+    fclose(file);
+}
+
+static bool is_listed(const struct snug_gpu *gpu, int64_t pid) {
+    for (size_t i = 0; i < gpu->process_count; i++)
+        if (gpu->processes[i].pid == pid) return true;
+    return false;
+}
+
+/* A process that computes and draws stands in both lists, with the same figure. */
+static snug_status read_processes(snug_context *ctx, const struct snug_nvml *n, snug_nvml_device device,
+                                  struct snug_gpu *gpu) {
+    int (*const lists[])(snug_nvml_device, unsigned *, struct snug_nvml_process *) = {n->compute_processes,
+                                                                                      n->graphics_processes};
+    size_t capacity = 0;
+    free(gpu->processes);
+    gpu->processes = NULL;
+    gpu->process_count = 0;
+    gpu->lists_processes = false;
+    for (int k = 0; k < 2; k++) {
+        enum { ROOM = 256 };
+        struct snug_nvml_process found[ROOM];
+        unsigned count = ROOM;
+        if (!lists[k] || lists[k](device, &count, found) != SNUG_NVML_OK) continue;
+        gpu->lists_processes = true;
+        for (unsigned i = 0; i < count && i < ROOM; i++) {
+            /* 0 stands for any process of another space of ids: nobody, ourselves perhaps. */
+            if (found[i].pid == 0 || is_listed(gpu, found[i].pid)) continue;
+            RETURN_IF_ERROR(
+                snug_grow(ctx, (void **)&gpu->processes, &capacity, gpu->process_count + 1, sizeof *gpu->processes));
+            struct snug_gpu_process *process = &gpu->processes[gpu->process_count++];
+            *process = (struct snug_gpu_process){
+                .pid = found[i].pid, .bytes = found[i].bytes == SNUG_NVML_UNKNOWN ? -1 : (int64_t)found[i].bytes};
+            name_process(n, process);
+        }
+    }
+    return SNUG_OK;
+}
+
+static void read_memory(const struct snug_nvml *n, snug_nvml_device device, struct snug_gpu *gpu) {
+    struct snug_nvml_memory memory;
+    snug_nvml_memory_of(n, device, &memory);
+    gpu->total = (int64_t)memory.total;
+    gpu->reserved = (int64_t)memory.reserved;
+    gpu->used = (int64_t)memory.used;
+    gpu->unused = (int64_t)memory.free;
+}
+
+static void read_state(const struct snug_nvml *n, snug_nvml_device device, struct snug_gpu *gpu) {
+    enum { CORE = 0 }; /* NVML_TEMPERATURE_GPU */
+    struct snug_nvml_utilisation utilisation;
+    unsigned value;
+    gpu->utilisation = gpu->memory_utilisation = gpu->temperature = -1;
+    gpu->power = gpu->power_limit = -1;
+    if (n->utilisation && n->utilisation(device, &utilisation) == SNUG_NVML_OK) {
+        gpu->utilisation = (int)utilisation.gpu;
+        gpu->memory_utilisation = (int)utilisation.memory;
+    }
+    if (n->temperature && n->temperature(device, CORE, &value) == SNUG_NVML_OK) gpu->temperature = (int)value;
+    if (n->power && n->power(device, &value) == SNUG_NVML_OK) gpu->power = value * 1e-3;
+    if (n->power_limit && n->power_limit(device, &value) == SNUG_NVML_OK) gpu->power_limit = value * 1e-3;
+}
+
+static void read_names(const struct snug_nvml *n, snug_nvml_device device, struct snug_gpu *gpu) {
+    struct snug_nvml_pci pci = {.domain = 0};
+    if (!n->name || n->name(device, gpu->name, sizeof gpu->name) != SNUG_NVML_OK)
+        snprintf(gpu->name, sizeof gpu->name, "an NVIDIA GPU");
+    if (!n->uuid || n->uuid(device, gpu->uuid, sizeof gpu->uuid) != SNUG_NVML_OK) *gpu->uuid = '\0';
+    if (n->pci && n->pci(device, &pci) == SNUG_NVML_OK) snprintf(gpu->bus, sizeof gpu->bus, "%s", pci.id);
+}
+
+/* NVML writes eight digits of the domain, CUDA four. */
+static bool same_bus(const char *a, const char *b) {
+    const size_t x = strlen(a), y = strlen(b), n = x < y ? x : y;
+    return n >= 12 && strcasecmp(a + x - n, b + y - n) == 0;
+}
+
+static bool is_same(const struct snug_gpu *gpu, const struct snug_cuda_device *device) {
+    const char *uuid = strchr(gpu->uuid, '-');
+    if (uuid && *device->uuid) return strcasecmp(uuid + 1, device->uuid) == 0;
+    return same_bus(gpu->bus, device->bus);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------------------------- */
+
+static snug_status add(struct snug_gpus *gpus, const struct snug_gpu *gpu) {
+    size_t capacity = gpus->count;
+    RETURN_IF_ERROR(snug_grow(gpus->ctx, (void **)&gpus->items, &capacity, gpus->count + 1, sizeof *gpu));
+    gpus->items[gpus->count++] = *gpu;
+    return SNUG_OK;
+}
+
+static snug_status add_listed(struct snug_gpus *gpus, const struct snug_nvml *n) {
+    unsigned count = 0;
+    if (n->count(&count) != SNUG_NVML_OK) count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        struct snug_gpu gpu = {.index = (int)i, .ordinal = -1};
+        snug_nvml_device device;
+        if (n->by_index(i, &device) != SNUG_NVML_OK) continue; /* one that was lost, or that this user may not see */
+        read_names(n, device, &gpu);
+        read_memory(n, device, &gpu);
+        read_state(n, device, &gpu);
+        RETURN_IF_ERROR(add(gpus, &gpu));
+        RETURN_IF_ERROR(read_processes(gpus->ctx, n, device, &gpus->items[gpus->count - 1]));
+    }
+    return SNUG_OK;
+}
+
+/* What programs can use: a device, or a part of one that NVML lists as a whole. */
+static snug_status add_usable(struct snug_gpus *gpus, const struct snug_cuda_driver *driver) {
+    for (int i = 0; i < driver->count; i++) {
+        const struct snug_cuda_device *device = &driver->devices[i];
+        size_t k = 0;
+        while (k < gpus->count && !is_same(&gpus->items[k], device)) k++;
+        if (k == gpus->count) {
+            struct snug_gpu gpu = {.index = -1,
+                                   .utilisation = -1,
+                                   .memory_utilisation = -1,
+                                   .temperature = -1,
+                                   .power = -1,
+                                   .power_limit = -1};
+            snprintf(gpu.name, sizeof gpu.name, "%s", device->name);
+            snprintf(gpu.uuid, sizeof gpu.uuid, "%s", device->uuid);
+            snprintf(gpu.bus, sizeof gpu.bus, "%s", device->bus);
+            RETURN_IF_ERROR(add(gpus, &gpu));
+        }
+        gpus->items[k].ordinal = device->ordinal;
+        gpus->items[k].major = device->major;
+        gpus->items[k].minor = device->minor;
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_gpus_look(snug_context *ctx, struct snug_gpus *out) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    struct snug_cuda_driver driver;
+    struct snug_nvml nvml;
+    snug_status status = SNUG_OK;
+    *out = (struct snug_gpus){.ctx = ctx, .restricted = visible != NULL};
+    if (visible) snprintf(out->visible, sizeof out->visible, "%s", visible);
+    if (snug_nvml_open(&nvml, out->nvml_problem, sizeof out->nvml_problem)) {
+        if (nvml.driver_version) nvml.driver_version(out->driver, sizeof out->driver);
+        if (nvml.nvml_version) nvml.nvml_version(out->nvml, sizeof out->nvml);
+        status = add_listed(out, &nvml);
+        snug_nvml_close(&nvml);
+    }
+    snug_cuda_driver_look(&driver);
+    snprintf(out->cuda_problem, sizeof out->cuda_problem, "%s", driver.problem);
+    if (driver.version)
+        snprintf(out->cuda, sizeof out->cuda, "%d.%d", driver.version / 1000, driver.version % 1000 / 10);
+    if (status == SNUG_OK) status = add_usable(out, &driver);
+    if (status != SNUG_OK) snug_gpus_free(out);
+    return status;
+}
+
+void snug_gpus_free(struct snug_gpus *gpus) {
+    for (size_t i = 0; i < gpus->count; i++) free(gpus->items[i].processes);
+    free(gpus->items);
+    *gpus = (struct snug_gpus){0};
+}
+
+/* ---- the meter ------------------------------------------------------------------------------------------------ */
+
+/* The handle of a CUDA device: by its name, which a part of a GPU (MIG) has too. */
+static bool find_handle(const struct snug_nvml *n, const struct snug_cuda_device *device, snug_nvml_device *out) {
+    static const char *const kinds[] = {"GPU", "MIG"};
+    char name[64];
+    for (int i = 0; n->by_uuid && *device->uuid && i < 2; i++) {
+        snprintf(name, sizeof name, "%s-%s", kinds[i], device->uuid);
+        if (n->by_uuid(name, out) == SNUG_NVML_OK) return true;
+    }
+    return false;
+}
+
+snug_status snug_gpu_meter_open(snug_context *ctx, struct snug_gpu_meter *m) {
+    struct snug_cuda_driver driver;
+    *m = (struct snug_gpu_meter){.ctx = ctx, .own_host_id = -1, .gpu = {.index = -1}};
+    snug_cuda_driver_look(&driver);
+    if (driver.count == 0) {
+        snprintf(m->problem, sizeof m->problem, "%s", driver.problem);
+        return SNUG_OK;
+    }
+    const struct snug_cuda_device *first = &driver.devices[0];
+    m->fresh = !first->active;
+    snprintf(m->gpu.name, sizeof m->gpu.name, "%s", first->name);
+    if (!snug_nvml_open(&m->nvml, m->problem, sizeof m->problem)) return SNUG_OK;
+    if (m->nvml.driver_version) m->nvml.driver_version(m->driver, sizeof m->driver);
+    if (!find_handle(&m->nvml, first, &m->device)) {
+        snprintf(m->problem, sizeof m->problem, "NVML does not list %s (%s)", first->name, first->uuid);
+        snug_nvml_close(&m->nvml);
+        return SNUG_OK;
+    }
+    read_names(&m->nvml, m->device, &m->gpu);
+    read_memory(&m->nvml, m->device, &m->gpu);
+    m->method = SNUG_GPU_BY_DIFFERENCE;
+    RETURN_IF_ERROR(read_processes(ctx, &m->nvml, m->device, &m->gpu));
+    /* Our id in the list of a device that we do not hold yet is somebody else's, of another space of ids. */
+    m->shared_ids = first->active || !is_listed(&m->gpu, getpid());
+    if (first->active && !is_listed(&m->gpu, getpid())) m->method = SNUG_GPU_BY_NOTHING; /* there is no before */
+    return SNUG_OK;
+}
+
+void snug_gpu_meter_close(struct snug_gpu_meter *m) {
+    snug_nvml_close(&m->nvml);
+    free(m->gpu.processes);
+    *m = (struct snug_gpu_meter){0};
+}
+
+static const struct snug_gpu_process *find_process(const struct snug_gpu *gpu, int64_t pid) {
+    for (size_t i = 0; i < gpu->process_count; i++)
+        if (gpu->processes[i].pid == pid) return &gpu->processes[i];
+    return NULL;
+}
+
+/* The one process that came between the two looks, or -1. */
+static int64_t only_newcomer(const struct snug_gpu *before, const struct snug_gpu *now) {
+    int64_t found = -1;
+    for (size_t i = 0; i < now->process_count; i++) {
+        if (find_process(before, now->processes[i].pid)) continue;
+        if (found >= 0) return -1;
+        found = now->processes[i].pid;
+    }
+    return found;
+}
+
+static int64_t told(const struct snug_gpu_process *process) {
+    return process && process->bytes > 0 ? process->bytes : 0;
+}
+
+/* What the others that are listed have taken and given back since before. */
+static int64_t change_of_others(const struct snug_gpu_meter *m, const struct snug_gpu *now) {
+    int64_t change = 0;
+    for (size_t i = 0; i < m->gpu.process_count; i++) change -= told(&m->gpu.processes[i]);
+    for (size_t i = 0; i < now->process_count; i++) {
+        const bool known = find_process(&m->gpu, now->processes[i].pid) != NULL;
+        /* A newcomer is another one only where we know which one we are. */
+        if (known || (m->own_host_id >= 0 && now->processes[i].pid != m->own_host_id))
+            change += told(&now->processes[i]);
+    }
+    return change;
+}
+
+static snug_status look_again(struct snug_gpu_meter *m, struct snug_gpu *now) {
+    *now = (struct snug_gpu){0};
+    read_memory(&m->nvml, m->device, now);
+    return read_processes(m->ctx, &m->nvml, m->device, now);
+}
+
+int64_t snug_gpu_meter_read(struct snug_gpu_meter *m) {
+    struct snug_gpu now;
+    int64_t bytes = -1;
+    if (m->method == SNUG_GPU_BY_NOTHING) return -1;
+    if (look_again(m, &now) == SNUG_OK) {
+        const struct snug_gpu_process *own = m->shared_ids ? find_process(&now, getpid()) : NULL;
+        if (own && own->bytes > 0) {
+            m->method = SNUG_GPU_BY_PROCESS;
+            m->own_host_id = own->pid;
+            bytes = own->bytes;
+        } else {
+            if (m->own_host_id < 0) m->own_host_id = only_newcomer(&m->gpu, &now);
+            bytes = now.used - m->gpu.used - change_of_others(m, &now);
+            if (bytes < 0) bytes = 0;
+        }
+    }
+    free(now.processes);
+    return bytes;
+}
+
+snug_status snug_gpu_meter_others(struct snug_gpu_meter *m, char **text) {
+    struct snug_gpu now;
+    size_t size;
+    int64_t listed = 0;
+    const int64_t own = snug_gpu_meter_read(m);
+    if (m->method == SNUG_GPU_BY_NOTHING) return snug_strdup(m->ctx, "", text);
+    RETURN_IF_ERROR(look_again(m, &now));
+    FILE *out = open_memstream(text, &size);
+    const char *separator = "";
+    for (size_t i = 0; out && i < now.process_count; i++) {
+        const struct snug_gpu_process *p = &now.processes[i];
+        if (p->pid == m->own_host_id) continue;
+        fprintf(out, "%s%lld %s", separator, (long long)p->pid, *p->name ? p->name : "(of a name not told here)");
+        if (p->bytes >= 0) fprintf(out, " %.1f MiB", (double)p->bytes / 0x1p20);
+        separator = ", ";
+        listed += told(p);
+    }
+    /* What NVML counts and lists nobody for; the driver's own crumbs are not worth a word. */
+    const int64_t rest = now.used - own - listed;
+    if (out && rest > 64 << 20)
+        fprintf(out, "%s%.1f MiB of processes that NVML does not list here", separator, (double)rest / 0x1p20);
+    free(now.processes);
+    if (out && fclose(out) == 0) return SNUG_OK;
+    return snug_fail(m->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
+}
+
+const char *snug_gpu_method_text(enum snug_gpu_method method) {
+    static const char *const texts[] = {
+        [SNUG_GPU_BY_NOTHING] = "the driver's figure of the whole GPU, other processes included: NVML cannot tell ours",
+        [SNUG_GPU_BY_PROCESS] = "NVML's figure of this process",
+        [SNUG_GPU_BY_DIFFERENCE] = "NVML's figure of the GPU, less what was used before and what others took since",
+    };
+    return texts[method];
+}

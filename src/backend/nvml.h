@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVIDIA's management library and its driver, as far as snug looks at GPUs without using them. Both are opened at run
+ * time, so that one build serves machines with and without them. The types are those of nvml.h and cuda.h, whose
+ * layouts are fixed by their version numbers.
+ */
+#ifndef SNUG_BACKEND_NVML_H
+#define SNUG_BACKEND_NVML_H
+
+#include "core/context.h"
+
+typedef struct nvmlDevice_st *snug_nvml_device;
+
+struct snug_nvml_memory { /* nvmlMemory_v2_t */
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+struct snug_nvml_old_memory { /* nvmlMemory_t; its used holds what is reserved */
+    unsigned long long total, free, used;
+};
+struct snug_nvml_utilisation {
+    unsigned gpu, memory;
+};
+struct snug_nvml_pci {
+    char legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char id[32];
+};
+struct snug_nvml_process { /* nvmlProcessInfo_v2_t, which versions 2 and 3 of the calls take */
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+};
+
+enum {
+    SNUG_NVML_OK = 0,
+    SNUG_NVML_TOO_SMALL = 7,
+    SNUG_NVML_NO_DRIVER = 9,
+};
+#define SNUG_NVML_UNKNOWN (~0ull) /* of a process's memory */
+
+/* Any of the calls may be NULL in an old library, but those that opening asks for. */
+struct snug_nvml {
+    void *library;
+    int (*shutdown)(void);
+    const char *(*error_string)(int error);
+    int (*driver_version)(char *text, unsigned size);
+    int (*nvml_version)(char *text, unsigned size);
+    int (*cuda_version)(int *version);
+    int (*count)(unsigned *count);
+    int (*by_index)(unsigned index, snug_nvml_device *device);
+    int (*by_uuid)(const char *uuid, snug_nvml_device *device);
+    int (*name)(snug_nvml_device device, char *text, unsigned size);
+    int (*uuid)(snug_nvml_device device, char *text, unsigned size);
+    int (*pci)(snug_nvml_device device, struct snug_nvml_pci *pci);
+    int (*memory)(snug_nvml_device device, struct snug_nvml_memory *memory);
+    int (*old_memory)(snug_nvml_device device, struct snug_nvml_old_memory *memory);
+    int (*utilisation)(snug_nvml_device device, struct snug_nvml_utilisation *utilisation);
+    int (*temperature)(snug_nvml_device device, int sensor, unsigned *celsius);
+    int (*power)(snug_nvml_device device, unsigned *milliwatts);
+    int (*power_limit)(snug_nvml_device device, unsigned *milliwatts);
+    int (*compute_processes)(snug_nvml_device device, unsigned *count, struct snug_nvml_process *processes);
+    int (*graphics_processes)(snug_nvml_device device, unsigned *count, struct snug_nvml_process *processes);
+    int (*process_name)(unsigned pid, char *text, unsigned size);
+};
+
+/* Opens it. false, with a sentence in why, where there is none or it does not work; *out is then empty. SNUG_NVML names
+   another file than libnvidia-ml.so.1. */
+bool snug_nvml_open(struct snug_nvml *out, char *why, size_t size);
+void snug_nvml_close(struct snug_nvml *nvml);
+/* Its memory; false where it is not told. */
+bool snug_nvml_memory_of(const struct snug_nvml *nvml, snug_nvml_device device, struct snug_nvml_memory *out);
+
+/* A device as programs see it: those that CUDA_VISIBLE_DEVICES leaves, in its order. */
+struct snug_cuda_device {
+    int ordinal;
+    char name[96], uuid[48], bus[32]; /* uuid as NVML writes it, without its "GPU-" or "MIG-" */
+    int major, minor;
+    bool active; /* this process holds a context of it already */
+};
+enum { SNUG_CUDA_DEVICES = 64 };
+struct snug_cuda_driver {
+    int version; /* 13000 is CUDA 13.0; 0 where it is not known */
+    struct snug_cuda_device devices[SNUG_CUDA_DEVICES];
+    int count;
+    char problem[192]; /* why no device can be used; "" if one can */
+};
+/* Asks the driver; makes no context and takes no memory of a GPU. */
+void snug_cuda_driver_look(struct snug_cuda_driver *out);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snug gpu: what people look at nvidia-smi for. It has two arguments of its own, and none of a job's. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static void print_help(FILE *out) {
+    fputs(
+        "usage: snug gpu [--watch [SECONDS]] [--json]\n\n"
+        "Shows the GPUs with their memory, load and processes; \"CUDA\" is the number by which programs know them, as\n"
+        "CUDA_VISIBLE_DEVICES leaves them.\n\n"
+        "  --watch [SECONDS]   again every so many seconds, until it is interrupted [2]\n"
+        "  --json              one object; with --watch one a line\n",
+        out);
+}
+
+struct wishes {
+    bool json, help;
+    double every; /* seconds; 0: once */
+};
+
+static bool read_seconds(const char *text, double *seconds) {
+    char *end;
+    *seconds = strtod(text, &end);
+    return *text && !*end && isfinite(*seconds) && *seconds >= 0.1 && *seconds <= 86400;
+}
+
+/* The word that cannot be taken, NULL if all can. */
+static const char *parse(int argc, char **argv, struct wishes *wishes) {
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            wishes->help = true;
+        } else if (strcmp(word, "--json") == 0) {
+            wishes->json = true;
+        } else if (strncmp(word, "--watch=", 8) == 0) {
+            if (!read_seconds(word + 8, &wishes->every)) return word;
+        } else if (strcmp(word, "--watch") == 0) {
+            wishes->every = 2;
+            if (i + 1 < argc && argv[i + 1][0] != '-' && !read_seconds(argv[++i], &wishes->every)) return argv[i];
+        } else {
+            return word;
+        }
+    }
+    return NULL;
+}
+
+/* One line of an object that was written over many: blanks stand only between its parts. */
+static void join_lines(char *text) {
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        if (*from == '\n')
+            from += strspn(from + 1, " ");
+        else
+            *to++ = *from;
+    }
+    *to = '\0';
+}
+
+static snug_status show(struct cli *cli, const struct wishes *wishes) {
+    snug_gpus *gpus;
+    char *text = NULL;
+    snug_status status = snug_gpus_create(cli->ctx, &gpus);
+    if (status != SNUG_OK) return status;
+    status = wishes->json ? snug_gpus_json(gpus, &text) : snug_gpus_text(gpus, &text);
+    if (status == SNUG_OK && wishes->json && wishes->every > 0) join_lines(text);
+    if (status == SNUG_OK && !wishes->json && wishes->every > 0 && isatty(STDOUT_FILENO))
+        status = cli_put(cli, "\033[H\033[2J");
+    if (status == SNUG_OK) status = cli_put_lines(cli, text);
+    if (status == SNUG_OK && wishes->every > 0) status = cli_put(cli, "");
+    free(text);
+    snug_gpus_destroy(gpus);
+    return status;
+}
+
+static snug_status watch(struct cli *cli, const struct wishes *wishes) {
+    snug_status status = show(cli, wishes);
+    cli_catch_signals(cli);
+    while (status == SNUG_OK && wishes->every > 0) {
+        struct timespec rest = {.tv_sec = (time_t)wishes->every, .tv_nsec = (long)(fmod(wishes->every, 1) * 1e9)};
+        if (nanosleep(&rest, NULL) != 0 || cli->callbacks.should_stop(NULL)) break; /* a signal: the end, as asked */
+        status = show(cli, wishes);
+    }
+    return status;
+}
+
+int command_gpu(int argc, char **argv) {
+    struct wishes wishes = {.json = false};
+    struct cli cli = {.ctx = NULL};
+    const char *wrong = parse(argc, argv, &wishes);
+    if (wrong) {
+        fprintf(stderr, "snug gpu: %s cannot be taken\n", wrong);
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    progress_begin(&cli.progress);
+    if (wishes.help) {
+        print_help(stdout);
+        return cli_finish(&cli, SNUG_OK);
+    }
+    if (snug_context_create(&cli.ctx) != SNUG_OK) {
+        fputs("snug: out of memory\n", stderr);
+        return EXIT_FAILED;
+    }
+    const int code = cli_finish(&cli, watch(&cli, &wishes));
+    cli_close(&cli);
+    return code;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the experiment of "Model training anatomy" came to: measured in anatomy.c, printed in anatomy_text.c. */
+#ifndef SNUG_REPORT_ANATOMY_H
+#define SNUG_REPORT_ANATOMY_H
+
+#include "plan/ceilings.h"
+#include "report/report.h"
+#include "train/device.h"
+
+/* Work and time of some operations, of one step. */
+struct snug_anatomy_part {
+    double seconds, flops, bytes;
+    double calls;
+};
+
+struct snug_anatomy {
+    snug_context *ctx;
+    char place[160]; /* the GPU, or the processor and its threads */
+    bool device;
+    snug_device_use use; /* of the GPU */
+    char data[256];
+    double parameters;
+    int64_t layers, hidden, batch, accumulation, longest;
+    enum snug_dtype compute, weights;
+    int64_t epoch_steps; /* of the data; steps may be fewer */
+    int64_t steps, samples, tokens;
+    double seconds, steady_seconds; /* of all steps; of those after the first few, a step */
+    int64_t steady_steps;
+    double last_loss;
+
+    /* Bytes: planned of each class, and what was measured when. -1: not told. */
+    int64_t planned[SNUG_MEMORY_CLASS_COUNT], planned_total;
+    int64_t before; /* GPU: of other processes; CPU: of this process before anything was read */
+    int64_t opened; /* GPU: with the context and the libraries */
+    int64_t held;   /* at the end: what the total is compared with */
+
+    int64_t timed_steps;
+    struct snug_anatomy_part parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
+    struct snug_anatomy_part kinds[SNUG_OP_COUNT];
+    struct snug_ceilings ceilings;
+};
+
+#endif

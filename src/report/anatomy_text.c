@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The anatomy as tables and as JSON. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "report/anatomy.h"
+
+static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
+
+static const char *precision_of(const snug_anatomy *a) {
+    static char const *const names[SNUG_DTYPE_COUNT] = {
+        [SNUG_F32] = "fp32", [SNUG_BF16] = "bf16, fp32 masters", [SNUG_F16] = "fp16, fp32 masters"};
+    return a->weights == SNUG_BF16 ? "bf16, bf16 weights" : names[a->compute];
+}
+
+static struct snug_anatomy_part sum_of(const snug_anatomy *a, int side, int group) {
+    struct snug_anatomy_part sum = {0};
+    for (int s = 0; s < SNUG_SIDE_COUNT; s++)
+        for (int g = 0; g < SNUG_GROUP_COUNT; g++) {
+            if ((side >= 0 && s != side) || (group >= 0 && g != group)) continue;
+            sum.seconds += a->parts[s][g].seconds;
+            sum.flops += a->parts[s][g].flops;
+            sum.bytes += a->parts[s][g].bytes;
+            sum.calls += a->parts[s][g].calls;
+        }
+    return sum;
+}
+
+/* Rates of a GPU in tera, of a CPU in giga. */
+static double scale_of(const snug_anatomy *a) { return a->device ? 1e-12 : 1e-9; }
+static char prefix_of(const snug_anatomy *a) { return a->device ? 'T' : 'G'; }
+
+/* What limits a group: arithmetic, or memory. Its rate in that unit, and the machine's. */
+static double rate_of(const struct snug_anatomy_part *part, int group) {
+    if (part->seconds <= 0) return 0;
+    return (group == SNUG_GROUP_CONTRACTION ? part->flops : part->bytes) / part->seconds;
+}
+
+static double ceiling_of(const snug_anatomy *a, int group) {
+    return group == SNUG_GROUP_CONTRACTION ? a->ceilings.flops : a->ceilings.bytes;
+}
+
+/* ---- as text -------------------------------------------------------------------------------------------------- */
+
+static void print_figure(FILE *out, int64_t bytes) {
+    if (bytes < 0)
+        fprintf(out, " %11s", "-");
+    else
+        fprintf(out, " %11.1f", mib(bytes));
+}
+
+static void print_memory_line(FILE *out, const char *name, int64_t planned, int64_t measured) {
+    fprintf(out, "%-32s", name);
+    print_figure(out, planned);
+    print_figure(out, measured);
+    fputc('\n', out);
+}
+
+static void print_memory(FILE *out, const snug_anatomy *a) {
+    const int64_t context = a->planned[SNUG_MEMORY_CONTEXT];
+    fprintf(out, "\n%-32s %11s %11s\n", a->device ? "Memory of the GPU, MiB" : "Memory of the process, MiB", "planned",
+            "measured");
+    print_memory_line(out, a->device ? "before, in use by others" : "before", -1, a->before);
+    print_memory_line(out, "with the context", context, a->device ? a->opened : -1);
+    print_memory_line(out, "with the model", context + a->planned[SNUG_MEMORY_WEIGHTS], -1);
+    print_memory_line(out, "in training", a->planned_total, a->held);
+    if (a->held >= 0)
+        fprintf(out, "%-32s %+11.2f %%\n", "  difference", 100 * ((double)a->held / (double)a->planned_total - 1));
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        char name[40];
+        if (!a->planned[i] || (a->device && i == SNUG_MEMORY_HOST)) continue;
+        snprintf(name, sizeof name, "  %s", snug_memory_class_name((snug_memory_class)i));
+        print_memory_line(out, name, a->planned[i], -1);
+    }
+    if (a->device && *a->use.others) fprintf(out, "other processes on it: %s\n", a->use.others);
+    if (a->device) fprintf(out, "measured by: %s\n", a->use.method);
+}
+
+static void print_speed(FILE *out, const snug_anatomy *a) {
+    const struct snug_anatomy_part all = sum_of(a, -1, -1);
+    const double samples = (double)a->samples / (double)a->steps;
+    fprintf(out, "\nTime            %.2f s for %lld steps, %lld samples", a->seconds, (long long)a->steps,
+            (long long)a->samples);
+    if (a->steps < a->epoch_steps) fprintf(out, " (an epoch has %lld steps)", (long long)a->epoch_steps);
+    fprintf(out, "\nSamples/second  %.2f, the first steps included", (double)a->samples / a->seconds);
+    if (a->steady_steps > 0)
+        fprintf(out, "; %.2f after them (%.2f ms a step, %.1f %cFLOP/s)", samples / a->steady_seconds,
+                1e3 * a->steady_seconds, all.flops / a->steady_seconds * scale_of(a), prefix_of(a));
+    fputc('\n', out);
+}
+
+static void print_part(FILE *out, const snug_anatomy *a, const char *name, const struct snug_anatomy_part *part,
+                       int group) {
+    const double total = sum_of(a, -1, -1).seconds, rate = rate_of(part, group), ceiling = ceiling_of(a, group);
+    if (part->calls <= 0) return;
+    fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %c%-7s %6.1f %%\n", name, 1e3 * part->seconds,
+            100 * part->seconds / total, rate * scale_of(a), prefix_of(a),
+            group == SNUG_GROUP_CONTRACTION ? "FLOP/s" : "B/s", 100 * rate / ceiling);
+}
+
+static void print_groups(FILE *out, const snug_anatomy *a) {
+    fprintf(out, "\n%-30s %9s %8s %21s %8s\n", "Where a step's time goes", "ms", "share", "reached", "of peak");
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        const struct snug_anatomy_part both = sum_of(a, -1, group);
+        print_part(out, a, snug_group_name((enum snug_op_group)group), &both, group);
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
+            char name[40];
+            snprintf(name, sizeof name, "  %s", snug_side_name((enum snug_side)side));
+            print_part(out, a, name, &a->parts[side][group], group);
+        }
+    }
+    const double total = sum_of(a, -1, -1).seconds;
+    fprintf(out, "%-30s %9.3f          forward %.1f %%, backward %.1f %%, update %.1f %%\n", "all operations",
+            1e3 * total, 100 * sum_of(a, SNUG_SIDE_FORWARD, -1).seconds / total,
+            100 * sum_of(a, SNUG_SIDE_BACKWARD, -1).seconds / total,
+            100 * sum_of(a, SNUG_SIDE_UPDATE, -1).seconds / total);
+    fprintf(out,
+            "Operations were timed one by one in %lld steps. Peaks of this machine: a product of %lld x %lld, %.2f "
+            "%cFLOP/s; a copy of %.0f MiB, %.2f %cB/s.\n",
+            (long long)a->timed_steps, (long long)a->ceilings.side, (long long)a->ceilings.side,
+            a->ceilings.flops * scale_of(a), prefix_of(a), mib(a->ceilings.count), a->ceilings.bytes * scale_of(a),
+            prefix_of(a));
+}
+
+static void print_kinds(FILE *out, const snug_anatomy *a) {
+    fprintf(out, "\n%-30s %9s %8s %12s %10s %9s\n", "By operation", "ms", "share", a->device ? "TFLOP/s" : "GFLOP/s",
+            a->device ? "TB/s" : "GB/s", "calls");
+    const double total = sum_of(a, -1, -1).seconds;
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
+        const struct snug_anatomy_part *part = &a->kinds[kind];
+        if (part->calls <= 0 || part->seconds <= 0) continue;
+        fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %10.3f %9.0f\n", snug_op_name((enum snug_op_kind)kind),
+                1e3 * part->seconds, 100 * part->seconds / total, part->flops / part->seconds * scale_of(a),
+                part->bytes / part->seconds * scale_of(a), part->calls);
+    }
+}
+
+snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
+    size_t size;
+    FILE *out = open_memstream(text, &size);
+    if (!out) return snug_fail(a->ctx, SNUG_E_MEMORY, "out of memory while printing the anatomy");
+    fprintf(out, "%s\n", a->place);
+    fprintf(out, "BERT, %lld layers, hidden %lld, %.1f M parameters, random or as given; %s, batch %lld x %lld, %s\n",
+            (long long)a->layers, (long long)a->hidden, a->parameters / 1e6, a->data, (long long)a->batch,
+            (long long)a->accumulation, precision_of(a));
+    print_memory(out, a);
+    print_speed(out, a);
+    print_groups(out, a);
+    print_kinds(out, a);
+    if (fclose(out) == 0) return SNUG_OK;
+    free(*text);
+    *text = NULL;
+    return snug_fail(a->ctx, SNUG_E_MEMORY, "out of memory while printing the anatomy");
+}
+
+/* ---- as JSON -------------------------------------------------------------------------------------------------- */
+
+static json_t *part_json(const struct snug_anatomy_part *part) {
+    return json_pack("{s:f, s:f, s:f, s:f}", "seconds", part->seconds, "flops", part->flops, "bytes", part->bytes,
+                     "calls", part->calls);
+}
+
+static json_t *told(int64_t bytes) { return bytes < 0 ? json_null() : json_integer(bytes); }
+
+static json_t *memory_json(const snug_anatomy *a) {
+    json_t *planned = json_object();
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        json_object_set_new(planned, snug_memory_class_name((snug_memory_class)i), json_integer(a->planned[i]));
+    json_object_set_new(planned, "total", json_integer(a->planned_total));
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "before", told(a->before), "with_context",
+                     a->device ? told(a->opened) : json_null(), "planned", planned, "measured", told(a->held), "method",
+                     a->device ? a->use.method : "the process's peak resident memory", "others",
+                     snug_report_string(a->use.others));
+}
+
+snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
+    json_t *groups = json_object(), *kinds = json_object();
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        json_t *sides = json_object();
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++)
+            json_object_set_new(sides, snug_side_name((enum snug_side)side), part_json(&a->parts[side][group]));
+        json_object_set_new(groups, snug_group_key((enum snug_op_group)group), sides);
+    }
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
+        if (a->kinds[kind].calls > 0)
+            json_object_set_new(kinds, snug_op_name((enum snug_op_kind)kind), part_json(&a->kinds[kind]));
+    return snug_report_json(
+        a->ctx,
+        json_pack("{s:o, s:s, s:{s:f, s:I, s:I}, s:o, s:I, s:I, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:f, s:f, s:f, "
+                  "s:f}, s:o, s:o, s:{s:f, s:I, s:f}}",
+                  "place", snug_report_string(a->place), "device", a->device ? "cuda" : "cpu", "model", "parameters",
+                  a->parameters, "layers", (json_int_t)a->layers, "hidden", (json_int_t)a->hidden, "data",
+                  snug_report_string(a->data), "batch", (json_int_t)a->batch, "gradient_accumulation_steps",
+                  (json_int_t)a->accumulation, "compute", snug_dtype_name(a->compute), "dtype",
+                  snug_dtype_name(a->weights), "memory", memory_json(a), "run", "steps", (json_int_t)a->steps,
+                  "epoch_steps", (json_int_t)a->epoch_steps, "samples", (json_int_t)a->samples, "tokens",
+                  (json_int_t)a->tokens, "seconds", a->seconds, "samples_per_second", (double)a->samples / a->seconds,
+                  "steady_samples_per_second", (double)a->samples / (double)a->steps / a->steady_seconds, "loss",
+                  a->last_loss, "groups", groups, "operations", kinds, "ceilings", "flops_per_second",
+                  a->ceilings.flops, "product_side", (json_int_t)a->ceilings.side, "bytes_per_second",
+                  a->ceilings.bytes),
+        text);
+}

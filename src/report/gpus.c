@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPUs of this machine and who uses them, as a table and as JSON. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/gpu.h"
+#include "report/report.h"
+
+snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out) {
+    void *memory;
+    *out = NULL;
+    snug_clear_error(ctx);
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
+    const snug_status status = snug_gpus_look(ctx, memory);
+    if (status != SNUG_OK)
+        free(memory);
+    else
+        *out = memory;
+    return status;
+}
+
+void snug_gpus_destroy(snug_gpus *gpus) {
+    if (!gpus) return;
+    snug_gpus_free(gpus);
+    free(gpus);
+}
+
+/* ---- as text -------------------------------------------------------------------------------------------------- */
+
+static void print_versions(FILE *out, const snug_gpus *gpus) {
+    if (*gpus->driver) fprintf(out, "NVIDIA driver %s", gpus->driver);
+    if (*gpus->cuda) fprintf(out, "%sCUDA %s", *gpus->driver ? ", " : "NVIDIA driver of ", gpus->cuda);
+    if (*gpus->nvml) fprintf(out, ", NVML %s", gpus->nvml);
+    if (*gpus->driver || *gpus->cuda) fputc('\n', out);
+    if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", gpus->visible);
+    if (!gpus->count && *gpus->cuda_problem)
+        fprintf(out, "No GPU: %s. snug uses the CPU.\n", gpus->cuda_problem);
+    else if (*gpus->cuda_problem)
+        fprintf(out, "Programs cannot use a GPU: %s. snug uses the CPU.\n", gpus->cuda_problem);
+    if (*gpus->nvml_problem && gpus->count)
+        fprintf(out, "Memory, load and processes are not known: %s.\n", gpus->nvml_problem);
+}
+
+/* A value and its unit, or "-" where it is not told. */
+static const char *value(char text[static 32], double number, const char *unit) {
+    if (number < 0)
+        snprintf(text, 32, "-");
+    else
+        snprintf(text, 32, "%.0f %s", number, unit);
+    return text;
+}
+
+static void print_gpu(FILE *out, const struct snug_gpu *gpu) {
+    char index[16] = "-", ordinal[16] = "-", memory[48] = "-", a[32], b[32], c[32], d[32];
+    if (gpu->index >= 0) snprintf(index, sizeof index, "%d", gpu->index);
+    if (gpu->ordinal >= 0) snprintf(ordinal, sizeof ordinal, "%d", gpu->ordinal);
+    if (gpu->total > 0)
+        snprintf(memory, sizeof memory, "%.0f / %.0f", (double)gpu->used / 0x1p20, (double)gpu->total / 0x1p20);
+    fprintf(out, "%3s %5s  %-24s %-17s %6s %8s / %-8s %18s %6s\n", index, ordinal, gpu->name, gpu->bus,
+            value(a, gpu->temperature, "C"), value(b, gpu->power, "W"), value(c, gpu->power_limit, "W"), memory,
+            value(d, gpu->utilisation, "%"));
+}
+
+static void print_processes(FILE *out, const snug_gpus *gpus) {
+    bool told = false;
+    fprintf(out, "\n%3s %10s %10s  %s\n", "GPU", "PID", "MiB", "process");
+    for (size_t i = 0; i < gpus->count; i++) {
+        const struct snug_gpu *gpu = &gpus->items[i];
+        for (size_t k = 0; k < gpu->process_count; k++) {
+            const struct snug_gpu_process *process = &gpu->processes[k];
+            char bytes[32] = "-";
+            if (process->bytes >= 0) snprintf(bytes, sizeof bytes, "%.0f", (double)process->bytes / 0x1p20);
+            fprintf(out, "%3d %10lld %10s  %s\n", gpu->index, (long long)process->pid, bytes,
+                    *process->name ? process->name : "(not told here: another container's, or the host's)");
+            told = true;
+        }
+    }
+    if (!told) fputs("    none is listed\n", out);
+}
+
+snug_status snug_gpus_text(const snug_gpus *gpus, char **text) {
+    size_t size;
+    bool listed = false;
+    FILE *out = open_memstream(text, &size);
+    if (!out) return snug_fail(gpus->ctx, SNUG_E_MEMORY, "out of memory while printing the GPUs");
+    print_versions(out, gpus);
+    if (gpus->count)
+        fprintf(out, "\n%3s %5s  %-24s %-17s %6s %8s / %-8s %18s %6s\n", "GPU", "CUDA", "name", "bus", "temp", "power",
+                "limit", "memory used, MiB", "load");
+    for (size_t i = 0; i < gpus->count; i++) {
+        print_gpu(out, &gpus->items[i]);
+        listed = listed || gpus->items[i].lists_processes;
+    }
+    if (listed) print_processes(out, gpus);
+    if (fclose(out) == 0) return SNUG_OK;
+    free(*text);
+    *text = NULL;
+    return snug_fail(gpus->ctx, SNUG_E_MEMORY, "out of memory while printing the GPUs");
+}
+
+/* ---- as JSON -------------------------------------------------------------------------------------------------- */
+
+static json_t *known(bool is_known, json_t *fact) {
+    if (is_known) return fact;
+    json_decref(fact);
+    return json_null();
+}
+
+static json_t *processes_json(const struct snug_gpu *gpu) {
+    if (!gpu->lists_processes) return json_null();
+    json_t *all = json_array();
+    for (size_t i = 0; i < gpu->process_count; i++) {
+        const struct snug_gpu_process *p = &gpu->processes[i];
+        json_array_append_new(all, json_pack("{s:I, s:o, s:o}", "pid", (json_int_t)p->pid, "bytes",
+                                             known(p->bytes >= 0, json_integer(p->bytes)), "name",
+                                             known(*p->name, snug_report_string(p->name))));
+    }
+    return all;
+}
+
+static json_t *gpu_json(const struct snug_gpu *gpu) {
+    const bool told = gpu->total > 0;
+    char capability[16];
+    snprintf(capability, sizeof capability, "%d.%d", gpu->major, gpu->minor);
+    return json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "index",
+                     known(gpu->index >= 0, json_integer(gpu->index)), "cuda",
+                     known(gpu->ordinal >= 0, json_integer(gpu->ordinal)), "name", gpu->name, "uuid", gpu->uuid, "bus",
+                     gpu->bus, "compute_capability", known(gpu->major > 0, json_string(capability)), "memory_bytes",
+                     known(told, json_integer(gpu->total)), "reserved_bytes", known(told, json_integer(gpu->reserved)),
+                     "used_bytes", known(told, json_integer(gpu->used)), "free_bytes",
+                     known(told, json_integer(gpu->unused)), "utilisation_percent",
+                     known(gpu->utilisation >= 0, json_integer(gpu->utilisation)), "memory_utilisation_percent",
+                     known(gpu->memory_utilisation >= 0, json_integer(gpu->memory_utilisation)), "celsius",
+                     known(gpu->temperature >= 0, json_integer(gpu->temperature)), "watts",
+                     known(gpu->power >= 0, json_real(gpu->power)), "watts_limit",
+                     known(gpu->power_limit >= 0, json_real(gpu->power_limit)), "processes", processes_json(gpu));
+}
+
+json_t *snug_gpus_object(const snug_gpus *gpus) {
+    json_t *items = json_array();
+    for (size_t i = 0; i < gpus->count; i++) json_array_append_new(items, gpu_json(&gpus->items[i]));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", known(*gpus->driver, json_string(gpus->driver)),
+                     "cuda", known(*gpus->cuda, json_string(gpus->cuda)), "nvml",
+                     known(*gpus->nvml, json_string(gpus->nvml)), "cuda_visible_devices",
+                     known(gpus->restricted, snug_report_string(gpus->visible)), "cuda_problem",
+                     known(*gpus->cuda_problem, snug_report_string(gpus->cuda_problem)), "nvml_problem",
+                     known(*gpus->nvml_problem, snug_report_string(gpus->nvml_problem)), "gpus", items);
+}
+
+snug_status snug_gpus_json(const snug_gpus *gpus, char **text) {
+    return snug_report_json(gpus->ctx, snug_gpus_object(gpus), text);
+}

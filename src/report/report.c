@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/report.h"
+
+enum snug_side snug_side_of(const struct snug_op *op, bool behind_loss) {
+    if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
+    return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && behind_loss) ? SNUG_SIDE_BACKWARD
+                                                                                             : SNUG_SIDE_FORWARD;
+}
+
+const char *snug_side_name(enum snug_side side) {
+    static const char *const names[SNUG_SIDE_COUNT] = {"forward", "backward", "update"};
+    return names[side];
+}
+
+const char *snug_group_name(enum snug_op_group group) {
+    static const char *const names[SNUG_GROUP_COUNT] = {"tensor contractions", "normalisations", "element-wise"};
+    return names[group];
+}
+
+const char *snug_group_key(enum snug_op_group group) {
+    static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise"};
+    return keys[group];
+}
+
+json_t *snug_report_string(const char *text) {
+    json_t *string = json_string(text);
+    return string ? string : json_string("\xEF\xBF\xBD");
+}
+
+snug_status snug_report_json(snug_context *ctx, json_t *object, char **text) {
+    *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    json_decref(object);
+    return *text ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing JSON");
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/device.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+
+static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
+
+snug_status snug_device_choose(struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const struct snug_backend *cuda;
+    job->backend = snug_backend_cpu();
+    if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_gpu_meter_open(job->ctx, &job->meter));
+    const snug_status status = snug_backend_cuda(job->ctx, &cuda);
+    if (status == SNUG_OK) {
+        job->backend = cuda;
+    } else if (strcmp(args->device, "cuda") == 0) {
+        return status;
+    } else {
+        snug_log(job->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(job->ctx));
+        snug_clear_error(job->ctx);
+    }
+    return SNUG_OK;
+}
+
+/* ---- what is loaded after the plan ---------------------------------------------------------------------------- */
+
+/* The driver loads a kernel when it is first used, and keeps memory for recorded phases: which ones, the kind of run
+   decides. */
+static void key_of(const struct snug_job *job, char *key, size_t size) {
+    snprintf(key, size, "%s %s", snug_dtype_name(job->programs[0].compute), job->trains ? "training" : "evaluation");
+}
+
+/* The file for this GPU, driver and version; NULL where there is no folder to write to. */
+static snug_status growth_path(const struct snug_job *job, char **path) {
+    char *folder, *name, gpu[sizeof job->meter.gpu.name + 1];
+    *path = NULL;
+    RETURN_IF_ERROR(snug_cache_folder(job->ctx, &folder));
+    if (!folder) return SNUG_OK;
+    snprintf(gpu, sizeof gpu, "%s", job->meter.gpu.name);
+    for (char *at = gpu; *at; at++)
+        if (!isalnum((unsigned char)*at)) *at = '-';
+    snug_status status = snug_format(job->ctx, &name, "gpu-%s-%s-%s.json", SNUG_VERSION, gpu,
+                                     *job->meter.driver ? job->meter.driver : "unknown");
+    if (status == SNUG_OK) {
+        status = snug_path_join(job->ctx, path, folder, name);
+        free(name);
+    }
+    free(folder);
+    return status;
+}
+
+/* What is remembered, by kind of run: an object, empty where there is nothing. */
+static json_t *read_growth(const struct snug_job *job, const char *path) {
+    json_t *json = NULL;
+    if (path && snug_file_exists(path) && snug_json_read(job->ctx, path, &json) != SNUG_OK) {
+        snug_log(job->ctx, SNUG_LOG_WARNING, "%s: it is made anew", snug_error_message(job->ctx));
+        snug_clear_error(job->ctx);
+    }
+    if (json_is_object(json)) return json;
+    json_decref(json);
+    return json_object();
+}
+
+static snug_status find_growth(const struct snug_job *job, int64_t *growth) {
+    enum { FIRST_GUESS = 8 << 20 }; /* what BERTs made the driver load on an H200 */
+    char key[48], *path;
+    RETURN_IF_ERROR(growth_path(job, &path));
+    json_t *known = read_growth(job, path);
+    key_of(job, key, sizeof key);
+    const json_t *bytes = json_object_get(known, key);
+    *growth = json_is_integer(bytes) && json_integer_value(bytes) >= 0 ? json_integer_value(bytes) : FIRST_GUESS;
+    json_decref(known);
+    free(path);
+    return SNUG_OK;
+}
+
+static snug_status keep_growth(const struct snug_job *job, int64_t growth) {
+    char key[48], *path, *folder;
+    RETURN_IF_ERROR(growth_path(job, &path));
+    if (!path) return SNUG_OK;
+    json_t *known = read_growth(job, path);
+    key_of(job, key, sizeof key);
+    json_object_set_new(known, key, json_integer(growth));
+    char *text = known ? json_dumps(known, JSON_INDENT(2)) : NULL;
+    json_decref(known);
+    snug_status status = text ? snug_cache_folder(job->ctx, &folder) : SNUG_E_MEMORY;
+    if (status == SNUG_OK) {
+        status = snug_folder_create(job->ctx, folder);
+        free(folder);
+    }
+    if (status == SNUG_OK) status = snug_file_replace(job->ctx, path, text, strlen(text));
+    free(text);
+    free(path);
+    return status;
+}
+
+void snug_device_learn(const struct snug_job *job, int64_t held) {
+    enum { SAME = 2 << 20 }; /* varies by as much from run to run */
+    const int64_t grown = held - job->layout.arena - job->opened_bytes, known = job->context_bytes - job->opened_bytes;
+    if (!job->meter.fresh || job->meter.method == SNUG_GPU_BY_NOTHING) return; /* nothing was seen to grow */
+    if (grown < 0 || (grown < known + SAME && grown > known - SAME)) return;
+    if (keep_growth(job, round_up_mib(grown)) != SNUG_OK) snug_clear_error(job->ctx); /* only a better guess is lost */
+}
+
+/* ---- the context ---------------------------------------------------------------------------------------------- */
+
+int64_t snug_device_held(struct snug_job *job) {
+    const int64_t held = snug_gpu_meter_read(&job->meter);
+    return held >= 0 ? held : job->backend->library(&job->programs[0], job->threads);
+}
+
+snug_status snug_device_measure(struct snug_job *job) {
+    int64_t growth;
+    char *others;
+    job->opened_bytes = round_up_mib(snug_device_held(job));
+    RETURN_IF_ERROR(find_growth(job, &growth));
+    if (job->meter.device && !job->meter.fresh) growth = 0; /* what a job before loaded stays */
+    job->context_bytes = job->opened_bytes + growth;
+    RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
+    if (*others) snug_log(job->ctx, SNUG_LOG_INFO, "other processes on %s: %s", job->meter.gpu.name, others);
+    free(others);
+    return SNUG_OK;
+}
+
+snug_status snug_device_refuse(struct snug_job *job) {
+    char *others;
+    snug_clear_error(job->ctx);
+    RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
+    const snug_status status = snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
+                                         "this run needs %.1f MiB of %s for its arena, and %.1f MiB are left: another "
+                                         "process took them after the plan was "
+                                         "made%s%s; wait for it, or choose another GPU by CUDA_VISIBLE_DEVICES",
+                                         (double)job->layout.arena / 0x1p20, job->meter.gpu.name,
+                                         (double)job->backend->available() / 0x1p20, *others ? ": " : "", others);
+    free(others);
+    return status;
+}
+
+snug_status snug_device_describe(struct snug_job *job, snug_device_use *out) {
+    char *others;
+    *out = (snug_device_use){.name = ""};
+    snprintf(out->name, sizeof out->name, "%s", *job->meter.gpu.name ? job->meter.gpu.name : job->backend->name);
+    snprintf(out->method, sizeof out->method, "%s", snug_gpu_method_text(job->meter.method));
+    RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
+    snprintf(out->others, sizeof out->others, "%s", others);
+    free(others);
+    return SNUG_OK;
+}

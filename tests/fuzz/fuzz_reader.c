@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused; its columns and labels too. */
+#include "fuzz.h"
+#include "text/columns.h"
+#include "text/labels.h"
+#include "text/reader.h"
+
+static const char *const files[] = {"data.csv", "data.tsv", "data.json", "data.jsonl", "data.txt"};
+
+static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, const struct snug_columns *columns,
+                             struct snug_label_column *label) {
+    struct snug_row row;
+    const char *const *names;
+    const size_t count = snug_reader_columns(reader, &names);
+    snug_status status;
+    for (int64_t index = 0, line = 0; (status = snug_reader_next(reader, &row)) == SNUG_OK; index++) {
+        FUZZ_CHECK(row.index == index && row.line > 0 && row.line >= line && row.count == count);
+        line = row.line;
+        for (size_t i = 0; i < count; i++) {
+            const struct snug_field *field = &row.fields[i];
+            if (field->kind == SNUG_FIELD_MISSING) continue;
+            FUZZ_CHECK(field->text[field->length] == '\0');
+            FUZZ_CHECK(snug_utf8_invalid(field->text, field->length) == field->length);
+        }
+        if (columns->has_label)
+            status = snug_label_column_add(ctx, label, "data", row.line, &row.fields[columns->label], true);
+        if (status != SNUG_OK) return status;
+        for (size_t i = 0; i < label->count; i++) FUZZ_CHECK(label->numbers[i] < label->raw.count);
+    }
+    return status == SNUG_END ? SNUG_OK : status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (!size) return 0;
+    snug_context *ctx = fuzz_context();
+    const char *path = fuzz_write(files[data[0] % 5], data + 1, size - 1), *const * names;
+    const struct snug_dataset_options options = {.path = path, .task = SNUG_TASK_CLASSIFICATION, .need_labels = true};
+    struct snug_reader *reader;
+    struct snug_columns columns;
+    struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3};
+    enum snug_label_form form;
+    snug_status status = snug_reader_open(ctx, path, data[0] & 0x80, &reader);
+    FUZZ_CHECK_STATUS(ctx, status);
+    if (status != SNUG_OK) return 0;
+    const size_t count = snug_reader_columns(reader, &names);
+    if (snug_columns_find(ctx, &options, names, count, &columns) != SNUG_OK) columns = (struct snug_columns){0};
+    snug_clear_error(ctx);
+    status = read_rows(ctx, reader, &columns, &label);
+    if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
+    FUZZ_CHECK_STATUS(ctx, status);
+    snug_label_column_free(&label);
+    snug_reader_close(reader);
+    return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A folder's tokenizer files and a text, separated by the byte 0xFF: vocab.txt, tokenizer.json, tokenizer_config.json,
+   special_tokens_map.json, added_tokens.json, the text. An empty part is no file. */
+#include "fuzz.h"
+#include "text/tokenizer.h"
+
+static const char *const names[] = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                    "added_tokens.json"};
+enum { FILES = sizeof names / sizeof *names };
+
+static void encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const uint8_t *text, size_t length) {
+    const int64_t limit = snug_tokenizer_vocab_size(tokenizer);
+    const struct snug_special_ids special = snug_tokenizer_special(tokenizer);
+    struct snug_ids ids = {0}, row = {0};
+    char *valid;
+    size_t first;
+    bool truncated;
+    FUZZ_CHECK(snug_utf8_repair(ctx, (const char *)text, length, &valid, &length) == SNUG_OK);
+    FUZZ_CHECK(snug_tokenizer_encode(ctx, tokenizer, valid, length, &ids) == SNUG_OK);
+    FUZZ_CHECK(snug_tokenizer_assemble(ctx, tokenizer, &ids, &ids, 16, &row, &first, &truncated) == SNUG_OK);
+    FUZZ_CHECK(row.count <= 16 && first <= row.count && truncated == (2 * ids.count > 13));
+    for (size_t i = 0; i < ids.count; i++) FUZZ_CHECK(ids.ids[i] >= 0 && ids.ids[i] < limit);
+    FUZZ_CHECK(special.cls >= 0 && special.cls < limit && special.sep >= 0 && special.sep < limit);
+    FUZZ_CHECK(special.unk >= 0 && special.unk < limit && special.mask < limit && special.pad < limit);
+    for (int32_t id = -1; id <= limit && id < 64; id++) FUZZ_CHECK(snug_tokenizer_token(tokenizer, id));
+    free(valid);
+    free(ids.ids);
+    free(row.ids);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static bool there[FILES];
+    snug_context *ctx = fuzz_context();
+    size_t at = 0, length;
+    for (int file = 0; file < FILES; file++) {
+        const uint8_t *part = fuzz_part(data, size, &at, &length);
+        if (length)
+            fuzz_write(names[file], part, length);
+        else if (there[file])
+            fuzz_remove(names[file]);
+        there[file] = length > 0;
+    }
+    const uint8_t *text = fuzz_part(data, size, &at, &length);
+    struct snug_tokenizer *tokenizer;
+    const snug_status status = snug_tokenizer_load(ctx, fuzz_folder(), &tokenizer);
+    FUZZ_CHECK_STATUS(ctx, status);
+    if (status != SNUG_OK) return 0;
+    if (text) encode(ctx, tokenizer, text, length);
+    snug_tokenizer_free(tokenizer);
+    return 0;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times of single operations, who is blamed for a failure, what the machine can do at best, and the anatomy's figures
+   against those of the plan. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plan/ceilings.h"
+
+static snug_context *ctx;
+
+/* ---- a backend as a device's is: operations return before they are done ------------------------------------------ */
+
+struct snug_stamps {
+    size_t count;
+};
+
+static int stamps_alive;
+
+static snug_status quick_op(struct snug_run *run, const struct snug_op *op) {
+    (void)run, (void)op;
+    return SNUG_OK;
+}
+
+static snug_status failing_op(struct snug_run *run, const struct snug_op *op) {
+    (void)op;
+    return snug_fail(run->ctx, SNUG_E_INTERNAL, "GPU: an illegal memory access");
+}
+
+static snug_status begin(struct snug_run *run, enum snug_phase phase, bool *done) {
+    (void)run, (void)phase;
+    *done = false;
+    return SNUG_OK;
+}
+
+static snug_status end(struct snug_run *run, enum snug_phase phase) {
+    if (phase == SNUG_PHASE_UPDATE) return snug_fail(run->ctx, SNUG_E_INTERNAL, "GPU: a launch failed");
+    return SNUG_OK;
+}
+
+static snug_status stamp(struct snug_run *run, struct snug_stamps **stamps, size_t number) {
+    if (!*stamps) {
+        RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **stamps, (void **)stamps));
+        stamps_alive++;
+    }
+    assert_true(number <= (*stamps)->count + 1);
+    (*stamps)->count = number;
+    return SNUG_OK;
+}
+
+/* Operation i took i seconds. */
+static snug_status stamps_of(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count) {
+    (void)run;
+    assert_int_equal(stamps->count, count - 1);
+    for (size_t i = 0; i < count; i++) seconds[i] = (double)i;
+    return SNUG_OK;
+}
+
+static void free_stamps(struct snug_stamps *stamps) {
+    stamps_alive--;
+    free(stamps);
+}
+
+static const struct snug_backend device = {
+    .name = "a device",
+    .begin = begin,
+    .end = end,
+    .stamp = stamp,
+    .stamps = stamps_of,
+    .free_stamps = free_stamps,
+    .ops = {[SNUG_OP_NORM] = quick_op, [SNUG_OP_DROPOUT] = quick_op, [SNUG_OP_GATHER] = failing_op},
+};
+
+static void add(struct snug_program *program, enum snug_op_kind kind, enum snug_phase phase) {
+    int32_t tensor;
+    assert_int_equal(snug_program_tensor(
+                         program,
+                         (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = 1, .layer = -1},
+                         &tensor, "tensor_%zu", program->op_count),
+                     SNUG_OK);
+    assert_int_equal(
+        snug_program_op(
+            program,
+            (struct snug_op){.kind = kind, .phase = phase, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(tensor)}),
+        SNUG_OK);
+}
+
+static struct snug_program program;
+static struct snug_batch batch = {.last_in_step = true};
+static struct snug_run run;
+
+static int make_program(void **state) {
+    (void)state;
+    snug_program_init(&program, ctx);
+    add(&program, SNUG_OP_NORM, SNUG_PHASE_FORWARD);
+    add(&program, SNUG_OP_DROPOUT, SNUG_PHASE_FORWARD);
+    add(&program, SNUG_OP_NORM, SNUG_PHASE_BACKWARD);
+    add(&program, SNUG_OP_GATHER, SNUG_PHASE_CLIP);
+    run = (struct snug_run){.ctx = ctx, .program = &program, .batch = &batch, .one_by_one = true};
+    return 0;
+}
+
+static int free_program(void **state) {
+    (void)state;
+    snug_program_free(&program);
+    return 0;
+}
+
+static void test_times_of_operations(void **state) {
+    struct snug_op_times times;
+    struct snug_profile profile = {.times = &times};
+    (void)state;
+    assert_int_equal(snug_op_times_init(&program, &times), SNUG_OK);
+    for (int step = 1; step <= 2; step++) {
+        assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_FORWARD, &profile), SNUG_OK);
+        assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_BACKWARD, &profile), SNUG_OK);
+        assert_int_equal(snug_op_times_collect(&run, &device, &times), SNUG_OK);
+        assert_int_equal(times.calls[0], step);
+        assert_float_equal(times.seconds[0], 1.0 * step, 1e-12); /* stamp 0 is the phase's beginning */
+        assert_float_equal(times.seconds[1], 2.0 * step, 1e-12);
+        assert_float_equal(times.seconds[2], 4.0 * step, 1e-12); /* 3 is between the phases, and no operation's */
+        assert_int_equal(times.calls[3], 0);
+    }
+    snug_op_times_free(&device, &times);
+    assert_int_equal(stamps_alive, 0);
+}
+
+static void test_blame(void **state) {
+    (void)state;
+    snug_clear_error(ctx);
+    assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_CLIP, NULL), SNUG_E_INTERNAL);
+    assert_string_equal(snug_error_message(ctx), "GPU: an illegal memory access (in clip: gather of tensor_3)");
+    snug_clear_error(ctx);
+    assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_UPDATE, NULL), SNUG_E_INTERNAL);
+    assert_string_equal(snug_error_message(ctx), "GPU: a launch failed (in update)");
+    snug_clear_error(ctx);
+}
+
+/* ---- ceilings ------------------------------------------------------------------------------------------------- */
+
+static void test_ceilings(void **state) {
+    struct snug_ceilings ceilings;
+    (void)state;
+    assert_int_equal(snug_ceilings_measure(ctx, snug_backend_cpu(), SNUG_F32, 1, &ceilings), SNUG_OK);
+    assert_true(ceilings.side >= 256);
+    assert_in_range((int64_t)(ceilings.flops * 1e-6), 1, 100000000); /* between 1 MFLOP/s and 100 TFLOP/s */
+    assert_in_range((int64_t)(ceilings.bytes * 1e-6), 1, 100000000);
+}
+
+/* ---- the command's figures ------------------------------------------------------------------------------------- */
+
+static char folder[64];
+
+static snug_args *arguments(void) {
+    static const char *const values[][2] = {
+        {"train_file", "dummy:12x24"}, {"per_device_train_batch_size", "4"}, {"device", "cpu"}, {"threads", "1"}};
+    snug_args *args;
+    assert_int_equal(snug_args_create(ctx, &args), SNUG_OK);
+    assert_int_equal(snug_args_set(args, "config_name", folder), SNUG_OK);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        assert_int_equal(snug_args_set(args, values[i][0], values[i][1]), SNUG_OK);
+    return args;
+}
+
+static json_t *parse(char *text) {
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    free(text);
+    return json;
+}
+
+static double number(const json_t *json, const char *a, const char *b, const char *c, const char *d) {
+    const char *const keys[] = {a, b, c, d};
+    for (size_t i = 0; i < 4 && keys[i]; i++) json = json_object_get(json, keys[i]);
+    if (!json_is_number(json)) fail_msg("%s %s has no number", a, b);
+    return json_number_value(json);
+}
+
+/* What was done and counted while it ran is what the plan says of a step: FLOPs, bytes, memory. */
+static void test_anatomy_is_the_plans(void **state) {
+    static const char *const groups[] = {"tensor_contractions", "normalisations", "elementwise"};
+    static const char *const sides[] = {"forward", "backward", "update"};
+    snug_args *args = arguments();
+    snug_plan *plan;
+    snug_anatomy *anatomy;
+    char *text;
+    (void)state;
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
+    assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
+    json_t *planned = parse(text);
+    if (snug_anatomy_create(args, NULL, &anatomy) != SNUG_OK) fail_msg("%s", snug_error_message(ctx));
+    assert_int_equal(snug_anatomy_json(anatomy, &text), SNUG_OK);
+    json_t *json = parse(text);
+    double seconds = 0;
+    for (int group = 0; group < 3; group++)
+        for (int side = 0; side < 3; side++) {
+            const double flops = number(json, "groups", groups[group], sides[side], "flops");
+            const double bytes = number(json, "groups", groups[group], sides[side], "bytes");
+            assert_float_equal(flops, number(planned, "step", groups[group], sides[side], "flops"),
+                               1e-6 * flops + 1e-6);
+            assert_float_equal(bytes, number(planned, "step", groups[group], sides[side], "bytes"),
+                               1e-6 * bytes + 1e-6);
+            seconds += number(json, "groups", groups[group], sides[side], "seconds");
+        }
+    assert_true(seconds > 0);
+    assert_float_equal(number(json, "run", "steps", NULL, NULL), 3, 0);
+    assert_float_equal(number(json, "run", "samples", NULL, NULL), 12, 0);
+    assert_float_equal(number(json, "run", "tokens", NULL, NULL), 12 * 24, 0);
+    assert_float_equal(number(json, "memory", "planned", "gradients", NULL),
+                       number(planned, "bytes", "gradients", NULL, NULL), 0);
+    assert_true(number(json, "memory", "measured", NULL, NULL) > 0);
+    json_decref(json);
+    json_decref(planned);
+    assert_int_equal(snug_anatomy_text(anatomy, &text), SNUG_OK);
+    assert_non_null(strstr(text, "tensor contractions"));
+    assert_non_null(strstr(text, "of peak"));
+    assert_non_null(strstr(text, "embed_backward"));
+    free(text);
+    snug_anatomy_destroy(anatomy);
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+}
+
+static bool stop_at_once(void *user) {
+    (void)user;
+    return true;
+}
+
+static void test_interrupted_anatomy(void **state) {
+    snug_args *args = arguments();
+    snug_anatomy *anatomy;
+    (void)state;
+    assert_int_equal(snug_anatomy_create(args, &(snug_callbacks){.should_stop = stop_at_once}, &anatomy),
+                     SNUG_E_INTERRUPTED);
+    assert_null(anatomy);
+    snug_args_destroy(args);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_times_of_operations, make_program, free_program),
+        cmocka_unit_test_setup_teardown(test_blame, make_program, free_program),
+        cmocka_unit_test(test_ceilings),
+        cmocka_unit_test(test_anatomy_is_the_plans),
+        cmocka_unit_test(test_interrupted_anatomy),
+    };
+    char path[96];
+    snprintf(folder, sizeof folder, "/tmp/snug-anatomy-%d", (int)getpid());
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (mkdir(folder, 0700) != 0 || snug_context_create(&ctx) != SNUG_OK) return 1;
+    FILE *file = fopen(path, "w");
+    if (!file) return 1;
+    fputs("{\"model_type\": \"bert\", \"vocab_size\": 300, \"hidden_size\": 32, \"num_hidden_layers\": 2, "
+          "\"num_attention_heads\": 2, \"intermediate_size\": 64, \"max_position_embeddings\": 32}",
+          file);
+    fclose(file);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snug_context_destroy(ctx);
+    remove(path);
+    rmdir(folder);
+    return failed;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole trainings on the GPU by their arguments: fp16 with steps that are skipped, resumed; inference in 16 bits; what
+   is refused, and how. What needs a GPU is skipped without one. */
+#include <math.h>
+
+#include "backend/backend.h"
+#include "training_fixture.h"
+
+static bool there_is_a_gpu(struct fixture *f) {
+    const struct snug_backend *cuda;
+    const bool found = snug_backend_cuda(f->ctx, &cuda) == SNUG_OK;
+    if (!found) print_message("skipped: %s\n", snug_error_message(f->ctx));
+    snug_clear_error(f->ctx);
+    return found;
+}
+
+/* Labels so large that the first gradients are more than fp16 has, at a scale of 65536. */
+static void write_large_labels(struct fixture *f) {
+    FILE *file = fopen(path_of(f, "large.csv"), "w");
+    assert_non_null(file);
+    fputs("sentence,label\n", file);
+    for (int row = 0; row < 80; row++) fprintf(file, "w%d w%d good,%g\n", row % 20, row % 7, 2000 + 500.5 * (row % 5));
+    assert_int_equal(fclose(file), 0);
+}
+
+#define FP16                                                                                                           \
+    "device=cuda fp16=True train_file=@large.csv do_regression=True logging_steps=1 warmup_steps=2 "                   \
+    "save_strategy=steps save_steps=1000"
+
+static void skipped_steps_are_counted(void **state) {
+    struct fixture *f = *state;
+    if (!there_is_a_gpu(f)) skip();
+    write_large_labels(f);
+    const snug_train_result result = train(f, "whole", FP16);
+    print_message("%lld of %lld steps skipped, scale %g\n", (long long)result.skipped_steps, (long long)result.steps,
+                  result.loss_scale);
+    assert_true(result.skipped_steps >= 2 && result.skipped_steps < 15);
+    assert_true(result.loss_scale == ldexp(65536, -(int)result.skipped_steps));
+    assert_contains(f->log, "steps skipped so far");
+    char *text;
+    assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
+    assert_contains(text, "Skipped: ");
+    free(text);
+    json_t *results = read_json(f, path_of(f, "whole/train_results.json"));
+    assert_int_equal(json_integer_value(json_object_get(results, "skipped_steps")), result.skipped_steps);
+    json_decref(results);
+    /* The schedule, linear after two steps of warm-up, stood still in them. */
+    json_t *trained = read_json(f, path_of(f, "whole/trainer_state.json"));
+    const json_t *history = json_object_get(trained, "log_history");
+    const json_t *last = json_array_get(history, (size_t)result.steps - 1);
+    const double rate = json_number_value(json_object_get(last, "learning_rate"));
+    const double expected = 1e-3 * (double)(result.skipped_steps + 1) / (double)(result.steps - 2);
+    assert_true(fabs(rate - expected) < 1e-9);
+    json_decref(trained);
+}
+
+/* Cut while steps are being skipped, and later. */
+static void resumed_is_uninterrupted_in_fp16(void **state) {
+    static const int stops[] = {2, 13};
+    struct fixture *f = *state;
+    if (!there_is_a_gpu(f)) skip();
+    write_large_labels(f);
+    static const char *const optimizers[] = {"adamw_torch", "adamw_8bit", "adafactor"};
+    for (int i = 0; i < 3; i++) {
+        char words[512], more[600];
+        snprintf(words, sizeof words, "%s optim=%s", FP16, optimizers[i]);
+        snprintf(more, sizeof more, "%s resume_from_checkpoint=True", words);
+        const snug_train_result whole = train(f, "whole", words);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(try_train(f, "cut", words, stops[k], NULL), SNUG_E_INTERRUPTED);
+            const snug_train_result result = train(f, "cut", more);
+            assert_int_equal(result.skipped_steps, whole.skipped_steps);
+            assert_same_file(f, path_of(f, "whole/model.safetensors"), path_of(f, "cut/model.safetensors"));
+            assert_same_file(f, path_of(f, "whole/checkpoint-20/optimizer.safetensors"),
+                             path_of(f, "cut/checkpoint-20/optimizer.safetensors"));
+            assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "cut")), SNUG_OK);
+        }
+        assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "whole")), SNUG_OK);
+    }
+}
+
+static double loss_of(struct fixture *f, const char *more) {
+    char words[512];
+    snug_metrics metrics;
+    snprintf(words, sizeof words, "model_name_or_path=@whole validation_file=@dev.csv threads=2 %s", more);
+    snug_args *args = plain_args(f, words);
+    if (snug_evaluate(args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", more, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    return metric_of(&metrics, "eval_loss");
+}
+
+/* Near fp32's, and not its very bits; on the CPU bf16 alone. */
+static void inference_in_16_bits(void **state) {
+    struct fixture *f = *state;
+    static const char *const types[] = {"bf16_full_eval=True", "fp16_full_eval=True", "bf16=True", "fp16=True"};
+    train(f, "whole", "device=cpu");
+    const double cpu = loss_of(f, "device=cpu"), low = loss_of(f, "device=cpu bf16_full_eval=True");
+    assert_true(fabs(low - cpu) < 1e-2 && low != cpu);
+    if (!there_is_a_gpu(f)) return;
+    for (int i = 0; i < 4; i++) {
+        char words[96];
+        snprintf(words, sizeof words, "device=cuda %s", types[i]);
+        const double found = loss_of(f, words);
+        print_message("%s: loss %.6f, in fp32 %.6f\n", types[i], found, cpu);
+        assert_true(fabs(found - cpu) < (i % 2 ? 2e-3 : 1e-2) && found != cpu);
+    }
+}
+
+static void expect_refusal(struct fixture *f, const char *words, snug_status status, const char *part) {
+    snug_train_result result;
+    assert_int_equal(try_train(f, "none", words, 0, &result), status);
+    assert_contains(snug_error_message(f->ctx), part);
+    assert_false(exists(path_of(f, "none")));
+}
+
+static void refusals_name_the_method(void **state) {
+    struct fixture *f = *state;
+    expect_refusal(f, "device=cpu fp16=True", SNUG_E_USAGE, "--fp16: fp16 needs a GPU");
+    expect_refusal(f, "device=cpu fp16_full_eval=True", SNUG_E_USAGE, "--fp16_full_eval: fp16 needs a GPU");
+    expect_refusal(f, "bf16=True fp16=True", SNUG_E_USAGE, "at most one of --fp16 and --bf16");
+    expect_refusal(f, "bf16_full_eval=True fp16_full_eval=True", SNUG_E_USAGE, "at most one of --fp16_full_eval");
+    expect_refusal(f, "dtype=bfloat16 fp16=True", SNUG_E_USAGE, "--fp16 needs fp32 weights");
+    if (!there_is_a_gpu(f)) return;
+    expect_refusal(f, "device=auto offload=optimizer", SNUG_E_UNSUPPORTED,
+                   "--offload optimizer: snug offloads on the CPU");
+    expect_refusal(f, "device=auto fit=True", SNUG_E_UNSUPPORTED, "--fit: snug searches for the CPU");
+}
+
+int main(int argc, char **argv) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(skipped_steps_are_counted),
+        TEST(resumed_is_uninterrupted_in_fp16),
+        TEST(inference_in_16_bits),
+        TEST(refusals_name_the_method),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPUs as NVML and the driver tell of them, with libraries that play both (tests/fake/gpu.c): which GPU programs see
+   under which number, what this process holds whatever its id is there, and what is said where nothing is to be had. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "train/device.h"
+
+static snug_context *ctx;
+static char world[64];
+
+#define TWO_GPUS "driver 580.65.06 13000\ngpu 143771 1000 7 NVIDIA H200\ngpu 81559 0 0 NVIDIA H100\n"
+
+static void set_world(const char *text) {
+    FILE *file = fopen(world, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static const struct snug_gpu *find(const struct snug_gpus *gpus, int index) {
+    for (size_t i = 0; i < gpus->count; i++)
+        if (gpus->items[i].index == index) return &gpus->items[i];
+    fail_msg("GPU %d is missing", index);
+    return NULL;
+}
+
+/* ---- the list ------------------------------------------------------------------------------------------------- */
+
+static void test_list(void **state) {
+    struct snug_gpus gpus;
+    (void)state;
+    set_world(TWO_GPUS
+              "visible 1\nvisible 0\nprocess 0 4711 990 /usr/bin/python3 train.py\nprocess 0 999999999 -1 -\n");
+    assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
+    assert_int_equal(gpus.count, 2);
+    assert_string_equal(gpus.driver, "580.65.06");
+    assert_string_equal(gpus.cuda, "13.0");
+    const struct snug_gpu *a = find(&gpus, 0), *b = find(&gpus, 1);
+    assert_int_equal(a->ordinal, 1); /* as CUDA_VISIBLE_DEVICES=1,0 makes it */
+    assert_int_equal(b->ordinal, 0);
+    assert_string_equal(a->name, "NVIDIA H200");
+    assert_int_equal(a->major, 9);
+    assert_int_equal(a->total, (int64_t)143771 << 20);
+    assert_int_equal(a->used, (int64_t)1000 << 20);
+    assert_int_equal(a->reserved, (int64_t)100 << 20);
+    assert_int_equal(a->utilisation, 7);
+    assert_int_equal(b->temperature, 31);
+    assert_true(a->power < 0); /* not told */
+    assert_int_equal(a->process_count, 2);
+    assert_int_equal(a->processes[0].pid, 4711);
+    assert_int_equal(a->processes[0].bytes, (int64_t)990 << 20);
+    assert_string_equal(a->processes[0].name, "python3");
+    assert_int_equal(a->processes[1].bytes, -1);
+    assert_string_equal(a->processes[1].name, "");
+    assert_int_equal(b->process_count, 0);
+    snug_gpus_free(&gpus);
+}
+
+static void test_hidden(void **state) {
+    struct snug_gpus gpus;
+    (void)state;
+    set_world(TWO_GPUS "visible 1\n");
+    assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
+    assert_int_equal(find(&gpus, 0)->ordinal, -1);
+    assert_int_equal(find(&gpus, 1)->ordinal, 0);
+    snug_gpus_free(&gpus);
+    set_world(TWO_GPUS);
+    setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+    assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    assert_int_equal(gpus.count, 2);
+    assert_non_null(strstr(gpus.cuda_problem, "CUDA_VISIBLE_DEVICES is \"-1\""));
+    snug_gpus_free(&gpus);
+}
+
+/* CUDA works without its management library, as in some containers. */
+static void test_without_nvml(void **state) {
+    struct snug_gpus gpus;
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nfailing 4\n");
+    assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
+    assert_non_null(strstr(gpus.nvml_problem, "Insufficient Permissions"));
+    assert_int_equal(gpus.count, 1);
+    assert_int_equal(gpus.items[0].index, -1);
+    assert_int_equal(gpus.items[0].ordinal, 0);
+    assert_string_equal(gpus.items[0].name, "NVIDIA H200");
+    snug_gpus_free(&gpus);
+}
+
+/* ---- the meter ------------------------------------------------------------------------------------------------ */
+
+static struct snug_gpu_meter meter;
+
+static int close_meter(void **state) {
+    (void)state;
+    snug_gpu_meter_close(&meter);
+    return 0;
+}
+
+static void expect(int64_t mib, enum snug_gpu_method method) {
+    assert_int_equal(snug_gpu_meter_read(&meter), mib < 0 ? -1 : mib << 20);
+    assert_int_equal(meter.method, method);
+}
+
+static void expect_others(const char *says) {
+    char *text;
+    assert_int_equal(snug_gpu_meter_others(&meter, &text), SNUG_OK);
+    assert_string_equal(text, says);
+    free(text);
+}
+
+/* NVML knows us by our id: its figure of us, whatever the others do. */
+static void test_own_id(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_string_equal(meter.gpu.name, "NVIDIA H200");
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 self 520 snug\n");
+    expect(520, SNUG_GPU_BY_PROCESS);
+    set_world("gpu 143771 4600 0 NVIDIA H200\nvisible 0\nprocess 0 4711 2040 python\nprocess 0 self 2520 snug\n");
+    expect(2520, SNUG_GPU_BY_PROCESS);
+    expect_others("4711 python 2040.0 MiB");
+}
+
+/* In a container NVML lists us under the host's id: the one that came with our context. Others come, grow and go. */
+static void test_other_id(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 31337 520 -\n");
+    expect(530, SNUG_GPU_BY_DIFFERENCE);
+    set_world("gpu 143771 7630 0 NVIDIA H200\nvisible 0\nprocess 0 4711 1990 python\nprocess 0 31337 2620 -\n"
+              "process 0 5000 3000 newcomer\n");
+    expect(2630, SNUG_GPU_BY_DIFFERENCE);
+    expect_others("4711 python 1990.0 MiB, 5000 newcomer 3000.0 MiB");
+    set_world("gpu 143771 2640 0 NVIDIA H200\nvisible 0\nprocess 0 31337 2620 -\n");
+    expect(2630, SNUG_GPU_BY_DIFFERENCE);
+}
+
+/* NVML tells no processes: the plain difference. */
+static void test_no_ids(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nunlisted\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    set_world("gpu 143771 1527 0 NVIDIA H200\nvisible 0\nunlisted\n");
+    expect(527, SNUG_GPU_BY_DIFFERENCE);
+    expect_others("1000.0 MiB of processes that NVML does not list here");
+}
+
+/* Where ids cannot be translated NVML gives 0, to us as to others. */
+static void test_zero_ids(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 0 0 990 -\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 0 990 -\nprocess 0 0 520 -\n");
+    expect(530, SNUG_GPU_BY_DIFFERENCE);
+    expect_others("1000.0 MiB of processes that NVML does not list here");
+}
+
+/* Our id in the list before we have a context is another space's: it is not taken for us. */
+static void test_foreign_own_id(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 0 self 990 python\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 990 python\nprocess 0 31337 520 -\n");
+    expect(530, SNUG_GPU_BY_DIFFERENCE);
+}
+
+/* A second training in one process: the context stands already. */
+static void test_second_job(void **state) {
+    (void)state;
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nactive\nprocess 0 self 530 snug\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    expect(530, SNUG_GPU_BY_PROCESS);
+    snug_gpu_meter_close(&meter);
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nactive\nprocess 0 31337 530 -\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    expect(-1, SNUG_GPU_BY_NOTHING); /* there is no before to subtract */
+}
+
+/* The meter follows CUDA's first device, which need not be NVML's. */
+static void test_meter_is_cudas(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 1\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_string_equal(meter.gpu.name, "NVIDIA H100");
+    set_world("gpu 143771 9000 7 NVIDIA H200\ngpu 81559 500 0 NVIDIA H100\nvisible 1\nprocess 1 31337 490 -\n");
+    expect(500, SNUG_GPU_BY_DIFFERENCE);
+}
+
+/* ---- a job ---------------------------------------------------------------------------------------------------- */
+
+static int64_t available(void) { return (int64_t)300 << 20; }
+static int64_t library(const struct snug_program *program, int threads) {
+    (void)program, (void)threads;
+    return (int64_t)9000 << 20;
+}
+static const struct snug_backend device = {.name = "a device", .available = available, .library = library};
+
+/* The context of a job on a GPU: what it holds when the backend is open, and what was seen to come later, remembered.
+ */
+static void test_context(void **state) {
+    char cache[96], remove_cache[128];
+    struct snug_program program = {.compute = SNUG_BF16};
+    struct snug_job job = {.ctx = ctx, .backend = &device, .trains = true, .layout = {.arena = (int64_t)2000 << 20}};
+    (void)state;
+    snprintf(cache, sizeof cache, "%s-cache", world);
+    setenv("SNUG_CACHE", cache, 1);
+    job.programs[0] = program;
+    set_world(TWO_GPUS "visible 0\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &job.meter), SNUG_OK);
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\n");
+    assert_int_equal(snug_device_measure(&job), SNUG_OK);
+    assert_int_equal(job.opened_bytes, (int64_t)520 << 20);
+    assert_int_equal(job.context_bytes, (int64_t)528 << 20); /* 8: the guess before there was a run */
+    set_world("gpu 143771 3560 0 NVIDIA H200\nvisible 0\nprocess 0 self 2550 snug\n");
+    snug_device_learn(&job, snug_device_held(&job));
+    assert_int_equal(snug_device_measure(&job), SNUG_OK);
+    assert_int_equal(job.context_bytes - job.opened_bytes, (int64_t)30 << 20);
+    job.programs[0].compute = SNUG_F32; /* another kind of run */
+    assert_int_equal(snug_device_measure(&job), SNUG_OK);
+    assert_int_equal(job.context_bytes - job.opened_bytes, (int64_t)8 << 20);
+    snug_gpu_meter_close(&job.meter);
+    assert_int_equal(snug_device_held(&job), (int64_t)9000 << 20); /* without NVML: the driver's figure */
+    unsetenv("SNUG_CACHE");
+    snprintf(remove_cache, sizeof remove_cache, "rm -r '%s'", cache);
+    assert_int_equal(system(remove_cache), 0);
+}
+
+/* Somebody takes the memory between the plan and the arena. */
+static void test_late_refusal(void **state) {
+    struct snug_job job = {.ctx = ctx, .backend = &device, .layout = {.arena = (int64_t)2000 << 20}};
+    (void)state;
+    set_world(TWO_GPUS "visible 0\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &job.meter), SNUG_OK);
+    set_world("gpu 143771 143000 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\nprocess 0 4711 142470 python\n");
+    snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
+    assert_int_equal(snug_device_refuse(&job), SNUG_E_DOES_NOT_FIT);
+    assert_non_null(strstr(snug_error_message(ctx), "this run needs 2000.0 MiB of NVIDIA H200"));
+    assert_non_null(strstr(snug_error_message(ctx), "300.0 MiB are left"));
+    assert_non_null(strstr(snug_error_message(ctx), "4711 python 142470.0 MiB"));
+    snug_clear_error(ctx);
+    snug_gpu_meter_close(&job.meter);
+}
+
+/* ---- the commands --------------------------------------------------------------------------------------------- */
+
+static int run(const char *environment, const char *arguments, char *output, size_t size) {
+    char command[1024];
+    snprintf(command, sizeof command, "%s '%s/snug' %s 2>&1", environment, SNUG_BINARY_DIR, arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    const size_t length = fread(output, 1, size - 1, pipe);
+    output[length] = '\0';
+    const int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+#define WITH_FAKES "LD_LIBRARY_PATH='" SNUG_FAKE_DIR "'"
+#define WITHOUT "SNUG_NVML=/nonexistent.so CUDA_VISIBLE_DEVICES=-1"
+
+static void says(const char *output, const char *text) {
+    if (!strstr(output, text)) fail_msg("\"%s\" is not in:\n%s", text, output);
+}
+
+static void test_gpu_command(void **state) {
+    char output[16384];
+    (void)state;
+    set_world(TWO_GPUS "visible 1\nprocess 0 4711 990 python\nprocess 0 4712 -1 \xff\n");
+    assert_int_equal(run("CUDA_VISIBLE_DEVICES=1 " WITH_FAKES, "gpu", output, sizeof output), 0);
+    says(output, "NVIDIA driver 580.65.06, CUDA 13.0, NVML 13.580.1\nCUDA_VISIBLE_DEVICES=1\n");
+    says(output, "  0     -  NVIDIA H200");
+    says(output, "  1     0  NVIDIA H100");
+    says(output, "1000 / 143771");
+    says(output, "  0       4711        990  python\n");
+    assert_int_equal(run(WITH_FAKES, "gpu --json", output, sizeof output), 0);
+    json_t *json = json_loads(output, 0, NULL);
+    assert_non_null(json);
+    const json_t *gpu = json_array_get(json_object_get(json, "gpus"), 0);
+    assert_int_equal(json_integer_value(json_object_get(gpu, "used_bytes")), (json_int_t)1000 << 20);
+    assert_true(json_is_null(json_object_get(gpu, "cuda")));
+    assert_true(json_is_null(json_object_get(gpu, "watts")));
+    assert_int_equal(json_array_size(json_object_get(gpu, "processes")), 2);
+    json_decref(json);
+}
+
+static void test_watch(void **state) {
+    char output[16384];
+    (void)state;
+    set_world(TWO_GPUS "visible 0\n");
+    run("timeout -s INT 0.7 env " WITH_FAKES, "gpu --watch 0.2 --json", output, sizeof output);
+    int lines = 0;
+    for (const char *at = output; (at = strstr(at, "{\"driver\"")); at++) lines++;
+    assert_in_range(lines, 2, 4);
+    assert_int_equal(run("", "gpu --watch never", output, sizeof output), 2);
+    says(output, "never cannot be taken");
+    assert_int_equal(run("", "gpu --help", output, sizeof output), 0);
+    says(output, "usage: snug gpu [--watch [SECONDS]]");
+}
+
+static void test_doctor(void **state) {
+    char output[16384];
+    (void)state;
+    set_world(TWO_GPUS "visible 0\n");
+    assert_int_equal(run("SNUG_CACHE=/dev/null/cache " WITH_FAKES, "doctor --device cpu", output, sizeof output), 0);
+    says(output, "580.65.06, for CUDA up to 13.0");
+    says(output, "NVIDIA H200, 00000000:1A:00.0, compute capability 9.0");
+    says(output, "NVIDIA H100, 00000000:1B:00.0");
+    says(output, "hidden from programs");
+    says(output, "the CPU, ");
+    says(output, "--device cpu says so");
+    says(output, "a cache folder");
+    assert_int_equal(run(WITHOUT, "doctor --json", output, sizeof output), 0);
+    json_t *json = json_loads(output, 0, NULL);
+    assert_non_null(json);
+    const char *used = json_string_value(json_object_get(json, "used"));
+    assert_non_null(used);
+    says(used, "the CPU: ");
+    assert_true(json_array_size(json_object_get(json, "missing")) > 0);
+    assert_true(json_is_false(json_object_get(json_object_get(json, "plugin"), "works")));
+    json_decref(json);
+}
+
+static void test_nothing_there(void **state) {
+    char output[16384];
+    (void)state;
+    assert_int_equal(run(WITHOUT, "gpu", output, sizeof output), 0);
+    says(output, "snug uses the CPU");
+    assert_int_equal(
+        run(WITHOUT, "train --device cuda --config_name bert-tiny --train_file dummy:4x4", output, sizeof output), 1);
+    says(output, "NVIDIA");
+}
+
+/* The loader looks at LD_LIBRARY_PATH when a program starts: once more, with the fakes first. A path in the program
+   itself would not do, since a sanitizer's dlopen() does not know it. */
+static void start_with_fakes(char **argv) {
+    const char *before = getenv("SNUG_TEST_LIBRARIES"), *now = getenv("LD_LIBRARY_PATH");
+    char path[4096];
+    if (before) {
+        *before ? setenv("LD_LIBRARY_PATH", before, 1) : unsetenv("LD_LIBRARY_PATH");
+        unsetenv("SNUG_TEST_LIBRARIES");
+        return;
+    }
+    snprintf(path, sizeof path, "%s%s%s", SNUG_FAKE_DIR, now ? ":" : "", now ? now : "");
+    setenv("SNUG_TEST_LIBRARIES", now ? now : "", 1);
+    setenv("LD_LIBRARY_PATH", path, 1);
+    execv("/proc/self/exe", argv);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    start_with_fakes(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_without_nvml),
+        cmocka_unit_test_teardown(test_own_id, close_meter),
+        cmocka_unit_test_teardown(test_other_id, close_meter),
+        cmocka_unit_test_teardown(test_no_ids, close_meter),
+        cmocka_unit_test_teardown(test_zero_ids, close_meter),
+        cmocka_unit_test_teardown(test_foreign_own_id, close_meter),
+        cmocka_unit_test_teardown(test_second_job, close_meter),
+        cmocka_unit_test_teardown(test_meter_is_cudas, close_meter),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_late_refusal),
+        cmocka_unit_test(test_gpu_command),
+        cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_nothing_there),
+    };
+    snprintf(world, sizeof world, "/tmp/snug-gpu-%d", (int)getpid());
+    setenv("SNUG_FAKE_GPU", world, 1);
+    if (snug_context_create(&ctx) != SNUG_OK) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snug_context_destroy(ctx);
+    remove(world);
+    return failed;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Model folders and checkpoints as a stranger could make them: absurd sizes, names that lead elsewhere, pickles. What
+   tests/fuzz found stands here or among its seeds. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "plan/stages.h"
+#include "scratch.h"
+#include "text/tokenizer.h"
+
+static const char *write_text(struct scratch *s, const char *name, const char *text) {
+    return scratch_write(s, name, text, strlen(text));
+}
+
+/* ---- config.json ---------------------------------------------------------------------------------------------- */
+
+static void absurd_sizes(void **state) {
+    struct scratch *s = *state;
+    static const struct {
+        const char *json, *sentence;
+    } cases[] = {
+        {"{\"hidden_size\": 1000000000}", "hidden_size is 1000000000, expected 1 to"},
+        {"{\"num_hidden_layers\": 1000000000}", "num_hidden_layers is 1000000000, expected 1 to"},
+        {"{\"num_hidden_layers\": -12}", "num_hidden_layers is -12"},
+        {"{\"num_attention_heads\": 0}", "num_attention_heads is 0"},
+        {"{\"num_attention_heads\": 7}", "hidden_size 768 is not a multiple of num_attention_heads 7"},
+        {"{\"hidden_size\": 1e308}", "\"hidden_size\" must be an integer"},
+        {"{\"hidden_size\": 768.5}", "\"hidden_size\" must be an integer"},
+        {"{\"hidden_size\": \"768\"}", "\"hidden_size\" must be an integer"},
+        {"{\"hidden_size\": [768]}", "\"hidden_size\" must be an integer"},
+        {"{\"hidden_size\": 99999999999999999999999999}", "\"hidden_size\" must be an integer"},
+        {"{\"hidden_size\": NaN}", "not valid JSON"},
+        {"{\"layer_norm_eps\": 1e400}", "not valid JSON"},
+        {"{\"layer_norm_eps\": 1e308}", "layer_norm_eps is 1e+308"},
+        {"{\"initializer_range\": -1}", "initializer_range is -1"},
+        {"{\"vocab_size\": 9223372036854775807}", "vocab_size is 9223372036854775807"},
+        {"{\"pad_token_id\": 30522}", "pad_token_id is 30522, expected one of the vocabulary's 30522 ids"},
+        {"{\"pad_token_id\": 4611686018427387904}", "pad_token_id is 4611686018427387904"},
+        {"{\"pad_token_id\": -2}", "pad_token_id is -2"},
+        {"{\"num_labels\": 2000000}", "num_labels is 2000000"},
+        /* each of them is possible */
+        {"{\"hidden_size\": 1048576, \"num_attention_heads\": 1, \"num_hidden_layers\": 512}", "no machine holds that"},
+        {"{\"hidden_size\": 1048576, \"num_attention_heads\": 1, \"vocab_size\": 16777216}", "no machine holds that"},
+    };
+    const double begin = snug_seconds();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_config config;
+        const char *path = write_text(s, "config.json", cases[i].json);
+        assert_fails(s, snug_config_read(s->ctx, path, &config), SNUG_E_INPUT, cases[i].sentence);
+    }
+    assert_true(snug_seconds() - begin < 10);
+}
+
+static void largest_config(void **state) {
+    struct scratch *s = *state;
+    struct snug_config config;
+    const char *path = write_text(s, "config.json", "{\"pad_token_id\": 30521, \"num_hidden_layers\": 512}");
+    assert_ok(s, snug_config_read(s->ctx, path, &config));
+    assert_int_equal(config.pad_token_id, 30521);
+    snug_config_free(&config);
+}
+
+/* Of sizes that each fit 64 bits, and together do not. */
+static void sums_are_checked(void **state) {
+    struct scratch *s = *state;
+    struct snug_program program, *programs[] = {&program};
+    struct snug_layout layout;
+    snug_program_init(&program, s->ctx);
+    for (int i = 0; i < 64; i++) {
+        int32_t tensor;
+        assert_ok(s, snug_program_tensor(&program, (struct snug_tensor){.rows = INT64_C(1) << 31, .cols = 1 << 26},
+                                         &tensor, "t%d", i));
+    }
+    assert_fails(s, snug_stage_place(s->ctx, programs, 1, snug_backend_cpu(), 1, 0, 0, &layout), SNUG_E_DOES_NOT_FIT,
+                 "no machine holds that");
+    snug_program_free(&program);
+}
+
+static void code_is_not_run(void **state) {
+    struct scratch *s = *state;
+    struct snug_config config;
+    const char *path = write_text(s, "config.json", "{\"auto_map\": {\"AutoModel\": \"modeling.Evil\"}}");
+    assert_ok(s, snug_config_read(s->ctx, path, &config));
+    assert_contains(s->log, "auto_map names Python code; snug runs none");
+    assert_null(json_object_get(config.json, "auto_map")); /* so that what is saved does not name it either */
+    snug_config_free(&config);
+    path = write_text(s, "config.json", "{\"model_type\": \"evil\", \"auto_map\": {\"AutoModel\": \"modeling.Evil\"}}");
+    assert_fails(s, snug_config_read(s->ctx, path, &config), SNUG_E_UNSUPPORTED, "model_type evil is not supported");
+}
+
+/* ---- files of the folder -------------------------------------------------------------------------------------- */
+
+static void pickles(void **state) {
+    struct scratch *s = *state;
+    struct snug_program program;
+    struct snug_config config = {0};
+    char *folder;
+    snug_program_init(&program, s->ctx);
+    const struct snug_memory memory = {0};
+    assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
+                 "neither model.safetensors nor");
+    write_text(s, "pytorch_model.bin", "PK\3\4");
+    assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
+                 "pytorch_model.bin is a pickled PyTorch file");
+    assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
+                 "weights_only=True");
+    assert_fails(s, snug_model_locate(s->ctx, scratch_path(s, "pytorch_model.bin"), &folder), SNUG_E_INPUT,
+                 "pytorch_model.bin is a file: name the folder");
+}
+
+static void snapshots_stay_in_the_cache(void **state) {
+    struct scratch *s = *state;
+    static const char *const refs[] = {"../../../elsewhere", "/elsewhere", "..", ".\n", "a/b"};
+    char *folder;
+    setenv("HF_HUB_CACHE", s->folder, 1);
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "models--a--b/refs")));
+    for (size_t i = 0; i < sizeof refs / sizeof *refs; i++) {
+        write_text(s, "models--a--b/refs/main", refs[i]);
+        assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "is not the name of a snapshot");
+    }
+    write_text(s, "models--a--b/refs/main", "0123abc\n");
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "models--a--b/snapshots/0123abc")));
+    assert_ok(s, snug_model_locate(s->ctx, "a/b", &folder));
+    assert_contains(folder, "models--a--b/snapshots/0123abc");
+    free(folder);
+    unsetenv("HF_HUB_CACHE");
+}
+
+/* Links are followed: the Hugging Face cache is made of them. */
+static void shards_behind_links(void **state) {
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    static const char shard[] =
+        "\x3a\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}    \0\0\0";
+    char target[512];
+    scratch_write(s, "blob", shard, 8 + 0x3a + 4);
+    snprintf(target, sizeof target, "%s", s->path);
+    assert_int_equal(symlink(target, scratch_path(s, "m.safetensors")), 0);
+    const char *path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"m.safetensors\"}}");
+    assert_ok(s, snug_safetensors_open(s->ctx, path, &files));
+    snug_safetensors_close(&files);
+    assert_int_equal(mkfifo(scratch_path(s, "pipe.safetensors"), 0600), 0); /* would wait for a writer for ever */
+    path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"pipe.safetensors\"}}");
+    assert_fails(s, snug_safetensors_open(s->ctx, path, &files), SNUG_E_INPUT, "is not a regular file");
+}
+
+static void manifests(void **state) {
+    struct scratch *s = *state;
+    static const struct {
+        const char *json, *sentence;
+    } cases[] = {
+        {"{\"files\": {}}", "must be an object that lists the files"},
+        {"{\"files\": {\"../a\": {\"size\": 1}}}", "\"../a\" is not the name of a file in the same folder"},
+        {"{\"files\": {\"/dev/zero\": {\"size\": 1}}}", "\"/dev/zero\" is not the name of a file in the same folder"},
+        {"{\"files\": {\"b/../../a\": {\"size\": 1}}}", "is not the name of a file in the same folder"},
+        {"{\"files\": {\"b/..\": {\"size\": 1}}}", "is not the name of a file in the same folder"},
+        {"{\"files\": {\"\": {\"size\": 1}}}", "is not the name of a file in the same folder"},
+        {"{\"files\": {\"b//a\": {\"size\": 1}}}", "is not the name of a file in the same folder"},
+        {"{\"files\": {\"pipe\": {\"size\": 1}}}", "pipe is not a regular file"},
+        {"{\"files\": {\"...\": {\"size\": 1}}}", "... is missing"},
+    };
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "in/b")));
+    write_text(s, "a", "a");
+    assert_int_equal(mkfifo(scratch_path(s, "in/pipe"), 0600), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(s, "in/manifest.json", cases[i].json);
+        assert_fails(s, snug_folder_verify(s->ctx, scratch_path(s, "in")), SNUG_E_INPUT, cases[i].sentence);
+    }
+}
+
+static void files_read_whole_end_somewhere(void **state) {
+    struct scratch *s = *state;
+    char *data;
+    size_t size;
+    write_text(s, "config.json", "{");
+    assert_int_equal(truncate(s->path, (1 << 28) + 1), 0); /* a hole, which takes no space */
+    assert_fails(s, snug_file_read(s->ctx, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
+    assert_null(data);
+    assert_fails(s, snug_file_read(s->ctx, "/dev/zero", &data, &size), SNUG_E_INPUT, "/dev/zero has over 256 MiB");
+}
+
+static void messages_are_printable(void **state) {
+    struct scratch *s = *state;
+    snug_fail(s->ctx, SNUG_E_INPUT, "tensor %s",
+              "a\033[2J\r\n\x7f\xc2\x9b"
+              "1mé中\u00a0");
+    assert_string_equal(snug_error_message(s->ctx), "tensor a?[2J?????1mé中\u00a0");
+    snug_clear_error(s->ctx);
+    snug_log(s->ctx, SNUG_LOG_WARNING, "%s", "\a\b");
+    assert_string_equal(s->log, "??");
+}
+
+/* ---- the tokenizer -------------------------------------------------------------------------------------------- */
+
+#define MODEL(vocab)                                                                                                   \
+    "\"model\":{\"type\":\"WordPiece\",\"vocab\":{" vocab "}},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}"
+#define WORDS "\"[UNK]\":0,\"[CLS]\":1,\"[SEP]\":2,\"[PAD]\":3,\"[MASK]\":4"
+#define PROCESSOR(cls, sep)                                                                                            \
+    ",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\"," cls "],\"sep\":[\"[SEP]\"," sep "]}"
+
+static void ids_out_of_range(void **state) {
+    struct scratch *s = *state;
+    static const struct {
+        const char *json, *sentence;
+    } cases[] = {
+        {"{" MODEL(WORDS) PROCESSOR("1", "5") "}", "puts the id 5 around texts, which no token has"},
+        {"{" MODEL(WORDS) PROCESSOR("2147483647", "2") "}", "puts the id 2147483647 around texts"},
+        {"{" MODEL(WORDS) PROCESSOR("4294967297", "2") "}", "there is no cls_token"},
+        {"{" MODEL(WORDS) PROCESSOR("1", "-1") "}", "there is no sep_token"},
+        {"{" MODEL(WORDS ",\"far\":16777215") "}", "has 6 tokens, and ids up to 16777215"},
+        {"{" MODEL(WORDS ",\"far\":2147483647") "}", "ids up to 2147483647; at most"},
+        {"{" MODEL(WORDS ",\"far\":-1") "}", "the id of token \"far\" is not a number from 0"},
+    };
+    struct snug_tokenizer *tokenizer;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(s, "tokenizer.json", cases[i].json);
+        assert_fails(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer), SNUG_E_INPUT, cases[i].sentence);
+    }
+    write_text(s, "tokenizer.json", "{" MODEL(WORDS) PROCESSOR("1", "2") "}");
+    assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer));
+    snug_tokenizer_free(tokenizer);
+}
+
+/* A vocab.txt that is not used may be anything, a link to a key for one: it must not go into what is published. */
+static void only_what_is_used_is_copied(void **state) {
+    struct scratch *s = *state;
+    struct snug_tokenizer *tokenizer;
+    static const char *const vocabularies[] = {"a secret\nof two lines\n", "twice\ntwice\n"};
+    write_text(s, "tokenizer.json", "{" MODEL(WORDS) PROCESSOR("1", "2") "}");
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "out")));
+    for (int i = 0; i < 2; i++) {
+        write_text(s, "vocab.txt", vocabularies[i]);
+        assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer));
+        assert_ok(s, snug_tokenizer_save(s->ctx, tokenizer, scratch_path(s, "out")));
+        assert_true(snug_file_exists(scratch_path(s, "out/tokenizer.json")));
+        assert_false(snug_file_exists(scratch_path(s, "out/vocab.txt")));
+        snug_tokenizer_free(tokenizer);
+    }
+}
+
+/* Linear in their number: a search through all for each would take minutes. */
+static void many_added_tokens(void **state) {
+    struct scratch *s = *state;
+    struct snug_tokenizer *tokenizer;
+    enum { TOKENS = 200000 };
+    FILE *file = fopen(scratch_path(s, "tokenizer.json"), "w");
+    assert_non_null(file);
+    fprintf(file, "{%s,\"added_tokens\":[", MODEL(WORDS) PROCESSOR("1", "2"));
+    for (int i = 0; i < TOKENS; i++) fprintf(file, "%s{\"id\":%d,\"content\":\"<%d>\"}", i ? "," : "", 5 + i, i);
+    fputs("]}", file);
+    assert_int_equal(fclose(file), 0);
+    const double begin = snug_seconds();
+    assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer));
+    assert_true(snug_seconds() - begin < 60);
+    assert_int_equal(snug_tokenizer_vocab_size(tokenizer), 5 + TOKENS);
+    snug_tokenizer_free(tokenizer);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(absurd_sizes),           TEST(largest_config),   TEST(sums_are_checked),
+        TEST(code_is_not_run),        TEST(pickles),          TEST(snapshots_stay_in_the_cache),
+        TEST(shards_behind_links),    TEST(manifests),        TEST(files_read_whole_end_somewhere),
+        TEST(messages_are_printable), TEST(ids_out_of_range), TEST(only_what_is_used_is_copied),
+        TEST(many_added_tokens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

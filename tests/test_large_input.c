@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data that is too long, too wide or too varied: the program answers in bounded memory and in time that grows with the
+   file, not with its square. SNUG_LARGE=1 adds what writes more than 400 MB. */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "training_fixture.h"
+
+#define MIB ((int64_t)1 << 20)
+/* Generous, for slow and busy machines: what takes the square of these sizes takes hours. */
+enum { SECONDS = 120 };
+
+struct answer {
+    int code;
+    int64_t peak;
+    double seconds;
+    char *errors; /* what it said; freed by the caller */
+};
+
+/* Runs snug in the test's folder. */
+static struct answer ask(const struct fixture *f, const char *words) {
+    struct rusage usage;
+    int status;
+    const double begin = snug_seconds();
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char copy[1024], *rest = copy, *arguments[32] = {"snug"};
+        snprintf(copy, sizeof copy, "%s", words);
+        for (int i = 1; i < 31 && (arguments[i] = strsep(&rest, " ")); i++) continue;
+        if (chdir(f->folder) != 0 || !freopen("/dev/null", "w", stdout) || !freopen("stderr", "w", stderr)) _exit(126);
+        execv(SNUG_BINARY_DIR "/snug", arguments);
+        _exit(127);
+    }
+    while (wait4(child, &status, 0, &usage) < 0) assert_int_equal(errno, EINTR);
+    struct answer answer = {.peak = (int64_t)usage.ru_maxrss * 1024, .seconds = snug_seconds() - begin};
+    answer.errors = read_text(f, path_of(f, "stderr"), NULL);
+    if (!WIFEXITED(status)) fail_msg("snug %s: ended by signal %d: %s", words, WTERMSIG(status), answer.errors);
+    answer.code = WEXITSTATUS(status);
+    print_message("%s: %.1f s, %lld MiB\n", words, answer.seconds, (long long)(answer.peak / MIB));
+    return answer;
+}
+
+static void assert_answer(const struct fixture *f, const char *words, int code, const char *sentence, int64_t peak) {
+    struct answer answer = ask(f, words);
+    if (answer.code != code) fail_msg("snug %s: exit code %d: %s", words, answer.code, answer.errors);
+    assert_contains(answer.errors, sentence);
+    assert_true(answer.seconds < SECONDS);
+    if (!SANITIZED && answer.peak > peak)
+        fail_msg("snug %s: %lld bytes, over %lld", words, (long long)answer.peak, (long long)peak);
+    free(answer.errors);
+}
+
+/* piece until the file has length bytes more. */
+static void repeat(FILE *file, const char *piece, int64_t length) {
+    char block[1 << 16];
+    const size_t size = strlen(piece), whole = sizeof block / size * size;
+    for (size_t i = 0; i < whole; i++) block[i] = piece[i % size];
+    for (size_t part; length > 0; length -= (int64_t)part) {
+        part = (int64_t)whole < length ? whole : (size_t)length;
+        assert_int_equal(fwrite(block, 1, part, file), part);
+    }
+}
+
+static FILE *open_new(const struct fixture *f, const char *name) {
+    FILE *file = fopen(path_of(f, "%s", name), "w");
+    assert_non_null(file);
+    return file;
+}
+
+#define TOKENIZE "tokenize --model_name_or_path model --test_file "
+
+static void test_ten_million_characters(void **state) {
+    static const char *const pieces[] = {"good w1 ", "w", ".", "\u0301", "\u4e2d", "e\u0323\u0301 "};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        int64_t characters = 0;
+        for (const char *c = pieces[i]; *c; c++) characters += ((unsigned char)*c & 0xC0) != 0x80;
+        const int64_t bytes = 10000000 / characters * (int64_t)strlen(pieces[i]);
+        FILE *file = open_new(f, "long.txt");
+        repeat(file, pieces[i], bytes);
+        assert_int_equal(fclose(file), 0);
+        /* the line, its normalised text, ids of 4 bytes, and what growing copies: some 20 bytes for each of the text */
+        assert_answer(f, TOKENIZE "long.txt", 0, "", 48 * MIB + 20 * bytes);
+    }
+}
+
+static void test_million_columns(void **state) {
+    struct fixture *f = *state;
+    FILE *file = open_new(f, "wide.csv");
+    for (int i = 0; i < 1000000; i++) fprintf(file, i ? ",c%d" : "c%d", i);
+    fputc('\n', file);
+    repeat(file, "1,", 2 * 999999);
+    fputs("1\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_answer(f, TOKENIZE "wide.csv", 0, "", 600 * MIB);
+    assert_answer(f, "plan --model_name_or_path model --train_file wide.csv", 1, "there is no label column", 600 * MIB);
+}
+
+static void test_rows_that_lack_most_columns(void **state) {
+    struct fixture *f = *state;
+    FILE *file = open_new(f, "sparse.jsonl");
+    for (int i = 0; i < 200000; i++) fprintf(file, "%s\"c%d\":\"w1\"", i ? "," : "{", i);
+    fputs("}\n", file);
+    static const char row[] = "{\"c0\":\"w2\",\"c1\":\"w3\",\"c199999\":4}\n";
+    repeat(file, row, 200000 * (int64_t)strlen(row));
+    assert_int_equal(fclose(file), 0);
+    assert_answer(f, TOKENIZE "sparse.jsonl", 0, "", 600 * MIB);
+}
+
+static void test_as_many_labels_as_rows(void **state) {
+    struct fixture *f = *state;
+    FILE *file = open_new(f, "labels.csv");
+    fputs("sentence,label\n", file);
+    for (int i = 0; i < 300000; i++) fprintf(file, "good,l%d\n", i);
+    assert_int_equal(fclose(file), 0);
+    file = open_new(f, "lists.csv");
+    fputs("sentence,label\ngood,x", file);
+    for (int i = 0; i < 300000; i++) fprintf(file, "|l%d", i);
+    fputs("\n", file);
+    assert_int_equal(fclose(file), 0);
+    /* Both are refused: after all labels were found, sorted and bound. */
+    static const char *const files[] = {"labels.csv", "lists.csv"};
+    for (int i = 0; i < 2; i++) {
+        char words[256];
+        snprintf(words, sizeof words,
+                 "train --model_name_or_path model --train_file %s --memory_budget 1MiB --output_dir out", files[i]);
+        assert_answer(f, words, 3, "--memory_budget of 1.0 MiB", 900 * MIB);
+    }
+}
+
+static void test_endless_lines(void **state) {
+    struct fixture *f = *state;
+    /* A line of 1 GiB of zeros, which takes no space on the disk. */
+    const int fd = open(path_of(f, "hole.txt"), O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 1024 * MIB), 0);
+    close(fd);
+    assert_answer(f, TOKENIZE "hole.txt", 1, "hole.txt:1: a NUL byte", 64 * MIB);
+    const int64_t bytes = (getenv("SNUG_LARGE") ? 1024 : 300) * MIB;
+    static const char *const names[] = {"endless.txt", "endless.csv", "endless.jsonl"};
+    for (int i = 0; i < 3; i++) {
+        FILE *file = open_new(f, names[i]);
+        fputs(i == 0 ? "" : i == 1 ? "sentence\n\"" : "[{\"sentence\":\"", file);
+        repeat(file, "good w1 ", bytes);
+        assert_int_equal(fclose(file), 0);
+        char words[128];
+        snprintf(words, sizeof words, TOKENIZE "%s", names[i]);
+        assert_answer(f, words, 1, "a row of over 256 MiB begins here", 700 * MIB);
+        unlink(path_of(f, "%s", names[i]));
+    }
+}
+
+static void test_deep_and_many(void **state) {
+    struct fixture *f = *state;
+    FILE *file = open_new(f, "deep.jsonl");
+    repeat(file, "[", 5000000);
+    assert_int_equal(fclose(file), 0);
+    assert_answer(f, TOKENIZE "deep.jsonl", 1, "deep.jsonl:1: ", 200 * MIB);
+    file = open_new(f, "deeper.jsonl");
+    fputs("{\"sentence\":", file);
+    repeat(file, "[", 5000000);
+    assert_int_equal(fclose(file), 0);
+    assert_answer(f, TOKENIZE "deeper.jsonl", 1, "maximum parsing depth", 200 * MIB);
+    file = open_new(f, "many.jsonl");
+    fputs("{\"sentence\":[0", file);
+    repeat(file, ",0", 80000000);
+    fputs("]}\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_answer(f, TOKENIZE "many.jsonl", 1, "over 16777216 values", 400 * MIB);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_ten_million_characters), TEST(test_million_columns), TEST(test_rows_that_lack_most_columns),
+        TEST(test_as_many_labels_as_rows), TEST(test_endless_lines),   TEST(test_deep_and_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
