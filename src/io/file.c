@@ -532,8 +532,6 @@ snug_status snug_folder_verify(snug_context *ctx, const char *path) {
     json_t *files = json_object_get(manifest, "files"), *entry;
     if (status == SNUG_OK && json_object_size(files) == 0)
         status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"files\" must be an object that lists the files", manifest_path);
-    if (status == SNUG_OK && json_integer_value(json_object_get(manifest, "version")) != 1)
-        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"version\" must be 1", manifest_path);
     const char *name;
     json_object_foreach(files, name, entry) {
         char *file;
@@ -545,6 +543,8 @@ snug_status snug_folder_verify(snug_context *ctx, const char *path) {
             free(file);
         }
     }
+    if (status == SNUG_OK && json_integer_value(json_object_get(manifest, "version")) != 1)
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"version\" must be 1", manifest_path);
     json_decref(manifest);
     free(manifest_path);
     return status;
