@@ -33,7 +33,7 @@ typedef enum snug_status {
     SNUG_E_IO = 4,           /* the operating system refused: open, read, write [1] */
     SNUG_E_MEMORY = 5,       /* an allocation failed [1] */
     SNUG_E_DOES_NOT_FIT = 6, /* the plan is over the budget or the machine [3] */
-    SNUG_E_NUMERIC = 7,      /* a loss or gradient is NaN or infinite [1] */
+    SNUG_E_NUMERIC = 7,      /* losses or gradients are NaN or infinite, and stay so [1] */
     SNUG_E_INTERRUPTED = 8,  /* stopped by should_stop; a training saved its state [130] */
     SNUG_E_UNSUPPORTED = 9,  /* known, but not done by this build [1] */
     SNUG_E_INTERNAL = 10,    /* a defect of snug [1] */
@@ -185,8 +185,9 @@ typedef struct snug_event {
 typedef struct snug_callbacks {
     void *user;
     void (*on_event)(void *user, const snug_event *event);
-    bool (*should_stop)(void *user); /* asked after each step and before each evaluation batch; true
-                                       ends the run, a training with a checkpoint */
+    bool (*should_stop)(void *user); /* asked while texts are tokenized, after each step and before
+                                       each evaluation batch; true ends the run, a training that has
+                                       begun with a checkpoint */
 } snug_callbacks;
 
 typedef struct snug_ledger_line {
@@ -206,8 +207,10 @@ typedef struct snug_train_result {
     double epochs, train_loss, seconds, samples_per_second, steps_per_second, seconds_to_first_step, flops;
     double padding_avoided; /* share of a padded batch's tokens that were not computed */
     int64_t truncated_texts;
-    int64_t skipped_steps; /* fp16: whose gradients were not finite; before a resumption too */
-    double loss_scale;     /* fp16: at the end; 0 elsewhere */
+    int64_t infinite_losses, infinite_gradients; /* steps whose loss, whose gradients were NaN or infinite, those before
+                                                    a resumption included; the latter changed no weight */
+    int64_t skipped_steps;                       /* fp16: whose gradients were not finite; before a resumption too */
+    double loss_scale;                           /* fp16: at the end; 0 elsewhere */
     snug_ledger_line ledger[SNUG_MEMORY_CLASS_COUNT];
     snug_ledger_line total; /* of what the arena lies in. Measured: the process's peak resident memory; on a GPU, what
                                it holds there, without the class host */

@@ -372,6 +372,85 @@ static void test_second_signal_ends_at_once(void **state) {
     assert_false(exists(path_of(f, "out/checkpoint-0")));
 }
 
+static void test_second_run_is_refused(void **state) {
+    struct fixture *f = *state;
+    char said[128];
+    const pid_t child = start(f, LONG "--max_steps 200000 --output_dir out --disable_tqdm");
+    wait_for_text(f, "stderr", "'loss'");
+    assert_int_equal(rename(path_of(f, "stderr"), path_of(f, "first")), 0); /* the next one makes its own */
+    assert_int_equal(run(f, LONG "--max_steps 2 --output_dir out"), 1);
+    char *errors = output_of(f, "stderr");
+    snprintf(said, sizeof said, "out: another run is writing into this folder (process %ld", (long)child);
+    assert_contains(errors, said);
+    free(errors);
+    kill(child, SIGKILL);
+    int status;
+    while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    assert_true(WIFSIGNALED(status));
+    /* The lock died with it, whatever its file says, and the next run leaves none. */
+    assert_true(exists(path_of(f, "out/.snug.lock")));
+    free(run_well(f, LONG "--max_steps 2 --output_dir out"));
+    assert_false(exists(path_of(f, "out/.snug.lock")));
+}
+
+/* A file that may not grow any more ends the run in order, not by the signal that comes with it. */
+static void test_limited_file_size(void **state) {
+    struct fixture *f = *state;
+    char command[1024];
+    free(run_well(f, LONG "--max_steps 2 --save_strategy steps --save_steps 1 --output_dir out"));
+    snprintf(command, sizeof command,
+             "cd %s && (ulimit -f 64; exec %s/snug " LONG
+             "--max_steps 4 --save_strategy steps --save_steps 1 --output_dir "
+             "out --resume_from_checkpoint True) 2>errors",
+             f->folder, SNUG_BINARY_DIR);
+    const int status = system(command);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    char *errors = output_of(f, "errors");
+    assert_contains(errors, "File too large");
+    assert_contains(errors, "checkpoint-3");
+    free(errors);
+    assert_false(exists(path_of(f, "out/checkpoint-3")));
+    assert_int_equal(snug_folder_verify(f->ctx, path_of(f, "out/checkpoint-2")), SNUG_OK);
+    assert_false(exists(path_of(f, "out/.checkpoint-3.snug-aside")));
+    free(run_well(f, LONG "--max_steps 4 --output_dir out --resume_from_checkpoint True"));
+}
+
+/* Nothing has been learnt yet: the first signal ends it, and leaves no half-written cache. */
+static void test_interrupted_while_tokenizing(void **state) {
+    struct fixture *f = *state;
+    write_data(f, "much.csv", FORM_SINGLE, 400000, 3);
+    const pid_t child =
+        start(f, "train --config_name model --tokenizer_name model --train_file much.csv --output_dir out "
+                 "--threads 1 --device cpu");
+    for (int tries = 0; tries < 3000 && !exists(path_of(f, "cache")); tries++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    kill(child, SIGINT);
+    assert_int_equal(wait_for(child), 130);
+    char *errors = output_of(f, "stderr"), command[256];
+    assert_contains(errors, "interrupted while much.csv was tokenized");
+    free(errors);
+    assert_false(exists(path_of(f, "out")));
+    snprintf(command, sizeof command, "test -z \"$(ls -A %s)\"", path_of(f, "cache"));
+    assert_int_equal(system(command), 0);
+}
+
+/* A training in the middle of an evaluation saves, and the resumed one evaluates again. */
+static void test_interrupted_in_evaluation(void **state) {
+    struct fixture *f = *state;
+    write_data(f, "many.csv", FORM_SINGLE, 60000, 3);
+    const pid_t child =
+        start(f, LONG "--max_steps 4 --validation_file many.csv --eval_strategy steps --eval_steps 2 --logging_steps 2 "
+                      "--output_dir out --device cpu");
+    wait_for_text(f, "stderr", "'loss'"); /* logged right before the evaluation */
+    kill(child, SIGTERM);
+    assert_int_equal(wait_for(child), 130);
+    char *errors = output_of(f, "stderr");
+    assert_contains(errors, "saved out/checkpoint-2");
+    assert_null(strstr(errors, "eval_loss"));
+    free(errors);
+    assert_int_equal(snug_folder_verify(f->ctx, path_of(f, "out/checkpoint-2")), SNUG_OK);
+}
+
 static void test_nobody_reads(void **state) {
     struct fixture *f = *state;
     char command[1024],
@@ -403,9 +482,18 @@ static int set_up_here(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_refused_before_the_data_is_read), TEST(test_bad_input),         TEST(test_positions_limit_the_length),
-        TEST(test_from_training_to_predictions),    TEST(test_labels_are_quoted), TEST(test_interrupted_and_resumed),
-        TEST(test_second_signal_ends_at_once),      TEST(test_nobody_reads),
+        TEST(test_refused_before_the_data_is_read),
+        TEST(test_bad_input),
+        TEST(test_positions_limit_the_length),
+        TEST(test_from_training_to_predictions),
+        TEST(test_labels_are_quoted),
+        TEST(test_interrupted_and_resumed),
+        TEST(test_second_signal_ends_at_once),
+        TEST(test_nobody_reads),
+        TEST(test_second_run_is_refused),
+        TEST(test_limited_file_size),
+        TEST(test_interrupted_while_tokenizing),
+        TEST(test_interrupted_in_evaluation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

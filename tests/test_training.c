@@ -7,44 +7,6 @@
 #include "backend/backend.h"
 #include "training_fixture.h"
 
-/* ---- what is compared ----------------------------------------------------------------------------------------- */
-
-static bool is_clock(const char *key) { return strstr(key, "_runtime") || strstr(key, "_per_second"); }
-
-/* log_history without what a clock decides. */
-static json_t *history_of(const struct fixture *f, const char *output) {
-    json_t *state = read_json(f, path_of(f, "%s/trainer_state.json", output)),
-           *history = json_incref(json_object_get(state, "log_history")), *entry, *value;
-    const char *key;
-    size_t i;
-    void *next;
-    assert_true(json_is_array(history) && json_array_size(history) > 0);
-    json_array_foreach(history, i, entry) json_object_foreach_safe(entry, next, key, value) if (is_clock(key))
-        json_object_del(entry, key);
-    json_decref(state);
-    return history;
-}
-
-static void assert_same_history(const struct fixture *f, const char *a, const char *b) {
-    json_t *x = history_of(f, a), *y = history_of(f, b);
-    if (!json_equal(x, y)) {
-        char *one = json_dumps(x, JSON_COMPACT), *two = json_dumps(y, JSON_COMPACT);
-        fail_msg("%s logged %s, %s logged %s", a, one, b, two);
-    }
-    json_decref(x);
-    json_decref(y);
-}
-
-static void assert_same_in_both(const struct fixture *f, const char *a, const char *b, const char *file) {
-    assert_same_file(f, path_of(f, "%s/%s", a, file), path_of(f, "%s/%s", b, file));
-}
-
-/* Two trainings ended with the same bits and logged the same. */
-static void assert_same_run(const struct fixture *f, const char *a, const char *b) {
-    assert_same_in_both(f, a, b, "model.safetensors");
-    assert_same_history(f, a, b);
-}
-
 static bool same_weights(const struct fixture *f, const char *a, const char *b) {
     return same_file(f, path_of(f, "%s/model.safetensors", a), path_of(f, "%s/model.safetensors", b));
 }

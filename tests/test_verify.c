@@ -26,10 +26,13 @@ static void spoil(struct snug_args *args, struct snug_session *session) {
     if ((broken.kind == BREAK_RUN || broken.kind == BREAK_SEED) && is_concerned(args)) session->train_run.seed ^= 1;
 }
 
-snug_status __real_snug_session_open(struct snug_args *, enum snug_command, struct snug_session **);
-snug_status __wrap_snug_session_open(struct snug_args *, enum snug_command, struct snug_session **);
-snug_status __wrap_snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out) {
-    const snug_status status = __real_snug_session_open(args, command, out);
+snug_status __real_snug_session_open(struct snug_args *, enum snug_command, const snug_callbacks *,
+                                     struct snug_session **);
+snug_status __wrap_snug_session_open(struct snug_args *, enum snug_command, const snug_callbacks *,
+                                     struct snug_session **);
+snug_status __wrap_snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
+                                     struct snug_session **out) {
+    const snug_status status = __real_snug_session_open(args, command, callbacks, out);
     if (status == SNUG_OK) spoil(args, *out);
     return status;
 }

@@ -336,4 +336,45 @@ static inline double metric_of(const snug_metrics *metrics, const char *name) {
 
 static inline bool exists(const char *path) { return snug_file_exists(path) || snug_folder_exists(path); }
 
+/* ---- what two trainings left ---------------------------------------------------------------------------------- */
+
+static inline bool is_clock(const char *key) { return strstr(key, "_runtime") || strstr(key, "_per_second"); }
+
+/* log_history without what a clock decides. */
+static inline json_t *history_of(const struct fixture *f, const char *output) {
+    json_t *state = read_json(f, path_of(f, "%s/trainer_state.json", output)),
+           *history = json_incref(json_object_get(state, "log_history")), *entry, *value;
+    const char *key;
+    size_t i;
+    void *next;
+    assert_true(json_is_array(history) && json_array_size(history) > 0);
+    json_array_foreach(history, i, entry) json_object_foreach_safe(entry, next, key, value) if (is_clock(key))
+        json_object_del(entry, key);
+    json_decref(state);
+    return history;
+}
+
+static inline void assert_same_history(const struct fixture *f, const char *a, const char *b) {
+    json_t *x = history_of(f, a), *y = history_of(f, b);
+    assert_int_equal(json_array_size(x), json_array_size(y));
+    for (size_t i = 0; i < json_array_size(x); i++) {
+        const json_t *p = json_array_get(x, i), *q = json_array_get(y, i);
+        if (json_equal(p, q)) continue;
+        char *one = json_dumps(p, JSON_COMPACT), *two = json_dumps(q, JSON_COMPACT);
+        fail_msg("%s logged %s, %s logged %s", a, one, b, two);
+    }
+    json_decref(x);
+    json_decref(y);
+}
+
+static inline void assert_same_in_both(const struct fixture *f, const char *a, const char *b, const char *file) {
+    assert_same_file(f, path_of(f, "%s/%s", a, file), path_of(f, "%s/%s", b, file));
+}
+
+/* Two trainings ended with the same bits and logged the same. */
+static inline void assert_same_run(const struct fixture *f, const char *a, const char *b) {
+    assert_same_in_both(f, a, b, "model.safetensors");
+    assert_same_history(f, a, b);
+}
+
 #endif

@@ -46,14 +46,17 @@ int cli_finish(struct cli *cli, snug_status status);
 snug_status cli_put(struct cli *cli, const char *text);
 /* The same, with an end to its last line. */
 snug_status cli_put_lines(struct cli *cli, const char *text);
-/* value as one line; takes the reference. digits: significant ones of a real. */
+/* value as one line; takes the reference; NULL is out of memory. digits: significant ones of a real. */
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits);
 /* A number, null where JSON has none. */
 json_t *cli_real(double value);
 /* A string, with U+FFFD for one that is not UTF-8. */
 json_t *cli_string(const char *text);
-/* Adds the metrics to an object. */
-void cli_add_metrics(json_t *object, const snug_metrics *metrics);
+/* Add a member or an element, taking the reference. Where memory is short the whole is freed and becomes NULL, so that
+   nothing is printed without a part of it. */
+void cli_add(json_t **object, const char *key, json_t *value);
+void cli_append(json_t **array, json_t *value);
+void cli_add_metrics(json_t **object, const snug_metrics *metrics);
 
 /* The usage of a command and all arguments, by group. */
 void cli_help(const char *command);

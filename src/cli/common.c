@@ -104,7 +104,10 @@ int cli_finish(struct cli *cli, snug_status status) {
         fprintf(stderr, "snug: writing to stdout: %s\n", strerror(cli->write_error));
         return EXIT_FAILED;
     }
-    if (status != SNUG_OK) fprintf(stderr, "snug: %s\n", snug_error_message(cli->ctx));
+    if (status != SNUG_OK) {
+        const char *message = snug_error_message(cli->ctx); /* what has no context could fail for one reason only */
+        fprintf(stderr, "snug: %s\n", *message ? message : "out of memory while printing the result");
+    }
     return exit_code_of(status);
 }
 
@@ -145,9 +148,22 @@ json_t *cli_string(const char *text) {
     return string ? string : json_string("\xEF\xBF\xBD");
 }
 
-void cli_add_metrics(json_t *object, const snug_metrics *metrics) {
+static void drop(json_t **value) {
+    json_decref(*value);
+    *value = NULL;
+}
+
+void cli_add(json_t **object, const char *key, json_t *value) {
+    if (json_object_set_new(*object, key, value)) drop(object);
+}
+
+void cli_append(json_t **array, json_t *value) {
+    if (json_array_append_new(*array, value)) drop(array);
+}
+
+void cli_add_metrics(json_t **object, const snug_metrics *metrics) {
     for (size_t i = 0; i < metrics->count; i++)
-        json_object_set_new(object, metrics->items[i].name, cli_real(metrics->items[i].value));
+        cli_add(object, metrics->items[i].name, cli_real(metrics->items[i].value));
 }
 
 /* ---- help ---------------------------------------------------------------------------------------------------- */

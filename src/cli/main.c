@@ -64,8 +64,9 @@ static int fail_unknown(const char *word) {
 }
 
 int main(int argc, char **argv) {
-    /* A reader that goes away shows as a failed write, so that a job ends in order. */
+    /* A reader that goes away, or the limit on a file's size, shows as a failed write, so that a job ends in order. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_usage(stderr);
         return EXIT_USAGE;

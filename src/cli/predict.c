@@ -27,11 +27,11 @@ static snug_status put_csv(struct cli *cli, const snug_prediction *row) {
 
 static snug_status put_json(struct cli *cli, const snug_prediction *row) {
     json_t *object = json_object(), *logits = json_array();
-    for (size_t i = 0; i < row->logits_count; i++) json_array_append_new(logits, cli_real((double)row->logits[i]));
-    json_object_set_new(object, "index", json_integer(row->index));
-    json_object_set_new(object, "label", cli_string(row->label));
-    json_object_set_new(object, "score", cli_real(row->score));
-    json_object_set_new(object, "logits", logits);
+    for (size_t i = 0; i < row->logits_count; i++) cli_append(&logits, cli_real((double)row->logits[i]));
+    cli_add(&object, "index", json_integer(row->index));
+    cli_add(&object, "label", cli_string(row->label));
+    cli_add(&object, "score", cli_real(row->score));
+    cli_add(&object, "logits", logits);
     return cli_put_json(cli, object, 9); /* as many digits as an fp32 needs to be read back */
 }
 

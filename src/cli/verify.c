@@ -7,11 +7,11 @@ static const char *const verdicts[] = {"kept", "BROKEN", "skipped"};
 
 static snug_status put_json(struct cli *cli, const snug_promise *promise) {
     json_t *object = json_object();
-    json_object_set_new(object, "promise", cli_string(promise->name));
-    json_object_set_new(object, "device", cli_string(promise->device));
-    json_object_set_new(object, "verdict", cli_string(verdicts[promise->verdict]));
-    json_object_set_new(object, "detail", cli_string(promise->detail));
-    json_object_set_new(object, "seconds", cli_real(promise->seconds));
+    cli_add(&object, "promise", cli_string(promise->name));
+    cli_add(&object, "device", cli_string(promise->device));
+    cli_add(&object, "verdict", cli_string(verdicts[promise->verdict]));
+    cli_add(&object, "detail", cli_string(promise->detail));
+    cli_add(&object, "seconds", cli_real(promise->seconds));
     return cli_put_json(cli, object, 6);
 }
 

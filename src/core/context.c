@@ -14,6 +14,8 @@ struct snug_context {
     snug_log_fn *log;
     void *log_user;
     snug_log_level level;
+    bool (*should_stop)(void *user);
+    void *stop_user;
 };
 
 snug_status snug_context_create(snug_context **out) {
@@ -34,6 +36,13 @@ void snug_context_set_log(snug_context *ctx, snug_log_fn *fn, void *user, snug_l
     ctx->log_user = user;
     ctx->level = level;
 }
+
+void snug_set_stop(snug_context *ctx, bool (*should_stop)(void *user), void *user) {
+    ctx->should_stop = should_stop;
+    ctx->stop_user = user;
+}
+
+bool snug_stop_asked(const snug_context *ctx) { return ctx->should_stop && ctx->should_stop(ctx->stop_user); }
 
 const char *snug_error_message(const snug_context *ctx) { return ctx->message; }
 

@@ -23,6 +23,9 @@ snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char 
     __attribute__((format(printf, 3, 4)));
 /* Forgets the recorded failure; for code that has another way to go. */
 void snug_clear_error(snug_context *ctx);
+/* Work before the first step asks whether it shall end: a job says by whom that is decided (NULL: by nobody). */
+void snug_set_stop(snug_context *ctx, bool (*should_stop)(void *user), void *user);
+bool snug_stop_asked(const snug_context *ctx);
 /* Safe from any thread. */
 void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

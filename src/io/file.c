@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,16 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
 /* 0, or -1 with errno. */
 static int remove_tree(const char *path) {
     return nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+int64_t snug_folder_bytes(const char *path) {
+    char *const roots[] = {(char *)(uintptr_t)path, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    int64_t bytes = 0;
+    for (FTSENT *entry; walk && (entry = fts_read(walk));)
+        if (entry->fts_info == FTS_F) bytes += entry->fts_statp->st_size;
+    if (walk) fts_close(walk);
+    return bytes;
 }
 
 snug_status snug_folder_remove(snug_context *ctx, const char *path) {
@@ -532,6 +543,8 @@ snug_status snug_folder_verify(snug_context *ctx, const char *path) {
             free(file);
         }
     }
+    if (status == SNUG_OK && json_integer_value(json_object_get(manifest, "version")) != 1)
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"version\" must be 1", manifest_path);
     json_decref(manifest);
     free(manifest_path);
     return status;

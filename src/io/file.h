@@ -20,6 +20,8 @@ snug_status snug_cache_folder(snug_context *ctx, char **out);
 snug_status snug_folder_check(snug_context *ctx, const char *path);
 /* Removes a folder and all in it; one that does not exist is fine. */
 snug_status snug_folder_remove(snug_context *ctx, const char *path);
+/* Bytes of the files in a folder and below it, as far as they can be told. */
+int64_t snug_folder_bytes(const char *path);
 /* folder + "/" + name. */
 snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, const char *name);
 /* Free bytes of the file system that holds path (or its nearest existing parent). */

@@ -25,6 +25,11 @@ static size_t widen(char *out, const char *number, size_t length) {
    the conversions, since it knows how to keep the process's locale out of them. */
 static size_t shorten(char *out, const char *number, size_t length) {
     json_t *value = is_integer(number, length) ? NULL : json_loadb(number, length, JSON_DECODE_ANY, NULL);
+    /* What was read may be less than the number, see snug_json_parse_exact(). */
+    if (value && (json_dumpb(value, out, length, JSON_ENCODE_ANY) != length || memcmp(out, number, length) != 0)) {
+        json_decref(value);
+        value = NULL;
+    }
     for (size_t precision = 15; value && precision < 17; precision++) {
         size_t size = json_dumpb(value, out, length, JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
         json_t *back = size && size <= length ? json_loadb(out, size, JSON_DECODE_ANY, NULL) : NULL;
@@ -67,6 +72,89 @@ static char *rewrite_numbers(const char *text, size_t length, rewrite_fn *rewrit
     return out;
 }
 
+/* ---- parsing ---- */
+
+/* Jansson gathers a token's characters in a buffer, and where that cannot grow it drops them without a word. So the
+   text is read as ["…", text], where the first string is as long as the longest token: if that one comes out whole, the
+   buffer need not grow any more. */
+struct feed {
+    const char *parts[5]; /* NULL: as many x */
+    size_t lengths[5], part, at;
+};
+
+static size_t give(void *buffer, size_t size, void *user) {
+    struct feed *feed = user;
+    size_t given = 0;
+    while (given < size && feed->part < 5) {
+        const char *part = feed->parts[feed->part];
+        const size_t left = feed->lengths[feed->part] - feed->at, count = left < size - given ? left : size - given;
+        if (part)
+            memcpy((char *)buffer + given, part + feed->at, count);
+        else
+            memset((char *)buffer + given, 'x', count);
+        given += count;
+        feed->at += count;
+        if (feed->at < feed->lengths[feed->part]) continue;
+        feed->part++;
+        feed->at = 0;
+    }
+    return given;
+}
+
+static bool is_token(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '+' || c == '-' ||
+           c == '.';
+}
+
+static size_t longest_token(const char *text, size_t length) {
+    size_t longest = 0;
+    for (size_t at = 0, end; at < length; at = end) {
+        end = at + 1;
+        if (text[at] == '"') {
+            while (end < length && text[end] != '"') end += text[end] == '\\' && end + 1 < length ? 2 : 1;
+            end += end < length;
+        } else {
+            while (is_token(text[at]) && end < length && is_token(text[end])) end++;
+        }
+        if (end - at > longest) longest = end - at;
+    }
+    return longest;
+}
+
+static json_t *refuse(json_t *value, json_error_t *error, enum json_error_code code, const char *text) {
+    json_decref(value);
+    error->line = 1;
+    snprintf(error->text, sizeof error->text, "%s", text);
+    error->text[sizeof error->text - 1] = (char)code; /* where Jansson keeps it, see json_error_code() */
+    return NULL;
+}
+
+/* Whether text has nothing but short things outside of its strings, which are then chars long in all and as they are
+   written: the rows of most data. */
+static bool is_plain(const char *text, size_t length, size_t *chars) {
+    *chars = 0;
+    if (memchr(text, '\\', length)) return false;
+    for (const char *at = text, *end = text + length;;) {
+        const char *open = memchr(at, '"', (size_t)(end - at));
+        if ((open ? open : end) - at >= 15)
+            return false; /* it may be a number that Jansson's first buffer cannot hold */
+        if (!open) return true;
+        const char *close = memchr(open + 1, '"', (size_t)(end - open - 1));
+        if (!close) return false;
+        *chars += (size_t)(close - open) - 1;
+        at = close + 1;
+    }
+}
+
+static size_t count_chars(const json_t *value) {
+    size_t chars = json_string_length(value), i;
+    const char *key;
+    json_t *item;
+    json_object_foreach((json_t *)(uintptr_t)value, key, item) chars += strlen(key) + count_chars(item);
+    json_array_foreach(value, i, item) chars += count_chars(item);
+    return chars;
+}
+
 /* A value takes some 150 bytes of memory for as few as two of the file: this bounds them by some 2 GiB. */
 enum { VALUES_MAX = 1 << 24 };
 
@@ -85,20 +173,50 @@ static bool has_too_many_values(const char *text, size_t length) {
     return values > VALUES_MAX;
 }
 
-json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error) {
+json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error) {
+    size_t chars;
     if (has_too_many_values(text, length)) {
         *error = (json_error_t){.line = 1};
         snprintf(error->text, sizeof error->text, "over %d values", VALUES_MAX);
         return NULL;
     }
-    json_t *value = json_loadb(text, length, flags, error);
+    if (is_plain(text, length, &chars)) { /* less to read than below */
+        json_t *plain = json_loadb(text, length, flags, error);
+        if (plain && count_chars(plain) == chars) return plain;
+        json_decref(plain);
+    }
+    const size_t token = longest_token(text, length), prefix = token + 4;
+    struct feed feed = {{"[\"", NULL, "\",", text, "]"}, {2, token, 2, length, 1}, 0, 0};
+    *error = (json_error_t){0};
+    json_t *pair = json_load_callback(give, &feed, flags, error), *value = json_array_get(pair, 1);
+    if (!pair) { /* counted as in the text alone */
+        if (error->line == 1 && error->column >= (int)prefix) error->column -= (int)prefix;
+        if (error->position >= (int)prefix) error->position -= (int)prefix;
+        return *error->text ? NULL : refuse(NULL, error, json_error_out_of_memory, "out of memory");
+    }
+    if (json_string_length(json_array_get(pair, 0)) != token)
+        return refuse(pair, error, json_error_out_of_memory, "out of memory");
+    if (json_array_size(pair) != 2) return refuse(pair, error, json_error_end_of_input_expected, "more than one value");
+    if (!(flags & JSON_DECODE_ANY) && !json_is_object(value) && !json_is_array(value))
+        return refuse(pair, error, json_error_invalid_syntax, "'[' or '{' expected");
+    json_incref(value);
+    json_decref(pair);
+    return value;
+}
+
+json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error) {
+    json_t *value = snug_json_parse_exact(text, length, flags, error);
     if (value || json_error_code(error) != json_error_numeric_overflow) return value;
     size_t wide_length;
     char *wide = rewrite_numbers(text, length, widen, &wide_length);
-    if (!wide) return NULL;
-    value = json_loadb(wide, wide_length, flags, error);
+    if (!wide) return refuse(NULL, error, json_error_out_of_memory, "out of memory");
+    value = snug_json_parse_exact(wide, wide_length, flags, error);
     free(wide);
     return value;
+}
+
+snug_status snug_json_status(const json_error_t *error) {
+    return json_error_code(error) == json_error_out_of_memory ? SNUG_E_MEMORY : SNUG_E_INPUT;
 }
 
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text) {
@@ -120,6 +238,8 @@ snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out) {
     json_error_t error;
     json_t *value = snug_json_parse(text + bom, size - bom, 0, &error);
     free(text);
+    if (!value && snug_json_status(&error) == SNUG_E_MEMORY)
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s (%zu bytes)", path, size);
     if (!value)
         return snug_fail(ctx, SNUG_E_INPUT, "%s:%d: not valid JSON (column %d): %s", path, error.line, error.column,
                          error.text);
@@ -139,6 +259,19 @@ snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *v
     snug_status status = snug_file_replace(ctx, path, text, length + 1);
     free(text);
     return status;
+}
+
+static void drop(json_t **value) {
+    json_decref(*value);
+    *value = NULL;
+}
+
+void snug_json_add(json_t **object, const char *key, json_t *value) {
+    if (json_object_set_new(*object, key, value)) drop(object);
+}
+
+void snug_json_append(json_t **array, json_t *value) {
+    if (json_array_append_new(*array, value)) drop(array);
 }
 
 static const char *type_name(const json_t *value) {

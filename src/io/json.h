@@ -7,15 +7,23 @@
 
 #include "core/context.h"
 
-/* json_loadb(), but an integer beyond 64 bits becomes a real instead of an error, and more values than any file needs
-   (2^24) are one. NULL on failure: see error. */
+/* json_loadb(), but never with characters missing where memory was short, and more values than any file needs (2^24)
+   are an error. NULL on failure: see error. */
+json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error);
+/* The same, but an integer beyond 64 bits becomes a real instead of an error. */
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error);
+/* What a failure was: SNUG_E_MEMORY or SNUG_E_INPUT. */
+snug_status snug_json_status(const json_error_t *error);
 /* json_dumps(), but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
 /* Reads a file that must hold one JSON object. *out is released with json_decref(). */
 snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out);
 /* Writes value, indented by 2, whole or not at all (snug_file_replace). */
 snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *value);
+/* Add a member or an element, taking the reference. Where memory is short the whole is freed and becomes NULL, so that
+   nothing is written without a part of it. */
+void snug_json_add(json_t **object, const char *key, json_t *value);
+void snug_json_append(json_t **array, json_t *value);
 /* Members of an object, with a default where absent or null; a wrong type is SNUG_E_INPUT naming path and key. */
 snug_status snug_json_int(snug_context *ctx, const char *path, const json_t *object, const char *key, int64_t otherwise,
                           int64_t *out);

@@ -206,7 +206,7 @@ static snug_status read_header(snug_context *ctx, const struct snug_safetensors_
     snug_status status = read_at(ctx, file, text, length, 8);
     json_error_t error;
     if (status == SNUG_OK && !(*out = snug_json_parse(text, length, JSON_REJECT_DUPLICATES, &error)))
-        status = snug_fail(ctx, SNUG_E_INPUT, "%s: its header is not valid: %s", file->path, error.text);
+        status = snug_fail(ctx, snug_json_status(&error), "%s: its header is not valid: %s", file->path, error.text);
     free(text);
     return status;
 }

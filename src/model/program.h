@@ -126,7 +126,7 @@ struct snug_op {
     int32_t segments;  /* how many */
     bool vector;       /* they are vectors, a row each */
     bool decay;        /* weight decay applies */
-    int32_t parameter; /* number of the first: key of stochastic rounding */
+    int32_t parameter; /* number of the first: key of stochastic rounding; SQUARED_NORM: whose gradient it is */
     int64_t element;   /* first element of the weight, or of the home of FETCH and STORE, that the operation works on */
     enum snug_activation activation;
     enum snug_loss_kind loss;

@@ -2,10 +2,11 @@
 /* The formulas are those of transformers 5's get_scheduler; each function gives the factor on the base rate. */
 #include "optim/schedule.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "io/json.h"
 
 typedef double factor_fn(const struct snug_schedule *s, double step);
 
@@ -236,7 +237,7 @@ snug_status snug_schedule_init(snug_context *ctx, const char *type, const char *
     };
     if (kwargs) {
         json_error_t error;
-        json_t *object = json_loads(kwargs, JSON_REJECT_DUPLICATES, &error);
+        json_t *object = snug_json_parse(kwargs, strlen(kwargs), JSON_REJECT_DUPLICATES, &error);
         if (!json_is_object(object)) {
             json_decref(object);
             return snug_fail(ctx, SNUG_E_USAGE,

@@ -38,10 +38,10 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
     json_t *items = json_array();
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
-        json_array_append_new(items, json_pack("{s:s, s:i, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
-                                               snug_op_name(rate->kind), "types", (int)rate->types, "dropout",
-                                               rate->dropout, "call", rate->call, "flop", rate->flop, "byte",
-                                               rate->byte, "samples", (int)rate->samples, "error", rate->error));
+        snug_json_append(&items, json_pack("{s:s, s:i, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
+                                           snug_op_name(rate->kind), "types", (int)rate->types, "dropout",
+                                           rate->dropout, "call", rate->call, "flop", rate->flop, "byte", rate->byte,
+                                           "samples", (int)rate->samples, "error", rate->error));
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o}", "version", SNUG_VERSION, "cpu", rates->cpu, "isa", rates->isa,
                             "threads", rates->threads, "seconds", items);

@@ -105,7 +105,8 @@ static snug_status list_updates(struct snug_program *program, const struct snug_
                                      .layer = update.layer,
                                      .in = SNUG_INPUTS(gradient),
                                      .out = SNUG_OUTPUTS(u->sums),
-                                     .slot = (int32_t)u->count};
+                                     .slot = (int32_t)u->count,
+                                     .parameter = update.parameter};
         u->items[u->count++] = (struct snug_weight_update){.norm = norm, .update = update};
     }
     program->tensors[u->sums].cols = (int64_t)u->count;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "io/json.h"
 #include "model/weights.h"
 #include "report/report.h"
 #include "train/device.h"
@@ -303,9 +304,9 @@ snug_status snug_plan_text(const snug_plan *plan, char **text) {
 static json_t *classes_json(const snug_plan *plan) {
     json_t *classes = json_object();
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
-        json_object_set_new(classes, snug_memory_class_name((snug_memory_class)i),
-                            json_integer(snug_plan_bytes(plan, (snug_memory_class)i)));
-    json_object_set_new(classes, "total", json_integer(snug_plan_total(plan)));
+        snug_json_add(&classes, snug_memory_class_name((snug_memory_class)i),
+                      json_integer(snug_plan_bytes(plan, (snug_memory_class)i)));
+    snug_json_add(&classes, "total", json_integer(snug_plan_total(plan)));
     return classes;
 }
 
@@ -315,10 +316,9 @@ static json_t *offloaded_json(const snug_plan *plan) {
     json_t *offloaded = json_object();
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
         if (layout->spooled[i])
-            json_object_set_new(offloaded, snug_memory_class_name((snug_memory_class)i),
-                                json_integer(layout->spooled[i]));
-    json_object_set_new(offloaded, "total", json_integer(layout->spool));
-    json_object_set_new(offloaded, "folder", json_string(snug_args_offload_dir(plan->job.args)));
+            snug_json_add(&offloaded, snug_memory_class_name((snug_memory_class)i), json_integer(layout->spooled[i]));
+    snug_json_add(&offloaded, "total", json_integer(layout->spool));
+    snug_json_add(&offloaded, "folder", json_string(snug_args_offload_dir(plan->job.args)));
     return offloaded;
 }
 
@@ -326,7 +326,7 @@ static json_t *part_json(const snug_plan *plan, int which) {
     const struct part part = measure_part(plan, which);
     json_t *object = json_object();
     for (int i = 0; i <= SNUG_MEMORY_ACTIVATIONS; i++)
-        json_object_set_new(object, snug_memory_class_name((snug_memory_class)i), json_integer(part.bytes[i]));
+        snug_json_add(&object, snug_memory_class_name((snug_memory_class)i), json_integer(part.bytes[i]));
     return object;
 }
 
@@ -336,10 +336,10 @@ static json_t *work_json(const snug_plan *plan) {
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
         json_t *sides = json_object();
         for (int side = 0; side < SNUG_SIDE_COUNT; side++)
-            json_object_set_new(
-                sides, snug_side_name((enum snug_side)side),
+            snug_json_add(
+                &sides, snug_side_name((enum snug_side)side),
                 json_pack("{s:f, s:f}", "flops", work.cost[side][group].flops, "bytes", work.cost[side][group].bytes));
-        json_object_set_new(groups, snug_group_key((enum snug_op_group)group), sides);
+        snug_json_add(&groups, snug_group_key((enum snug_op_group)group), sides);
     }
     return groups;
 }
@@ -347,8 +347,8 @@ static json_t *work_json(const snug_plan *plan) {
 static json_t *priced_json(const struct snug_priced *priced) {
     json_t *bytes = json_object();
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
-        json_object_set_new(bytes, snug_memory_class_name((snug_memory_class)i), json_integer(priced->bytes[i]));
-    json_object_set_new(bytes, "total", json_integer(priced->total));
+        snug_json_add(&bytes, snug_memory_class_name((snug_memory_class)i), json_integer(priced->bytes[i]));
+    snug_json_add(&bytes, "total", json_integer(priced->total));
     return json_pack("{s:s, s:b, s:o, s:{s:f, s:f, s:f}}", "arguments", priced->flags, "exact", !priced->approximate,
                      "bytes", bytes, "step", "flops", priced->work.flops, "bytes", priced->work.bytes, "seconds",
                      priced->work.seconds);
@@ -356,7 +356,7 @@ static json_t *priced_json(const struct snug_priced *priced) {
 
 static json_t *methods_json(const snug_plan *plan) {
     json_t *methods = json_array();
-    for (size_t i = 0; i < plan->method_count; i++) json_array_append_new(methods, priced_json(&plan->methods[i]));
+    for (size_t i = 0; i < plan->method_count; i++) snug_json_append(&methods, priced_json(&plan->methods[i]));
     return methods;
 }
 
@@ -369,7 +369,7 @@ static json_t *fit_json(const struct snug_fit *fit) {
 snug_status snug_plan_json(const snug_plan *plan, char **text) {
     const struct snug_job *job = &plan->job;
     json_t *layers = json_array();
-    for (int i = 0; i < (int)job->config.num_hidden_layers; i++) json_array_append_new(layers, part_json(plan, i));
+    for (int i = 0; i < (int)job->config.num_hidden_layers; i++) snug_json_append(&layers, part_json(plan, i));
     json_t *all = json_pack(
         "{s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:{s:f, s:f}, "
         "s:I, s:I, s:o}",

@@ -60,6 +60,9 @@ static void print_run(FILE *out, const snug_train_result *result) {
                 (long long)result->skipped_steps, result->loss_scale);
     if (result->truncated_texts > 0)
         fprintf(out, "Truncated: %lld texts were longer than --max_seq_length\n", (long long)result->truncated_texts);
+    if (result->infinite_losses > 0 || result->infinite_gradients > 0)
+        fprintf(out, "NaN or infinite: the loss of %lld steps, the gradients of %lld, which changed no weight\n",
+                (long long)result->infinite_losses, (long long)result->infinite_gradients);
     for (size_t i = 0; i < result->metrics.count; i++)
         fprintf(out, "%s: %.4f\n", result->metrics.items[i].name, result->metrics.items[i].value);
     if (*result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", result->best_checkpoint);

@@ -208,6 +208,9 @@ static snug_status read_all(struct builder *builder, struct snug_reader *reader)
         if (builder->count && (status == SNUG_OK ? chunk_is_full : status == SNUG_END)) {
             RETURN_IF_ERROR(tokenize_chunk(builder));
             RETURN_IF_ERROR(write_chunk(builder));
+            if (snug_stop_asked(builder->ctx))
+                return snug_fail(builder->ctx, SNUG_E_INTERRUPTED, "interrupted while %s was tokenized",
+                                 builder->options->path);
         }
     }
     return status == SNUG_END ? SNUG_OK : status;

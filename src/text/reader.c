@@ -277,6 +277,9 @@ static snug_status parse_record(struct snug_reader *reader) {
     json_error_t error;
     reader->object = snug_json_parse(reader->record, reader->record_size, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(reader->object)) return SNUG_OK;
+    if (!reader->object && snug_json_status(&error) == SNUG_E_MEMORY)
+        return snug_fail(reader->ctx, SNUG_E_MEMORY, "%s:%" PRId64 ": out of memory while reading the row",
+                         reader->path, reader->record_line);
     int64_t line = reader->record_line + (reader->object ? 0 : error.line - 1);
     return snug_fail(reader->ctx, SNUG_E_INPUT,
                      "%s:%" PRId64 ": %s; a JSON file holds one object a line, or one list of objects", reader->path,

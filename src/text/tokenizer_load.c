@@ -199,8 +199,8 @@ static snug_status read_tokenizer_json(struct loader *loader) {
     }
     if (!cut) loader->read = false;
     if (!json_is_object(loader->json))
-        return snug_fail(ctx, SNUG_E_INPUT, "%s:%d: not a JSON object: %s", path, loader->json ? 1 : error.line,
-                         loader->json ? "another value" : error.text);
+        return snug_fail(ctx, loader->json ? SNUG_E_INPUT : snug_json_status(&error), "%s:%d: not a JSON object: %s",
+                         path, loader->json ? 1 : error.line, loader->json ? "another value" : error.text);
     return SNUG_OK;
 }
 

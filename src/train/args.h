@@ -46,7 +46,7 @@ struct snug_args {
     enum snug_interval eval_strategy, logging_strategy, save_strategy;
     double eval_steps, logging_steps, save_steps; /* below 1: a share of all steps; eval_steps 0: logging_steps */
     double eval_delay;
-    bool logging_first_step, eval_on_start, load_best_model_at_end, save_only_model;
+    bool logging_first_step, logging_nan_inf_filter, eval_on_start, load_best_model_at_end, save_only_model;
     int64_t save_total_limit;                        /* 0: no limit */
     char *metric_for_best_model, *greater_is_better; /* NULL: as Trainer derives it */
     int64_t early_stopping_patience;                 /* 0: off */

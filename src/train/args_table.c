@@ -140,6 +140,7 @@ const struct snug_argument snug_arguments[] = {
     ROW(INTERVAL, logging_strategy, "", STRATEGY, "no|steps|epoch", "steps", NULL, NULL, "when to log"),
     REAL(logging_steps, STRATEGY, "500", "[0,)", "steps between logs; below 1: a share of all steps"),
     FLAG(logging_first_step, "", STRATEGY, "False", "log the first step too"),
+    FLAG(logging_nan_inf_filter, "", STRATEGY, "True", "log the mean of the others for a loss that is NaN or infinite"),
     ROW(INTERVAL, save_strategy, "", STRATEGY, "no|steps|epoch|best", "steps", NULL, NULL, "when to save a checkpoint"),
     REAL(save_steps, STRATEGY, "500", "(0,)", "steps between checkpoints; below 1: a share of all steps"),
     COUNT(save_total_limit, "", STRATEGY, "0", "[0,)", "checkpoints kept, the best among them; 0: all"),
@@ -167,7 +168,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "eval_do_concat_batches eval_use_gather_object batch_eval_metrics remove_unused_columns use_fast_tokenizer "
      "low_cpu_mem_usage save_safetensors ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph "
      "hub_private_repo hub_always_push use_cache use_legacy_prediction_loop restore_callback_states_from_checkpoint "
-     "enable_jit_checkpoint logging_nan_inf_filter"},
+     "enable_jit_checkpoint"},
     {SNUG_FOREIGN_FLAG_OFF,
      "torch_compile "
      "use_liger_kernel auto_find_batch_size ignore_data_skip prediction_loss_only push_to_hub trust_remote_code "

@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,12 +30,15 @@ static json_t *identity_of(const struct snug_trainer *t) {
         "optim", job->optimizer.name, "optim_args", t->args->optim_args ? t->args->optim_args : "");
 }
 
-/* What only snug reads: where transformers keeps the state of callbacks that it may not know. */
+/* What only snug reads: where transformers keeps the state of callbacks that it may not know. A sum that is not finite
+   is null, and NaN when it is read back. */
 static json_t *own_state_of(const struct snug_trainer *t) {
-    return json_pack("{s:{s:f, s:f, s:I, s:I, s:I, s:I, s:b, s:o}}", "snug", "loss_sum", t->loss_sum, "loss_total",
-                     t->loss_total, "logged_step", (json_int_t)t->logged_step, "samples", (json_int_t)t->samples,
-                     "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience, "unjudged", t->unjudged,
-                     "identity", identity_of(t));
+    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:o}}", "snug", "loss_sum",
+                     snug_json_number(t->loss_sum), "loss_total", snug_json_number(t->loss_total), "logged_step",
+                     (json_int_t)t->logged_step, "evaluated_step", (json_int_t)t->evaluated_step, "samples",
+                     (json_int_t)t->samples, "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience,
+                     "unjudged", t->unjudged, "nan_inf_losses", (json_int_t)t->infinite_losses, "nan_inf_gradients",
+                     (json_int_t)t->infinite_gradients, "identity", identity_of(t));
 }
 
 static json_t *state_of(const struct snug_trainer *t) {
@@ -64,7 +68,10 @@ snug_status snug_trainer_state_write(struct snug_trainer *t, const char *folder)
     return status;
 }
 
-static double real_of(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
+static double real_of(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NAN : json_number_value(value);
+}
 static int64_t int_of(const json_t *object, const char *key) {
     return json_integer_value(json_object_get(object, key));
 }
@@ -95,6 +102,9 @@ static snug_status check_counts(snug_context *ctx, const char *path, const json_
     } counts[] = {{state, "global_step", most_steps},
                   {state, "best_global_step", step},
                   {own, "logged_step", step},
+                  {own, "evaluated_step", step},
+                  {own, "nan_inf_losses", step},
+                  {own, "nan_inf_gradients", step},
                   {own, "samples", most},
                   {own, "tokens", most},
                   {own, "impatience", most}};
@@ -125,9 +135,12 @@ snug_status snug_trainer_state_read(struct snug_trainer *t, const char *folder) 
             t->loss_sum = real_of(own, "loss_sum");
             t->loss_total = real_of(own, "loss_total");
             t->logged_step = int_of(own, "logged_step");
+            t->evaluated_step = int_of(own, "evaluated_step");
             t->samples = int_of(own, "samples");
             t->tokens = int_of(own, "tokens");
             t->impatience = int_of(own, "impatience");
+            t->infinite_losses = int_of(own, "nan_inf_losses");
+            t->infinite_gradients = int_of(own, "nan_inf_gradients");
             t->unjudged = json_is_true(json_object_get(own, "unjudged"));
             t->has_best = json_is_number(json_object_get(state, "best_metric"));
             t->best_metric = real_of(state, "best_metric");
@@ -135,7 +148,8 @@ snug_status snug_trainer_state_read(struct snug_trainer *t, const char *folder) 
             const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
             snprintf(t->best_checkpoint, sizeof t->best_checkpoint, "%s", best ? best : "");
             json_array_clear(t->log_history);
-            json_array_extend(t->log_history, (json_t *)history);
+            if (json_array_extend(t->log_history, (json_t *)history))
+                status = snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
         }
         json_decref(state);
     }
@@ -150,8 +164,7 @@ static int by_step(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
-static snug_status list_checkpoints(struct snug_trainer *t, int64_t **steps, size_t *count) {
+snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, size_t *count) {
     size_t capacity = 0;
     *steps = NULL;
     *count = 0;
@@ -170,7 +183,7 @@ static snug_status list_checkpoints(struct snug_trainer *t, int64_t **steps, siz
     return status;
 }
 
-static snug_status checkpoint_path(const struct snug_trainer *t, int64_t step, char *path, size_t size) {
+snug_status snug_checkpoint_path(const struct snug_trainer *t, int64_t step, char *path, size_t size) {
     if ((size_t)snprintf(path, size, "%s/checkpoint-%lld", t->args->output_dir, (long long)step) >= size)
         return snug_fail(t->ctx, SNUG_E_USAGE, "--output_dir %s is too long", t->args->output_dir);
     return SNUG_OK;
@@ -181,11 +194,11 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
     int64_t *steps;
     size_t count;
     if (t->save_total_limit <= 0) return SNUG_OK;
-    snug_status status = list_checkpoints(t, &steps, &count);
+    snug_status status = snug_checkpoint_list(t, &steps, &count);
     int64_t left = (int64_t)count;
     for (size_t i = 0; i < count && left > t->save_total_limit && status == SNUG_OK; i++) {
         char path[512];
-        status = checkpoint_path(t, steps[i], path, sizeof path);
+        status = snug_checkpoint_path(t, steps[i], path, sizeof path);
         if (status != SNUG_OK || steps[i] == newest || strcmp(path, t->best_checkpoint) == 0) continue;
         status = snug_folder_remove(t->ctx, path);
         left--;
@@ -197,22 +210,14 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
 snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
     int64_t *steps;
     size_t count;
-    snug_status status = list_checkpoints(t, &steps, &count);
+    snug_status status = snug_checkpoint_list(t, &steps, &count);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         char path[512];
-        status = checkpoint_path(t, steps[i], path, sizeof path);
+        status = snug_checkpoint_path(t, steps[i], path, sizeof path);
         if (status == SNUG_OK) status = snug_folder_remove(t->ctx, path);
     }
     free(steps);
     return status;
-}
-
-int64_t snug_checkpoint_bytes(const struct snug_trainer *t) {
-    const struct snug_layout *layout = &t->session->job.layout;
-    const int64_t rest = 8 << 20; /* tokenizer, config, state, headers */
-    const int64_t weights = layout->bytes[SNUG_MEMORY_WEIGHTS] + layout->spooled[SNUG_MEMORY_WEIGHTS];
-    const int64_t states = layout->bytes[SNUG_MEMORY_OPTIMIZER] + layout->spooled[SNUG_MEMORY_OPTIMIZER];
-    return weights + (t->args->save_only_model ? 0 : states) + rest;
 }
 
 static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
@@ -228,7 +233,7 @@ static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
 
 snug_status snug_checkpoint_save(struct snug_trainer *t, char *path, size_t size) {
     char *aside = NULL;
-    RETURN_IF_ERROR(checkpoint_path(t, t->session->step, path, size));
+    RETURN_IF_ERROR(snug_checkpoint_path(t, t->session->step, path, size));
     RETURN_IF_ERROR(snug_folder_begin(t->ctx, path, &aside));
     snug_status status = write_checkpoint(t, aside);
     if (status != SNUG_OK) {
@@ -294,10 +299,10 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     }
     int64_t *steps;
     size_t count;
-    snug_status status = list_checkpoints(t, &steps, &count), found = SNUG_END;
+    snug_status status = snug_checkpoint_list(t, &steps, &count), found = SNUG_END;
     for (size_t i = count; i-- > 0 && status == SNUG_OK && found != SNUG_OK;) {
         char path[512];
-        status = checkpoint_path(t, steps[i], path, sizeof path);
+        status = snug_checkpoint_path(t, steps[i], path, sizeof path);
         if (status != SNUG_OK) break;
         found = snug_folder_verify(t->ctx, path);
         if (found == SNUG_OK) {

@@ -96,7 +96,7 @@ snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug
     snug_clear_error(args->ctx);
     const bool writes = snug_args_is_set(args, "output_dir") && args->output_dir; /* not what a training chose */
     if (writes) RETURN_IF_ERROR(snug_folder_check(args->ctx, args->output_dir));
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_EVAL, &s));
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_EVAL, callbacks, &s));
     snug_status status = snug_session_evaluate_with(s, callbacks, metrics);
     if (status == SNUG_OK && writes) {
         status = snug_folder_create(s->ctx, args->output_dir);
@@ -199,7 +199,7 @@ static snug_status predict_chunk(void *user, const float *logits, int64_t first_
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
     struct predicting p = {.on_row = on_row, .user = user};
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, &p.session));
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session));
     snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
     free(p.label);
     snug_session_destroy(p.session);

@@ -185,13 +185,16 @@ static snug_status open_session(struct snug_session *s) {
     return open_loaders(s);
 }
 
-snug_status snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out) {
+snug_status snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
+                              struct snug_session **out) {
     void *memory;
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     struct snug_session *s = memory;
     s->ctx = args->ctx;
+    if (callbacks) snug_set_stop(s->ctx, callbacks->should_stop, callbacks->user);
     snug_status status = snug_job_open(args, command, &s->job);
+    snug_set_stop(s->ctx, NULL, NULL);
     if (status == SNUG_OK) status = open_session(s);
     if (status != SNUG_OK)
         snug_session_destroy(s);
@@ -201,7 +204,7 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
 }
 
 snug_status snug_session_create(snug_args *args, snug_session **out) {
-    return snug_session_open(args, SNUG_COMMAND_TRAIN, out);
+    return snug_session_open(args, SNUG_COMMAND_TRAIN, NULL, out);
 }
 
 void snug_session_destroy(snug_session *s) {
@@ -331,6 +334,14 @@ snug_status snug_optimizer_step(snug_session *s) {
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_UPDATE));
     s->step++;
     return ++s->unseen < SNUG_UNSEEN_STEPS ? SNUG_OK : snug_session_look(s);
+}
+
+/* Rows that wait would take the step for one that they missed: all do what they missed before it, and then begin anew
+   behind it, as after loading. */
+snug_status snug_session_skip_step(struct snug_session *s) {
+    RETURN_IF_ERROR(snug_session_settle(s));
+    s->step++;
+    return snug_session_prepare(s);
 }
 
 snug_status snug_scheduler_step(snug_session *s) {

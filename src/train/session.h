@@ -28,7 +28,9 @@ struct snug_session {
     struct snug_profile profile;
 };
 
-snug_status snug_session_open(struct snug_args *args, enum snug_command command, struct snug_session **out);
+/* callbacks, which may be NULL, are asked whether to stop until it is open. */
+snug_status snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
+                              struct snug_session **out);
 /* Makes what follows from weights and states: to be called after either was loaded. */
 snug_status snug_session_prepare(struct snug_session *session);
 /* Does what was put off: to be called before weights or states are looked at. */
@@ -37,6 +39,8 @@ snug_status snug_session_settle(struct snug_session *session);
 snug_status snug_session_look(struct snug_session *session);
 /* Goes on at optimizer step step: of the schedule, of dropout, of the data. */
 void snug_session_seek(struct snug_session *session, int64_t step);
+/* In the place of snug_optimizer_step(): a step that changes neither weights nor states. */
+snug_status snug_session_skip_step(struct snug_session *session);
 /* Starts the epoch that optimizer step session->step lies in, at that step. */
 snug_status snug_session_resume_epoch(struct snug_session *session);
 

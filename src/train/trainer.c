@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "io/file.h"
+#include "io/json.h"
 #include "train/device.h"
 #include "train/results.h"
 
@@ -86,8 +87,7 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
 
 static snug_status open_events(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
-    if (!args->report_to || (strcmp(args->report_to, "tensorboard") != 0 && strcmp(args->report_to, "all") != 0))
-        return SNUG_OK;
+    if (!snug_trainer_reports(t)) return SNUG_OK;
     char stamp[32], host[64], *folder = NULL;
     const time_t seconds = time(NULL);
     struct tm local;
@@ -122,7 +122,7 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
     *improved = false;
     if (!t->args->metric_for_best_model) return;
     const double value = metrics->items[t->session->job.best_metric].value, gain = value - t->best_metric;
-    const bool better = !t->has_best || (greater_is_better(t->args) ? gain > 0 : gain < 0);
+    const bool better = isfinite(value) && (!t->has_best || (greater_is_better(t->args) ? gain > 0 : gain < 0));
     const bool clearly = better && (!t->has_best || fabs(gain) > t->args->early_stopping_threshold);
     t->impatience = clearly ? 0 : t->impatience + 1;
     if (better) {
@@ -133,14 +133,15 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
     }
 }
 
-/* improved is NULL where the evaluation is for information: it is not judged. */
+/* improved is NULL where the evaluation is for information: it is not judged. One that was logged before a resumption
+   is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
     RETURN_IF_ERROR(snug_session_evaluate_with(t->session, t->callbacks, metrics));
     t->idle += snug_seconds() - begin;
+    if (!t->logged_evaluation) RETURN_IF_ERROR(record(t, metrics));
     t->evaluated_step = t->session->step;
-    RETURN_IF_ERROR(record(t, metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = metrics});
     if (improved) judge(t, metrics, improved);
     return SNUG_OK;
@@ -158,11 +159,6 @@ static snug_status interrupted(struct snug_trainer *t) {
                      (long long)t->session->step, (long long)t->session->job.max_steps);
 }
 
-static bool is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
-    return (strategy == SNUG_INTERVAL_STEPS && every > 0 && step % every == 0) ||
-           (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
-}
-
 /* What follows an optimizer step: log, evaluate, save, in Trainer's order. */
 static snug_status after_step(struct snug_trainer *t, double grad_norm, double learning_rate) {
     const struct snug_args *args = t->args;
@@ -170,9 +166,10 @@ static snug_status after_step(struct snug_trainer *t, double grad_norm, double l
     const bool ends = step == t->session->job.max_steps;
     const bool epoch_ends = ends || step % t->session->job.steps_per_epoch == 0;
     bool improved = false, evaluated = false;
-    if (is_due(args->logging_strategy, t->logging_steps, step, epoch_ends) || (args->logging_first_step && step == 1))
+    if (snug_trainer_is_due(args->logging_strategy, t->logging_steps, step, epoch_ends) ||
+        (args->logging_first_step && step == 1))
         RETURN_IF_ERROR(log_step(t, grad_norm, learning_rate));
-    if (is_due(args->eval_strategy, t->eval_steps, step, epoch_ends) &&
+    if (snug_trainer_is_due(args->eval_strategy, t->eval_steps, step, epoch_ends) &&
         (args->eval_strategy == SNUG_INTERVAL_STEPS ? (double)step : snug_trainer_epoch(t)) >= args->eval_delay) {
         const snug_status status = evaluate(t, &improved);
         t->unjudged = status == SNUG_E_INTERRUPTED;
@@ -181,7 +178,7 @@ static snug_status after_step(struct snug_trainer *t, double grad_norm, double l
         evaluated = true;
     }
     const bool save_best = args->save_strategy == SNUG_INTERVAL_BEST && improved;
-    if (save_best || is_due(args->save_strategy, t->save_steps, step, epoch_ends) ||
+    if (save_best || snug_trainer_is_due(args->save_strategy, t->save_steps, step, epoch_ends) ||
         (ends && args->save_strategy == SNUG_INTERVAL_STEPS)) {
         if (improved)
             snprintf(t->best_checkpoint, sizeof t->best_checkpoint, "%s/checkpoint-%lld", args->output_dir,
@@ -198,11 +195,13 @@ static snug_status after_step(struct snug_trainer *t, double grad_norm, double l
 
 /* ---- training ------------------------------------------------------------------------------------------------- */
 
-/* All micro-batches of one optimizer step, and the update. SNUG_END where the epoch has none left. */
-static snug_status train_step(struct snug_trainer *t, double *loss, double *grad_norm, double *learning_rate) {
+/* All micro-batches of one optimizer step, and the update; *logged: its loss as the log counts it. SNUG_END where the
+   epoch has none left. */
+static snug_status train_step(struct snug_trainer *t, double *loss, double *logged, double *grad_norm,
+                              double *learning_rate) {
     struct snug_session *s = t->session;
     snug_batch_info info;
-    *loss = 0;
+    *loss = *logged = 0;
     do {
         double part;
         RETURN_IF_ERROR(snug_next_batch(s, &info));
@@ -210,19 +209,19 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *grad
         RETURN_IF_ERROR(snug_loss(s, &part));
         RETURN_IF_ERROR(snug_backward(s));
         *loss += part;
+        *logged += snug_trainer_filter_loss(t, *logged, part);
         t->samples += info.sequences;
         t->tokens += info.tokens;
         t->result->samples += info.sequences;
         t->result->tokens += info.tokens;
     } while (!info.last_in_step);
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
-    if (s->scaler < 0 && (!isfinite(*loss) || !isfinite(*grad_norm)))
-        return snug_fail(t->ctx, SNUG_E_NUMERIC,
-                         "step %lld: the loss is %g and the gradient norm %g; a smaller --learning_rate or more "
-                         "--warmup_steps usually helps",
-                         (long long)s->step + 1, *loss, *grad_norm);
+    if (isfinite(*loss) && isfinite(*grad_norm))
+        t->infinite_in_a_row = 0;
+    else if (s->scaler < 0) /* else the device skips the step, and lowers the scale */
+        RETURN_IF_ERROR(snug_trainer_not_finite(t, *loss, *grad_norm));
     *learning_rate = snug_learning_rate(s);
-    RETURN_IF_ERROR(snug_optimizer_step(s));
+    RETURN_IF_ERROR(isfinite(*grad_norm) || s->scaler >= 0 ? snug_optimizer_step(s) : snug_session_skip_step(s));
     RETURN_IF_ERROR(snug_scheduler_step(s));
     return snug_zero_grad(s);
 }
@@ -231,15 +230,13 @@ static snug_status train_epoch(struct snug_trainer *t) {
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(snug_session_resume_epoch(s));
     while (s->step < s->job.max_steps) {
-        double loss = 0, grad_norm = 0, learning_rate = 0;
-        snug_status status = train_step(t, &loss, &grad_norm, &learning_rate);
+        double loss = 0, logged = 0, grad_norm = 0, learning_rate = 0;
+        snug_status status = train_step(t, &loss, &logged, &grad_norm, &learning_rate);
         if (status == SNUG_END) return SNUG_OK;
         if (status != SNUG_OK) return status;
         t->result->steps++;
-        const int64_t before = s->step - 1 - t->logged_step; /* what Trainer's logging_nan_inf_filter does */
-        if (!isfinite(loss)) loss = before > 0 ? t->loss_sum / (double)before : 0;
-        t->loss_sum += loss;
-        t->loss_total += loss;
+        t->loss_sum += logged;
+        t->loss_total += logged;
         send(t, (snug_event){
                     .kind = SNUG_EVENT_STEP, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
         RETURN_IF_ERROR(after_step(t, grad_norm, learning_rate));
@@ -265,25 +262,10 @@ static int64_t resolve_steps(double steps, int64_t max_steps) {
     return steps < 1 ? (int64_t)ceil(steps * (double)max_steps) : (int64_t)steps;
 }
 
-static snug_status check_disk(struct snug_trainer *t) {
-    const int64_t steps = t->session->job.max_steps, one = snug_checkpoint_bytes(t);
-    int64_t checkpoints = 0, free_bytes;
-    if (t->args->save_strategy == SNUG_INTERVAL_STEPS) checkpoints = t->save_steps > 0 ? steps / t->save_steps + 1 : 1;
-    if (t->args->save_strategy == SNUG_INTERVAL_EPOCH || t->args->save_strategy == SNUG_INTERVAL_BEST)
-        checkpoints = t->session->job.epochs;
-    /* One more than the limit: the old one goes after the new one is whole. */
-    if (t->save_total_limit > 0 && checkpoints > t->save_total_limit + 1) checkpoints = t->save_total_limit + 1;
-    const struct snug_layout *layout = &t->session->job.layout;
-    const int64_t weights = layout->bytes[SNUG_MEMORY_WEIGHTS] + layout->spooled[SNUG_MEMORY_WEIGHTS];
-    const int64_t need = checkpoints * one + weights + (8 << 20);
-    RETURN_IF_ERROR(snug_disk_free(t->ctx, t->args->output_dir, &free_bytes));
-    if (free_bytes >= need) return SNUG_OK;
-    return snug_fail(
-        t->ctx, SNUG_E_IO,
-        "%s: the run will write %.1f MiB (%lld checkpoints of %.1f MiB and the model), and %.1f MiB are free; "
-        "--save_total_limit or --save_strategy make it less",
-        t->args->output_dir, (double)need / 0x1p20, (long long)checkpoints, (double)one / 0x1p20,
-        (double)free_bytes / 0x1p20);
+/* Against a second run, as soon as the folder is there. */
+static snug_status hold_output(struct snug_trainer *t) {
+    if (t->lock.path || !snug_folder_exists(t->args->output_dir)) return SNUG_OK;
+    return snug_lock_take(t->ctx, t->args->output_dir, &t->lock);
 }
 
 static snug_status begin(struct snug_trainer *t) {
@@ -297,8 +279,9 @@ static snug_status begin(struct snug_trainer *t) {
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
     RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
-    RETURN_IF_ERROR(check_disk(t));
-    if (args->overwrite_output_dir && !args->resume_from_checkpoint) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
+    RETURN_IF_ERROR(hold_output(t));
+    RETURN_IF_ERROR(snug_trainer_check_disk(t));
+    if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
     return open_events(t);
 }
 
@@ -345,6 +328,8 @@ static snug_status summarise(struct snug_trainer *t) {
     r->skipped_steps = t->session->skipped;
     r->loss_scale = t->session->scaler >= 0 ? (double)t->session->loss_scale : 0;
     r->truncated_texts = snug_dataset_truncated(t->session->job.train.dataset);
+    r->infinite_losses = t->infinite_losses;
+    r->infinite_gradients = t->infinite_gradients;
     snprintf(r->best_checkpoint, sizeof r->best_checkpoint, "%s", t->best_checkpoint);
     return fill_ledger(t);
 }
@@ -355,27 +340,28 @@ static json_t *results_json(const struct snug_trainer *t) {
     for (int i = 0; i <= SNUG_MEMORY_CLASS_COUNT && memory; i++) {
         const bool total = i == SNUG_MEMORY_CLASS_COUNT;
         const snug_ledger_line *line = total ? &r->total : &r->ledger[i];
-        json_object_set_new(
-            memory, total ? "total" : snug_memory_class_name((snug_memory_class)i),
+        snug_json_add(
+            &memory, total ? "total" : snug_memory_class_name((snug_memory_class)i),
             json_pack("{s:I, s:I}", "planned", (json_int_t)line->planned, "measured", (json_int_t)line->measured));
     }
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:I, s:I, s:o}", "epoch",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o}", "epoch",
                      snug_json_number(r->epochs), "total_flos", snug_json_number(r->flops), "train_loss",
                      snug_json_number(r->train_loss), "train_runtime", snug_json_number(r->seconds),
                      "train_samples_per_second", snug_json_number(r->samples_per_second), "train_steps_per_second",
                      snug_json_number(r->steps_per_second), "train_samples", (json_int_t)t->session->job.train.rows,
                      "start_seconds", snug_json_number(r->seconds_to_first_step), "peak_rss_bytes",
                      (json_int_t)r->peak_resident, "padding_avoided", snug_json_number(r->padding_avoided),
-                     "truncated_texts", (json_int_t)r->truncated_texts, "skipped_steps", (json_int_t)r->skipped_steps,
-                     "memory", memory);
+                     "truncated_texts", (json_int_t)r->truncated_texts, "nan_inf_losses",
+                     (json_int_t)r->infinite_losses, "nan_inf_gradients", (json_int_t)r->infinite_gradients,
+                     "skipped_steps", (json_int_t)r->skipped_steps, "memory", memory);
 }
 
 static json_t *results_and_device_json(const struct snug_trainer *t) {
     json_t *results = results_json(t);
     const snug_device_use *device = &t->result->device;
     if (results && *device->name)
-        json_object_set_new(
-            results, "device",
+        snug_json_add(
+            &results, "device",
             json_pack("{s:s, s:s, s:s}", "name", device->name, "method", device->method, "others", device->others));
     return results;
 }
@@ -391,6 +377,8 @@ static snug_status finish(struct snug_trainer *t) {
                  args->metric_for_best_model, t->best_metric);
         RETURN_IF_ERROR(snug_checkpoint_load_weights(t, t->best_checkpoint));
     }
+    t->logged_evaluation =
+        !t->result->metrics.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;
     if (t->session->job.evaluation && (!evaluated_last || args->load_best_model_at_end)) evaluated = evaluate(t, NULL);
     if (evaluated == SNUG_E_INTERRUPTED)
         t->result->metrics.count = 0; /* the model is done and shall not be lost */
@@ -419,6 +407,21 @@ static void log_profile(const struct snug_trainer *t) {
                      (long long)profile->calls[kind], profile->seconds[kind]);
 }
 
+static snug_status run(struct snug_trainer *t, struct snug_args *args, double called) {
+    RETURN_IF_ERROR(hold_output(t));
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
+    if (wants_stop(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
+    RETURN_IF_ERROR(begin(t));
+    t->started = snug_seconds();
+    t->result->seconds_to_first_step = t->started - called;
+    send(t, (snug_event){.kind = SNUG_EVENT_BEGIN});
+    RETURN_IF_ERROR(train(t));
+    RETURN_IF_ERROR(finish(t));
+    log_profile(t);
+    send(t, (snug_event){.kind = SNUG_EVENT_END});
+    return SNUG_OK;
+}
+
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
     const double called = snug_seconds();
     snug_train_result own;
@@ -427,21 +430,10 @@ snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_tr
     snug_clear_error(t.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "train"));
     RETURN_IF_ERROR(choose_output(args));
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, &t.session));
-    snug_status status = begin(&t);
-    if (status == SNUG_OK) {
-        t.started = snug_seconds();
-        t.result->seconds_to_first_step = t.started - called;
-        send(&t, (snug_event){.kind = SNUG_EVENT_BEGIN});
-        status = train(&t);
-    }
-    if (status == SNUG_OK) status = finish(&t);
-    if (status == SNUG_OK) {
-        log_profile(&t);
-        send(&t, (snug_event){.kind = SNUG_EVENT_END});
-    }
+    const snug_status status = run(&t, args, called);
     snug_events_close(t.events);
     json_decref(t.log_history);
     snug_session_destroy(t.session);
+    snug_lock_release(&t.lock);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "io/events.h"
+#include "io/lock.h"
 #include "train/session.h"
 
 struct snug_trainer {
@@ -18,15 +19,19 @@ struct snug_trainer {
     int64_t save_total_limit;
     struct snug_events *events; /* TensorBoard, or NULL */
     double started, idle;       /* clock at the first step; seconds spent outside training since */
+    struct snug_lock lock;      /* of output_dir */
+    int64_t infinite_in_a_row;  /* steps up to now whose gradients were not finite */
 
     /* What a checkpoint holds beside weights and optimizer. */
     json_t *log_history;
     double loss_sum, loss_total; /* of steps since the last log; of all */
     int64_t logged_step, evaluated_step;
     int64_t samples, tokens;
+    int64_t infinite_losses, infinite_gradients; /* steps in which they were NaN or infinite */
     bool has_best;
     double best_metric;
     int64_t best_step, impatience; /* evaluations without improvement */
+    bool logged_evaluation;        /* the one to come stands in log_history already */
     bool unjudged;                 /* the last step's evaluation was interrupted: who resumes begins with it */
     char best_checkpoint[512];
 };
@@ -43,10 +48,37 @@ snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
 snug_status snug_checkpoint_load_weights(struct snug_trainer *trainer, const char *folder);
 /* Removes all of output_dir's checkpoints. */
 snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
-/* Bytes that one checkpoint takes on disk, about. */
-int64_t snug_checkpoint_bytes(const struct snug_trainer *trainer);
+/* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
+snug_status snug_checkpoint_list(const struct snug_trainer *trainer, int64_t **steps, size_t *count);
+/* output_dir/checkpoint-<step>. */
+snug_status snug_checkpoint_path(const struct snug_trainer *trainer, int64_t step, char *path, size_t size);
 /* trainer_state.json into folder, and from there; one that cannot be of this run is SNUG_E_INPUT. */
 snug_status snug_trainer_state_write(struct snug_trainer *trainer, const char *folder);
 snug_status snug_trainer_state_read(struct snug_trainer *trainer, const char *folder);
+
+/* When something is due that has a strategy and a number of steps. */
+static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
+    return (strategy == SNUG_INTERVAL_STEPS && every > 0 && step % every == 0) ||
+           (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
+}
+
+/* Whether the folder's old checkpoints are to be removed. */
+static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) {
+    return trainer->args->overwrite_output_dir && !trainer->args->resume_from_checkpoint;
+}
+
+static inline bool snug_trainer_reports(const struct snug_trainer *trainer) {
+    const char *to = trainer->args->report_to;
+    return to && (strcmp(to, "tensorboard") == 0 || strcmp(to, "all") == 0);
+}
+
+/* SNUG_E_IO where what the run will write does not fit on the disks that it goes to. */
+snug_status snug_trainer_check_disk(const struct snug_trainer *trainer);
+
+/* To be called after clipping, before the step, where the loss or the gradient norm is not finite: names what it is,
+   counts it. SNUG_E_NUMERIC where there is no sense in going on. */
+snug_status snug_trainer_not_finite(struct snug_trainer *trainer, double loss, double grad_norm);
+/* What a micro-batch's loss counts as in the log, after in_step of its step's others: see --logging_nan_inf_filter. */
+double snug_trainer_filter_loss(const struct snug_trainer *trainer, double in_step, double part);
 
 #endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Losses and gradients that are NaN or infinite. In a healthy step two numbers are looked at that are there anyway;
+ * only where one is not finite is it searched for the tensor. torch would clip by a norm of NaN, and so make every
+ * weight NaN; here such a step is counted and told, and changes no weight.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/weights.h"
+#include "train/trainer.h"
+
+enum {
+    PIECE = 4096,         /* values looked at at a time */
+    TOLD_ONE_BY_ONE = 10, /* warnings before they come at powers of two only */
+    HOPELESS = 10,        /* steps in a row without a finite gradient: what follows would be no better */
+};
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static const char *kind_of(double value) { return isnan(value) ? "NaN" : "infinite"; }
+
+static snug_status norm_of(struct snug_session *s, const struct snug_op *norm, double *sum) {
+    const struct snug_run *run = &s->train_run;
+    const double *sums = snug_run_data(run, norm->out[0]);
+    return snug_block_copy(s->ctx, &s->arena, sum, sums + norm->slot, sizeof *sum);
+}
+
+/* Whether one of count values of a persistent F32 tensor is not finite; *bad is then the first such value. */
+static snug_status scan_tensor(struct snug_session *s, int32_t tensor, int64_t first, int64_t count, float *bad) {
+    float values[PIECE];
+    *bad = 0;
+    for (int64_t done = 0; done < count; done += PIECE) {
+        const int64_t n = smaller(PIECE, count - done);
+        RETURN_IF_ERROR(snug_tensor_read(s->job.training, &s->memory, tensor, first + done, n, values));
+        for (int64_t i = 0; i < n; i++)
+            if (!isfinite(values[i])) {
+                *bad = values[i];
+                return SNUG_OK;
+            }
+    }
+    return SNUG_OK;
+}
+
+/* The gradient of weight where it stands after the step's backward, or -1. */
+static int32_t gradient_of(const struct snug_program *program, int32_t weight) {
+    char name[sizeof program->tensors->name + 8];
+    snprintf(name, sizeof name, "grad.%s", program->tensors[weight].name);
+    for (size_t i = 0; i < program->tensor_count; i++)
+        if (program->tensors[i].persistent && strcmp(program->tensors[i].name, name) == 0) return (int32_t)i;
+    return -1;
+}
+
+struct finding {
+    const char *name; /* of the parameter, or of a stack of them; NULL: every gradient's norm is finite */
+    int64_t tensors;  /* whose gradients are not finite */
+    float value;      /* found in the gradient; 0 where it does not stand any more */
+};
+
+/* Of the parameters that weight stacks the last whose gradient is not finite, if that still stands. */
+static snug_status find_parameter(struct snug_session *s, int32_t weight, bool whole, struct finding *found) {
+    const struct snug_program *program = s->job.training;
+    const int32_t gradient = whole ? gradient_of(program, weight) : -1;
+    size_t stacked = 0;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const struct snug_parameter *p = &program->parameters[i];
+        float value = 0;
+        if (p->tensor != weight) continue;
+        if (gradient >= 0)
+            RETURN_IF_ERROR(
+                scan_tensor(s, gradient, p->row * program->tensors[weight].cols, snug_parameter_count(p), &value));
+        if (gradient >= 0 && isfinite(value)) continue;
+        found->name = stacked++ && gradient < 0 ? program->tensors[weight].name : p->name;
+        found->value = value;
+    }
+    if (!found->name) found->name = program->tensors[weight].name; /* finite, but not its squares' sum */
+    return SNUG_OK;
+}
+
+/* Parameters stand in forward order, and backward what is not finite goes from one to the one before: the last of them
+   is nearest to where it arose. */
+static snug_status find_gradient(struct snug_session *s, struct finding *found) {
+    const struct snug_program *program = s->job.training;
+    const struct snug_op *source = NULL;
+    int32_t slot = -1;
+    *found = (struct finding){0};
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        double sum;
+        if (op->kind != SNUG_OP_SQUARED_NORM || op->slot == slot) continue; /* a tensor in parts has one sum */
+        slot = op->slot;
+        RETURN_IF_ERROR(norm_of(s, op, &sum));
+        if (isfinite(sum)) continue;
+        found->tensors++;
+        if (!source || op->parameter > source->parameter) source = op;
+    }
+    if (!source) return SNUG_OK;
+    return find_parameter(s, program->parameters[source->parameter].tensor, source->in[1] < 0, found);
+}
+
+/* A weight that an earlier update made infinite, or NULL. */
+static snug_status find_weight(struct snug_session *s, const char **name) {
+    const struct snug_program *program = s->job.training;
+    float values[PIECE];
+    *name = NULL;
+    RETURN_IF_ERROR(snug_session_settle(s));
+    for (size_t k = 0; k < program->parameter_count; k++) {
+        const struct snug_parameter *p = &program->parameters[k];
+        const int64_t count = snug_parameter_count(p);
+        for (int64_t first = 0; first < count; first += PIECE) {
+            const int64_t n = smaller(PIECE, count - first);
+            RETURN_IF_ERROR(snug_parameter_read(program, &s->memory, p, first, n, values));
+            for (int64_t i = 0; i < n && !*name; i++)
+                if (!isfinite(values[i])) *name = p->name;
+            if (*name) return SNUG_OK;
+        }
+    }
+    return SNUG_OK;
+}
+
+static bool is_told(int64_t number) { return number <= TOLD_ONE_BY_ONE || (number & (number - 1)) == 0; }
+
+static void describe(const struct finding *found, double grad_norm, char *text, size_t size) {
+    if (!found->name)
+        snprintf(text, size, "the gradients' norm is %s, though each tensor's is finite", kind_of(grad_norm));
+    else if (!isfinite(found->value))
+        snprintf(text, size, "the gradient of %s holds %s values", found->name, kind_of(found->value));
+    else
+        snprintf(text, size, "the gradient of %s is not finite, or too large for its norm", found->name);
+    const size_t used = strlen(text);
+    if (found->tensors > 1)
+        snprintf(text + used, size - used, " (and those of %lld more tensors)", (long long)found->tensors - 1);
+}
+
+#define ADVICE "a smaller --learning_rate or more --warmup_steps usually helps"
+
+snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double grad_norm) {
+    struct snug_session *s = t->session;
+    const long long step = (long long)s->step + 1;
+    struct finding found;
+    char text[256];
+    const bool applied = isfinite(grad_norm);
+    t->infinite_losses += !isfinite(loss);
+    t->infinite_gradients += !applied;
+    t->infinite_in_a_row = applied ? 0 : t->infinite_in_a_row + 1;
+    if (applied) {
+        if (is_told(t->infinite_losses))
+            snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: the loss is %s; its gradients are finite and are applied",
+                     step, kind_of(loss));
+        return SNUG_OK;
+    }
+    RETURN_IF_ERROR(find_gradient(s, &found));
+    describe(&found, grad_norm, text, sizeof text);
+    if (s->job.training->updates_in_backward)
+        return snug_fail(
+            t->ctx, SNUG_E_NUMERIC,
+            "step %lld: the loss is %g and %s, and --update_in_backward with --max_grad_norm 0 has changed "
+            "weights already: go on from the last checkpoint; " ADVICE,
+            step, loss, text);
+    if (t->infinite_in_a_row == 1) {
+        const char *weight;
+        RETURN_IF_ERROR(find_weight(s, &weight));
+        if (weight)
+            return snug_fail(
+                t->ctx, SNUG_E_NUMERIC,
+                "step %lld: the loss is %g, and the weight %s is not finite since an update before: " ADVICE, step,
+                loss, weight);
+    }
+    if (t->infinite_in_a_row == HOPELESS)
+        return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: the loss is %g and %s, as in the %d steps before; " ADVICE,
+                         step, loss, text, HOPELESS - 1);
+    if (is_told(t->infinite_gradients))
+        snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: the loss is %g and %s: this step changes no weight%s", step,
+                 loss, text,
+                 t->infinite_gradients == TOLD_ONE_BY_ONE ? "; not every further one is told, all are counted" : "");
+    return SNUG_OK;
+}
+
+/* As Trainer: a loss that is not finite counts as the mean of those since the last log. */
+double snug_trainer_filter_loss(const struct snug_trainer *t, double in_step, double part) {
+    if (isfinite(part) || !t->args->logging_nan_inf_filter) return part;
+    return (t->loss_sum + in_step) / (double)(1 + t->session->step - t->logged_step);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "faults.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+static struct faults *armed;
+
+static bool is_due(const struct faults *f, int64_t number, bool writes) {
+    if (f->at == 0 || number < f->at) return false;
+    if (number == f->at) return f->effect != FAULT_WRITES || writes;
+    return f->effect == FAULT_ALL || (f->effect == FAULT_WRITES && writes);
+}
+
+/* Counts a call; true, with errno set, if it shall fail. */
+static bool fails(enum fault_calls calls, const char *name, bool writes, int error) {
+    struct faults *f = armed;
+    if (!f || f->calls != calls) return false;
+    const int64_t number = __atomic_add_fetch(&f->count, 1, __ATOMIC_SEQ_CST);
+    if (!is_due(f, number, writes)) return false;
+    if (f->effect == FAULT_KILL) kill(getpid(), SIGKILL);
+    if (!*f->name) snprintf(f->name, sizeof f->name, "%s", name);
+    errno = error;
+    return true;
+}
+
+#define NO_MEMORY(name) fails(FAULT_MEMORY, name, false, ENOMEM)
+#define NO_READ(name, error) fails(FAULT_FILES, name, false, error)
+#define NO_WRITE(name) fails(FAULT_FILES, name, true, ENOSPC)
+
+/* __real_x is x itself, and every x that snug calls is __wrap_x. */
+#define WRAP(type, name, parameters)                                                                                   \
+    type __real_##name parameters;                                                                                     \
+    type __wrap_##name parameters;                                                                                     \
+    type __wrap_##name parameters
+
+/* ---- memory --------------------------------------------------------------------------------------------------- */
+
+WRAP(void *, malloc, (size_t size)) { return NO_MEMORY("malloc") ? NULL : __real_malloc(size); }
+WRAP(void *, calloc, (size_t count, size_t size)) { return NO_MEMORY("calloc") ? NULL : __real_calloc(count, size); }
+WRAP(void *, realloc, (void *old, size_t size)) { return NO_MEMORY("realloc") ? NULL : __real_realloc(old, size); }
+WRAP(int, posix_memalign, (void **out, size_t alignment, size_t size)) {
+    return NO_MEMORY("posix_memalign") ? ENOMEM : __real_posix_memalign(out, alignment, size);
+}
+WRAP(void *, aligned_alloc, (size_t alignment, size_t size)) {
+    return NO_MEMORY("aligned_alloc") ? NULL : __real_aligned_alloc(alignment, size);
+}
+WRAP(char *, strdup, (const char *text)) { return NO_MEMORY("strdup") ? NULL : __real_strdup(text); }
+WRAP(int, vasprintf, (char **out, const char *format, va_list values)) {
+    return NO_MEMORY("vasprintf") ? -1 : __real_vasprintf(out, format, values);
+}
+/* What vasprintf() is where _FORTIFY_SOURCE is on. */
+WRAP(int, __vasprintf_chk, (char **out, int flag, const char *format, va_list values)) {
+    (void)flag;
+    return NO_MEMORY("vasprintf") ? -1 : __real_vasprintf(out, format, values);
+}
+WRAP(FILE *, open_memstream, (char **text, size_t *size)) {
+    return NO_MEMORY("open_memstream") ? NULL : __real_open_memstream(text, size);
+}
+WRAP(void *, mmap, (void *at, size_t size, int protection, int flags, int fd, off_t offset)) {
+    const bool refused = fd < 0 ? NO_MEMORY("mmap") : NO_READ("mmap", ENOMEM);
+    return refused ? MAP_FAILED : __real_mmap(at, size, protection, flags, fd, offset);
+}
+WRAP(int, pthread_create,
+     (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument)) {
+    return NO_MEMORY("pthread_create") ? EAGAIN : __real_pthread_create(thread, attributes, start, argument);
+}
+WRAP(char *, realpath, (const char *path, char *out)) {
+    return NO_MEMORY("realpath") ? NULL : __real_realpath(path, out);
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------------- */
+
+WRAP(int, open, (const char *path, int flags, ...)) {
+    va_list values;
+    va_start(values, flags);
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(values, mode_t) : 0;
+    va_end(values);
+    const bool refused = flags & O_CREAT ? NO_WRITE("open") : NO_READ("open", EMFILE);
+    return refused ? -1 : __real_open(path, flags, mode);
+}
+WRAP(int, mkostemp, (char *template, int flags)) {
+    return NO_WRITE("mkostemp") ? -1 : __real_mkostemp(template, flags);
+}
+WRAP(FILE *, fopen, (const char *path, const char *mode)) {
+    const bool refused = *mode == 'r' ? NO_READ("fopen", EMFILE) : NO_WRITE("fopen");
+    return refused ? NULL : __real_fopen(path, mode);
+}
+WRAP(FILE *, fdopen, (int fd, const char *mode)) { return NO_READ("fdopen", ENOMEM) ? NULL : __real_fdopen(fd, mode); }
+WRAP(FILE *, tmpfile, (void)) { return NO_WRITE("tmpfile") ? NULL : __real_tmpfile(); }
+WRAP(int, memfd_create, (const char *name, unsigned flags)) {
+    return NO_READ("memfd_create", EMFILE) ? -1 : __real_memfd_create(name, flags);
+}
+WRAP(ssize_t, read, (int fd, void *data, size_t size)) {
+    return NO_READ("read", EIO) ? -1 : __real_read(fd, data, size);
+}
+WRAP(ssize_t, pread, (int fd, void *data, size_t size, off_t offset)) {
+    return NO_READ("pread", EIO) ? -1 : __real_pread(fd, data, size, offset);
+}
+WRAP(ssize_t, pwrite, (int fd, const void *data, size_t size, off_t offset)) {
+    return NO_WRITE("pwrite") ? -1 : __real_pwrite(fd, data, size, offset);
+}
+/* A stream remembers that it failed. */
+static size_t fail_stream(FILE *file) {
+    file->_flags |= _IO_ERR_SEEN;
+    return 0;
+}
+WRAP(size_t, fread, (void *data, size_t size, size_t count, FILE *file)) {
+    return NO_READ("fread", EIO) ? fail_stream(file) : __real_fread(data, size, count, file);
+}
+WRAP(size_t, fwrite, (const void *data, size_t size, size_t count, FILE *file)) {
+    return NO_WRITE("fwrite") ? fail_stream(file) : __real_fwrite(data, size, count, file);
+}
+WRAP(int, fflush, (FILE * file)) {
+    if (file == stderr || !NO_WRITE("fflush")) return __real_fflush(file);
+    fail_stream(file);
+    return EOF;
+}
+WRAP(int, fclose, (FILE * file)) {
+    const bool refused = NO_WRITE("fclose");
+    const int error = errno, result = __real_fclose(file); /* it is closed in any case */
+    if (refused) errno = error;
+    return refused ? EOF : result;
+}
+/* A killed process loses nothing that it has written, so that there is no need to wait for the disk. */
+WRAP(int, fsync, (int fd)) {
+    (void)fd;
+    return NO_WRITE("fsync") ? -1 : 0;
+}
+WRAP(int, sync_file_range, (int fd, off_t offset, off_t size, unsigned flags)) {
+    (void)fd, (void)offset, (void)size, (void)flags;
+    return NO_WRITE("sync_file_range") ? -1 : 0;
+}
+WRAP(int, fseeko, (FILE * file, off_t offset, int whence)) {
+    return NO_WRITE("fseeko") ? -1 : __real_fseeko(file, offset, whence);
+}
+WRAP(int, ftruncate, (int fd, off_t size)) { return NO_WRITE("ftruncate") ? -1 : __real_ftruncate(fd, size); }
+WRAP(int, posix_fallocate, (int fd, off_t offset, off_t size)) {
+    return NO_WRITE("posix_fallocate") ? ENOSPC : __real_posix_fallocate(fd, offset, size);
+}
+WRAP(int, rename, (const char *from, const char *to)) { return NO_WRITE("rename") ? -1 : __real_rename(from, to); }
+WRAP(int, renameat2, (int from_folder, const char *from, int to_folder, const char *to, unsigned flags)) {
+    return NO_WRITE("renameat2") ? -1 : __real_renameat2(from_folder, from, to_folder, to, flags);
+}
+WRAP(int, mkdir, (const char *path, mode_t mode)) { return NO_WRITE("mkdir") ? -1 : __real_mkdir(path, mode); }
+WRAP(DIR *, opendir, (const char *path)) { return NO_READ("opendir", EMFILE) ? NULL : __real_opendir(path); }
+WRAP(int, statvfs, (const char *path, struct statvfs *out)) {
+    const int result = NO_READ("statvfs", EIO) ? -1 : __real_statvfs(path, out);
+    if (result == 0 && armed && armed->free_bytes) {
+        out->f_frsize = 1;
+        out->f_bavail = (fsblkcnt_t)armed->free_bytes;
+    }
+    return result;
+}
+WRAP(int, flock, (int fd, int operation)) { return NO_READ("flock", ENOLCK) ? -1 : __real_flock(fd, operation); }
+
+void faults_arm(struct faults *faults) {
+    json_set_alloc_funcs(__wrap_malloc, free);
+    armed = faults;
+}

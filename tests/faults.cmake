@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# For tests in which calls fail: the calls of tests/faults.c go between snug and the C library, by the linker, and the
+# commands are linked in, so that they can be run in a forked process instead of a new one.
+set(calls malloc calloc realloc posix_memalign aligned_alloc strdup vasprintf __vasprintf_chk open_memstream mmap
+    pthread_create realpath open mkostemp fopen fdopen tmpfile memfd_create read pread pwrite fread fwrite fflush fclose
+    fsync fseeko ftruncate posix_fallocate rename renameat2 mkdir opendir statvfs flock
+    sync_file_range)
+list(TRANSFORM calls PREPEND "-Wl,--wrap=")
+set(commands ${cli})
+list(FILTER commands EXCLUDE REGEX /main\\.c$)
+foreach(name test_failures test_kills)
+  target_sources(${name} PRIVATE tests/faults.c ${commands})
+  target_include_directories(${name} PRIVATE src/cli)
+  target_link_options(${name} PRIVATE ${calls})
+endforeach()

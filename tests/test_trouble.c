@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trainings in trouble: losses and gradients that are not finite, checkpoints that are damaged. */
+#include <math.h>
+
+#include "training_fixture.h"
+
+static void ok(const struct fixture *f, snug_status status) {
+    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
+}
+
+/* ---- what is not finite --------------------------------------------------------------------------------------- */
+
+/* Labels of which every whose number is a multiple of every is so far off that loss and gradient overflow. */
+static void write_overflowing(const struct fixture *f, const char *name, int every) {
+    FILE *file = fopen(path_of(f, "%s", name), "w");
+    assert_non_null(file);
+    fprintf(file, "sentence,label\n");
+    for (uint32_t row = 0; row < TRAIN_ROWS; row++)
+        fprintf(file, "w%u good w%u,%s\n", row, 2 * row, (row + 1) % (uint32_t)every ? "0.25" : "3e38");
+    assert_int_equal(fclose(file), 0);
+}
+
+static json_t *logged(const struct fixture *f, const char *output, size_t index, const char *key) {
+    json_t *history = history_of(f, output);
+    json_t *value = json_incref(json_object_get(json_array_get(history, index), key));
+    json_decref(history);
+    return value;
+}
+
+#define OVERFLOWING "train_file=@over.csv logging_steps=1 "
+
+static const char *const ways[] = {
+    "",
+    "config_name=@wide tokenizer_name=@wide",
+    "config_name=@wide tokenizer_name=@wide dtype=bfloat16",
+    "offload=optimizer,gradients,weights optim=adamw_8bit",
+    "update_in_backward=True",
+    "gradient_accumulation_steps=2",
+};
+
+/* Steps with the one row are counted, named and change nothing: the run ends, with finite weights. */
+static void test_steps_that_overflow_are_skipped(void **state) {
+    struct fixture *f = *state;
+    write_overflowing(f, "over.csv", TRAIN_ROWS);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char words[512], name[32];
+        snprintf(words, sizeof words, OVERFLOWING "%s", ways[i]);
+        f->log[0] = '\0';
+        const snug_train_result result = train(f, "out", words);
+        assert_int_equal(result.infinite_losses, 2); /* one an epoch */
+        assert_int_equal(result.infinite_gradients, 2);
+        assert_contains(f->log, "the gradient of classifier.");
+        assert_contains(f->log, "this step changes no weight");
+        assert_true(isfinite(result.train_loss));
+        for (size_t step = 0; step < (size_t)result.steps; step++) {
+            json_t *loss = logged(f, "out", step, "loss");
+            assert_true(json_is_number(loss));
+            json_decref(loss);
+        }
+        char *text;
+        ok(f, snug_train_result_text(&result, &text));
+        assert_contains(text, "NaN or infinite: the loss of 2 steps, the gradients of 2");
+        free(text);
+        /* Weights that are not finite are refused: these are taken. */
+        train(f, "next", OVERFLOWING "model_name_or_path=@out config_name=@out max_steps=1");
+        /* Interrupted before and behind such a step, it comes to the same end, and to the same count. */
+        for (int stop = 4; stop <= 8; stop += 4) {
+            snprintf(name, sizeof name, "cut%d", stop);
+            snug_train_result resumed;
+            assert_int_equal(try_train(f, name, words, stop, NULL), SNUG_E_INTERRUPTED);
+            char more[600];
+            snprintf(more, sizeof more, "%s resume_from_checkpoint=True", words);
+            ok(f, try_train(f, name, more, 0, &resumed));
+            assert_same_run(f, "out", name);
+            assert_int_equal(resumed.infinite_gradients, 2);
+            ok(f, snug_folder_remove(f->ctx, path_of(f, "%s", name)));
+        }
+    }
+}
+
+/* The weights before and behind a step that is skipped have the same bits. */
+static void test_skipped_step_changes_no_weight(void **state) {
+    struct fixture *f = *state;
+    write_overflowing(f, "over.csv", 1);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char words[512];
+        snprintf(words, sizeof words,
+                 "%s max_steps=0 max_steps=3 save_strategy=steps save_steps=1 train_file=@over.csv", ways[i]);
+        train(f, "out", words);
+        assert_same_in_both(f, "out/checkpoint-1", "out/checkpoint-3", "model.safetensors");
+        assert_same_in_both(f, "out/checkpoint-1", "out/checkpoint-3", "optimizer.safetensors");
+    }
+}
+
+static void test_logging_filter(void **state) {
+    struct fixture *f = *state;
+    write_overflowing(f, "over.csv", TRAIN_ROWS);
+    const snug_train_result result = train(f, "out", OVERFLOWING "logging_nan_inf_filter=False");
+    int64_t nulls = 0;
+    for (size_t step = 0; step < (size_t)result.steps; step++) {
+        json_t *loss = logged(f, "out", step, "loss");
+        nulls += json_is_null(loss);
+        json_decref(loss);
+    }
+    assert_int_equal(nulls, 2);
+    assert_false(isfinite(result.train_loss));
+    /* Over several steps a filtered loss counts as the mean of those before it. */
+    write_overflowing(f, "over.csv", TRAIN_ROWS);
+    train(f, "steps", OVERFLOWING "train_sampling_strategy=sequential num_train_epochs=1");
+    train(f, "all", OVERFLOWING "train_sampling_strategy=sequential num_train_epochs=1 logging_steps=10");
+    double mean = 0;
+    for (size_t step = 0; step < 9; step++) {
+        json_t *loss = logged(f, "steps", step, "loss");
+        mean += json_number_value(loss) / 9;
+        json_decref(loss);
+    }
+    json_t *loss = logged(f, "all", 0, "loss");
+    assert_true(fabs(json_number_value(loss) - (9 * mean + 9 * mean / 10) / 10) < 1e-9);
+    json_decref(loss);
+}
+
+static void test_hopeless_runs_end(void **state) {
+    struct fixture *f = *state;
+    write_overflowing(f, "over.csv", 1);
+    assert_int_equal(try_train(f, "out", OVERFLOWING, 0, NULL), SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "step 10: the loss is inf");
+    assert_contains(snug_error_message(f->ctx), "the gradient of classifier.");
+    assert_contains(snug_error_message(f->ctx), "--learning_rate");
+    assert_int_equal(try_train(f, "out", OVERFLOWING "update_in_backward=True max_grad_norm=0", 0, NULL),
+                     SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "step 1: ");
+    assert_contains(snug_error_message(f->ctx), "has changed weights already");
+    assert_int_equal(try_train(f, "out", "learning_rate=1e39", 0, NULL), SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "step 2: ");
+    assert_contains(snug_error_message(f->ctx), "the weight bert.");
+}
+
+/* ---- damaged checkpoints -------------------------------------------------------------------------------------- */
+
+#define SAVING "save_strategy=steps save_steps=5"
+
+/* Every file of the last checkpoint is changed, cut and removed in turn: it is named, and the one before it is used. */
+static void test_damaged_checkpoints_are_passed_over(void **state) {
+    static const char *const files[] = {"model.safetensors",  "optimizer.safetensors",
+                                        "trainer_state.json", "config.json",
+                                        "vocab.txt",          "manifest.json"};
+    static const char *const damages[] = {"changed", "cut", "removed"};
+    struct fixture *f = *state;
+    train(f, "whole", SAVING);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (int damage = 0; damage < 3; damage++) {
+            char *bytes, name[64];
+            size_t size;
+            assert_int_equal(try_train(f, "cut", SAVING, 12, NULL), SNUG_E_INTERRUPTED);
+            snprintf(name, sizeof name, "cut/checkpoint-12/%s", files[i]);
+            bytes = read_text(f, path_of(f, "%s", name), &size);
+            bytes[size / 2] ^= 0x20;
+            if (damage == 2)
+                assert_int_equal(unlink(path_of(f, "%s", name)), 0);
+            else
+                write_bytes(path_of(f, "%s", name), bytes, damage ? size / 2 : size);
+            free(bytes);
+            f->log[0] = '\0';
+            train(f, "cut", SAVING " resume_from_checkpoint=True");
+            if (!strstr(f->log, "checkpoint-12 is skipped") || !strstr(f->log, files[i]) ||
+                !strstr(f->log, "checkpoint-10, step 10 of 20"))
+                fail_msg("%s %s: %s", files[i], damages[damage], f->log);
+            assert_same_run(f, "whole", "cut");
+            ok(f, snug_folder_remove(f->ctx, path_of(f, "cut")));
+        }
+}
+
+/* A bit of the manifest, in whichever byte: it is noticed, or says the same. */
+static void test_any_byte_of_a_manifest(void **state) {
+    struct fixture *f = *state;
+    size_t size;
+    train(f, "out", SAVING);
+    char path[512], *bytes;
+    snprintf(path, sizeof path, "%s", path_of(f, "out/checkpoint-20/manifest.json"));
+    bytes = read_text(f, path, &size);
+    json_t *whole = json_loads(bytes, 0, NULL);
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] ^= (char)(1 << i % 7);
+        write_bytes(path, bytes, size);
+        snug_clear_error(f->ctx);
+        if (snug_folder_verify(f->ctx, path_of(f, "out/checkpoint-20")) == SNUG_OK) {
+            json_t *changed = json_loadb(bytes, size, 0, NULL);
+            if (!json_equal(whole, changed)) fail_msg("byte %zu of the manifest: %s", i, bytes);
+            json_decref(changed);
+        }
+        bytes[i] ^= (char)(1 << i % 7);
+    }
+    json_decref(whole);
+    free(bytes);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_steps_that_overflow_are_skipped),
+        TEST(test_skipped_step_changes_no_weight),
+        TEST(test_logging_filter),
+        TEST(test_hopeless_runs_end),
+        TEST(test_damaged_checkpoints_are_passed_over),
+        TEST(test_any_byte_of_a_manifest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
