@@ -130,9 +130,13 @@ snug_status cli_put_lines(struct cli *cli, const char *text) {
 }
 
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(digits));
+    /* Not json_dumps(), which may leave out a key where memory is short. */
+    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(digits), size = json_dumpb(value, NULL, 0, flags);
+    char *text = size ? calloc(size + 1, 1) : NULL;
+    const bool whole = text && json_dumpb(value, text, size, flags) == size;
     json_decref(value);
-    if (!text) {
+    if (!whole) {
+        free(text);
         cli->write_error = ENOMEM;
         return SNUG_E_MEMORY;
     }

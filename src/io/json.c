@@ -219,9 +219,20 @@ snug_status snug_json_status(const json_error_t *error) {
     return json_error_code(error) == json_error_out_of_memory ? SNUG_E_MEMORY : SNUG_E_INPUT;
 }
 
+char *snug_json_dump(const json_t *value, size_t flags) {
+    const size_t size = json_dumpb(value, NULL, 0, flags);
+    char *text = size ? malloc(size + 1) : NULL;
+    if (text && json_dumpb(value, text, size, flags) == size) {
+        text[size] = '\0';
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text) {
     *text = NULL;
-    char *full = json_dumps(value, flags);
+    char *full = snug_json_dump(value, flags);
     if (!full) return snug_fail(ctx, SNUG_E_MEMORY, "a value cannot be written as JSON: out of memory, or not UTF-8");
     size_t length;
     *text = rewrite_numbers(full, strlen(full), shorten, &length);

@@ -14,7 +14,9 @@ json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, jso
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error);
 /* What a failure was: SNUG_E_MEMORY or SNUG_E_INPUT. */
 snug_status snug_json_status(const json_error_t *error);
-/* json_dumps(), but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
+/* json_dumps(), which may leave out a key where memory is short; this does not. NULL on failure; freed with free(). */
+char *snug_json_dump(const json_t *value, size_t flags);
+/* The same, but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
 /* Reads a file that must hold one JSON object. *out is released with json_decref(). */
 snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out);

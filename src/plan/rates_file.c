@@ -45,7 +45,7 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o}", "version", SNUG_VERSION, "cpu", rates->cpu, "isa", rates->isa,
                             "threads", rates->threads, "seconds", items);
-    *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(rates->ctx, SNUG_E_MEMORY, "out of memory while writing the rates as JSON");
 }

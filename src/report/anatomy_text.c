@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "io/json.h"
 #include "report/anatomy.h"
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
@@ -165,8 +166,8 @@ static json_t *told(int64_t bytes) { return bytes < 0 ? json_null() : json_integ
 static json_t *memory_json(const snug_anatomy *a) {
     json_t *planned = json_object();
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
-        json_object_set_new(planned, snug_memory_class_name((snug_memory_class)i), json_integer(a->planned[i]));
-    json_object_set_new(planned, "total", json_integer(a->planned_total));
+        snug_json_add(&planned, snug_memory_class_name((snug_memory_class)i), json_integer(a->planned[i]));
+    snug_json_add(&planned, "total", json_integer(a->planned_total));
     return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "before", told(a->before), "with_context",
                      a->device ? told(a->opened) : json_null(), "planned", planned, "measured", told(a->held), "method",
                      a->device ? a->use.method : "the process's peak resident memory", "others",
@@ -178,12 +179,12 @@ snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
         json_t *sides = json_object();
         for (int side = 0; side < SNUG_SIDE_COUNT; side++)
-            json_object_set_new(sides, snug_side_name((enum snug_side)side), part_json(&a->parts[side][group]));
-        json_object_set_new(groups, snug_group_key((enum snug_op_group)group), sides);
+            snug_json_add(&sides, snug_side_name((enum snug_side)side), part_json(&a->parts[side][group]));
+        snug_json_add(&groups, snug_group_key((enum snug_op_group)group), sides);
     }
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
         if (a->kinds[kind].calls > 0)
-            json_object_set_new(kinds, snug_op_name((enum snug_op_kind)kind), part_json(&a->kinds[kind]));
+            snug_json_add(&kinds, snug_op_name((enum snug_op_kind)kind), part_json(&a->kinds[kind]));
     return snug_report_json(
         a->ctx,
         json_pack("{s:o, s:s, s:{s:f, s:I, s:I}, s:o, s:I, s:I, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:f, s:f, s:f, "

@@ -9,6 +9,7 @@
 
 #include "backend/gpu.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "report/report.h"
 #include "train/device.h"
 
@@ -222,7 +223,7 @@ snug_status snug_doctor_text(const snug_doctor *d, char **text) {
 
 snug_status snug_doctor_json(const snug_doctor *d, char **text) {
     json_t *missing = json_array();
-    for (int i = 0; i < d->missing_count; i++) json_array_append_new(missing, snug_report_string(d->missing[i]));
+    for (int i = 0; i < d->missing_count; i++) snug_json_append(&missing, snug_report_string(d->missing[i]));
     return snug_report_json(
         d->ctx,
         json_pack("{s:s, s:{s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s, s:i, s:i}, s:{s:I, s:I}, s:{s:o, s:o}, s:o, "

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "backend/gpu.h"
+#include "io/json.h"
 #include "report/report.h"
 
 snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out) {
@@ -112,9 +113,9 @@ static json_t *processes_json(const struct snug_gpu *gpu) {
     json_t *all = json_array();
     for (size_t i = 0; i < gpu->process_count; i++) {
         const struct snug_gpu_process *p = &gpu->processes[i];
-        json_array_append_new(all, json_pack("{s:I, s:o, s:o}", "pid", (json_int_t)p->pid, "bytes",
-                                             known(p->bytes >= 0, json_integer(p->bytes)), "name",
-                                             known(*p->name, snug_report_string(p->name))));
+        snug_json_append(&all, json_pack("{s:I, s:o, s:o}", "pid", (json_int_t)p->pid, "bytes",
+                                         known(p->bytes >= 0, json_integer(p->bytes)), "name",
+                                         known(*p->name, snug_report_string(p->name))));
     }
     return all;
 }
@@ -139,7 +140,7 @@ static json_t *gpu_json(const struct snug_gpu *gpu) {
 
 json_t *snug_gpus_object(const snug_gpus *gpus) {
     json_t *items = json_array();
-    for (size_t i = 0; i < gpus->count; i++) json_array_append_new(items, gpu_json(&gpus->items[i]));
+    for (size_t i = 0; i < gpus->count; i++) snug_json_append(&items, gpu_json(&gpus->items[i]));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", known(*gpus->driver, json_string(gpus->driver)),
                      "cuda", known(*gpus->cuda, json_string(gpus->cuda)), "nvml",
                      known(*gpus->nvml, json_string(gpus->nvml)), "cuda_visible_devices",

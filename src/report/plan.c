@@ -385,7 +385,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters, "machine_bytes",
         (json_int_t)snug_job_place_bytes(job), "available_bytes", (json_int_t)snug_job_place_available(job), "device",
         snug_job_on_device(job) ? json_string(job->meter.gpu.name) : json_string("cpu"));
-    *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing the plan as JSON");
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report.h"
 
+#include "io/json.h"
+
 enum snug_side snug_side_of(const struct snug_op *op, bool behind_loss) {
     if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
     return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && behind_loss) ? SNUG_SIDE_BACKWARD
@@ -28,7 +30,7 @@ json_t *snug_report_string(const char *text) {
 }
 
 snug_status snug_report_json(snug_context *ctx, json_t *object, char **text) {
-    *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    *text = object ? snug_json_dump(object, JSON_INDENT(2)) : NULL;
     json_decref(object);
     return *text ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing JSON");
 }

@@ -88,7 +88,7 @@ static snug_status keep_growth(const struct snug_job *job, int64_t growth) {
     json_t *known = read_growth(job, path);
     key_of(job, key, sizeof key);
     json_object_set_new(known, key, json_integer(growth));
-    char *text = known ? json_dumps(known, JSON_INDENT(2)) : NULL;
+    char *text = known ? snug_json_dump(known, JSON_INDENT(2)) : NULL;
     json_decref(known);
     snug_status status = text ? snug_cache_folder(job->ctx, &folder) : SNUG_E_MEMORY;
     if (status == SNUG_OK) {
