@@ -97,8 +97,7 @@ static void test_waiting_changes_nothing(void **state) {
         const snug_train_result wide = train(f, "wider", words);
         const int64_t more = (int64_t)(WIDE_VOCABULARY - VOCABULARY) * 32 * 4;
         /* Less what the narrow table is rounded up by. */
-        assert_true(wide.ledger[SNUG_MEMORY_WEIGHTS].planned >
-                    narrow.ledger[SNUG_MEMORY_WEIGHTS].planned + more - 256);
+        assert_true(wide.ledger[SNUG_MEMORY_WEIGHTS].planned > narrow.ledger[SNUG_MEMORY_WEIGHTS].planned + more - 256);
         assert_true(wide.ledger[SNUG_MEMORY_GRADIENTS].planned <
                     narrow.ledger[SNUG_MEMORY_GRADIENTS].planned + more / 8);
         assert_true(narrow.train_loss == wide.train_loss);

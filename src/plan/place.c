@@ -9,9 +9,10 @@
 #include "plan/stages.h"
 
 enum {
-    /* A GPU reads 128 bytes at a time: an update of weights that began in the middle of them took 3.4 instead of 2.5 ms. */
+    /* A GPU reads 128 bytes at a time: an update of weights that began in the middle of them took 3.4 instead of 2.5
+       ms. */
     ALIGNMENT = 256,
-    PAGE = 4096,    /* of the kernel's cache, from which regions of the spool are dropped one by one */
+    PAGE = 4096, /* of the kernel's cache, from which regions of the spool are dropped one by one */
 };
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }

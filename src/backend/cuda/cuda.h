@@ -163,8 +163,8 @@ enum snug_cuda_turn { SNUG_CUDA_ALONE, SNUG_CUDA_FOR_ALL, SNUG_CUDA_DONE };
 enum snug_cuda_turn snug_cuda_turn_of(const struct snug_run *run, const struct snug_op *op,
                                       const struct snug_cuda_many *many);
 
-/* See bias_gradient.c. The LINEAR_DW whose bias's gradient op gives, or NULL; whether LINEAR_DW op was given its own; where op
-   writes the one that it gives, or NULL. */
+/* See bias_gradient.c. The LINEAR_DW whose bias's gradient op gives, or NULL; whether LINEAR_DW op was given its own;
+   where op writes the one that it gives, or NULL. */
 const struct snug_op *snug_cuda_bias_of(const struct snug_program *program, const struct snug_op *op);
 bool snug_cuda_bias_is_given(const struct snug_run *run, const struct snug_op *op);
 float *snug_cuda_bias_to_give(const struct snug_run *run, const struct snug_op *op, bool *overwrite);
