@@ -79,14 +79,20 @@ static snug_status show(struct cli *cli, const struct wishes *wishes) {
     return status;
 }
 
+/* In naps, since signals go to a thread of their own and do not wake this one. */
+static bool rest(const struct cli *cli, double seconds) {
+    for (double left = seconds; left > 0; left -= 0.1) {
+        const struct timespec nap = {.tv_sec = 0, .tv_nsec = (long)(fmin(left, 0.1) * 1e9)};
+        if (cli->callbacks.should_stop(NULL)) return false;
+        nanosleep(&nap, NULL);
+    }
+    return !cli->callbacks.should_stop(NULL);
+}
+
 static snug_status watch(struct cli *cli, const struct wishes *wishes) {
     snug_status status = show(cli, wishes);
     cli_catch_signals(cli);
-    while (status == SNUG_OK && wishes->every > 0) {
-        struct timespec rest = {.tv_sec = (time_t)wishes->every, .tv_nsec = (long)(fmod(wishes->every, 1) * 1e9)};
-        if (nanosleep(&rest, NULL) != 0 || cli->callbacks.should_stop(NULL)) break; /* a signal: the end, as asked */
-        status = show(cli, wishes);
-    }
+    while (status == SNUG_OK && wishes->every > 0 && rest(cli, wishes->every)) status = show(cli, wishes);
     return status;
 }
 
