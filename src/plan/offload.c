@@ -116,6 +116,9 @@ static void choose(struct offload *o) {
 /* Whether op looks at its elements one by one, and at how many. */
 static bool can_be_cut(const struct snug_program *program, const struct snug_op *op, int64_t *elements) {
     if (op->kind == SNUG_OP_ADAFACTOR) return false; /* it looks at rows and columns */
+    if (snug_is_update(op->kind) &&
+        (op->in[0] < 0 || elements_of(program, op->in[0]) != elements_of(program, op->out[0])))
+        return false; /* it updates some rows of a table */
     if (op->kind == SNUG_OP_FILL)
         *elements = program->tensors[op->out[0]].persistent ? elements_of(program, op->out[0]) : 0;
     else if (op->kind == SNUG_OP_CAST || op->kind == SNUG_OP_SQUARED_NORM || snug_is_update(op->kind))
