@@ -365,7 +365,7 @@ static void test_second_signal_ends_at_once(void **state) {
     nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     kill(child, SIGINT);
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL); /* those at once count as one */
-    assert_int_equal(waitpid(child, &(int){0}, WNOHANG), 0); /* the first waits for the step's end */
+    assert_int_equal(waitpid(child, &(int){0}, WNOHANG), 0);   /* the first waits for the step's end */
     kill(child, SIGINT);
     assert_int_equal(wait_for(child), 130);
     assert_false(exists(path_of(f, "out/model.safetensors")));
