@@ -186,6 +186,13 @@ static void test_update_in_backward_changes_no_bit(void **state) {
             }
 }
 
+/* All that the arena holds: without the context, which is the process's own and grows with what ran before. */
+static int64_t carved(const snug_train_result *result) {
+    int64_t sum = 0;
+    for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++) sum += result->ledger[i].planned;
+    return sum;
+}
+
 /* Gradients never stand all at once. */
 static void test_update_in_backward_frees_gradients(void **state) {
     struct fixture *f = *state;
@@ -196,7 +203,7 @@ static void test_update_in_backward_frees_gradients(void **state) {
     const int64_t weights = after.ledger[SNUG_MEMORY_WEIGHTS].planned;
     assert_int_equal(after.ledger[SNUG_MEMORY_GRADIENTS].planned, weights);
     assert_true(inside.ledger[SNUG_MEMORY_GRADIENTS].planned < weights / 2);
-    assert_true(inside.total.planned < after.total.planned);
+    assert_true(carved(&inside) < carved(&after));
 }
 
 int main(void) {
