@@ -11,7 +11,7 @@ TEST_PACKAGES := $(PACKAGES) libcmocka-dev
 # runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all install demo test check sanitize fuzz format format-check clean
+.PHONY: all install demo test check sanitize lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS, showing what it said only where it failed
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -53,6 +53,12 @@ sanitize:
 	    ctest --test-dir $(BUILD)-asan --output-on-failure --no-tests=error --parallel $(JOBS)
 	@tools/coverage $(BUILD)-asan 95 85
 
+# All C, that of the CUDA backend by the emulator's headers, is read by clang-tidy and cppcheck; nothing is built.
+lint:
+	@tools/install-packages $(TEST_PACKAGES) clang clang-tidy cppcheck libomp-dev python3
+	$(call configure,$(BUILD)-lint,-DCMAKE_C_COMPILER=clang -DSNUG_FUZZ=ON -DSNUG_CUDA=EMULATE -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)
+	@tools/lint $(BUILD)-lint $(FILES)
+
 fuzz:
 	$(call configure,$(BUILD)-fuzz,-DCMAKE_C_COMPILER=clang -DSNUG_FUZZ=ON -DSNUG_TESTS=OFF -DSNUG_CUDA=OFF -DSNUG_ONEDNN=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 	$(call build,$(BUILD)-fuzz,fuzz_targets)
@@ -65,4 +71,4 @@ format-check:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format --dry-run --Werror
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint $(BUILD)-fuzz

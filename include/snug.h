@@ -21,6 +21,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(                                                                                           \
+    default) /* snug itself is compiled with -fvisibility=hidden: what stands here is exported */
+#endif
 
 #define SNUG_VERSION "0.1.0"
 
@@ -331,6 +335,9 @@ snug_status snug_get_gradient(snug_session *session, const char *name, float *va
 /* Name and size of parameter number index; NULL past the last. */
 const char *snug_parameter_name(const snug_session *session, size_t index, size_t *count);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

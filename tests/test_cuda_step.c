@@ -249,7 +249,7 @@ static void skipped_steps_change_nothing(void **state) {
             const struct snug_tensor *tensor = &s.program.tensors[t];
             const bool kept = tensor->memory_class == SNUG_MEMORY_WEIGHTS || tensor->saved;
             if (!tensor->persistent || !kept || (int32_t)t == scaler) continue;
-            if (memcmp(before[0] + tensor->offset, before[1] + tensor->offset, (size_t)tensor->bytes))
+            if (memcmp(before[0] + tensor->offset, before[1] + tensor->offset, (size_t)tensor->bytes) != 0)
                 fail_msg("%s was changed by a step that was skipped", tensor->name);
         }
         float values[SNUG_SCALE_VALUES];

@@ -18,7 +18,8 @@ static void test_the_law_is_found(void **state) {
     struct snug_cost costs[24];
     double seconds[24];
     for (int i = 0; i < 24; i++) {
-        costs[i] = (struct snug_cost){1e5 * pow(2, i % 8), 1e4 * pow(3, i / 8) * (1 + i % 3)};
+        const int doublings = i % 8, triplings = i / 8;
+        costs[i] = (struct snug_cost){1e5 * pow(2, doublings), 1e4 * pow(3, triplings) * (1 + i % 3)};
         seconds[i] = 2e-6 + 1e-11 * costs[i].flops + 5e-11 * costs[i].bytes;
     }
     check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LINEAR}, costs, seconds, 24));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -317,7 +318,7 @@ snug_status snug_json_int(snug_context *ctx, const char *path, const json_t *obj
     double real = json_real_value(value);
     if (json_is_integer(value)) {
         *out = json_integer_value(value);
-    } else if (json_is_real(value) && real >= -0x1p53 && real <= 0x1p53 && real == (double)(int64_t)real) {
+    } else if (json_is_real(value) && fabs(real) <= 0x1p53 && real == (double)(int64_t)real) {
         *out = (int64_t)real; /* 512.0, as some programs write it */
     } else {
         return wrong_type(ctx, path, key, value, "an integer of at most 64 bits");

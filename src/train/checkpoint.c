@@ -164,6 +164,15 @@ static int by_step(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* The step of a checkpoint's folder; 0 where it is none. As snug writes it: what is called checkpoint-007 would be
+   looked for as checkpoint-7. */
+static int64_t step_of(const char *folder) {
+    const char *digits = folder + strlen("checkpoint-");
+    if (strncmp(folder, "checkpoint-", strlen("checkpoint-")) != 0 || *digits == '0') return 0;
+    const size_t length = strspn(digits, "0123456789");
+    return length <= 18 && digits[length] == '\0' ? strtoll(digits, NULL, 10) : 0;
+}
+
 snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, size_t *count) {
     size_t capacity = 0;
     *steps = NULL;
@@ -172,9 +181,8 @@ snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, 
     if (!folder) return SNUG_OK;
     snug_status status = SNUG_OK;
     for (struct dirent *entry; status == SNUG_OK && (entry = readdir(folder));) {
-        long long step;
-        int end = 0;
-        if (sscanf(entry->d_name, "checkpoint-%lld%n", &step, &end) != 1 || entry->d_name[end]) continue;
+        const int64_t step = step_of(entry->d_name);
+        if (!step) continue;
         status = snug_grow(t->ctx, (void **)steps, &capacity, *count + 1, sizeof **steps);
         if (status == SNUG_OK) (*steps)[(*count)++] = step;
     }

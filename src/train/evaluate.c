@@ -119,8 +119,9 @@ struct predicting {
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 static snug_status set_label(struct predicting *p, const char *text) {
-    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, strlen(text) + 1, 1));
-    strcpy(p->label, text);
+    const size_t size = strlen(text) + 1;
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, size, 1));
+    memcpy(p->label, text, size);
     return SNUG_OK;
 }
 

@@ -425,6 +425,7 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
     const double called = snug_seconds();
     snug_train_result own;
+    /* cppcheck-suppress uninitvar ; its address alone is taken */
     struct snug_trainer t = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own};
     *t.result = (snug_train_result){0};
     snug_clear_error(t.ctx);

@@ -35,6 +35,7 @@ struct verifying {
 
 /* A training's arguments beside the user's own: names and values in turn, ended by NULL. */
 typedef const char *const words[];
+static words no_words = {NULL};
 
 static snug_status set_words(snug_args *args, words list) {
     for (size_t i = 0; list[i]; i += 2) RETURN_IF_ERROR(snug_args_set(args, list[i], list[i + 1]));
@@ -249,10 +250,9 @@ static snug_status check_resume(struct verifying *v) {
     if (half < 1) return tell(v, name, SNUG_PROMISE_SKIPPED, "needs 2 steps or more: --max_steps");
     snprintf(every, sizeof every, "%" PRId64, half);
     snprintf(checkpoint, sizeof checkpoint, "%s/saved/checkpoint-%" PRId64, v->folder, half);
-    snug_status status = train(v, "saved", true,
-                               (words){"save_strategy", "steps", "save_steps", every, "save_only_model", "False",
-                                       "save_total_limit", "0", NULL},
-                               &whole);
+    words saving = {"save_strategy",    "steps", "save_steps", every, "save_only_model", "False",
+                    "save_total_limit", "0",     NULL};
+    snug_status status = train(v, "saved", true, saving, &whole);
     if (status != SNUG_OK) return tell_failure(v, name, "the training that saves", status);
     status = train(v, "variant", false, (words){"resume_from_checkpoint", checkpoint, NULL}, &resumed);
     if (status != SNUG_OK) return tell_failure(v, name, "the resumed training", status);
@@ -384,7 +384,7 @@ static const int64_t slack_bytes = 8 << 20;
 static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_MEMORY_CLASS_COUNT]) {
     snug_args *args;
     struct snug_job plan;
-    snug_status status = make_args(v, "variant", (words){NULL}, &args);
+    snug_status status = make_args(v, "variant", no_words, &args);
     if (status == SNUG_OK) {
         status = snug_job_open(args, SNUG_COMMAND_PLAN, &plan);
         for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) classes[i] = snug_job_bytes(&plan, (snug_memory_class)i);
@@ -424,7 +424,7 @@ static snug_status check_memory(struct verifying *v) {
 static snug_status verify_device(struct verifying *v, const char *device) {
     v->device = device;
     v->begun = snug_seconds();
-    const snug_status status = train(v, "variant", false, (words){NULL}, &v->plain);
+    const snug_status status = train(v, "variant", false, no_words, &v->plain);
     if (status != SNUG_OK) return snug_fail(v->ctx, status, "%s", snug_error_message(v->quiet));
     RETURN_IF_ERROR(check_memory(v));
     RETURN_IF_ERROR(check_same_bits(v));
