@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
+/* What was found is printed even where a training with these arguments would be refused. */
 static snug_status make_doctor(struct cli *cli, char **text) {
     snug_doctor *doctor;
-    snug_status status = snug_doctor_create(cli->args, &doctor);
-    if (status == SNUG_OK) status = cli->json ? snug_doctor_json(doctor, text) : snug_doctor_text(doctor, text);
+    const snug_status status = snug_doctor_create(cli->args, &doctor);
+    snug_status printed = SNUG_OK;
+    if (doctor) printed = cli->json ? snug_doctor_json(doctor, text) : snug_doctor_text(doctor, text);
     snug_doctor_destroy(doctor);
-    return status;
+    return status == SNUG_OK ? printed : status;
 }
 
 int command_doctor(int argc, char **argv) { return cli_report(argc, argv, make_doctor); }

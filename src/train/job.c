@@ -312,8 +312,8 @@ static enum snug_dtype compute_type(const struct snug_job *job) {
     return SNUG_F32;
 }
 
-/* A backend may lack operations: those of methods that it does not have yet. check_device() knows them by their flags,
-   before anything is read; this one knows all. */
+/* A backend may lack operations: those of methods that it does not have yet. snug_device_check() knows them by their
+   flags, before anything is read; this one knows all. */
 static snug_status check_operations(const struct snug_job *job, const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++)
         if (!job->backend->ops[program->ops[i].kind])
@@ -409,29 +409,6 @@ static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t
         if (sum > limit) break;
     }
     return (snug_memory_class)memory_class;
-}
-
-/* What the arguments ask for and the device does not have. */
-static snug_status check_device(const struct snug_job *job) {
-    const struct snug_args *args = job->args;
-    const bool gpu = snug_job_on_device(job);
-    if (!gpu && (args->fp16 || args->fp16_full_eval))
-        return snug_fail(job->ctx, SNUG_E_USAGE,
-                         "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
-                         args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
-    if (!gpu && args->tf32) /* as transformers */
-        return snug_fail(job->ctx, SNUG_E_USAGE,
-                         "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    if (gpu && args->offload && !job->backend->ops[SNUG_OP_FETCH])
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
-                         "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "
-                         "say --device cpu",
-                         args->offload);
-    if (gpu && args->fit) /* no rates of operations are measured there yet */
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
-                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or say "
-                         "--device cpu");
-    return SNUG_OK;
 }
 
 static snug_status open_backend(struct snug_job *job) {
@@ -595,7 +572,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
     RETURN_IF_ERROR(snug_device_choose(job));
-    RETURN_IF_ERROR(check_device(job));
+    RETURN_IF_ERROR(snug_device_check(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));
