@@ -81,6 +81,14 @@ static void cut_in_half(char **data, size_t *size) {
     *size /= 2;
 }
 static void end_in_nan(char **data, size_t *size) { memset(*data + *size - 4, 0xff, 4); }
+/* Finite numbers whose products are not. */
+static void enlarge(char **data, size_t *size) {
+    static const float large = 1e30f;
+    uint64_t header;
+    memcpy(&header, *data, sizeof header);
+    for (size_t at = sizeof header + header; at + sizeof large <= *size; at += sizeof large)
+        memcpy(*data + at, &large, sizeof large);
+}
 static void break_json(char **data, size_t *size) {
     (void)size;
     **data = '[';
@@ -121,6 +129,7 @@ static void make_bad_files(const struct fixture *f) {
     write_text(f, "occupied", "a file\n");
     spoil(f, "short", "model.safetensors", cut_in_half);
     spoil(f, "nan", "model.safetensors", end_in_nan);
+    spoil(f, "huge", "model.safetensors", enlarge);
     spoil(f, "json", "config.json", break_json);
     spoil(f, "wide", "config.json", widen);
     spoil(f, "small", "config.json", shrink_vocabulary);
@@ -173,6 +182,7 @@ static void test_bad_input(void **state) {
         {"eval --model_name_or_path good --validation_file dev.csv --mlm_probability 0.2", 2, {"--mlm_probability"}},
         {"predict --model_name_or_path good --test_file none.csv", 1, {"none.csv"}},
         {"predict --model_name_or_path nan --test_file dev.csv", 1, {"NaN"}},
+        {"predict --model_name_or_path huge --test_file dev.csv", 1, {"dev.csv: row 0", "outputs are NaN"}},
         {"tokenize --model_name_or_path good --test_file empty.csv", 1, {"empty.csv"}},
     };
     struct fixture *f = *state;

@@ -180,6 +180,18 @@ static int64_t sequence_of(const struct snug_batch *batch, int32_t token) {
     return low;
 }
 
+/* A class would be named all the same, as if it were a prediction. */
+static snug_status check_finite(const struct predicting *p, const snug_prediction *row) {
+    for (size_t i = 0; i < row->logits_count; i++)
+        if (!isfinite(row->logits[i]))
+            return snug_fail(p->session->ctx, SNUG_E_NUMERIC,
+                             "%s: row %lld: the model's outputs are %s: its numbers are too large for %s",
+                             p->session->job.args->test_file, (long long)row->index,
+                             isnan(row->logits[i]) ? "NaN" : "infinite",
+                             snug_dtype_name(p->session->job.evaluation->compute));
+    return SNUG_OK;
+}
+
 static snug_status predict_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
                                  const struct snug_batch *batch) {
     struct predicting *p = user;
@@ -189,6 +201,7 @@ static snug_status predict_chunk(void *user, const float *logits, int64_t first_
         snug_prediction row = {.index = batch->first_row + sequence_of(batch, batch->head_rows[first_row + i]),
                                .logits_count = (size_t)classes,
                                .logits = logits + i * classes};
+        RETURN_IF_ERROR(check_finite(p, &row));
         RETURN_IF_ERROR(name_row(p, row.logits, classes, &row.score));
         row.label = p->label;
         RETURN_IF_ERROR(p->on_row(p->user, &row));
