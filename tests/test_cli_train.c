@@ -223,6 +223,13 @@ static void test_refused_before_the_data_is_read(void **state) {
         {TRAIN JUDGED "acuracy", 2, "--metric_for_best_model acuracy"},
         {TRAIN JUDGED "f1 --task mlm", 2, "eval_loss, eval_accuracy, perplexity"},
         {TRAIN "--train_file train.csv --line_by_line", 2, "--line_by_line"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1,
+         "--resume_from_checkpoint none: there is no such folder"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint occupied", 1, "occupied: that is a file"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint True", 1, "out holds no whole checkpoint"},
+        {TUNE "--model_name_or_path pickled", 1, "pickled/pytorch_model.bin is a pickled PyTorch file"},
+        {"eval --model_name_or_path pickled --validation_file dev.csv", 1, "\"pickled/model.safetensors\""},
+        {"predict --model_name_or_path pickled --test_file dev.csv", 1, "\"pickled/model.safetensors\""},
     };
     struct fixture *f = *state;
     write_text(f, "occupied", "a file\n");
@@ -233,13 +240,6 @@ static void test_refused_before_the_data_is_read(void **state) {
         free(errors);
         assert_false(exists(path_of(f, "cache")));
         assert_false(exists(path_of(f, "out")));
-        {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1,
-         "--resume_from_checkpoint none: there is no such folder"},
-        {TRAIN "--train_file train.csv --resume_from_checkpoint occupied", 1, "occupied: that is a file"},
-        {TRAIN "--train_file train.csv --resume_from_checkpoint True", 1, "out holds no whole checkpoint"},
-        {TUNE "--model_name_or_path pickled", 1, "pickled/pytorch_model.bin is a pickled PyTorch file"},
-        {"eval --model_name_or_path pickled --validation_file dev.csv", 1, "\"pickled/model.safetensors\""},
-        {"predict --model_name_or_path pickled --test_file dev.csv", 1, "\"pickled/model.safetensors\""},
     }
     free(run_well(f, TRAIN "--train_file train.csv"));
     assert_true(exists(path_of(f, "cache"))); /* where tokens go */

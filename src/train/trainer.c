@@ -432,6 +432,7 @@ snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_tr
     RETURN_IF_ERROR(choose_output(args));
     const snug_status status = run(&t, args, called);
     snug_events_close(t.events);
+    RETURN_IF_ERROR(snug_checkpoint_look(&t));
     json_decref(t.log_history);
     snug_session_destroy(t.session);
     snug_lock_release(&t.lock);

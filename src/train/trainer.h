@@ -42,6 +42,8 @@ double snug_trainer_flops(const struct snug_trainer *trainer);
 
 /* Writes output_dir/checkpoint-<step>, whole or not at all, and removes what save_total_limit no longer keeps. */
 snug_status snug_checkpoint_save(struct snug_trainer *trainer, char *path, size_t size);
+/* Before any work: whether there is something to continue from, as far as that can be told without reading it. */
+snug_status snug_checkpoint_look(const struct snug_trainer *trainer);
 /* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir. */
 snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
 /* Weights alone, of a checkpoint. */
@@ -62,9 +64,14 @@ static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t ever
            (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
 }
 
+static inline bool snug_trainer_resumes(const struct snug_trainer *trainer) {
+    const char *from = trainer->args->resume_from_checkpoint;
+    return from && strcasecmp(from, "false") != 0;
+}
+
 /* Whether the folder's old checkpoints are to be removed. */
 static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) {
-    return trainer->args->overwrite_output_dir && !trainer->args->resume_from_checkpoint;
+    return trainer->args->overwrite_output_dir && !snug_trainer_resumes(trainer);
 }
 
 static inline bool snug_trainer_reports(const struct snug_trainer *trainer) {
