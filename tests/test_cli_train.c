@@ -233,6 +233,8 @@ static void test_refused_before_the_data_is_read(void **state) {
     };
     struct fixture *f = *state;
     write_text(f, "occupied", "a file\n");
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "pickled")), SNUG_OK);
+    write_text(f, "pickled/pytorch_model.bin", "PK\3\4");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(run(f, cases[i].words), cases[i].code);
         char *errors = output_of(f, "stderr");
@@ -243,8 +245,6 @@ static void test_refused_before_the_data_is_read(void **state) {
     }
     free(run_well(f, TRAIN "--train_file train.csv"));
     assert_true(exists(path_of(f, "cache"))); /* where tokens go */
-    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "pickled")), SNUG_OK);
-    write_text(f, "pickled/pytorch_model.bin", "PK\3\4");
 }
 
 static void test_positions_limit_the_length(void **state) {
@@ -391,6 +391,38 @@ static void test_second_signal_ends_at_once(void **state) {
     assert_false(exists(path_of(f, "out/checkpoint-0")));
 }
 
+/* Nothing stays of it, and nothing is said of a training that nobody asked for. */
+static void test_interrupted_verification(void **state) {
+    struct fixture *f = *state;
+    const pid_t child = start(f, "verify --config_name model --max_seq_length 64 --max_steps 1000000 --device cpu "
+                                 "--output_dir out --max_train_samples 64");
+    for (int tries = 0; tries < 3000 && !exists(path_of(f, "out")); tries++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    kill(child, SIGINT);
+    assert_int_equal(wait_for(child), 130);
+    char *errors = output_of(f, "stderr"), *out = output_of(f, "stdout");
+    assert_string_equal(errors, "snug: interrupted\n");
+    assert_string_equal(out, "");
+    assert_false(exists(path_of(f, "out")));
+    free(errors);
+    free(out);
+}
+
+static void test_verification_needs_a_place(void **state) {
+    struct fixture *f = *state;
+    const char *before = getenv("TMPDIR");
+    char *own = before ? strdup(before) : NULL;
+    setenv("TMPDIR", "nowhere", 1);
+    assert_int_equal(run(f, "verify --config_name model --max_seq_length 64 --max_steps 1 --device cpu"), 1);
+    own ? setenv("TMPDIR", own, 1) : unsetenv("TMPDIR");
+    free(own);
+    char *errors = output_of(f, "stderr");
+    assert_contains(errors, "TMPDIR=nowhere: no folder can be made there");
+    assert_false(exists(path_of(f, "nowhere")));
+    free(errors);
+}
+
 static void test_second_run_is_refused(void **state) {
     struct fixture *f = *state;
     char said[128];
@@ -508,6 +540,8 @@ int main(void) {
         TEST(test_labels_are_quoted),
         TEST(test_interrupted_and_resumed),
         TEST(test_second_signal_ends_at_once),
+        TEST(test_interrupted_verification),
+        TEST(test_verification_needs_a_place),
         TEST(test_nobody_reads),
         TEST(test_second_run_is_refused),
         TEST(test_limited_file_size),

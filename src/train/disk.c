@@ -93,13 +93,16 @@ static snug_status compare(const struct snug_trainer *t, const struct prospect *
     const int64_t need = larger(peak * one, end * one + model + history) + events + SLACK;
     RETURN_IF_ERROR(snug_disk_free(t->ctx, folder, &free_bytes));
     free_bytes += freed;
-    if (free_bytes < need)
+    if (free_bytes < need) {
+        const char *room = t->room     ? t->room
+                           : peak == 0 ? "free some, or name another --output_dir"
+                                       : "--save_total_limit, --save_only_model or --save_strategy make it less";
         return snug_fail(t->ctx, SNUG_E_IO,
                          "%s: the run will write %.1f MiB (at most %lld new checkpoints of %.1f MiB at a time, and the "
-                         "model), and %.1f MiB are free; --save_total_limit, --save_only_model or --save_strategy make "
-                         "it less",
+                         "model), and %.1f MiB are free; %s",
                          folder, (double)need / 0x1p20, (long long)peak, (double)one / 0x1p20,
-                         (double)free_bytes / 0x1p20);
+                         (double)free_bytes / 0x1p20, room);
+    }
     if (peak == 0 && free_bytes < need + one)
         snug_log(t->ctx, SNUG_LOG_WARNING,
                  "%s: %.1f MiB are free; a checkpoint of %.1f MiB, if the run is interrupted, would not fit", folder,

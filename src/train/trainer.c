@@ -422,19 +422,25 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     return SNUG_OK;
 }
 
-snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
+snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,
+                          const char *room) {
     const double called = snug_seconds();
     snug_train_result own;
-    struct snug_trainer t = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own};
+    struct snug_trainer t = {
+        .ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own, .room = room};
     *t.result = (snug_train_result){0};
     snug_clear_error(t.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "train"));
     RETURN_IF_ERROR(choose_output(args));
+    RETURN_IF_ERROR(snug_checkpoint_look(&t));
     const snug_status status = run(&t, args, called);
     snug_events_close(t.events);
-    RETURN_IF_ERROR(snug_checkpoint_look(&t));
     json_decref(t.log_history);
     snug_session_destroy(t.session);
     snug_lock_release(&t.lock);
     return status;
+}
+
+snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
+    return snug_train_in(args, callbacks, result, NULL);
 }

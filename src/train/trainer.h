@@ -15,6 +15,7 @@ struct snug_trainer {
     const struct snug_args *args;
     const snug_callbacks *callbacks;
     snug_train_result *result;
+    const char *room; /* what helps where the disk is full, or NULL: the flags for saving do */
     int64_t logging_steps, eval_steps, save_steps; /* in optimizer steps; 0: not by step */
     int64_t save_total_limit;
     struct snug_events *events; /* TensorBoard, or NULL */
@@ -36,6 +37,9 @@ struct snug_trainer {
     char best_checkpoint[512];
 };
 
+/* snug_train() with a room of the caller's. */
+snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,
+                          const char *room);
 double snug_trainer_epoch(const struct snug_trainer *trainer);
 /* FLOPs of all steps so far, those before a resumption included. */
 double snug_trainer_flops(const struct snug_trainer *trainer);
