@@ -54,6 +54,39 @@ static void test_help(void **state) {
     expect("doctor --help", 0, "usage: snug doctor [--device auto|cpu|cuda]");
 }
 
+/* No line is wider than most terminals; what a command chooses by itself stands there with its own defaults, and what
+   has no effect on it does not stand there. */
+static void test_help_of_each_command(void **state) {
+    static const struct {
+        const char *command, *says[4], *silent;
+    } cases[] = {
+        {"train", {"[trainer_output]", "one of linear|cosine|"}, "--test_file"},
+        {"eval", {"--validation_file FILE"}, "--recompute"},
+        {"predict", {"--test_file FILE"}, "--validation_file"},
+        {"plan", {"--fit"}, "--test_file"},
+        {"verify", {"-1 is unset [6]", "[made-up rows]", "[TMPDIR, else /tmp"}, "--validation_file"},
+        {"tokenize", {"--max_seq_length N"}, "--learning_rate"},
+        {"bench rates", {"--threads N"}, "--learning_rate"},
+        {"bench anatomy",
+         {"[bert-large-uncased", "[dummy:512x512]", "rows of a micro-batch [4]", "[on a CPU 3"},
+         "--output_dir"},
+        {"doctor", {"--fp16"}, "--learning_rate"},
+        {"gpu", {"--watch"}, "--learning_rate"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[64], output[65536];
+        snprintf(arguments, sizeof arguments, "%s --help", cases[i].command);
+        for (int k = 0; k < 4 && cases[i].says[k]; k++) expect(arguments, 0, cases[i].says[k]);
+        assert_int_equal(run(arguments, output, sizeof output), 0);
+        char name[64];
+        snprintf(name, sizeof name, "\n  %s ", cases[i].silent);
+        if (strstr(output, name)) fail_msg("snug %s: lists %s", arguments, cases[i].silent);
+        for (char *rest = output, *line; (line = strsep(&rest, "\n"));)
+            if (strlen(line) > 120) fail_msg("snug %s: %zu columns: %s", arguments, strlen(line), line);
+    }
+}
+
 static void test_wrong_usage(void **state) {
     (void)state;
     expect("trian", 2, "snug: trian: unknown command; the nearest is train");
@@ -108,6 +141,7 @@ static void test_full_and_closed_stdout(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_help_of_each_command),
         cmocka_unit_test(test_wrong_usage),
         cmocka_unit_test(test_failure_leaves_stdout_empty),
         cmocka_unit_test(test_full_and_closed_stdout),
