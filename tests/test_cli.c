@@ -107,6 +107,8 @@ static void test_wrong_usage(void **state) {
     expect("gpu --everything", 2, "--everything cannot be taken");
     expect("doctor --device tpu", 2, "--device tpu");
     expect("bench rates --threads many", 2, "--threads many: must be a whole number");
+    expect("plan --config_name bert-base-uncased --train_file dummy:99999999999x9", 2, "too many to be planned");
+    expect("plan --config_name bert-base-uncased --train_file dummy:99999999999x5-9", 2, "too many to be planned");
     expect("plan", 2, "snug plan needs --model_name_or_path");
     expect("train --model_name_or_path x --train_file y --eval_strategy epoch", 2, "--validation_file");
 }

@@ -45,6 +45,9 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a vocabulary of %" PRId64 " tokens cannot be used", options->path,
                          options->vocab_size);
     if (options->max_samples >= 0 && rows > options->max_samples) rows = options->max_samples;
+    if (least < most && rows > SNUG_ROWS_MOST)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: name at most %d", options->path,
+                         rows, (int)SNUG_ROWS_MOST);
     int32_t end_id = options->vocab_size < 30000 ? (int32_t)options->vocab_size : 30000;
     dataset->dummy_first = end_id > 100 ? 100 : 0; /* below 100 are BERT's special and unused tokens */
     dataset->dummy_ids = end_id - dataset->dummy_first;

@@ -96,6 +96,9 @@ static snug_status open_dataset(struct snug_job *job, const char *path, int64_t 
                                                  .vocab_size = job->config.vocab_size};
     RETURN_IF_ERROR(snug_dataset_open(job->ctx, job->tokenizer, &options, &feed->dataset));
     feed->rows = snug_dataset_rows(feed->dataset);
+    if (feed->rows > SNUG_ROWS_MOST)
+        return snug_fail(job->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: name at most %d", path,
+                         (long long)feed->rows, (int)SNUG_ROWS_MOST);
     const int64_t longest = snug_dataset_longest(feed->dataset);
     if (longest > job->config.max_position_embeddings)
         return snug_fail(job->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
