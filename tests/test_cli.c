@@ -48,6 +48,8 @@ static void test_help(void **state) {
     expect("train --help", 0, "--lr_scheduler_type");
     expect("train -h", 0, "one of linear|cosine|");
     expect("train --help", 0, "--fit ");
+    expect("help train", 0, "usage: snug train --model_name_or_path DIR");
+    expect("help trian", 2, "the nearest is train");
     expect("bench --help", 0, "usage: snug bench rates");
     expect("bench rates --help", 0, "usage: snug bench rates [--threads N]");
     expect("bench anatomy --help", 0, "usage: snug bench anatomy [--config_name NAME]");

@@ -210,6 +210,9 @@ static void test_bad_input(void **state) {
     free(occupied);
 }
 
+#define FOLDERS "a-folder/a-folder/a-folder/a-folder/a-folder/a-folder/a-folder/"
+#define LONG_PATH FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS
+
 /* What the arguments alone tell is told before the data is tokenized. */
 static void test_refused_before_the_data_is_read(void **state) {
     static const struct {
@@ -227,13 +230,16 @@ static void test_refused_before_the_data_is_read(void **state) {
          "--resume_from_checkpoint none: there is no such folder"},
         {TRAIN "--train_file train.csv --resume_from_checkpoint occupied", 1, "occupied: that is a file"},
         {TRAIN "--train_file train.csv --resume_from_checkpoint True", 1, "out holds no whole checkpoint"},
+        {TRAIN "--train_file train.csv --output_dir " LONG_PATH, 2, "is too long"},
+        {TRAIN "--train_file train.csv --report_to tensorboard --logging_dir occupied", 1, "folder occupied"},
+        {TRAIN JUDGED "loss --output_dir n\xff", 2, "the name is not UTF-8"},
         {TUNE "--model_name_or_path pickled", 1, "pickled/pytorch_model.bin is a pickled PyTorch file"},
         {"eval --model_name_or_path pickled --validation_file dev.csv", 1, "\"pickled/model.safetensors\""},
         {"predict --model_name_or_path pickled --test_file dev.csv", 1, "\"pickled/model.safetensors\""},
     };
     struct fixture *f = *state;
     write_text(f, "occupied", "a file\n");
-    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "pickled")), SNUG_OK);
+    write_model(f, "pickled", 0.1, 32, 1, VOCABULARY);
     write_text(f, "pickled/pytorch_model.bin", "PK\3\4");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(run(f, cases[i].words), cases[i].code);
@@ -241,6 +247,7 @@ static void test_refused_before_the_data_is_read(void **state) {
         assert_contains(errors, cases[i].says);
         free(errors);
         assert_false(exists(path_of(f, "cache")));
+        assert_false(exists(path_of(f, "a-folder")));
         assert_false(exists(path_of(f, "out")));
     }
     free(run_well(f, TRAIN "--train_file train.csv"));

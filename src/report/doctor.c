@@ -236,7 +236,7 @@ snug_status snug_doctor_text(const snug_doctor *d, char **text) {
 
 snug_status snug_doctor_json(const snug_doctor *d, char **text) {
     json_t *missing = json_array();
-    for (int i = 0; i < d->missing_count; i++) snug_json_append(&missing, snug_report_string(d->missing[i]));
+    for (int i = 0; i < d->missing_count; i++) snug_json_append(&missing, snug_json_from_text(d->missing[i]));
     return snug_report_json(
         d->ctx,
         json_pack(
@@ -245,10 +245,10 @@ snug_status snug_doctor_json(const snug_doctor *d, char **text) {
             "version", SNUG_VERSION, "system", "name", d->system.sysname, "release", d->system.release, "machine",
             d->system.machine, "cpu", "name", d->cpu, "features", d->features, "level", d->isa, "products", d->products,
             "cores", d->cores, "threads", d->threads, "memory", "bytes", (json_int_t)d->memory, "available",
-            (json_int_t)d->available, "cache", "folder", d->cache ? snug_report_string(d->cache) : json_null(),
-            "problem", *d->cache_problem ? snug_report_string(d->cache_problem) : json_null(), "gpu",
-            snug_gpus_object(&d->gpus), "plugin", "works", d->cuda != NULL, "text", snug_report_string(d->plugin_text),
-            "cublaslt", *d->cublaslt ? json_string(d->cublaslt) : json_null(), "used", snug_report_string(d->used),
-            "refused", *d->refused ? snug_report_string(d->refused) : json_null(), "missing", missing),
+            (json_int_t)d->available, "cache", "folder", d->cache ? snug_json_from_text(d->cache) : json_null(),
+            "problem", *d->cache_problem ? snug_json_from_text(d->cache_problem) : json_null(), "gpu",
+            snug_gpus_object(&d->gpus), "plugin", "works", d->cuda != NULL, "text", snug_json_from_text(d->plugin_text),
+            "cublaslt", *d->cublaslt ? json_string(d->cublaslt) : json_null(), "used", snug_json_from_text(d->used),
+            "refused", *d->refused ? snug_json_from_text(d->refused) : json_null(), "missing", missing),
         text);
 }

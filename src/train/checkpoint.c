@@ -295,6 +295,8 @@ static snug_status fail_nothing_whole(const struct snug_trainer *t) {
 
 snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     const char *from = t->args->resume_from_checkpoint;
+    char path[512];
+    RETURN_IF_ERROR(snug_checkpoint_path(t, INT64_MAX, path, sizeof path)); /* it may be too long */
     if (!snug_trainer_resumes(t)) return SNUG_OK;
     if (strcasecmp(from, "true") == 0) {
         int64_t *steps;

@@ -85,7 +85,7 @@ static snug_status compare(const struct snug_trainer *t, const struct prospect *
     const struct snug_program *program = t->session->job.training;
     const char *folder = t->args->output_dir, *logs = t->args->logging_dir;
     const int64_t history = p->logs * LOG_ENTRY + p->evaluations * EVALUATION,
-                  events = snug_trainer_reports(t) ? history : 0;
+                  events = snug_trainer_reports(t->args) ? history : 0;
     const int64_t model = weight_bytes(program) + REST;
     const int64_t one = model + history + (t->args->save_only_model ? 0 : state_bytes(program));
     int64_t peak, end, free_bytes;

@@ -34,8 +34,9 @@ static snug_status find_model(struct snug_job *job) {
     const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
     if (job->command == SNUG_COMMAND_PLAN) return snug_config_find(job->ctx, config, &job->config);
     if (model) RETURN_IF_ERROR(snug_model_locate(job->ctx, model, &job->model_folder));
-    if (model) RETURN_IF_ERROR(snug_weights_look(job->ctx, job->model_folder)); /* before the data is read */
-    return snug_config_find(job->ctx, args->config_name ? args->config_name : job->model_folder, &job->config);
+    RETURN_IF_ERROR(
+        snug_config_find(job->ctx, args->config_name ? args->config_name : job->model_folder, &job->config));
+    return model ? snug_weights_look(job->ctx, job->model_folder) : SNUG_OK; /* before the data is read */
 }
 
 /* Whether some file needs tokens; dummy data is made of ids. */

@@ -87,7 +87,7 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
 
 static snug_status open_events(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
-    if (!snug_trainer_reports(t)) return SNUG_OK;
+    if (!snug_trainer_reports(t->args)) return SNUG_OK;
     char stamp[32], host[64], *folder = NULL;
     const time_t seconds = time(NULL);
     struct tm local;
@@ -291,6 +291,15 @@ static snug_status choose_output(struct snug_args *args) {
         RETURN_IF_ERROR(snug_strdup(args->ctx, "trainer_output", &args->output_dir));
         snug_log(args->ctx, SNUG_LOG_INFO, "--output_dir is not given: writing to trainer_output");
     }
+    json_t *name = json_string(args->output_dir);
+    json_decref(name);
+    if (!name && args->metric_for_best_model)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--output_dir %s: the name is not UTF-8, and trainer_state.json has to name the best "
+                         "checkpoint in it: choose another one",
+                         args->output_dir);
+    if (args->logging_dir && snug_trainer_reports(args))
+        RETURN_IF_ERROR(snug_folder_check(args->ctx, args->logging_dir));
     return snug_folder_check(args->ctx, args->output_dir);
 }
 
@@ -360,9 +369,9 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
     json_t *results = results_json(t);
     const snug_device_use *device = &t->result->device;
     if (results && *device->name)
-        snug_json_add(
-            &results, "device",
-            json_pack("{s:s, s:s, s:s}", "name", device->name, "method", device->method, "others", device->others));
+        snug_json_add(&results, "device",
+                      json_pack("{s:o, s:s, s:o}", "name", snug_json_from_text(device->name), "method", device->method,
+                                "others", snug_json_from_text(device->others)));
     return results;
 }
 

@@ -78,8 +78,8 @@ static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) 
     return trainer->args->overwrite_output_dir && !snug_trainer_resumes(trainer);
 }
 
-static inline bool snug_trainer_reports(const struct snug_trainer *trainer) {
-    const char *to = trainer->args->report_to;
+static inline bool snug_trainer_reports(const struct snug_args *args) {
+    const char *to = args->report_to;
     return to && (strcmp(to, "tensorboard") == 0 || strcmp(to, "all") == 0);
 }
 
