@@ -229,6 +229,7 @@ static void test_refused_before_the_data_is_read(void **state) {
         {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1,
          "--resume_from_checkpoint none: there is no such folder"},
         {TRAIN "--train_file train.csv --resume_from_checkpoint occupied", 1, "occupied: that is a file"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint model", 1, "model: there is no manifest.json"},
         {TRAIN "--train_file train.csv --resume_from_checkpoint True", 1, "out holds no whole checkpoint"},
         {TRAIN "--train_file train.csv --output_dir " LONG_PATH, 2, "is too long"},
         {TRAIN "--train_file train.csv --report_to tensorboard --logging_dir occupied", 1, "folder occupied"},
@@ -317,6 +318,16 @@ static void test_from_training_to_predictions(void **state) {
     json_decref(trained);
 }
 
+static void test_nothing_to_fill_in(void **state) {
+    struct fixture *f = *state;
+    free(run_well(f, TRAIN "--train_file train.csv --task mlm --line_by_line"));
+    char *text = run_well(f, "predict --model_name_or_path out --test_file dev.csv"), *errors = output_of(f, "stderr");
+    assert_string_equal(text, "index,label,score\n");
+    assert_contains(errors, "dev.csv: no row has a mask token");
+    free(text);
+    free(errors);
+}
+
 static void test_labels_are_quoted(void **state) {
     struct fixture *f = *state;
     write_text(f, "odd.csv",
@@ -380,6 +391,18 @@ static void test_interrupted_and_resumed(void **state) {
     }
 }
 
+static void test_interrupted_without_optimizer(void **state) {
+    struct fixture *f = *state;
+    const pid_t child = start(f, LONG "--max_steps 20000 --save_only_model --output_dir out");
+    wait_for_text(f, "stderr", "'loss'");
+    kill(child, SIGINT);
+    assert_int_equal(wait_for(child), 130);
+    char *errors = output_of(f, "stderr");
+    assert_contains(errors, "with --save_only_model it cannot be resumed");
+    assert_null(strstr(errors, "--resume_from_checkpoint"));
+    free(errors);
+}
+
 /* A job that cannot come to its next step ends at the second signal. */
 static void test_second_signal_ends_at_once(void **state) {
     struct fixture *f = *state;
@@ -401,7 +424,7 @@ static void test_second_signal_ends_at_once(void **state) {
 /* Nothing stays of it, and nothing is said of a training that nobody asked for. */
 static void test_interrupted_verification(void **state) {
     struct fixture *f = *state;
-    const pid_t child = start(f, "verify --config_name model --max_seq_length 64 --max_steps 1000000 --device cpu "
+    const pid_t child = start(f, "verify --config_name model --max_steps 1000000 --device cpu "
                                  "--output_dir out --max_train_samples 64");
     for (int tries = 0; tries < 3000 && !exists(path_of(f, "out")); tries++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
@@ -544,8 +567,10 @@ int main(void) {
         TEST(test_bad_input),
         TEST(test_positions_limit_the_length),
         TEST(test_from_training_to_predictions),
+        TEST(test_nothing_to_fill_in),
         TEST(test_labels_are_quoted),
         TEST(test_interrupted_and_resumed),
+        TEST(test_interrupted_without_optimizer),
         TEST(test_second_signal_ends_at_once),
         TEST(test_interrupted_verification),
         TEST(test_verification_needs_a_place),

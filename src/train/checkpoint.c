@@ -305,7 +305,18 @@ snug_status snug_checkpoint_look(const struct snug_trainer *t) {
         free(steps);
         return count ? SNUG_OK : fail_nothing_whole(t);
     }
-    if (snug_folder_exists(from)) return refuse_pickled(t, from);
+    if (snug_folder_exists(from)) {
+        char *manifest;
+        RETURN_IF_ERROR(refuse_pickled(t, from));
+        RETURN_IF_ERROR(snug_path_join(t->ctx, &manifest, from, "manifest.json"));
+        const bool whole = snug_file_exists(manifest);
+        free(manifest);
+        return whole ? SNUG_OK
+                     : snug_fail(t->ctx, SNUG_E_INPUT,
+                                 "--resume_from_checkpoint %s: there is no manifest.json: it is no checkpoint, as "
+                                 "out/checkpoint-500 is one, or was not written to its end",
+                                 from);
+    }
     return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,
                      snug_file_exists(from) ? "that is a file: name the checkpoint's folder"
                                             : "there is no such folder; True takes the last one of --output_dir");

@@ -114,6 +114,7 @@ struct predicting {
     void *user;
     char *label;
     size_t label_capacity;
+    int64_t rows;
 };
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -204,6 +205,7 @@ static snug_status predict_chunk(void *user, const float *logits, int64_t first_
         RETURN_IF_ERROR(check_finite(p, &row));
         RETURN_IF_ERROR(name_row(p, row.logits, classes, &row.score));
         row.label = p->label;
+        p->rows++;
         RETURN_IF_ERROR(p->on_row(p->user, &row));
     }
     return SNUG_OK;
@@ -214,6 +216,9 @@ snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
     struct predicting p = {.on_row = on_row, .user = user};
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session));
     snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
+    if (status == SNUG_OK && p.rows == 0) /* classification has an output for every row */
+        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: no row has a mask token, and masked LM fills in nothing else",
+                 args->test_file);
     free(p.label);
     snug_session_destroy(p.session);
     return status;

@@ -571,6 +571,15 @@ static snug_status check_fit(struct snug_job *job) {
     return over ? refuse(job, limit, budgeted) : SNUG_OK;
 }
 
+snug_status snug_job_longest(const struct snug_args *args, int64_t limit, int64_t *longest) {
+    struct snug_config config;
+    const char *name = args->config_name ? args->config_name : args->model_name_or_path;
+    RETURN_IF_ERROR(snug_config_find(args->ctx, name, &config));
+    *longest = limit < config.max_position_embeddings ? limit : config.max_position_embeddings;
+    snug_config_free(&config);
+    return SNUG_OK;
+}
+
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     *job = (struct snug_job){.ctx = args->ctx, .args = args, .command = command};
     snug_clear_error(job->ctx);

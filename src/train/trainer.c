@@ -154,9 +154,10 @@ static bool wants_stop(const struct snug_trainer *t) {
 static snug_status interrupted(struct snug_trainer *t) {
     snug_clear_error(t->ctx); /* an evaluation's, which says less */
     RETURN_IF_ERROR(save(t));
-    return snug_fail(t->ctx, SNUG_E_INTERRUPTED,
-                     "interrupted at step %lld of %lld; go on with --resume_from_checkpoint True",
-                     (long long)t->session->step, (long long)t->session->job.max_steps);
+    return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld of %lld; %s", (long long)t->session->step,
+                     (long long)t->session->job.max_steps,
+                     t->args->save_only_model ? "with --save_only_model it cannot be resumed, the weights are saved"
+                                              : "go on with --resume_from_checkpoint True");
 }
 
 /* What follows an optimizer step: log, evaluate, save, in Trainer's order. */

@@ -26,8 +26,9 @@ struct verifying {
     snug_status (*on_promise)(void *user, const snug_promise *promise);
     void *user;
     const char *device;
-    char *folder; /* of the trainings, removed at the end, */
-    bool made;    /* and so is output_dir, where it was not there before */
+    char *folder;    /* of the trainings, removed at the end, */
+    bool made;       /* and so is output_dir, where it was not there before */
+    int64_t longest; /* of made-up rows, tokens */
     struct outcome plain;
     int checked, broken;
     double begun; /* clock at the current promise's start */
@@ -54,7 +55,8 @@ static snug_status choose_data(const struct verifying *v, snug_args *args, int64
     char name[64];
     if (v->args->train_file)
         return snug_args_is_set(v->args, "max_train_samples") ? SNUG_OK : set_number(args, "max_train_samples", rows);
-    snprintf(name, sizeof name, "dummy:%" PRId64 "x8-%" PRId64, rows, v->args->max_seq_length);
+    const int64_t least = v->longest < 8 ? v->longest : 8;
+    snprintf(name, sizeof name, "dummy:%" PRId64 "x%" PRId64 "-%" PRId64, rows, least, v->longest);
     return snug_args_set(args, "train_file", name);
 }
 
@@ -483,7 +485,8 @@ snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
     RETURN_IF_ERROR(snug_args_check(args, "verify"));
     snug_status status = snug_context_create(&v.quiet);
     if (status != SNUG_OK) return snug_fail(v.ctx, status, "out of memory");
-    status = make_folder(&v);
+    status = snug_job_longest(args, args->max_seq_length, &v.longest);
+    if (status == SNUG_OK) status = make_folder(&v);
     if (status == SNUG_OK) status = verify_devices(&v);
     if (v.folder) snug_folder_remove(v.quiet, v.folder);
     if (v.made) rmdir(args->output_dir);
