@@ -279,9 +279,9 @@ static snug_status begin(struct snug_trainer *t) {
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
+    RETURN_IF_ERROR(snug_trainer_check_disk(t));
     RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
     RETURN_IF_ERROR(hold_output(t));
-    RETURN_IF_ERROR(snug_trainer_check_disk(t));
     if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
     return open_events(t);
 }
