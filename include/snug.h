@@ -144,8 +144,8 @@ void snug_gpus_destroy(snug_gpus *gpus);
 snug_status snug_gpus_text(const snug_gpus *gpus, char **text);
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text);
 
-/* What snug finds, what is missing, and what a job with these args will use; a GPU's context is made to know that it
-   works. */
+/* What snug finds, what is missing, and what a training with these args will use; a GPU's context is made to know that
+   it works. Where such a training would be refused, its failure is given, and *out is still made to be printed. */
 typedef struct snug_doctor snug_doctor;
 snug_status snug_doctor_create(snug_args *args, snug_doctor **out);
 void snug_doctor_destroy(snug_doctor *doctor);

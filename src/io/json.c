@@ -286,6 +286,11 @@ void snug_json_append(json_t **array, json_t *value) {
     if (json_array_append_new(*array, value)) drop(array);
 }
 
+json_t *snug_json_from_text(const char *text) {
+    json_t *string = json_string(text);
+    return string ? string : json_string("\xEF\xBF\xBD");
+}
+
 static const char *type_name(const json_t *value) {
     switch (json_typeof(value)) {
     case JSON_OBJECT: return "an object";

@@ -583,6 +583,11 @@ static void tell_oddities(const struct snug_reader *reader) {
                  reader->path, reader->added.count, reader->added_key, reader->added.line);
 }
 
+void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added) {
+    *malformed = reader->malformed.count;
+    *added = reader->added.count;
+}
+
 void snug_reader_close(struct snug_reader *reader) {
     if (!reader) return;
     if (!reader->ended) tell_oddities(reader);

@@ -263,7 +263,7 @@ snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *fol
 }
 
 /* What transformers' Trainer saves: states as pickles, and no manifest. */
-static snug_status refuse_pickled(struct snug_trainer *t, const char *folder) {
+static snug_status refuse_pickled(const struct snug_trainer *t, const char *folder) {
     char *states, *own = NULL;
     RETURN_IF_ERROR(snug_path_join(t->ctx, &states, folder, "optimizer.pt"));
     snug_status status = snug_path_join(t->ctx, &own, folder, "optimizer.safetensors");
@@ -297,11 +297,43 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
     return status;
 }
 
+static snug_status fail_nothing_whole(const struct snug_trainer *t) {
+    return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from", t->args->output_dir);
+}
+
+snug_status snug_checkpoint_look(const struct snug_trainer *t) {
+    const char *from = t->args->resume_from_checkpoint;
+    char path[512];
+    RETURN_IF_ERROR(snug_checkpoint_path(t, INT64_MAX, path, sizeof path)); /* it may be too long */
+    if (!snug_trainer_resumes(t)) return SNUG_OK;
+    if (strcasecmp(from, "true") == 0) {
+        int64_t *steps;
+        size_t count;
+        RETURN_IF_ERROR(snug_checkpoint_list(t, &steps, &count));
+        free(steps);
+        return count ? SNUG_OK : fail_nothing_whole(t);
+    }
+    if (snug_folder_exists(from)) {
+        char *manifest;
+        RETURN_IF_ERROR(refuse_pickled(t, from));
+        RETURN_IF_ERROR(snug_path_join(t->ctx, &manifest, from, "manifest.json"));
+        const bool whole = snug_file_exists(manifest);
+        free(manifest);
+        return whole ? SNUG_OK
+                     : snug_fail(t->ctx, SNUG_E_INPUT,
+                                 "--resume_from_checkpoint %s: there is no manifest.json: it is no checkpoint, as "
+                                 "out/checkpoint-500 is one, or was not written to its end",
+                                 from);
+    }
+    return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,
+                     snug_file_exists(from) ? "that is a file: name the checkpoint's folder"
+                                            : "there is no such folder; True takes the last one of --output_dir");
+}
+
 snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     const char *from = t->args->resume_from_checkpoint;
-    if (!from || strcasecmp(from, "false") == 0) return SNUG_OK;
+    if (!snug_trainer_resumes(t)) return SNUG_OK;
     if (strcasecmp(from, "true") != 0) {
-        RETURN_IF_ERROR(refuse_pickled(t, from));
         RETURN_IF_ERROR(snug_folder_verify(t->ctx, from));
         return resume_from(t, from);
     }
@@ -321,7 +353,5 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
         }
     }
     free(steps);
-    if (status == SNUG_OK && found != SNUG_OK)
-        return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from", t->args->output_dir);
-    return status;
+    return status == SNUG_OK && found != SNUG_OK ? fail_nothing_whole(t) : status;
 }
