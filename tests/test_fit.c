@@ -42,10 +42,14 @@ static void test_rates_are_measured_once(void **state) {
     struct fixture *f = *state;
     struct snug_rates measured, again;
     char *path;
-    if (SANITIZED) skip(); /* some seconds, many times over */
     unsetenv("SNUG_RATES");
+    /* Of a damaged file it is said, and nothing is taken. */
+    snug_rates_init(f->ctx, &measured, snug_backend_cpu(), 2);
+    check(f, snug_rates_keep(&measured, &path));
+    write_bytes(path, "{\"seconds\": [", 13);
+    free(path);
     open_rates(f, &measured);
-    assert_contains(f->log, "measuring");
+    assert_contains(f->log, "measured anew");
     bool found[SNUG_OP_COUNT] = {false};
     for (size_t i = 0; i < measured.count; i++) {
         const struct snug_rate *rate = &measured.items[i];
@@ -68,13 +72,6 @@ static void test_rates_are_measured_once(void **state) {
         assert_true(fabs(again.items[i].flop - measured.items[i].flop) <= 1e-12 * measured.items[i].flop);
     }
     snug_rates_free(&again);
-    /* Of a damaged file it is said, and nothing is taken. */
-    check(f, snug_rates_keep(&measured, &path));
-    write_bytes(path, "{\"seconds\": [", 13);
-    open_rates(f, &again);
-    assert_contains(f->log, "measured anew");
-    snug_rates_free(&again);
-    free(path);
     snug_rates_free(&measured);
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
 }
