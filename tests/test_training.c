@@ -369,6 +369,8 @@ static void test_checkpoints_kept(void **state) {
     f->log[0] = '\0';
     train(f, "two", "save_strategy=steps save_steps=5 save_total_limit=2 max_steps=30 resume_from_checkpoint=True");
     assert_contains(f->log, "checkpoint-20, step 20 of 30");
+    assert_null(strstr(f->log, "is skipped"));
+    assert_string_equal(checkpoints_of(f, "two"), "25 30");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_true(exists(path_of(f, "%s", others[i])));
     train(f, "epochs", "save_strategy=epoch");
     assert_string_equal(checkpoints_of(f, "epochs"), "10 20");
