@@ -21,9 +21,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#ifdef __GNUC__
-#pragma GCC visibility push(                                                                                           \
-    default) /* snug itself is compiled with -fvisibility=hidden: what stands here is exported */
+#ifdef __GNUC__ /* snug itself is compiled with -fvisibility=hidden: what stands here is exported */
+#pragma GCC visibility push(default)
 #endif
 
 #define SNUG_VERSION "0.1.0"
