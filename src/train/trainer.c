@@ -61,6 +61,7 @@ static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
     int failed = !entry;
     for (size_t i = 0; i < metrics->count && !failed; i++)
         failed = json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
+    if (failed) json_decref(entry);
     if (failed || json_array_append_new(t->log_history, entry))
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging step %lld", (long long)step);
     for (size_t i = 0; t->events && i < metrics->count; i++) {
