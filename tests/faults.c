@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -35,6 +36,11 @@ static bool fails(enum fault_calls calls, const char *name, bool writes, int err
     if (!*f->name) snprintf(f->name, sizeof f->name, "%s", name);
     errno = error;
     return true;
+}
+
+/* Calls that do not fail, but between which a process may be killed. */
+static void may_be_killed(const char *name) {
+    if (armed && armed->effect == FAULT_KILL) fails(FAULT_FILES, name, false, 0);
 }
 
 #define NO_MEMORY(name) fails(FAULT_MEMORY, name, false, ENOMEM)
@@ -163,6 +169,10 @@ WRAP(char *, realpath, (const char *path, char *out)) {
     return out ? real : hold_memory(real);
 }
 
+WRAP(locale_t, newlocale, (int category, const char *name, locale_t base)) {
+    return NO_MEMORY("newlocale") ? (locale_t)0 : __real_newlocale(category, name, base);
+}
+
 /* ---- files ---------------------------------------------------------------------------------------------------- */
 
 WRAP(int, open, (const char *path, int flags, ...)) {
@@ -210,6 +220,11 @@ static size_t fail_stream(FILE *file) {
 WRAP(size_t, fread, (void *data, size_t size, size_t count, FILE *file)) {
     return NO_READ("fread", EIO) ? fail_stream(file) : __real_fread(data, size, count, file);
 }
+WRAP(char *, fgets, (char *text, int size, FILE *file)) {
+    if (!NO_READ("fgets", EIO)) return __real_fgets(text, size, file);
+    fail_stream(file);
+    return NULL;
+}
 WRAP(size_t, fwrite, (const void *data, size_t size, size_t count, FILE *file)) {
     return NO_WRITE("fwrite") ? fail_stream(file) : __real_fwrite(data, size, count, file);
 }
@@ -245,10 +260,19 @@ WRAP(int, rename, (const char *from, const char *to)) { return NO_WRITE("rename"
 WRAP(int, renameat2, (int from_folder, const char *from, int to_folder, const char *to, unsigned flags)) {
     return NO_WRITE("renameat2") ? -1 : __real_renameat2(from_folder, from, to_folder, to, flags);
 }
+WRAP(int, remove, (const char *path)) {
+    may_be_killed("remove");
+    return __real_remove(path);
+}
+WRAP(int, unlink, (const char *path)) {
+    may_be_killed("unlink");
+    return __real_unlink(path);
+}
 WRAP(int, mkdir, (const char *path, mode_t mode)) { return NO_WRITE("mkdir") ? -1 : __real_mkdir(path, mode); }
 WRAP(DIR *, opendir, (const char *path)) {
     return NO_READ("opendir", EMFILE) ? NULL : hold_memory(__real_opendir(path));
 }
+WRAP(struct dirent *, readdir, (DIR * folder)) { return NO_READ("readdir", EIO) ? NULL : __real_readdir(folder); }
 WRAP(int, closedir, (DIR * folder)) {
     release((uintptr_t)folder);
     return __real_closedir(folder);

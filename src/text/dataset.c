@@ -152,6 +152,14 @@ static snug_status open_cached(snug_context *ctx, const char *path, XXH128_hash_
     return SNUG_OK;
 }
 
+/* Who is killed while tokenizing leaves as much as a cache has. */
+static void sweep_caches(snug_context *ctx) {
+    char *folder;
+    if (snug_cache_folder(ctx, &folder) != SNUG_OK) snug_clear_error(ctx);
+    if (folder) snug_folder_sweep(ctx, folder);
+    free(folder);
+}
+
 static snug_status build_and_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                   const struct snug_dataset_options *options, const char *path, XXH128_hash_t key,
                                   struct snug_cache *cache) {
@@ -174,6 +182,7 @@ static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tok
     snug_status status = SNUG_OK;
     if (path && !options->overwrite_cache)
         status = open_cached(ctx, path, key, snug_tokenizer_vocab_size(tokenizer), &dataset->cache, &cached);
+    if (status == SNUG_OK && !cached && path) sweep_caches(ctx);
     if (status == SNUG_OK && !cached) status = build_and_open(ctx, tokenizer, options, path, key, &dataset->cache);
     if (status == SNUG_OK)
         snug_log(ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s", options->path,

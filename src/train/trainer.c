@@ -281,6 +281,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
     RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
     RETURN_IF_ERROR(hold_output(t));
+    if (t->lock.path) snug_checkpoint_sweep(t);
     RETURN_IF_ERROR(snug_trainer_check_disk(t));
     if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
     return open_events(t);
