@@ -4,8 +4,8 @@
  * the process is killed there, until the command comes to its end. Each time there is a sentence and an exit code,
  * nothing half written, the last checkpoint is whole, and the run that goes on from it ends with the same bits.
  *
- * build/test_failures ALLOCATIONS CALLS [SCENE [LOOP [FROM]]] tries so many of each loop, spread over all; 0 is every
- * one. SCENE is the name of a test below, such as masked; LOOP one of loops[], to be gone on with at number FROM.
+ * build/test_failures ALLOCATIONS CALLS [SCENE [LOOP [FROM [TO]]]] tries so many of each loop, spread over all; 0 is
+ * every one. SCENE is the name of a test below, such as masked; LOOP one of loops[], to be gone on with at number FROM.
  */
 #include <dirent.h>
 #include <sys/stat.h>
@@ -21,8 +21,8 @@ enum { POINTS_IN_CI = 6 };
 static struct {
     int64_t points[2]; /* of allocations, of calls for files; 0: all */
     const char *loop;  /* the only one, or NULL */
-    int64_t from;
-} wanted = {{POINTS_IN_CI, POINTS_IN_CI}, NULL, 1};
+    int64_t from, to;
+} wanted = {{POINTS_IN_CI, POINTS_IN_CI}, NULL, 1, INT64_MAX};
 
 static struct nursery nursery;
 static int failed; /* loops of a scene */
@@ -38,46 +38,55 @@ struct scene {
     const char *name, *words;
     const char *given; /* out is a copy of it beforehand; NULL: there is none */
     bool cold;         /* without a token cache */
-    const char *results[4];
+    const char
+        *results[4];  /* what has the same bits after a run in which nothing failed, or one that was gone on with */
+    const char *told; /* JSON that has the same members and texts */
 };
 
 static const struct scene scenes[] = {
-    {"training from scratch",
+    {"scratch",
      TINY "--report_to tensorboard --dataloader_num_workers 1 --json",
      NULL,
      true,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors", "out/checkpoint-1/model.safetensors"}},
-    {"going on from a checkpoint",
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors", "out/checkpoint-1/model.safetensors"},
+     "stdout"},
+    {"resumed",
      TINY "--resume_from_checkpoint True --save_total_limit 1 --load_best_model_at_end",
      "begun",
      false,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"}},
-    {"a saved model, offloaded, in bf16",
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
+     "out/all_results.json"},
+    {"offloaded",
      TINY "--model_name_or_path begun/checkpoint-1 --offload optimizer,gradients,weights,activations --dtype bfloat16 "
           "--gradient_accumulation_steps 2 --save_strategy epoch",
      NULL,
      false,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"}},
-    {"masked LM",
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
+     "out/all_results.json"},
+    {"masked",
      TINY "--task mlm --train_file few.txt --validation_file dev.txt --optim adamw_8bit --max_seq_length 32",
      NULL,
      true,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"}},
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
+     "out/all_results.json"},
     {"evaluation",
      "eval --model_name_or_path begun --validation_file dev.csv --threads 1 --output_dir out --device cpu",
      NULL,
      true,
-     {NULL}},
+     {NULL},
+     "out/eval_results.json"},
     {"prediction",
      "predict --model_name_or_path begun --test_file dev.csv --threads 1 --json --device cpu",
      NULL,
      false,
-     {"stdout"}},
-    {"a plan",
+     {"stdout"},
+     NULL},
+    {"plan",
      "plan --model_name_or_path begun --train_file few.csv --validation_file dev.csv --threads 1 --json --device cpu",
      NULL,
      false,
-     {NULL}},
+     {NULL},
+     "stdout"},
 };
 
 static const struct loop {
@@ -254,10 +263,36 @@ static void check_message(const struct fixture *f, struct trial *t) {
     free(errors);
 }
 
-static void check_results(const struct fixture *f, struct trial *t) {
+/* Members and texts are the same; numbers are free memory and clocks, or null where these cannot be read. */
+static bool is_like(const json_t *a, const json_t *b) {
+    const bool free_a = json_is_number(a) || json_is_null(a), free_b = json_is_number(b) || json_is_null(b);
+    const char *key;
+    json_t *inner;
+    size_t i;
+    if (free_a || free_b) return free_a && free_b;
+    if (json_typeof(a) != json_typeof(b) || json_object_size(a) != json_object_size(b)) return false;
+    json_object_foreach((json_t *)(uintptr_t)a, key, inner) {
+        const json_t *other = json_object_get(b, key);
+        if (!other || !is_like(inner, other)) return false;
+    }
+    json_array_foreach(a, i, inner) if (i >= json_array_size(b) || !is_like(inner, json_array_get(b, i))) return false;
+    if (json_array_size(a) != json_array_size(b)) return false;
+    return !json_is_string(a) || strcmp(json_string_value(a), json_string_value(b)) == 0;
+}
+
+static bool tells_the_same(const struct fixture *f, const char *file) {
+    json_t *a = read_json(f, path_of(f, "%s", file)), *b = read_json(f, path_of(f, "whole/%s", file));
+    const bool same = is_like(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}
+
+static void check_results(const struct fixture *f, struct trial *t, bool told) {
     for (size_t i = 0; i < 4 && t->scene->results[i]; i++)
         if (!same_file(f, path_of(f, "%s", t->scene->results[i]), path_of(f, "whole/%s", t->scene->results[i])))
             wrong(f, t, "%s is not what it is without a failure", t->scene->results[i]);
+    if (told && t->scene->told && !tells_the_same(f, t->scene->told)) wrong(f, t, "%s lacks something", t->scene->told);
 }
 
 /* Whether another trial has left the same already. */
@@ -281,7 +316,7 @@ static void resume(struct fixture *f, struct trial *t, bool any) {
     if (run(words) != 0)
         wrong(f, t, "it cannot be resumed");
     else
-        check_results(f, t);
+        check_results(f, t, false);
     look_at(f, "out", false, t); /* what a killed run left is gone too */
 }
 
@@ -298,7 +333,7 @@ static bool check(struct fixture *f, struct trial *t, int status) {
     const int64_t checkpoints = look_at(f, "out", killed, t);
     look_at(f, "cache", killed, t);
     if (code == 0)
-        check_results(f, t);
+        check_results(f, t, true);
     else if (trains(t->scene) && !is_judged(f, t->judged))
         resume(f, t, checkpoints > 0);
     return code == 0 && !*t->faults.name;
@@ -323,7 +358,7 @@ static void try_all(struct fixture *f, const struct scene *scene, const struct l
     const int64_t total = t.faults.count, points = wanted.points[loop->calls];
     const int64_t stride = points && total > points ? total / points : 1;
     bool over = false;
-    for (int64_t at = wanted.from; !over && !(t.failures && at > total); at += stride) {
+    for (int64_t at = wanted.from; !over && at <= wanted.to && !(t.failures && at > total); at += stride) {
         over = try_one(f, &t, at) && at > total;
         if (time(NULL) < told + 20) continue;
         told = time(NULL);
@@ -441,5 +476,6 @@ int main(int argc, char **argv) {
     }
     if (argc > 4) wanted.loop = argv[4];
     if (argc > 5) wanted.from = atoll(argv[5]);
+    if (argc > 6) wanted.to = atoll(argv[6]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report.h"
 
+#include <string.h>
+
 #include "io/json.h"
+#include "text/tokenizer.h"
 
 enum snug_side snug_side_of(const struct snug_op *op, bool behind_loss) {
     if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
@@ -24,9 +27,10 @@ const char *snug_group_key(enum snug_op_group group) {
     return keys[group];
 }
 
+/* Jansson does not say whether it refuses a text or has no memory: then nothing else may stand in its place. */
 json_t *snug_report_string(const char *text) {
-    json_t *string = json_string(text);
-    return string ? string : json_string("\xEF\xBF\xBD");
+    const size_t length = strlen(text);
+    return json_string(snug_utf8_invalid(text, length) == length ? text : "\xEF\xBF\xBD");
 }
 
 snug_status snug_report_json(snug_context *ctx, json_t *object, char **text) {
