@@ -82,6 +82,11 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     }
     snug_status status = snug_args_create(cli->ctx, &cli->args);
     if (status == SNUG_OK) status = snug_args_parse(cli->args, argc, argv);
+    const snug_log_level level = status == SNUG_OK ? log_level_of(cli->args) : SNUG_LOG_INFO;
+    if (status == SNUG_OK) {
+        snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
+        status = snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
+    }
     if (status != SNUG_OK) {
         *code = cli_finish(cli, status);
         if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return false;
@@ -89,9 +94,6 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
         *code = EXIT_USAGE;
         return false;
     }
-    snug_log_level level = log_level_of(cli->args);
-    snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
-    snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
