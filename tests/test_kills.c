@@ -217,9 +217,9 @@ static pid_t execute(struct fixture *f, int way, const char *output, bool resume
     if (child) return child;
     if (given)
         snprintf(more, sizeof more,
-                 " --model_name_or_path %s --train_file %s --validation_file %s --max_eval_samples 16 "
-                 "--per_device_train_batch_size 8 --max_seq_length 64 --save_strategy no --learning_rate 5e-5",
-                 given[0], given[1], given[2]);
+                 " --model_name_or_path %s --config_name %s --tokenizer_name %s --train_file %s --validation_file %s "
+                 "--max_eval_samples 8 --max_steps 6 --max_seq_length 64 --save_strategy no --learning_rate 5e-5",
+                 given[0], given[0], given[0], given[1], given[2]);
     snprintf(words, sizeof words, "%s%s --output_dir %s%s", interrupted_ways[way], more, output,
              resume ? " --resume_from_checkpoint True" : "");
     while (count < 95 && (arguments[count] = strsep(&rest, " ")))
