@@ -317,7 +317,8 @@ static void resume(struct fixture *f, struct trial *t, bool any) {
         wrong(f, t, "it cannot be resumed");
     else
         check_results(f, t, false);
-    look_at(f, "out", false, t); /* what a killed run left is gone too */
+    look_at(f, "out", false, t); /* what a killed run left is gone */
+    look_at(f, "cache", false, t);
 }
 
 /* Returns true where the command was not hit any more. */
