@@ -82,6 +82,11 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     }
     snug_status status = snug_args_create(cli->ctx, &cli->args);
     if (status == SNUG_OK) status = snug_args_parse(cli->args, argc, argv);
+    const snug_log_level level = status == SNUG_OK ? log_level_of(cli->args) : SNUG_LOG_INFO;
+    if (status == SNUG_OK) {
+        snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
+        status = snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
+    }
     if (status != SNUG_OK) {
         *code = cli_finish(cli, status);
         if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return false;
@@ -89,9 +94,6 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
         *code = EXIT_USAGE;
         return false;
     }
-    snug_log_level level = log_level_of(cli->args);
-    snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
-    snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
@@ -179,10 +181,24 @@ snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
 
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-json_t *cli_string(const char *text) {
-    json_t *string = json_string(text);
-    return string ? string : json_string("\xEF\xBF\xBD");
+/* As Jansson sees it. */
+static bool is_utf8(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at;) {
+        const int more = *at < 0x80 ? 0 : *at < 0xC2 || *at > 0xF4 ? -1 : *at < 0xE0 ? 1 : *at < 0xF0 ? 2 : 3;
+        unsigned code = more > 0 ? *at & (0x3Fu >> more) : *at;
+        at++;
+        for (int i = 0; i < more; i++, at++) {
+            if ((*at & 0xC0) != 0x80) return false;
+            code = code << 6 | (*at & 0x3F);
+        }
+        const bool surrogate = code >= 0xD800 && code < 0xE000, too_long = code < (more == 3 ? 0x10000u : 0x800u);
+        if (more < 0 || code > 0x10FFFF || surrogate || (more > 1 && too_long)) return false;
+    }
+    return true;
 }
+
+/* Jansson does not say whether it refuses a text or has no memory: then nothing else may be printed in its place. */
+json_t *cli_string(const char *text) { return json_string(is_utf8(text) ? text : "\xEF\xBF\xBD"); }
 
 static void drop(json_t **value) {
     json_decref(*value);

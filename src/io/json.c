@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/utf8.h"
 #include "io/file.h"
 
 /* Writes what shall stand for a number of length bytes; returns how many bytes that takes. */
@@ -286,9 +287,10 @@ void snug_json_append(json_t **array, json_t *value) {
     if (json_array_append_new(*array, value)) drop(array);
 }
 
+/* Jansson does not say whether it refuses a text or has no memory: then nothing else may stand in its place. */
 json_t *snug_json_from_text(const char *text) {
-    json_t *string = json_string(text);
-    return string ? string : json_string("\xEF\xBF\xBD");
+    const size_t length = strlen(text);
+    return json_string(snug_utf8_invalid(text, length) == length ? text : "\xEF\xBF\xBD");
 }
 
 static const char *type_name(const json_t *value) {

@@ -165,6 +165,14 @@ static void tell_oddities(snug_context *ctx, const char *path, const struct snug
                  cache->added);
 }
 
+/* Who is killed while tokenizing leaves as much as a cache has. */
+static void sweep_caches(snug_context *ctx) {
+    char *folder;
+    if (snug_cache_folder(ctx, &folder) != SNUG_OK) snug_clear_error(ctx);
+    if (folder) snug_folder_sweep(ctx, folder);
+    free(folder);
+}
+
 static snug_status build_and_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                   const struct snug_dataset_options *options, const char *path, XXH128_hash_t key,
                                   struct snug_cache *cache) {
@@ -188,6 +196,7 @@ static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tok
     if (path && !options->overwrite_cache)
         status = open_cached(ctx, path, key, snug_tokenizer_vocab_size(tokenizer), &dataset->cache, &cached);
     if (status == SNUG_OK && cached) tell_oddities(ctx, options->path, &dataset->cache);
+    if (status == SNUG_OK && !cached && path) sweep_caches(ctx);
     if (status == SNUG_OK && !cached) status = build_and_open(ctx, tokenizer, options, path, key, &dataset->cache);
     if (status == SNUG_OK)
         snug_log(ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s", options->path,

@@ -9,8 +9,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "core/utf8.h"
 #include "io/json.h"
-#include "text/tokenizer.h"
 
 /* A longer row is taken for a quote that was never closed, or a file that is no text. */
 #define RECORD_MAX ((size_t)1 << 28)

@@ -173,19 +173,26 @@ static int64_t step_of(const char *folder) {
     return length <= 18 && digits[length] == '\0' ? strtoll(digits, NULL, 10) : 0;
 }
 
+static snug_status fail_list(const struct snug_trainer *t) {
+    return snug_fail(t->ctx, SNUG_E_IO, "the checkpoints in %s cannot be listed: %s", t->args->output_dir,
+                     strerror(errno));
+}
+
 snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, size_t *count) {
     size_t capacity = 0;
     *steps = NULL;
     *count = 0;
     DIR *folder = opendir(t->args->output_dir);
-    if (!folder) return SNUG_OK;
+    if (!folder && errno == ENOENT) return SNUG_OK;
+    if (!folder) return fail_list(t);
     snug_status status = SNUG_OK;
-    for (struct dirent *entry; status == SNUG_OK && (entry = readdir(folder));) {
+    for (struct dirent *entry; status == SNUG_OK && (errno = 0, entry = readdir(folder));) {
         const int64_t step = step_of(entry->d_name);
         if (!step) continue;
         status = snug_grow(t->ctx, (void **)steps, &capacity, *count + 1, sizeof **steps);
         if (status == SNUG_OK) (*steps)[(*count)++] = step;
     }
+    if (status == SNUG_OK && errno) status = fail_list(t);
     closedir(folder);
     if (*count) qsort(*steps, *count, sizeof **steps, by_step);
     return status;
@@ -208,7 +215,7 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
         char path[512];
         status = snug_checkpoint_path(t, steps[i], path, sizeof path);
         if (status != SNUG_OK || steps[i] == newest || strcmp(path, t->best_checkpoint) == 0) continue;
-        status = snug_folder_remove(t->ctx, path);
+        status = snug_folder_discard(t->ctx, path);
         left--;
     }
     free(steps);
@@ -222,10 +229,26 @@ snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         char path[512];
         status = snug_checkpoint_path(t, steps[i], path, sizeof path);
-        if (status == SNUG_OK) status = snug_folder_remove(t->ctx, path);
+        if (status == SNUG_OK) status = snug_folder_discard(t->ctx, path);
     }
     free(steps);
     return status;
+}
+
+void snug_checkpoint_sweep(struct snug_trainer *t) {
+    DIR *folder = opendir(t->args->output_dir);
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char path[512];
+        int end = 0;
+        if (sscanf(entry->d_name, ".checkpoint-%*d.snug-aside%n", &end) != 0 || !end || entry->d_name[end]) continue;
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", t->args->output_dir, entry->d_name) < sizeof path &&
+            snug_folder_remove(t->ctx, path) == SNUG_OK)
+            snug_log(t->ctx, SNUG_LOG_INFO, "removed %s, which a killed run left unfinished", path);
+        snug_clear_error(t->ctx);
+    }
+    closedir(folder);
+    snug_folder_sweep(t->ctx, t->args->output_dir);
 }
 
 static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
@@ -347,6 +370,8 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
         found = snug_folder_verify(t->ctx, path);
         if (found == SNUG_OK) {
             status = resume_from(t, path);
+        } else if (found == SNUG_E_MEMORY) {
+            status = found; /* which says nothing of the checkpoint */
         } else {
             snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", path, snug_error_message(t->ctx));
             snug_clear_error(t->ctx);

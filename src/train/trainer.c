@@ -61,6 +61,7 @@ static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
     int failed = !entry;
     for (size_t i = 0; i < metrics->count && !failed; i++)
         failed = json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
+    if (failed) json_decref(entry);
     if (failed || json_array_append_new(t->log_history, entry))
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging step %lld", (long long)step);
     for (size_t i = 0; t->events && i < metrics->count; i++) {
@@ -279,9 +280,12 @@ static snug_status begin(struct snug_trainer *t) {
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
-    RETURN_IF_ERROR(snug_trainer_check_disk(t));
+    const bool there = snug_folder_exists(args->output_dir);
+    if (!there) RETURN_IF_ERROR(snug_trainer_check_disk(t));
     RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
     RETURN_IF_ERROR(hold_output(t));
+    if (t->lock.path) snug_checkpoint_sweep(t);
+    if (there) RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* what the sweep left */
     if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
     return open_events(t);
 }

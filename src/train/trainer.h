@@ -52,6 +52,8 @@ snug_status snug_checkpoint_look(const struct snug_trainer *trainer);
 snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
 /* Weights alone, of a checkpoint. */
 snug_status snug_checkpoint_load_weights(struct snug_trainer *trainer, const char *folder);
+/* Removes what killed runs left unfinished in output_dir, whose lock is held. */
+void snug_checkpoint_sweep(struct snug_trainer *trainer);
 /* Removes all of output_dir's checkpoints. */
 snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
 /* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
