@@ -124,9 +124,10 @@ static void test_as_many_labels_as_rows(void **state) {
     static const char *const files[] = {"labels.csv", "lists.csv"};
     for (int i = 0; i < 2; i++) {
         char words[256];
-        snprintf(words, sizeof words,
-                 "train --config_name model --tokenizer_name model --train_file %s --memory_budget 1MiB --output_dir out",
-                 files[i]);
+        snprintf(
+            words, sizeof words,
+            "train --config_name model --tokenizer_name model --train_file %s --memory_budget 1MiB --output_dir out",
+            files[i]);
         assert_answer(f, words, 3, "--memory_budget of 1.0 MiB", 900 * MIB);
     }
 }
