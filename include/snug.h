@@ -27,6 +27,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__ /* snug itself is compiled with -fvisibility=hidden: what stands here is exported */
+#pragma GCC visibility push(default)
+#endif
 
 #define SNUG_VERSION "0.1.0"
 
@@ -146,8 +149,8 @@ void snug_gpus_destroy(snug_gpus *gpus);
 snug_status snug_gpus_text(const snug_gpus *gpus, char **text);
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text);
 
-/* What snug finds, what is missing, and what a job with these args will use; a GPU's context is made to know that it
-   works. */
+/* What snug finds, what is missing, and what a training with these args will use; a GPU's context is made to know that
+   it works. Where such a training would be refused, its failure is given, and *out is still made to be printed. */
 typedef struct snug_doctor snug_doctor;
 snug_status snug_doctor_create(snug_args *args, snug_doctor **out);
 void snug_doctor_destroy(snug_doctor *doctor);
@@ -337,6 +340,9 @@ snug_status snug_get_gradient(snug_session *session, const char *name, float *va
 /* Name and size of parameter number index; NULL past the last. */
 const char *snug_parameter_name(const snug_session *session, size_t index, size_t *count);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -432,7 +432,7 @@ static void test_disk_is_looked_at_beforehand(void **state) {
         nursery.run->faults = (struct faults){.free_bytes = 1};
         assert_int_equal(WEXITSTATUS(nursery_run(&nursery, scene.words)), 1);
         const double need = told(f, "the run will write ");
-        assert_true(told(f, "and the model), and ") < 1 + (double)before / 0x1p20);
+        assert_true(told(f, "the model), and ") < 1 + (double)before / 0x1p20);
         assert_int_equal(snug_folder_bytes(path_of(f, "out")), before); /* nothing was removed or begun */
         nursery.run->faults = (struct faults){.free_bytes = (int64_t)((need + 0.1) * 0x1p20)};
         const int status = nursery_run(&nursery, scene.words);

@@ -213,7 +213,7 @@ static snug_status copy_path(snug_context *ctx, char **out, const char *path) {
 static void cut_last_name(char *path) {
     char *slash = strrchr(path, '/');
     if (!slash)
-        strcpy(path, ".");
+        memcpy(path, ".", 2);
     else
         slash[slash == path] = '\0';
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report.h"
 
-#include <string.h>
-
 #include "io/json.h"
-#include "text/tokenizer.h"
 
 enum snug_side snug_side_of(const struct snug_op *op, bool behind_loss) {
     if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
@@ -25,12 +22,6 @@ const char *snug_group_name(enum snug_op_group group) {
 const char *snug_group_key(enum snug_op_group group) {
     static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise"};
     return keys[group];
-}
-
-/* Jansson does not say whether it refuses a text or has no memory: then nothing else may stand in its place. */
-json_t *snug_report_string(const char *text) {
-    const size_t length = strlen(text);
-    return json_string(snug_utf8_invalid(text, length) == length ? text : "\xEF\xBF\xBD");
 }
 
 snug_status snug_report_json(snug_context *ctx, json_t *object, char **text) {

@@ -186,6 +186,8 @@ static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH12
     cache->tokens = header.tokens;
     cache->longest = header.longest;
     cache->truncated = header.truncated;
+    cache->malformed = header.malformed;
+    cache->added = header.added;
     cache->form = (enum snug_label_form)header.label_form;
     RETURN_IF_ERROR(map_index(ctx, cache, &header));
     if ((*problem = check_index(cache, &header))) return SNUG_OK;
@@ -347,7 +349,9 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
                                        .labels_size = raw->count * sizeof *raw->items + raw->text_size,
                                        .label_count = (uint32_t)raw->count,
                                        .label_form = form,
-                                       .rows_sum = XXH3_64bits_digest(writer->rows_sum)};
+                                       .rows_sum = XXH3_64bits_digest(writer->rows_sum),
+                                       .malformed = writer->malformed,
+                                       .added = writer->added};
     *fd = -1;
     append_index(writer, writer->rows_sum, &header.index_sum);
     append_labels(writer, writer->rows_sum, raw, &header.labels_sum);

@@ -27,8 +27,8 @@ struct snug_cache_header {
     uint64_t rows_size, index_size, labels_size;
     uint32_t label_count, label_form;
     uint64_t rows_sum, index_sum, labels_sum;
-    uint64_t reserved; /* 0 */
-    uint64_t sum;      /* of all before it */
+    uint32_t malformed, added; /* lines of malformed UTF-8, rows with keys that were left out; or UINT32_MAX */
+    uint64_t sum;              /* of all before it */
 };
 struct snug_cache_entry {
     uint64_t offset;         /* of the row in the file */
@@ -47,6 +47,7 @@ struct snug_cache {
     size_t mapped;
     const struct snug_cache_entry *index;
     int64_t rows, tokens, longest, truncated;
+    uint32_t malformed, added;
     bool pairs; /* some row has tokens of type 1 */
     enum snug_label_form form;
     struct snug_raw_labels raw;
@@ -68,6 +69,7 @@ struct snug_cache_writer {
     XXH3_state_t *rows_sum;
     uint64_t offset;
     int64_t rows, tokens, longest, truncated;
+    uint32_t malformed, added; /* the caller's to set */
 };
 
 /* path NULL: an anonymous file. */
