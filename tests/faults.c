@@ -152,6 +152,9 @@ WRAP(int, posix_fallocate, (int fd, off_t offset, off_t size)) {
     return NO_WRITE("posix_fallocate") ? ENOSPC : __real_posix_fallocate(fd, offset, size);
 }
 WRAP(int, rename, (const char *from, const char *to)) { return NO_WRITE("rename") ? -1 : __real_rename(from, to); }
+WRAP(int, linkat, (int from_folder, const char *from, int to_folder, const char *to, int flags)) {
+    return NO_WRITE("linkat") ? -1 : __real_linkat(from_folder, from, to_folder, to, flags);
+}
 WRAP(int, renameat2, (int from_folder, const char *from, int to_folder, const char *to, unsigned flags)) {
     return NO_WRITE("renameat2") ? -1 : __real_renameat2(from_folder, from, to_folder, to, flags);
 }

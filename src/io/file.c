@@ -213,38 +213,95 @@ static void sync_parent(snug_context *ctx, const char *path) {
     free(folder);
 }
 
-snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_writer *writer) {
+int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd) {
+    char *path;
+    *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (*fd >= 0) return 0;
+    if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL) return errno;
+    if (snug_path_join(ctx, &path, folder, ".snug-unnamed-XXXXXX") != SNUG_OK) return ENOMEM;
+    *fd = mkostemp(path, O_CLOEXEC); /* the file system cannot do without a name: it loses it at once */
+    const int error = *fd < 0 ? errno : 0;
+    if (!error) unlink(path);
+    free(path);
+    return error;
+}
+
+/* Names aside anew until none has the name: other threads and processes may write the same file. make gives what is to
+   be there, or -1 with errno. */
+static snug_status make_aside(snug_context *ctx, struct snug_writer *writer, int (*make)(struct snug_writer *writer),
+                              int *out) {
+    *out = -1;
+    for (int attempt = 0; *out < 0; attempt++) {
+        char suffix[48];
+        snprintf(suffix, sizeof suffix, "snug-%ld-%d", (long)getpid(), attempt);
+        free(writer->aside);
+        RETURN_IF_ERROR(path_beside(ctx, &writer->aside, writer->path, suffix));
+        *out = make(writer);
+        if (*out < 0 && errno != EEXIST) break;
+    }
+    return SNUG_OK;
+}
+
+static int create_aside(struct snug_writer *writer) {
+    return open(writer->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static snug_status begin_writer(snug_context *ctx, const char *path, struct snug_writer *writer) {
     *writer = (struct snug_writer){0};
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* renaming over /dev/null would replace it */
         return snug_fail(ctx, SNUG_E_IO, "cannot write %s: it exists and is not a regular file", path);
-    RETURN_IF_ERROR(snug_strdup(ctx, path, &writer->path));
-    int fd = -1;
-    for (int attempt = 0; fd < 0;
-         attempt++) { /* the name is new: other threads and processes may write the same file */
-        char suffix[48];
-        snprintf(suffix, sizeof suffix, "snug-%ld-%d", (long)getpid(), attempt);
-        free(writer->aside);
-        snug_status status = path_beside(ctx, &writer->aside, path, suffix);
-        if (status != SNUG_OK) {
-            free(writer->path);
-            *writer = (struct snug_writer){0};
-            return status;
-        }
-        fd = open(writer->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST) break;
+    return snug_strdup(ctx, path, &writer->path);
+}
+
+static void forget_writer(struct snug_writer *writer) {
+    free(writer->aside);
+    free(writer->path);
+    *writer = (struct snug_writer){0};
+}
+
+snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_writer *writer) {
+    int fd;
+    RETURN_IF_ERROR(begin_writer(ctx, path, writer));
+    snug_status status = make_aside(ctx, writer, create_aside, &fd);
+    if (status != SNUG_OK) {
+        forget_writer(writer);
+        return status;
     }
     writer->file = fd < 0 ? NULL : fdopen(fd, "w");
     if (writer->file) return SNUG_OK;
-    snug_status status = fail_os(ctx, "write", path);
+    status = fail_os(ctx, "write", path);
     if (fd >= 0) {
         close(fd);
         unlink(writer->aside);
     }
-    free(writer->aside);
-    free(writer->path);
-    *writer = (struct snug_writer){0};
+    forget_writer(writer);
     return status;
+}
+
+/* Its name is given through /proc. */
+static int open_for_link(const char *folder) {
+    return access("/proc/self/fd", X_OK) == 0 ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
+}
+
+static int link_aside(struct snug_writer *writer) {
+    char path[48];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(writer->file));
+    return linkat(AT_FDCWD, path, AT_FDCWD, writer->aside, AT_SYMLINK_FOLLOW);
+}
+
+snug_status snug_writer_open_unnamed(snug_context *ctx, const char *path, struct snug_writer *writer) {
+    char *folder;
+    RETURN_IF_ERROR(begin_writer(ctx, path, writer));
+    snug_status status = path_parent(ctx, &folder, path);
+    const int fd = status == SNUG_OK ? open_for_link(folder) : -1;
+    if (status == SNUG_OK) free(folder);
+    writer->file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (writer->file) return SNUG_OK;
+    if (fd >= 0) close(fd);
+    forget_writer(writer);
+    RETURN_IF_ERROR(status);
+    return snug_writer_open(ctx, path, writer);
 }
 
 void snug_writer_put(struct snug_writer *writer, const void *data, size_t size) {
@@ -253,25 +310,38 @@ void snug_writer_put(struct snug_writer *writer, const void *data, size_t size) 
     writer->error = errno;
 }
 
+/* Gives what has no name its name aside. */
+static snug_status name_aside(snug_context *ctx, struct snug_writer *writer) {
+    int linked;
+    snug_status status = make_aside(ctx, writer, link_aside, &linked);
+    if (status == SNUG_OK && linked == 0) return SNUG_OK;
+    writer->failed = status == SNUG_OK;
+    writer->error = errno;
+    free(writer->aside); /* nothing of ours has that name */
+    writer->aside = NULL;
+    return status;
+}
+
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
     if (!writer->failed && (ferror(writer->file) || fflush(writer->file) || fsync(fileno(writer->file)))) {
         writer->failed = true;
         writer->error = errno;
     }
+    snug_status status = SNUG_OK;
+    if (!writer->failed && !writer->aside) status = name_aside(ctx, writer);
     if (fclose(writer->file) && !writer->failed) {
         writer->failed = true;
         writer->error = errno;
     }
     writer->file = NULL;
-    if (!writer->failed && rename(writer->aside, writer->path)) {
+    if (status == SNUG_OK && !writer->failed && rename(writer->aside, writer->path)) {
         writer->failed = true;
         writer->error = errno;
     }
-    snug_status status = SNUG_OK;
     if (writer->failed) {
         errno = writer->error;
         status = fail_os(ctx, "write", writer->path);
-    } else {
+    } else if (status == SNUG_OK) {
         sync_parent(ctx, writer->path);
         free(writer->aside); /* so that abandon removes nothing */
         writer->aside = NULL;

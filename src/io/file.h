@@ -27,14 +27,21 @@ snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, co
 /* Free bytes of the file system that holds path (or its nearest existing parent). */
 snug_status snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes);
 
+/* A file in folder for reading and writing that has no name, so that nothing of it stays however the process ends.
+   0, or errno. */
+int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd);
+
 /* A file being written beside its final name. */
 struct snug_writer {
     FILE *file;
-    char *path, *aside;
+    char *path, *aside; /* aside NULL: it has no name yet */
     bool failed;
     int error; /* errno of the first failed write */
 };
 snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_writer *writer);
+/* The same for a file that takes long: where the file system can do it, it has no name before commit, so that a killed
+   process leaves nothing behind. */
+snug_status snug_writer_open_unnamed(snug_context *ctx, const char *path, struct snug_writer *writer);
 /* Remembers a failure, which commit reports: callers need not look at each write. */
 void snug_writer_put(struct snug_writer *writer, const void *data, size_t size);
 /* Flushes, syncs, renames to the final name and syncs the folder. On any failure the old file stays as it was. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file as tokens: read once, tokenized in parallel into a cache file that is mapped, checked and reused. */
+/* A data file as tokens: read once, tokenized in parallel into a cache file that is checked, read row by row, and
+ * reused. */
 #ifndef SNUG_TEXT_DATASET_H
 #define SNUG_TEXT_DATASET_H
 
@@ -59,11 +60,11 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
 void snug_dataset_close(struct snug_dataset *dataset);
 
 int64_t snug_dataset_rows(const struct snug_dataset *dataset);
-int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row); /* tokens; touches the index only */
-int64_t snug_dataset_tokens(const struct snug_dataset *dataset);              /* of all rows */
+int64_t snug_dataset_tokens(const struct snug_dataset *dataset); /* of all rows; of single ones: text/lengths.h */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
-bool snug_dataset_pairs(const struct snug_dataset *dataset);        /* some row has tokens of type 1 */
-int64_t snug_dataset_truncated(const struct snug_dataset *dataset); /* rows that were cut */
+double snug_dataset_squared_lengths(const struct snug_dataset *dataset); /* sum of all rows' tokens squared */
+bool snug_dataset_pairs(const struct snug_dataset *dataset);             /* some row has tokens of type 1 */
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were cut */
 /* Reads a row into buffer; out points into it until its next use. Read, not mapped: pages of a mapped file would count
    as the process's own. */
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
