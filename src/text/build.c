@@ -15,6 +15,11 @@
 #define CHUNK_ROWS ((size_t)TASK_ROWS * TASKS)
 #define CHUNK_BYTES ((size_t)4 << 20)
 
+/* How far it is is looked at when so much of the file is read, then whenever that has doubled or grown by LOOK_MOST. */
+#define LOOK_FIRST ((int64_t)16 << 20)
+#define LOOK_MOST ((int64_t)256 << 20)
+#define TELL_SECONDS 10.0 /* and is told when so much time has passed */
+
 struct text_row {
     size_t start[2], length[2]; /* of its texts in chunk.text */
     size_t first_label, labels; /* in chunk.labels */
@@ -37,7 +42,9 @@ struct builder {
     struct snug_cache_writer writer;
     bool join; /* masked LM: rows are blocks of all texts joined */
     int threads;
-    bool full; /* max_samples rows are written: only labels are still read */
+    bool full;          /* max_samples rows are written: only labels are still read */
+    int64_t look;       /* bytes of the file at which the next look is due */
+    double begun, told; /* when */
 
     char *text;
     size_t text_size, text_capacity;
@@ -194,9 +201,57 @@ static snug_status write_chunk(struct builder *builder) {
     return SNUG_OK;
 }
 
+/* ---- looking ahead --------------------------------------------------------------------------------------------- */
+
+/* Of what has been written so far, how many times as much is to come, if the rest of the file is like its begin. */
+static double times_to_come(const struct builder *builder, int64_t done, int64_t size) {
+    const int64_t most = builder->options->max_samples;
+    const double by_size = (double)(size - done) / (double)done;
+    if (builder->full || !builder->writer.rows) return 0;
+    if (builder->join || most < 0) return by_size;
+    const double by_rows = (double)(most - builder->writer.rows) / (double)builder->writer.rows;
+    return by_rows < by_size ? by_rows : by_size;
+}
+
+/* A cache that the disk cannot hold is told as soon as that can be seen, before the disk is full for everybody. */
+static snug_status check_disk(const struct builder *builder, const char *cache_path, double times) {
+    char *folder;
+    int64_t free_bytes;
+    RETURN_IF_ERROR(
+        snug_format(builder->ctx, &folder, "%.*s", (int)(strrchr(cache_path, '/') - cache_path + 1), cache_path));
+    snug_status status = snug_disk_free(builder->ctx, folder, &free_bytes);
+    const int64_t need = snug_cache_writer_needs(&builder->writer, times);
+    if (status == SNUG_OK && need > free_bytes)
+        status = snug_fail(builder->ctx, SNUG_E_IO,
+                           "%s: its tokens will take about %.1f MiB more in %s, and %.1f MiB are free: make room, name "
+                           "another folder in SNUG_CACHE, or take fewer rows (--max_train_samples)",
+                           builder->options->path, (double)need / 0x1p20, folder, (double)free_bytes / 0x1p20);
+    free(folder);
+    return status;
+}
+
+static void tell(struct builder *builder, int64_t done, int64_t size) {
+    const double now = snug_seconds();
+    if (now - builder->told < TELL_SECONDS) return;
+    builder->told = now;
+    snug_log(builder->ctx, SNUG_LOG_INFO, "%s: %.1f of %.1f GB read, %.0f s left", builder->options->path,
+             (double)done * 1e-9, (double)size * 1e-9, (now - builder->begun) * (double)(size - done) / (double)done);
+}
+
+static snug_status look_ahead(struct builder *builder, const struct snug_reader *reader, const char *cache_path) {
+    int64_t size, done = snug_reader_position(reader, &size);
+    if (snug_stop_asked(builder->ctx))
+        return snug_fail(builder->ctx, SNUG_E_INTERRUPTED, "interrupted while %s was tokenized",
+                         builder->options->path);
+    if (done < builder->look || size <= done) return SNUG_OK;
+    builder->look = done + (done < LOOK_MOST ? done : LOOK_MOST);
+    tell(builder, done, size);
+    return cache_path ? check_disk(builder, cache_path, times_to_come(builder, done, size)) : SNUG_OK;
+}
+
 /* Classes come from the whole file, as in run_glue.py, which selects max_samples rows afterwards: labels are read on.
  */
-static snug_status read_all(struct builder *builder, struct snug_reader *reader) {
+static snug_status read_all(struct builder *builder, struct snug_reader *reader, const char *cache_path) {
     struct snug_row row;
     snug_status status = SNUG_OK;
     while (status == SNUG_OK && !(builder->full && !builder->columns.has_label)) {
@@ -208,9 +263,9 @@ static snug_status read_all(struct builder *builder, struct snug_reader *reader)
         if (builder->count && (status == SNUG_OK ? chunk_is_full : status == SNUG_END)) {
             RETURN_IF_ERROR(tokenize_chunk(builder));
             RETURN_IF_ERROR(write_chunk(builder));
-            if (snug_stop_asked(builder->ctx))
-                return snug_fail(builder->ctx, SNUG_E_INTERRUPTED, "interrupted while %s was tokenized",
-                                 builder->options->path);
+            RETURN_IF_ERROR(look_ahead(builder, reader, cache_path));
+        } else if (status == SNUG_OK && builder->full && row.index % (int64_t)CHUNK_ROWS == 0) {
+            RETURN_IF_ERROR(look_ahead(builder, reader, cache_path));
         }
     }
     return status == SNUG_END ? SNUG_OK : status;
@@ -234,6 +289,8 @@ static snug_status prepare(struct builder *builder, struct snug_reader *reader) 
     RETURN_IF_ERROR(snug_columns_find(builder->ctx, options, names, count, &builder->columns));
     builder->label.typed = dot && (strcasecmp(dot, ".json") == 0 || strcasecmp(dot, ".jsonl") == 0);
     builder->join = options->task == SNUG_TASK_MLM && !options->line_by_line;
+    builder->look = LOOK_FIRST;
+    builder->begun = builder->told = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
     int64_t least = builder->join ? 1 : builder->columns.texts == 2 ? 3 : 2;
     if (options->max_length < least || options->max_length > INT32_MAX)
@@ -251,7 +308,7 @@ static snug_status build(struct builder *builder, struct snug_reader *reader, co
     enum snug_label_form form;
     RETURN_IF_ERROR(prepare(builder, reader));
     RETURN_IF_ERROR(snug_cache_create(builder->ctx, cache_path, &builder->writer));
-    RETURN_IF_ERROR(read_all(builder, reader));
+    RETURN_IF_ERROR(read_all(builder, reader, cache_path));
     RETURN_IF_ERROR(check_rows(builder));
     RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
                                            builder->options->need_labels, &form));

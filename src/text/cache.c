@@ -376,6 +376,14 @@ static void note_failure(struct snug_cache_writer *writer) {
     writer->out.failed = true;
 }
 
+static snug_status fail_writer(snug_context *ctx, const struct snug_cache_writer *writer) {
+    if (!writer->out.path)
+        return snug_fail(ctx, SNUG_E_IO, "tokens cannot be written to a temporary file: %s",
+                         strerror(writer->out.error));
+    return snug_fail(ctx, SNUG_E_IO, "the token cache %s cannot be written: %s; SNUG_CACHE names another folder for it",
+                     writer->out.path, strerror(writer->out.error));
+}
+
 static void put_rows(struct snug_cache_writer *writer, const void *data, size_t size) {
     if (!size) return;
     snug_writer_put(&writer->out, data, size);
@@ -396,9 +404,7 @@ snug_status snug_cache_put(snug_context *ctx, struct snug_cache_writer *writer, 
     put_rows(writer, ids, 4 * count);
     put_rows(writer, zeros, (size_t)(entry.offset + row_size(count, label_count) - writer->offset));
     if (fwrite(&entry, sizeof entry, 1, writer->index) != 1) note_failure(writer);
-    if (writer->out.failed)
-        return snug_fail(ctx, SNUG_E_IO, "the token cache%s%s cannot be written: %s", writer->out.path ? " " : "",
-                         writer->out.path ? writer->out.path : "", strerror(writer->out.error));
+    if (writer->out.failed) return fail_writer(ctx, writer);
     writer->rows++;
     writer->tokens += (int64_t)count;
     writer->truncated += row->truncated != 0;
@@ -426,6 +432,13 @@ static void append_index(struct snug_cache_writer *writer, XXH3_state_t *state, 
     }
     if (ferror(writer->index)) note_failure(writer);
     *sum = XXH3_64bits_digest(state);
+}
+
+/* The index is gathered first and appended then, so that it stands twice. */
+int64_t snug_cache_writer_needs(const struct snug_cache_writer *writer, double times) {
+    const double entry = sizeof(struct snug_cache_entry), length = snug_cache_length_size(writer->longest);
+    const double rows = (double)writer->rows, end = rows * (1 + times) * (entry + length);
+    return (int64_t)(times * ((double)writer->offset + rows * entry) + end);
 }
 
 /* Appends the lengths, from the same file. */
@@ -489,13 +502,11 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
     header.sum = header_sum(&header);
     if (fseeko(writer->out.file, 0, SEEK_SET) != 0) note_failure(writer);
     snug_writer_put(&writer->out, &header, sizeof header);
+    if (writer->out.failed) return fail_writer(ctx, writer);
     if (writer->out.path) return commit(ctx, writer, fd);
     if (fflush(writer->out.file) != 0) note_failure(writer);
     if (!writer->out.failed && (*fd = fcntl(fileno(writer->out.file), F_DUPFD_CLOEXEC, 0)) < 0) note_failure(writer);
-    if (writer->out.failed)
-        return snug_fail(ctx, SNUG_E_IO, "tokens cannot be written to a temporary file: %s",
-                         strerror(writer->out.error));
-    return SNUG_OK;
+    return writer->out.failed ? fail_writer(ctx, writer) : SNUG_OK;
 }
 
 void snug_cache_writer_free(struct snug_cache_writer *writer) {

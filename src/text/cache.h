@@ -83,6 +83,8 @@ struct snug_cache_writer {
 snug_status snug_cache_create(snug_context *ctx, const char *path, struct snug_cache_writer *out);
 snug_status snug_cache_put(snug_context *ctx, struct snug_cache_writer *writer, const struct snug_cache_row *row,
                            const uint32_t *labels, size_t label_count, const int32_t *ids, size_t count);
+/* Bytes that are still to be written if so many times the rows so far are to come: a guess, from those. */
+int64_t snug_cache_writer_needs(const struct snug_cache_writer *writer, double times);
 /* Writes what remains, and gives the finished file open for reading in *fd. */
 snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *writer, XXH128_hash_t key,
                               const struct snug_raw_labels *raw, enum snug_label_form form, int *fd);
