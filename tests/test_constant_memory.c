@@ -146,7 +146,7 @@ static struct use use_of(struct fixture *f, int64_t rows) {
     return use;
 }
 
-/* But for what is made once in a process, and how the allocator rounds: a tenth of a byte for each of 50000 rows. */
+/* But for what is made once in a process, and how the allocator rounds: an eighth of a byte for each of 40000 rows. */
 static void assert_same_bytes(int64_t large, int64_t small, const char *what) {
     if (llabs(large - small) > 5000)
         fail_msg("%s takes %lld bytes, with fewer rows %lld", what, (long long)large, (long long)small);
@@ -156,9 +156,9 @@ static void assert_same_bytes(int64_t large, int64_t small, const char *what) {
 static void test_nothing_grows_with_the_rows(void **state) {
     struct fixture *f = *state;
     omp_set_num_threads(1); /* however many there are, each has its part of an epoch */
-    const struct use small = use_of(f, 10000), large = use_of(f, 60001);
+    const struct use small = use_of(f, 20000), large = use_of(f, 60001);
     print_message(
-        "10000 rows: tokenizing %lld, opening %lld, order %lld, grouped %lld, batches %lld, kept %lld bytes\n",
+        "20000 rows: tokenizing %lld, opening %lld, order %lld, grouped %lld, batches %lld, kept %lld bytes\n",
         (long long)small.tokenizing, (long long)small.opening, (long long)small.order, (long long)small.grouped,
         (long long)small.batches, (long long)small.kept);
     ASSERT_SAME(large.tokenizing, small.tokenizing);
