@@ -165,8 +165,10 @@ snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 json_t *cli_string(const char *text) {
-    json_t *string = json_string(text);
-    return string ? string : json_string("\xEF\xBF\xBD");
+    json_error_t error;
+    json_t *string = json_pack_ex(&error, 0, "s", text);
+    const bool malformed = !string && json_error_code(&error) == json_error_invalid_utf8; /* else memory is short */
+    return malformed ? json_string("\xEF\xBF\xBD") : string;
 }
 
 static void drop(json_t **value) {
