@@ -170,6 +170,27 @@ static void test_nothing_grows_with_the_rows(void **state) {
     assert_true(large.kept < 4096);
 }
 
+/* Each row has a number of its own to be predicted: beyond some of them none is kept. */
+static int64_t use_of_numbers(struct fixture *f, int64_t rows) {
+    FILE *file = fopen(path_of(f, "numbers.csv"), "w");
+    assert_non_null(file);
+    fprintf(file, "text,label\n");
+    for (int64_t i = 0; i < rows; i++) fprintf(file, "w1,%lld.5\n", 1000000 + (long long)i);
+    assert_int_equal(fclose(file), 0);
+    struct snug_dataset_options options = options_for(path_of(f, "numbers.csv"));
+    options.threads = 1;
+    const int64_t before = start_counting();
+    snug_dataset_close(open_with(f, options));
+    return most - before;
+}
+
+static void test_as_many_numbers_as_rows(void **state) {
+    struct fixture *f = *state;
+    const int64_t small = use_of_numbers(f, 80000), large = use_of_numbers(f, 160000);
+    print_message("80000 numbers: %lld bytes\n", (long long)small);
+    ASSERT_SAME(large, small);
+}
+
 /* The parts that an epoch is gone through in grow with small data sets, and no further. */
 static void test_order_of_many_rows(void **state) {
     struct fixture *f = *state;
@@ -195,6 +216,7 @@ int main(void) {
     mallopt(M_MMAP_THRESHOLD, 1 << 30); /* or else sizes would be rounded to pages as of some size that varies */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_nothing_grows_with_the_rows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_as_many_numbers_as_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_order_of_many_rows, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

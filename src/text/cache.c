@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -124,7 +125,10 @@ static const char *check_rows_of(struct check *check, const char *data, const st
         const struct snug_cache_row *row = (const struct snug_cache_row *)data;
         const uint32_t *numbers = (const uint32_t *)(row + 1);
         if (row->first_count < 0 || (uint32_t)row->first_count > length) return "a row's token types are wrong";
-        for (uint32_t k = 0; k < labels; k++)
+        const bool value = snug_label_is_value(numbers, labels);
+        cache->values |= value;
+        if (value && !isfinite(snug_label_value(numbers))) return "a row's label is no number";
+        for (uint32_t k = 0; k < labels && !value; k++)
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;
         for (uint32_t k = labels; k < labels + length; k++) highest = numbers[k] > highest ? numbers[k] : highest;

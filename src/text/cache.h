@@ -49,6 +49,7 @@ struct snug_cache {
     int64_t labelled;       /* rows with a label */
     double squared_lengths; /* sum of all */
     bool pairs;             /* some row has tokens of type 1 */
+    bool values;            /* some label is SNUG_LABEL_VALUE */
     enum snug_label_form form;
     struct snug_raw_labels raw;
 };

@@ -42,7 +42,7 @@ struct snug_dataset;
 struct snug_dataset_row {
     const int32_t *ids;
     int64_t count, first_count; /* tokens; tokens of type 0 */
-    const uint32_t *labels;     /* numbers of raw labels, see snug_dataset_raw_label */
+    const uint32_t *labels;     /* numbers of raw labels, see snug_dataset_raw_label; or a value, see text/labels.h */
     int64_t label_count;        /* 0 where the row has none */
     int64_t line;               /* in the file, from 1 */
     bool truncated;             /* the text was cut to max_length */

@@ -127,7 +127,8 @@ static void add_label(const struct snug_filler *filler, const struct snug_datase
         memset(targets, 0, (size_t)classes * sizeof *targets);
         for (int64_t i = 0; labelled && i < text->label_count; i++) targets[dataset->classes[text->labels[i]]] = 1.0f;
     } else if (filler->options->problem == SNUG_PROBLEM_REGRESSION) {
-        batch->targets[here] = labelled ? dataset->values[text->labels[0]] : 0.0f;
+        const bool value = labelled && snug_label_is_value(text->labels, text->label_count);
+        batch->targets[here] = value ? snug_label_value(text->labels) : labelled ? dataset->values[text->labels[0]] : 0;
     } else if (labelled) {
         batch->labels[here] = dataset->classes[text->labels[0]];
     }
