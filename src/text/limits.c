@@ -7,13 +7,13 @@
 #include "text/sampler.h"
 
 enum {
-    TOGETHER = 1 << 21, /* places whose lengths all threads ask for at a time: more of them lie in one block */
+    TOGETHER = 1 << 20, /* places whose lengths all threads ask for at a time: more of them lie in one block */
     PART_MOST = 1 << 19,
     PART_LEAST = 1 << 14,
-    BYTES_A_PLACE = 8 + 4 + 4 /* the row, its length, what text/lengths.h needs: at most 32 MiB for 2^21 of them */
+    BYTES_A_PLACE = 8 + 4 + 4 /* the row, its length, what text/lengths.h needs: at most 16 MiB for 2^20 of them */
 };
 
-_Static_assert((int64_t)TOGETHER *BYTES_A_PLACE <= 32 << 20, "what is held does not follow the data set's size");
+_Static_assert((int64_t)TOGETHER *BYTES_A_PLACE <= 16 << 20, "what is held does not follow the data set's size");
 
 /* What the threads share. */
 struct scan {
