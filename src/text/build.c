@@ -232,7 +232,7 @@ static double times_to_come(const struct builder *builder, int64_t done, int64_t
     const int64_t most = builder->options->max_samples;
     const double by_size = (double)(size - done) / (double)done;
     if (builder->full || !builder->writer.rows) return 0;
-    if (builder->join || most < 0) return by_size;
+    if (most < 0) return by_size;
     const double by_rows = (double)(most - builder->writer.rows) / (double)builder->writer.rows;
     return by_rows < by_size ? by_rows : by_size;
 }

@@ -46,7 +46,8 @@ static int64_t choose_part(const struct scan *scan, int64_t window, int threads)
 }
 
 static snug_status open_scanner(snug_context *ctx, const struct scan *scan, struct scanner *own) {
-    const int64_t places = scan->part * scan->options->batch_size;
+    const int64_t all = snug_dataset_rows(scan->dataset), wanted = scan->part * scan->options->batch_size;
+    const int64_t places = wanted < all ? wanted : all;
     void *rows, *tokens;
     RETURN_IF_ERROR(snug_order_init(ctx, scan->dataset, scan->options, &own->order));
     own->order.words = scan->words;
