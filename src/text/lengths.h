@@ -8,7 +8,7 @@
 
 #include "text/dataset.h"
 
-/* What one thread needs: 12 bytes for each row that it asks for at a time, and 96 KiB. */
+/* What one thread needs: 4 bytes for each row that it asks for at a time, and at most 96 KiB. */
 struct snug_lengths {
     const struct snug_dataset *dataset;
     int64_t capacity;
