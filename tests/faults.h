@@ -22,8 +22,9 @@ struct faults {
     int64_t at; /* from 1 on; 0: count only */
     enum fault_calls calls;
     enum fault_effect effect;
-    int64_t count;      /* calls of the class so far */
-    char name[24];      /* of the call that failed first; "" while none did */
+    int64_t count; /* calls of the class so far */
+    char name[24]; /* of the call that failed first; "" while none did */
+    int64_t held;  /* memory, mappings, streams, descriptors that were given out since it was armed and not freed */
     int64_t free_bytes; /* what every disk has left; 0: the truth */
 };
 

@@ -186,7 +186,7 @@ static void assert_consistent(const struct snug_batch *batch) {
     assert_int_equal(batch->longest, longest);
     for (int64_t i = 1; i < batch->tokens; i++) {
         int32_t a = batch->by_id[i - 1], b = batch->by_id[i];
-        assert_true(batch->ids[a] < batch->ids[b] || (batch->ids[a] == batch->ids[b] && a < b));
+        assert_true(batch->ids[a] < batch->ids[b] || (a < b && batch->ids[a] == batch->ids[b]));
     }
 }
 

@@ -352,12 +352,21 @@ static snug_status prepare(struct builder *builder, struct snug_reader *reader) 
     return SNUG_OK;
 }
 
+/* Who takes the tokens from the cache is told as well. */
+static void note_oddities(struct builder *builder, const struct snug_reader *reader) {
+    int64_t malformed, added;
+    snug_reader_oddities(reader, &malformed, &added);
+    builder->writer.malformed = malformed < UINT32_MAX ? (uint32_t)malformed : UINT32_MAX;
+    builder->writer.added = added < UINT32_MAX ? (uint32_t)added : UINT32_MAX;
+}
+
 static snug_status build(struct builder *builder, struct snug_reader *reader, const char *cache_path, XXH128_hash_t key,
                          int *fd) {
     enum snug_label_form form;
     RETURN_IF_ERROR(prepare(builder, reader));
     RETURN_IF_ERROR(snug_cache_create(builder->ctx, cache_path, &builder->writer));
     RETURN_IF_ERROR(build_rows(builder, reader, cache_path));
+    note_oddities(builder, reader);
     RETURN_IF_ERROR(check_rows(builder));
     RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
                                            builder->options->need_labels, &form));

@@ -13,7 +13,7 @@
 #define PIECE ((size_t)1 << 20) /* bytes of rows checked at a time */
 #define ENTRIES 4096            /* of the index, at a time */
 
-_Static_assert(sizeof(struct snug_cache_header) == 128, "the header has no padding");
+_Static_assert(sizeof(struct snug_cache_header) == 136, "the header has no padding");
 _Static_assert(sizeof(struct snug_cache_row) == 16, "rows have no padding");
 _Static_assert(sizeof(struct snug_cache_entry) == 16, "entries have no padding");
 _Static_assert(sizeof(struct snug_raw_label) == 16, "labels have no padding");
@@ -261,6 +261,8 @@ static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH12
     cache->tokens = header.tokens;
     cache->longest = header.longest;
     cache->truncated = header.truncated;
+    cache->malformed = header.malformed;
+    cache->added = header.added;
     cache->form = (enum snug_label_form)header.label_form;
     cache->index = sizeof header + header.rows_size;
     cache->lengths = cache->index + header.index_size;
@@ -355,7 +357,7 @@ static FILE *index_file(snug_context *ctx, const char *path) {
 }
 
 static snug_status open_files(snug_context *ctx, const char *path, struct snug_cache_writer *writer) {
-    if (path) RETURN_IF_ERROR(snug_writer_open_unnamed(ctx, path, &writer->out));
+    if (path) RETURN_IF_ERROR(snug_writer_open(ctx, path, &writer->out));
     if (!path) writer->out.file = anonymous_file();
     writer->index = index_file(ctx, path);
     if (!writer->out.file || !writer->index)
@@ -498,7 +500,9 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
                                        .labels_size = raw->count * sizeof *raw->items + raw->text_size,
                                        .label_count = (uint32_t)raw->count,
                                        .label_form = form,
-                                       .rows_sum = XXH3_64bits_digest(writer->rows_sum)};
+                                       .rows_sum = XXH3_64bits_digest(writer->rows_sum),
+                                       .malformed = writer->malformed,
+                                       .added = writer->added};
     *fd = -1;
     append_index(writer, writer->rows_sum, &header.index_sum);
     append_lengths(writer, writer->rows_sum, &header.lengths_sum);

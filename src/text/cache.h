@@ -2,7 +2,7 @@
 /*
  * The token cache: one file, written in one pass in constant memory, checked as a whole when opened.
  *
- *   header    struct snug_cache_header, 128 bytes, with an XXH3-64 of each part and of itself
+ *   header    struct snug_cache_header, 136 bytes, with an XXH3-64 of each part and of itself
  *   rows      each a struct snug_cache_row, its raw labels, its ids; padded to 8 bytes
  *   index     one struct snug_cache_entry a row
  *   lengths   tokens of each row once more, in as few bytes as the longest needs (1, 2 or 4): whoever looks at the
@@ -29,7 +29,8 @@ struct snug_cache_header {
     uint64_t rows_size, index_size, labels_size;
     uint32_t label_count, label_form;
     uint64_t rows_sum, index_sum, lengths_sum, labels_sum;
-    uint64_t sum; /* of all before it */
+    uint32_t malformed, added; /* lines of malformed UTF-8, rows with keys that were left out; or UINT32_MAX */
+    uint64_t sum;              /* of all before it */
 };
 struct snug_cache_entry {
     uint64_t offset;         /* of the row in the file */
@@ -48,8 +49,9 @@ struct snug_cache {
     int64_t rows, tokens, longest, truncated;
     int64_t labelled;       /* rows with a label */
     double squared_lengths; /* sum of all */
-    bool pairs;             /* some row has tokens of type 1 */
-    bool values;            /* some label is SNUG_LABEL_VALUE */
+    uint32_t malformed, added;
+    bool pairs;  /* some row has tokens of type 1 */
+    bool values; /* some label is SNUG_LABEL_VALUE */
     enum snug_label_form form;
     struct snug_raw_labels raw;
 };
@@ -78,6 +80,7 @@ struct snug_cache_writer {
     XXH3_state_t *rows_sum;
     uint64_t offset;
     int64_t rows, tokens, longest, truncated;
+    uint32_t malformed, added; /* the caller's to set */
 };
 
 /* path NULL: an anonymous file. */

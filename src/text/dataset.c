@@ -45,6 +45,9 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a vocabulary of %" PRId64 " tokens cannot be used", options->path,
                          options->vocab_size);
     if (options->max_samples >= 0 && rows > options->max_samples) rows = options->max_samples;
+    if (least < most && rows > SNUG_ROWS_MOST)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: name at most %d", options->path,
+                         rows, (int)SNUG_ROWS_MOST);
     int32_t end_id = options->vocab_size < 30000 ? (int32_t)options->vocab_size : 30000;
     dataset->dummy_first = end_id > 100 ? 100 : 0; /* below 100 are BERT's special and unused tokens */
     dataset->dummy_ids = end_id - dataset->dummy_first;
@@ -157,6 +160,24 @@ static snug_status open_cached(snug_context *ctx, const char *path, XXH128_hash_
     return SNUG_OK;
 }
 
+/* What the reader said when the tokens were made. */
+static void tell_oddities(snug_context *ctx, const char *path, const struct snug_cache *cache) {
+    if (cache->malformed)
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: malformed UTF-8 in %" PRIu32 " line(s), replaced by U+FFFD", path,
+                 cache->malformed);
+    if (cache->added)
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: keys that the first object lacks in %" PRIu32 " row(s) are left out", path,
+                 cache->added);
+}
+
+/* Who is killed while tokenizing leaves as much as a cache has. */
+static void sweep_caches(snug_context *ctx) {
+    char *folder;
+    if (snug_cache_folder(ctx, &folder) != SNUG_OK) snug_clear_error(ctx);
+    if (folder) snug_folder_sweep(ctx, folder);
+    free(folder);
+}
+
 static snug_status build_and_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                   const struct snug_dataset_options *options, const char *path, XXH128_hash_t key,
                                   struct snug_cache *cache) {
@@ -179,6 +200,8 @@ static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tok
     snug_status status = SNUG_OK;
     if (path && !options->overwrite_cache)
         status = open_cached(ctx, path, key, snug_tokenizer_vocab_size(tokenizer), &dataset->cache, &cached);
+    if (status == SNUG_OK && cached) tell_oddities(ctx, options->path, &dataset->cache);
+    if (status == SNUG_OK && !cached && path) sweep_caches(ctx);
     if (status == SNUG_OK && !cached) status = build_and_open(ctx, tokenizer, options, path, key, &dataset->cache);
     if (status == SNUG_OK)
         snug_log(ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s", options->path,

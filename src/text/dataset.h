@@ -6,6 +6,10 @@
 
 #include "text/tokenizer.h"
 
+/* More rows than any file has that is read within a day; where each one's length is looked at, made-up data stops here.
+ */
+enum { SNUG_ROWS_MOST = 1000000000 };
+
 enum snug_task { SNUG_TASK_CLASSIFICATION, SNUG_TASK_MLM };
 
 /* How Hugging Face names and distinguishes them (config.problem_type). */

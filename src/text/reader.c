@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/utf8.h"
 #include "io/json.h"
-#include "text/tokenizer.h"
 
 /* A longer row is taken for a quote that was never closed, or a file that is no text. */
 #define RECORD_MAX ((size_t)1 << 28)
@@ -584,6 +584,11 @@ static void tell_oddities(const struct snug_reader *reader) {
                  "%s: keys that the first object lacks in %" PRId64 " row(s), first \"%s\" in line %" PRId64
                  ", are left out",
                  reader->path, reader->added.count, reader->added_key, reader->added.line);
+}
+
+void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added) {
+    *malformed = reader->malformed.count;
+    *added = reader->added.count;
 }
 
 void snug_reader_close(struct snug_reader *reader) {

@@ -44,5 +44,7 @@ int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size);
 /* SNUG_END after the last row. A ragged row (more or fewer fields than the header) is SNUG_E_INPUT naming file and
  * line. */
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row);
+/* Lines with malformed UTF-8 so far, and rows with keys that are left out. */
+void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added);
 
 #endif

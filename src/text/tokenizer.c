@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "core/utf8.h"
 #include "io/file.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"

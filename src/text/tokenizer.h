@@ -46,9 +46,4 @@ snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokeniz
                                     const struct snug_ids *b, size_t max_length, struct snug_ids *out,
                                     size_t *first_count, bool *truncated);
 
-/* The first byte that is not well-formed UTF-8 (surrogates, overlong forms and > U+10FFFF included); length if none. */
-size_t snug_utf8_invalid(const char *text, size_t length);
-/* Replaces each malformed sequence by U+FFFD, as Python's errors="replace" does; *out is freed with free(). */
-snug_status snug_utf8_repair(snug_context *ctx, const char *text, size_t length, char **out, size_t *out_length);
-
 #endif
