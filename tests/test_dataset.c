@@ -13,7 +13,7 @@ static void assert_row(struct fixture *f, const struct snug_dataset *dataset, in
     struct snug_dataset_row got;
     assert_int_equal(snug_dataset_read(f->ctx, dataset, row, &buffer, &got), SNUG_OK);
     assert_int_equal(got.count, count);
-    assert_int_equal(snug_dataset_length(dataset, row), count);
+    assert_int_equal(length_of(f, dataset, row), count);
     assert_memory_equal(got.ids, ids, (size_t)count * sizeof *ids);
     assert_int_equal(got.first_count, first_count);
     assert_int_equal(got.line, line);
@@ -345,7 +345,7 @@ static void test_dummy(void **state) {
     assert_int_equal(snug_dataset_open(f->ctx, NULL, &options, &large), SNUG_OK);
     for (int64_t i = 0; i < 300; i++) {
         assert_int_equal(snug_dataset_read(f->ctx, large, i, &other, &same), SNUG_OK);
-        assert_int_equal(same.count, snug_dataset_length(large, i));
+        assert_int_equal(same.count, length_of(f, large, i));
         tokens += same.count;
         if (same.count < shortest) shortest = same.count;
         if (same.count > longest) longest = same.count;

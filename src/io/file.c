@@ -272,6 +272,19 @@ static void sync_parent(snug_context *ctx, const char *path) {
     free(folder);
 }
 
+int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd) {
+    char *path;
+    *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (*fd >= 0) return 0;
+    if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL) return errno;
+    if (snug_path_join(ctx, &path, folder, ".snug-unnamed-XXXXXX") != SNUG_OK) return ENOMEM;
+    *fd = mkostemp(path, O_CLOEXEC); /* the file system cannot do without a name: it loses it at once */
+    const int error = *fd < 0 ? errno : 0;
+    if (!error) unlink(path);
+    free(path);
+    return error;
+}
+
 /* What is written aside is locked, so that a sweep knows it from what killed processes left; the number of a process
    would not tell, which containers that share a folder give out twice. True if a sweep has taken the file for one of
    those, before it was locked. */

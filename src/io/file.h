@@ -33,6 +33,10 @@ snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, co
 /* Free bytes of the file system that holds path (or its nearest existing parent). */
 snug_status snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes);
 
+/* A file in folder for reading and writing that has no name, so that nothing of it stays however the process ends.
+   0, or errno. */
+int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd);
+
 /* A file being written beside its final name. */
 struct snug_writer {
     FILE *file;

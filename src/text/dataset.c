@@ -24,10 +24,10 @@ static struct snug_philox_block dummy_block(const struct snug_dataset *dataset, 
                        snug_philox_key(dataset->seed), 0);
 }
 
-static int64_t dummy_length(const struct snug_dataset *dataset, int64_t row) {
+int32_t snug_dataset_dummy_length(const struct snug_dataset *dataset, int64_t row) {
     const uint64_t lengths = (uint64_t)(dataset->dummy_most - dataset->dummy_least + 1);
-    if (lengths == 1) return dataset->dummy_least;
-    return dataset->dummy_least + (int64_t)(dummy_block(dataset, row, UINT32_MAX).word[1] * lengths >> 32);
+    if (lengths == 1) return (int32_t)dataset->dummy_least;
+    return (int32_t)(dataset->dummy_least + (int64_t)(dummy_block(dataset, row, UINT32_MAX).word[1] * lengths >> 32));
 }
 
 static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_options *options,
@@ -57,7 +57,12 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     dataset->cache.rows = rows;
     dataset->cache.longest = most;
     dataset->cache.tokens = rows * most;
-    for (int64_t row = 0; row < rows && least < most; row++) dataset->cache.tokens -= most - dummy_length(dataset, row);
+    dataset->cache.squared_lengths = least == most ? (double)rows * (double)most * (double)most : 0;
+    for (int64_t row = 0; row < rows && least < most; row++) {
+        const int64_t length = snug_dataset_dummy_length(dataset, row);
+        dataset->cache.tokens -= most - length;
+        dataset->cache.squared_lengths += (double)length * (double)length;
+    }
     if (options->task == SNUG_TASK_MLM) return SNUG_OK;
     struct snug_label_column column = {0};
     snug_status status = SNUG_OK;
@@ -73,7 +78,7 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
 
 static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
-    const size_t count = (size_t)dummy_length(dataset, row);
+    const size_t count = (size_t)snug_dataset_dummy_length(dataset, row);
     RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + 1), 1));
     uint32_t *label = buffer->data;
     int32_t *ids = (int32_t *)(label + 1);
@@ -241,12 +246,9 @@ void snug_dataset_close(struct snug_dataset *dataset) {
 
 int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->cache.rows; }
 
-int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row) {
-    return dataset->dummy_most ? dummy_length(dataset, row) : dataset->cache.index[row].length;
-}
-
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
 int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
+double snug_dataset_squared_lengths(const struct snug_dataset *dataset) { return dataset->cache.squared_lengths; }
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
@@ -257,25 +259,36 @@ const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t 
     return snug_raw_labels_text(&dataset->cache.raw, number);
 }
 
-bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t row) {
+bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels) {
     if (!dataset->bound) return false;
     /* Of lists the empty one is a label too: none of the classes. */
-    return dataset->dummy_most || dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.index[row].labels;
+    return dataset->dummy_most || dataset->cache.form == SNUG_LABELS_LIST || labels;
+}
+
+snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
+                                      int64_t *out) {
+    struct snug_cache_entry entry = {.labels = 1};
+    /* Most often all rows have one. */
+    if (!dataset->dummy_most &&
+        (dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.labelled < dataset->cache.rows))
+        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, row, &entry));
+    *out = entry.labels;
+    return SNUG_OK;
 }
 
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
+    struct snug_cache_entry entry;
     const struct snug_cache_row *head;
     const uint32_t *labels;
     const int32_t *ids;
     if (dataset->dummy_most) return read_dummy(ctx, dataset, row, buffer, out);
-    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &head, &labels, &ids));
-    const struct snug_cache_entry *entry = &dataset->cache.index[row];
+    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &entry, &head, &labels, &ids));
     *out = (struct snug_dataset_row){.ids = ids,
-                                     .count = entry->length,
+                                     .count = entry.length,
                                      .first_count = head->first_count,
                                      .labels = labels,
-                                     .label_count = entry->labels,
+                                     .label_count = entry.labels,
                                      .line = head->line,
                                      .truncated = head->truncated != 0};
     return SNUG_OK;

@@ -35,6 +35,10 @@ uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer);
 /* Appends the tokens of text (length bytes, valid UTF-8), without [CLS] and [SEP]. Safe from several threads. */
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                   size_t length, struct snug_ids *out);
+/* The same, or only begins with so many of them and perhaps some more: of a long text that is cut anyway, the rest need
+   not be looked at. (All of them where the tokenizer cuts at the left.) */
+snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                        size_t length, size_t most, struct snug_ids *out);
 /* [CLS] a [SEP], or [CLS] a [SEP] b [SEP]: cuts a and b to max_length in all, longest first as `tokenizers` does
    (truncation="longest_first"), and writes the row to out (appended). *first_count: tokens of type 0; the rest are of
    type 1. *truncated: whether anything was cut. b may be NULL. */

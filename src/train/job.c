@@ -231,15 +231,6 @@ static struct snug_load load_of(const struct snug_job *job, const struct snug_fe
     return load;
 }
 
-static double sum_squared_lengths(const struct snug_dataset *dataset) {
-    double sum = 0;
-    for (int64_t row = 0; row < snug_dataset_rows(dataset); row++) {
-        const double length = (double)snug_dataset_length(dataset, row);
-        sum += length * length;
-    }
-    return sum;
-}
-
 static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool training) {
     const struct snug_args *args = job->args;
     feed->options = (struct snug_loader_options){
@@ -593,7 +584,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
-    if (job->train.dataset) job->squared_lengths = sum_squared_lengths(job->train.dataset);
+    if (job->train.dataset) job->squared_lengths = snug_dataset_squared_lengths(job->train.dataset);
     if (job->trains) RETURN_IF_ERROR(snug_job_plan_training(job, args, &job->train));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     RETURN_IF_ERROR(plan_programs(job));
