@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
@@ -26,11 +27,35 @@ static bool is_due(const struct faults *f, int64_t number, bool writes) {
     return f->effect == FAULT_ALL || (f->effect == FAULT_WRITES && writes);
 }
 
+/* The chain of calls that led here, up to some functions back: another chain may fail in another way. */
+static uint64_t place_of_call(void) {
+    void *frames[10];
+    const int count = backtrace(frames, sizeof frames / sizeof *frames);
+    uint64_t place = 0;
+    for (int i = 0; i < count; i++) place = (place ^ (uintptr_t)frames[i]) * 0x9E3779B97F4A7C15u;
+    return place;
+}
+
+static void note_place(struct fault_places *places, int64_t number) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    const uint64_t place = place_of_call();
+    pthread_mutex_lock(&mutex);
+    int64_t i = 0;
+    while (i < places->count && places->items[i].place != place) i++;
+    if (i == places->count && i < FAULT_PLACES) {
+        places->items[i].place = place;
+        places->items[i].number = number;
+        places->count++;
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
 /* Counts a call; true, with errno set, if it shall fail. */
 static bool fails(enum fault_calls calls, const char *name, bool writes, int error) {
     struct faults *f = armed;
     if (!f || f->calls != calls) return false;
     const int64_t number = __atomic_add_fetch(&f->count, 1, __ATOMIC_SEQ_CST);
+    if (f->places) note_place(f->places, number);
     if (!is_due(f, number, writes)) return false;
     if (f->effect == FAULT_KILL) kill(getpid(), SIGKILL);
     if (!*f->name) snprintf(f->name, sizeof f->name, "%s", name);

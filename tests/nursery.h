@@ -31,6 +31,8 @@ struct nursery {
 
 /* Under AddressSanitizer; slow, so it is asked only where something is held, to say what. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+/* With -DSNUG_COVERAGE=ON: what the process ran. */
+int __llvm_profile_write_file(void) __attribute__((weak));
 
 static inline int nursery_command(char *words) {
     char *rest = words, *arguments[96];
@@ -56,6 +58,7 @@ static inline void nursery_child(struct nursery_run *run) {
     const int code = nursery_command(run->words);
     faults_arm(NULL);
     if (run->faults.held && __lsan_do_recoverable_leak_check) __lsan_do_recoverable_leak_check();
+    if (__llvm_profile_write_file) __llvm_profile_write_file();
     fflush(NULL);
     _exit(code); /* what is left to do at exit is the libraries' */
 }

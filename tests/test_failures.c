@@ -24,7 +24,14 @@ static struct {
     int64_t from, to;
 } wanted = {{POINTS_IN_CI, POINTS_IN_CI}, NULL, 1, INT64_MAX};
 
+struct known { /* a set of numbers */
+    uint64_t *numbers;
+    size_t count, capacity;
+};
+
 static struct nursery nursery;
+static struct fault_places *places; /* of a loop's calls, shared with the processes */
+static struct known tried_places;
 static int failed; /* loops of a scene */
 
 /* ---- commands ------------------------------------------------------------------------------------------------- */
@@ -199,17 +206,11 @@ static uint64_t state_of(const struct fixture *f, const char *path, uint64_t out
 
 /* ---- what must be true after a failure ------------------------------------------------------------------------ */
 
-/* What a run leaves is all that the one after it sees: of the same state no second one is needed. */
-struct judged {
-    uint64_t *states;
-    size_t count, capacity;
-};
-
 struct trial {
     const struct scene *scene;
     const struct loop *loop;
     struct faults faults; /* as the process left them */
-    struct judged *judged;
+    struct known *judged;
     int64_t tried, resumed, failures;
 };
 
@@ -294,18 +295,23 @@ static void check_results(const struct fixture *f, struct trial *t, bool told) {
     if (told && t->scene->told && !tells_the_same(f, t->scene->told)) wrong(f, t, "%s lacks something", t->scene->told);
 }
 
-/* Whether another trial has left the same already. */
-static bool is_judged(const struct fixture *f, struct judged *judged) {
-    const uint64_t state = state_of(f, path_of(f, "out"), 1) + 3 * state_of(f, path_of(f, "cache"), 2);
-    for (size_t i = 0; i < judged->count; i++)
-        if (judged->states[i] == state) return true;
-    if (judged->count == judged->capacity) {
-        judged->capacity = 2 * judged->capacity + 64;
-        judged->states = realloc(judged->states, judged->capacity * sizeof state);
-        assert_non_null(judged->states);
+/* Whether the set has the number; from now on it has. */
+static bool is_known(struct known *known, uint64_t number) {
+    for (size_t i = 0; i < known->count; i++)
+        if (known->numbers[i] == number) return true;
+    if (known->count == known->capacity) {
+        known->capacity = 2 * known->capacity + 64;
+        known->numbers = realloc(known->numbers, known->capacity * sizeof number);
+        assert_non_null(known->numbers);
     }
-    judged->states[judged->count++] = state;
+    known->numbers[known->count++] = number;
     return false;
+}
+
+/* Whether another trial has left the same already: that is all that the run after it sees, and no second one is needed.
+ */
+static bool is_judged(const struct fixture *f, struct known *judged) {
+    return is_known(judged, state_of(f, path_of(f, "out"), 1) + 3 * state_of(f, path_of(f, "cache"), 2));
 }
 
 static void resume(struct fixture *f, struct trial *t, bool any) {
@@ -343,21 +349,26 @@ static bool check(struct fixture *f, struct trial *t, int status) {
 
 static bool try_one(struct fixture *f, struct trial *t, int64_t at) {
     prepare(f, t->scene);
-    nursery.run->faults = (struct faults){.at = at, .calls = t->loop->calls, .effect = t->loop->effect};
+    nursery.run->faults = (struct faults){
+        .at = at, .calls = t->loop->calls, .effect = t->loop->effect, .places = at == 0 ? places : NULL};
     const int status = nursery_run(&nursery, t->scene->words);
     t->faults = nursery.run->faults;
     t->tried++;
     return check(f, t, status);
 }
 
-static void try_all(struct fixture *f, const struct scene *scene, const struct loop *loop, struct judged *judged) {
+static void try_all(struct fixture *f, const struct scene *scene, const struct loop *loop, struct known *judged) {
     struct trial t = {.scene = scene, .loop = loop, .judged = judged};
     const time_t begun = time(NULL);
     time_t told = begun;
+    places->count = 0;
     try_one(f, &t, 0);
     const int64_t total = t.faults.count, points = wanted.points[loop->calls];
     const int64_t stride = points && total > points ? total / points : 1;
     bool over = false;
+    /* Of those that fail once: one of each place, unless a loop before has tried it. */
+    for (int64_t i = 0; stride > 1 && loop->effect == FAULT_ONCE && i < places->count; i++)
+        if (!is_known(&tried_places, places->items[i].place)) try_one(f, &t, places->items[i].number);
     for (int64_t at = wanted.from; !over && at <= wanted.to && !(t.failures && at > total); at += stride) {
         over = try_one(f, &t, at) && at > total;
         if (time(NULL) < told + 20) continue;
@@ -373,7 +384,7 @@ static void try_all(struct fixture *f, const struct scene *scene, const struct l
 }
 
 static void test_scene(struct fixture *f, const struct scene *scene) {
-    struct judged judged = {0};
+    struct known judged = {0};
     failed = 0;
     prepare(f, scene);
     assert_int_equal(nursery_warm(&nursery, scene->words), 0);
@@ -383,7 +394,7 @@ static void test_scene(struct fixture *f, const struct scene *scene) {
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
         if ((trains(scene) || !loops[i].of_trainings) && (!wanted.loop || strcmp(loops[i].name, wanted.loop) == 0))
             try_all(f, scene, &loops[i], &judged);
-    free(judged.states);
+    free(judged.numbers);
     assert_int_equal(failed, 0);
 }
 
@@ -477,5 +488,7 @@ int main(int argc, char **argv) {
     if (argc > 4) wanted.loop = argv[4];
     if (argc > 5) wanted.from = atoll(argv[5]);
     if (argc > 6) wanted.to = atoll(argv[6]);
+    places = mmap(NULL, sizeof *places, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(places != MAP_FAILED);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -361,7 +361,8 @@ static snug_status open_files(snug_context *ctx, const char *path, struct snug_c
     if (!path) writer->out.file = anonymous_file();
     writer->index = index_file(ctx, path);
     if (!writer->out.file || !writer->index)
-        return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made: %s", strerror(errno));
+        return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made %s%s: %s", path ? "beside " : "",
+                         path ? path : "in /tmp or in memory", strerror(errno));
     RETURN_IF_ERROR(create_sum(ctx, &writer->rows_sum));
     struct snug_cache_header header = {0}; /* stays so, and so invalid, until the file is finished */
     snug_writer_put(&writer->out, &header, sizeof header);
