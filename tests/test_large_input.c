@@ -164,8 +164,8 @@ static char *ask_on_disk(const struct fixture *f, int mib, const char *file, int
     char command[2048];
     snprintf(command, sizeof command,
              "cd %s && mkdir -p disk && unshare -rm sh -c 'mount -t tmpfs -o size=%dm none disk && SNUG_CACHE=disk "
-             "%s/snug train --model_name_or_path model --train_file %s --max_steps 1 --device cpu --output_dir out "
-             "> /dev/null 2> stderr; echo $? > code; find disk -type f | wc -l > left'",
+             "%s/snug train --config_name model --tokenizer_name model --train_file %s --max_steps 1 --device cpu "
+             "--output_dir out > /dev/null 2> stderr; echo $? > code; find disk -type f | wc -l > left'",
              f->folder, mib, SNUG_BINARY_DIR, file);
     assert_int_equal(system(command), 0);
     char *text = read_text(f, path_of(f, "left"), NULL), *code = read_text(f, path_of(f, "code"), NULL);
@@ -216,11 +216,15 @@ static void test_stopped_while_tokenizing(void **state) {
             if (chdir(f->folder) != 0 || !freopen("/dev/null", "w", stdout) || !freopen("stderr", "w", stderr))
                 _exit(126);
             setenv("SNUG_CACHE", "stopped", 1);
-            execl(SNUG_BINARY_DIR "/snug", "snug", "train", "--model_name_or_path", "model", "--train_file", "long.csv",
-                  "--device", "cpu", "--output_dir", "out", NULL);
+            execl(SNUG_BINARY_DIR "/snug", "snug", "train", "--config_name", "model", "--tokenizer_name", "model",
+                  "--train_file", "long.csv", "--device", "cpu", "--output_dir", "out", NULL);
             _exit(127);
         }
-        while (access(path_of(f, "stopped"), F_OK) != 0) usleep(1000); /* made right before the first row is read */
+        while (access(path_of(f, "stopped"), F_OK) != 0) { /* made right before the first row is read */
+            if (waitpid(child, &status, WNOHANG) != 0)
+                fail_msg("it did not begin: %s", read_text(f, path_of(f, "stderr"), NULL));
+            usleep(1000);
+        }
         usleep(20000);
         assert_int_equal(kill(child, i ? SIGKILL : SIGINT), 0);
         while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
