@@ -95,6 +95,26 @@ static void test_wrong_rates_are_refused(void **state) {
     }
 }
 
+static void test_rates_are_shown(void **state) {
+    struct fixture *f = *state;
+    struct snug_rates rates;
+    char *text;
+    check(f, snug_rates_read(f->ctx, SNUG_SOURCE_DIR "/tests/golden/rates.json", &rates));
+    check(f, snug_rates_text(&rates, &text));
+    size_t lines = 0;
+    for (const char *at = text; (at = strchr(at, '\n')); at++) lines++;
+    assert_int_equal(lines, rates.count + 3);
+    assert_contains(text, "\nlinear_dw ");
+    assert_contains(text, "GFLOP/s");
+    free(text);
+    check(f, snug_rates_json(&rates, &text));
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_int_equal(json_array_size(json_object_get(json, "seconds")), rates.count);
+    json_decref(json);
+    free(text);
+    snug_rates_free(&rates);
+}
+
 /* ---- jobs ----------------------------------------------------------------------------------------------------- */
 
 /* Wide enough, and of texts long enough, that activations and gradients show beside what is measured. */
@@ -376,6 +396,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_the_law_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rates_are_measured_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_rates_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rates_are_shown, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_choice_fits_and_is_what_the_run_plans, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),

@@ -352,6 +352,12 @@ static const struct {
     {NULL, "{\"post_processor\":{\"type\":\"ByteLevel\"}," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_UNSUPPORTED,
      "ByteLevel"},
     {NULL, "{\"added_tokens\":[{\"id\":1}]," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT, "added_tokens"},
+    {NULL, "{\"added_tokens\":[{\"content\":\"x\"}]," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT,
+     "number 1 of \"added_tokens\" has no content or no id"},
+    {NULL, "{\"added_tokens\":{}," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT, "must be a list"},
+    {SMALL, NULL, "{\"added_tokens_decoder\":[]}", SNUG_E_INPUT, "must be an object of tokens by id"},
+    {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":null}}", SNUG_E_INPUT, "\"6\""},
+    {SMALL, NULL, "{\"added_tokens_decoder\":{\"6x\":{\"content\":\"y\"}}}", SNUG_E_INPUT, "\"6x\""},
 };
 
 static void put_file(struct fixture *fixture, const char *name, const char *text) {
@@ -375,6 +381,14 @@ static void test_refused(void **state) {
                      snug_error_message(fixture->ctx), refused[i].status, refused[i].message);
         assert_null(tokenizer);
     }
+    put_file(fixture, "vocab.txt", SMALL);
+    put_file(fixture, "tokenizer.json", NULL);
+    put_file(fixture, "tokenizer_config.json", NULL);
+    put_file(fixture, "added_tokens.json", "{\"x\":\"7\"}");
+    struct snug_tokenizer *refused_too;
+    assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, &refused_too), SNUG_E_INPUT);
+    assert_non_null(strstr(snug_error_message(fixture->ctx), "the id of token \"x\" is not a number"));
+    put_file(fixture, "added_tokens.json", NULL);
     /* Null parts stand for the defaults, and a vocab.txt that cannot be used does not matter beside a tokenizer.json.
      */
     put_file(fixture, "vocab.txt", "a\na\n");
@@ -391,6 +405,50 @@ static void test_refused(void **state) {
     snug_tokenizer_free(tokenizer);
 }
 
+#define PIECE(kind, id, type) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":" type "}}"
+#define FIRST                                                                                                          \
+    PIECE("SpecialToken", "[CLS]", "0") "," PIECE("Sequence", "A", "0") "," PIECE("SpecialToken", "[SEP]", "0")
+#define SECOND PIECE("Sequence", "B", "1") "," PIECE("SpecialToken", "[SEP]", "1")
+#define TEMPLATE                                                                                                       \
+    "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[" FIRST "],\"pair\":[" FIRST "," SECOND          \
+    "],\"special_tokens\":{\"[CLS]\":{\"ids\":[2]},\"[SEP]\":{\"ids\":[3]}}}," SPLIT "," SMALL_JSON "}"
+
+/* BERT's template is read, and one that is any other is refused: what would stand around the texts is not what it says.
+ */
+static void test_templates(void **state) {
+    static const char *const changes[][2] = {
+        {"\"single\":[{\"SpecialToken\"", "\"single\":[{\"Sequence\""},
+        {"\"single\":[", "\"single\":[" PIECE("Sequence", "A", "0") ","},
+        {"\"pair\":[", "\"pair\":[" PIECE("Sequence", "A", "0") ","},
+        {"\"pair\":[" PIECE("SpecialToken", "[CLS]", "0"), "\"pair\":[" PIECE("SpecialToken", "[UNK]", "0")},
+        {PIECE("Sequence", "A", "0"), PIECE("Sequence", "B", "0")},
+        {PIECE("Sequence", "A", "0"), PIECE("SpecialToken", "A", "0")},
+        {PIECE("SpecialToken", "[SEP]", "0"), PIECE("SpecialToken", "[SEP]", "1")},
+        {PIECE("Sequence", "B", "1"), PIECE("Sequence", "B", "0")},
+        {PIECE("SpecialToken", "[SEP]", "1"), PIECE("SpecialToken", "[SEP]", "0")},
+        {"\"ids\":[2]", "\"ids\":[2,3]"},
+        {"\"ids\":[3]", "\"ids\":[]"},
+    };
+    static const char whole[] = TEMPLATE;
+    struct fixture *fixture = *state;
+    put_file(fixture, "tokenizer.json", whole);
+    struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+    assert_int_equal(snug_tokenizer_special(tokenizer).cls, 2);
+    assert_int_equal(snug_tokenizer_special(tokenizer).sep, 3);
+    snug_tokenizer_free(tokenizer);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char text[2048];
+        const char *at = strstr(whole, changes[i][0]);
+        assert_non_null(at);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - whole), whole, changes[i][1], at + strlen(changes[i][0]));
+        put_file(fixture, "tokenizer.json", text);
+        snug_clear_error(fixture->ctx);
+        if (snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer) != SNUG_E_UNSUPPORTED ||
+            !strstr(snug_error_message(fixture->ctx), "TemplateProcessing"))
+            fail_msg("template %zu: \"%s\"", i, snug_error_message(fixture->ctx));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_golden_strings, set_up, tear_down),
@@ -400,6 +458,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_endless_marks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_save_and_fingerprint, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_templates, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
