@@ -386,6 +386,7 @@ static void test_refused(void **state) {
     put_file(fixture, "tokenizer_config.json", NULL);
     put_file(fixture, "added_tokens.json", "{\"x\":\"7\"}");
     struct snug_tokenizer *refused_too;
+    snug_clear_error(fixture->ctx);
     assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, &refused_too), SNUG_E_INPUT);
     assert_non_null(strstr(snug_error_message(fixture->ctx), "the id of token \"x\" is not a number"));
     put_file(fixture, "added_tokens.json", NULL);
