@@ -439,8 +439,7 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
 snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,
                           const char *room) {
     const double called = snug_seconds();
-    snug_train_result own;
-    /* cppcheck-suppress uninitvar ; its address alone is taken */
+    snug_train_result own = {0};
     struct snug_trainer t = {
         .ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own, .room = room};
     *t.result = (snug_train_result){0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused; its columns and labels too. */
+#include "core/utf8.h"
 #include "fuzz.h"
 #include "text/columns.h"
 #include "text/labels.h"
