@@ -5,7 +5,8 @@
 #include "text/labels.h"
 #include "text/reader.h"
 
-static const char *const files[] = {"data.csv", "data.tsv", "data.json", "data.jsonl", "data.txt"};
+static const char *const files[] = {FUZZ_FOLDER "/data.csv", FUZZ_FOLDER "/data.tsv", FUZZ_FOLDER "/data.json",
+                                    FUZZ_FOLDER "/data.jsonl", FUZZ_FOLDER "/data.txt"};
 
 static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, const struct snug_columns *columns,
                              struct snug_label_column *label) {
@@ -30,25 +31,22 @@ static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, cons
     return status == SNUG_END ? SNUG_OK : status;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (!size) return 0;
-    snug_context *ctx = fuzz_context();
-    const char *path = fuzz_write(files[data[0] % 5], data + 1, size - 1), *const * names;
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
+    if (!size) return;
+    const char *path = fuzz_file(files[data[0] % 5], data + 1, size - 1), *const * names;
     const struct snug_dataset_options options = {.path = path, .task = SNUG_TASK_CLASSIFICATION, .need_labels = true};
     struct snug_reader *reader;
     struct snug_columns columns;
     struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3};
     enum snug_label_form form;
     snug_status status = snug_reader_open(ctx, path, data[0] & 0x80, &reader);
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status != SNUG_OK) return 0;
+    if (!fuzz_accepts(ctx, status)) return;
     const size_t count = snug_reader_columns(reader, &names);
     if (snug_columns_find(ctx, &options, names, count, &columns) != SNUG_OK) columns = (struct snug_columns){0};
     snug_clear_error(ctx);
     status = read_rows(ctx, reader, &columns, &label);
     if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
-    FUZZ_CHECK_STATUS(ctx, status);
+    fuzz_accepts(ctx, status);
     snug_label_column_free(&label);
     snug_reader_close(reader);
-    return 0;
 }

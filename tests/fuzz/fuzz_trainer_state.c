@@ -3,11 +3,10 @@
 #include "fuzz.h"
 #include "train/trainer.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     static struct snug_session session;
     static struct snug_program program;
     static snug_args *args;
-    snug_context *ctx = fuzz_context();
     if (!args) {
         FUZZ_CHECK(snug_args_create(ctx, &args) == SNUG_OK);
         snug_program_init(&program, ctx);
@@ -23,10 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snug_train_result result = {0};
     struct snug_trainer trainer = {
         .session = &session, .ctx = ctx, .args = args, .result = &result, .log_history = json_array()};
-    fuzz_write("trainer_state.json", data, size);
-    const snug_status status = snug_trainer_state_read(&trainer, fuzz_folder());
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status == SNUG_OK) {
+    fuzz_file(FUZZ_FOLDER "/trainer_state.json", data, size);
+    if (fuzz_accepts(ctx, snug_trainer_state_read(&trainer, FUZZ_FOLDER))) {
         FUZZ_CHECK(session.step >= 0 && session.step <= INT64_C(1000000000000));
         FUZZ_CHECK(trainer.logged_step >= 0 && trainer.logged_step <= session.step);
         FUZZ_CHECK(trainer.samples >= 0 && trainer.tokens >= 0 && trainer.impatience >= 0);
@@ -34,5 +31,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         FUZZ_CHECK(snug_trainer_flops(&trainer) >= 0 && snug_trainer_epoch(&trainer) >= 0);
     }
     json_decref(trainer.log_history);
-    return 0;
 }
