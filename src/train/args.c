@@ -396,10 +396,10 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
         const char *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
         char name[name_size];
         plain_name(name, word, equals ? (size_t)(equals - word) : strlen(word));
-        bool negated = !is_known(name) && strncmp(name, "no_", 3) == 0 && is_flag(name + 3);
+        const bool known = is_known(name), negated = !known && strncmp(name, "no_", 3) == 0 && is_flag(name + 3);
         if (negated && value)
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s takes no value; write --%s %s", name, name + 3, value);
-        if (!negated && !is_known(name)) return fail_unknown(args->ctx, name);
+        if (!known && !negated) return fail_unknown(args->ctx, name);
         bool next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0;
         if (!negated && !value && next) value = argv[++i];
         if (!value && !negated && !is_flag(name)) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs a value", name);

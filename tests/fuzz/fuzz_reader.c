@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused; its columns and labels too. */
+/* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused and labels are numbers; its
+   columns, labels and classes too. */
 #include "fuzz.h"
 #include "text/columns.h"
+#include "text/dataset_impl.h"
 #include "text/labels.h"
 #include "text/reader.h"
 
@@ -31,6 +33,23 @@ static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, cons
     return status == SNUG_END ? SNUG_OK : status;
 }
 
+/* The classes that the column makes, and those of its own labels, which are all among them. */
+static void use_labels(snug_context *ctx, const struct snug_label_column *label, enum snug_label_form form,
+                       bool regression) {
+    struct snug_dataset dataset = {.path = (char *)"data", .cache = {.form = form, .raw = label->raw}};
+    struct snug_labels labels;
+    bool same;
+    if (!fuzz_accepts(ctx, snug_labels_of(ctx, &dataset, regression, &labels))) return;
+    FUZZ_CHECK(snug_labels_match(ctx, &labels, &labels, &same) == SNUG_OK && same);
+    const bool bound = fuzz_accepts(ctx, snug_dataset_bind_labels(ctx, &dataset, &labels));
+    FUZZ_CHECK(bound || labels.problem == SNUG_PROBLEM_REGRESSION); /* a number may be too large */
+    for (size_t i = 0; i < label->raw.count && dataset.classes; i++)
+        FUZZ_CHECK(strcmp(labels.names[dataset.classes[i]], snug_raw_labels_text(&label->raw, i)) == 0);
+    snug_labels_free(&labels);
+    free(dataset.classes);
+    free(dataset.values);
+}
+
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     if (!size) return;
     const char *path = fuzz_file(files[data[0] % 5], data + 1, size - 1), *const * names;
@@ -46,7 +65,7 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     snug_clear_error(ctx);
     status = read_rows(ctx, reader, &columns, &label);
     if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
-    fuzz_accepts(ctx, status);
+    if (fuzz_accepts(ctx, status)) use_labels(ctx, &label, form, data[0] & 0x40);
     snug_label_column_free(&label);
     snug_reader_close(reader);
 }
