@@ -9,22 +9,6 @@
 
 enum { LENGTH = 512, LAYERS = 4, SEQUENCES = 32, REPLAYS = 20 };
 
-static const struct snug_config config = {.vocab_size = 30522,
-                                          .hidden_size = 1024,
-                                          .num_hidden_layers = LAYERS,
-                                          .num_attention_heads = 16,
-                                          .intermediate_size = 4096,
-                                          .max_position_embeddings = LENGTH,
-                                          .type_vocab_size = 2,
-                                          .hidden_act = SNUG_GELU,
-                                          .layer_norm_eps = 1e-12,
-                                          .initializer_range = 0.02,
-                                          .hidden_dropout_prob = 0.1,
-                                          .attention_probs_dropout_prob = 0.1,
-                                          .classifier_dropout = 0.1,
-                                          .task = SNUG_TASK_CLASSIFICATION,
-                                          .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
-
 static void finish(struct bert_step *s) {
     float loss;
     bert_read(s, s->program.loss, &loss, sizeof loss);
@@ -95,6 +79,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SEQUENCES; i++) lengths[i] = LENGTH;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     bert_check(ctx, snug_backend_cuda(ctx, &cuda), "no GPU");
+    struct snug_config config = bert_large();
+    config.num_hidden_layers = LAYERS;
     bert_open(&s, cuda, &config, compute, SEQUENCES * LENGTH, SEQUENCES);
     printf("%s\n%6s %-20s %10s %10s %8s %9s\n", snug_dtype_name(compute), "tokens", "operation", "us a call",
            "MB a call", "TB/s", "TFLOP/s");

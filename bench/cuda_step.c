@@ -103,27 +103,6 @@ static void make_batches(struct bench *b) {
     free(lengths);
 }
 
-static struct snug_config large(const struct bench *b) {
-    const struct snug_config config = {.tie_word_embeddings = true,
-                                       .vocab_size = 30522,
-                                       .hidden_size = 1024,
-                                       .num_hidden_layers = 24,
-                                       .num_attention_heads = 16,
-                                       .intermediate_size = 4096,
-                                       .max_position_embeddings = MOST,
-                                       .type_vocab_size = 2,
-                                       .pad_token_id = 0,
-                                       .hidden_act = SNUG_GELU,
-                                       .layer_norm_eps = 1e-12,
-                                       .initializer_range = 0.02,
-                                       .hidden_dropout_prob = 0.1,
-                                       .attention_probs_dropout_prob = 0.1,
-                                       .classifier_dropout = 0.1,
-                                       .task = b->mlm ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION,
-                                       .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
-    return config;
-}
-
 static int parse(struct bench *b, int argc, char **argv) {
     const struct option options[] = {{"type", required_argument, NULL, 't'},
                                      {"batch", required_argument, NULL, 'b'},
@@ -208,7 +187,8 @@ int main(int argc, char **argv) {
     if (parse(&b, argc, argv)) return 2;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     bert_check(ctx, snug_backend_cuda(ctx, &cuda), "no GPU");
-    const struct snug_config config = large(&b);
+    struct snug_config config = bert_large();
+    if (b.mlm) config.task = SNUG_TASK_MLM;
     b.s.config = config;
     make_batches(&b);
     struct snug_optimizer optimizer;

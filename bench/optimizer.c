@@ -105,7 +105,8 @@ static void bench(const struct snug_backend *backend, const struct row *row, int
         tensors[i].offset = end;
         end += (tensors[i].rows * tensors[i].cols * snug_dtype_size(tensors[i].dtype) + 63) / 64 * 64;
     }
-    const struct snug_program program = {.ctx = ctx, .tensors = tensors, .tensor_count = COUNT};
+    const struct snug_program program = {
+        .ctx = ctx, .tensors = tensors, .tensor_count = COUNT, .ops = &update, .op_count = 1};
     struct snug_run run = {
         .ctx = ctx, .program = &program, .learning_rate = 5e-5f, .optimizer = &optimizer, .max_grad_norm = 1};
     CHECK(backend->open(ctx, &program, 2, &run.backend_state));

@@ -10,6 +10,12 @@
  * to do stands in snug_error_message(). Strings are UTF-8. The library never prints and never exits: messages go to the
  * log callback, texts are returned. Handles are not shared between threads; different contexts are independent. Sizes
  * are bytes unless the name says otherwise.
+ *
+ * Signals. oneDNN, which computes the CPU's fp32 products, at times keeps the stack pointer in a buffer of the heap,
+ * and a signal handler that runs in such a thread would write over what lies there. A program with handlers of its own
+ * blocks their signals before it makes the first thread, in all threads that call the library (those that it makes
+ * inherit that), and takes them with sigwait() in one more thread, as src/cli/common.c does for should_stop. Signals
+ * without a handler do no harm.
  */
 #ifndef SNUG_H
 #define SNUG_H
@@ -20,6 +26,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+#ifdef __GNUC__ /* snug itself is compiled with -fvisibility=hidden: what stands here is exported */
+#pragma GCC visibility push(default)
 #endif
 
 #define SNUG_VERSION "0.1.0"
@@ -140,8 +149,8 @@ void snug_gpus_destroy(snug_gpus *gpus);
 snug_status snug_gpus_text(const snug_gpus *gpus, char **text);
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text);
 
-/* What snug finds, what is missing, and what a job with these args will use; a GPU's context is made to know that it
-   works. */
+/* What snug finds, what is missing, and what a training with these args will use; a GPU's context is made to know that
+   it works. Where such a training would be refused, its failure is given, and *out is still made to be printed. */
 typedef struct snug_doctor snug_doctor;
 snug_status snug_doctor_create(snug_args *args, snug_doctor **out);
 void snug_doctor_destroy(snug_doctor *doctor);
@@ -331,6 +340,9 @@ snug_status snug_get_gradient(snug_session *session, const char *name, float *va
 /* Name and size of parameter number index; NULL past the last. */
 const char *snug_parameter_name(const snug_session *session, size_t index, size_t *count);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -25,6 +25,26 @@ struct bert_step {
     bool overflow; /* the loss is so large that fp16 cannot hold its gradients */
 };
 
+/* BERT-large that tells two classes apart. */
+static inline struct snug_config bert_large(void) {
+    return (struct snug_config){.tie_word_embeddings = true,
+                                .vocab_size = 30522,
+                                .hidden_size = 1024,
+                                .num_hidden_layers = 24,
+                                .num_attention_heads = 16,
+                                .intermediate_size = 4096,
+                                .max_position_embeddings = 512,
+                                .type_vocab_size = 2,
+                                .hidden_act = SNUG_GELU,
+                                .layer_norm_eps = 1e-12,
+                                .initializer_range = 0.02,
+                                .hidden_dropout_prob = 0.1,
+                                .attention_probs_dropout_prob = 0.1,
+                                .classifier_dropout = 0.1,
+                                .task = SNUG_TASK_CLASSIFICATION,
+                                .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
+}
+
 static inline void bert_check(snug_context *ctx, snug_status status, const char *what) {
     if (status == SNUG_OK) return;
     fprintf(stderr, "%s: %s\n", what, snug_error_message(ctx));

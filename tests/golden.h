@@ -197,25 +197,9 @@ static void golden_widen(struct golden *g, const struct golden *narrow) {
     }
 }
 
-static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
-                        double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
+/* The program of a method, placed. */
+static void golden_plan(struct golden *g, double label_smoothing, int threads, int64_t chunk_rows,
                         const struct golden_method *method) {
-    char path[512];
-    *g = (struct golden){
-        .backend = backend,
-        .optimizer = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
-    assert_int_equal(snug_context_create(&g->ctx), SNUG_OK);
-    snprintf(path, sizeof path, GOLDEN_FOLDER "/%s", folder);
-    assert_int_equal(snug_config_read(g->ctx, path, &g->config), SNUG_OK);
-    g->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
-    g->config.hidden_dropout_prob = g->config.attention_probs_dropout_prob = g->config.classifier_dropout = 0;
-    if (method->waits) g->config.vocab_size *= 2;
-    char file[600];
-    snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
-    assert_int_equal(snug_safetensors_open(g->ctx, file, &g->expected), SNUG_OK);
-    golden_batch(g);
-    golden_split(g, method->micro_batches);
-
     struct snug_program *program = &g->program;
     snug_program_init(program, g->ctx);
     program->compute = method->compute;
@@ -238,7 +222,30 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
                                          .offload = {method->offloads ? GOLDEN_OFFLOADED : 0, 3, 4096}};
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
     struct snug_program *programs[] = {program};
-    assert_int_equal(snug_stage_place(g->ctx, programs, 1, backend, threads, 0, 0, &g->layout), SNUG_OK);
+    assert_int_equal(snug_stage_place(g->ctx, programs, 1, g->backend, threads, 0, 0, &g->layout), SNUG_OK);
+}
+
+static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
+                        double label_smoothing, const struct snug_backend *backend, int threads, int64_t chunk_rows,
+                        const struct golden_method *method) {
+    char path[512];
+    *g = (struct golden){
+        .backend = backend,
+        .optimizer = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
+    assert_int_equal(snug_context_create(&g->ctx), SNUG_OK);
+    snprintf(path, sizeof path, GOLDEN_FOLDER "/%s", folder);
+    assert_int_equal(snug_config_read(g->ctx, path, &g->config), SNUG_OK);
+    g->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
+    g->config.hidden_dropout_prob = g->config.attention_probs_dropout_prob = g->config.classifier_dropout = 0;
+    if (method->waits) g->config.vocab_size *= 2;
+    char file[600];
+    snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
+    assert_int_equal(snug_safetensors_open(g->ctx, file, &g->expected), SNUG_OK);
+    golden_batch(g);
+    golden_split(g, method->micro_batches);
+
+    golden_plan(g, label_smoothing, threads, chunk_rows, method);
+    struct snug_program *program = &g->program;
     assert_int_equal(backend->allocate(g->ctx, g->layout.arena, SNUG_BLOCK_ARENA, &g->memory), SNUG_OK);
     g->arena = g->memory.copy ? malloc((size_t)g->layout.arena) : g->memory.base;
     assert_non_null(g->arena);

@@ -62,7 +62,7 @@ static inline void build_update(struct ops *f, const struct update_case *c) {
 }
 
 #define UPDATE_BUILDER(name, cases)                                                                                    \
-    static inline void name(struct ops *f, int variant) { build_update(f, &cases[variant]); }
+    static inline void name(struct ops *f, int variant) { build_update(f, &(cases)[variant]); }
 #define ADAM_SET .kind = SNUG_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1
 #define SGD_SET .kind = SNUG_SGD, .weight_decay = 0.1
 #define ADAFACTOR_SET                                                                                                  \

@@ -110,12 +110,14 @@ static struct snug_op open_update(struct golden *golden, const struct snug_backe
     f->optimizer = (struct snug_optimizer){
         .kind = SNUG_ADAM_8BIT, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
     f->run.learning_rate = 1e-3f;
-    assert_int_equal(backend->open(f->ctx, &f->program, 1, &f->run.backend_state), SNUG_OK);
     const int32_t *out = golden->out;
-    return (struct snug_op){.kind = SNUG_OP_ADAM_8BIT,
-                            .in = SNUG_INPUTS(golden->g, -1),
-                            .out = SNUG_OUTPUTS(out[0], -1, out[1], out[2], out[3], out[4]),
-                            .segments = 1};
+    const struct snug_op op = {.kind = SNUG_OP_ADAM_8BIT,
+                               .in = SNUG_INPUTS(golden->g, -1),
+                               .out = SNUG_OUTPUTS(out[0], -1, out[1], out[2], out[3], out[4]),
+                               .segments = 1};
+    ops_add(f, op);
+    assert_int_equal(backend->open(f->ctx, &f->program, 1, &f->run.backend_state), SNUG_OK);
+    return op;
 }
 
 static void update(struct golden *golden, const struct snug_backend *backend, const struct snug_op *op) {

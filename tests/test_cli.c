@@ -48,10 +48,45 @@ static void test_help(void **state) {
     expect("train --help", 0, "--lr_scheduler_type");
     expect("train -h", 0, "one of linear|cosine|");
     expect("train --help", 0, "--fit ");
+    expect("help train", 0, "usage: snug train --model_name_or_path DIR");
+    expect("help trian", 2, "the nearest is train");
     expect("bench --help", 0, "usage: snug bench rates");
     expect("bench rates --help", 0, "usage: snug bench rates [--threads N]");
     expect("bench anatomy --help", 0, "usage: snug bench anatomy [--config_name NAME]");
     expect("doctor --help", 0, "usage: snug doctor [--device auto|cpu|cuda]");
+}
+
+/* No line is wider than most terminals; what a command chooses by itself stands there with its own defaults, and what
+   has no effect on it does not stand there. */
+static void test_help_of_each_command(void **state) {
+    static const struct {
+        const char *command, *says[4], *silent;
+    } cases[] = {
+        {"train", {"[trainer_output]", "one of linear|cosine|"}, "--test_file"},
+        {"eval", {"--validation_file FILE"}, "--recompute"},
+        {"predict", {"--test_file FILE"}, "--validation_file"},
+        {"plan", {"--fit"}, "--test_file"},
+        {"verify", {"-1 is unset [6]", "[made-up rows]", "[TMPDIR, else /tmp"}, "--validation_file"},
+        {"tokenize", {"--max_seq_length N"}, "--learning_rate"},
+        {"bench rates", {"--threads N"}, "--learning_rate"},
+        {"bench anatomy",
+         {"[bert-large-uncased", "[dummy:512x512]", "rows of a micro-batch [4]", "[on a CPU 3"},
+         "--output_dir"},
+        {"doctor", {"--fp16"}, "--learning_rate"},
+        {"gpu", {"--watch"}, "--learning_rate"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[64], output[65536];
+        snprintf(arguments, sizeof arguments, "%s --help", cases[i].command);
+        for (int k = 0; k < 4 && cases[i].says[k]; k++) expect(arguments, 0, cases[i].says[k]);
+        assert_int_equal(run(arguments, output, sizeof output), 0);
+        char name[64];
+        snprintf(name, sizeof name, "\n  %s ", cases[i].silent);
+        if (strstr(output, name)) fail_msg("snug %s: lists %s", arguments, cases[i].silent);
+        for (char *rest = output, *line; (line = strsep(&rest, "\n"));)
+            if (strlen(line) > 120) fail_msg("snug %s: %zu columns: %s", arguments, strlen(line), line);
+    }
 }
 
 static void test_wrong_usage(void **state) {
@@ -74,6 +109,8 @@ static void test_wrong_usage(void **state) {
     expect("gpu --everything", 2, "--everything cannot be taken");
     expect("doctor --device tpu", 2, "--device tpu");
     expect("bench rates --threads many", 2, "--threads many: must be a whole number");
+    expect("plan --config_name bert-base-uncased --train_file dummy:99999999999x9", 2, "too many to be planned");
+    expect("plan --config_name bert-base-uncased --train_file dummy:99999999999x5-9", 2, "too many to be planned");
     expect("plan", 2, "snug plan needs --model_name_or_path");
     expect("train --model_name_or_path x --train_file y --eval_strategy epoch", 2, "--validation_file");
 }
@@ -108,6 +145,7 @@ static void test_full_and_closed_stdout(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_help_of_each_command),
         cmocka_unit_test(test_wrong_usage),
         cmocka_unit_test(test_failure_leaves_stdout_empty),
         cmocka_unit_test(test_full_and_closed_stdout),

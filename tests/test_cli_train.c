@@ -81,6 +81,14 @@ static void cut_in_half(char **data, size_t *size) {
     *size /= 2;
 }
 static void end_in_nan(char **data, size_t *size) { memset(*data + *size - 4, 0xff, 4); }
+/* Finite numbers whose products are not. */
+static void enlarge(char **data, size_t *size) {
+    static const float large = 1e30f;
+    uint64_t header;
+    memcpy(&header, *data, sizeof header);
+    for (size_t at = sizeof header + header; at + sizeof large <= *size; at += sizeof large)
+        memcpy(*data + at, &large, sizeof large);
+}
 static void break_json(char **data, size_t *size) {
     (void)size;
     **data = '[';
@@ -121,6 +129,7 @@ static void make_bad_files(const struct fixture *f) {
     write_text(f, "occupied", "a file\n");
     spoil(f, "short", "model.safetensors", cut_in_half);
     spoil(f, "nan", "model.safetensors", end_in_nan);
+    spoil(f, "huge", "model.safetensors", enlarge);
     spoil(f, "json", "config.json", break_json);
     spoil(f, "wide", "config.json", widen);
     spoil(f, "small", "config.json", shrink_vocabulary);
@@ -173,6 +182,7 @@ static void test_bad_input(void **state) {
         {"eval --model_name_or_path good --validation_file dev.csv --mlm_probability 0.2", 2, {"--mlm_probability"}},
         {"predict --model_name_or_path good --test_file none.csv", 1, {"none.csv"}},
         {"predict --model_name_or_path nan --test_file dev.csv", 1, {"NaN"}},
+        {"predict --model_name_or_path huge --test_file dev.csv", 1, {"dev.csv: row 0", "outputs are NaN"}},
         {"tokenize --model_name_or_path good --test_file empty.csv", 1, {"empty.csv"}},
     };
     struct fixture *f = *state;
@@ -200,6 +210,9 @@ static void test_bad_input(void **state) {
     free(occupied);
 }
 
+#define FOLDERS "a-folder/a-folder/a-folder/a-folder/a-folder/a-folder/a-folder/"
+#define LONG_PATH FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS
+
 /* What the arguments alone tell is told before the data is tokenized. */
 static void test_refused_before_the_data_is_read(void **state) {
     static const struct {
@@ -213,15 +226,29 @@ static void test_refused_before_the_data_is_read(void **state) {
         {TRAIN JUDGED "acuracy", 2, "--metric_for_best_model acuracy"},
         {TRAIN JUDGED "f1 --task mlm", 2, "eval_loss, eval_accuracy, perplexity"},
         {TRAIN "--train_file train.csv --line_by_line", 2, "--line_by_line"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint none", 1,
+         "--resume_from_checkpoint none: there is no such folder"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint occupied", 1, "occupied: that is a file"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint model", 1, "model: there is no manifest.json"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint True", 1, "out holds no whole checkpoint"},
+        {TRAIN "--train_file train.csv --output_dir " LONG_PATH, 2, "is too long"},
+        {TRAIN "--train_file train.csv --report_to tensorboard --logging_dir occupied", 1, "folder occupied"},
+        {TRAIN JUDGED "loss --output_dir n\xff", 2, "the name is not UTF-8"},
+        {TUNE "--model_name_or_path pickled", 1, "pickled/pytorch_model.bin is a pickled PyTorch file"},
+        {"eval --model_name_or_path pickled --validation_file dev.csv", 1, "\"pickled/model.safetensors\""},
+        {"predict --model_name_or_path pickled --test_file dev.csv", 1, "\"pickled/model.safetensors\""},
     };
     struct fixture *f = *state;
     write_text(f, "occupied", "a file\n");
+    write_model(f, "pickled", 0.1, 32, 1, VOCABULARY);
+    write_text(f, "pickled/pytorch_model.bin", "PK\3\4");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(run(f, cases[i].words), cases[i].code);
         char *errors = output_of(f, "stderr");
         assert_contains(errors, cases[i].says);
         free(errors);
         assert_false(exists(path_of(f, "cache")));
+        assert_false(exists(path_of(f, "a-folder")));
         assert_false(exists(path_of(f, "out")));
     }
     free(run_well(f, TRAIN "--train_file train.csv"));
@@ -291,6 +318,16 @@ static void test_from_training_to_predictions(void **state) {
     json_decref(trained);
 }
 
+static void test_nothing_to_fill_in(void **state) {
+    struct fixture *f = *state;
+    free(run_well(f, TRAIN "--train_file train.csv --task mlm --line_by_line"));
+    char *text = run_well(f, "predict --model_name_or_path out --test_file dev.csv"), *errors = output_of(f, "stderr");
+    assert_string_equal(text, "index,label,score\n");
+    assert_contains(errors, "dev.csv: no row has a mask token");
+    free(text);
+    free(errors);
+}
+
 static void test_labels_are_quoted(void **state) {
     struct fixture *f = *state;
     write_text(f, "odd.csv",
@@ -354,6 +391,18 @@ static void test_interrupted_and_resumed(void **state) {
     }
 }
 
+static void test_interrupted_without_optimizer(void **state) {
+    struct fixture *f = *state;
+    const pid_t child = start(f, LONG "--max_steps 20000 --save_only_model --output_dir out");
+    wait_for_text(f, "stderr", "'loss'");
+    kill(child, SIGINT);
+    assert_int_equal(wait_for(child), 130);
+    char *errors = output_of(f, "stderr");
+    assert_contains(errors, "with --save_only_model it cannot be resumed");
+    assert_null(strstr(errors, "--resume_from_checkpoint"));
+    free(errors);
+}
+
 /* A job that cannot come to its next step ends at the second signal. */
 static void test_second_signal_ends_at_once(void **state) {
     struct fixture *f = *state;
@@ -370,6 +419,38 @@ static void test_second_signal_ends_at_once(void **state) {
     assert_int_equal(wait_for(child), 130);
     assert_false(exists(path_of(f, "out/model.safetensors")));
     assert_false(exists(path_of(f, "out/checkpoint-0")));
+}
+
+/* Nothing stays of it, and nothing is said of a training that nobody asked for. */
+static void test_interrupted_verification(void **state) {
+    struct fixture *f = *state;
+    const pid_t child = start(f, "verify --config_name model --max_steps 1000000 --device cpu "
+                                 "--output_dir out --max_train_samples 64");
+    for (int tries = 0; tries < 3000 && !exists(path_of(f, "out")); tries++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    kill(child, SIGINT);
+    assert_int_equal(wait_for(child), 130);
+    char *errors = output_of(f, "stderr"), *out = output_of(f, "stdout");
+    assert_string_equal(errors, "snug: interrupted\n");
+    assert_string_equal(out, "");
+    assert_false(exists(path_of(f, "out")));
+    free(errors);
+    free(out);
+}
+
+static void test_verification_needs_a_place(void **state) {
+    struct fixture *f = *state;
+    const char *before = getenv("TMPDIR");
+    char *own = before ? strdup(before) : NULL;
+    setenv("TMPDIR", "nowhere", 1);
+    assert_int_equal(run(f, "verify --config_name model --max_seq_length 64 --max_steps 1 --device cpu"), 1);
+    own ? setenv("TMPDIR", own, 1) : unsetenv("TMPDIR");
+    free(own);
+    char *errors = output_of(f, "stderr");
+    assert_contains(errors, "TMPDIR=nowhere: no folder can be made there");
+    assert_false(exists(path_of(f, "nowhere")));
+    free(errors);
 }
 
 static void test_second_run_is_refused(void **state) {
@@ -486,9 +567,13 @@ int main(void) {
         TEST(test_bad_input),
         TEST(test_positions_limit_the_length),
         TEST(test_from_training_to_predictions),
+        TEST(test_nothing_to_fill_in),
         TEST(test_labels_are_quoted),
         TEST(test_interrupted_and_resumed),
+        TEST(test_interrupted_without_optimizer),
         TEST(test_second_signal_ends_at_once),
+        TEST(test_interrupted_verification),
+        TEST(test_verification_needs_a_place),
         TEST(test_nobody_reads),
         TEST(test_second_run_is_refused),
         TEST(test_limited_file_size),

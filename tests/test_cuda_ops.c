@@ -175,7 +175,7 @@ static void check_untouched(const struct ops *f, const struct snug_op *op, const
                 fail_msg("%s: byte %d behind tensor %d was written", what, (int)(i - end), (int)t);
         const bool destroyed = op->kind == SNUG_OP_EMBED_BACKWARD && t == op->in[0];
         if (destroyed || among(t, op->out, SNUG_OP_OUTPUTS)) continue;
-        if (memcmp(after + tensor->offset, before + tensor->offset, ops_live(f, t)))
+        if (memcmp(after + tensor->offset, before + tensor->offset, ops_live(f, t)) != 0)
             fail_msg("%s: tensor %d is no output, but was changed", what, (int)t);
     }
 }
@@ -251,7 +251,7 @@ static void check_op(struct ops *f, struct snug_op op, const struct op_test *tes
         run_on_device(f, &op, before, again);
         for (int i = 0; i < SNUG_OP_OUTPUTS; i++)
             if (op.out[i] >= 0 && memcmp(found + f->tensors[op.out[i]].offset, again + f->tensors[op.out[i]].offset,
-                                         ops_live(f, op.out[i])))
+                                         ops_live(f, op.out[i])) != 0)
                 fail_msg("%s: output %d is another the second time", what, i);
         free(before);
     }

@@ -4,21 +4,35 @@
  * the process is killed there, until the command comes to its end. Each time there is a sentence and an exit code,
  * nothing half written, the last checkpoint is whole, and the run that goes on from it ends with the same bits.
  *
- * build/test_failures ALLOCATIONS CALLS tries so many of each loop, spread over all; 0 is every one.
+ * build/test_failures ALLOCATIONS CALLS [SCENE [LOOP [FROM [TO]]]] tries so many of each loop, spread over all; 0 is
+ * every one. SCENE is the name of a test below, such as masked; LOOP one of loops[], to be gone on with at number FROM.
  */
 #include <dirent.h>
-#include <signal.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 
-#include "cli.h"
-#include "faults.h"
-#include "training_fixture.h"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-enum {
-    POINTS_IN_CI = 12,
-    EVERY = 8, /* failed allocations after which the run is gone on with */
+#include "nursery.h"
+
+enum { POINTS_IN_CI = 5 };
+
+static struct {
+    int64_t points[2]; /* of allocations, of calls for files; 0: all */
+    const char *loop;  /* the only one, or NULL */
+    int64_t from, to;
+} wanted = {{POINTS_IN_CI, POINTS_IN_CI}, NULL, 1, INT64_MAX};
+
+struct known { /* a set of numbers */
+    uint64_t *numbers;
+    size_t count, capacity;
 };
-static int64_t points[] = {POINTS_IN_CI, POINTS_IN_CI}; /* of allocations, of calls for files; 0: all */
+
+static struct nursery nursery;
+static struct fault_places *places; /* of a loop's calls, shared with the processes */
+static struct known tried_places;
+static int failed; /* loops of a scene */
 
 /* ---- commands ------------------------------------------------------------------------------------------------- */
 
@@ -31,76 +45,74 @@ struct scene {
     const char *name, *words;
     const char *given; /* out is a copy of it beforehand; NULL: there is none */
     bool cold;         /* without a token cache */
-    const char *results[4];
+    const char
+        *results[4];  /* what has the same bits after a run in which nothing failed, or one that was gone on with */
+    const char *told; /* JSON that has the same members and texts */
 };
 
 static const struct scene scenes[] = {
-    {"training from scratch",
+    {"scratch",
      TINY "--report_to tensorboard --dataloader_num_workers 1 --json",
      NULL,
      true,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors", "out/checkpoint-1/model.safetensors"}},
-    {"going on from a checkpoint",
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors", "out/checkpoint-1/model.safetensors"},
+     "stdout"},
+    {"resumed",
      TINY "--resume_from_checkpoint True --save_total_limit 1 --load_best_model_at_end",
      "begun",
      false,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"}},
-    {"a saved model, offloaded, in bf16",
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
+     "out/all_results.json"},
+    {"offloaded",
      TINY "--model_name_or_path begun/checkpoint-1 --offload optimizer,gradients,weights,activations --dtype bfloat16 "
           "--gradient_accumulation_steps 2 --save_strategy epoch",
      NULL,
      false,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"}},
-    {"masked LM",
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
+     "out/all_results.json"},
+    {"masked",
      TINY "--task mlm --train_file few.txt --validation_file dev.txt --optim adamw_8bit --max_seq_length 32",
      NULL,
      true,
-     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"}},
+     {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
+     "out/all_results.json"},
     {"evaluation",
      "eval --model_name_or_path begun --validation_file dev.csv --threads 1 --output_dir out --device cpu",
      NULL,
      true,
-     {NULL}},
+     {NULL},
+     "out/eval_results.json"},
     {"prediction",
      "predict --model_name_or_path begun --test_file dev.csv --threads 1 --json --device cpu",
      NULL,
      false,
-     {"stdout"}},
-    {"a plan",
+     {"stdout"},
+     NULL},
+    {"plan",
      "plan --model_name_or_path begun --train_file few.csv --validation_file dev.csv --threads 1 --json --device cpu",
      NULL,
      false,
-     {NULL}},
+     {NULL},
+     "stdout"},
+};
+
+static const struct loop {
+    const char *name;
+    enum fault_calls calls;
+    enum fault_effect effect;
+    bool of_trainings;
+} loops[] = {
+    {"memory-once", FAULT_MEMORY, FAULT_ONCE, false}, {"memory-all", FAULT_MEMORY, FAULT_ALL, false},
+    {"files-once", FAULT_FILES, FAULT_ONCE, false},   {"files-all", FAULT_FILES, FAULT_ALL, false},
+    {"files-full", FAULT_FILES, FAULT_WRITES, true},  {"files-kill", FAULT_FILES, FAULT_KILL, true},
 };
 
 static bool trains(const struct scene *scene) { return strncmp(scene->words, "train ", 6) == 0; }
 
-/* Runs the command in a forked process whose calls fail as faults says; its wait status. */
-static int run(const struct fixture *f, const char *words, struct faults *faults) {
-    const pid_t child = fork();
-    int status;
-    assert_true(child >= 0);
-    if (child == 0) {
-        char copy[2048], *rest = copy, *arguments[96];
-        int count = 0;
-        if (chdir(f->folder) != 0 || !freopen("stdout", "w", stdout) || !freopen("stderr", "w", stderr)) _exit(125);
-        alarm(SANITIZED ? 120 : 60); /* whatever fails, it ends */
-        signal(SIGPIPE, SIG_IGN);
-        snprintf(copy, sizeof copy, "%s", words);
-        while (count < 95 && (arguments[count] = strsep(&rest, " ")))
-            if (*arguments[count]) count++;
-        arguments[count] = NULL;
-        int (*const command)(int, char **) = arguments[0][0] == 't'   ? command_train
-                                             : arguments[0][0] == 'e' ? command_eval
-                                             : arguments[0][1] == 'r' ? command_predict
-                                                                      : command_plan;
-        faults_arm(faults);
-        const int code = command(count, arguments);
-        faults_arm(NULL);
-        exit(code);
-    }
-    while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
-    return status;
+/* Runs the command in a process of its own, in which nothing fails; its wait status. */
+static int run(const char *words) {
+    nursery.run->faults = (struct faults){0};
+    return nursery_run(&nursery, words);
 }
 
 static void in_folder(const struct fixture *f, const char *command) {
@@ -109,19 +121,97 @@ static void in_folder(const struct fixture *f, const char *command) {
     assert_int_equal(system(line), 0);
 }
 
+static void copy_file(const char *from, const char *to) {
+    char buffer[1 << 14];
+    FILE *in = fopen(from, "re"), *out = fopen(to, "we");
+    assert_true(in && out);
+    for (size_t size; (size = fread(buffer, 1, sizeof buffer, in)) > 0;)
+        assert_int_equal(fwrite(buffer, 1, size, out), size);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void copy_folder(const char *from, const char *to) {
+    char in[512], out[512];
+    DIR *folder = opendir(from);
+    assert_non_null(folder);
+    assert_int_equal(mkdir(to, 0777), 0);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        snprintf(in, sizeof in, "%s/%s", from, entry->d_name);
+        snprintf(out, sizeof out, "%s/%s", to, entry->d_name);
+        if (entry->d_type == DT_DIR)
+            copy_folder(in, out);
+        else
+            copy_file(in, out);
+    }
+    closedir(folder);
+}
+
 static void prepare(const struct fixture *f, const struct scene *scene) {
-    char line[256];
-    in_folder(f, scene->cold ? "rm -rf out cache" : "rm -rf out");
-    snprintf(line, sizeof line, "cp -r %s out", scene->given);
-    if (scene->given) in_folder(f, line);
+    assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
+    if (scene->cold) assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "cache")), SNUG_OK);
+    if (scene->given) copy_folder(path_of(f, "%s", scene->given), path_of(f, "out"));
+}
+
+/* ---- what is left --------------------------------------------------------------------------------------------- */
+
+/* Of a file's bytes, or of what a clock does not decide in it. */
+static uint64_t content_of(const struct fixture *f, const char *path, const char *name) {
+    /* Results are of no use to another run; a manifest is looked at by itself, and holds sums of what a clock decides.
+     */
+    if (strstr(name, "_results.json") || strcmp(name, "manifest.json") == 0 || strcmp(name, ".snug.lock") == 0)
+        return 0;
+    size_t size;
+    char *text = read_text(f, path, &size);
+    json_t *json = strcmp(name, "trainer_state.json") == 0 ? json_loads(text, 0, NULL) : NULL, *entry, *value;
+    if (json) {
+        size_t i;
+        const char *key;
+        void *next;
+        json_array_foreach(json_object_get(json, "log_history"), i, entry)
+            json_object_foreach_safe(entry, next, key, value) if (is_clock(key)) json_object_del(entry, key);
+        free(text);
+        text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+        assert_non_null(text);
+        size = strlen(text);
+        json_decref(json);
+    }
+    const uint64_t sum = XXH3_64bits(text, size);
+    free(text);
+    return sum;
+}
+
+/* Of all that lies in a folder, whatever the order; names without what a clock or the process's number decides. */
+static uint64_t state_of(const struct fixture *f, const char *path, uint64_t outer) {
+    char inner[512], name[256];
+    uint64_t sum = 1;
+    DIR *folder = opendir(path);
+    if (!folder) return 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        snprintf(name, sizeof name, "%s", entry->d_name);
+        char *number = strstr(name, ".snug-");
+        if (number && number[strcspn(number, "0123456789")]) *number = '\0';
+        if (strcmp(name, "runs") == 0) continue; /* TensorBoard's, of no use to another run */
+        const uint64_t place = XXH3_64bits_withSeed(name, strlen(name), outer);
+        const uint64_t content =
+            entry->d_type == DT_DIR ? state_of(f, inner, place) : content_of(f, inner, entry->d_name);
+        sum += XXH3_64bits_withSeed(&content, sizeof content, place);
+    }
+    closedir(folder);
+    return sum;
 }
 
 /* ---- what must be true after a failure ------------------------------------------------------------------------ */
 
 struct trial {
     const struct scene *scene;
-    struct faults *faults;
-    int64_t tried, failures;
+    const struct loop *loop;
+    struct faults faults; /* as the process left them */
+    struct known *judged;
+    int64_t tried, resumed, failures;
 };
 
 /* Says which call it was and all that the command printed; the loop goes on, so that one run shows every such call. */
@@ -131,8 +221,7 @@ static void wrong(const struct fixture *f, struct trial *t, const char *format, 
     if (t->failures++ >= 20) return;
     char *errors = read_text(f, path_of(f, "stderr"), NULL);
     va_list values;
-    fprintf(stderr, "%s, %s number %lld (%s): ", t->scene->name, t->faults->calls ? "call" : "allocation",
-            (long long)t->faults->at, t->faults->name);
+    fprintf(stderr, "%s, %s %lld (%s): ", t->scene->name, t->loop->name, (long long)t->faults.at, t->faults.name);
     va_start(values, format);
     vfprintf(stderr, format, values);
     va_end(values);
@@ -174,74 +263,139 @@ static void check_message(const struct fixture *f, struct trial *t) {
     free(errors);
 }
 
-static void check_results(const struct fixture *f, struct trial *t) {
+/* Members and texts are the same; numbers are free memory and clocks, or null where these cannot be read. */
+static bool is_like(const json_t *a, const json_t *b) {
+    const bool free_a = json_is_number(a) || json_is_null(a), free_b = json_is_number(b) || json_is_null(b);
+    const char *key;
+    json_t *inner;
+    size_t i;
+    if (free_a || free_b) return free_a && free_b;
+    if (json_typeof(a) != json_typeof(b) || json_object_size(a) != json_object_size(b)) return false;
+    json_object_foreach((json_t *)(uintptr_t)a, key, inner) {
+        const json_t *other = json_object_get(b, key);
+        if (!other || !is_like(inner, other)) return false;
+    }
+    json_array_foreach(a, i, inner) if (i >= json_array_size(b) || !is_like(inner, json_array_get(b, i))) return false;
+    if (json_array_size(a) != json_array_size(b)) return false;
+    return !json_is_string(a) || strcmp(json_string_value(a), json_string_value(b)) == 0;
+}
+
+static bool tells_the_same(const struct fixture *f, const char *file) {
+    json_t *a = read_json(f, path_of(f, "%s", file)), *b = read_json(f, path_of(f, "whole/%s", file));
+    const bool same = is_like(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}
+
+static void check_results(const struct fixture *f, struct trial *t, bool told) {
     for (size_t i = 0; i < 4 && t->scene->results[i]; i++)
         if (!same_file(f, path_of(f, "%s", t->scene->results[i]), path_of(f, "whole/%s", t->scene->results[i])))
             wrong(f, t, "%s is not what it is without a failure", t->scene->results[i]);
+    if (told && t->scene->told && !tells_the_same(f, t->scene->told)) wrong(f, t, "%s lacks something", t->scene->told);
+}
+
+/* Whether the set has the number; from now on it has. */
+static bool is_known(struct known *known, uint64_t number) {
+    for (size_t i = 0; i < known->count; i++)
+        if (known->numbers[i] == number) return true;
+    if (known->count == known->capacity) {
+        known->capacity = 2 * known->capacity + 64;
+        known->numbers = realloc(known->numbers, known->capacity * sizeof number);
+        assert_non_null(known->numbers);
+    }
+    known->numbers[known->count++] = number;
+    return false;
+}
+
+/* Whether another trial has left the same already: that is all that the run after it sees, and no second one is needed.
+ */
+static bool is_judged(const struct fixture *f, struct known *judged) {
+    return is_known(judged, state_of(f, path_of(f, "out"), 1) + 3 * state_of(f, path_of(f, "cache"), 2));
 }
 
 static void resume(struct fixture *f, struct trial *t, bool any) {
     char words[2048];
     snprintf(words, sizeof words, "%s%s", t->scene->words, any ? " --resume_from_checkpoint True" : "");
-    const int status = run(f, words, NULL);
-    if (status != 0)
+    t->resumed++;
+    if (run(words) != 0)
         wrong(f, t, "it cannot be resumed");
     else
-        check_results(f, t);
+        check_results(f, t, false);
+    look_at(f, "out", false, t); /* what a killed run left is gone */
+    look_at(f, "cache", false, t);
 }
 
 /* Returns true where the command was not hit any more. */
 static bool check(struct fixture *f, struct trial *t, int status) {
-    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && t->faults->effect == FAULT_KILL;
+    const bool kills = t->loop->effect == FAULT_KILL;
+    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills;
     if (!killed && !WIFEXITED(status)) wrong(f, t, "ended by signal %d", WTERMSIG(status));
     const int code = killed ? 1 : WEXITSTATUS(status);
     if (code != 0 && code != 1) wrong(f, t, "exit code %d", code);
-    if (code == 1 && !killed && !*t->faults->name) wrong(f, t, "it fails by itself");
+    if (code == 1 && !killed && !*t->faults.name) wrong(f, t, "it fails by itself");
     if (code == 1 && !killed) check_message(f, t);
+    if (t->faults.held && !killed) wrong(f, t, "%lld things are not freed", (long long)t->faults.held);
     const int64_t checkpoints = look_at(f, "out", killed, t);
     look_at(f, "cache", killed, t);
     if (code == 0)
-        check_results(f, t);
-    else if (trains(t->scene) && (t->faults->calls == FAULT_FILES || t->tried % EVERY == 0))
+        check_results(f, t, true);
+    else if (trains(t->scene) && !is_judged(f, t->judged))
         resume(f, t, checkpoints > 0);
-    return code == 0 && !*t->faults->name;
+    return code == 0 && !*t->faults.name;
 }
 
 /* ---- the loops ------------------------------------------------------------------------------------------------ */
 
-static void loop(struct fixture *f, const struct scene *scene, enum fault_calls calls, enum fault_effect effect) {
-    static const char *const effects[] = {"one fails", "all fail from one on", "the disk is full from one on",
-                                          "killed at one"};
-    struct trial t = {.scene = scene};
-    t.faults = mmap(NULL, sizeof *t.faults, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(t.faults != MAP_FAILED);
-    *t.faults = (struct faults){.calls = calls};
-    prepare(f, scene);
-    if (run(f, scene->words, t.faults) != 0) wrong(f, &t, "it fails without a failure");
-    in_folder(f, "rm -rf whole; mkdir whole; cp -r stdout whole; test ! -e out || cp -r out whole/out");
-    const int64_t total = t.faults->count, wanted = points[calls];
-    const int64_t stride = wanted && total > wanted ? total / wanted : 1;
+static bool try_one(struct fixture *f, struct trial *t, int64_t at) {
+    prepare(f, t->scene);
+    nursery.run->faults = (struct faults){
+        .at = at, .calls = t->loop->calls, .effect = t->loop->effect, .places = at == 0 ? places : NULL};
+    const int status = nursery_run(&nursery, t->scene->words);
+    t->faults = nursery.run->faults;
+    t->tried++;
+    return check(f, t, status);
+}
+
+static void try_all(struct fixture *f, const struct scene *scene, const struct loop *loop, struct known *judged) {
+    struct trial t = {.scene = scene, .loop = loop, .judged = judged};
+    const time_t begun = time(NULL);
+    time_t told = begun;
+    places->count = 0;
+    try_one(f, &t, 0);
+    const int64_t total = t.faults.count, points = wanted.points[loop->calls];
+    const int64_t stride = points && total > points ? total / points : 1;
     bool over = false;
-    for (int64_t at = 1; !over && !(t.failures && at > total); at += stride, t.tried++) {
-        *t.faults = (struct faults){.at = at, .calls = calls, .effect = effect};
-        prepare(f, scene);
-        over = check(f, &t, run(f, scene->words, t.faults)) && at > total;
+    /* Of those that fail once: one of each place, unless a loop before has tried it. */
+    for (int64_t i = 0; stride > 1 && loop->effect == FAULT_ONCE && i < places->count; i++)
+        if (!is_known(&tried_places, places->items[i].place)) try_one(f, &t, places->items[i].number);
+    for (int64_t at = wanted.from; !over && at <= wanted.to && !(t.failures && at > total); at += stride) {
+        over = try_one(f, &t, at) && at > total;
+        if (time(NULL) < told + 20) continue;
+        told = time(NULL);
+        print_message("%s, %s: %lld of %lld\n", scene->name, loop->name, (long long)at, (long long)total);
+        fflush(stdout);
     }
-    print_message("%s, %s, %s: %lld calls, %lld tried, %lld wrong\n", scene->name,
-                  calls == FAULT_MEMORY ? "memory" : "files", effects[effect], (long long)total, (long long)t.tried,
-                  (long long)t.failures);
-    munmap(t.faults, sizeof *t.faults);
-    assert_int_equal(t.failures, 0);
+    print_message("%s, %s: %lld calls, %lld tried, %lld gone on with, %lld wrong, %lld s\n", scene->name, loop->name,
+                  (long long)total, (long long)t.tried, (long long)t.resumed, (long long)t.failures,
+                  (long long)(time(NULL) - begun));
+    fflush(stdout);
+    if (t.failures) failed++;
 }
 
 static void test_scene(struct fixture *f, const struct scene *scene) {
-    loop(f, scene, FAULT_MEMORY, FAULT_ONCE);
-    loop(f, scene, FAULT_MEMORY, FAULT_ALL);
-    loop(f, scene, FAULT_FILES, FAULT_ONCE);
-    loop(f, scene, FAULT_FILES, FAULT_ALL);
-    if (!trains(scene)) return;
-    loop(f, scene, FAULT_FILES, FAULT_WRITES);
-    loop(f, scene, FAULT_FILES, FAULT_KILL);
+    struct known judged = {0};
+    failed = 0;
+    prepare(f, scene);
+    assert_int_equal(nursery_warm(&nursery, scene->words), 0);
+    prepare(f, scene);
+    assert_int_equal(run(scene->words), 0);
+    in_folder(f, "rm -rf whole; mkdir whole; cp -r stdout whole; test ! -e out || cp -r out whole/out");
+    for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
+        if ((trains(scene) || !loops[i].of_trainings) && (!wanted.loop || strcmp(loops[i].name, wanted.loop) == 0))
+            try_all(f, scene, &loops[i], &judged);
+    free(judged.numbers);
+    assert_int_equal(failed, 0);
 }
 
 static void test_scratch(void **state) { test_scene(*state, &scenes[0]); }
@@ -278,29 +432,26 @@ static void test_disk_is_looked_at_beforehand(void **state) {
         {TINY "--max_steps 4 --resume_from_checkpoint True --save_total_limit 1", "begun"},
     };
     struct fixture *f = *state;
-    struct faults *faults = mmap(NULL, sizeof *faults, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(faults != MAP_FAILED);
     write_model(f, "tiny", 0.1, 256, 1, VOCABULARY); /* some MiB, beside which what is rounded up is small */
     in_folder(f, "rm -rf begun");
-    assert_int_equal(run(f, TINY, NULL), 0);
+    assert_int_equal(run(TINY), 0);
     in_folder(f, "mv out begun && rm -rf begun/checkpoint-2");
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         const struct scene scene = {.words = runs[i].words, .given = runs[i].given};
         prepare(f, &scene);
         const int64_t before = snug_folder_bytes(path_of(f, "out"));
-        *faults = (struct faults){.free_bytes = 1};
-        assert_int_equal(WEXITSTATUS(run(f, scene.words, faults)), 1);
+        nursery.run->faults = (struct faults){.free_bytes = 1};
+        assert_int_equal(WEXITSTATUS(nursery_run(&nursery, scene.words)), 1);
         const double need = told(f, "the run will write ");
-        assert_true(told(f, "and the model), and ") < 1 + (double)before / 0x1p20);
+        assert_true(told(f, "the model), and ") < 1 + (double)before / 0x1p20);
         assert_int_equal(snug_folder_bytes(path_of(f, "out")), before); /* nothing was removed or begun */
-        *faults = (struct faults){.free_bytes = (int64_t)((need + 0.1) * 0x1p20)};
-        const int status = run(f, scene.words, faults);
+        nursery.run->faults = (struct faults){.free_bytes = (int64_t)((need + 0.1) * 0x1p20)};
+        const int status = nursery_run(&nursery, scene.words);
         if (status != 0) fail_msg("%s: %s", scene.words, read_text(f, path_of(f, "stderr"), NULL));
         const double written = (double)(snug_folder_bytes(path_of(f, "out")) - before) / 0x1p20;
         print_message("asked for %.1f MiB, wrote %.1f:%s\n", need, written, scene.words + strlen(TINY) - 1);
         if (written > need) fail_msg("%s: %.1f MiB are more than the %.1f asked for", scene.words, written, need);
     }
-    munmap(faults, sizeof *faults);
 }
 
 static int set_up_here(void **state) {
@@ -311,17 +462,33 @@ static int set_up_here(void **state) {
     write_data(f, "few.txt", FORM_TEXT, 40, 1);
     write_data(f, "dev.csv", FORM_SINGLE, 8, 2);
     write_data(f, "dev.txt", FORM_TEXT, 20, 2);
-    assert_int_equal(run(f, TINY, NULL), 0);
+    nursery_open(&nursery, f->folder);
+    assert_int_equal(nursery_warm(&nursery, TINY), 0);
     in_folder(f, "mv out begun && rm -rf begun/checkpoint-2");
     return 0;
 }
 
+static int tear_down_here(void **state) {
+    nursery_close(&nursery);
+    return tear_down(state);
+}
+
 int main(int argc, char **argv) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down_here)
     const struct CMUnitTest tests[] = {
         TEST(test_scratch),    TEST(test_resumed),    TEST(test_offloaded), TEST(test_masked),
         TEST(test_evaluation), TEST(test_prediction), TEST(test_plan),      TEST(test_disk_is_looked_at_beforehand),
     };
-    for (int i = 1; i < argc && i < 3; i++) points[i - 1] = atoll(argv[i]);
+    char scene[64];
+    for (int i = 1; i < argc && i < 3; i++) wanted.points[i - 1] = atoll(argv[i]);
+    if (argc > 3) {
+        snprintf(scene, sizeof scene, "test_%s", argv[3]);
+        cmocka_set_test_filter(scene);
+    }
+    if (argc > 4) wanted.loop = argv[4];
+    if (argc > 5) wanted.from = atoll(argv[5]);
+    if (argc > 6) wanted.to = atoll(argv[6]);
+    places = mmap(NULL, sizeof *places, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(places != MAP_FAILED);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

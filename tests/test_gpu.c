@@ -330,7 +330,34 @@ static void test_doctor(void **state) {
     says(used, "the CPU: ");
     assert_true(json_array_size(json_object_get(json, "missing")) > 0);
     assert_true(json_is_false(json_object_get(json_object_get(json, "plugin"), "works")));
+    assert_true(json_is_null(json_object_get(json, "refused")));
     json_decref(json);
+}
+
+/* Code and sentence are those of a training. */
+static void test_doctor_refuses_what_a_training_would(void **state) {
+    static const struct {
+        const char *arguments, *says;
+    } cases[] = {
+        {"--fp16", "--fp16: fp16 needs a GPU"}, {"--tf32", "--tf32 needs an NVIDIA GPU"},
+        {"--device cuda", "--device cuda: "},   {"--fp16 --bf16", "at most one of --fp16 and --bf16"},
+        {"--offload all", "--offload all"},
+    };
+    char trained[16384], output[16384], command[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(command, sizeof command, "train --config_name bert-tiny --train_file dummy:4x4 %s",
+                 cases[i].arguments);
+        const int code = run(WITHOUT, command, trained, sizeof trained);
+        snprintf(command, sizeof command, "doctor %s", cases[i].arguments);
+        assert_int_equal(run(WITHOUT, command, output, sizeof output), code);
+        assert_true(code == 1 || code == 2);
+        const char *sentence = strstr(trained, cases[i].says);
+        if (!sentence) fail_msg("%s: %s", cases[i].arguments, trained);
+        says(output, "\nRefused ");
+        says(output, "snug: ");
+        says(output, sentence);
+    }
 }
 
 static void test_nothing_there(void **state) {
@@ -378,6 +405,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_gpu_command),
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_doctor_refuses_what_a_training_would),
         cmocka_unit_test(test_nothing_there),
     };
     snprintf(world, sizeof world, "/tmp/snug-gpu-%d", (int)getpid());

@@ -103,7 +103,11 @@ static void pickles(void **state) {
     const struct snug_memory memory = {0};
     assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
                  "neither model.safetensors nor");
+    write_text(s, "pytorch_model.bin.index.json", "{}");
+    assert_fails(s, snug_weights_look(s->ctx, s->folder), SNUG_E_INPUT, "index.json names pickled PyTorch files");
+    assert_fails(s, snug_weights_look(s->ctx, s->folder), SNUG_E_INPUT, "/pytorch_model-*.bin\")");
     write_text(s, "pytorch_model.bin", "PK\3\4");
+    assert_fails(s, snug_weights_look(s->ctx, s->folder), SNUG_E_INPUT, "/model.safetensors\", {");
     assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
                  "pytorch_model.bin is a pickled PyTorch file");
     assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,

@@ -218,6 +218,69 @@ static void folder_crash(void **state) {
     assert_int_equal(entries(s->folder), 1);
 }
 
+/* A process that writes b and dies before it is done with it, by SIGKILL. */
+static void kill_writer(struct scratch *s, const char *path) {
+    struct snug_writer out;
+    int ready[2], status;
+    char byte = 0;
+    assert_int_equal(pipe(ready), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (snug_writer_open(s->ctx, path, &out) != SNUG_OK || write(ready[1], &byte, 1) != 1) _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    snug_folder_sweep(s->ctx, s->folder); /* it lives */
+    assert_int_equal(entries(s->folder), 5);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+}
+
+/* Of what is hidden, files that nobody writes any more go, and nothing else. */
+static void sweep(void **state) {
+    struct scratch *s = *state;
+    struct snug_writer own;
+    char path[512];
+    scratch_write(s, ".a.snug-1", "", 0);
+    scratch_write(s, ".snug-1-0.txt", "", 0);
+    scratch_write(s, "b.snug-1-0", "", 0);
+    snprintf(path, sizeof path, "%s", scratch_path(s, "own"));
+    assert_ok(s, snug_writer_open(s->ctx, path, &own));
+    snprintf(path, sizeof path, "%s", scratch_path(s, "b"));
+    kill_writer(s, path);
+    assert_int_equal(entries(s->folder), 5);
+    assert_int_equal(s->log_count, 0);
+    snug_folder_sweep(s->ctx, s->folder);
+    assert_int_equal(entries(s->folder), 4);
+    assert_contains(s->log, "/.b.snug-");
+    assert_int_equal(s->log_count, 1);
+    snug_writer_put(&own, "whole", 5);
+    assert_ok(s, snug_writer_commit(s->ctx, &own));
+    assert_file_is(s, scratch_path(s, "own"), "whole");
+    snug_folder_sweep(s->ctx, scratch_path(s, "none"));
+}
+
+static void folder_discard(void **state) {
+    struct scratch *s = *state;
+    char path[512], *aside;
+    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
+    assert_ok(s, snug_folder_discard(s->ctx, path)); /* there is none */
+    for (int round = 0; round < 2; round++) {
+        assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
+        fill(s, aside, "a");
+        assert_ok(s, snug_folder_commit(s->ctx, aside, path));
+        if (round) assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".out.snug-aside/x"))); /* left by a kill */
+        assert_ok(s, snug_folder_discard(s->ctx, path));
+        assert_int_equal(entries(s->folder), 0);
+    }
+    scratch_write(s, "file", "", 0);
+    assert_fails(s, snug_folder_discard(s->ctx, scratch_path(s, "file/x")), SNUG_E_IO, "Not a directory");
+}
+
 static void folder_links_and_refusals(void **state) {
     struct scratch *s = *state;
     char target[512], link[512], *aside;
@@ -473,6 +536,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(unwritable, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_commit, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_crash, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(sweep, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_discard, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_links_and_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_verify, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_members, scratch_setup, scratch_teardown),

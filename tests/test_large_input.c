@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data that is too long, too wide or too varied: the program answers in bounded memory and in time that grows with the
    file, not with its square. SNUG_LARGE=1 adds what writes more than 400 MB. */
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "training_fixture.h"
@@ -58,6 +60,7 @@ static void repeat(FILE *file, const char *piece, int64_t length) {
     for (size_t i = 0; i < whole; i++) block[i] = piece[i % size];
     for (size_t part; length > 0; length -= (int64_t)part) {
         part = (int64_t)whole < length ? whole : (size_t)length;
+        /* cppcheck-suppress uninitvar ; the first part bytes are written above */
         assert_int_equal(fwrite(block, 1, part, file), part);
     }
 }
@@ -123,8 +126,10 @@ static void test_as_many_labels_as_rows(void **state) {
     static const char *const files[] = {"labels.csv", "lists.csv"};
     for (int i = 0; i < 2; i++) {
         char words[256];
-        snprintf(words, sizeof words,
-                 "train --model_name_or_path model --train_file %s --memory_budget 1MiB --output_dir out", files[i]);
+        snprintf(
+            words, sizeof words,
+            "train --config_name model --tokenizer_name model --train_file %s --memory_budget 1MiB --output_dir out",
+            files[i]);
         assert_answer(f, words, 3, "--memory_budget of 1.0 MiB", 900 * MIB);
     }
 }
@@ -151,6 +156,97 @@ static void test_endless_lines(void **state) {
     }
 }
 
+/* Whether a folder of the process's own can be put over another one: not everywhere is that allowed. */
+static bool can_mount(void) { return system("unshare -rm true > /dev/null 2>&1") == 0; }
+
+/* Runs snug with a token cache on a disk of so many MiB, and says what it said and what it left there. */
+static char *ask_on_disk(const struct fixture *f, int mib, const char *file, int *left) {
+    char command[2048];
+    snprintf(command, sizeof command,
+             "cd %s && mkdir -p disk && unshare -rm sh -c 'mount -t tmpfs -o size=%dm none disk && SNUG_CACHE=disk "
+             "%s/snug train --config_name model --tokenizer_name model --train_file %s --max_steps 1 --device cpu "
+             "--output_dir out > /dev/null 2> stderr; echo $? > code; find disk -type f | wc -l > left'",
+             f->folder, mib, SNUG_BINARY_DIR, file);
+    assert_int_equal(system(command), 0);
+    char *text = read_text(f, path_of(f, "left"), NULL), *code = read_text(f, path_of(f, "code"), NULL);
+    *left = atoi(text);
+    assert_int_equal(atoi(code), 1);
+    free(text);
+    free(code);
+    return read_text(f, path_of(f, "stderr"), NULL);
+}
+
+/* A token cache that the disk cannot hold: told when a part of the text is read, or, of a small file, when it is full.
+ */
+static void test_full_disk(void **state) {
+    static const struct {
+        int64_t bytes;
+        int mib;
+        const char *said;
+    } cases[] = {{48 * MIB, 128, "its tokens will take about"},
+                 {8 * MIB, 4, "cannot be written: No space left on device"}};
+    struct fixture *f = *state;
+    if (!can_mount()) skip();
+    for (int i = 0; i < 2; i++) {
+        int left;
+        FILE *file = open_new(f, "full.csv");
+        fputs("sentence,label\n", file);
+        repeat(file, "good w1 w2 w3,0\nbad w1 w2 w3,1\n", cases[i].bytes / 31 * 31);
+        assert_int_equal(fclose(file), 0);
+        char *said = ask_on_disk(f, cases[i].mib, "full.csv", &left);
+        assert_contains(said, cases[i].said);
+        assert_contains(said, "SNUG_CACHE");
+        assert_int_equal(left, 0);
+        free(said);
+    }
+}
+
+/* Stopped while it tokenizes, however that comes: nothing stays that could be taken for a whole cache. */
+static void test_stopped_while_tokenizing(void **state) {
+    struct fixture *f = *state;
+    FILE *file = open_new(f, "long.csv");
+    fputs("sentence,label\n", file);
+    repeat(file, "good w1 w2 w3,0\nbad w1 w2 w3,1\n", 64 * MIB / 31 * 31);
+    assert_int_equal(fclose(file), 0);
+    for (int i = 0; i < 2; i++) {
+        const pid_t child = fork();
+        int status;
+        assert_true(child >= 0);
+        if (child == 0) {
+            if (chdir(f->folder) != 0 || !freopen("/dev/null", "w", stdout) || !freopen("stderr", "w", stderr))
+                _exit(126);
+            setenv("SNUG_CACHE", "stopped", 1);
+            execl(SNUG_BINARY_DIR "/snug", "snug", "train", "--config_name", "model", "--tokenizer_name", "model",
+                  "--train_file", "long.csv", "--device", "cpu", "--output_dir", "out", NULL);
+            _exit(127);
+        }
+        while (access(path_of(f, "stopped"), F_OK) != 0) { /* made right before the first row is read */
+            if (waitpid(child, &status, WNOHANG) != 0)
+                fail_msg("it did not begin: %s", read_text(f, path_of(f, "stderr"), NULL));
+            usleep(1000);
+        }
+        usleep(20000);
+        assert_int_equal(kill(child, i ? SIGKILL : SIGINT), 0);
+        while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
+        if (i) {
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        } else {
+            char *said = read_text(f, path_of(f, "stderr"), NULL);
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 130) fail_msg("%s", said);
+            assert_contains(said, "interrupted while long.csv was tokenized");
+            free(said);
+        }
+        DIR *folder = opendir(path_of(f, "stopped"));
+        assert_non_null(folder);
+        for (struct dirent *entry; (entry = readdir(folder));) { /* but a hidden name, where a file needs one */
+            const char *end = strrchr(entry->d_name, '.');
+            assert_true(!end || strcmp(end, ".tokens") != 0);
+        }
+        closedir(folder);
+        assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "stopped")), SNUG_OK);
+    }
+}
+
 static void test_deep_and_many(void **state) {
     struct fixture *f = *state;
     FILE *file = open_new(f, "deep.jsonl");
@@ -174,7 +270,8 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_ten_million_characters), TEST(test_million_columns), TEST(test_rows_that_lack_most_columns),
-        TEST(test_as_many_labels_as_rows), TEST(test_endless_lines),   TEST(test_deep_and_many),
+        TEST(test_as_many_labels_as_rows), TEST(test_full_disk),       TEST(test_stopped_while_tokenizing),
+        TEST(test_endless_lines),          TEST(test_deep_and_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

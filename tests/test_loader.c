@@ -4,6 +4,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "text/labels.h"
 #include "text/loader.h"
 #include "text/sampler.h"
 #include "text_fixture.h"
@@ -82,7 +83,7 @@ static void test_permutation_by_lookup(void **state) {
             snug_permutation_tabulate(options.seed, epoch, sizes[i], words);
             for (int64_t place = 0, count = 1; place < sizes[i]; place += count, count = 1 + place * 7 % 200) {
                 if (count > sizes[i] - place) count = sizes[i] - place;
-                snug_order_rows(&order, epoch, place, count, rows);
+                snug_order_unsorted(&order, epoch, place, count, rows);
                 for (int64_t k = 0; k < count; k++)
                     assert_int_equal(rows[k], snug_permutation(options.seed, epoch, sizes[i], place + k));
             }
@@ -185,7 +186,7 @@ static void assert_consistent(const struct snug_batch *batch) {
     assert_int_equal(batch->longest, longest);
     for (int64_t i = 1; i < batch->tokens; i++) {
         int32_t a = batch->by_id[i - 1], b = batch->by_id[i];
-        assert_true(batch->ids[a] < batch->ids[b] || (batch->ids[a] == batch->ids[b] && a < b));
+        assert_true(batch->ids[a] < batch->ids[b] || (a < b && batch->ids[a] == batch->ids[b]));
     }
 }
 
@@ -422,7 +423,7 @@ static void test_group_by_length(void **state) {
         assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
         for (const struct snug_batch *batch; (batch = next(f, &run));)
             for (int64_t s = 0; s < batch->sequences; s++, place++) {
-                int64_t row = row_of(batch, s), length = snug_dataset_length(dataset, row);
+                int64_t row = row_of(batch, s), length = length_of(f, dataset, row);
                 assert_int_equal(seen[row]++, 0);
                 /* windows of 50 batches of the permutation, longest first */
                 if (grouped && place % 200) assert_true(length <= last);
@@ -614,6 +615,40 @@ static void test_targets(void **state) {
     snug_dataset_close(dataset);
 }
 
+/* Numbers beyond those that are numbered stand with their rows, and mean the same. */
+static void test_many_numbers(void **state) {
+    struct fixture *f = *state;
+    enum { ROWS_HERE = SNUG_LABELS_NUMBERED + 50 };
+    struct snug_labels labels;
+    FILE *file = fopen(path_of(f, "n.csv"), "w");
+    assert_non_null(file);
+    fprintf(file, "text,label\n");
+    for (int i = 0; i < ROWS_HERE; i++) fprintf(file, i == ROWS_HERE - 1 ? "w1,7\n" : "w1,%d.25\n", i);
+    fclose(file);
+    struct snug_dataset *dataset = open_with(f, options_for(path_of(f, "n.csv")));
+    assert_int_equal(snug_dataset_raw_labels(dataset), SNUG_LABELS_NUMBERED);
+    assert_int_equal(snug_labels_of(f->ctx, dataset, false, &labels), SNUG_OK);
+    assert_int_equal(labels.problem, SNUG_PROBLEM_REGRESSION);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &labels), SNUG_OK);
+    snug_labels_free(&labels);
+    struct snug_loader_options options = loader_options(f, 64, 1);
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    options.problem = SNUG_PROBLEM_REGRESSION;
+    options.labels = 1;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    int row = 0;
+    for (const struct snug_batch *batch; (batch = next(f, &run));)
+        for (int64_t s = 0; s < batch->rows; s++, row++)
+            assert_float_equal(batch->targets[s], row == ROWS_HERE - 1 ? 7 : row + 0.25, 0);
+    assert_int_equal(row, ROWS_HERE);
+    stop(&run);
+    char *names[] = {"no", "yes"};
+    labels = (struct snug_labels){.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2, .names = names};
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &labels), SNUG_E_INPUT, "its labels are no classes");
+    snug_dataset_close(dataset);
+}
+
 static void test_pairs_have_types(void **state) {
     struct fixture *f = *state;
     struct snug_dataset *dataset =
@@ -761,6 +796,7 @@ int main(void) {
         TEST(test_fill_mask),
         TEST(test_dummy_rows),
         TEST(test_targets),
+        TEST(test_many_numbers),
         TEST(test_pairs_have_types),
         TEST(test_bad_options),
         TEST(test_tokenizer_without_mask),

@@ -94,10 +94,10 @@ static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
     case SNUG_OP_LINEAR_DX: return op->accumulate;
     case SNUG_OP_LOSS: return output == 0 && f->run.chunk > 0;
     case SNUG_OP_GATHER_BACKWARD:
-    case SNUG_OP_SQUARED_NORM: return true; /* other rows and slots stay */
+    case SNUG_OP_SQUARED_NORM:
     case SNUG_OP_ADAM_ROWS:
     case SNUG_OP_CATCH_UP:
-    case SNUG_OP_SETTLE: return true; /* other rows stay */
+    case SNUG_OP_SETTLE: return true; /* other rows and slots stay */
     default: return snug_is_update(op->kind) && output != 1;
     }
 }
@@ -125,7 +125,7 @@ static void check_untouched(const struct ops *f, const struct snug_op *op, const
             if (f->arena[i] != OPS_GAP_BYTE) fail_msg("byte %d behind tensor %d was written", (int)(i - end), (int)t);
         bool destroyed = op->kind == SNUG_OP_EMBED_BACKWARD && t == op->in[0];
         if (destroyed || among(t, op->out, SNUG_OP_OUTPUTS)) continue;
-        if (memcmp(f->arena + tensor->offset, before + tensor->offset, ops_live(f, t)))
+        if (memcmp(f->arena + tensor->offset, before + tensor->offset, ops_live(f, t)) != 0)
             fail_msg("tensor %d is no output, but was changed", (int)t);
     }
 }
@@ -185,7 +185,7 @@ static void check_cpu(struct ops *f, const struct snug_op *op, const struct op_t
             for (int i = 0; i < SNUG_OP_OUTPUTS; i++) {
                 if (op->out[i] < 0) continue;
                 int64_t offset = f->tensors[op->out[i]].offset;
-                if (memcmp(f->arena + offset, single + offset, ops_live(f, op->out[i])))
+                if (memcmp(f->arena + offset, single + offset, ops_live(f, op->out[i])) != 0)
                     fail_msg("%s %s: output %d differs between 1 and %d threads", test->name, names[isa], i, threads);
             }
         }
@@ -458,7 +458,7 @@ static void test_products_of_bf16_weights(void **state) {
                         ops_run(&halves, backend, &halves.ops[op], threads);
                         ops_run(&wide, backend, &wide.ops[op], 1);
                         if (memcmp(halves.arena + halves.tensors[out].offset, wide.arena + wide.tensors[out].offset,
-                                   ops_live(&wide, out)))
+                                   ops_live(&wide, out)) != 0)
                             fail_msg("shape %d, variant %d, %s, %d threads: %s has other bits", (int)shape, variant,
                                      names[isa], threads, op ? "dx" : "y");
                     }
@@ -503,7 +503,7 @@ static void test_stochastic_rounding(void **state) {
                     fail_msg("%s: element %ld of %ld: %g, expected %g", names[isa], (long)i, (long)count, got, want);
                 uint32_t word;
                 memcpy(&word, &exact, sizeof word);
-                up += fabs(got) > fabs(exact);
+                up += fabs(got) > fabsf(exact);
                 expected_up += (word & 0xffff) * 0x1p-16;
             }
             /* A sum of independent 0s and 1s: five standard deviations. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The readers of CSV, TSV, JSON Lines and plain text, and the repair of UTF-8. */
 #include "scratch.h"
+#include "core/utf8.h"
 #include "text/reader.h"
 #include "text/tokenizer.h"
 
@@ -251,7 +252,7 @@ static void endless_row(void **state) {
     char block[1 << 16];
     memset(block, 'x', sizeof block);
     fputs("a\n1\n\"", file);
-    for (int i = 0; i < 4097; i++) fwrite(block, 1, sizeof block, file);
+    for (int i = 0; i < 4097; i++) assert_int_equal(fwrite(block, 1, sizeof block, file), sizeof block);
     fclose(file);
     char found[64];
     assert_fails(s, dump(s, s->path, true, found, sizeof found), SNUG_E_INPUT, "long.csv:3: a row of over 256 MiB");

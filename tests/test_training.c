@@ -361,6 +361,17 @@ static void test_checkpoints_kept(void **state) {
     assert_string_equal(checkpoints_of(f, "all"), "5 10 15 20");
     train(f, "two", "save_strategy=steps save_steps=5 save_total_limit=2");
     assert_string_equal(checkpoints_of(f, "two"), "15 20");
+    /* Folders with such names are no checkpoints: nothing is counted, looked for or removed under their numbers. */
+    const char *others[] = {"two/checkpoint- 30", "two/checkpoint-+30", "two/checkpoint-030",
+                            "two/checkpoint-99999999999999999999"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ok(f, snug_folder_create(f->ctx, path_of(f, "%s", others[i])));
+    f->log[0] = '\0';
+    train(f, "two", "save_strategy=steps save_steps=5 save_total_limit=2 max_steps=30 resume_from_checkpoint=True");
+    assert_contains(f->log, "checkpoint-20, step 20 of 30");
+    assert_null(strstr(f->log, "is skipped"));
+    assert_string_equal(checkpoints_of(f, "two"), "25 30");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_true(exists(path_of(f, "%s", others[i])));
     train(f, "epochs", "save_strategy=epoch");
     assert_string_equal(checkpoints_of(f, "epochs"), "10 20");
     train(f, "last", "save_strategy=steps save_steps=0.4 max_steps=15");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snug verify is green where all promises hold, and goes red at the one that is broken: this program's linker puts
-   wrappers around three functions (CMakeLists.txt), which break one promise at a time. */
+   wrappers around three functions (CMakeLists.txt), which break one promise at a time, and around one that tells a
+   disk's room. */
 #include "training_fixture.h"
 
 /* ---- breaking --------------------------------------------------------------------------------------------------- */
@@ -53,6 +54,20 @@ snug_status __wrap_snug_job_open(struct snug_args *args, enum snug_command comma
     return status;
 }
 
+/* Bytes that are free, once so many looks were taken; -1: those of the disk. */
+static struct {
+    int64_t bytes;
+    int looks;
+} disk = {.bytes = -1};
+
+snug_status __real_snug_disk_free(snug_context *, const char *, int64_t *);
+snug_status __wrap_snug_disk_free(snug_context *, const char *, int64_t *);
+snug_status __wrap_snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes) {
+    const snug_status status = __real_snug_disk_free(ctx, path, bytes);
+    if (disk.bytes >= 0 && disk.looks-- <= 0) *bytes = disk.bytes;
+    return status;
+}
+
 /* ---- listening -------------------------------------------------------------------------------------------------- */
 
 struct heard {
@@ -99,8 +114,7 @@ static void test_all_are_kept(void **state) {
             fail_msg("%s: %s\n%s", cases[i], snug_error_message(f->ctx), heard.text);
         assert_int_equal(heard.kept, PROMISES);
     }
-    /* Nothing stays behind. */
-    assert_int_equal(rmdir(path_of(f, "work")), 0);
+    assert_false(exists(path_of(f, "work"))); /* nothing stays behind */
 }
 
 static void test_a_broken_promise_is_red(void **state) {
@@ -154,12 +168,29 @@ static void test_a_run_that_cannot_begin_is_no_verdict(void **state) {
     assert_int_equal(verify(f, "config_name=", &heard), SNUG_E_USAGE);
 }
 
+/* Neither a broken promise, nor a matter of flags for saving; in the first training, and in the one that saves. */
+static void test_a_full_disk_is_no_verdict(void **state) {
+    struct fixture *f = *state;
+    for (int looks = 0; looks < 13; looks += 12) {
+        struct heard heard;
+        disk.bytes = 1000;
+        disk.looks = looks;
+        const snug_status status = verify(f, "max_steps=2 max_seq_length=16", &heard);
+        disk.bytes = -1;
+        if (status != SNUG_E_IO || heard.broken) fail_msg("status %d\n%s", status, heard.text);
+        assert_contains(snug_error_message(f->ctx), "let snug verify write elsewhere: --output_dir or TMPDIR");
+        assert_null(strstr(snug_error_message(f->ctx), "--save"));
+        assert_false(exists(path_of(f, "work")));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_broken_promise_is_red, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_checked_is_skipped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_that_cannot_begin_is_no_verdict, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_is_no_verdict, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #define SNUG_TESTS_TEXT_FIXTURE_H
 
 #include "scratch.h"
-#include "text/dataset.h"
+#include "text/lengths.h"
 
 /* Ids: [PAD] [UNK] [CLS] [SEP] [MASK], then w0 … w199. */
 enum { PAD, UNK, CLS, SEP, MASK, W0, WORDS = 200, VOCAB = W0 + WORDS };
@@ -89,6 +89,16 @@ static inline struct snug_dataset *open_with(struct fixture *f, struct snug_data
     snug_status status = snug_dataset_open(f->ctx, f->tokenizer, &options, &dataset);
     if (status != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
     return dataset;
+}
+
+/* A row's tokens, as they are looked up. */
+static inline int64_t length_of(struct fixture *f, const struct snug_dataset *dataset, int64_t row) {
+    struct snug_lengths lengths;
+    int32_t length;
+    assert_int_equal(snug_lengths_init(f->ctx, dataset, 1, &lengths), SNUG_OK);
+    assert_int_equal(snug_lengths_read(f->ctx, &lengths, &row, 1, &length), SNUG_OK);
+    snug_lengths_free(&lengths);
+    return length;
 }
 
 /* The last failure's status and words, which are then forgotten. */

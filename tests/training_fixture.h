@@ -183,7 +183,8 @@ static void keep_log(void *user, snug_log_level level, const char *message) {
 static int set_up(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    strcpy(f->folder, "/tmp/snug_test_XXXXXX");
+    const char *temporary = getenv("TMPDIR");
+    snprintf(f->folder, sizeof f->folder, "%s/snug_test_XXXXXX", temporary && *temporary ? temporary : "/tmp");
     assert_non_null(mkdtemp(f->folder));
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);

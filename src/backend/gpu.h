@@ -62,7 +62,7 @@ struct snug_gpu_meter {
 
 /* Begins to watch the GPU that a CUDA program takes first: to be called before its context is made. Where nothing can
    be watched that is no failure. */
-snug_status snug_gpu_meter_open(snug_context *ctx, struct snug_gpu_meter *out);
+snug_status snug_gpu_meter_open(snug_context *ctx, struct snug_gpu_meter *meter);
 void snug_gpu_meter_close(struct snug_gpu_meter *meter);
 /* Bytes that this process holds of it now; -1 where NVML does not tell. To be called once when the context stands and
    nothing else: it then learns under which id NVML lists this process. */

@@ -41,6 +41,9 @@ void cli_close(struct cli *cli);
 void cli_catch_signals(struct cli *cli);
 /* Tells what went wrong, if anything did, and gives the exit code. Flushes stdout, which may fail too. */
 int cli_finish(struct cli *cli, snug_status status);
+/* A command that prints one text, which make allocates, as JSON where cli->json says so; if it fails and gives one,
+   that is printed too. */
+int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char **text));
 
 /* All results go through these two: SNUG_E_IO when they could not be written. */
 snug_status cli_put(struct cli *cli, const char *text);

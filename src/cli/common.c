@@ -82,6 +82,11 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     }
     snug_status status = snug_args_create(cli->ctx, &cli->args);
     if (status == SNUG_OK) status = snug_args_parse(cli->args, argc, argv);
+    const snug_log_level level = status == SNUG_OK ? log_level_of(cli->args) : SNUG_LOG_INFO;
+    if (status == SNUG_OK) {
+        snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
+        status = snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
+    }
     if (status != SNUG_OK) {
         *code = cli_finish(cli, status);
         if (status != SNUG_E_USAGE && status != SNUG_E_UNSUPPORTED) return false;
@@ -89,9 +94,6 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
         *code = EXIT_USAGE;
         return false;
     }
-    snug_log_level level = log_level_of(cli->args);
-    snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
-    snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
@@ -126,6 +128,21 @@ int cli_finish(struct cli *cli, snug_status status) {
         fprintf(stderr, "snug: %s\n", *message ? message : "out of memory while printing the result");
     }
     return exit_code_of(status);
+}
+
+int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char **text)) {
+    struct cli cli;
+    int code;
+    if (cli_open(&cli, argc, argv, &code)) {
+        char *text = NULL;
+        const snug_status made = make(&cli, &text);
+        progress_end(&cli.progress);
+        const snug_status printed = text ? cli_put_lines(&cli, text) : SNUG_OK;
+        free(text);
+        code = cli_finish(&cli, made == SNUG_OK ? printed : made);
+    }
+    cli_close(&cli);
+    return code;
 }
 
 /* ---- results ------------------------------------------------------------------------------------------------- */
@@ -164,10 +181,24 @@ snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
 
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-json_t *cli_string(const char *text) {
-    json_t *string = json_string(text);
-    return string ? string : json_string("\xEF\xBF\xBD");
+/* As Jansson sees it. */
+static bool is_utf8(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at;) {
+        const int more = *at < 0x80 ? 0 : *at < 0xC2 || *at > 0xF4 ? -1 : *at < 0xE0 ? 1 : *at < 0xF0 ? 2 : 3;
+        unsigned code = more > 0 ? *at & (0x3Fu >> more) : *at;
+        at++;
+        for (int i = 0; i < more; i++, at++) {
+            if ((*at & 0xC0) != 0x80) return false;
+            code = code << 6 | (*at & 0x3F);
+        }
+        const bool surrogate = code >= 0xD800 && code < 0xE000, too_long = code < (more == 3 ? 0x10000u : 0x800u);
+        if (more < 0 || code > 0x10FFFF || surrogate || (more > 1 && too_long)) return false;
+    }
+    return true;
 }
+
+/* Jansson does not say whether it refuses a text or has no memory: then nothing else may be printed in its place. */
+json_t *cli_string(const char *text) { return json_string(is_utf8(text) ? text : "\xEF\xBF\xBD"); }
 
 static void drop(json_t **value) {
     json_decref(*value);
@@ -185,65 +216,4 @@ void cli_append(json_t **array, json_t *value) {
 void cli_add_metrics(json_t **object, const snug_metrics *metrics) {
     for (size_t i = 0; i < metrics->count; i++)
         cli_add(object, metrics->items[i].name, cli_real(metrics->items[i].value));
-}
-
-/* ---- help ---------------------------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *command, *usage, *does, *hidden; /* hidden: groups that have no effect on the command, by '|' */
-} helps[] = {
-    {"train", "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
-     "Fine-tunes a model and writes a Hugging Face folder.", ""},
-    {"eval", "--model_name_or_path DIR --validation_file FILE",
-     "Measures a model on labelled data; with --output_dir it writes eval_results.json there.",
-     "Evaluation, logging and saving|Training|"},
-    {"predict", "--model_name_or_path DIR --test_file FILE > predictions.csv",
-     "Writes index,label,score of every row to stdout, as CSV or with --json as one object a row.",
-     "Evaluation, logging and saving|Training|"},
-    {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N]",
-     "Says what a training takes in bytes and operations, without running it.", ""},
-    {"verify", "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda]",
-     "Proves snug's promises on this model and machine by short trainings that must agree.",
-     "Evaluation, logging and saving|"},
-    {"tokenize", "--model_name_or_path DIR --test_file FILE", "Prints the tokens of every row, one JSON object a line.",
-     "Evaluation, logging and saving|Training|Machine and loading|"},
-    {"bench rates", "[--threads N] [--json]",
-     "Measures how fast this machine runs each operation and keeps it for the seconds that plans give.",
-     "Model|Data|Evaluation, logging and saving|Training|"},
-    {"bench anatomy",
-     "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N] [--json]",
-     "The experiment of \"Model training anatomy\": by default BERT-large, batch 4, --train_file dummy:512x512, one "
-     "epoch "
-     "(on a CPU 3 steps); writes no model.",
-     "Evaluation, logging and saving|"},
-    {"doctor", "[--device auto|cpu|cuda] [--json]",
-     "Says what was found on this machine, what is missing, and what a training would use, and why.",
-     "Model|Data|Evaluation, logging and saving|Training|"},
-};
-
-static void print_argument(const snug_arg_info *info) {
-    char value[64];
-    bool list = strlen(info->value_name) > 40; /* long lists of choices get a line of their own */
-    snprintf(value, sizeof value, "--%s %s", info->name, list ? "NAME" : info->value_name);
-    if (strcmp(info->value_name, "BOOL") == 0) snprintf(value, sizeof value, "--%s", info->name);
-    printf("  %-46s %s", value, info->help);
-    if (*info->default_value) printf(" [%s]", info->default_value);
-    if (*info->aliases) printf(" (also --%s)", info->aliases);
-    putchar('\n');
-    if (list) printf("  %-46s one of %s\n", "", info->value_name);
-}
-
-void cli_help(const char *command) {
-    size_t at = 0;
-    while (strcmp(helps[at].command, command) != 0) at++; /* main() calls only commands that are here */
-    printf("usage: snug %s %s\n\n%s\n", command, helps[at].usage, helps[at].does);
-    puts("A boolean is --x, --x False or --no_x; - and _ are the same in a name; the last of two counts.");
-    const char *group = "";
-    const snug_arg_info *info;
-    for (size_t i = 0; (info = snug_args_info(i)); i++) {
-        if (strstr(helps[at].hidden, info->group)) continue;
-        if (strcmp(group, info->group) != 0) printf("\n%s\n", info->group);
-        group = info->group;
-        print_argument(info);
-    }
 }

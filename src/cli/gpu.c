@@ -81,8 +81,9 @@ static snug_status show(struct cli *cli, const struct wishes *wishes) {
 
 /* In naps, since signals go to a thread of their own and do not wake this one. */
 static bool rest(const struct cli *cli, double seconds) {
-    for (double left = seconds; left > 0; left -= 0.1) {
-        const struct timespec nap = {.tv_sec = 0, .tv_nsec = (long)(fmin(left, 0.1) * 1e9)};
+    const int naps = (int)ceil(10 * seconds); /* of a tenth of a second at most */
+    const struct timespec nap = {.tv_nsec = (long)(seconds / naps * 1e9)};
+    for (int i = 0; i < naps; i++) {
         if (cli->callbacks.should_stop(NULL)) return false;
         nanosleep(&nap, NULL);
     }

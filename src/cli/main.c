@@ -63,6 +63,13 @@ static int fail_unknown(const char *word) {
     return EXIT_USAGE;
 }
 
+/* argv[0] is the command's name. */
+static int run(int argc, char **argv) {
+    for (int i = 0; i < command_count; i++)
+        if (strcmp(argv[0], commands[i].name) == 0) return commands[i].run(argc, argv);
+    return fail_unknown(argv[0]);
+}
+
 int main(int argc, char **argv) {
     /* A reader that goes away, or the limit on a file's size, shows as a failed write, so that a job ends in order. */
     signal(SIGPIPE, SIG_IGN);
@@ -72,6 +79,7 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     const char *word = argv[1];
+    if (strcmp(word, "help") == 0 && argc > 2) return run(2, (char *[]){argv[2], "--help", NULL});
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         print_usage(stdout);
         return EXIT_DONE;
@@ -80,7 +88,5 @@ int main(int argc, char **argv) {
         puts("snug " SNUG_VERSION);
         return EXIT_DONE;
     }
-    for (int i = 0; i < command_count; i++)
-        if (strcmp(word, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
-    return fail_unknown(word);
+    return run(argc - 1, argv + 1);
 }

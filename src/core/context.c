@@ -61,7 +61,7 @@ static void make_printable(char *message) {
     }
 }
 
-snug_status snug_fail(snug_context *ctx, snug_status status, const char *format, ...) {
+snug_status(snug_fail)(snug_context *ctx, snug_status status, const char *format, ...) {
     pthread_mutex_lock(&ctx->lock);
     if (!ctx->failed) {
         va_list args;

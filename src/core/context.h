@@ -21,6 +21,14 @@ snug_status snug_fail(snug_context *ctx, snug_status status, const char *format,
 /* Adds to the sentence that was recorded, for who knows more of where it happened; gives status back. */
 snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+#ifdef __clang_analyzer__
+/* The analyzer sees one file at a time, and must not think that a failure can be SNUG_OK. */
+static inline snug_status snug_same_status(snug_status result, snug_status status) {
+    (void)result;
+    return status;
+}
+#define snug_fail(ctx, status, ...) snug_same_status((snug_fail)(ctx, status, __VA_ARGS__), status)
+#endif
 /* Forgets the recorded failure; for code that has another way to go. */
 void snug_clear_error(snug_context *ctx);
 /* Work before the first step asks whether it shall end: a job says by whom that is decided (NULL: by nobody). */

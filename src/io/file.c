@@ -8,6 +8,7 @@
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -18,6 +19,9 @@
 #include "io/json.h"
 
 static const char manifest_name[] = "manifest.json";
+
+/* Files are written under ".NAME.snug-PROCESS-NUMBER", folders under ".NAME.snug-aside". */
+#define ASIDE "snug-"
 
 /* "cannot <what> <path>: <what the operating system says>" */
 static snug_status fail_os(snug_context *ctx, const char *what, const char *path) {
@@ -70,6 +74,12 @@ bool snug_file_exists(const char *path) {
 bool snug_folder_exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool snug_file_is_named(int fd, const char *path) {
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_ino == named.st_ino &&
+           held.st_dev == named.st_dev;
 }
 
 /* ---- paths and folders ---- */
@@ -145,6 +155,55 @@ snug_status snug_folder_remove(snug_context *ctx, const char *path) {
     return remove_tree(path) ? fail_os(ctx, "remove folder", path) : SNUG_OK;
 }
 
+snug_status snug_folder_discard(snug_context *ctx, const char *path) {
+    char *aside;
+    RETURN_IF_ERROR(path_beside(ctx, &aside, path, "snug-aside"));
+    snug_status status = snug_folder_remove(ctx, aside);
+    if (status == SNUG_OK && rename(path, aside) == 0)
+        status = snug_folder_remove(ctx, aside);
+    else if (status == SNUG_OK && errno != ENOENT)
+        status = fail_os(ctx, "remove folder", path);
+    free(aside);
+    return status;
+}
+
+/* ".NAME.snug-PROCESS-NUMBER" */
+static bool is_aside(const char *name) {
+    static const char digits[] = "0123456789", mark[] = "." ASIDE;
+    const char *at = NULL;
+    for (const char *next = name; *name == '.' && (next = strstr(next + 1, mark));) at = next + sizeof mark - 1;
+    if (!at) return false;
+    const size_t process = strspn(at, digits), number = at[process] ? strspn(at + process + 1, digits) : 0;
+    return process && number && at[process] == '-' && !at[process + 1 + number];
+}
+
+static void sweep_file(snug_context *ctx, const char *path) {
+    struct stat info;
+    /* For writing, since NFS makes no exclusive lock of a descriptor that only reads. */
+    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        snug_file_is_named(fd, path) && unlink(path) == 0)
+        snug_log(ctx, SNUG_LOG_INFO, "removed %s, which a killed run left unfinished", path);
+    close(fd);
+}
+
+void snug_folder_sweep(snug_context *ctx, const char *path) {
+    char *file;
+    DIR *folder = opendir(path);
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (!is_aside(entry->d_name)) continue;
+        if (snug_path_join(ctx, &file, path, entry->d_name) != SNUG_OK) {
+            snug_clear_error(ctx);
+            break; /* the next run will do it */
+        }
+        sweep_file(ctx, file);
+        free(file);
+    }
+    closedir(folder);
+}
+
 /* A copy of path to be cut down, with room for "." in any case. */
 static snug_status copy_path(snug_context *ctx, char **out, const char *path) {
     return snug_strdup(ctx, *path ? path : ".", out);
@@ -154,7 +213,7 @@ static snug_status copy_path(snug_context *ctx, char **out, const char *path) {
 static void cut_last_name(char *path) {
     char *slash = strrchr(path, '/');
     if (!slash)
-        strcpy(path, ".");
+        memcpy(path, ".", 2);
     else
         slash[slash == path] = '\0';
 }
@@ -213,6 +272,27 @@ static void sync_parent(snug_context *ctx, const char *path) {
     free(folder);
 }
 
+int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd) {
+    char *path;
+    *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (*fd >= 0) return 0;
+    if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL) return errno;
+    if (snug_path_join(ctx, &path, folder, ".snug-unnamed-XXXXXX") != SNUG_OK) return ENOMEM;
+    *fd = mkostemp(path, O_CLOEXEC); /* the file system cannot do without a name: it loses it at once */
+    const int error = *fd < 0 ? errno : 0;
+    if (!error) unlink(path);
+    free(path);
+    return error;
+}
+
+/* What is written aside is locked, so that a sweep knows it from what killed processes left; the number of a process
+   would not tell, which containers that share a folder give out twice. True if a sweep has taken the file for one of
+   those, before it was locked. */
+static bool is_swept(int fd, const char *aside) {
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK; /* else there are no locks, and no sweeps */
+    return !snug_file_is_named(fd, aside);
+}
+
 snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_writer *writer) {
     *writer = (struct snug_writer){0};
     struct stat info;
@@ -223,7 +303,7 @@ snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_wr
     for (int attempt = 0; fd < 0;
          attempt++) { /* the name is new: other threads and processes may write the same file */
         char suffix[48];
-        snprintf(suffix, sizeof suffix, "snug-%ld-%d", (long)getpid(), attempt);
+        snprintf(suffix, sizeof suffix, ASIDE "%ld-%d", (long)getpid(), attempt);
         free(writer->aside);
         snug_status status = path_beside(ctx, &writer->aside, path, suffix);
         if (status != SNUG_OK) {
@@ -233,6 +313,10 @@ snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_wr
         }
         fd = open(writer->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) break;
+        if (fd >= 0 && is_swept(fd, writer->aside)) {
+            close(fd);
+            fd = -1;
+        }
     }
     writer->file = fd < 0 ? NULL : fdopen(fd, "w");
     if (writer->file) return SNUG_OK;
@@ -258,15 +342,12 @@ snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
         writer->failed = true;
         writer->error = errno;
     }
-    if (fclose(writer->file) && !writer->failed) {
-        writer->failed = true;
-        writer->error = errno;
-    }
-    writer->file = NULL;
     if (!writer->failed && rename(writer->aside, writer->path)) {
         writer->failed = true;
         writer->error = errno;
     }
+    fclose(writer->file); /* its lock kept sweeps off until now; nothing is left to be written */
+    writer->file = NULL;
     snug_status status = SNUG_OK;
     if (writer->failed) {
         errno = writer->error;
@@ -417,7 +498,7 @@ static snug_status manifest_fill(snug_context *ctx, json_t *files, const char *f
     DIR *list = opendir(folder);
     if (!list) return fail_os(ctx, "open folder", folder);
     snug_status status = SNUG_OK;
-    for (struct dirent *entry; status == SNUG_OK && (entry = readdir(list));) {
+    for (struct dirent *entry; status == SNUG_OK && (errno = 0, entry = readdir(list));) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         char *path = NULL, *relative = NULL;
         status = snug_path_join(ctx, &path, folder, entry->d_name);
@@ -428,6 +509,7 @@ static snug_status manifest_fill(snug_context *ctx, json_t *files, const char *f
         free(path);
         free(relative);
     }
+    if (status == SNUG_OK && errno) status = fail_os(ctx, "read folder", folder);
     if (status == SNUG_OK && fsync(dirfd(list)) && errno != EINVAL) status = fail_os(ctx, "sync folder", folder);
     closedir(list);
     return status;

@@ -11,6 +11,8 @@
 snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size);
 bool snug_file_exists(const char *path);
 bool snug_folder_exists(const char *path);
+/* Whether path still names the file behind fd, which another process may have removed or replaced. */
+bool snug_file_is_named(int fd, const char *path);
 /* Makes the folder and its parents. */
 snug_status snug_folder_create(snug_context *ctx, const char *path);
 /* Where snug keeps what it can make again: $SNUG_CACHE, $XDG_CACHE_HOME/snug or ~/.cache/snug; NULL where none is set.
@@ -20,12 +22,20 @@ snug_status snug_cache_folder(snug_context *ctx, char **out);
 snug_status snug_folder_check(snug_context *ctx, const char *path);
 /* Removes a folder and all in it; one that does not exist is fine. */
 snug_status snug_folder_remove(snug_context *ctx, const char *path);
+/* The same in one moment: who looks meanwhile, or after a kill, finds it whole or not at all. */
+snug_status snug_folder_discard(snug_context *ctx, const char *path);
+/* Removes the files of a folder that processes, since killed, were writing aside. Those of living ones are locked. */
+void snug_folder_sweep(snug_context *ctx, const char *path);
 /* Bytes of the files in a folder and below it, as far as they can be told. */
 int64_t snug_folder_bytes(const char *path);
 /* folder + "/" + name. */
 snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, const char *name);
 /* Free bytes of the file system that holds path (or its nearest existing parent). */
 snug_status snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes);
+
+/* A file in folder for reading and writing that has no name, so that nothing of it stays however the process ends.
+   0, or errno. */
+int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd);
 
 /* A file being written beside its final name. */
 struct snug_writer {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/utf8.h"
 #include "io/file.h"
 
 /* Writes what shall stand for a number of length bytes; returns how many bytes that takes. */
@@ -285,6 +287,12 @@ void snug_json_append(json_t **array, json_t *value) {
     if (json_array_append_new(*array, value)) drop(array);
 }
 
+/* Jansson does not say whether it refuses a text or has no memory: then nothing else may stand in its place. */
+json_t *snug_json_from_text(const char *text) {
+    const size_t length = strlen(text);
+    return json_string(snug_utf8_invalid(text, length) == length ? text : "\xEF\xBF\xBD");
+}
+
 static const char *type_name(const json_t *value) {
     switch (json_typeof(value)) {
     case JSON_OBJECT: return "an object";
@@ -317,7 +325,7 @@ snug_status snug_json_int(snug_context *ctx, const char *path, const json_t *obj
     double real = json_real_value(value);
     if (json_is_integer(value)) {
         *out = json_integer_value(value);
-    } else if (json_is_real(value) && real >= -0x1p53 && real <= 0x1p53 && real == (double)(int64_t)real) {
+    } else if (json_is_real(value) && fabs(real) <= 0x1p53 && real == (double)(int64_t)real) {
         *out = (int64_t)real; /* 512.0, as some programs write it */
     } else {
         return wrong_type(ctx, path, key, value, "an integer of at most 64 bits");

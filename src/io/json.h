@@ -26,6 +26,8 @@ snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *v
    nothing is written without a part of it. */
 void snug_json_add(json_t **object, const char *key, json_t *value);
 void snug_json_append(json_t **array, json_t *value);
+/* A string, with U+FFFD for one that is not UTF-8: file names and names of processes may be anything. */
+json_t *snug_json_from_text(const char *text);
 /* Members of an object, with a default where absent or null; a wrong type is SNUG_E_INPUT naming path and key. */
 snug_status snug_json_int(snug_context *ctx, const char *path, const json_t *object, const char *key, int64_t otherwise,
                           int64_t *out);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/file.h"
@@ -29,13 +28,6 @@ static void write_owner(int fd) {
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length) return;
 }
 
-/* Whether path still names the file behind fd: who held it may have removed it after it was opened here. */
-static bool is_named(int fd, const char *path) {
-    struct stat held, named;
-    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
-           held.st_dev == named.st_dev;
-}
-
 snug_status snug_lock_take(snug_context *ctx, const char *folder, struct snug_lock *lock) {
     char owner[128];
     int fd;
@@ -50,7 +42,7 @@ snug_status snug_lock_take(snug_context *ctx, const char *folder, struct snug_lo
             break;
         }
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            if (is_named(fd, lock->path)) break;
+            if (snug_file_is_named(fd, lock->path)) break; /* else who held it has removed it since it was opened */
             close(fd);
             continue;
         }

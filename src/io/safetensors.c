@@ -74,12 +74,19 @@ static snug_status read_at(snug_context *ctx, const struct snug_safetensors_file
 
 /* weights_only keeps torch from running what the file says. */
 snug_status snug_fail_pickled(snug_context *ctx, const char *path) {
+    static const char shards[] = ".bin.index.json";
+    const char *slash = strrchr(path, '/');
+    const bool index = ends_with(path, shards);
+    const int folder = slash ? (int)(slash + 1 - path) : 0;
+    const int stem = (int)(strlen(path) - (index ? strlen(shards) : 0));
     return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s is a pickled PyTorch file, which may run any code when it is loaded; snug reads safetensors. "
-                     "Convert it once in Python: import torch; from safetensors.torch import save_file; "
-                     "w = torch.load(\"%s\", map_location=\"cpu\", weights_only=True); "
-                     "save_file({k: v.clone() for k, v in w.items()}, \"model.safetensors\")",
-                     path, path);
+                     "%s %s pickled PyTorch file%s, which may run any code when %s loaded; snug reads safetensors. "
+                     "Convert once in Python: import glob, torch; from safetensors.torch import save_file; "
+                     "w = {k: v.clone() for f in glob.glob(\"%.*s%s\") "
+                     "for k, v in torch.load(f, map_location=\"cpu\", weights_only=True).items()}; "
+                     "save_file(w, \"%.*smodel.safetensors\", {\"format\": \"pt\"})",
+                     path, index ? "names" : "is a", index ? "s" : "", index ? "they are" : "it is", stem, path,
+                     index ? "-*.bin" : "", folder, path);
 }
 
 /* Says what a file that is not safetensors seems to be. start: its first bytes, zero-filled. */
@@ -363,7 +370,7 @@ snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetenso
     while (count > 0) {
         int64_t part = count < 8192 ? count : 8192;
         RETURN_IF_ERROR(read_at(ctx, file, buffer, (size_t)part * sizeof *buffer, offset));
-        for (int64_t i = 0; i < part; i++)
+        for (int64_t i = 0; i < part; i++) /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): part * 2 is never 0 */
             out[i] = tensor->dtype == SNUG_BF16 ? snug_bf16_to_f32(buffer[i]) : snug_f16_to_f32(buffer[i]);
         out += part;
         count -= part;

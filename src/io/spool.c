@@ -132,20 +132,6 @@ static snug_status fail_open(snug_context *ctx, const char *folder, int64_t byte
                      folder, (double)bytes / 0x1p20, strerror(error));
 }
 
-/* A file without a name; where the file system cannot make one, it loses its name at once. */
-static int open_unnamed(snug_context *ctx, const char *folder, int *fd) {
-    char *path;
-    *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (*fd >= 0) return 0;
-    if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL) return errno;
-    if (snug_path_join(ctx, &path, folder, ".snug-offload-XXXXXX") != SNUG_OK) return ENOMEM;
-    *fd = mkostemp(path, O_CLOEXEC);
-    const int error = *fd < 0 ? errno : 0;
-    if (!error) unlink(path);
-    free(path);
-    return error;
-}
-
 /* Beyond this limit the kernel sends a signal that ends the process, so it is looked at beforehand. */
 static int check_limit(int64_t bytes) {
     struct rlimit limit;
@@ -181,7 +167,7 @@ snug_status snug_spool_open(snug_context *ctx, const char *folder, int64_t bytes
     snug_status status = snug_strdup(ctx, folder, &s->folder);
     if (status == SNUG_OK) {
         int error = check_limit(bytes);
-        if (!error) error = open_unnamed(ctx, folder, &s->fd);
+        if (!error) error = snug_unnamed_open(ctx, folder, &s->fd);
         if (!error && bytes > 0) error = posix_fallocate(s->fd, 0, bytes);
         if (error) status = fail_open(ctx, folder, bytes, error);
     }

@@ -161,6 +161,12 @@ struct snug_program {
     int32_t logits, loss, clip;          /* tensors that the runner looks at; clip is {norm, scale} */
 };
 
+static inline bool snug_program_has(const struct snug_program *program, enum snug_op_kind kind) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == kind) return true;
+    return false;
+}
+
 /* The tensor by which the loss is scaled (optim/loss_scale.h), in fp16 training; elsewhere -1. */
 static inline int32_t snug_program_scaler(const struct snug_program *program) {
     for (size_t i = program->op_count; i-- > 0;)

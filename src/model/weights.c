@@ -258,7 +258,7 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
 /* The weights' file in folder. *path is freed by the caller. */
 static snug_status find_file(snug_context *ctx, const char *folder, char **path) {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
-    static const char *const pickled[] = {"pytorch_model.bin", "model.pt", "model.pth"};
+    static const char *const pickled[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth"};
     for (size_t i = 0; i < 2; i++) {
         RETURN_IF_ERROR(snug_path_join(ctx, path, folder, names[i]));
         if (snug_file_exists(*path)) return SNUG_OK;
@@ -271,11 +271,15 @@ static snug_status find_file(snug_context *ctx, const char *folder, char **path)
         *path = NULL;
         RETURN_IF_ERROR(status);
     }
-    return snug_fail(
-        ctx, SNUG_E_INPUT,
-        "%s: there is neither model.safetensors nor model.safetensors.index.json (pickled shards, .bin, are "
-        "not read)",
-        folder);
+    return snug_fail(ctx, SNUG_E_INPUT, "%s: there is neither model.safetensors nor model.safetensors.index.json",
+                     folder);
+}
+
+snug_status snug_weights_look(snug_context *ctx, const char *folder) {
+    char *path = NULL;
+    const snug_status status = find_file(ctx, folder, &path);
+    free(path);
+    return status;
 }
 
 snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,

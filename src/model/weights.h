@@ -20,6 +20,8 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed);
 
+/* Whether folder has weights that snug_weights_load() can open; if not, what can be done about it. */
+snug_status snug_weights_look(snug_context *ctx, const char *folder);
 /* Fills all parameters from folder's model.safetensors or its index. Takes weights saved from BertModel,
    BertForSequenceClassification, BertForMaskedLM or BertForPreTraining, with or without the "bert." prefix, with old
    gamma and beta names. What the file lacks is initialised, and named in the log; so are tensors that the model does

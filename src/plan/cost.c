@@ -67,7 +67,7 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
     const double in = elements[0], out = elements[SNUG_OP_INPUTS];
     const double pairs = sequences > 0 ? tokens * tokens / sequences : 0; /* query-key pairs a head */
     switch (op->kind) {
-    case SNUG_OP_LINEAR: cost.flops = 2 * out * (double)program->tensors[op->in[0]].cols; break;
+    case SNUG_OP_LINEAR:
     case SNUG_OP_LINEAR_DX: cost.flops = 2 * out * (double)program->tensors[op->in[0]].cols; break;
     case SNUG_OP_LINEAR_DW: cost.flops = 2 * in * (double)program->tensors[op->in[1]].cols; break;
     /* scores and values, forward; the scores again and four products more, backward */

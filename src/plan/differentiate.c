@@ -51,8 +51,13 @@ static void fill(struct tape *t, int32_t tensor, enum snug_phase phase, bool fir
    some gradients were written before and others not, the latter are cleared first. */
 static void emit_weight_gradients(struct tape *t, struct snug_op op, const int32_t weights[SNUG_OP_OUTPUTS]) {
     int fresh = 0, touched = 0;
-    for (int i = 0; i < SNUG_OP_OUTPUTS; i++)
-        if (weights[i] >= 0) t->touched[weights[i]] ? touched++ : fresh++;
+    for (int i = 0; i < SNUG_OP_OUTPUTS; i++) {
+        if (weights[i] < 0) continue;
+        if (t->touched[weights[i]])
+            touched++;
+        else
+            fresh++;
+    }
     op.first = touched == 0;
     for (int i = 0; i < SNUG_OP_OUTPUTS; i++) {
         const int32_t w = weights[i];

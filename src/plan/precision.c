@@ -5,39 +5,83 @@
 
 #include "plan/stages.h"
 
-/* The copy of weight in the compute type, made at its first use; the optimizer keeps it up to date. */
-static snug_status copy_of(struct snug_program *program, int32_t weight, int32_t *copy) {
-    if (*copy) return SNUG_OK;
-    struct snug_tensor like = program->tensors[weight];
-    like.dtype = program->compute;
-    RETURN_IF_ERROR(snug_program_tensor(program, like, copy, "copy.%s", program->tensors[weight].name));
-    for (size_t i = 0; i < program->op_count; i++)
-        if (snug_is_update(program->ops[i].kind) && program->ops[i].out[0] == weight) program->ops[i].out[1] = *copy;
-    return snug_program_op(program, (struct snug_op){.kind = SNUG_OP_CAST,
-                                                     .phase = SNUG_PHASE_PREPARE,
-                                                     .layer = like.layer,
-                                                     .in = SNUG_INPUTS(weight),
-                                                     .out = SNUG_OUTPUTS(*copy)});
+struct precision {
+    struct snug_program *program;
+    const enum snug_recompute *levels;
+    int32_t *copies;       /* by weight: the copy that is at hand, or 0 */
+    enum snug_phase phase; /* in which copies that do not persist are */
+};
+
+/* A layer that makes everything again makes its copies again too: they stand for its own time, not for the run's. */
+static bool persists(const struct precision *p, int32_t layer) {
+    return layer < 0 || !p->levels || p->levels[layer] != SNUG_RECOMPUTE_LAYER;
 }
 
-snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights) {
+/* Copies of layers that make them again are not at hand in another phase. */
+static void enter(struct precision *p, enum snug_phase phase, size_t weights) {
+    if (p->phase == phase) return;
+    for (size_t i = 0; i < weights; i++)
+        if (p->copies[i] && !p->program->tensors[p->copies[i]].persistent) p->copies[i] = 0;
+    p->phase = phase;
+}
+
+/* Adds the copy of weight in the compute type: before the first operation that reads it, or once for the run; then the
+   optimizer keeps it up to date. */
+static snug_status add_copy(struct precision *p, int32_t weight, enum snug_phase phase) {
+    struct snug_tensor like = p->program->tensors[weight];
+    like.dtype = p->program->compute;
+    like.persistent = persists(p, like.layer);
+    if (!like.persistent) {
+        like.memory_class = SNUG_MEMORY_TEMPORARY;
+        like.saved = false;
+    }
+    RETURN_IF_ERROR(snug_program_tensor(p->program, like, &p->copies[weight], "copy.%s", like.name));
+    return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_CAST,
+                                                        .phase = like.persistent ? SNUG_PHASE_PREPARE : phase,
+                                                        .layer = like.layer,
+                                                        .in = SNUG_INPUTS(weight),
+                                                        .out = SNUG_OUTPUTS(p->copies[weight])});
+}
+
+static snug_status give_copies(struct precision *p, size_t weights) {
+    struct snug_op *ops = p->program->ops;
+    const size_t count = p->program->op_count;
+    snug_status status = SNUG_OK;
+    p->program->ops = NULL;
+    p->program->op_count = p->program->op_capacity = 0;
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+        struct snug_op op = ops[i];
+        if (op.kind == SNUG_OP_LINEAR || op.kind == SNUG_OP_LINEAR_DX) {
+            const int32_t weight = op.in[1];
+            enter(p, op.phase, weights);
+            if (p->program->tensors[weight].dtype != p->program->compute) {
+                if (!p->copies[weight]) status = add_copy(p, weight, op.phase);
+                op.in[1] = p->copies[weight];
+            }
+        }
+        if (status == SNUG_OK) status = snug_program_op(p->program, op);
+    }
+    free(ops);
+    for (size_t i = 0; i < p->program->op_count; i++) {
+        struct snug_op *op = &p->program->ops[i];
+        if (snug_is_update(op->kind) && p->copies[op->out[0]] && persists(p, op->layer))
+            op->out[1] = p->copies[op->out[0]];
+    }
+    return status;
+}
+
+snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights,
+                                 const enum snug_recompute levels[]) {
     /* Vectors stay: biases and norms are few, and products add them in fp32. */
     for (size_t i = 0; i < program->parameter_count; i++)
         if (program->parameters[i].shape[1]) program->tensors[program->parameters[i].tensor].dtype = weights;
     if (program->compute == SNUG_F32) return SNUG_OK;
-    const size_t tensors = program->tensor_count, ops = program->op_count;
+    const size_t tensors = program->tensor_count;
     for (size_t i = 0; i < tensors; i++)
         if (program->tensors[i].low_precision) program->tensors[i].dtype = program->compute;
-    int32_t *copies;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *copies, (void **)&copies));
-    snug_status status = SNUG_OK;
-    for (size_t i = 0; i < ops && status == SNUG_OK; i++) {
-        if (program->ops[i].kind != SNUG_OP_LINEAR && program->ops[i].kind != SNUG_OP_LINEAR_DX) continue;
-        const int32_t weight = program->ops[i].in[1];
-        if (program->tensors[weight].dtype == program->compute) continue;
-        status = copy_of(program, weight, &copies[weight]);
-        program->ops[i].in[1] = copies[weight];
-    }
-    free(copies);
+    struct precision p = {.program = program, .levels = levels, .phase = SNUG_PHASE_PREPARE};
+    RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *p.copies, (void **)&p.copies));
+    const snug_status status = give_copies(&p, tensors);
+    free(p.copies);
     return status;
 }

@@ -28,6 +28,7 @@ static bool solve(const double normal[TERMS][TERMS], const double right[TERMS], 
         if (mask >> i & 1) terms[count++] = i;
     }
     for (int i = 0; i < count; i++) {
+        /* cppcheck-suppress uninitvar ; the first count of them are not */
         for (int j = 0; j < count; j++) a[i][j] = normal[terms[i]][terms[j]];
         a[i][count] = right[terms[i]];
     }

@@ -50,8 +50,10 @@ snug_status snug_stage_update(struct snug_program *program, const struct snug_me
 /* Lets rows of the word embedding that have no gradient in a step wait for their update until they are read. */
 snug_status snug_stage_wait(struct snug_program *program, const struct snug_methods *methods);
 /* Stores matrices and tables in the type weights, activations in program->compute, and gives products a copy of those
-   weights that are not in the compute type. Products in F32 read BF16 weights as they are. */
-snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights);
+   weights that are not in the compute type: one that the optimizer keeps up to date, or, in a layer of level LAYER, one
+   that stands only while the layer runs. Products in F32 read BF16 weights as they are. */
+snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights,
+                                 const enum snug_recompute levels[]);
 /* Puts the operations in the order of their phases. */
 snug_status snug_stage_sort(struct snug_program *program);
 

@@ -29,7 +29,11 @@ static snug_status set_default(struct snug_args *args, const char *name, const c
 /* The experiment's own values, where nothing else is asked for. */
 static snug_status choose_arguments(struct snug_args *args) {
     if (!args->model_name_or_path) RETURN_IF_ERROR(set_default(args, "config_name", "bert-large-uncased"));
-    RETURN_IF_ERROR(set_default(args, "train_file", "dummy:512x512"));
+    int64_t longest;
+    char rows[64];
+    RETURN_IF_ERROR(snug_job_longest(args, 512, &longest));
+    snprintf(rows, sizeof rows, "dummy:512x%lld", (long long)longest);
+    RETURN_IF_ERROR(set_default(args, "train_file", rows));
     RETURN_IF_ERROR(set_default(args, "per_device_train_batch_size", "4"));
     if (args->validation_file)
         return snug_fail(args->ctx, SNUG_E_USAGE, "snug bench anatomy only trains: leave out --validation_file");

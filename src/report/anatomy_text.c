@@ -171,7 +171,7 @@ static json_t *memory_json(const snug_anatomy *a) {
     return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "before", told(a->before), "with_context",
                      a->device ? told(a->opened) : json_null(), "planned", planned, "measured", told(a->held), "method",
                      a->device ? a->use.method : "the process's peak resident memory", "others",
-                     snug_report_string(a->use.others));
+                     snug_json_from_text(a->use.others));
 }
 
 snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
@@ -189,9 +189,9 @@ snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
         a->ctx,
         json_pack("{s:o, s:s, s:{s:f, s:I, s:I}, s:o, s:I, s:I, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:f, s:f, s:f, "
                   "s:f}, s:o, s:o, s:{s:f, s:I, s:f}}",
-                  "place", snug_report_string(a->place), "device", a->device ? "cuda" : "cpu", "model", "parameters",
+                  "place", snug_json_from_text(a->place), "device", a->device ? "cuda" : "cpu", "model", "parameters",
                   a->parameters, "layers", (json_int_t)a->layers, "hidden", (json_int_t)a->hidden, "data",
-                  snug_report_string(a->data), "batch", (json_int_t)a->batch, "gradient_accumulation_steps",
+                  snug_json_from_text(a->data), "batch", (json_int_t)a->batch, "gradient_accumulation_steps",
                   (json_int_t)a->accumulation, "compute", snug_dtype_name(a->compute), "dtype",
                   snug_dtype_name(a->weights), "memory", memory_json(a), "run", "steps", (json_int_t)a->steps,
                   "epoch_steps", (json_int_t)a->epoch_steps, "samples", (json_int_t)a->samples, "tokens",

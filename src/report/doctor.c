@@ -22,12 +22,14 @@ struct snug_doctor {
     int cores, threads;
     int64_t memory, available;
     struct snug_gpus gpus;
-    bool plugin;           /* a GPU can be trained on */
-    char plugin_text[512]; /* what opening it came to */
-    char cublaslt[96];     /* version and file, "" if it was not loaded */
-    char *cache;           /* folder, NULL if there is none */
+    const struct snug_backend *cuda; /* NULL where no GPU can be trained on */
+    snug_status plugin;              /* what opening the plug-in came to */
+    char plugin_text[512];
+    char cublaslt[96]; /* version and file, "" if it was not loaded */
+    char *cache;       /* folder, NULL if there is none */
     char cache_problem[256];
-    char used[640]; /* device and why */
+    char used[640];    /* device and why */
+    char refused[640]; /* why a training with these arguments would not begin, or "" */
     char missing[NOTES][384];
     int missing_count;
 };
@@ -115,36 +117,42 @@ static void look_at_cublaslt(snug_doctor *d) {
 
 static void look_at_plugin(snug_doctor *d) {
     const struct snug_backend *cuda;
-    d->plugin = snug_backend_cuda(d->ctx, &cuda) == SNUG_OK;
+    d->plugin = snug_backend_cuda(d->ctx, &cuda);
+    if (d->plugin == SNUG_OK) d->cuda = cuda;
     snprintf(d->plugin_text, sizeof d->plugin_text, "%s",
-             d->plugin ? "libsnug_cuda.so works" : snug_error_message(d->ctx));
+             d->cuda ? "libsnug_cuda.so works" : snug_error_message(d->ctx));
     snug_clear_error(d->ctx);
     look_at_cublaslt(d);
     if (*d->gpus.cuda_problem)
         miss(d, "a GPU: %s", d->gpus.cuda_problem);
-    else if (!d->plugin)
+    else if (!d->cuda)
         miss(d, "training on the GPU: %s", d->plugin_text);
-    if (d->plugin && *d->gpus.nvml_problem)
+    if (d->cuda && *d->gpus.nvml_problem)
         miss(d, "NVML: %s; the ledger of a GPU then counts all its processes as ours", d->gpus.nvml_problem);
 }
 
-/* By the same rules as a training, see snug_device_choose(). */
-static void decide(snug_doctor *d, const struct snug_args *args) {
+/* By the same rules as a training, see snug_device_choose(); its failure where one would be refused. */
+static snug_status decide(snug_doctor *d, struct snug_args *args) {
     const bool asked_cpu = args->use_cpu || strcmp(args->device, "cpu") == 0;
     const bool asked_cuda = !args->use_cpu && strcmp(args->device, "cuda") == 0;
+    const bool gpus = d->cuda && !asked_cpu;
+    const struct snug_job job = {.ctx = d->ctx, .args = args, .backend = gpus ? d->cuda : snug_backend_cpu()};
     const struct snug_gpu *gpu = NULL;
+    RETURN_IF_ERROR(snug_args_check(args, "doctor"));
+    if (asked_cuda && !d->cuda) return snug_device_fail(d->ctx, snug_fail(d->ctx, d->plugin, "%s", d->plugin_text));
+    RETURN_IF_ERROR(snug_device_check(&job));
     for (size_t i = 0; i < d->gpus.count; i++)
         if (d->gpus.items[i].ordinal == 0) gpu = &d->gpus.items[i];
     if (asked_cpu)
         snprintf(d->used, sizeof d->used, "the CPU, %d threads: %s says so", d->threads,
                  args->use_cpu ? "--use_cpu" : "--device cpu");
-    else if (d->plugin)
+    else if (gpus)
         snprintf(d->used, sizeof d->used, "the GPU %s: %s%s", gpu ? gpu->name : "that CUDA lists first",
                  asked_cuda ? "--device cuda says so" : "--device auto takes the first one that works",
                  d->gpus.restricted ? " (of those that CUDA_VISIBLE_DEVICES leaves)" : "");
     else
-        snprintf(d->used, sizeof d->used, "%s: %s", asked_cuda ? "nothing: --device cuda is refused" : "the CPU",
-                 d->plugin_text);
+        snprintf(d->used, sizeof d->used, "the CPU: %s", d->plugin_text);
+    return SNUG_OK;
 }
 
 snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
@@ -157,13 +165,17 @@ snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
     look_at_machine(d, args);
     snug_status status = look_at_cache(d);
     if (status == SNUG_OK) status = snug_gpus_look(d->ctx, &d->gpus);
-    if (status == SNUG_OK) {
-        look_at_plugin(d);
-        decide(d, args);
-        *out = d;
-    } else {
+    if (status != SNUG_OK) {
         snug_doctor_destroy(d);
+        return status;
     }
+    look_at_plugin(d);
+    status = decide(d, args);
+    if (status != SNUG_OK) {
+        snprintf(d->refused, sizeof d->refused, "%s", snug_error_message(d->ctx));
+        snprintf(d->used, sizeof d->used, "nothing: a training with these arguments is refused");
+    }
+    *out = d;
     return status;
 }
 
@@ -213,6 +225,7 @@ snug_status snug_doctor_text(const snug_doctor *d, char **text) {
     fprintf(out, "Cache      %s\n", *d->cache_problem ? d->cache_problem : d->cache);
     print_gpus(out, d);
     fprintf(out, "\nUsed       %s\n", d->used);
+    if (*d->refused) fprintf(out, "Refused    %s\n", d->refused);
     for (int i = 0; i < d->missing_count; i++) fprintf(out, "%-10s %s\n", i ? "" : "Missing", d->missing[i]);
     if (!d->missing_count) fputs("Missing    nothing\n", out);
     if (fclose(out) == 0) return SNUG_OK;
@@ -223,19 +236,19 @@ snug_status snug_doctor_text(const snug_doctor *d, char **text) {
 
 snug_status snug_doctor_json(const snug_doctor *d, char **text) {
     json_t *missing = json_array();
-    for (int i = 0; i < d->missing_count; i++) snug_json_append(&missing, snug_report_string(d->missing[i]));
+    for (int i = 0; i < d->missing_count; i++) snug_json_append(&missing, snug_json_from_text(d->missing[i]));
     return snug_report_json(
         d->ctx,
-        json_pack("{s:s, s:{s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s, s:i, s:i}, s:{s:I, s:I}, s:{s:o, s:o}, s:o, "
-                  "s:{s:b, s:o, s:o}, s:o, s:o}",
-                  "version", SNUG_VERSION, "system", "name", d->system.sysname, "release", d->system.release, "machine",
-                  d->system.machine, "cpu", "name", d->cpu, "features", d->features, "level", d->isa, "products",
-                  d->products, "cores", d->cores, "threads", d->threads, "memory", "bytes", (json_int_t)d->memory,
-                  "available", (json_int_t)d->available, "cache", "folder",
-                  d->cache ? snug_report_string(d->cache) : json_null(), "problem",
-                  *d->cache_problem ? snug_report_string(d->cache_problem) : json_null(), "gpu",
-                  snug_gpus_object(&d->gpus), "plugin", "works", d->plugin, "text", snug_report_string(d->plugin_text),
-                  "cublaslt", *d->cublaslt ? json_string(d->cublaslt) : json_null(), "used",
-                  snug_report_string(d->used), "missing", missing),
+        json_pack(
+            "{s:s, s:{s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s, s:i, s:i}, s:{s:I, s:I}, s:{s:o, s:o}, s:o, "
+            "s:{s:b, s:o, s:o}, s:o, s:o, s:o}",
+            "version", SNUG_VERSION, "system", "name", d->system.sysname, "release", d->system.release, "machine",
+            d->system.machine, "cpu", "name", d->cpu, "features", d->features, "level", d->isa, "products", d->products,
+            "cores", d->cores, "threads", d->threads, "memory", "bytes", (json_int_t)d->memory, "available",
+            (json_int_t)d->available, "cache", "folder", d->cache ? snug_json_from_text(d->cache) : json_null(),
+            "problem", *d->cache_problem ? snug_json_from_text(d->cache_problem) : json_null(), "gpu",
+            snug_gpus_object(&d->gpus), "plugin", "works", d->cuda != NULL, "text", snug_json_from_text(d->plugin_text),
+            "cublaslt", *d->cublaslt ? json_string(d->cublaslt) : json_null(), "used", snug_json_from_text(d->used),
+            "refused", *d->refused ? snug_json_from_text(d->refused) : json_null(), "missing", missing),
         text);
 }

@@ -115,7 +115,7 @@ static json_t *processes_json(const struct snug_gpu *gpu) {
         const struct snug_gpu_process *p = &gpu->processes[i];
         snug_json_append(&all, json_pack("{s:I, s:o, s:o}", "pid", (json_int_t)p->pid, "bytes",
                                          known(p->bytes >= 0, json_integer(p->bytes)), "name",
-                                         known(*p->name, snug_report_string(p->name))));
+                                         known(*p->name, snug_json_from_text(p->name))));
     }
     return all;
 }
@@ -144,9 +144,9 @@ json_t *snug_gpus_object(const snug_gpus *gpus) {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", known(*gpus->driver, json_string(gpus->driver)),
                      "cuda", known(*gpus->cuda, json_string(gpus->cuda)), "nvml",
                      known(*gpus->nvml, json_string(gpus->nvml)), "cuda_visible_devices",
-                     known(gpus->restricted, snug_report_string(gpus->visible)), "cuda_problem",
-                     known(*gpus->cuda_problem, snug_report_string(gpus->cuda_problem)), "nvml_problem",
-                     known(*gpus->nvml_problem, snug_report_string(gpus->nvml_problem)), "gpus", items);
+                     known(gpus->restricted, snug_json_from_text(gpus->visible)), "cuda_problem",
+                     known(*gpus->cuda_problem, snug_json_from_text(gpus->cuda_problem)), "nvml_problem",
+                     known(*gpus->nvml_problem, snug_json_from_text(gpus->nvml_problem)), "gpus", items);
 }
 
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text) {

@@ -318,7 +318,7 @@ static json_t *offloaded_json(const snug_plan *plan) {
         if (layout->spooled[i])
             snug_json_add(&offloaded, snug_memory_class_name((snug_memory_class)i), json_integer(layout->spooled[i]));
     snug_json_add(&offloaded, "total", json_integer(layout->spool));
-    snug_json_add(&offloaded, "folder", json_string(snug_args_offload_dir(plan->job.args)));
+    snug_json_add(&offloaded, "folder", snug_json_from_text(snug_args_offload_dir(plan->job.args)));
     return offloaded;
 }
 

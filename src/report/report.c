@@ -24,11 +24,6 @@ const char *snug_group_key(enum snug_op_group group) {
     return keys[group];
 }
 
-json_t *snug_report_string(const char *text) {
-    json_t *string = json_string(text);
-    return string ? string : json_string("\xEF\xBF\xBD");
-}
-
 snug_status snug_report_json(snug_context *ctx, json_t *object, char **text) {
     *text = object ? snug_json_dump(object, JSON_INDENT(2)) : NULL;
     json_decref(object);

@@ -20,7 +20,4 @@ json_t *snug_gpus_object(const snug_gpus *gpus);
 /* object, whose reference is taken, as text; NULL is one for which there was no memory. */
 snug_status snug_report_json(snug_context *ctx, json_t *object, char **text);
 
-/* A string, U+FFFD for one that is not UTF-8. */
-json_t *snug_report_string(const char *text);
-
 #endif

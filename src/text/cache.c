@@ -3,15 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE ((size_t)1 << 20) /* bytes checked or copied at a time */
+#define PIECE ((size_t)1 << 20) /* bytes of rows checked at a time */
+#define ENTRIES 4096            /* of the index, at a time */
 
-_Static_assert(sizeof(struct snug_cache_header) == 128, "the header has no padding");
+_Static_assert(sizeof(struct snug_cache_header) == 136, "the header has no padding");
 _Static_assert(sizeof(struct snug_cache_row) == 16, "rows have no padding");
 _Static_assert(sizeof(struct snug_cache_entry) == 16, "entries have no padding");
 _Static_assert(sizeof(struct snug_raw_label) == 16, "labels have no padding");
@@ -46,106 +48,179 @@ static bool read_at(int fd, void *data, size_t size, uint64_t offset) {
     return true;
 }
 
+int snug_cache_length_size(int64_t longest) { return longest <= UINT8_MAX ? 1 : longest <= UINT16_MAX ? 2 : 4; }
+
+static uint64_t lengths_size(const struct snug_cache_header *header) {
+    return (uint64_t)header->rows * (uint64_t)snug_cache_length_size(header->longest);
+}
+
 /* A part's size is bounded by the file's, so that sums of them cannot overflow. */
 static const char *check_header(const struct snug_cache_header *header, uint64_t file_size, XXH128_hash_t key) {
     if (header->magic != SNUG_CACHE_MAGIC) return "it is no token cache of this version";
     if (header->sum != header_sum(header)) return "the header's checksum differs";
     if (header->key_low != key.low64 || header->key_high != key.high64) return "it was made for other data";
-    if (header->rows_size > file_size || header->index_size > file_size || header->labels_size > file_size ||
-        sizeof *header + header->rows_size + header->index_size + header->labels_size != file_size)
+    if (header->rows_size > file_size || header->index_size > file_size || header->labels_size > file_size)
         return "its size differs from what the header says";
-    if (header->rows_size % 8 != 0) return "its rows do not end where rows end"; /* and the index would be misaligned */
+    if (header->rows_size % 8 != 0) return "its rows do not end where rows end";
     if (header->rows < 1 || header->index_size % sizeof(struct snug_cache_entry) != 0 ||
         (uint64_t)header->rows != header->index_size / sizeof(struct snug_cache_entry))
         return "the number of rows is wrong";
+    if (header->longest < 0 || header->longest > INT32_MAX) return "the longest row is out of bounds";
+    if (sizeof *header + header->rows_size + header->index_size + lengths_size(header) + header->labels_size !=
+        file_size)
+        return "its size differs from what the header says";
     if (header->label_form > SNUG_LABELS_NONFINITE) return "the form of the labels is unknown";
     return NULL;
 }
 
-static snug_status map_index(snug_context *ctx, struct snug_cache *cache, const struct snug_cache_header *header) {
-    uint64_t start = sizeof *header + header->rows_size, page = (uint64_t)sysconf(_SC_PAGESIZE), skip = start % page;
-    cache->mapped = (size_t)(skip + header->index_size);
-    cache->mapping = mmap(NULL, cache->mapped, PROT_READ, MAP_SHARED, cache->fd, (off_t)(start - skip));
-    if (cache->mapping == MAP_FAILED) {
-        cache->mapping = NULL;
-        return snug_fail(ctx, SNUG_E_IO, "the token cache's index of %zu bytes cannot be mapped: %s", cache->mapped,
-                         strerror(errno));
+/* What is at hand while the file is checked: it is gone through once, in portions of its index. */
+struct check {
+    snug_context *ctx;
+    struct snug_cache *cache;
+    const struct snug_cache_header *header;
+    int64_t id_limit;
+    XXH3_state_t *rows_sum, *index_sum, *lengths_sum;
+    struct snug_row_buffer buffer;
+    uint64_t offset; /* of the next row */
+    int64_t tokens, longest, truncated;
+    struct snug_cache_entry entries[ENTRIES];
+    uint32_t lengths[ENTRIES];
+};
+
+int32_t snug_cache_length_at(const void *lengths, int size, int64_t number) {
+    switch (size) {
+    case 1: return ((const uint8_t *)lengths)[number];
+    case 2: return ((const uint16_t *)lengths)[number];
+    default: return ((const int32_t *)lengths)[number];
     }
-    cache->index = (const struct snug_cache_entry *)((const char *)cache->mapping + skip);
-    return SNUG_OK;
 }
 
-static const char *check_index(const struct snug_cache *cache, const struct snug_cache_header *header) {
-    if (XXH3_64bits(cache->index, header->index_size) != header->index_sum) return "the index's checksum differs";
-    uint64_t offset = sizeof *header, end = sizeof *header + header->rows_size;
-    int64_t tokens = 0, longest = 0;
-    for (int64_t i = 0; i < cache->rows; i++) {
-        const struct snug_cache_entry *entry = &cache->index[i];
-        uint64_t size = row_size(entry->length, entry->labels);
-        if (entry->offset != offset || size > end - offset || entry->length > INT32_MAX)
+/* The next count entries, and their lengths beside them. */
+static const char *check_entries(struct check *check, int64_t count) {
+    struct snug_cache *cache = check->cache;
+    const int length_size = snug_cache_length_size(check->header->longest);
+    const uint64_t end = sizeof *check->header + check->header->rows_size;
+    for (int64_t i = 0; i < count; i++) {
+        const struct snug_cache_entry *entry = &check->entries[i];
+        const uint64_t size = row_size(entry->length, entry->labels);
+        if (entry->offset != check->offset || size > end - check->offset || entry->length > INT32_MAX)
             return "an index entry is out of bounds";
-        offset += size;
-        tokens += entry->length;
-        if (longest < entry->length) longest = entry->length;
+        if ((uint32_t)snug_cache_length_at(check->lengths, length_size, i) != entry->length)
+            return "a row has two lengths";
+        check->offset += size;
+        check->tokens += entry->length;
+        if (check->longest < entry->length) check->longest = entry->length;
+        cache->labelled += entry->labels != 0;
+        cache->squared_lengths += (double)entry->length * (double)entry->length;
     }
-    if (offset != end || tokens != header->tokens || longest != header->longest) return "the index is incomplete";
     return NULL;
 }
 
-/* The rows' bytes in order, checked one by one. */
-static const char *check_rows_of(struct snug_cache *cache, const char *data, int64_t first, int64_t end,
-                                 int64_t id_limit, int64_t *truncated) {
-    for (int64_t i = first; i < end; i++) {
-        uint32_t length = cache->index[i].length, labels = cache->index[i].labels;
+/* The bytes of count rows in order, checked one by one. */
+static const char *check_rows_of(struct check *check, const char *data, const struct snug_cache_entry *entries,
+                                 int64_t count) {
+    struct snug_cache *cache = check->cache;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t length = entries[i].length, labels = entries[i].labels;
         const struct snug_cache_row *row = (const struct snug_cache_row *)data;
         const uint32_t *numbers = (const uint32_t *)(row + 1);
         if (row->first_count < 0 || (uint32_t)row->first_count > length) return "a row's token types are wrong";
-        for (uint32_t k = 0; k < labels; k++)
+        const bool value = snug_label_is_value(numbers, labels);
+        cache->values |= value;
+        if (value && !isfinite(snug_label_value(numbers))) return "a row's label is no number";
+        for (uint32_t k = 0; k < labels && !value; k++)
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;
         for (uint32_t k = labels; k < labels + length; k++) highest = numbers[k] > highest ? numbers[k] : highest;
-        if (length && highest >= (uint64_t)id_limit) return "a row's token is not in the vocabulary";
-        *truncated += row->truncated != 0;
+        if (length && highest >= (uint64_t)check->id_limit) return "a row's token is not in the vocabulary";
+        check->truncated += row->truncated != 0;
         cache->pairs |= (uint32_t)row->first_count < length;
         data += row_size(length, labels);
     }
     return NULL;
 }
 
-/* Reads all rows, a piece of whole rows at a time. */
-static const char *check_rows(struct snug_cache *cache, const struct snug_cache_header *header, int64_t id_limit,
-                              struct snug_row_buffer *buffer, snug_context *ctx, snug_status *status) {
-    XXH3_state_t *state;
-    const char *problem = NULL;
-    int64_t truncated = 0;
-    if ((*status = create_sum(ctx, &state)) != SNUG_OK) return NULL;
-    for (int64_t first = 0, end; !problem && first < cache->rows; first = end) {
+/* Reads the rows of count entries, a piece of whole rows at a time. */
+static const char *check_rows(struct check *check, int64_t count, snug_status *status) {
+    for (int64_t first = 0, end; first < count; first = end) {
         uint64_t size = 0;
-        for (end = first; end < cache->rows; end++) {
-            uint64_t next = row_size(cache->index[end].length, cache->index[end].labels);
+        for (end = first; end < count; end++) {
+            uint64_t next = row_size(check->entries[end].length, check->entries[end].labels);
             if (size && size + next > PIECE) break;
             size += next;
         }
-        *status = snug_grow(ctx, &buffer->data, &buffer->capacity, (size_t)size, 1);
-        if (*status != SNUG_OK) break;
-        if (!read_at(cache->fd, buffer->data, (size_t)size, cache->index[first].offset)) {
-            problem = "it cannot be read";
-        } else {
-            XXH3_64bits_update(state, buffer->data, (size_t)size);
-            problem = check_rows_of(cache, buffer->data, first, end, id_limit, &truncated);
-        }
+        *status = snug_grow(check->ctx, &check->buffer.data, &check->buffer.capacity, (size_t)size, 1);
+        if (*status != SNUG_OK) return NULL;
+        if (!read_at(check->cache->fd, check->buffer.data, (size_t)size, check->entries[first].offset))
+            return "it cannot be read";
+        XXH3_64bits_update(check->rows_sum, check->buffer.data, (size_t)size);
+        const char *problem = check_rows_of(check, check->buffer.data, &check->entries[first], end - first);
+        if (problem) return problem;
     }
-    if (!problem && *status == SNUG_OK && XXH3_64bits_digest(state) != header->rows_sum)
-        problem = "the rows' checksum differs";
-    if (!problem && *status == SNUG_OK && truncated != header->truncated) problem = "the number of cut rows is wrong";
-    XXH3_freeState(state);
+    return NULL;
+}
+
+static const char *check_portion(struct check *check, int64_t first, int64_t count, snug_status *status) {
+    const struct snug_cache *cache = check->cache;
+    const size_t length_size = (size_t)snug_cache_length_size(check->header->longest);
+    const size_t entries = (size_t)count * sizeof *check->entries, lengths = (size_t)count * length_size;
+    if (!read_at(cache->fd, check->entries, entries, cache->index + (uint64_t)first * sizeof *check->entries) ||
+        !read_at(cache->fd, check->lengths, lengths, cache->lengths + (uint64_t)first * length_size))
+        return "it cannot be read";
+    XXH3_64bits_update(check->index_sum, check->entries, entries);
+    XXH3_64bits_update(check->lengths_sum, check->lengths, lengths);
+    const char *problem = check_entries(check, count);
+    return problem ? problem : check_rows(check, count, status);
+}
+
+static const char *check_totals(const struct check *check) {
+    const struct snug_cache_header *header = check->header;
+    if (XXH3_64bits_digest(check->index_sum) != header->index_sum) return "the index's checksum differs";
+    if (XXH3_64bits_digest(check->lengths_sum) != header->lengths_sum) return "the lengths' checksum differs";
+    if (XXH3_64bits_digest(check->rows_sum) != header->rows_sum) return "the rows' checksum differs";
+    if (check->offset != sizeof *header + header->rows_size || check->tokens != header->tokens ||
+        check->longest != header->longest)
+        return "the index is incomplete";
+    return check->truncated != header->truncated ? "the number of cut rows is wrong" : NULL;
+}
+
+static const char *check_all(struct check *check, snug_status *status) {
+    *status = create_sum(check->ctx, &check->rows_sum);
+    if (*status == SNUG_OK) *status = create_sum(check->ctx, &check->index_sum);
+    if (*status == SNUG_OK) *status = create_sum(check->ctx, &check->lengths_sum);
+    const char *problem = NULL;
+    for (int64_t first = 0, left; *status == SNUG_OK && !problem; first += ENTRIES) {
+        if ((left = check->cache->rows - first) <= 0) return check_totals(check);
+        problem = check_portion(check, first, left < ENTRIES ? left : ENTRIES, status);
+        if (snug_stop_asked(check->ctx))
+            *status = snug_fail(check->ctx, SNUG_E_INTERRUPTED, "interrupted while the token cache was checked");
+    }
+    return problem;
+}
+
+static const char *check_contents(snug_context *ctx, struct snug_cache *cache, const struct snug_cache_header *header,
+                                  int64_t id_limit, snug_status *status) {
+    void *memory;
+    if ((*status = snug_alloc(ctx, 1, sizeof(struct check), &memory)) != SNUG_OK) return NULL;
+    struct check *check = memory;
+    check->ctx = ctx;
+    check->cache = cache;
+    check->header = header;
+    check->id_limit = id_limit;
+    check->offset = sizeof *header;
+    const char *problem = check_all(check, status);
+    XXH3_freeState(check->rows_sum);
+    XXH3_freeState(check->index_sum);
+    XXH3_freeState(check->lengths_sum);
+    free(check->buffer.data);
+    free(check);
     return problem;
 }
 
 static const char *read_labels(snug_context *ctx, struct snug_cache *cache, const struct snug_cache_header *header,
                                snug_status *status) {
     uint64_t table = (uint64_t)header->label_count * sizeof(struct snug_raw_label);
-    uint64_t start = sizeof *header + header->rows_size + header->index_size;
+    uint64_t start = sizeof *header + header->rows_size + header->index_size + lengths_size(header);
     if (table > header->labels_size) return "the table of labels is too short";
     size_t text_size = (size_t)(header->labels_size - table);
     void *items, *text;
@@ -186,14 +261,13 @@ static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH12
     cache->tokens = header.tokens;
     cache->longest = header.longest;
     cache->truncated = header.truncated;
+    cache->malformed = header.malformed;
+    cache->added = header.added;
     cache->form = (enum snug_label_form)header.label_form;
-    RETURN_IF_ERROR(map_index(ctx, cache, &header));
-    if ((*problem = check_index(cache, &header))) return SNUG_OK;
+    cache->index = sizeof header + header.rows_size;
+    cache->lengths = cache->index + header.index_size;
     *problem = read_labels(ctx, cache, &header, &status);
-    if (*problem || status != SNUG_OK) return status;
-    struct snug_row_buffer buffer = {0};
-    *problem = check_rows(cache, &header, id_limit, &buffer, ctx, &status);
-    free(buffer.data);
+    if (!*problem && status == SNUG_OK) *problem = check_contents(ctx, cache, &header, id_limit, &status);
     return status;
 }
 
@@ -207,25 +281,51 @@ snug_status snug_cache_open(snug_context *ctx, int fd, XXH128_hash_t key, int64_
 }
 
 void snug_cache_close(struct snug_cache *cache) {
-    if (cache->mapping) munmap(cache->mapping, cache->mapped);
     if (cache->fd >= 0) close(cache->fd);
     snug_raw_labels_free(&cache->raw);
     *cache = (struct snug_cache){.fd = -1};
 }
 
+static snug_status fail_row(snug_context *ctx, int64_t number) {
+    return snug_fail(ctx, SNUG_E_IO, "row %lld of the token cache cannot be read: %s", (long long)number,
+                     errno ? strerror(errno) : "the file has become shorter");
+}
+
+snug_status snug_cache_find(snug_context *ctx, const struct snug_cache *cache, int64_t number,
+                            struct snug_cache_entry *out) {
+    const uint64_t offset = cache->index + (uint64_t)number * sizeof *out;
+    return read_at(cache->fd, out, sizeof *out, offset) ? SNUG_OK : fail_row(ctx, number);
+}
+
+/* The file may be another one than when it was checked: what it says now is held against what was planned. */
+static bool is_plausible(const struct snug_cache *cache, const struct snug_cache_entry *entry) {
+    const uint64_t size = row_size(entry->length, entry->labels);
+    return entry->length <= (uint64_t)cache->longest && entry->offset <= cache->index &&
+           size <= cache->index - entry->offset;
+}
+
 snug_status snug_cache_read(snug_context *ctx, const struct snug_cache *cache, int64_t number,
-                            struct snug_row_buffer *buffer, const struct snug_cache_row **row, const uint32_t **labels,
-                            const int32_t **ids) {
-    const struct snug_cache_entry *entry = &cache->index[number];
+                            struct snug_row_buffer *buffer, struct snug_cache_entry *entry,
+                            const struct snug_cache_row **row, const uint32_t **labels, const int32_t **ids) {
+    RETURN_IF_ERROR(snug_cache_find(ctx, cache, number, entry));
+    if (!is_plausible(cache, entry))
+        return snug_fail(ctx, SNUG_E_IO, "row %lld of the token cache has changed since it was checked",
+                         (long long)number);
     size_t size = (size_t)row_size(entry->length, entry->labels);
     RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, size, 1));
-    if (!read_at(cache->fd, buffer->data, size, entry->offset))
-        return snug_fail(ctx, SNUG_E_IO, "row %lld of the token cache cannot be read: %s", (long long)number,
-                         errno ? strerror(errno) : "the file has become shorter");
+    if (!read_at(cache->fd, buffer->data, size, entry->offset)) return fail_row(ctx, number);
     *row = buffer->data;
     *labels = (const uint32_t *)(*row + 1);
     *ids = (const int32_t *)(*labels + entry->labels);
     return SNUG_OK;
+}
+
+snug_status snug_cache_read_lengths(snug_context *ctx, const struct snug_cache *cache, int64_t first, int64_t count,
+                                    void *out) {
+    const uint64_t size = (uint64_t)snug_cache_length_size(cache->longest);
+    return read_at(cache->fd, out, (size_t)count * size, cache->lengths + (uint64_t)first * size)
+               ? SNUG_OK
+               : fail_row(ctx, first);
 }
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
@@ -241,12 +341,28 @@ static FILE *anonymous_file(void) {
     return file;
 }
 
+/* For the index while it grows: beside the cache, since the temporary folder may be memory. */
+static FILE *index_file(snug_context *ctx, const char *path) {
+    char *folder;
+    int fd;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (!slash) return anonymous_file();
+    if (snug_format(ctx, &folder, "%.*s", (int)(slash - path) + 1, path) != SNUG_OK) return NULL;
+    const int error = snug_unnamed_open(ctx, folder, &fd);
+    free(folder);
+    errno = error;
+    FILE *file = error ? NULL : fdopen(fd, "w+b");
+    if (!file && !error) close(fd);
+    return file;
+}
+
 static snug_status open_files(snug_context *ctx, const char *path, struct snug_cache_writer *writer) {
     if (path) RETURN_IF_ERROR(snug_writer_open(ctx, path, &writer->out));
     if (!path) writer->out.file = anonymous_file();
-    writer->index = anonymous_file();
+    writer->index = index_file(ctx, path);
     if (!writer->out.file || !writer->index)
-        return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made: %s", strerror(errno));
+        return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made %s%s: %s", path ? "beside " : "",
+                         path ? path : "in /tmp or in memory", strerror(errno));
     RETURN_IF_ERROR(create_sum(ctx, &writer->rows_sum));
     struct snug_cache_header header = {0}; /* stays so, and so invalid, until the file is finished */
     snug_writer_put(&writer->out, &header, sizeof header);
@@ -265,6 +381,14 @@ snug_status snug_cache_create(snug_context *ctx, const char *path, struct snug_c
 static void note_failure(struct snug_cache_writer *writer) {
     if (!writer->out.failed) writer->out.error = errno;
     writer->out.failed = true;
+}
+
+static snug_status fail_writer(snug_context *ctx, const struct snug_cache_writer *writer) {
+    if (!writer->out.path)
+        return snug_fail(ctx, SNUG_E_IO, "tokens cannot be written to a temporary file: %s",
+                         strerror(writer->out.error));
+    return snug_fail(ctx, SNUG_E_IO, "the token cache %s cannot be written: %s; SNUG_CACHE names another folder for it",
+                     writer->out.path, strerror(writer->out.error));
 }
 
 static void put_rows(struct snug_cache_writer *writer, const void *data, size_t size) {
@@ -287,14 +411,21 @@ snug_status snug_cache_put(snug_context *ctx, struct snug_cache_writer *writer, 
     put_rows(writer, ids, 4 * count);
     put_rows(writer, zeros, (size_t)(entry.offset + row_size(count, label_count) - writer->offset));
     if (fwrite(&entry, sizeof entry, 1, writer->index) != 1) note_failure(writer);
-    if (writer->out.failed)
-        return snug_fail(ctx, SNUG_E_IO, "the token cache%s%s cannot be written: %s", writer->out.path ? " " : "",
-                         writer->out.path ? writer->out.path : "", strerror(writer->out.error));
+    if (writer->out.failed) return fail_writer(ctx, writer);
     writer->rows++;
     writer->tokens += (int64_t)count;
     writer->truncated += row->truncated != 0;
     if (writer->longest < (int64_t)count) writer->longest = (int64_t)count;
     return SNUG_OK;
+}
+
+static void put_length(unsigned char *lengths, int size, size_t number, uint32_t length) {
+    const uint16_t narrow = (uint16_t)length;
+    switch (size) {
+    case 1: lengths[number] = (uint8_t)length; break;
+    case 2: memcpy(lengths + 2 * number, &narrow, 2); break;
+    default: memcpy(lengths + 4 * number, &length, 4);
+    }
 }
 
 /* Appends the index, gathered in its own file. */
@@ -305,6 +436,29 @@ static void append_index(struct snug_cache_writer *writer, XXH3_state_t *state, 
     for (size_t got; (got = fread(piece, 1, sizeof piece, writer->index)) > 0;) {
         snug_writer_put(&writer->out, piece, got);
         XXH3_64bits_update(state, piece, got);
+    }
+    if (ferror(writer->index)) note_failure(writer);
+    *sum = XXH3_64bits_digest(state);
+}
+
+/* The index is gathered first and appended then, so that it stands twice. */
+int64_t snug_cache_writer_needs(const struct snug_cache_writer *writer, double times) {
+    const double entry = sizeof(struct snug_cache_entry), length = snug_cache_length_size(writer->longest);
+    const double rows = (double)writer->rows, end = rows * (1 + times) * (entry + length);
+    return (int64_t)(times * ((double)writer->offset + rows * entry) + end);
+}
+
+/* Appends the lengths, from the same file. */
+static void append_lengths(struct snug_cache_writer *writer, XXH3_state_t *state, uint64_t *sum) {
+    struct snug_cache_entry entries[1 << 10];
+    const size_t size = (size_t)snug_cache_length_size(writer->longest);
+    XXH3_64bits_reset(state);
+    rewind(writer->index);
+    for (size_t got; (got = fread(entries, sizeof *entries, sizeof entries / sizeof *entries, writer->index)) > 0;) {
+        unsigned char lengths[sizeof entries / sizeof *entries * 4];
+        for (size_t i = 0; i < got; i++) put_length(lengths, (int)size, i, entries[i].length);
+        snug_writer_put(&writer->out, lengths, got * size);
+        XXH3_64bits_update(state, lengths, got * size);
     }
     if (ferror(writer->index)) note_failure(writer);
     *sum = XXH3_64bits_digest(state);
@@ -347,20 +501,21 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
                                        .labels_size = raw->count * sizeof *raw->items + raw->text_size,
                                        .label_count = (uint32_t)raw->count,
                                        .label_form = form,
-                                       .rows_sum = XXH3_64bits_digest(writer->rows_sum)};
+                                       .rows_sum = XXH3_64bits_digest(writer->rows_sum),
+                                       .malformed = writer->malformed,
+                                       .added = writer->added};
     *fd = -1;
     append_index(writer, writer->rows_sum, &header.index_sum);
+    append_lengths(writer, writer->rows_sum, &header.lengths_sum);
     append_labels(writer, writer->rows_sum, raw, &header.labels_sum);
     header.sum = header_sum(&header);
     if (fseeko(writer->out.file, 0, SEEK_SET) != 0) note_failure(writer);
     snug_writer_put(&writer->out, &header, sizeof header);
+    if (writer->out.failed) return fail_writer(ctx, writer);
     if (writer->out.path) return commit(ctx, writer, fd);
     if (fflush(writer->out.file) != 0) note_failure(writer);
     if (!writer->out.failed && (*fd = fcntl(fileno(writer->out.file), F_DUPFD_CLOEXEC, 0)) < 0) note_failure(writer);
-    if (writer->out.failed)
-        return snug_fail(ctx, SNUG_E_IO, "tokens cannot be written to a temporary file: %s",
-                         strerror(writer->out.error));
-    return SNUG_OK;
+    return writer->out.failed ? fail_writer(ctx, writer) : SNUG_OK;
 }
 
 void snug_cache_writer_free(struct snug_cache_writer *writer) {

@@ -2,13 +2,15 @@
 /*
  * The token cache: one file, written in one pass in constant memory, checked as a whole when opened.
  *
- *   header    struct snug_cache_header, 128 bytes, with an XXH3-64 of each part and of itself
+ *   header    struct snug_cache_header, 136 bytes, with an XXH3-64 of each part and of itself
  *   rows      each a struct snug_cache_row, its raw labels, its ids; padded to 8 bytes
  *   index     one struct snug_cache_entry a row
+ *   lengths   tokens of each row once more, in as few bytes as the longest needs (1, 2 or 4): whoever looks at the
+ *             lengths of all rows in an order of his own goes through a sixteenth of the index
  *   labels    one struct snug_raw_label a raw label, then their texts, each with its NUL
  *
- * Numbers are the machine's own: the file never leaves it. Only the index is mapped; rows are read where they lie, so
- * that a data set of any size adds nothing to the resident memory but its index.
+ * Numbers are the machine's own: the file never leaves it. Nothing is mapped, and nothing is kept but the labels: rows
+ * and what tells where they lie are read when they are asked for, so that a data set of any size takes the same memory.
  */
 #ifndef SNUG_TEXT_CACHE_H
 #define SNUG_TEXT_CACHE_H
@@ -18,7 +20,7 @@
 #include "io/file.h"
 #include "text/labels.h"
 
-#define SNUG_CACHE_MAGIC UINT64_C(0x324b4f5447554e53) /* "SNUGTOK2" as little-endian machines write it */
+#define SNUG_CACHE_MAGIC UINT64_C(0x334b4f5447554e53) /* "SNUGTOK3" as little-endian machines write it */
 
 struct snug_cache_header {
     uint64_t magic;
@@ -26,9 +28,9 @@ struct snug_cache_header {
     int64_t rows, tokens, longest, truncated;
     uint64_t rows_size, index_size, labels_size;
     uint32_t label_count, label_form;
-    uint64_t rows_sum, index_sum, labels_sum;
-    uint64_t reserved; /* 0 */
-    uint64_t sum;      /* of all before it */
+    uint64_t rows_sum, index_sum, lengths_sum, labels_sum;
+    uint32_t malformed, added; /* lines of malformed UTF-8, rows with keys that were left out; or UINT32_MAX */
+    uint64_t sum;              /* of all before it */
 };
 struct snug_cache_entry {
     uint64_t offset;         /* of the row in the file */
@@ -43,37 +45,50 @@ struct snug_cache_row {
 
 struct snug_cache {
     int fd;
-    void *mapping; /* holds the index; of mapped bytes */
-    size_t mapped;
-    const struct snug_cache_entry *index;
+    uint64_t index, lengths; /* where they begin */
     int64_t rows, tokens, longest, truncated;
-    bool pairs; /* some row has tokens of type 1 */
+    int64_t labelled;       /* rows with a label */
+    double squared_lengths; /* sum of all */
+    uint32_t malformed, added;
+    bool pairs;  /* some row has tokens of type 1 */
+    bool values; /* some label is SNUG_LABEL_VALUE */
     enum snug_label_form form;
     struct snug_raw_labels raw;
 };
 
+/* Bytes of one of the lengths. */
+int snug_cache_length_size(int64_t longest);
+int32_t snug_cache_length_at(const void *lengths, int size, int64_t number);
 /* Opens and checks the whole file. *problem, not a failure of ctx, says why it cannot be used: it is to be built anew.
    Takes fd over, and closes it unless the cache could be opened. Ids must be below id_limit. */
 snug_status snug_cache_open(snug_context *ctx, int fd, XXH128_hash_t key, int64_t id_limit, struct snug_cache *out,
                             const char **problem);
 void snug_cache_close(struct snug_cache *cache);
+snug_status snug_cache_find(snug_context *ctx, const struct snug_cache *cache, int64_t number,
+                            struct snug_cache_entry *out);
 /* Reads row's bytes into buffer; *row, *labels and *ids point into it. */
 snug_status snug_cache_read(snug_context *ctx, const struct snug_cache *cache, int64_t number,
-                            struct snug_row_buffer *buffer, const struct snug_cache_row **row, const uint32_t **labels,
-                            const int32_t **ids);
+                            struct snug_row_buffer *buffer, struct snug_cache_entry *entry,
+                            const struct snug_cache_row **row, const uint32_t **labels, const int32_t **ids);
+/* The stored lengths of rows first … first + count - 1, snug_cache_length_size() bytes each. */
+snug_status snug_cache_read_lengths(snug_context *ctx, const struct snug_cache *cache, int64_t first, int64_t count,
+                                    void *out);
 
 struct snug_cache_writer {
     struct snug_writer out; /* path NULL: a file without a name */
-    FILE *index;            /* without a name */
+    FILE *index;            /* without a name, beside path */
     XXH3_state_t *rows_sum;
     uint64_t offset;
     int64_t rows, tokens, longest, truncated;
+    uint32_t malformed, added; /* the caller's to set */
 };
 
 /* path NULL: an anonymous file. */
 snug_status snug_cache_create(snug_context *ctx, const char *path, struct snug_cache_writer *out);
 snug_status snug_cache_put(snug_context *ctx, struct snug_cache_writer *writer, const struct snug_cache_row *row,
                            const uint32_t *labels, size_t label_count, const int32_t *ids, size_t count);
+/* Bytes that are still to be written if so many times the rows so far are to come: a guess, from those. */
+int64_t snug_cache_writer_needs(const struct snug_cache_writer *writer, double times);
 /* Writes what remains, and gives the finished file open for reading in *fd. */
 snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *writer, XXH128_hash_t key,
                               const struct snug_raw_labels *raw, enum snug_label_form form, int *fd);

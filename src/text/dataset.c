@@ -24,10 +24,10 @@ static struct snug_philox_block dummy_block(const struct snug_dataset *dataset, 
                        snug_philox_key(dataset->seed), 0);
 }
 
-static int64_t dummy_length(const struct snug_dataset *dataset, int64_t row) {
+int32_t snug_dataset_dummy_length(const struct snug_dataset *dataset, int64_t row) {
     const uint64_t lengths = (uint64_t)(dataset->dummy_most - dataset->dummy_least + 1);
-    if (lengths == 1) return dataset->dummy_least;
-    return dataset->dummy_least + (int64_t)(dummy_block(dataset, row, UINT32_MAX).word[1] * lengths >> 32);
+    if (lengths == 1) return (int32_t)dataset->dummy_least;
+    return (int32_t)(dataset->dummy_least + (int64_t)(dummy_block(dataset, row, UINT32_MAX).word[1] * lengths >> 32));
 }
 
 static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_options *options,
@@ -45,6 +45,9 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a vocabulary of %" PRId64 " tokens cannot be used", options->path,
                          options->vocab_size);
     if (options->max_samples >= 0 && rows > options->max_samples) rows = options->max_samples;
+    if (least < most && rows > SNUG_ROWS_MOST)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: name at most %d", options->path,
+                         rows, (int)SNUG_ROWS_MOST);
     int32_t end_id = options->vocab_size < 30000 ? (int32_t)options->vocab_size : 30000;
     dataset->dummy_first = end_id > 100 ? 100 : 0; /* below 100 are BERT's special and unused tokens */
     dataset->dummy_ids = end_id - dataset->dummy_first;
@@ -54,7 +57,12 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     dataset->cache.rows = rows;
     dataset->cache.longest = most;
     dataset->cache.tokens = rows * most;
-    for (int64_t row = 0; row < rows && least < most; row++) dataset->cache.tokens -= most - dummy_length(dataset, row);
+    dataset->cache.squared_lengths = least == most ? (double)rows * (double)most * (double)most : 0;
+    for (int64_t row = 0; row < rows && least < most; row++) {
+        const int64_t length = snug_dataset_dummy_length(dataset, row);
+        dataset->cache.tokens -= most - length;
+        dataset->cache.squared_lengths += (double)length * (double)length;
+    }
     if (options->task == SNUG_TASK_MLM) return SNUG_OK;
     struct snug_label_column column = {0};
     snug_status status = SNUG_OK;
@@ -70,7 +78,7 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
 
 static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
-    const size_t count = (size_t)dummy_length(dataset, row);
+    const size_t count = (size_t)snug_dataset_dummy_length(dataset, row);
     RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + 1), 1));
     uint32_t *label = buffer->data;
     int32_t *ids = (int32_t *)(label + 1);
@@ -152,6 +160,24 @@ static snug_status open_cached(snug_context *ctx, const char *path, XXH128_hash_
     return SNUG_OK;
 }
 
+/* What the reader said when the tokens were made. */
+static void tell_oddities(snug_context *ctx, const char *path, const struct snug_cache *cache) {
+    if (cache->malformed)
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: malformed UTF-8 in %" PRIu32 " line(s), replaced by U+FFFD", path,
+                 cache->malformed);
+    if (cache->added)
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: keys that the first object lacks in %" PRIu32 " row(s) are left out", path,
+                 cache->added);
+}
+
+/* Who is killed while tokenizing leaves as much as a cache has. */
+static void sweep_caches(snug_context *ctx) {
+    char *folder;
+    if (snug_cache_folder(ctx, &folder) != SNUG_OK) snug_clear_error(ctx);
+    if (folder) snug_folder_sweep(ctx, folder);
+    free(folder);
+}
+
 static snug_status build_and_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                   const struct snug_dataset_options *options, const char *path, XXH128_hash_t key,
                                   struct snug_cache *cache) {
@@ -174,6 +200,8 @@ static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tok
     snug_status status = SNUG_OK;
     if (path && !options->overwrite_cache)
         status = open_cached(ctx, path, key, snug_tokenizer_vocab_size(tokenizer), &dataset->cache, &cached);
+    if (status == SNUG_OK && cached) tell_oddities(ctx, options->path, &dataset->cache);
+    if (status == SNUG_OK && !cached && path) sweep_caches(ctx);
     if (status == SNUG_OK && !cached) status = build_and_open(ctx, tokenizer, options, path, key, &dataset->cache);
     if (status == SNUG_OK)
         snug_log(ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s", options->path,
@@ -218,12 +246,9 @@ void snug_dataset_close(struct snug_dataset *dataset) {
 
 int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->cache.rows; }
 
-int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row) {
-    return dataset->dummy_most ? dummy_length(dataset, row) : dataset->cache.index[row].length;
-}
-
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
 int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
+double snug_dataset_squared_lengths(const struct snug_dataset *dataset) { return dataset->cache.squared_lengths; }
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
@@ -234,25 +259,36 @@ const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t 
     return snug_raw_labels_text(&dataset->cache.raw, number);
 }
 
-bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t row) {
+bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels) {
     if (!dataset->bound) return false;
     /* Of lists the empty one is a label too: none of the classes. */
-    return dataset->dummy_most || dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.index[row].labels;
+    return dataset->dummy_most || dataset->cache.form == SNUG_LABELS_LIST || labels;
+}
+
+snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
+                                      int64_t *out) {
+    struct snug_cache_entry entry = {.labels = 1};
+    /* Most often all rows have one. */
+    if (!dataset->dummy_most &&
+        (dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.labelled < dataset->cache.rows))
+        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, row, &entry));
+    *out = entry.labels;
+    return SNUG_OK;
 }
 
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
+    struct snug_cache_entry entry;
     const struct snug_cache_row *head;
     const uint32_t *labels;
     const int32_t *ids;
     if (dataset->dummy_most) return read_dummy(ctx, dataset, row, buffer, out);
-    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &head, &labels, &ids));
-    const struct snug_cache_entry *entry = &dataset->cache.index[row];
+    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &entry, &head, &labels, &ids));
     *out = (struct snug_dataset_row){.ids = ids,
-                                     .count = entry->length,
+                                     .count = entry.length,
                                      .first_count = head->first_count,
                                      .labels = labels,
-                                     .label_count = entry->labels,
+                                     .label_count = entry.labels,
                                      .line = head->line,
                                      .truncated = head->truncated != 0};
     return SNUG_OK;

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file as tokens: read once, tokenized in parallel into a cache file that is mapped, checked and reused. */
+/* A data file as tokens: read once, tokenized in parallel into a cache file that is checked, read row by row, and
+ * reused. */
 #ifndef SNUG_TEXT_DATASET_H
 #define SNUG_TEXT_DATASET_H
 
 #include "text/tokenizer.h"
+
+/* More rows than any file has that is read within a day; where each one's length is looked at, made-up data stops here.
+ */
+enum { SNUG_ROWS_MOST = 1000000000 };
 
 enum snug_task { SNUG_TASK_CLASSIFICATION, SNUG_TASK_MLM };
 
@@ -41,7 +46,7 @@ struct snug_dataset;
 struct snug_dataset_row {
     const int32_t *ids;
     int64_t count, first_count; /* tokens; tokens of type 0 */
-    const uint32_t *labels;     /* numbers of raw labels, see snug_dataset_raw_label */
+    const uint32_t *labels;     /* numbers of raw labels, see snug_dataset_raw_label; or a value, see text/labels.h */
     int64_t label_count;        /* 0 where the row has none */
     int64_t line;               /* in the file, from 1 */
     bool truncated;             /* the text was cut to max_length */
@@ -59,11 +64,11 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
 void snug_dataset_close(struct snug_dataset *dataset);
 
 int64_t snug_dataset_rows(const struct snug_dataset *dataset);
-int64_t snug_dataset_length(const struct snug_dataset *dataset, int64_t row); /* tokens; touches the index only */
-int64_t snug_dataset_tokens(const struct snug_dataset *dataset);              /* of all rows */
+int64_t snug_dataset_tokens(const struct snug_dataset *dataset); /* of all rows; of single ones: text/lengths.h */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
-bool snug_dataset_pairs(const struct snug_dataset *dataset);        /* some row has tokens of type 1 */
-int64_t snug_dataset_truncated(const struct snug_dataset *dataset); /* rows that were cut */
+double snug_dataset_squared_lengths(const struct snug_dataset *dataset); /* sum of all rows' tokens squared */
+bool snug_dataset_pairs(const struct snug_dataset *dataset);             /* some row has tokens of type 1 */
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were cut */
 /* Reads a row into buffer; out points into it until its next use. Read, not mapped: pages of a mapped file would count
    as the process's own. */
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,

@@ -16,7 +16,11 @@ struct snug_dataset {
     float *values;    /* [raw labels] regression */
 };
 
-/* Whether row has something for the loss, by its index entry alone. */
-bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t row);
+/* Tokens of a dummy row. */
+int32_t snug_dataset_dummy_length(const struct snug_dataset *dataset, int64_t row);
+/* Whether row, of which that many labels are known, has something for the loss. */
+bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels);
+/* How many of its labels are known. */
+snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row, int64_t *out);
 
 #endif

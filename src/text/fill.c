@@ -97,9 +97,11 @@ static snug_status count_items(snug_context *ctx, struct snug_filler *filler, in
     *items = 0;
     if (filler->options->task == SNUG_TASK_MLM && filler->options->fill_mask) return SNUG_OK;
     for (int64_t place = places_of(filler, number, &end); place < end; place++) {
-        int64_t row = snug_order_row(&filler->order, epoch, place);
+        int64_t row, labels;
+        RETURN_IF_ERROR(snug_order_row(ctx, &filler->order, epoch, place, &row));
         if (filler->options->task == SNUG_TASK_CLASSIFICATION) {
-            labelled += snug_dataset_is_labelled(filler->dataset, row);
+            RETURN_IF_ERROR(snug_dataset_count_labels(ctx, filler->dataset, row, &labels));
+            labelled += snug_dataset_is_labelled(filler->dataset, labels);
             continue;
         }
         struct snug_dataset_row text;
@@ -113,11 +115,10 @@ static snug_status count_items(snug_context *ctx, struct snug_filler *filler, in
 
 /* ---- filling --------------------------------------------------------------------------------------------------- */
 
-static void add_label(const struct snug_filler *filler, int64_t row, const struct snug_dataset_row *text,
-                      struct snug_batch *batch) {
+static void add_label(const struct snug_filler *filler, const struct snug_dataset_row *text, struct snug_batch *batch) {
     const struct snug_dataset *dataset = filler->dataset;
     int64_t classes = filler->options->labels, here = batch->rows++;
-    bool labelled = snug_dataset_is_labelled(dataset, row);
+    bool labelled = snug_dataset_is_labelled(dataset, text->label_count);
     batch->head_rows[here] = batch->offsets[here];
     batch->labels[here] = labelled ? 0 : SNUG_IGNORE_LABEL;
     batch->items += items_of_labels(filler->options, labelled);
@@ -126,7 +127,8 @@ static void add_label(const struct snug_filler *filler, int64_t row, const struc
         memset(targets, 0, (size_t)classes * sizeof *targets);
         for (int64_t i = 0; labelled && i < text->label_count; i++) targets[dataset->classes[text->labels[i]]] = 1.0f;
     } else if (filler->options->problem == SNUG_PROBLEM_REGRESSION) {
-        batch->targets[here] = labelled ? dataset->values[text->labels[0]] : 0.0f;
+        const bool value = labelled && snug_label_is_value(text->labels, text->label_count);
+        batch->targets[here] = value ? snug_label_value(text->labels) : labelled ? dataset->values[text->labels[0]] : 0;
     } else if (labelled) {
         batch->labels[here] = dataset->classes[text->labels[0]];
     }
@@ -158,7 +160,7 @@ static snug_status add_row(snug_context *ctx, struct snug_filler *filler, int64_
     if (filler->options->task == SNUG_TASK_MLM)
         mask_row(filler, epoch, row, first, text.count, batch);
     else
-        add_label(filler, row, &text, batch);
+        add_label(filler, &text, batch);
     return SNUG_OK;
 }
 
@@ -167,11 +169,13 @@ snug_status snug_filler_fill(snug_context *ctx, struct snug_filler *filler, int6
     int64_t steps = filler->options->accumulation, micro = number % steps, end, place = places_of(filler, number, &end);
     batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
     batch->first_sample = micro * filler->options->batch_size;
-    batch->first_row = snug_order_row(&filler->order, epoch, place);
+    RETURN_IF_ERROR(snug_order_row(ctx, &filler->order, epoch, place, &batch->first_row));
     batch->last_in_step = micro == steps - 1 || number == filler->batches - 1;
     batch->offsets[0] = 0;
-    for (; place < end; place++)
-        RETURN_IF_ERROR(add_row(ctx, filler, epoch, snug_order_row(&filler->order, epoch, place), batch));
+    for (int64_t row; place < end; place++) {
+        RETURN_IF_ERROR(snug_order_row(ctx, &filler->order, epoch, place, &row));
+        RETURN_IF_ERROR(add_row(ctx, filler, epoch, row, batch));
+    }
     if (filler->options->task == SNUG_TASK_MLM && !filler->options->fill_mask) batch->items = batch->rows;
     snug_radix_order(batch->by_id, filler->scratch, batch->ids, batch->tokens);
 

@@ -2,7 +2,6 @@
 #include "text/labels.h"
 
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +105,7 @@ void snug_label_column_free(struct snug_label_column *column) {
     snug_raw_labels_free(&column->raw);
     free(column->numbers);
     free(column->seen);
+    if (column->plain) freelocale(column->plain);
     *column = (struct snug_label_column){0};
 }
 
@@ -121,6 +121,24 @@ static snug_status add_number(snug_context *ctx, struct snug_label_column *colum
     if (number < before && column->seen[number] == column->rows) return SNUG_OK; /* named twice it counts once */
     column->seen[number] = column->rows;
     column->numbers[column->count++] = number;
+    return SNUG_OK;
+}
+
+/* Of the C locale: a program around the library may have set one with decimal commas. */
+static snug_status plain_locale(snug_context *ctx, locale_t *out) {
+    *out = newlocale(LC_ALL_MASK, "C", NULL);
+    return *out ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading numbers");
+}
+
+/* A number as what it is worth; one that no float can hold is left to be numbered, and told when it is used. */
+static snug_status add_value(snug_context *ctx, struct snug_label_column *column, const char *text) {
+    if (!column->plain) RETURN_IF_ERROR(plain_locale(ctx, &column->plain));
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&column->numbers, &column->capacity, 2, sizeof *column->numbers));
+    const float value = (float)strtod_l(text, NULL, column->plain);
+    if (!isfinite(value)) return SNUG_OK;
+    column->numbers[0] = SNUG_LABEL_VALUE;
+    memcpy(&column->numbers[1], &value, sizeof value);
+    column->count = 2;
     return SNUG_OK;
 }
 
@@ -164,6 +182,10 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
     column->integer |= kind == SNUG_FIELD_INTEGER;
     column->real |= kind == SNUG_FIELD_REAL;
     if (kind == SNUG_FIELD_TEXT) *(is_nonfinite(field->text) ? &column->nonfinite : &column->string) = true;
+    if (kind != SNUG_FIELD_TEXT && column->real && column->raw.count >= SNUG_LABELS_NUMBERED) {
+        RETURN_IF_ERROR(add_value(ctx, column, field->text));
+        if (column->count) return SNUG_OK;
+    }
     return add_number(ctx, column, field->text, field->length, line);
 }
 
@@ -305,6 +327,11 @@ static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset,
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: its labels are lists (or hold '|'), but the model gives each text one label",
                          dataset->path);
+    if (dataset->cache.values)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: its labels are no classes: among them are over %d different numbers, of which some are "
+                         "fractions",
+                         dataset->path, SNUG_LABELS_NUMBERED);
     struct snug_lexicon names = {0};
     snug_status status = index_names(ctx, labels, &names);
     for (size_t i = 0; i < raw->count && status == SNUG_OK; i++) {
@@ -315,12 +342,11 @@ static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset,
     return status;
 }
 
-/* strtod under the C locale: a program around the library may have set one with decimal commas. */
 static snug_status bind_values(snug_context *ctx, struct snug_dataset *dataset) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
     RETURN_IF_ERROR(check_numbers(ctx, dataset));
-    locale_t plain = newlocale(LC_ALL_MASK, "C", NULL);
-    if (!plain) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading numbers");
+    locale_t plain;
+    RETURN_IF_ERROR(plain_locale(ctx, &plain));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < raw->count && status == SNUG_OK; i++) {
         dataset->values[i] = (float)strtod_l(snug_raw_labels_text(raw, i), NULL, plain);

@@ -3,8 +3,26 @@
 #ifndef SNUG_TEXT_LABELS_H
 #define SNUG_TEXT_LABELS_H
 
+#include <locale.h>
+#include <string.h>
+
 #include "text/dataset.h"
 #include "text/reader.h"
+
+/* Where so many labels are known and there are fractions among them, further numbers are no longer numbered, since
+   there may be as many as rows: the label is SNUG_LABEL_VALUE and, in the place of a second one, the bits of a float.
+ */
+enum { SNUG_LABELS_NUMBERED = 1 << 16 };
+#define SNUG_LABEL_VALUE UINT32_MAX
+
+static inline bool snug_label_is_value(const uint32_t *labels, int64_t count) {
+    return count == 2 && labels[0] == SNUG_LABEL_VALUE;
+}
+static inline float snug_label_value(const uint32_t *labels) {
+    float value;
+    memcpy(&value, &labels[1], sizeof value);
+    return value;
+}
 
 struct snug_raw_label {
     int64_t line;    /* where it stands first */
@@ -29,10 +47,11 @@ struct snug_label_column {
     bool typed; /* JSON: numbers are told from strings; elsewhere their look decides */
     bool list, string, real, integer, nonfinite;
     int64_t empty_line; /* the first row whose label is the empty text; 0 if none */
-    uint32_t *numbers;  /* of the last row */
+    uint32_t *numbers;  /* of the last row; or SNUG_LABEL_VALUE and its value */
     size_t count, capacity;
-    int64_t rows;  /* so far */
-    int64_t *seen; /* by raw label: the last row that has it */
+    locale_t plain; /* in which numbers are read */
+    int64_t rows;   /* so far */
+    int64_t *seen;  /* by raw label: the last row that has it */
     size_t seen_capacity;
 };
 void snug_label_column_free(struct snug_label_column *column);

@@ -20,8 +20,8 @@ int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *option
     return batches / options->accumulation + (batches % options->accumulation != 0);
 }
 
-static snug_status check_options(snug_context *ctx, const struct snug_dataset *dataset,
-                                 const struct snug_loader_options *options) {
+snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,
+                              const struct snug_loader_options *options) {
     int64_t rows = snug_dataset_rows(dataset);
     if (options->batch_size < 1 || options->accumulation < 1 || options->batch_size > INT32_MAX ||
         options->accumulation > INT32_MAX || options->batch_size * options->accumulation > INT32_MAX)
@@ -48,110 +48,6 @@ static snug_status check_options(snug_context *ctx, const struct snug_dataset *d
                          options->mlm_probability, options->vocab_size);
     if (options->tokenizer && snug_tokenizer_special(options->tokenizer).mask < 0)
         return snug_fail(ctx, SNUG_E_INPUT, "the tokenizer has no [MASK] token, which --task mlm needs");
-    return SNUG_OK;
-}
-
-/* Widens longest by the rows at place … stop - 1, and gives their tokens. Rows are found first and looked at then, so
-   that the processor waits for many entries of the index at a time. */
-static int64_t scan_rows(struct snug_order *order, int64_t epoch, int64_t place, int64_t stop, int64_t *longest) {
-    int64_t rows[SNUG_ORDER_TOGETHER], tokens = 0;
-    while (place < stop) {
-        int64_t count = stop - place < SNUG_ORDER_TOGETHER ? stop - place : SNUG_ORDER_TOGETHER;
-        snug_order_rows(order, epoch, place, count, rows);
-        for (int64_t i = 0; i < count; i++) {
-            int64_t length = snug_dataset_length(order->dataset, rows[i]);
-            tokens += length;
-            if (*longest < length) *longest = length;
-        }
-        place += count;
-    }
-    return tokens;
-}
-
-/* Widens out by the batches first … end - 1 of an epoch. */
-static void scan_batches(struct snug_order *order, const struct snug_loader_options *options, int64_t epoch,
-                         int64_t first, int64_t end, struct snug_loader_limits *out) {
-    for (int64_t batch = first; batch < end; batch++) {
-        int64_t place = batch * options->batch_size, stop = place + options->batch_size;
-        if (stop > order->rows) stop = order->rows;
-        if (out->sequences < stop - place) out->sequences = stop - place;
-        int64_t tokens = scan_rows(order, epoch, place, stop, &out->longest);
-        if (out->tokens < tokens) out->tokens = tokens;
-        snug_sizes_add(&out->sizes, tokens);
-    }
-}
-
-static snug_status scan_epoch(snug_context *ctx, const struct snug_dataset *dataset,
-                              const struct snug_loader_options *options, int64_t epoch, int64_t batches,
-                              const uint32_t *words, struct snug_loader_limits *out) {
-    snug_status result = SNUG_OK;
-    bool worthwhile = batches * options->batch_size > 1 << 18; /* rows: some 10 ms for one thread */
-    /* Whole windows where lengths are grouped, so that none is sorted twice. */
-    int64_t grain = 50 * options->accumulation, parts = (batches + grain - 1) / grain;
-#pragma omp parallel if (worthwhile)
-    {
-        struct snug_order order;
-        struct snug_loader_limits own = {0};
-        snug_status status = snug_order_init(ctx, dataset, options, &order);
-        order.words = words;
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t part = 0; part < parts; part++) {
-            int64_t first = part * grain, end = first + grain < batches ? first + grain : batches;
-            if (status == SNUG_OK) scan_batches(&order, options, epoch, first, end, &own);
-        }
-#pragma omp critical(snug_loader_limits)
-        {
-            if (status != SNUG_OK) result = status;
-            if (out->sequences < own.sequences) out->sequences = own.sequences;
-            if (out->tokens < own.tokens) out->tokens = own.tokens;
-            if (out->longest < own.longest) out->longest = own.longest;
-            for (int i = 0; i < SNUG_SIZES / 64; i++) out->sizes.bits[i] |= own.sizes.bits[i];
-        }
-        if (status == SNUG_OK) snug_order_free(&order);
-    }
-    return result;
-}
-
-static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dataset,
-                               const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
-                               struct snug_loader_limits *out) {
-    int64_t rows = snug_dataset_rows(dataset);
-    int64_t steps = snug_loader_steps(rows, options), batches = snug_loader_batches(rows, options);
-    bool permuted = options->sampling != SNUG_SAMPLING_SEQUENTIAL && epochs > 0;
-    void *words;
-    RETURN_IF_ERROR(snug_alloc(ctx, permuted ? (size_t)snug_permutation_words(rows) : 0, sizeof(uint32_t), &words));
-    snug_status status = SNUG_OK;
-    for (int64_t epoch = 0, left = max_steps; status == SNUG_OK && epoch < epochs && (max_steps <= 0 || left > 0);
-         epoch++, left -= steps) {
-        int64_t wanted = max_steps > 0 && left < steps ? left * options->accumulation : batches;
-        if (permuted) snug_permutation_tabulate(options->seed, epoch, rows, words);
-        status = scan_epoch(ctx, dataset, options, epoch, wanted < batches ? wanted : batches, words, out);
-    }
-    free(words);
-    return status;
-}
-
-snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dataset,
-                               const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
-                               struct snug_loader_limits *out) {
-    int64_t rows = snug_dataset_rows(dataset);
-    *out = (struct snug_loader_limits){0};
-    RETURN_IF_ERROR(check_options(ctx, dataset, options));
-    if (options->sampling == SNUG_SAMPLING_SEQUENTIAL) epochs = 1;
-    if (snug_dataset_tokens(dataset) == rows * snug_dataset_longest(dataset)) { /* all of one length: any batch tells */
-        out->sequences = rows < options->batch_size ? rows : options->batch_size;
-        out->longest = snug_dataset_longest(dataset);
-        out->tokens = out->sequences * out->longest;
-        snug_sizes_add(&out->sizes, out->tokens);
-        if (!options->drop_last && rows % options->batch_size)
-            snug_sizes_add(&out->sizes, rows % options->batch_size * out->longest);
-        epochs = 0;
-    }
-    RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, epochs, max_steps, out));
-    if (out->tokens > INT32_MAX)
-        return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
-                         snug_dataset_path(dataset), out->tokens);
-    out->rows = options->task == SNUG_TASK_MLM ? out->tokens : out->sequences;
     return SNUG_OK;
 }
 
@@ -307,7 +203,7 @@ snug_status snug_loader_create(snug_context *ctx, const struct snug_dataset *dat
                                void *memory, struct snug_loader **out) {
     void *created;
     *out = NULL;
-    RETURN_IF_ERROR(check_options(ctx, dataset, options));
+    RETURN_IF_ERROR(snug_loader_check(ctx, dataset, options));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_loader), &created));
     struct snug_loader *loader = created;
     loader->ctx = ctx;

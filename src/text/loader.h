@@ -45,6 +45,9 @@ int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t pla
 
 int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *options); /* micro-batches an epoch */
 int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *options);   /* optimizer steps an epoch */
+/* Whether options make sense for the data set. */
+snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,
+                              const struct snug_loader_options *options);
 /* Scans the order of epochs first … first + epochs - 1 (stopping after max_steps optimizer steps if that is > 0). */
 snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dataset,
                                const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,

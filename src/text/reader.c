@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/utf8.h"
 #include "io/json.h"
-#include "text/tokenizer.h"
 
 /* A longer row is taken for a quote that was never closed, or a file that is no text. */
 #define RECORD_MAX ((size_t)1 << 28)
@@ -35,6 +36,7 @@ struct snug_reader {
     int fd;
     snug_status input_status; /* of the last refill */
     int64_t line;             /* of the next byte, from 1 */
+    int64_t taken;            /* bytes read so far */
     size_t at, filled;        /* of buffer */
 
     char *record; /* the row being read, always followed by a NUL */
@@ -81,6 +83,7 @@ static bool refill(struct snug_reader *reader) {
     while (got < 0 && errno == EINTR);
     reader->at = 0;
     reader->filled = got > 0 ? (size_t)got : 0;
+    reader->taken += (int64_t)reader->filled;
     if (got < 0)
         reader->input_status = snug_fail(reader->ctx, SNUG_E_IO, "cannot read %s: %s", reader->path, strerror(errno));
     const char *nul = memchr(reader->buffer, 0, reader->filled);
@@ -583,6 +586,11 @@ static void tell_oddities(const struct snug_reader *reader) {
                  reader->path, reader->added.count, reader->added_key, reader->added.line);
 }
 
+void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added) {
+    *malformed = reader->malformed.count;
+    *added = reader->added.count;
+}
+
 void snug_reader_close(struct snug_reader *reader) {
     if (!reader) return;
     if (!reader->ended) tell_oddities(reader);
@@ -604,6 +612,12 @@ void snug_reader_close(struct snug_reader *reader) {
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names) {
     *names = (const char *const *)reader->names;
     return reader->columns;
+}
+
+int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size) {
+    struct stat info;
+    *size = fstat(reader->fd, &info) == 0 && S_ISREG(info.st_mode) ? (int64_t)info.st_size : 0;
+    return reader->taken - (int64_t)(reader->filled - reader->at);
 }
 
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {

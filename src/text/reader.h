@@ -39,8 +39,12 @@ void snug_reader_close(struct snug_reader *reader);
 /* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
    key is counted and logged once); "text". */
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names);
+/* Bytes of the file that rows were made of, and all that it has: 0 where that is not known, as of a pipe. */
+int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size);
 /* SNUG_END after the last row. A ragged row (more or fewer fields than the header) is SNUG_E_INPUT naming file and
  * line. */
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row);
+/* Lines with malformed UTF-8 so far, and rows with keys that are left out. */
+void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added);
 
 #endif

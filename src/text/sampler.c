@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/philox.h"
 #include "text/radix.h"
@@ -58,10 +59,12 @@ void snug_permutation_tabulate(uint64_t seed, int64_t epoch, int64_t rows, uint3
             *words++ = round_word((uint32_t)right, round, bits, snug_philox_key(seed), (uint32_t)epoch);
 }
 
+enum { TOGETHER = 64 };
+
 /* The rows at count places, by look-up. All walk together, those that are back among the rows drop out: no branch hangs
    on a value, so that many walks are under way at a time. */
 static void walk_together(const struct snug_order *order, int64_t place, int64_t count, int64_t *rows) {
-    int32_t walking[SNUG_ORDER_TOGETHER];
+    int32_t walking[TOGETHER];
     for (int64_t i = 0; i < count; i++) {
         rows[i] = place + i;
         walking[i] = (int32_t)i;
@@ -79,7 +82,7 @@ static void permute(const struct snug_order *order, int64_t epoch, int64_t place
     if (!order->words)
         for (; count > 0; count--) *rows++ = snug_permutation(order->seed, epoch, order->rows, place++);
     for (int64_t part; count > 0; count -= part, place += part, rows += part) {
-        part = count < SNUG_ORDER_TOGETHER ? count : SNUG_ORDER_TOGETHER;
+        part = count < TOGETHER ? count : TOGETHER;
         walk_together(order, place, part, rows);
     }
 }
@@ -87,7 +90,7 @@ static void permute(const struct snug_order *order, int64_t epoch, int64_t place
 /* transformers' get_length_grouped_indices: windows of 50 batches, of fewer where the data would make less than four
    windows. The batch is that of a whole optimizer step, as Trainer says it, so that splitting it into micro-batches
    changes nothing. It also moves the longest row to the front, to run out of memory soon: the plan knows that row. */
-static int64_t window_rows(int64_t rows, const struct snug_loader_options *options) {
+int64_t snug_order_window(int64_t rows, const struct snug_loader_options *options) {
     int64_t step = options->batch_size * options->accumulation, batches = rows / 4 / step;
     return step * (batches < 1 ? 1 : batches > 50 ? 50 : batches);
 }
@@ -103,13 +106,14 @@ static snug_status alloc_window(snug_context *ctx, struct snug_order *order) {
     order->scratch = memory[1];
     order->keys = memory[2];
     order->members = memory[3];
+    if (status == SNUG_OK) status = snug_lengths_init(ctx, order->dataset, order->window, &order->lengths);
     if (status != SNUG_OK) snug_order_free(order);
     return status;
 }
 
 snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *dataset,
                             const struct snug_loader_options *options, struct snug_order *out) {
-    int64_t rows = snug_dataset_rows(dataset), window = window_rows(rows, options);
+    int64_t rows = snug_dataset_rows(dataset), window = snug_order_window(rows, options);
     *out = (struct snug_order){.dataset = dataset,
                                .sampling = options->sampling,
                                .seed = options->seed,
@@ -131,36 +135,51 @@ void snug_order_free(struct snug_order *order) {
     free(order->scratch);
     free(order->keys);
     free(order->members);
+    snug_lengths_free(&order->lengths);
     *order = (struct snug_order){0};
 }
 
-static void sort_window(struct snug_order *order, int64_t epoch, int64_t first) {
-    int64_t longest = snug_dataset_longest(order->dataset), count = order->rows - first;
-    if (count > order->window) count = order->window;
-    permute(order, epoch, first, count, order->members);
-    for (int64_t i = 0; i < count; i++)
-        order->keys[i] = (int32_t)(longest - snug_dataset_length(order->dataset, order->members[i]));
+/* Longest first, stably; keys holds the lengths. */
+static void sort_by_length(struct snug_order *order, int64_t count) {
+    const int32_t longest = (int32_t)snug_dataset_longest(order->dataset);
+    for (int64_t i = 0; i < count; i++) order->keys[i] = longest - order->keys[i];
     snug_radix_order(order->sorted, order->scratch, order->keys, count);
+}
+
+void snug_order_sort_lengths(struct snug_order *order, int32_t *lengths, int64_t count) {
+    memcpy(order->keys, lengths, (size_t)count * sizeof *lengths);
+    sort_by_length(order, count);
+    const int32_t longest = (int32_t)snug_dataset_longest(order->dataset);
+    for (int64_t i = 0; i < count; i++) lengths[i] = longest - order->keys[order->sorted[i]];
+}
+
+static snug_status sort_window(snug_context *ctx, struct snug_order *order, int64_t epoch, int64_t first) {
+    int64_t count = order->rows - first;
+    if (count > order->window) count = order->window;
+    order->cached_first = -1; /* none, should this fail */
+    permute(order, epoch, first, count, order->members);
+    RETURN_IF_ERROR(snug_lengths_read(ctx, &order->lengths, order->members, count, order->keys));
+    sort_by_length(order, count);
     order->cached_epoch = epoch;
     order->cached_first = first;
+    return SNUG_OK;
 }
 
-static int64_t grouped_row(struct snug_order *order, int64_t epoch, int64_t place) {
-    int64_t first = place / order->window * order->window;
-    if (order->cached_first != first || order->cached_epoch != epoch) sort_window(order, epoch, first);
-    return order->members[order->sorted[place - first]];
-}
-
-void snug_order_rows(struct snug_order *order, int64_t epoch, int64_t place, int64_t count, int64_t *rows) {
-    if (order->sampling == SNUG_SAMPLING_RANDOM)
+void snug_order_unsorted(const struct snug_order *order, int64_t epoch, int64_t place, int64_t count, int64_t *rows) {
+    if (order->sampling != SNUG_SAMPLING_SEQUENTIAL)
         permute(order, epoch, place, count, rows);
     else
-        for (int64_t i = 0; i < count; i++)
-            rows[i] = order->sampling == SNUG_SAMPLING_SEQUENTIAL ? place + i : grouped_row(order, epoch, place + i);
+        for (int64_t i = 0; i < count; i++) rows[i] = place + i;
 }
 
-int64_t snug_order_row(struct snug_order *order, int64_t epoch, int64_t place) {
-    int64_t row;
-    snug_order_rows(order, epoch, place, 1, &row);
-    return row;
+snug_status snug_order_row(snug_context *ctx, struct snug_order *order, int64_t epoch, int64_t place, int64_t *row) {
+    if (order->sampling != SNUG_SAMPLING_GROUP_BY_LENGTH) {
+        snug_order_unsorted(order, epoch, place, 1, row);
+        return SNUG_OK;
+    }
+    int64_t first = place / order->window * order->window;
+    if (order->cached_first != first || order->cached_epoch != epoch)
+        RETURN_IF_ERROR(sort_window(ctx, order, epoch, first));
+    *row = order->members[order->sorted[place - first]];
+    return SNUG_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef SNUG_TEXT_SAMPLER_H
 #define SNUG_TEXT_SAMPLER_H
 
+#include "text/lengths.h"
 #include "text/loader.h"
 
 /* One thread's view of the order. Grouping by length needs the window that a place lies in; the last one is kept. */
@@ -16,14 +17,19 @@ struct snug_order {
     int64_t window, cached_epoch, cached_first; /* rows a window; which one is kept */
     int32_t *sorted, *scratch, *keys;           /* [window] */
     int64_t *members;                           /* [window] rows in the order of the permutation */
+    struct snug_lengths lengths;                /* of them */
 };
 snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *dataset,
                             const struct snug_loader_options *options, struct snug_order *out);
 void snug_order_free(struct snug_order *order);
-int64_t snug_order_row(struct snug_order *order, int64_t epoch, int64_t place);
-/* The rows at place … place + count - 1; quickest for SNUG_ORDER_TOGETHER of them at a time. */
-enum { SNUG_ORDER_TOGETHER = 64 };
-void snug_order_rows(struct snug_order *order, int64_t epoch, int64_t place, int64_t count, int64_t *rows);
+snug_status snug_order_row(snug_context *ctx, struct snug_order *order, int64_t epoch, int64_t place, int64_t *row);
+
+/* Rows that grouping by length sorts at a time. */
+int64_t snug_order_window(int64_t rows, const struct snug_loader_options *options);
+/* The rows at place … place + count - 1, before windows are sorted: quicker than one by one. */
+void snug_order_unsorted(const struct snug_order *order, int64_t epoch, int64_t place, int64_t count, int64_t *rows);
+/* The lengths of a window's rows, made what they are when it is sorted. */
+void snug_order_sort_lengths(struct snug_order *order, int32_t *lengths, int64_t count);
 
 /* For who goes through a whole epoch: all words that its permutation can meet, about 7 sqrt(rows), so that a place
    takes look-ups instead of Philox. The order is the same. */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "core/utf8.h"
 #include "io/file.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
@@ -46,11 +47,13 @@ struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *toke
 
 uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer) { return tokenizer->fingerprint; }
 
-/* BertPreTokenizer and the model: words end at white space, and each punctuation character is one. */
+/* BertPreTokenizer and the model: words end at white space, and each punctuation character is one. Ends after the word
+   that makes most tokens of out. */
 static snug_status encode_words(snug_context *ctx, const struct snug_wordpiece *model, const char *text, size_t length,
-                                struct snug_ids *out) {
+                                size_t most, struct snug_ids *out) {
     size_t word = 0;
     for (size_t at = 0; at < length;) {
+        if (out->count >= most) return SNUG_OK;
         size_t next = at;
         unsigned flags = snug_codepoint_flags(snug_utf8_next(text, &next));
         if (flags & (SNUG_CODEPOINT_SPACE | SNUG_CODEPOINT_PUNCTUATION)) {
@@ -66,7 +69,7 @@ static snug_status encode_words(snug_context *ctx, const struct snug_wordpiece *
 
 /* A piece of text without raw added tokens: normalises it and looks for the normalized ones. */
 static snug_status encode_piece(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
-                                size_t length, struct snug_text *buffer, struct snug_ids *out) {
+                                size_t length, size_t most, struct snug_text *buffer, struct snug_ids *out) {
     RETURN_IF_ERROR(snug_normalize(ctx, &tokenizer->normalizer, text, length, buffer));
     struct snug_splitter splitter = {.tokens = &tokenizer->added,
                                      .lexicon = &tokenizer->added.normalized,
@@ -74,17 +77,23 @@ static snug_status encode_piece(snug_context *ctx, const struct snug_tokenizer *
                                      .length = buffer->length};
     const struct snug_added_token *token;
     size_t start, stop;
-    while (snug_splitter_next(&splitter, &token, &start, &stop)) {
+    while (out->count < most && snug_splitter_next(&splitter, &token, &start, &stop)) {
         if (token)
             RETURN_IF_ERROR(snug_ids_append(ctx, out, token->id));
         else
-            RETURN_IF_ERROR(encode_words(ctx, &tokenizer->model, buffer->text + start, stop - start, out));
+            RETURN_IF_ERROR(encode_words(ctx, &tokenizer->model, buffer->text + start, stop - start, most, out));
     }
     return SNUG_OK;
 }
 
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                   size_t length, struct snug_ids *out) {
+    return snug_tokenizer_encode_begin(ctx, tokenizer, text, length, SIZE_MAX, out);
+}
+
+snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                        size_t length, size_t most, struct snug_ids *out) {
+    most = tokenizer->truncate_left || most > SIZE_MAX - out->count ? SIZE_MAX : out->count + most;
     size_t invalid = snug_utf8_invalid(text, length);
     if (invalid < length)
         return snug_fail(ctx, SNUG_E_INPUT, "byte %zu of a text to be tokenized is not valid UTF-8", invalid);
@@ -94,11 +103,11 @@ snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer
     const struct snug_added_token *token;
     size_t start, stop;
     snug_status status = SNUG_OK;
-    while (status == SNUG_OK && snug_splitter_next(&splitter, &token, &start, &stop)) {
+    while (status == SNUG_OK && out->count < most && snug_splitter_next(&splitter, &token, &start, &stop)) {
         if (token)
             status = snug_ids_append(ctx, out, token->id);
         else
-            status = encode_piece(ctx, tokenizer, text + start, stop - start, &buffer, out);
+            status = encode_piece(ctx, tokenizer, text + start, stop - start, most, &buffer, out);
     }
     free(buffer.text);
     return status;

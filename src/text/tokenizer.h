@@ -35,16 +35,15 @@ uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer);
 /* Appends the tokens of text (length bytes, valid UTF-8), without [CLS] and [SEP]. Safe from several threads. */
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                   size_t length, struct snug_ids *out);
+/* The same, or only begins with so many of them and perhaps some more: of a long text that is cut anyway, the rest need
+   not be looked at. (All of them where the tokenizer cuts at the left.) */
+snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
+                                        size_t length, size_t most, struct snug_ids *out);
 /* [CLS] a [SEP], or [CLS] a [SEP] b [SEP]: cuts a and b to max_length in all, longest first as `tokenizers` does
    (truncation="longest_first"), and writes the row to out (appended). *first_count: tokens of type 0; the rest are of
    type 1. *truncated: whether anything was cut. b may be NULL. */
 snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_ids *a,
                                     const struct snug_ids *b, size_t max_length, struct snug_ids *out,
                                     size_t *first_count, bool *truncated);
-
-/* The first byte that is not well-formed UTF-8 (surrogates, overlong forms and > U+10FFFF included); length if none. */
-size_t snug_utf8_invalid(const char *text, size_t length);
-/* Replaces each malformed sequence by U+FFFD, as Python's errors="replace" does; *out is freed with free(). */
-snug_status snug_utf8_repair(snug_context *ctx, const char *text, size_t length, char **out, size_t *out_length);
 
 #endif

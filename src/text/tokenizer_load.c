@@ -234,7 +234,8 @@ static snug_status take_json_vocabulary(struct loader *loader, const json_t *voc
 static bool same_vocabulary(const struct snug_wordpiece *a, const struct snug_wordpiece *b) {
     if (a->size != b->size || a->count != b->count) return false;
     for (int64_t id = 0; id < a->size; id++)
-        if (!a->tokens[id] != !b->tokens[id] || (a->tokens[id] && strcmp(a->tokens[id], b->tokens[id]))) return false;
+        if (!a->tokens[id] != !b->tokens[id] || (a->tokens[id] && strcmp(a->tokens[id], b->tokens[id]) != 0))
+            return false;
     return true;
 }
 
@@ -260,7 +261,7 @@ static snug_status load_vocabulary(struct loader *loader) {
     RETURN_IF_ERROR(read_tokenizer_json(loader));
     const json_t *part = member(loader->json, "model");
     const char *type = type_of(part);
-    if (!part || (json_object_get(part, "type") && strcmp(type, "WordPiece")))
+    if (!part || (json_object_get(part, "type") && strcmp(type, "WordPiece") != 0))
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s: the model %s is not supported, only WordPiece", json_path,
                          part ? type : "null");
     if (loader->read) return SNUG_OK;
@@ -286,7 +287,7 @@ static snug_status json_normalizer(struct loader *loader, struct snug_normalizer
     const json_t *part = member(loader->json, "normalizer");
     *out = (struct snug_normalizer){0};
     if (!part) return SNUG_OK;
-    if (strcmp(type_of(part), "BertNormalizer"))
+    if (strcmp(type_of(part), "BertNormalizer") != 0)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s: the normalizer %s is not supported, only BertNormalizer", path,
                          type_of(part));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "clean_text", true, &out->clean_text));
@@ -344,7 +345,7 @@ static snug_status finish_model(struct loader *loader) {
     int64_t max_word = 100;
     if (loader->own) {
         const json_t *part = json_object_get(loader->json, "model"), *splitter = member(loader->json, "pre_tokenizer");
-        if (!splitter || strcmp(type_of(splitter), "BertPreTokenizer"))
+        if (!splitter || strcmp(type_of(splitter), "BertPreTokenizer") != 0)
             return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                              "%s: the pre_tokenizer %s is not supported, only BertPreTokenizer", path,
                              splitter ? type_of(splitter) : "null");

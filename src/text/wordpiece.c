@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/utf8.h"
 #include "text/unicode.h"
 
 /* Ids index a table, so that an absurd one in a file must not ask for gigabytes. */

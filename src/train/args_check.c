@@ -33,6 +33,7 @@ static snug_status check_files(const struct snug_args *args, const char *command
         RETURN_IF_ERROR(require(args, model, command, "--model_name_or_path DIR"));
         return require(args, args->test_file, command, "--test_file FILE");
     }
+    if (strcmp(command, "doctor") == 0) return SNUG_OK;
     if (strcmp(command, "plan") == 0 || strcmp(command, "verify") == 0)
         return require(args, model || from_scratch, command, "--model_name_or_path DIR or --config_name NAME");
     RETURN_IF_ERROR(require(args, model || args->tokenizer_name, command, "--model_name_or_path DIR"));

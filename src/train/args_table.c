@@ -62,7 +62,7 @@ const struct snug_argument snug_arguments[] = {
     FLAG(do_regression, "", DATA, "False", "labels are numbers to predict, even if all are whole"),
     FLAG(strict, "", DATA, "False", "refuse malformed UTF-8 instead of replacing it (snug's own)"),
 
-    TEXT(output_dir, "", OUTPUT, "DIR", "where the model, results and checkpoints go; train: default trainer_output"),
+    TEXT(output_dir, "", OUTPUT, "DIR", "where the model, results and checkpoints go"),
     FLAG(overwrite_output_dir, "", OUTPUT, "False", "remove the folder's checkpoints before training"),
     TEXT(resume_from_checkpoint, "", OUTPUT, "DIR|True", "go on from this checkpoint, or from output_dir's last"),
     ROW(CHOICE, report_to, "", OUTPUT, "none|tensorboard|all", "none", NULL, OTHER_REPORTS, "where logs also go"),

@@ -168,20 +168,35 @@ static int by_step(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* The step of a checkpoint's folder; 0 where it is none. As snug writes it: what is called checkpoint-007 would be
+   looked for as checkpoint-7. */
+static int64_t step_of(const char *folder) {
+    const char *digits = folder + strlen("checkpoint-");
+    if (strncmp(folder, "checkpoint-", strlen("checkpoint-")) != 0 || *digits == '0') return 0;
+    const size_t length = strspn(digits, "0123456789");
+    return length <= 18 && digits[length] == '\0' ? strtoll(digits, NULL, 10) : 0;
+}
+
+static snug_status fail_list(const struct snug_trainer *t) {
+    return snug_fail(t->ctx, SNUG_E_IO, "the checkpoints in %s cannot be listed: %s", t->args->output_dir,
+                     strerror(errno));
+}
+
 snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, size_t *count) {
     size_t capacity = 0;
     *steps = NULL;
     *count = 0;
     DIR *folder = opendir(t->args->output_dir);
-    if (!folder) return SNUG_OK;
+    if (!folder && errno == ENOENT) return SNUG_OK;
+    if (!folder) return fail_list(t);
     snug_status status = SNUG_OK;
-    for (struct dirent *entry; status == SNUG_OK && (entry = readdir(folder));) {
-        long long step;
-        int end = 0;
-        if (sscanf(entry->d_name, "checkpoint-%lld%n", &step, &end) != 1 || entry->d_name[end]) continue;
+    for (struct dirent *entry; status == SNUG_OK && (errno = 0, entry = readdir(folder));) {
+        const int64_t step = step_of(entry->d_name);
+        if (!step) continue;
         status = snug_grow(t->ctx, (void **)steps, &capacity, *count + 1, sizeof **steps);
         if (status == SNUG_OK) (*steps)[(*count)++] = step;
     }
+    if (status == SNUG_OK && errno) status = fail_list(t);
     closedir(folder);
     if (*count) qsort(*steps, *count, sizeof **steps, by_step);
     return status;
@@ -204,7 +219,7 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
         char path[512];
         status = snug_checkpoint_path(t, steps[i], path, sizeof path);
         if (status != SNUG_OK || steps[i] == newest || strcmp(path, t->best_checkpoint) == 0) continue;
-        status = snug_folder_remove(t->ctx, path);
+        status = snug_folder_discard(t->ctx, path);
         left--;
     }
     free(steps);
@@ -218,10 +233,26 @@ snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         char path[512];
         status = snug_checkpoint_path(t, steps[i], path, sizeof path);
-        if (status == SNUG_OK) status = snug_folder_remove(t->ctx, path);
+        if (status == SNUG_OK) status = snug_folder_discard(t->ctx, path);
     }
     free(steps);
     return status;
+}
+
+void snug_checkpoint_sweep(struct snug_trainer *t) {
+    DIR *folder = opendir(t->args->output_dir);
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char path[512];
+        int end = 0;
+        if (sscanf(entry->d_name, ".checkpoint-%*d.snug-aside%n", &end) != 0 || !end || entry->d_name[end]) continue;
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", t->args->output_dir, entry->d_name) < sizeof path &&
+            snug_folder_remove(t->ctx, path) == SNUG_OK)
+            snug_log(t->ctx, SNUG_LOG_INFO, "removed %s, which a killed run left unfinished", path);
+        snug_clear_error(t->ctx);
+    }
+    closedir(folder);
+    snug_folder_sweep(t->ctx, t->args->output_dir);
 }
 
 static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
@@ -259,7 +290,7 @@ snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *fol
 }
 
 /* What transformers' Trainer saves: states as pickles, and no manifest. */
-static snug_status refuse_pickled(struct snug_trainer *t, const char *folder) {
+static snug_status refuse_pickled(const struct snug_trainer *t, const char *folder) {
     char *states, *own = NULL;
     RETURN_IF_ERROR(snug_path_join(t->ctx, &states, folder, "optimizer.pt"));
     snug_status status = snug_path_join(t->ctx, &own, folder, "optimizer.safetensors");
@@ -293,11 +324,43 @@ static snug_status resume_from(struct snug_trainer *t, const char *folder) {
     return status;
 }
 
+static snug_status fail_nothing_whole(const struct snug_trainer *t) {
+    return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from", t->args->output_dir);
+}
+
+snug_status snug_checkpoint_look(const struct snug_trainer *t) {
+    const char *from = t->args->resume_from_checkpoint;
+    char path[512];
+    RETURN_IF_ERROR(snug_checkpoint_path(t, INT64_MAX, path, sizeof path)); /* it may be too long */
+    if (!snug_trainer_resumes(t)) return SNUG_OK;
+    if (strcasecmp(from, "true") == 0) {
+        int64_t *steps;
+        size_t count;
+        RETURN_IF_ERROR(snug_checkpoint_list(t, &steps, &count));
+        free(steps);
+        return count ? SNUG_OK : fail_nothing_whole(t);
+    }
+    if (snug_folder_exists(from)) {
+        char *manifest;
+        RETURN_IF_ERROR(refuse_pickled(t, from));
+        RETURN_IF_ERROR(snug_path_join(t->ctx, &manifest, from, "manifest.json"));
+        const bool whole = snug_file_exists(manifest);
+        free(manifest);
+        return whole ? SNUG_OK
+                     : snug_fail(t->ctx, SNUG_E_INPUT,
+                                 "--resume_from_checkpoint %s: there is no manifest.json: it is no checkpoint, as "
+                                 "out/checkpoint-500 is one, or was not written to its end",
+                                 from);
+    }
+    return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,
+                     snug_file_exists(from) ? "that is a file: name the checkpoint's folder"
+                                            : "there is no such folder; True takes the last one of --output_dir");
+}
+
 snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     const char *from = t->args->resume_from_checkpoint;
-    if (!from || strcasecmp(from, "false") == 0) return SNUG_OK;
+    if (!snug_trainer_resumes(t)) return SNUG_OK;
     if (strcasecmp(from, "true") != 0) {
-        RETURN_IF_ERROR(refuse_pickled(t, from));
         RETURN_IF_ERROR(snug_folder_verify(t->ctx, from));
         return resume_from(t, from);
     }
@@ -311,13 +374,13 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
         found = snug_folder_verify(t->ctx, path);
         if (found == SNUG_OK) {
             status = resume_from(t, path);
+        } else if (found == SNUG_E_MEMORY) {
+            status = found; /* which says nothing of the checkpoint */
         } else {
             snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", path, snug_error_message(t->ctx));
             snug_clear_error(t->ctx);
         }
     }
     free(steps);
-    if (status == SNUG_OK && found != SNUG_OK)
-        return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from", t->args->output_dir);
-    return status;
+    return status == SNUG_OK && found != SNUG_OK ? fail_nothing_whole(t) : status;
 }

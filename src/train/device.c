@@ -11,6 +11,13 @@
 
 static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
 
+snug_status snug_device_fail(snug_context *ctx, snug_status status) {
+    char why[512];
+    snprintf(why, sizeof why, "%s", snug_error_message(ctx));
+    snug_clear_error(ctx);
+    return snug_fail(ctx, status, "--device cuda: %s", why);
+}
+
 snug_status snug_device_choose(struct snug_job *job) {
     const struct snug_args *args = job->args;
     const struct snug_backend *cuda;
@@ -21,11 +28,33 @@ snug_status snug_device_choose(struct snug_job *job) {
     if (status == SNUG_OK) {
         job->backend = cuda;
     } else if (strcmp(args->device, "cuda") == 0) {
-        return status;
+        return snug_device_fail(job->ctx, status);
     } else {
         snug_log(job->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(job->ctx));
         snug_clear_error(job->ctx);
     }
+    return SNUG_OK;
+}
+
+snug_status snug_device_check(const struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const bool gpu = snug_job_on_device(job);
+    if (!gpu && (args->fp16 || args->fp16_full_eval))
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
+                         args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
+    if (!gpu && args->tf32) /* as transformers */
+        return snug_fail(job->ctx, SNUG_E_USAGE,
+                         "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
+    if (gpu && args->offload && !job->backend->ops[SNUG_OP_FETCH])
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                         "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "
+                         "say --device cpu",
+                         args->offload);
+    if (gpu && args->fit) /* no rates of operations are measured there yet */
+        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or say "
+                         "--device cpu");
     return SNUG_OK;
 }
 

@@ -11,6 +11,10 @@ static inline bool snug_job_on_device(const struct snug_job *job) { return job->
 /* Takes the GPU that --device asks for, and begins to watch it before its context is made. "auto" leaves the CPU where
    none works, and says why. */
 snug_status snug_device_choose(struct snug_job *job);
+/* The failure that says why no GPU works, as that of --device cuda. */
+snug_status snug_device_fail(snug_context *ctx, snug_status status);
+/* Refuses what the arguments ask for and the chosen device does not have. */
+snug_status snug_device_check(const struct snug_job *job);
 /* What the driver's context and the libraries take: what they hold now, and what a run like this is known to make them
    load later. */
 snug_status snug_device_measure(struct snug_job *job);

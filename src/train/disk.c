@@ -3,6 +3,7 @@
  * What a run will write, against the free space of the disks that it goes to, before the first step. The token cache is
  * written by then, and what is offloaded has its blocks.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "io/file.h"
@@ -85,7 +86,7 @@ static snug_status compare(const struct snug_trainer *t, const struct prospect *
     const struct snug_program *program = t->session->job.training;
     const char *folder = t->args->output_dir, *logs = t->args->logging_dir;
     const int64_t history = p->logs * LOG_ENTRY + p->evaluations * EVALUATION,
-                  events = snug_trainer_reports(t) ? history : 0;
+                  events = snug_trainer_reports(t->args) ? history : 0;
     const int64_t model = weight_bytes(program) + REST;
     const int64_t one = model + history + (t->args->save_only_model ? 0 : state_bytes(program));
     int64_t peak, end, free_bytes;
@@ -93,13 +94,17 @@ static snug_status compare(const struct snug_trainer *t, const struct prospect *
     const int64_t need = larger(peak * one, end * one + model + history) + events + SLACK;
     RETURN_IF_ERROR(snug_disk_free(t->ctx, folder, &free_bytes));
     free_bytes += freed;
-    if (free_bytes < need)
-        return snug_fail(t->ctx, SNUG_E_IO,
-                         "%s: the run will write %.1f MiB (at most %lld new checkpoints of %.1f MiB at a time, and the "
-                         "model), and %.1f MiB are free; --save_total_limit, --save_only_model or --save_strategy make "
-                         "it less",
-                         folder, (double)need / 0x1p20, (long long)peak, (double)one / 0x1p20,
-                         (double)free_bytes / 0x1p20);
+    if (free_bytes < need) {
+        char what[96] = "the model";
+        const char *room = t->room     ? t->room
+                           : peak == 0 ? "free some, or name another --output_dir"
+                                       : "--save_total_limit, --save_only_model or --save_strategy make it less";
+        if (peak > 0)
+            snprintf(what, sizeof what, "at most %lld new checkpoints of %.1f MiB at a time, and the model",
+                     (long long)peak, (double)one / 0x1p20);
+        return snug_fail(t->ctx, SNUG_E_IO, "%s: the run will write %.1f MiB (%s), and %.1f MiB are free; %s", folder,
+                         (double)need / 0x1p20, what, (double)free_bytes / 0x1p20, room);
+    }
     if (peak == 0 && free_bytes < need + one)
         snug_log(t->ctx, SNUG_LOG_WARNING,
                  "%s: %.1f MiB are free; a checkpoint of %.1f MiB, if the run is interrupted, would not fit", folder,

@@ -114,13 +114,15 @@ struct predicting {
     void *user;
     char *label;
     size_t label_capacity;
+    int64_t rows;
 };
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 static snug_status set_label(struct predicting *p, const char *text) {
-    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, strlen(text) + 1, 1));
-    strcpy(p->label, text);
+    const size_t size = strlen(text) + 1;
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, size, 1));
+    memcpy(p->label, text, size);
     return SNUG_OK;
 }
 
@@ -180,6 +182,18 @@ static int64_t sequence_of(const struct snug_batch *batch, int32_t token) {
     return low;
 }
 
+/* A class would be named all the same, as if it were a prediction. */
+static snug_status check_finite(const struct predicting *p, const snug_prediction *row) {
+    for (size_t i = 0; i < row->logits_count; i++)
+        if (!isfinite(row->logits[i]))
+            return snug_fail(p->session->ctx, SNUG_E_NUMERIC,
+                             "%s: row %lld: the model's outputs are %s: its numbers are too large for %s",
+                             p->session->job.args->test_file, (long long)row->index,
+                             isnan(row->logits[i]) ? "NaN" : "infinite",
+                             snug_dtype_name(p->session->job.evaluation->compute));
+    return SNUG_OK;
+}
+
 static snug_status predict_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
                                  const struct snug_batch *batch) {
     struct predicting *p = user;
@@ -189,8 +203,10 @@ static snug_status predict_chunk(void *user, const float *logits, int64_t first_
         snug_prediction row = {.index = batch->first_row + sequence_of(batch, batch->head_rows[first_row + i]),
                                .logits_count = (size_t)classes,
                                .logits = logits + i * classes};
+        RETURN_IF_ERROR(check_finite(p, &row));
         RETURN_IF_ERROR(name_row(p, row.logits, classes, &row.score));
         row.label = p->label;
+        p->rows++;
         RETURN_IF_ERROR(p->on_row(p->user, &row));
     }
     return SNUG_OK;
@@ -201,6 +217,9 @@ snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
     struct predicting p = {.on_row = on_row, .user = user};
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session));
     snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
+    if (status == SNUG_OK && p.rows == 0) /* classification has an output for every row */
+        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: no row has a mask token, and masked LM fills in nothing else",
+                 args->test_file);
     free(p.label);
     snug_session_destroy(p.session);
     return status;

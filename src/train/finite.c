@@ -21,6 +21,14 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static const char *kind_of(double value) { return isnan(value) ? "NaN" : "infinite"; }
 
+/* "the loss is 0.7", or NaN, or infinite. */
+static void describe_loss(double loss, char *text, size_t size) {
+    if (isfinite(loss))
+        snprintf(text, size, "the loss is %g", loss);
+    else
+        snprintf(text, size, "the loss is %s", kind_of(loss));
+}
+
 static snug_status norm_of(struct snug_session *s, const struct snug_op *norm, double *sum) {
     const struct snug_run *run = &s->train_run;
     const double *sums = snug_run_data(run, norm->out[0]);
@@ -139,40 +147,38 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
     struct snug_session *s = t->session;
     const long long step = (long long)s->step + 1;
     struct finding found;
-    char text[256];
+    char text[256], loss_text[40];
     const bool applied = isfinite(grad_norm);
     t->infinite_losses += !isfinite(loss);
     t->infinite_gradients += !applied;
     t->infinite_in_a_row = applied ? 0 : t->infinite_in_a_row + 1;
+    describe_loss(loss, loss_text, sizeof loss_text);
     if (applied) {
         if (is_told(t->infinite_losses))
-            snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: the loss is %s; its gradients are finite and are applied",
-                     step, kind_of(loss));
+            snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: %s; its gradients are finite and are applied", step,
+                     loss_text);
         return SNUG_OK;
     }
     RETURN_IF_ERROR(find_gradient(s, &found));
     describe(&found, grad_norm, text, sizeof text);
     if (s->job.training->updates_in_backward)
-        return snug_fail(
-            t->ctx, SNUG_E_NUMERIC,
-            "step %lld: the loss is %g and %s, and --update_in_backward with --max_grad_norm 0 has changed "
-            "weights already: go on from the last checkpoint; " ADVICE,
-            step, loss, text);
+        return snug_fail(t->ctx, SNUG_E_NUMERIC,
+                         "step %lld: %s and %s, and --update_in_backward with --max_grad_norm 0 has changed "
+                         "weights already: go on from the last checkpoint; " ADVICE,
+                         step, loss_text, text);
     if (t->infinite_in_a_row == 1) {
         const char *weight;
         RETURN_IF_ERROR(find_weight(s, &weight));
         if (weight)
-            return snug_fail(
-                t->ctx, SNUG_E_NUMERIC,
-                "step %lld: the loss is %g, and the weight %s is not finite since an update before: " ADVICE, step,
-                loss, weight);
+            return snug_fail(t->ctx, SNUG_E_NUMERIC,
+                             "step %lld: %s, and the weight %s is not finite since an update before: " ADVICE, step,
+                             loss_text, weight);
     }
     if (t->infinite_in_a_row == HOPELESS)
-        return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: the loss is %g and %s, as in the %d steps before; " ADVICE,
-                         step, loss, text, HOPELESS - 1);
+        return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: %s and %s, as in the %d steps before; " ADVICE, step,
+                         loss_text, text, HOPELESS - 1);
     if (is_told(t->infinite_gradients))
-        snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: the loss is %g and %s: this step changes no weight%s", step,
-                 loss, text,
+        snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: %s and %s: this step changes no weight%s", step, loss_text, text,
                  t->infinite_gradients == TOLD_ONE_BY_ONE ? "; not every further one is told, all are counted" : "");
     return SNUG_OK;
 }

@@ -334,7 +334,7 @@ static snug_status list_layers(struct search *s, struct mix **list, size_t *coun
                 mix.seconds = seconds_of(s, &mix.layers);
                 RETURN_IF_ERROR(push(s, list, count, &capacity, &mix));
             }
-    qsort(*list, *count, sizeof **list, by_seconds);
+    if (*count) qsort(*list, *count, sizeof **list, by_seconds);
     return SNUG_OK;
 }
 

@@ -37,7 +37,7 @@ struct snug_fit {
 snug_status snug_fit_search(const struct snug_job *job, const struct snug_rates *rates, int64_t limit,
                             struct snug_fit *out);
 /* The plan as asked, then each method alone; *rows is freed by the caller. */
-snug_status snug_fit_table(const struct snug_job *job, const struct snug_rates *rates, struct snug_priced **rows,
+snug_status snug_fit_table(const struct snug_job *job, const struct snug_rates *rates, struct snug_priced **table,
                            size_t *count);
 /* Gives the mix's arguments to args, as if the user had. */
 snug_status snug_fit_give(struct snug_args *args, const struct snug_priced *mix);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/build.h"
+#include "model/weights.h"
 #include "train/device.h"
 #include "train/fit.h"
 #include "train/metrics.h"
@@ -33,7 +34,9 @@ static snug_status find_model(struct snug_job *job) {
     const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
     if (job->command == SNUG_COMMAND_PLAN) return snug_config_find(job->ctx, config, &job->config);
     if (model) RETURN_IF_ERROR(snug_model_locate(job->ctx, model, &job->model_folder));
-    return snug_config_find(job->ctx, args->config_name ? args->config_name : job->model_folder, &job->config);
+    RETURN_IF_ERROR(
+        snug_config_find(job->ctx, args->config_name ? args->config_name : job->model_folder, &job->config));
+    return model ? snug_weights_look(job->ctx, job->model_folder) : SNUG_OK; /* before the data is read */
 }
 
 /* Whether some file needs tokens; dummy data is made of ids. */
@@ -94,6 +97,9 @@ static snug_status open_dataset(struct snug_job *job, const char *path, int64_t 
                                                  .vocab_size = job->config.vocab_size};
     RETURN_IF_ERROR(snug_dataset_open(job->ctx, job->tokenizer, &options, &feed->dataset));
     feed->rows = snug_dataset_rows(feed->dataset);
+    if (feed->rows > SNUG_ROWS_MOST)
+        return snug_fail(job->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: name at most %d", path,
+                         (long long)feed->rows, (int)SNUG_ROWS_MOST);
     const int64_t longest = snug_dataset_longest(feed->dataset);
     if (longest > job->config.max_position_embeddings)
         return snug_fail(job->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
@@ -225,15 +231,6 @@ static struct snug_load load_of(const struct snug_job *job, const struct snug_fe
     return load;
 }
 
-static double sum_squared_lengths(const struct snug_dataset *dataset) {
-    double sum = 0;
-    for (int64_t row = 0; row < snug_dataset_rows(dataset); row++) {
-        const double length = (double)snug_dataset_length(dataset, row);
-        sum += length * length;
-    }
-    return sum;
-}
-
 static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool training) {
     const struct snug_args *args = job->args;
     feed->options = (struct snug_loader_options){
@@ -312,8 +309,8 @@ static enum snug_dtype compute_type(const struct snug_job *job) {
     return SNUG_F32;
 }
 
-/* A backend may lack operations: those of methods that it does not have yet. check_device() knows them by their flags,
-   before anything is read; this one knows all. */
+/* A backend may lack operations: those of methods that it does not have yet. snug_device_check() knows them by their
+   flags, before anything is read; this one knows all. */
 static snug_status check_operations(const struct snug_job *job, const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++)
         if (!job->backend->ops[program->ops[i].kind])
@@ -409,29 +406,6 @@ static snug_memory_class class_that_is_short(const struct snug_job *job, int64_t
         if (sum > limit) break;
     }
     return (snug_memory_class)memory_class;
-}
-
-/* What the arguments ask for and the device does not have. */
-static snug_status check_device(const struct snug_job *job) {
-    const struct snug_args *args = job->args;
-    const bool gpu = snug_job_on_device(job);
-    if (!gpu && (args->fp16 || args->fp16_full_eval))
-        return snug_fail(job->ctx, SNUG_E_USAGE,
-                         "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
-                         args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
-    if (!gpu && args->tf32) /* as transformers */
-        return snug_fail(job->ctx, SNUG_E_USAGE,
-                         "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    if (gpu && args->offload && !job->backend->ops[SNUG_OP_FETCH])
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
-                         "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "
-                         "say --device cpu",
-                         args->offload);
-    if (gpu && args->fit) /* no rates of operations are measured there yet */
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
-                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or say "
-                         "--device cpu");
-    return SNUG_OK;
 }
 
 static snug_status open_backend(struct snug_job *job) {
@@ -588,6 +562,15 @@ static snug_status check_fit(struct snug_job *job) {
     return over ? refuse(job, limit, budgeted) : SNUG_OK;
 }
 
+snug_status snug_job_longest(const struct snug_args *args, int64_t limit, int64_t *longest) {
+    struct snug_config config;
+    const char *name = args->config_name ? args->config_name : args->model_name_or_path;
+    RETURN_IF_ERROR(snug_config_find(args->ctx, name, &config));
+    *longest = limit < config.max_position_embeddings ? limit : config.max_position_embeddings;
+    snug_config_free(&config);
+    return SNUG_OK;
+}
+
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     *job = (struct snug_job){.ctx = args->ctx, .args = args, .command = command};
     snug_clear_error(job->ctx);
@@ -595,13 +578,13 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
     RETURN_IF_ERROR(snug_device_choose(job));
-    RETURN_IF_ERROR(check_device(job));
+    RETURN_IF_ERROR(snug_device_check(job));
     const int64_t before = snug_resident_bytes();
     RETURN_IF_ERROR(find_model(job));
     RETURN_IF_ERROR(open_tokenizer(job));
     choose_length(job);
     RETURN_IF_ERROR(open_data(job));
-    if (job->train.dataset) job->squared_lengths = sum_squared_lengths(job->train.dataset);
+    if (job->train.dataset) job->squared_lengths = snug_dataset_squared_lengths(job->train.dataset);
     if (job->trains) RETURN_IF_ERROR(snug_job_plan_training(job, args, &job->train));
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     RETURN_IF_ERROR(plan_programs(job));

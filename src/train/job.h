@@ -56,6 +56,8 @@ struct snug_job {
     struct snug_fit *fit;              /* what the search for the budget came to, if there was one */
 };
 
+/* As long as made-up rows may be: limit, or the model's positions where these are fewer. */
+snug_status snug_job_longest(const struct snug_args *args, int64_t limit, int64_t *longest);
 /* Resolves args, opens config, tokenizer and data, builds and places the programs. When the plan is over the budget or
    the machine the status is SNUG_E_DOES_NOT_FIT and the job is whole, so that it can be shown. The job is freed in any
    case with snug_job_close(). */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernel says about memory. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/job.h"
@@ -10,9 +11,10 @@ static int64_t read_kib(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
     if (!file) return -1;
     char line[256];
-    long long kib = -1;
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), ": %lld", &kib) == 1) break;
+    int64_t kib = -1;
+    while (kib < 0 && fgets(line, sizeof line, file))
+        if (strncmp(line, key, strlen(key)) == 0 && line[strlen(key)] == ':')
+            kib = strtoll(line + strlen(key) + 1, NULL, 10);
     fclose(file);
     return kib < 0 ? -1 : kib * 1024;
 }

@@ -305,7 +305,9 @@ snug_status snug_meter_result(struct snug_meter *meter, snug_metrics *out) {
         values[2] = pearson(meter);
         values[3] = spearman(meter);
     }
-    for (; names[out->count]; out->count++)
-        out->items[out->count] = (snug_metric){names[out->count], values[out->count]};
+    for (; names[out->count]; out->count++) { /* a NaN of 0/0 has a sign, which printf would show */
+        const double value = values[out->count];
+        out->items[out->count] = (snug_metric){names[out->count], isnan(value) ? NAN : value};
+    }
     return SNUG_OK;
 }

@@ -25,8 +25,8 @@ static snug_status merge_and_write(snug_context *ctx, const char *path, const js
 
 snug_status snug_results_write(snug_context *ctx, const char *folder, const char *split, const snug_metrics *metrics,
                                json_t *more) {
-    json_t *values = more ? json_copy(more) : json_object();
-    int failed = !values;
+    json_t *values = json_object();
+    int failed = !values || (more && json_object_update(values, more)); /* json_copy() leaves out what it cannot add */
     for (size_t i = 0; metrics && i < metrics->count && !failed; i++)
         failed = json_object_set_new(values, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) {

@@ -281,12 +281,15 @@ snug_status snug_forward(snug_session *s) {
     return run_training(s, SNUG_PHASE_FORWARD);
 }
 
+/* A NaN that a processor makes has a sign, which printf would show. */
+static double without_sign(double value) { return isnan(value) ? NAN : value; }
+
 snug_status snug_loss(snug_session *s, double *loss) {
     RETURN_IF_ERROR(need_batch(s, "snug_loss"));
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
     float sum;
     RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->loss, &sum, sizeof sum));
-    *loss = s->batch->items_in_step > 0 ? (double)sum / (double)s->batch->items_in_step : 0;
+    *loss = s->batch->items_in_step > 0 ? without_sign(sum / (double)s->batch->items_in_step) : 0;
     return SNUG_OK;
 }
 
@@ -312,7 +315,7 @@ snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) 
     float clip[2];
     if (!norm) return SNUG_OK;
     RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->clip, clip, sizeof clip));
-    *norm = clip[0];
+    *norm = without_sign(clip[0]);
     return snug_session_look(s);
 }
 

@@ -61,6 +61,7 @@ static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
     int failed = !entry;
     for (size_t i = 0; i < metrics->count && !failed; i++)
         failed = json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
+    if (failed) json_decref(entry);
     if (failed || json_array_append_new(t->log_history, entry))
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging step %lld", (long long)step);
     for (size_t i = 0; t->events && i < metrics->count; i++) {
@@ -87,7 +88,7 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
 
 static snug_status open_events(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
-    if (!snug_trainer_reports(t)) return SNUG_OK;
+    if (!snug_trainer_reports(t->args)) return SNUG_OK;
     char stamp[32], host[64], *folder = NULL;
     const time_t seconds = time(NULL);
     struct tm local;
@@ -154,9 +155,10 @@ static bool wants_stop(const struct snug_trainer *t) {
 static snug_status interrupted(struct snug_trainer *t) {
     snug_clear_error(t->ctx); /* an evaluation's, which says less */
     RETURN_IF_ERROR(save(t));
-    return snug_fail(t->ctx, SNUG_E_INTERRUPTED,
-                     "interrupted at step %lld of %lld; go on with --resume_from_checkpoint True",
-                     (long long)t->session->step, (long long)t->session->job.max_steps);
+    return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld of %lld; %s", (long long)t->session->step,
+                     (long long)t->session->job.max_steps,
+                     t->args->save_only_model ? "with --save_only_model it cannot be resumed, the weights are saved"
+                                              : "go on with --resume_from_checkpoint True");
 }
 
 /* What follows an optimizer step: log, evaluate, save, in Trainer's order. */
@@ -278,9 +280,12 @@ static snug_status begin(struct snug_trainer *t) {
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
+    const bool there = snug_folder_exists(args->output_dir);
+    if (!there) RETURN_IF_ERROR(snug_trainer_check_disk(t));
     RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
     RETURN_IF_ERROR(hold_output(t));
-    RETURN_IF_ERROR(snug_trainer_check_disk(t));
+    if (t->lock.path) snug_checkpoint_sweep(t);
+    if (there) RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* what the sweep left */
     if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
     return open_events(t);
 }
@@ -291,6 +296,15 @@ static snug_status choose_output(struct snug_args *args) {
         RETURN_IF_ERROR(snug_strdup(args->ctx, "trainer_output", &args->output_dir));
         snug_log(args->ctx, SNUG_LOG_INFO, "--output_dir is not given: writing to trainer_output");
     }
+    json_t *name = json_string(args->output_dir);
+    json_decref(name);
+    if (!name && args->metric_for_best_model)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--output_dir %s: the name is not UTF-8, and trainer_state.json has to name the best "
+                         "checkpoint in it: choose another one",
+                         args->output_dir);
+    if (args->logging_dir && snug_trainer_reports(args))
+        RETURN_IF_ERROR(snug_folder_check(args->ctx, args->logging_dir));
     return snug_folder_check(args->ctx, args->output_dir);
 }
 
@@ -360,9 +374,9 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
     json_t *results = results_json(t);
     const snug_device_use *device = &t->result->device;
     if (results && *device->name)
-        snug_json_add(
-            &results, "device",
-            json_pack("{s:s, s:s, s:s}", "name", device->name, "method", device->method, "others", device->others));
+        snug_json_add(&results, "device",
+                      json_pack("{s:o, s:s, s:o}", "name", snug_json_from_text(device->name), "method", device->method,
+                                "others", snug_json_from_text(device->others)));
     return results;
 }
 
@@ -422,18 +436,26 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     return SNUG_OK;
 }
 
-snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
+snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,
+                          const char *room) {
     const double called = snug_seconds();
     snug_train_result own;
-    struct snug_trainer t = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own};
+    /* cppcheck-suppress uninitvar ; its address alone is taken */
+    struct snug_trainer t = {
+        .ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own, .room = room};
     *t.result = (snug_train_result){0};
     snug_clear_error(t.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "train"));
     RETURN_IF_ERROR(choose_output(args));
+    RETURN_IF_ERROR(snug_checkpoint_look(&t));
     const snug_status status = run(&t, args, called);
     snug_events_close(t.events);
     json_decref(t.log_history);
     snug_session_destroy(t.session);
     snug_lock_release(&t.lock);
     return status;
+}
+
+snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
+    return snug_train_in(args, callbacks, result, NULL);
 }

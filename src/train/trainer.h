@@ -15,6 +15,7 @@ struct snug_trainer {
     const struct snug_args *args;
     const snug_callbacks *callbacks;
     snug_train_result *result;
+    const char *room; /* what helps where the disk is full, or NULL: the flags for saving do */
     int64_t logging_steps, eval_steps, save_steps; /* in optimizer steps; 0: not by step */
     int64_t save_total_limit;
     struct snug_events *events; /* TensorBoard, or NULL */
@@ -36,16 +37,23 @@ struct snug_trainer {
     char best_checkpoint[512];
 };
 
+/* snug_train() with a room of the caller's. */
+snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,
+                          const char *room);
 double snug_trainer_epoch(const struct snug_trainer *trainer);
 /* FLOPs of all steps so far, those before a resumption included. */
 double snug_trainer_flops(const struct snug_trainer *trainer);
 
 /* Writes output_dir/checkpoint-<step>, whole or not at all, and removes what save_total_limit no longer keeps. */
 snug_status snug_checkpoint_save(struct snug_trainer *trainer, char *path, size_t size);
+/* Before any work: whether there is something to continue from, as far as that can be told without reading it. */
+snug_status snug_checkpoint_look(const struct snug_trainer *trainer);
 /* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir. */
 snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
 /* Weights alone, of a checkpoint. */
 snug_status snug_checkpoint_load_weights(struct snug_trainer *trainer, const char *folder);
+/* Removes what killed runs left unfinished in output_dir, whose lock is held. */
+void snug_checkpoint_sweep(struct snug_trainer *trainer);
 /* Removes all of output_dir's checkpoints. */
 snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
 /* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
@@ -62,13 +70,18 @@ static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t ever
            (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
 }
 
-/* Whether the folder's old checkpoints are to be removed. */
-static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) {
-    return trainer->args->overwrite_output_dir && !trainer->args->resume_from_checkpoint;
+static inline bool snug_trainer_resumes(const struct snug_trainer *trainer) {
+    const char *from = trainer->args->resume_from_checkpoint;
+    return from && strcasecmp(from, "false") != 0;
 }
 
-static inline bool snug_trainer_reports(const struct snug_trainer *trainer) {
-    const char *to = trainer->args->report_to;
+/* Whether the folder's old checkpoints are to be removed. */
+static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) {
+    return trainer->args->overwrite_output_dir && !snug_trainer_resumes(trainer);
+}
+
+static inline bool snug_trainer_reports(const struct snug_args *args) {
+    const char *to = args->report_to;
     return to && (strcmp(to, "tensorboard") == 0 || strcmp(to, "all") == 0);
 }
 

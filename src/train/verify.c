@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snug verify: short trainings of the user's own model that must agree, by the bit or up to the order of sums. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include <xxhash.h>
 
 #include "io/file.h"
-#include "train/session.h"
+#include "train/trainer.h"
 
 enum { STEPS = 6, DETAIL = 512 };
 
@@ -25,7 +26,9 @@ struct verifying {
     snug_status (*on_promise)(void *user, const snug_promise *promise);
     void *user;
     const char *device;
-    char *folder; /* of the trainings, removed at the end */
+    char *folder;    /* of the trainings, removed at the end, */
+    bool made;       /* and so is output_dir, where it was not there before */
+    int64_t longest; /* of made-up rows, tokens */
     struct outcome plain;
     int checked, broken;
     double begun; /* clock at the current promise's start */
@@ -35,6 +38,7 @@ struct verifying {
 
 /* A training's arguments beside the user's own: names and values in turn, ended by NULL. */
 typedef const char *const words[];
+static words no_words = {NULL};
 
 static snug_status set_words(snug_args *args, words list) {
     for (size_t i = 0; list[i]; i += 2) RETURN_IF_ERROR(snug_args_set(args, list[i], list[i + 1]));
@@ -52,7 +56,8 @@ static snug_status choose_data(const struct verifying *v, snug_args *args, int64
     char name[64];
     if (v->args->train_file)
         return snug_args_is_set(v->args, "max_train_samples") ? SNUG_OK : set_number(args, "max_train_samples", rows);
-    snprintf(name, sizeof name, "dummy:%" PRId64 "x8-%" PRId64, rows, v->args->max_seq_length);
+    const int64_t least = v->longest < 8 ? v->longest : 8;
+    snprintf(name, sizeof name, "dummy:%" PRId64 "x%" PRId64 "-%" PRId64, rows, least, v->longest);
     return snug_args_set(args, "train_file", name);
 }
 
@@ -126,6 +131,9 @@ static snug_status hash_weights(const struct verifying *v, const char *folder, u
     return SNUG_OK;
 }
 
+/* What helps where the disk is full: of the flags for saving none does. */
+static const char room[] = "free some, or let snug verify write elsewhere: --output_dir or TMPDIR";
+
 /* Trains into the folder output; what it writes stays until the end if keep says so. */
 static snug_status train(const struct verifying *v, const char *output, bool keep, words list, struct outcome *out) {
     struct listening l = {v, XXH3_createState()};
@@ -134,7 +142,7 @@ static snug_status train(const struct verifying *v, const char *output, bool kee
     if (!l.losses) return snug_fail(v->quiet, SNUG_E_MEMORY, "out of memory");
     XXH3_64bits_reset(l.losses);
     snug_status status = make_args(v, output, list, &args);
-    if (status == SNUG_OK) status = snug_train(args, &callbacks, &out->result);
+    if (status == SNUG_OK) status = snug_train_in(args, &callbacks, &out->result, room);
     if (status == SNUG_OK) status = hash_weights(v, args->output_dir, &out->weights);
     if (status == SNUG_OK && !keep) status = snug_folder_remove(v->quiet, args->output_dir);
     out->losses = XXH3_64bits_digest(l.losses);
@@ -155,11 +163,19 @@ static snug_status tell(struct verifying *v, const char *name, snug_verdict verd
     return v->on_promise(v->user, &promise);
 }
 
-/* A training that ended early: a method that this device lacks, or that needs more than there is, is no broken promise;
-   any other failure is. */
+/* What is no verdict: a training's advice on how to go on is not for those who asked for a verification. */
+static snug_status give_up(struct verifying *v, const char *what, snug_status status) {
+    if (status == SNUG_E_INTERRUPTED) return snug_fail(v->ctx, status, "interrupted");
+    return snug_fail(v->ctx, status, "%s%s", what, snug_error_message(v->quiet));
+}
+
+/* A training that ended early: a method that this device lacks, or that needs more than there is, is no broken promise,
+   nor is a full disk; any other failure is. */
 static snug_status tell_failure(struct verifying *v, const char *name, const char *variant, snug_status status) {
     char detail[DETAIL];
-    if (status == SNUG_E_INTERRUPTED) return snug_fail(v->ctx, status, "interrupted");
+    snprintf(detail, sizeof detail, "%s: ", variant);
+    if (status == SNUG_E_INTERRUPTED || status == SNUG_E_IO || status == SNUG_E_MEMORY)
+        return give_up(v, detail, status);
     snprintf(detail, sizeof detail, "%s: %s", variant, snug_error_message(v->quiet));
     const bool cannot = status == SNUG_E_UNSUPPORTED || status == SNUG_E_DOES_NOT_FIT;
     return tell(v, name, cannot ? SNUG_PROMISE_SKIPPED : SNUG_PROMISE_BROKEN, detail);
@@ -249,10 +265,9 @@ static snug_status check_resume(struct verifying *v) {
     if (half < 1) return tell(v, name, SNUG_PROMISE_SKIPPED, "needs 2 steps or more: --max_steps");
     snprintf(every, sizeof every, "%" PRId64, half);
     snprintf(checkpoint, sizeof checkpoint, "%s/saved/checkpoint-%" PRId64, v->folder, half);
-    snug_status status = train(v, "saved", true,
-                               (words){"save_strategy", "steps", "save_steps", every, "save_only_model", "False",
-                                       "save_total_limit", "0", NULL},
-                               &whole);
+    words saving = {"save_strategy",    "steps", "save_steps", every, "save_only_model", "False",
+                    "save_total_limit", "0",     NULL};
+    snug_status status = train(v, "saved", true, saving, &whole);
     if (status != SNUG_OK) return tell_failure(v, name, "the training that saves", status);
     status = train(v, "variant", false, (words){"resume_from_checkpoint", checkpoint, NULL}, &resumed);
     if (status != SNUG_OK) return tell_failure(v, name, "the resumed training", status);
@@ -384,7 +399,7 @@ static const int64_t slack_bytes = 8 << 20;
 static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_MEMORY_CLASS_COUNT]) {
     snug_args *args;
     struct snug_job plan;
-    snug_status status = make_args(v, "variant", (words){NULL}, &args);
+    snug_status status = make_args(v, "variant", no_words, &args);
     if (status == SNUG_OK) {
         status = snug_job_open(args, SNUG_COMMAND_PLAN, &plan);
         for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) classes[i] = snug_job_bytes(&plan, (snug_memory_class)i);
@@ -424,8 +439,8 @@ static snug_status check_memory(struct verifying *v) {
 static snug_status verify_device(struct verifying *v, const char *device) {
     v->device = device;
     v->begun = snug_seconds();
-    const snug_status status = train(v, "variant", false, (words){NULL}, &v->plain);
-    if (status != SNUG_OK) return snug_fail(v->ctx, status, "%s", snug_error_message(v->quiet));
+    const snug_status status = train(v, "variant", false, no_words, &v->plain);
+    if (status != SNUG_OK) return give_up(v, "", status);
     RETURN_IF_ERROR(check_memory(v));
     RETURN_IF_ERROR(check_same_bits(v));
     RETURN_IF_ERROR(check_resume(v));
@@ -443,15 +458,20 @@ static snug_status verify_devices(struct verifying *v) {
 }
 
 static snug_status make_folder(struct verifying *v) {
-    const char *temporary = getenv("TMPDIR");
-    const char *parent = v->args->output_dir ? v->args->output_dir : temporary && *temporary ? temporary : "/tmp";
-    RETURN_IF_ERROR(snug_folder_create(v->ctx, parent));
+    const char *own = v->args->output_dir, *temporary = getenv("TMPDIR");
+    const bool named = !own && temporary && *temporary;
+    const char *parent = own ? own : named ? temporary : "/tmp";
+    v->made = own && !snug_folder_exists(own);
+    if (own) RETURN_IF_ERROR(snug_folder_create(v->ctx, own));
     RETURN_IF_ERROR(snug_path_join(v->ctx, &v->folder, parent, "snug-verify-XXXXXX"));
     if (mkdtemp(v->folder)) return SNUG_OK;
-    const snug_status status = snug_fail(v->ctx, SNUG_E_IO,
-                                         "%s: no folder can be made there; name another place with "
-                                         "--output_dir",
-                                         parent);
+    const snug_status status =
+        snug_fail(v->ctx, SNUG_E_IO,
+                  "%s%s: no folder can be made there: %s; snug verify writes into --output_dir, else TMPDIR, else /tmp",
+                  own     ? "--output_dir "
+                  : named ? "TMPDIR="
+                          : "",
+                  parent, strerror(errno));
     free(v->folder);
     v->folder = NULL;
     return status;
@@ -465,9 +485,11 @@ snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
     RETURN_IF_ERROR(snug_args_check(args, "verify"));
     snug_status status = snug_context_create(&v.quiet);
     if (status != SNUG_OK) return snug_fail(v.ctx, status, "out of memory");
-    status = make_folder(&v);
+    status = snug_job_longest(args, args->max_seq_length, &v.longest);
+    if (status == SNUG_OK) status = make_folder(&v);
     if (status == SNUG_OK) status = verify_devices(&v);
     if (v.folder) snug_folder_remove(v.quiet, v.folder);
+    if (v.made) rmdir(args->output_dir);
     free(v.folder);
     snug_context_destroy(v.quiet);
     if (status != SNUG_OK || v.broken == 0) return status;

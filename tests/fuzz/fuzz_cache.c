@@ -21,7 +21,10 @@ static void seal(uint8_t *file, size_t size) {
     header.key_low = header.key_high = 0;
     header.rows_sum = sum_of(file, size, sizeof header, header.rows_size);
     header.index_sum = sum_of(file, size, sizeof header + header.rows_size, header.index_size);
-    header.labels_sum = sum_of(file, size, sizeof header + header.rows_size + header.index_size, header.labels_size);
+    const uint64_t lengths = sizeof header + header.rows_size + header.index_size,
+                   lengths_size = (uint64_t)header.rows * (uint64_t)snug_cache_length_size(header.longest);
+    header.lengths_sum = sum_of(file, size, lengths, lengths_size);
+    header.labels_sum = sum_of(file, size, lengths + lengths_size, header.labels_size);
     header.sum = XXH3_64bits(&header, offsetof(struct snug_cache_header, sum));
     memcpy(file, &header, sizeof header);
 }
@@ -32,12 +35,12 @@ static void read_rows(snug_context *ctx, const struct snug_cache *cache) {
     const uint32_t *labels;
     const int32_t *ids;
     for (int64_t i = 0; i < cache->rows; i++) {
-        const struct snug_cache_entry *entry = &cache->index[i];
-        FUZZ_CHECK(snug_cache_read(ctx, cache, i, &buffer, &row, &labels, &ids) == SNUG_OK);
+        struct snug_cache_entry found, *entry = &found;
+        FUZZ_CHECK(snug_cache_read(ctx, cache, i, &buffer, entry, &row, &labels, &ids) == SNUG_OK);
         FUZZ_CHECK(row->first_count >= 0 && (uint32_t)row->first_count <= entry->length);
         FUZZ_CHECK(entry->length <= cache->longest);
         for (uint32_t k = 0; k < entry->length; k++) FUZZ_CHECK(ids[k] >= 0 && ids[k] < LIMIT);
-        for (uint32_t k = 0; k < entry->labels; k++)
+        for (uint32_t k = 0; k < entry->labels && !snug_label_is_value(labels, entry->labels); k++)
             FUZZ_CHECK(strlen(snug_raw_labels_text(&cache->raw, labels[k])) < cache->raw.text_size);
     }
     free(buffer.data);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder's tokenizer files and a text, separated by the byte 0xFF: vocab.txt, tokenizer.json, tokenizer_config.json,
    special_tokens_map.json, added_tokens.json, the text. An empty part is no file. */
+#include "core/utf8.h"
 #include "fuzz.h"
 #include "text/tokenizer.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vocab.txt and a text, separated by the byte 0xFF; the first byte chooses how text is cleaned. Pieces are checked
    against a search that tries every length. */
+#include "core/utf8.h"
 #include "fuzz.h"
 #include "text/normalize.h"
 #include "text/tokenizer.h"

@@ -67,12 +67,11 @@ int64_t snug_cpu_library(const struct snug_program *program, int threads) {
 }
 
 snug_status snug_cpu_open(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
-    (void)program;
     RETURN_IF_ERROR(build_products(ctx, threads));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cpu), state));
     struct snug_cpu *cpu = *state;
     cpu->block = snug_block_kernel(0);
-    snug_codes_init(&cpu->codes);
+    if (snug_program_has(program, SNUG_OP_ADAM_8BIT)) snug_codes_init(&cpu->codes);
     return SNUG_OK;
 }
 

@@ -10,7 +10,7 @@
 /* The backend's state. */
 struct snug_cpu {
     const struct snug_block_kernel *block; /* NULL: the portable one */
-    struct snug_codes codes;
+    struct snug_codes codes;               /* filled for programs with ADAM_8BIT */
 };
 
 /* oneDNN packs the operands of a fp32 product into memory of its own: so much a thread, measured on MiniLM and

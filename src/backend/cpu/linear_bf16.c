@@ -31,10 +31,10 @@ typedef uint16_t halves __attribute__((vector_size(32)));
 
 #define EXCHANGE(step)                                                                                                 \
     for (int i = 0; i < 16; i++)                                                                                       \
-        if (!(i & step)) {                                                                                             \
-            words a = r[i], b = r[i + step];                                                                           \
+        if (!(i & (step))) {                                                                                           \
+            words a = r[i], b = r[i + (step)];                                                                         \
             r[i] = __builtin_shufflevector(a, b, LOW_##step);                                                          \
-            r[i + step] = __builtin_shufflevector(a, b, HIGH_##step);                                                  \
+            r[i + (step)] = __builtin_shufflevector(a, b, HIGH_##step);                                                \
         }
 #define LOW_8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define HIGH_8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31

@@ -230,7 +230,7 @@ static inline vec vec_read_bf16(const uint16_t *p) {
 /* The bf16 nearest to x, as snug_f32_to_bf16() has it, in the low half of each lane. */
 static inline vec_uint vec_bf16_bits(vec x) {
     vec_uint bits = (vec_uint)x, high = bits >> 16, rounded = (bits + (high & 1u) + 0x7fffu) >> 16;
-    vec_uint is_nan = (vec_uint)(x != x);
+    vec_uint is_nan = (vec_uint)(x != x); /* NOLINT(misc-redundant-expression): a NaN alone is not itself */
     return ((high | 0x40u) & is_nan) | (rounded & ~is_nan);
 }
 
@@ -405,11 +405,11 @@ static inline struct vec_dropout vec_dropout(const struct snug_run *run, const s
    multiple of two vectors. */
 static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dropout, int32_t position,
                             int32_t sample) {
-    const vec_wide order = vec_block_order();
+    const vec_wide order = vec_block_order(), zeros = {0};
     for (int64_t i = 0; i < n; i += 4 * VEC_BLOCKS) {
         vec_uint low, high;
-        vec_philox(order + (uint64_t)(i / 4), (vec_wide){0} + (uint32_t)position, (uint32_t)sample, dropout->use,
-                   dropout->key, &low, &high);
+        vec_philox(order + (uint64_t)(i / 4), zeros + (uint32_t)position, (uint32_t)sample, dropout->use, dropout->key,
+                   &low, &high);
         vec_uint threshold = vec_all_uint(dropout->threshold), scale = (vec_uint)vec_all(dropout->scale);
         vec_write(mask + i, (vec)(scale & (vec_uint)(low >= threshold)));
         vec_write(mask + i + VEC_LANES, (vec)(scale & (vec_uint)(high >= threshold)));

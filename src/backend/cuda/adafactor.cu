@@ -235,29 +235,21 @@ static void carve_scratch(struct adafactor *a, void *workspace, int64_t segments
 extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;
-    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
     const unsigned segments = (unsigned)op->segments;
-    void *p = snug_run_data(run, op->out[0]);
     const int after = op->vector ? 3 : 4; /* where the first moment stands among the outputs */
-    struct adafactor a = {.p = low ? NULL : (float *)p,
-                          .p16 = low ? (bf16 *)p : NULL,
-                          .copy = copy_of(run, op->out[1]),
-                          .g = (const float *)snug_run_data(run, op->in[0]),
-                          .clip = (const float *)snug_run_data(run, op->in[1]),
-                          .row_state = op->vector ? NULL : (float *)snug_run_data(run, op->out[2]),
-                          .column_state = (float *)snug_run_data(run, op->out[after - 1]),
-                          .momentum = (float *)snug_run_data(run, op->out[after]),
-                          .step = cuda->batch.step,
-                          .rows = snug_run_rows(run, op->out[0]) / op->segments,
-                          .cols = snug_run_cols(run, op->out[0]),
-                          .eps = (float)o->epsilon,
-                          .eps2 = (float)o->epsilon2,
-                          .threshold = (float)o->clip_threshold,
-                          .b1 = (float)o->beta1,
-                          .rest1 = (float)(1 - o->beta1),
-                          .decay = decay_of(run, op),
-                          .scales = o->scale_parameter,
-                          .parameter = op->parameter};
+    struct adafactor a = weight_of<struct adafactor>(run, op);
+    a.row_state = op->vector ? NULL : (float *)snug_run_data(run, op->out[2]);
+    a.column_state = (float *)snug_run_data(run, op->out[after - 1]);
+    a.momentum = (float *)snug_run_data(run, op->out[after]);
+    a.rows = snug_run_rows(run, op->out[0]) / op->segments;
+    a.cols = snug_run_cols(run, op->out[0]);
+    a.eps = (float)o->epsilon;
+    a.eps2 = (float)o->epsilon2;
+    a.threshold = (float)o->clip_threshold;
+    a.b1 = (float)o->beta1;
+    a.rest1 = (float)(1 - o->beta1);
+    a.decay = decay_of(run, op);
+    a.scales = o->scale_parameter;
     if (a.rows == 0 || a.cols == 0) return SNUG_OK;
     if (op->vector) {
         vector_kernel<<<dim3(1, segments), THREADS, 0, cuda->stream>>>(a);

@@ -80,25 +80,17 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;
     const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
-    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
-    void *p = snug_run_data(run, op->out[0]);
-    struct adam a = {.p = low ? NULL : (float *)p,
-                     .m = (float *)snug_run_data(run, op->out[2]),
-                     .v = (float *)snug_run_data(run, op->out[3]),
-                     .p16 = low ? (bf16 *)p : NULL,
-                     .copy = copy_of(run, op->out[1]),
-                     .g = (const float *)snug_run_data(run, op->in[0]),
-                     .clip = (const float *)snug_run_data(run, op->in[1]),
-                     .step = cuda->batch.step,
-                     .count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]),
-                     .b1 = (float)o->beta1,
-                     .b2 = (float)o->beta2,
-                     .rest1 = (float)(1 - o->beta1),
-                     .rest2 = (float)(1 - o->beta2),
-                     .eps = (float)o->epsilon,
-                     .decay = (float)o->weight_decay,
-                     .decoupled = o->decoupled,
-                     .parameter = op->parameter};
+    struct adam a = weight_of<struct adam>(run, op);
+    a.m = (float *)snug_run_data(run, op->out[2]);
+    a.v = (float *)snug_run_data(run, op->out[3]);
+    a.count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]);
+    a.b1 = (float)o->beta1;
+    a.b2 = (float)o->beta2;
+    a.rest1 = (float)(1 - o->beta1);
+    a.rest2 = (float)(1 - o->beta2);
+    a.eps = (float)o->epsilon;
+    a.decay = (float)o->weight_decay;
+    a.decoupled = o->decoupled;
     if (turn == SNUG_CUDA_DONE) return SNUG_OK;
     if (turn == SNUG_CUDA_FOR_ALL) {
         adam_all<<<(unsigned)cuda->updates.blocks, THREADS, 0, cuda->stream>>>(a, run->arena, cuda->batch.updates,

@@ -225,29 +225,21 @@ extern "C" snug_status snug_cuda_adam_8bit(struct snug_run *run, const struct sn
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;
     const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates_8bit);
-    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
-    void *p = snug_run_data(run, op->out[0]);
     const float b1 = (float)o->beta1, b2 = (float)o->beta2;
-    struct adam_8bit a = {.p = low ? NULL : (float *)p,
-                          .p16 = low ? (bf16 *)p : NULL,
-                          .copy = copy_of(run, op->out[1]),
-                          .g = (const float *)snug_run_data(run, op->in[0]),
-                          .clip = (const float *)snug_run_data(run, op->in[1]),
-                          .m = (uint8_t *)snug_run_data(run, op->out[2]),
-                          .v = (uint8_t *)snug_run_data(run, op->out[3]),
-                          .absmax_m = (float *)snug_run_data(run, op->out[4]),
-                          .absmax_v = (float *)snug_run_data(run, op->out[5]),
-                          .step = cuda->batch.step,
-                          .codes = cuda->batch.codes,
-                          .each = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]) / op->segments,
-                          .b1 = b1,
-                          .rest1 = 1 - b1,
-                          .b2 = b2,
-                          .rest2 = 1 - b2,
-                          .eps = (float)o->epsilon,
-                          .decay = (float)o->weight_decay,
-                          .decoupled = o->decoupled,
-                          .parameter = op->parameter};
+    struct adam_8bit a = weight_of<struct adam_8bit>(run, op);
+    a.m = (uint8_t *)snug_run_data(run, op->out[2]);
+    a.v = (uint8_t *)snug_run_data(run, op->out[3]);
+    a.absmax_m = (float *)snug_run_data(run, op->out[4]);
+    a.absmax_v = (float *)snug_run_data(run, op->out[5]);
+    a.codes = cuda->batch.codes;
+    a.each = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]) / op->segments;
+    a.b1 = b1;
+    a.rest1 = 1 - b1;
+    a.b2 = b2;
+    a.rest2 = 1 - b2;
+    a.eps = (float)o->epsilon;
+    a.decay = (float)o->weight_decay;
+    a.decoupled = o->decoupled;
     /* As many blocks as run at the same time, so that each fills its tables once. */
     const int64_t most = (int64_t)cuda->multiprocessors * RESIDENT;
     if (turn == SNUG_CUDA_DONE) return SNUG_OK;

@@ -152,6 +152,7 @@ static snug_status read_choices(struct snug_run *run, FILE *file) {
             bytes[i] = (uint8_t)(16 * high + low);
         }
         const bool whole = i == sizeof choice && line[2 * i] == '\n';
+        /* cppcheck-suppress uninitvar ; written byte by byte */
         if (whole && choice.workspace >= 0 && choice.workspace <= SNUG_CUDA_PRODUCT_WORKSPACE &&
             !known(snug_cuda_of(run), &choice.shape))
             RETURN_IF_ERROR(add_choice(run, &choice));
@@ -211,6 +212,7 @@ static snug_status meet(struct snug_run *run, int64_t tokens) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     const int64_t *capacity = run->program->capacity;
     const struct snug_batch batch = {.tokens = tokens, .sequences = capacity[SNUG_EXTENT_SEQUENCES]};
+    /* cppcheck-suppress autoVariables ; taken away below */
     run->batch = &batch;
     run->rows = capacity[SNUG_EXTENT_ROWS];
     snug_cuda_carve_batch(run->program, (uint8_t *)run->batch_copy, &cuda->batch);

@@ -73,12 +73,6 @@ static int64_t target_width(const struct snug_program *program) {
     return 0;
 }
 
-static bool has_op(const struct snug_program *program, enum snug_op_kind kind) {
-    for (size_t i = 0; i < program->op_count; i++)
-        if (program->ops[i].kind == kind) return true;
-    return false;
-}
-
 /* Head rows are tokens or sequences, of which there are no more than tokens. */
 int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
     const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
@@ -96,7 +90,7 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     out->updates = carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM).count * (int64_t)sizeof *out->updates);
     out->updates_8bit =
         carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
-    const bool coded = has_op(program, SNUG_OP_ADAM_8BIT);
+    const bool coded = snug_program_has(program, SNUG_OP_ADAM_8BIT);
     uint8_t *codes = carve(base, &size, coded ? (int64_t)sizeof *out->codes : 0);
     out->codes = coded ? (struct snug_cuda_codes *)codes : NULL;
     int64_t bytes;

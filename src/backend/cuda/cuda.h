@@ -177,7 +177,7 @@ snug_status snug_cuda_convert_biases(const struct snug_run *run);
 const void *snug_cuda_bias(const struct snug_run *run, int32_t bias);
 
 /* A product by cuBLASLt, whose algorithm is chosen when a shape is met first and then stays. */
-snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *p, void *workspace);
+snug_status snug_cuda_multiply(struct snug_run *run, const struct snug_cuda_matrices *m, void *workspace);
 /* That of op, for the current batch. */
 struct snug_cuda_matrices snug_cuda_product_of(const struct snug_run *run, const struct snug_op *op);
 snug_status snug_cuda_warm(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);

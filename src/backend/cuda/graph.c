@@ -5,7 +5,6 @@
  * numbers in device memory, which are sent before.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/cuda/cuda.h"
 
@@ -33,9 +32,15 @@ void snug_cuda_free_graphs(struct snug_cuda *cuda) {
 /* Graphs take memory of the driver's, which no plan knows: so many, and what is met later runs one by one. */
 enum { GRAPHS = 96 };
 
+static bool is_same(const struct key *a, const struct key *b) {
+    return a->program == b->program && a->phase == b->phase && a->bucket == b->bucket && a->sequences == b->sequences &&
+           a->head_rows == b->head_rows && a->first_batch == b->first_batch && a->first_chunk == b->first_chunk &&
+           a->last_batch == b->last_batch;
+}
+
 static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
     for (size_t i = 0; i < cuda->graph_count; i++)
-        if (memcmp(&cuda->graphs[i].key, key, sizeof *key) == 0) return &cuda->graphs[i];
+        if (is_same(&cuda->graphs[i].key, key)) return &cuda->graphs[i];
     return NULL;
 }
 
@@ -53,7 +58,6 @@ static cudaGraph_t stop_recording(struct snug_cuda *cuda) {
    recorded. */
 snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *done) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    struct key key;
     *done = false;
     cudaGraph_t left = stop_recording(cuda);
     if (left) cudaGraphDestroy(left);
@@ -61,15 +65,14 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     cuda->padded = true;
     RETURN_IF_ERROR(snug_cuda_send_step(run));
     if (run->one_by_one) return SNUG_OK;
-    memset(&key, 0, sizeof key); /* compared byte by byte */
-    key.program = run->program;
-    key.phase = phase;
-    key.bucket = cuda->bucket;
-    key.sequences = run->batch->sequences;
-    if (phase == SNUG_PHASE_HEAD) key.head_rows = snug_cuda_head_rows(run);
-    key.first_batch = run->micro_batch == 0;
-    key.first_chunk = run->chunk == 0;
-    key.last_batch = run->batch->last_in_step;
+    const struct key key = {.program = run->program,
+                            .phase = phase,
+                            .bucket = cuda->bucket,
+                            .sequences = run->batch->sequences,
+                            .head_rows = phase == SNUG_PHASE_HEAD ? snug_cuda_head_rows(run) : 0,
+                            .first_batch = run->micro_batch == 0,
+                            .first_chunk = run->chunk == 0,
+                            .last_batch = run->batch->last_in_step};
     struct snug_cuda_graph *graph = find(cuda, &key);
     if (graph && graph->exec) {
         *done = true;

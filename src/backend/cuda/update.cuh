@@ -27,6 +27,21 @@ static inline struct weight_copy copy_of(const struct snug_run *run, int32_t ten
     return {snug_run_data(run, tensor), tensor >= 0 && snug_run_dtype(run, tensor) == SNUG_F16};
 }
 
+/* What the structs of all updates name alike, of the weight that op updates; their other fields are 0. */
+template <typename W> static inline W weight_of(struct snug_run *run, const struct snug_op *op) {
+    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
+    void *p = snug_run_data(run, op->out[0]);
+    W w = {};
+    w.p = low ? NULL : (float *)p;
+    w.p16 = low ? (bf16 *)p : NULL;
+    w.copy = copy_of(run, op->out[1]);
+    w.g = (const float *)snug_run_data(run, op->in[0]);
+    w.clip = (const float *)snug_run_data(run, op->in[1]);
+    w.step = snug_cuda_of(run)->batch.step;
+    w.parameter = op->parameter;
+    return w;
+}
+
 /* Element i of a weight that has p, p16, copy and parameter, as struct weight below. */
 template <typename W>
 static __device__ __forceinline__ void store_parameter(const W &w, const struct snug_cuda_step &step, int64_t i,
@@ -130,16 +145,8 @@ static __global__ void __launch_bounds__(256) update_kernel(const struct weight 
 
 template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, const F &formula) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
-    void *p = snug_run_data(run, op->out[0]);
-    struct weight w = {.p = low ? NULL : (float *)p,
-                       .p16 = low ? (bf16 *)p : NULL,
-                       .copy = copy_of(run, op->out[1]),
-                       .g = (const float *)snug_run_data(run, op->in[0]),
-                       .clip = (const float *)snug_run_data(run, op->in[1]),
-                       .step = cuda->batch.step,
-                       .count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]),
-                       .parameter = op->parameter};
+    struct weight w = weight_of<struct weight>(run, op);
+    w.count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]);
     for (int k = 0; k < 3; k++) w.state[k] = (float *)snug_run_data(run, op->out[2 + k]);
     if (w.count > 0) update_kernel<<<blocks_for(w.count, 4 * 256), 256, 0, cuda->stream>>>(w, formula);
     return snug_cuda_done(run, op);

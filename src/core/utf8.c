@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Well-formed UTF-8 (Unicode 15, table 3-7) and the repair of what is not. */
-#include <string.h>
+#include "core/utf8.h"
 
-#include "text/tokenizer.h"
+#include <string.h>
 
 /* Bytes of the sequence at text (length > 0 bytes left): a well-formed character, or the longest prefix of one, at
    least a byte, which is what one U+FFFD replaces (Unicode 15, section 3.9, "maximal subparts"). */

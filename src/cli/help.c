@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --help of a command: its usage, and those of the library's arguments that have an effect on it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts behind the names */
+
+#define STRATEGY "Evaluation, logging and saving|"
+#define TRAINING "Training|"
+
+/* Of a training, and of nothing else; names have a blank before and behind them. */
+#define OF_TRAINING                                                                                                    \
+    " train_file max_train_samples do_regression overwrite_output_dir resume_from_checkpoint report_to logging_dir "   \
+    "gradient_checkpointing recompute update_in_backward fit dataloader_drop_last "
+/* What a measurement chooses by itself, or does not do. */
+#define OF_RESULTS                                                                                                     \
+    " validation_file test_file max_eval_samples max_predict_samples overwrite_output_dir resume_from_checkpoint "     \
+    "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size "
+#define OF_TALKING " log_level disable_tqdm json "
+
+static const struct help {
+    const char *command, *usage, *does;
+    const char *hidden; /* groups that have no effect on the command, each with '|' behind it */
+    const char *unused; /* arguments of other groups that have none */
+    const char *only;   /* NULL, or the arguments that have one */
+    struct {
+        const char *name, *value;
+    } own[6]; /* defaults that are the command's own */
+} helps[] = {
+    {"train",
+     "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
+     "Fine-tunes a model and writes a Hugging Face folder.",
+     "",
+     " test_file max_predict_samples bf16_full_eval fp16_full_eval ",
+     NULL,
+     {{"output_dir", "trainer_output"}}},
+    {"eval",
+     "--model_name_or_path DIR --validation_file FILE",
+     "Measures a model on labelled data; with --output_dir it writes eval_results.json there.",
+     STRATEGY TRAINING,
+     OF_TRAINING " test_file max_predict_samples ",
+     NULL,
+     {{NULL, NULL}}},
+    {"predict",
+     "--model_name_or_path DIR --test_file FILE > predictions.csv",
+     "Writes index,label,score of every row to stdout, as CSV or with --json as one object a row.",
+     STRATEGY TRAINING,
+     OF_TRAINING " validation_file max_eval_samples output_dir label_column_name line_by_line mlm_probability ",
+     NULL,
+     {{NULL, NULL}}},
+    {"plan",
+     "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N]",
+     "Says what a training takes in bytes and operations, without running it.",
+     "",
+     " test_file max_predict_samples bf16_full_eval fp16_full_eval ",
+     NULL,
+     {{NULL, NULL}}},
+    {"verify",
+     "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda]",
+     "Proves snug's promises on this model and machine by short trainings that must agree.",
+     STRATEGY,
+     OF_RESULTS " num_train_epochs use_cpu memory_budget fit ",
+     NULL,
+     {{"train_file", "made-up rows"},
+      {"max_train_samples", "those of twice the steps"},
+      {"max_steps", "6"},
+      {"output_dir", "TMPDIR, else /tmp; nothing stays there"},
+      {"device", "the CPU, and then the GPU where there is one"}}},
+    {"tokenize",
+     "--model_name_or_path DIR --test_file FILE",
+     "Prints the tokens of every row, one JSON object a line.",
+     "",
+     "",
+     " model_name_or_path tokenizer_name train_file validation_file test_file text_column_names label_column_name "
+     "max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
+     {{NULL, NULL}}},
+    {"bench rates",
+     "[--threads N] [--json]",
+     "Measures how fast this machine runs each operation and keeps it for the seconds that plans give.",
+     "",
+     "",
+     OF_TALKING " threads ",
+     {{NULL, NULL}}},
+    {"bench anatomy",
+     "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N] [--json]",
+     "The experiment of \"Model training anatomy\": memory and time of a training, by what they are for; writes no "
+     "model.",
+     STRATEGY,
+     OF_RESULTS " output_dir ",
+     NULL,
+     {{"config_name", "bert-large-uncased, if no model is named"},
+      {"train_file", "dummy:512x512"},
+      {"per_device_train_batch_size", "4"},
+      {"num_train_epochs", "1"},
+      {"max_steps", "on a CPU 3, if no epochs are asked for"},
+      {"offload_dir", "."}}},
+    {"doctor",
+     "[--device auto|cpu|cuda] [--json]",
+     "Says what was found on this machine, what is missing, and what a training would use, and why. With arguments "
+     "that a training would refuse it says so, and ends with the exit code of that.",
+     "",
+     "",
+     OF_TALKING " device use_cpu threads bf16 fp16 tf32 bf16_full_eval fp16_full_eval dtype offload offload_dir fit ",
+     {{NULL, NULL}}},
+};
+
+static bool lists(const char *names, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)); at += length)
+        if (at > names && at[-1] == ' ' && at[length] == ' ') return true;
+    return false;
+}
+
+static bool concerns(const struct help *help, const snug_arg_info *info) {
+    if (help->only) return lists(help->only, info->name);
+    return !strstr(help->hidden, info->group) && !lists(help->unused, info->name);
+}
+
+static const char *default_of(const struct help *help, const snug_arg_info *info) {
+    for (size_t i = 0; i < sizeof help->own / sizeof *help->own && help->own[i].name; i++)
+        if (strcmp(help->own[i].name, info->name) == 0) return help->own[i].value;
+    return info->default_value;
+}
+
+/* Goes on in column at, in lines that are broken at blanks, and behind the bars of long lists. */
+static void put_wrapped(const char *text, size_t at, size_t indent) {
+    while (*text) {
+        const size_t length = strcspn(text, " |") + (text[strcspn(text, " |")] == '|');
+        if (at + length > WIDTH && at > indent) {
+            printf("\n%*s", (int)indent, "");
+            at = indent;
+        }
+        printf("%.*s", (int)length, text);
+        at += length;
+        text += length;
+        if (*text != ' ') continue;
+        text++;
+        if (at + 1 + strcspn(text, " |") <= WIDTH) { /* else the line ends here, without a blank */
+            putchar(' ');
+            at++;
+        } else {
+            at = WIDTH;
+        }
+    }
+    putchar('\n');
+}
+
+static void print_argument(const struct help *help, const snug_arg_info *info) {
+    char name[INDENT], text[1024];
+    const bool flag = strcmp(info->value_name, "BOOL") == 0 && *info->default_value;
+    const bool list = 2 + 2 + strlen(info->name) + 1 + strlen(info->value_name) + 1 > INDENT; /* of long choices */
+    snprintf(name, sizeof name, "--%s%s%s", info->name, flag ? "" : " ", flag ? "" : list ? "NAME" : info->value_name);
+    int used = snprintf(text, sizeof text, "%s", info->help);
+    const char *value = default_of(help, info);
+    if (*value) used += snprintf(text + used, sizeof text - (size_t)used, " [%s]", value);
+    if (*info->aliases) used += snprintf(text + used, sizeof text - (size_t)used, " (also --%s)", info->aliases);
+    if (list) snprintf(text + used, sizeof text - (size_t)used, "; one of %s", info->value_name);
+    printf("  %-*s", INDENT - 2, name);
+    put_wrapped(text, INDENT, INDENT);
+}
+
+void cli_help(const char *command) {
+    const struct help *help = helps;
+    while (strcmp(help->command, command) != 0) help++; /* main() calls only commands that are here */
+    const int used = printf("usage: snug %s ", command);
+    put_wrapped(help->usage, (size_t)used, (size_t)used);
+    putchar('\n');
+    put_wrapped(help->does, 0, 0);
+    put_wrapped(
+        "A boolean is --x, --x False or --no_x; - and _ are the same in a name; the last of two counts. Defaults "
+        "stand in brackets.",
+        0, 0);
+    const char *group = "";
+    const snug_arg_info *info;
+    for (size_t i = 0; (info = snug_args_info(i)); i++) {
+        if (!concerns(help, info)) continue;
+        if (strcmp(group, info->group) != 0) printf("\n%s\n", info->group);
+        group = info->group;
+        print_argument(help, info);
+    }
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/lengths.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/dataset_impl.h"
+
+enum {
+    BLOCK_BYTES = 1 << 16, /* of lengths, read at a time */
+    BLOCKS = 1 << 13,      /* at most: with more, from half a billion short texts on, each length is read by itself */
+    SPARSE = 16            /* fewer rows of a block take less time one by one than the block does */
+};
+
+snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *dataset, int64_t capacity,
+                              struct snug_lengths *out) {
+    const int64_t rows = snug_dataset_rows(dataset), size = snug_cache_length_size(snug_dataset_longest(dataset));
+    void *order, *starts, *block;
+    *out = (struct snug_lengths){.dataset = dataset, .capacity = capacity};
+    while (BLOCK_BYTES >> (out->bits + 1) >= size) out->bits++;
+    while (rows >> out->bits >= BLOCKS) out->bits++;
+    snug_status status = snug_alloc(ctx, (size_t)capacity, sizeof *out->order, &order);
+    out->order = order;
+    if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)(rows >> out->bits) + 2, sizeof *out->starts, &starts);
+    if (status == SNUG_OK) out->starts = starts;
+    if (status == SNUG_OK) status = snug_alloc(ctx, BLOCK_BYTES, 1, &block);
+    if (status == SNUG_OK) out->block = block;
+    if (status != SNUG_OK) snug_lengths_free(out);
+    return status;
+}
+
+void snug_lengths_free(struct snug_lengths *lengths) {
+    free(lengths->order);
+    free(lengths->starts);
+    free(lengths->block);
+    *lengths = (struct snug_lengths){0};
+}
+
+/* Sorts the rows by block: afterwards starts[b] is where block b's rows end in order. */
+static int64_t sort_by_block(struct snug_lengths *lengths, const int64_t *rows, int64_t count) {
+    const int64_t blocks = ((snug_dataset_rows(lengths->dataset) - 1) >> lengths->bits) + 1;
+    memset(lengths->starts, 0, (size_t)(blocks + 1) * sizeof *lengths->starts);
+    for (int64_t i = 0; i < count; i++) lengths->starts[(rows[i] >> lengths->bits) + 1]++;
+    for (int64_t b = 0; b < blocks; b++) lengths->starts[b + 1] += lengths->starts[b];
+    for (int64_t i = 0; i < count; i++) lengths->order[lengths->starts[rows[i] >> lengths->bits]++] = (int32_t)i;
+    return blocks;
+}
+
+/* The lengths of the rows that order says from first to end - 1, all of which lie in one block. */
+static snug_status read_block(snug_context *ctx, struct snug_lengths *lengths, int64_t block, uint32_t first,
+                              uint32_t end, const int64_t *rows, int32_t *out) {
+    const struct snug_cache *cache = &lengths->dataset->cache;
+    const int size = snug_cache_length_size(cache->longest);
+    const int64_t start = block << lengths->bits;
+    int64_t stop = start + (INT64_C(1) << lengths->bits);
+    if (stop > cache->rows) stop = cache->rows;
+    if (end - first >= SPARSE && (stop - start) * size <= BLOCK_BYTES) {
+        RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, start, stop - start, lengths->block));
+        for (; first < end; first++)
+            out[lengths->order[first]] =
+                snug_cache_length_at(lengths->block, size, rows[lengths->order[first]] - start);
+    }
+    for (; first < end; first++) {
+        RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, rows[lengths->order[first]], 1, lengths->block));
+        out[lengths->order[first]] = snug_cache_length_at(lengths->block, size, 0);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_lengths_read(snug_context *ctx, struct snug_lengths *lengths, const int64_t *rows, int64_t count,
+                              int32_t *out) {
+    const struct snug_dataset *dataset = lengths->dataset;
+    const int64_t longest = snug_dataset_longest(dataset);
+    if (dataset->dummy_most || snug_dataset_tokens(dataset) == snug_dataset_rows(dataset) * longest) {
+        for (int64_t i = 0; i < count; i++)
+            out[i] = dataset->dummy_most ? snug_dataset_dummy_length(dataset, rows[i]) : (int32_t)longest;
+        return SNUG_OK;
+    }
+    const int64_t blocks = sort_by_block(lengths, rows, count);
+    for (int64_t b = 0; b < blocks; b++) {
+        const uint32_t first = b ? lengths->starts[b - 1] : 0, end = lengths->starts[b];
+        if (first < end) RETURN_IF_ERROR(read_block(ctx, lengths, b, first, end, rows, out));
+    }
+    return SNUG_OK;
+}

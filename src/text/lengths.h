@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lengths of many rows that lie anywhere in a data set, from its cache: nothing is kept of them, so that a data set
+ * of any size takes the same memory.
+ */
+#ifndef SNUG_TEXT_LENGTHS_H
+#define SNUG_TEXT_LENGTHS_H
+
+#include "text/dataset.h"
+
+/* What one thread needs: 4 bytes for each row that it asks for at a time, and at most 96 KiB. */
+struct snug_lengths {
+    const struct snug_dataset *dataset;
+    int64_t capacity;
+    int32_t *order;   /* [capacity] the rows asked for, by the blocks that they lie in */
+    uint32_t *starts; /* where each block's rows begin in order */
+    void *block;
+    int bits; /* of a row's number within a block */
+};
+/* For at most capacity rows at a time. */
+snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *dataset, int64_t capacity,
+                              struct snug_lengths *out);
+void snug_lengths_free(struct snug_lengths *lengths);
+/* Tokens of rows[0 … count-1]. */
+snug_status snug_lengths_read(snug_context *ctx, struct snug_lengths *lengths, const int64_t *rows, int64_t count,
+                              int32_t *out);
+
+#endif

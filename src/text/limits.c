@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The largest batch of a run: the order of all its epochs is gone through by lengths alone, part by part. */
+#include <inttypes.h>
+#include <omp.h>
+#include <stdlib.h>
+
+#include "text/sampler.h"
+
+enum {
+    TOGETHER = 1 << 20, /* places whose lengths all threads ask for at a time: more of them lie in one block */
+    PART_MOST = 1 << 19,
+    PART_LEAST = 1 << 14,
+    BYTES_A_PLACE = 8 + 4 + 4 /* the row, its length, what text/lengths.h needs: at most 16 MiB for 2^20 of them */
+};
+
+_Static_assert((int64_t)TOGETHER *BYTES_A_PLACE <= 16 << 20, "what is held does not follow the data set's size");
+
+/* What the threads share. */
+struct scan {
+    const struct snug_dataset *dataset;
+    const struct snug_loader_options *options;
+    int64_t epoch, batches, part; /* of the epoch; batches of a part */
+    const uint32_t *words;
+    int stopped; /* the caller's thread alone asks whether to go on */
+};
+
+/* What each has of its own. */
+struct scanner {
+    struct snug_order order;
+    struct snug_lengths lengths;
+    int64_t *rows;   /* [places of a part] */
+    int32_t *tokens; /* the same */
+    struct snug_loader_limits limits;
+};
+
+/* Batches of a part: whole windows where lengths are grouped, so that none is sorted twice, and as many for each thread
+   that none waits long for the others. */
+static int64_t choose_part(const struct scan *scan, int64_t window, int threads) {
+    const int64_t batch = scan->options->batch_size;
+    const int64_t unit = scan->options->sampling == SNUG_SAMPLING_GROUP_BY_LENGTH ? window / batch : 1;
+    int64_t places = scan->batches * batch / threads / 4, most = TOGETHER / threads;
+    if (most > PART_MOST) most = PART_MOST;
+    if (places > most) places = most;
+    if (places < PART_LEAST) places = PART_LEAST;
+    return places / (unit * batch) < 1 ? unit : places / (unit * batch) * unit;
+}
+
+static snug_status open_scanner(snug_context *ctx, const struct scan *scan, struct scanner *own) {
+    const int64_t all = snug_dataset_rows(scan->dataset), wanted = scan->part * scan->options->batch_size;
+    const int64_t places = wanted < all ? wanted : all;
+    void *rows, *tokens;
+    RETURN_IF_ERROR(snug_order_init(ctx, scan->dataset, scan->options, &own->order));
+    own->order.words = scan->words;
+    RETURN_IF_ERROR(snug_lengths_init(ctx, scan->dataset, places, &own->lengths));
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)places, sizeof *own->rows, &rows));
+    own->rows = rows;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)places, sizeof *own->tokens, &tokens));
+    own->tokens = tokens;
+    return SNUG_OK;
+}
+
+static void close_scanner(struct scanner *own) {
+    snug_order_free(&own->order);
+    snug_lengths_free(&own->lengths);
+    free(own->rows);
+    free(own->tokens);
+}
+
+/* Widens the limits by the batches first … end - 1 of the epoch. */
+static snug_status scan_part(snug_context *ctx, const struct scan *scan, struct scanner *own, int64_t first,
+                             int64_t end) {
+    const int64_t batch = scan->options->batch_size, rows = own->order.rows, window = own->order.window;
+    const bool grouped = scan->options->sampling == SNUG_SAMPLING_GROUP_BY_LENGTH;
+    const int64_t place = first * batch;
+    int64_t stop = end * batch;
+    if (grouped) stop = (stop + window - 1) / window * window; /* its last window as a whole decides what comes first */
+    if (stop > rows) stop = rows;
+    snug_order_unsorted(&own->order, scan->epoch, place, stop - place, own->rows);
+    RETURN_IF_ERROR(snug_lengths_read(ctx, &own->lengths, own->rows, stop - place, own->tokens));
+    for (int64_t at = 0; grouped && at < stop - place; at += window)
+        snug_order_sort_lengths(&own->order, own->tokens + at, stop - place - at < window ? stop - place - at : window);
+    for (int64_t number = first; number < end; number++) {
+        const int32_t *lengths = own->tokens + (number - first) * batch;
+        const int64_t count = rows - number * batch < batch ? rows - number * batch : batch;
+        int64_t tokens = 0;
+        for (int64_t i = 0; i < count; i++) {
+            tokens += lengths[i];
+            if (own->limits.longest < lengths[i]) own->limits.longest = lengths[i];
+        }
+        if (own->limits.sequences < count) own->limits.sequences = count;
+        if (own->limits.tokens < tokens) own->limits.tokens = tokens;
+        snug_sizes_add(&own->limits.sizes, tokens);
+    }
+    return SNUG_OK;
+}
+
+static void widen(struct snug_loader_limits *out, const struct snug_loader_limits *by) {
+    if (out->sequences < by->sequences) out->sequences = by->sequences;
+    if (out->tokens < by->tokens) out->tokens = by->tokens;
+    if (out->longest < by->longest) out->longest = by->longest;
+    for (int i = 0; i < SNUG_SIZES / 64; i++) out->sizes.bits[i] |= by->sizes.bits[i];
+}
+
+static snug_status scan_epoch(snug_context *ctx, struct scan *scan, int64_t window, struct snug_loader_limits *out) {
+    snug_status result = SNUG_OK;
+    const bool worthwhile = scan->batches * scan->options->batch_size > 1 << 18; /* rows: some 10 ms for one thread */
+    const int threads = worthwhile ? omp_get_max_threads() : 1;
+    scan->part = choose_part(scan, window, threads);
+    const int64_t parts = (scan->batches + scan->part - 1) / scan->part;
+#pragma omp parallel num_threads(threads)
+    {
+        struct scanner own = {.rows = NULL};
+        snug_status status = open_scanner(ctx, scan, &own);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t part = 0; part < parts; part++) {
+            const int64_t first = part * scan->part, end = first + scan->part;
+            if (status != SNUG_OK) continue;
+            status = scan_part(ctx, scan, &own, first, end < scan->batches ? end : scan->batches);
+            if (omp_get_thread_num() == 0 && snug_stop_asked(ctx))
+#pragma omp atomic write
+                scan->stopped = 1;
+            int stopped;
+#pragma omp atomic read
+            stopped = scan->stopped;
+            if (status == SNUG_OK && stopped)
+                status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the order of the rows was looked at");
+        }
+#pragma omp critical(snug_loader_limits)
+        {
+            if (status != SNUG_OK) result = status;
+            widen(out, &own.limits);
+        }
+        close_scanner(&own);
+    }
+    return result;
+}
+
+static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dataset,
+                               const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
+                               struct snug_loader_limits *out) {
+    int64_t rows = snug_dataset_rows(dataset);
+    int64_t steps = snug_loader_steps(rows, options), batches = snug_loader_batches(rows, options);
+    bool permuted = options->sampling != SNUG_SAMPLING_SEQUENTIAL && epochs > 0;
+    void *words;
+    RETURN_IF_ERROR(snug_alloc(ctx, permuted ? (size_t)snug_permutation_words(rows) : 0, sizeof(uint32_t), &words));
+    struct scan scan = {.dataset = dataset, .options = options, .words = words};
+    snug_status status = SNUG_OK;
+    for (int64_t left = max_steps; status == SNUG_OK && scan.epoch < epochs && (max_steps <= 0 || left > 0);
+         scan.epoch++, left -= steps) {
+        int64_t wanted = max_steps > 0 && left < steps ? left * options->accumulation : batches;
+        scan.batches = wanted < batches ? wanted : batches;
+        if (permuted) snug_permutation_tabulate(options->seed, scan.epoch, rows, words);
+        status = scan_epoch(ctx, &scan, snug_order_window(rows, options), out);
+    }
+    free(words);
+    return status;
+}
+
+snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dataset,
+                               const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
+                               struct snug_loader_limits *out) {
+    int64_t rows = snug_dataset_rows(dataset);
+    *out = (struct snug_loader_limits){0};
+    RETURN_IF_ERROR(snug_loader_check(ctx, dataset, options));
+    if (options->sampling == SNUG_SAMPLING_SEQUENTIAL) epochs = 1;
+    if (snug_dataset_tokens(dataset) == rows * snug_dataset_longest(dataset)) { /* all of one length: any batch tells */
+        out->sequences = rows < options->batch_size ? rows : options->batch_size;
+        out->longest = snug_dataset_longest(dataset);
+        out->tokens = out->sequences * out->longest;
+        snug_sizes_add(&out->sizes, out->tokens);
+        if (!options->drop_last && rows % options->batch_size)
+            snug_sizes_add(&out->sizes, rows % options->batch_size * out->longest);
+        epochs = 0;
+    }
+    RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, epochs, max_steps, out));
+    if (out->tokens > INT32_MAX)
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
+                         snug_dataset_path(dataset), out->tokens);
+    out->rows = options->task == SNUG_TASK_MLM ? out->tokens : out->sequences;
+    return SNUG_OK;
+}
