@@ -2,7 +2,6 @@
 /* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused and labels are numbers; its
    columns, labels and classes too. */
 #include "core/utf8.h"
-#include "core/utf8.h"
 #include "fuzz.h"
 #include "text/columns.h"
 #include "text/dataset_impl.h"
