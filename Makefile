@@ -7,8 +7,8 @@ PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev
 
-# How long `make fuzz` runs each target: seconds, or executions where RUNS is given (make fuzz RUNS=10000000); FUZZ=reader
-# runs some targets alone.
+# How long `make fuzz` runs each target, JOBS of them at a time: seconds, or executions where RUNS is given (make fuzz
+# RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
 .PHONY: all install demo test check sanitize lint fuzz format format-check clean
@@ -62,7 +62,7 @@ lint:
 fuzz:
 	$(call configure,$(BUILD)-fuzz,-DCMAKE_C_COMPILER=clang -DSNUG_FUZZ=ON -DSNUG_TESTS=OFF -DSNUG_CUDA=OFF -DSNUG_ONEDNN=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 	$(call build,$(BUILD)-fuzz,fuzz_targets)
-	@tests/fuzz/run $(BUILD)-fuzz $(if $(RUNS),runs $(RUNS),seconds $(FUZZ_SECONDS)) $(FUZZ)
+	@JOBS=$(JOBS) tests/fuzz/run $(BUILD)-fuzz $(if $(RUNS),runs $(RUNS),seconds $(FUZZ_SECONDS)) $(FUZZ)
 
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i

@@ -189,6 +189,7 @@ static void other_files(void **state) {
         {"a.safetensors", "", 0, "it has 0 bytes"},
         {"a.safetensors", "\2\0\0\0\0\0\0", 7, "it has 7 bytes"},
         {"a.safetensors", "\3\0\0\0\0\0\0\0{}", 10, "its header would take 3"},
+        {"a.safetensors", "\0\0\0\0\0\0\0\0{}", 10, "its header would take 0"},
         {"a.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "its header would take 18446744073709551615"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

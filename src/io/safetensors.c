@@ -239,7 +239,7 @@ static snug_status open_file(snug_context *ctx, const char *path, struct snug_sa
     uint64_t length;
     RETURN_IF_ERROR(read_at(ctx, file, start, file->size < sizeof start ? file->size : sizeof start, 0));
     memcpy(&length, start, sizeof length);
-    if (file->size < sizeof start || length > HEADER_MAX || length > file->size - 8 || start[8] != '{')
+    if (file->size < sizeof start || length < 2 || length > HEADER_MAX || length > file->size - 8 || start[8] != '{')
         return not_safetensors(ctx, file, start);
     file->data = 8 + length;
     json_t *header = NULL;

@@ -67,38 +67,40 @@ static bool is_flag(const char *name) {
     return foreign && (foreign->kind == SNUG_FOREIGN_FLAG_IGNORED || foreign->kind == SNUG_FOREIGN_FLAG_OFF);
 }
 
-/* Levenshtein's distance; both are shorter than name_size. */
-static size_t edit_distance(const char *a, const char *b) {
+/* Levenshtein's distance, or limit where it is no less; both are shorter than name_size. */
+static size_t edit_distance(const char *a, const char *b, size_t limit) {
     size_t row[name_size], length = strlen(b);
     for (size_t j = 0; j <= length; j++) row[j] = j;
     for (size_t i = 0; a[i]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
+        size_t diagonal = row[0], least = row[0] = i + 1;
         for (size_t j = 0; j < length; j++) {
             size_t best = diagonal + (a[i] != b[j]);
             diagonal = row[j + 1];
             if (row[j] + 1 < best) best = row[j] + 1;
             if (diagonal + 1 < best) best = diagonal + 1;
             row[j + 1] = best;
+            if (best < least) least = best;
         }
+        if (least >= limit) return limit;
     }
     return row[length];
 }
 
 static snug_status fail_unknown(snug_context *ctx, const char *name) {
-    const char *nearest = "";
-    size_t least = SIZE_MAX;
+    const char *nearest = NULL;
+    size_t least = strlen(name) / 3 + 2; /* what has more than a third of its letters changed resembles nothing */
     for (size_t i = 0; i < snug_argument_count + snug_converted_count; i++) {
         const char *candidate = i < snug_argument_count ? snug_arguments[i].info.name
                                                         : snug_converted_arguments[i - snug_argument_count].name;
         const size_t a = strlen(name), b = strlen(candidate);
         if ((a > b ? a - b : b - a) >= least) continue; /* the distance is no less */
-        const size_t distance = edit_distance(name, candidate);
+        const size_t distance = edit_distance(name, candidate, least);
         if (distance < least) {
             least = distance;
             nearest = candidate;
         }
     }
+    if (!nearest) return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; --help lists all", name);
     return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; the nearest is --%s", name, nearest);
 }
 
@@ -394,10 +396,10 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
         const char *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
         char name[name_size];
         plain_name(name, word, equals ? (size_t)(equals - word) : strlen(word));
-        bool negated = !is_known(name) && strncmp(name, "no_", 3) == 0 && is_flag(name + 3);
+        const bool known = is_known(name), negated = !known && strncmp(name, "no_", 3) == 0 && is_flag(name + 3);
         if (negated && value)
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s takes no value; write --%s %s", name, name + 3, value);
-        if (!negated && !is_known(name)) return fail_unknown(args->ctx, name);
+        if (!known && !negated) return fail_unknown(args->ctx, name);
         bool next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0;
         if (!negated && !value && next) value = argv[++i];
         if (!value && !negated && !is_flag(name)) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs a value", name);

@@ -92,8 +92,9 @@ static snug_status check_identity(struct snug_trainer *t, const char *path, cons
     return status;
 }
 
-/* Counts of a run so far, each from 0 to a most that the run to come can be added to. */
-static snug_status check_counts(snug_context *ctx, const char *path, const json_t *state, const json_t *own) {
+/* Counts of a run so far, each from 0 to a most that the run to come can be added to; and what has its place in t. */
+static snug_status check_state(const struct snug_trainer *t, const char *path, const json_t *state, const json_t *own) {
+    snug_context *ctx = t->ctx;
     const int64_t step = int_of(state, "global_step"), most_steps = INT64_C(1000000000000), most = INT64_C(1) << 53;
     const struct {
         const json_t *object;
@@ -114,6 +115,9 @@ static snug_status check_counts(snug_context *ctx, const char *path, const json_
             return snug_fail(ctx, SNUG_E_INPUT, "%s: %s is %lld, which no run comes to: it cannot be resumed from",
                              path, counts[i].key, (long long)count);
     }
+    if (json_string_length(json_object_get(state, "best_model_checkpoint")) >= sizeof t->best_checkpoint)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: best_model_checkpoint is a path of over %zu bytes", path,
+                         sizeof t->best_checkpoint - 1);
     return SNUG_OK;
 }
 
@@ -128,7 +132,7 @@ snug_status snug_trainer_state_read(struct snug_trainer *t, const char *folder) 
         if (!json_is_object(own) || !json_is_array(history))
             status = snug_fail(t->ctx, SNUG_E_INPUT, "%s was not written by snug: it cannot be resumed from", path);
         else
-            status = check_counts(t->ctx, path, state, own);
+            status = check_state(t, path, state, own);
         if (status == SNUG_OK) status = check_identity(t, path, json_object_get(own, "identity"));
         if (status == SNUG_OK) {
             snug_session_seek(t->session, int_of(state, "global_step"));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fuzz targets share. A target is one file with LLVMFuzzerTestOneInput(): it gives the input to a parser as
- * the product does, then uses what the parser made of it. Files lie in a folder in memory (/dev/shm).
+ * What the fuzz targets share. A target is one file with fuzz_one(): it gives the input to a parser as the product
+ * does, then uses what the parser made of it. Files lie in memory: the linker puts fuzz.c between snug and the calls
+ * that open and read files (see CMakeLists.txt), so that an input costs no call of the system.
  */
 #ifndef SNUG_TESTS_FUZZ_H
 #define SNUG_TESTS_FUZZ_H
@@ -14,17 +15,17 @@
 
 #include "core/context.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* The context has no log and no failure yet. Every file that the input made snug open must be closed afterwards. */
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size);
 
-/* A context for this input: without a log, and without the failure of the input before. */
-snug_context *fuzz_context(void);
-/* The folder; it goes when the process ends. */
-const char *fuzz_folder(void);
-/* The path of a file in it; valid until the next call but seven. */
-const char *fuzz_path(const char *name);
-/* Writes a file into the folder and gives its path. */
-const char *fuzz_write(const char *name, const void *data, size_t size);
-void fuzz_remove(const char *name);
+/* Where files are. Opening a path that does not begin with it, or that leads out of it, is a finding. */
+#define FUZZ_FOLDER "/fuzz"
+
+/* A file of this path (a literal), which is given back, until it is given again: size bytes, which are not copied. None
+   where data is NULL. */
+const char *fuzz_file(const char *path, const void *data, size_t size);
+/* What is no file: S_IFDIR or S_IFIFO, a pipe that nobody writes to. Reading from it is a finding. */
+void fuzz_special(const char *path, unsigned kind);
 
 /* The next part of an input whose parts are separated by the byte 0xFF, which no UTF-8 text holds. NULL after the last.
    Start with *at = 0. */
@@ -38,7 +39,7 @@ const uint8_t *fuzz_part(const uint8_t *data, size_t size, size_t *at, size_t *l
             abort();                                                                                                   \
         }                                                                                                              \
     } while (0)
-/* A call that failed says why. */
-#define FUZZ_CHECK_STATUS(ctx, status) FUZZ_CHECK((status) == SNUG_OK || *snug_error_message(ctx))
+/* Whether a call succeeded; one that failed must have said why, in one line. */
+bool fuzz_accepts(const snug_context *ctx, snug_status status);
 
 #endif

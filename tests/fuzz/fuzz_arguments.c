@@ -3,13 +3,12 @@
 #include "fuzz.h"
 #include "train/args.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     enum { WORDS = 32 };
     static const char *const commands[] = {"train", "eval", "predict", "plan", "tokenize"};
-    snug_context *ctx = fuzz_context();
     char text[4096], *words[WORDS + 1] = {"snug"};
     int count = 1;
-    if (!size || size > sizeof text) return 0;
+    if (!size || size > sizeof text) return;
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
     for (char *next = text; next && count < WORDS;) {
@@ -20,12 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     snug_args *args, *copy;
     FUZZ_CHECK(snug_args_create(ctx, &args) == SNUG_OK);
-    snug_status status = snug_args_parse(args, count, words);
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status == SNUG_OK) status = snug_args_check(args, commands[data[0] % 5]);
-    FUZZ_CHECK_STATUS(ctx, status);
-    snug_clear_error(ctx);
-    if (status == SNUG_OK) {
+    if (fuzz_accepts(ctx, snug_args_parse(args, count, words)) &&
+        fuzz_accepts(ctx, snug_args_check(args, commands[data[0] % 5]))) {
         enum snug_recompute levels[12];
         int64_t budget;
         FUZZ_CHECK(snug_args_copy(ctx, args, &copy) == SNUG_OK);
@@ -34,5 +29,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         snug_args_budget(args, &budget);
     }
     snug_args_destroy(args);
-    return 0;
 }

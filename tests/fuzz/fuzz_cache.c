@@ -46,22 +46,19 @@ static void read_rows(snug_context *ctx, const struct snug_cache *cache) {
     free(buffer.data);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     static uint8_t file[1 << 16];
     static int fd;
-    snug_context *ctx = fuzz_context();
     struct snug_cache cache;
     const char *problem;
-    if (!size || size > sizeof file) return 0;
+    if (!size || size > sizeof file) return;
     if (!fd) fd = memfd_create("cache", MFD_CLOEXEC);
     memcpy(file, data + 1, --size);
     if (data[0] % 2 == 0 && size >= sizeof(struct snug_cache_header)) seal(file, size);
     FUZZ_CHECK(ftruncate(fd, (off_t)size) == 0 && pwrite(fd, file, size, 0) == (ssize_t)size);
     const snug_status status =
         snug_cache_open(ctx, fcntl(fd, F_DUPFD_CLOEXEC, 0), (XXH128_hash_t){0, 0}, LIMIT, &cache, &problem);
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status != SNUG_OK || problem) return 0;
+    if (!fuzz_accepts(ctx, status) || problem) return;
     read_rows(ctx, &cache);
     snug_cache_close(&cache);
-    return 0;
 }

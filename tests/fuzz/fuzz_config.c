@@ -23,8 +23,7 @@ static void plan(snug_context *ctx, const struct snug_config *config) {
     if (status == SNUG_OK) status = snug_stages(&program, &methods);
     if (status == SNUG_OK)
         status = snug_stage_place(ctx, programs, 1, snug_backend_cpu(), 2, 1 << 20, 1 << 20, &layout);
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status == SNUG_OK) {
+    if (fuzz_accepts(ctx, status)) {
         int64_t sum = 0;
         for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
             FUZZ_CHECK(layout.bytes[i] >= 0);
@@ -35,16 +34,13 @@ static void plan(snug_context *ctx, const struct snug_config *config) {
     snug_program_free(&program);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    snug_context *ctx = fuzz_context();
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_config config;
-    const snug_status status = snug_config_read(ctx, fuzz_write("config.json", data, size), &config);
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status != SNUG_OK) return 0;
+    const char *path = fuzz_file(FUZZ_FOLDER "/config.json", data, size);
+    if (!fuzz_accepts(ctx, snug_config_read(ctx, path, &config))) return;
     if (config.num_hidden_layers > 2) config.num_hidden_layers = 2;
     plan(ctx, &config);
     FUZZ_CHECK(snug_config_set_task(ctx, &config, config.task, &config.labels) == SNUG_OK);
     FUZZ_CHECK(snug_config_set_dtype(ctx, &config, SNUG_BF16) == SNUG_OK);
     snug_config_free(&config);
-    return 0;
 }

@@ -3,17 +3,15 @@
 #include "fuzz.h"
 #include "io/json.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    snug_context *ctx = fuzz_context();
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     json_error_t error;
     char *text;
     json_t *value = snug_json_parse((const char *)data, size, JSON_DECODE_ANY, &error), *back;
-    if (!value) return 0;
+    if (!value) return;
     FUZZ_CHECK(snug_json_text(ctx, value, JSON_ENCODE_ANY | JSON_INDENT(2), &text) == SNUG_OK);
     FUZZ_CHECK(back = snug_json_parse(text, strlen(text), JSON_DECODE_ANY, &error));
     FUZZ_CHECK(json_equal(value, back));
     json_decref(value);
     json_decref(back);
     free(text);
-    return 0;
 }

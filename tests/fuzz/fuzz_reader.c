@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused; its columns and labels too. */
+/* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused and labels are numbers; its
+   columns, labels and classes too. */
 #include "core/utf8.h"
 #include "fuzz.h"
 #include "text/columns.h"
+#include "text/dataset_impl.h"
 #include "text/labels.h"
 #include "text/reader.h"
 
-static const char *const files[] = {"data.csv", "data.tsv", "data.json", "data.jsonl", "data.txt"};
+static const char *const files[] = {FUZZ_FOLDER "/data.csv", FUZZ_FOLDER "/data.tsv", FUZZ_FOLDER "/data.json",
+                                    FUZZ_FOLDER "/data.jsonl", FUZZ_FOLDER "/data.txt"};
 
 static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, const struct snug_columns *columns,
                              struct snug_label_column *label) {
@@ -31,25 +34,39 @@ static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, cons
     return status == SNUG_END ? SNUG_OK : status;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (!size) return 0;
-    snug_context *ctx = fuzz_context();
-    const char *path = fuzz_write(files[data[0] % 5], data + 1, size - 1), *const * names;
+/* The classes that the column makes, and those of its own labels, which are all among them. */
+static void use_labels(snug_context *ctx, const struct snug_label_column *label, enum snug_label_form form,
+                       bool regression) {
+    struct snug_dataset dataset = {.path = (char *)"data", .cache = {.form = form, .raw = label->raw}};
+    struct snug_labels labels;
+    bool same;
+    if (!fuzz_accepts(ctx, snug_labels_of(ctx, &dataset, regression, &labels))) return;
+    FUZZ_CHECK(snug_labels_match(ctx, &labels, &labels, &same) == SNUG_OK && same);
+    const bool bound = fuzz_accepts(ctx, snug_dataset_bind_labels(ctx, &dataset, &labels));
+    FUZZ_CHECK(bound || labels.problem == SNUG_PROBLEM_REGRESSION); /* a number may be too large */
+    for (size_t i = 0; i < label->raw.count && dataset.classes; i++)
+        FUZZ_CHECK(strcmp(labels.names[dataset.classes[i]], snug_raw_labels_text(&label->raw, i)) == 0);
+    snug_labels_free(&labels);
+    free(dataset.classes);
+    free(dataset.values);
+}
+
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
+    if (!size) return;
+    const char *path = fuzz_file(files[data[0] % 5], data + 1, size - 1), *const * names;
     const struct snug_dataset_options options = {.path = path, .task = SNUG_TASK_CLASSIFICATION, .need_labels = true};
     struct snug_reader *reader;
     struct snug_columns columns;
     struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3};
     enum snug_label_form form;
     snug_status status = snug_reader_open(ctx, path, data[0] & 0x80, &reader);
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status != SNUG_OK) return 0;
+    if (!fuzz_accepts(ctx, status)) return;
     const size_t count = snug_reader_columns(reader, &names);
     if (snug_columns_find(ctx, &options, names, count, &columns) != SNUG_OK) columns = (struct snug_columns){0};
     snug_clear_error(ctx);
     status = read_rows(ctx, reader, &columns, &label);
     if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
-    FUZZ_CHECK_STATUS(ctx, status);
+    if (fuzz_accepts(ctx, status)) use_labels(ctx, &label, form, data[0] & 0x40);
     snug_label_column_free(&label);
     snug_reader_close(reader);
-    return 0;
 }

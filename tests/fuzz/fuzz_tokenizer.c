@@ -5,8 +5,9 @@
 #include "fuzz.h"
 #include "text/tokenizer.h"
 
-static const char *const names[] = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                                    "added_tokens.json"};
+static const char *const names[] = {FUZZ_FOLDER "/vocab.txt", FUZZ_FOLDER "/tokenizer.json",
+                                    FUZZ_FOLDER "/tokenizer_config.json", FUZZ_FOLDER "/special_tokens_map.json",
+                                    FUZZ_FOLDER "/added_tokens.json"};
 enum { FILES = sizeof names / sizeof *names };
 
 static void encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const uint8_t *text, size_t length) {
@@ -29,24 +30,15 @@ static void encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, co
     free(row.ids);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static bool there[FILES];
-    snug_context *ctx = fuzz_context();
+void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     size_t at = 0, length;
     for (int file = 0; file < FILES; file++) {
         const uint8_t *part = fuzz_part(data, size, &at, &length);
-        if (length)
-            fuzz_write(names[file], part, length);
-        else if (there[file])
-            fuzz_remove(names[file]);
-        there[file] = length > 0;
+        fuzz_file(names[file], length ? part : NULL, length);
     }
     const uint8_t *text = fuzz_part(data, size, &at, &length);
     struct snug_tokenizer *tokenizer;
-    const snug_status status = snug_tokenizer_load(ctx, fuzz_folder(), &tokenizer);
-    FUZZ_CHECK_STATUS(ctx, status);
-    if (status != SNUG_OK) return 0;
+    if (!fuzz_accepts(ctx, snug_tokenizer_load(ctx, FUZZ_FOLDER, &tokenizer))) return;
     if (text) encode(ctx, tokenizer, text, length);
     snug_tokenizer_free(tokenizer);
-    return 0;
 }
