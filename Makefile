@@ -16,7 +16,8 @@ FUZZ_SECONDS ?= 4
 # configure FOLDER OPTIONS, showing what it said only where it failed
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
 build = @cmake --build $(1) --parallel $(JOBS) --target $(2) -- --no-print-directory
-ctest = @ctest --test-dir $(1) --output-on-failure --no-tests=error
+# Two at a time: each has threads of its own.
+ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel 2
 
 all:
 	@tools/install-packages $(PACKAGES)
@@ -39,7 +40,7 @@ test:
 	@tools/install-packages $(TEST_PACKAGES)
 	$(call configure,$(BUILD),-DSNUG_TESTS=ON)
 	$(call build,$(BUILD),all)
-	$(call ctest,$(BUILD))
+	@$(call ctest,$(BUILD))
 
 # What CI holds beside `make test`: the format, and all tests again with the other compiler under the sanitizers, counting
 # which lines and branches they run.
@@ -49,8 +50,7 @@ sanitize:
 	$(call configure,$(BUILD)-asan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=ON -DSNUG_COVERAGE=ON -DSNUG_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 	$(call build,$(BUILD)-asan,all)
 	@rm -rf $(BUILD)-asan/coverage
-	@LLVM_PROFILE_FILE=$(abspath $(BUILD)-asan)/coverage/%m.profraw \
-	    ctest --test-dir $(BUILD)-asan --output-on-failure --no-tests=error --parallel $(JOBS)
+	@LLVM_PROFILE_FILE=$(abspath $(BUILD)-asan)/coverage/%m.profraw $(call ctest,$(BUILD)-asan)
 	@tools/coverage $(BUILD)-asan 95 85
 
 # All C, that of the CUDA backend by the emulator's headers, is read by clang-tidy and cppcheck; nothing is built.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The readers of CSV, TSV, JSON Lines and plain text, and the repair of UTF-8. */
-#include "scratch.h"
 #include "core/utf8.h"
+#include "scratch.h"
 #include "text/reader.h"
 #include "text/tokenizer.h"
 
