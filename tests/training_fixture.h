@@ -20,18 +20,8 @@
 
 #include "core/philox.h"
 #include "io/file.h"
+#include "sanitized.h"
 #include "train/session.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 /* w0 … w199 mean nothing; "good" and "bad" decide the label. */
 enum { WORDS = 200, VOCABULARY = 5 + WORDS + 2 };
