@@ -14,6 +14,7 @@
 
 /* Starts build/snug in the test's folder with words as its arguments (@ is that folder), stdout and stderr in files. */
 static pid_t start(const struct fixture *f, const char *words) {
+    unlink(path_of(f, "stderr")); /* who waits for a text waits for this program's */
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child) return child;
@@ -362,16 +363,22 @@ static void wait_for_text(const struct fixture *f, const char *stream, const cha
     "train --config_name model --tokenizer_name model --train_file train.csv --threads 2 --save_strategy no "          \
     "--logging_steps 5 --gradient_accumulation_steps 2 "
 
+/* Starts a training and interrupts it as soon as it has logged a loss; what it said. */
+static char *interrupt_after_loss(struct fixture *f, const char *words, int signal) {
+    const pid_t child = start(f, words);
+    wait_for_text(f, "stderr", "'loss'");
+    kill(child, signal);
+    assert_int_equal(wait_for(child), 130);
+    return output_of(f, "stderr");
+}
+
 static void test_interrupted_and_resumed(void **state) {
     struct fixture *f = *state;
     for (const int *number = (const int[]){SIGINT, SIGTERM, 0}; *number; number++) {
         assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
-        unlink(path_of(f, "stderr"));
-        const pid_t child = start(f, LONG "--max_steps 20000 --lr_scheduler_type constant --output_dir out");
-        wait_for_text(f, "stderr", "'loss'");
-        kill(child, *number);
-        assert_int_equal(wait_for(child), 130);
-        char *errors = output_of(f, "stderr"), *out = output_of(f, "stdout");
+        char *errors =
+            interrupt_after_loss(f, LONG "--max_steps 20000 --lr_scheduler_type constant --output_dir out", *number);
+        char *out = output_of(f, "stdout");
         assert_string_equal(out, "");
         const char *saved = strstr(errors, "saved out/checkpoint-");
         assert_non_null(saved);
@@ -392,12 +399,7 @@ static void test_interrupted_and_resumed(void **state) {
 }
 
 static void test_interrupted_without_optimizer(void **state) {
-    struct fixture *f = *state;
-    const pid_t child = start(f, LONG "--max_steps 20000 --save_only_model --output_dir out");
-    wait_for_text(f, "stderr", "'loss'");
-    kill(child, SIGINT);
-    assert_int_equal(wait_for(child), 130);
-    char *errors = output_of(f, "stderr");
+    char *errors = interrupt_after_loss(*state, LONG "--max_steps 20000 --save_only_model --output_dir out", SIGINT);
     assert_contains(errors, "with --save_only_model it cannot be resumed");
     assert_null(strstr(errors, "--resume_from_checkpoint"));
     free(errors);
@@ -519,13 +521,11 @@ static void test_interrupted_while_tokenizing(void **state) {
 static void test_interrupted_in_evaluation(void **state) {
     struct fixture *f = *state;
     write_data(f, "many.csv", FORM_SINGLE, 60000, 3);
-    const pid_t child =
-        start(f, LONG "--max_steps 4 --validation_file many.csv --eval_strategy steps --eval_steps 2 --logging_steps 2 "
-                      "--output_dir out --device cpu");
-    wait_for_text(f, "stderr", "'loss'"); /* logged right before the evaluation */
-    kill(child, SIGTERM);
-    assert_int_equal(wait_for(child), 130);
-    char *errors = output_of(f, "stderr");
+    /* The loss is logged right before the evaluation. */
+    char *errors = interrupt_after_loss(f,
+                                        LONG "--max_steps 4 --validation_file many.csv --eval_strategy steps "
+                                             "--eval_steps 2 --logging_steps 2 --output_dir out --device cpu",
+                                        SIGTERM);
     assert_contains(errors, "saved out/checkpoint-2");
     assert_null(strstr(errors, "eval_loss"));
     free(errors);

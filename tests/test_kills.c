@@ -55,21 +55,6 @@ static void tell_place(void *user, const snug_event *event) {
         shared->place = PLACE_STEP;
 }
 
-/* Trains in a process of its own, which the test has nothing of OpenMP in common with. */
-static pid_t start(struct fixture *f, const char *output, const char *words, bool resume, struct shared *shared) {
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child) return child;
-    snug_args *args = training_args(f, words);
-    const snug_callbacks callbacks = {.user = shared, .on_event = tell_place};
-    if (snug_args_set(args, "output_dir", path_of(f, "%s", output)) != SNUG_OK) _exit(2);
-    if (resume && snug_args_set(args, "resume_from_checkpoint", "True") != SNUG_OK) _exit(2);
-    faults_arm(&shared->faults);
-    const snug_status status = snug_train(args, &callbacks, NULL);
-    if (status != SNUG_OK) fprintf(stderr, "%s\n", snug_error_message(f->ctx));
-    _exit(status != SNUG_OK);
-}
-
 static int wait_for(pid_t child) {
     int status;
     while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
@@ -84,6 +69,25 @@ static double now(void) {
 
 static void sleep_for(double seconds) {
     nanosleep(&(struct timespec){(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))}, NULL);
+}
+
+/* A process of its own, which the test has nothing of OpenMP in common with; what it says is kept from now on. */
+static pid_t fork_saying(const struct fixture *f) {
+    write_text(f, "stderr", "");
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0 && !freopen(path_of(f, "stderr"), "a", stderr)) _exit(126);
+    return child;
+}
+
+static const char *said(const struct fixture *f) {
+    static char text[512]; /* the end of it, which says why */
+    size_t size;
+    char *all = read_text(f, path_of(f, "stderr"), &size);
+    snprintf(text, sizeof text, "%s", size < sizeof text ? all : all + size + 1 - sizeof text);
+    free(all);
+    return text;
 }
 
 /* What the kill left: a hidden folder is a save that was under way. */
@@ -102,43 +106,6 @@ static enum place look_at(struct fixture *f, const char *output, enum place plac
     return place;
 }
 
-struct course {
-    double seconds; /* of the run that nothing happens to, and its calls for files */
-    int64_t calls;
-};
-
-static void ready(struct shared *shared) {
-    shared->faults = (struct faults){.calls = FAULT_FILES, .effect = FAULT_KILL};
-    shared->place = PLACE_START;
-}
-
-static struct course run_whole(struct fixture *f, int way, struct shared *shared) {
-    char output[16];
-    const double begin = now();
-    snprintf(output, sizeof output, "whole%d", way);
-    ready(shared);
-    if (wait_for(start(f, output, ways[way], false, shared)) != 0) fail_msg("%s fails by itself", ways[way]);
-    return (struct course){now() - begin, shared->faults.count};
-}
-
-/* Starts a training and kills it; false where it ended before. */
-static bool start_and_kill(struct fixture *f, int way, bool resume, const struct course *course, uint32_t random,
-                           struct shared *shared) {
-    const bool at_call = random & 1;
-    const double share = snug_philox_uniform(random);
-    ready(shared);
-    if (at_call) shared->faults.at = 1 + (int64_t)(share * (double)course->calls);
-    const pid_t child = start(f, "out", ways[way], resume, shared);
-    if (!at_call) {
-        sleep_for(share * course->seconds);
-        kill(child, SIGKILL);
-    }
-    const int status = wait_for(child);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return true;
-    if (status != 0) fail_msg("%s: wait status %d", ways[way], status);
-    return false;
-}
-
 /* What kills left unfinished is gone when a run that began later has ended. */
 static void assert_nothing_hidden(struct fixture *f, const char *output) {
     DIR *folder = opendir(path_of(f, "%s", output));
@@ -148,54 +115,114 @@ static void assert_nothing_hidden(struct fixture *f, const char *output) {
     closedir(folder);
 }
 
-/* One training, killed one to three times; how many of these came where is added to kills. */
-static void kill_one(struct fixture *f, int number, const struct course courses[], int64_t kills[PLACES],
-                     struct shared *shared) {
-    const int way = number % WAYS;
-    char whole[16];
-    int checkpoints = 0;
-    bool killed = false;
-    snprintf(whole, sizeof whole, "whole%d", way);
+/* A training, and how its runs begin and are ended before their time. */
+struct trial {
+    struct fixture *f;
+    struct shared *shared;
+    int way, checkpoints; /* so many are there to go on from */
+    char whole[16];       /* the folder of the run that nothing happened to, */
+    double seconds;       /* the time that it took, */
+    int64_t calls;        /* and its calls for files */
+    pid_t (*start)(const struct trial *trial, const char *output);
+    bool (*end)(const struct trial *trial, const uint32_t random[4]); /* false where it had come to its own end */
+};
+
+static void ready(struct shared *shared) {
+    shared->faults = (struct faults){.calls = FAULT_FILES, .effect = FAULT_KILL};
+    shared->place = PLACE_START;
+}
+
+static void run_whole(struct trial *trial, const char *kind) {
+    const double begin = now();
+    snprintf(trial->whole, sizeof trial->whole, "%s%d", kind, trial->way);
+    ready(trial->shared);
+    if (wait_for(trial->start(trial, trial->whole)) != 0)
+        fail_msg("%s fails by itself: %s", trial->whole, said(trial->f));
+    trial->seconds = now() - begin;
+    trial->calls = trial->shared->faults.count;
+}
+
+/* One training, ended early one to three times, each time to go on; counts the ends by their places. */
+static void end_often(struct trial *trial, int number, int64_t ends[PLACES]) {
+    struct fixture *f = trial->f;
     const uint32_t wanted = 1 + snug_philox((uint32_t)number, 0, 1, 0, seed, 0).word[0] % 3;
     uint32_t had = 0;
-    assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
-    for (uint32_t draw = 0; had < wanted; draw++) {
-        const uint32_t random = snug_philox((uint32_t)number, draw, 0, 0, seed, 0).word[0];
-        killed = start_and_kill(f, way, checkpoints > 0, &courses[way], random, shared);
-        if (killed) {
-            kills[look_at(f, "out", shared->place, &checkpoints)]++;
-            had++;
-        } else if (had > 0) {
-            break; /* it has come to its end */
-        } else {
-            assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
-        }
+    bool early = false;
+    trial->checkpoints = 0;
+    for (uint32_t draw = 0; had < wanted && (early || had == 0); draw++) {
+        if (had == 0) assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
+        ready(trial->shared);
+        early = trial->end(trial, snug_philox((uint32_t)number, draw, 0, 0, seed, 0).word);
+        if (!early) continue;
+        ends[look_at(f, "out", trial->shared->place, &trial->checkpoints)]++;
+        had++;
     }
-    ready(shared);
-    if (killed && wait_for(start(f, "out", ways[way], checkpoints > 0, shared)) != 0)
-        fail_msg("training %d (seed %u) cannot go on", number, seed);
+    ready(trial->shared);
+    if (early && wait_for(trial->start(trial, "out")) != 0)
+        fail_msg("training %d (seed %u) cannot go on: %s", number, seed, said(f));
     assert_nothing_hidden(f, "out");
-    assert_same_run(f, whole, "out");
-    assert_same_in_both(f, whole, "out", "checkpoint-8/model.safetensors");
-    assert_same_in_both(f, whole, "out", "checkpoint-8/optimizer.safetensors");
+    assert_same_run(f, trial->whole, "out");
+}
+
+static struct shared *share(void) {
+    struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    return shared;
+}
+
+/* ---- killed ----------------------------------------------------------------------------------------------------- */
+
+static pid_t start_library(const struct trial *trial, const char *output) {
+    struct fixture *f = trial->f;
+    const pid_t child = fork_saying(f);
+    if (child) return child;
+    snug_args *args = training_args(f, ways[trial->way]);
+    const snug_callbacks callbacks = {.user = trial->shared, .on_event = tell_place};
+    if (snug_args_set(args, "output_dir", path_of(f, "%s", output)) != SNUG_OK) _exit(2);
+    if (trial->checkpoints && snug_args_set(args, "resume_from_checkpoint", "True") != SNUG_OK) _exit(2);
+    faults_arm(&trial->shared->faults);
+    const snug_status status = snug_train(args, &callbacks, NULL);
+    if (status != SNUG_OK) fprintf(stderr, "%s\n", snug_error_message(f->ctx));
+    _exit(status != SNUG_OK);
+}
+
+static bool kill_it(const struct trial *trial, const uint32_t random[4]) {
+    const bool at_call = random[0] & 1;
+    const double share = snug_philox_uniform(random[0]);
+    if (at_call) trial->shared->faults.at = 1 + (int64_t)(share * (double)trial->calls);
+    const pid_t child = trial->start(trial, "out");
+    if (!at_call) {
+        sleep_for(share * trial->seconds);
+        kill(child, SIGKILL);
+    }
+    const int status = wait_for(child);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return true;
+    if (status != 0) fail_msg("%s: wait status %d: %s", ways[trial->way], status, said(trial->f));
+    return false;
 }
 
 static void test_killed_is_uninterrupted(void **state) {
     struct fixture *f = *state;
-    struct course courses[WAYS];
+    struct trial trials[WAYS];
+    struct shared *shared = share();
     int64_t kills[PLACES] = {0};
-    struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(shared != MAP_FAILED);
-    for (int way = 0; way < WAYS; way++) courses[way] = run_whole(f, way, shared);
-    for (int i = 0; i < killed_trainings; i++) kill_one(f, i, courses, kills, shared);
+    for (int way = 0; way < WAYS; way++) {
+        trials[way] = (struct trial){.f = f, .shared = shared, .way = way, .start = start_library, .end = kill_it};
+        run_whole(&trials[way], "whole");
+    }
+    for (int i = 0; i < killed_trainings; i++) {
+        struct trial *trial = &trials[i % WAYS];
+        end_often(trial, i, kills);
+        assert_same_in_both(f, trial->whole, "out", "checkpoint-8/model.safetensors");
+        assert_same_in_both(f, trial->whole, "out", "checkpoint-8/optimizer.safetensors");
+    }
     print_message("%d killed trainings ended with the same bits; killed", killed_trainings);
     for (int i = 0; i < PLACES; i++)
         print_message(" %lld × %s%s", (long long)kills[i], place_names[i], i < PLACES - 1 ? "," : "\n");
     munmap(shared, sizeof *shared);
 }
 
-/* ---- interrupted ---------------------------------------------------------------------------------------------------
- */
+/* ---- interrupted ------------------------------------------------------------------------------------------------ */
 
 #define INTERRUPTED                                                                                                    \
     "train --config_name wide --tokenizer_name wide --train_file train.csv --validation_file dev.csv "                 \
@@ -208,33 +235,32 @@ static const char *const interrupted_ways[] = {INTERRUPTED, INTERRUPTED "--bf16"
 enum { INTERRUPTED_WAYS = sizeof interrupted_ways / sizeof *interrupted_ways };
 
 /* Starts the program itself, whose own thread takes signals. */
-static pid_t execute(struct fixture *f, int way, const char *output, bool resume) {
+static pid_t start_program(const struct trial *trial, const char *output) {
+    struct fixture *f = trial->f;
     char words[2048], more[1024] = "", *rest = words, *arguments[96] = {"snug"};
     int count = 1;
-    fflush(NULL);
-    const pid_t child = fork();
-    assert_true(child >= 0);
+    const pid_t child = fork_saying(f);
     if (child) return child;
     if (given)
         snprintf(more, sizeof more,
                  " --model_name_or_path %s --config_name %s --tokenizer_name %s --train_file %s --validation_file %s "
                  "--max_eval_samples 8 --max_steps 6 --max_seq_length 64 --save_strategy no --learning_rate 5e-5",
                  given[0], given[0], given[0], given[1], given[2]);
-    snprintf(words, sizeof words, "%s%s --output_dir %s%s", interrupted_ways[way], more, output,
-             resume ? " --resume_from_checkpoint True" : "");
+    snprintf(words, sizeof words, "%s%s --output_dir %s%s", interrupted_ways[trial->way], more, output,
+             trial->checkpoints ? " --resume_from_checkpoint True" : "");
     while (count < 95 && (arguments[count] = strsep(&rest, " ")))
         if (*arguments[count]) count++;
     arguments[count] = NULL;
-    if (chdir(f->folder) != 0 || !freopen("stdout", "w", stdout) || !freopen("stderr", "w", stderr)) _exit(126);
+    if (chdir(f->folder) != 0 || !freopen("stdout", "w", stdout)) _exit(126);
     execv(SNUG_BINARY_DIR "/snug", arguments);
     _exit(127);
 }
 
-/* Interrupts a training, sometimes twice, so that it ends at once; false where it ended before. */
-static bool execute_and_interrupt(struct fixture *f, int way, bool resume, double seconds, const uint32_t random[4]) {
+/* Interrupts it, sometimes twice, so that it ends at once. */
+static bool interrupt_it(const struct trial *trial, const uint32_t random[4]) {
     const int number = random[1] & 1 ? SIGINT : SIGTERM;
-    const pid_t child = execute(f, way, "out", resume);
-    sleep_for(snug_philox_uniform(random[0]) * seconds);
+    const pid_t child = trial->start(trial, "out");
+    sleep_for(snug_philox_uniform(random[0]) * trial->seconds);
     kill(child, number);
     if (random[2] % 4 == 0) {
         sleep_for(0.3 + 0.2 * snug_philox_uniform(random[3]));
@@ -243,57 +269,26 @@ static bool execute_and_interrupt(struct fixture *f, int way, bool resume, doubl
     const int status = wait_for(child);
     if (status == 0) return false;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 130) return true;
-    char *errors = read_text(f, path_of(f, "stderr"), NULL);
-    /* It had not come to take signals yet. */
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != number || *errors)
-        fail_msg("%s: wait status %d after signal %d: %s", interrupted_ways[way], status, number, errors);
-    free(errors);
+    /* Else it had not come to take signals yet, nor to say a word. */
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != number || *said(trial->f))
+        fail_msg("%s: wait status %d after signal %d: %s", trial->whole, status, number, said(trial->f));
     return true;
 }
 
-/* One training, interrupted one to three times; how often is added to *count. */
-static void interrupt_one(struct fixture *f, int trial, const double seconds[], int *count) {
-    const int way = trial % INTERRUPTED_WAYS;
-    char whole[16];
-    int checkpoints = 0;
-    bool interrupted = false;
-    snprintf(whole, sizeof whole, "through%d", way);
-    const uint32_t wanted = 1 + snug_philox((uint32_t)trial, 0, 3, 0, seed, 0).word[0] % 3;
-    uint32_t had = 0;
-    assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
-    for (uint32_t draw = 0; had < wanted; draw++) {
-        const struct snug_philox_block random = snug_philox((uint32_t)trial, draw, 2, 0, seed, 0);
-        interrupted = execute_and_interrupt(f, way, checkpoints > 0, seconds[way], random.word);
-        if (interrupted) {
-            look_at(f, "out", PLACE_STEP, &checkpoints);
-            had++;
-        } else if (had > 0) {
-            break; /* it has come to its end */
-        } else {
-            assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
-        }
-    }
-    *count += (int)had;
-    if (interrupted && wait_for(execute(f, way, "out", checkpoints > 0)) != 0)
-        fail_msg("training %d (seed %u) cannot go on: %s", trial, seed, read_text(f, path_of(f, "stderr"), NULL));
-    assert_nothing_hidden(f, "out");
-    assert_same_run(f, whole, "out");
-}
-
 static void test_interrupted_is_uninterrupted(void **state) {
-    struct fixture *f = *state;
-    double seconds[INTERRUPTED_WAYS];
-    char whole[16];
-    int count = 0;
+    struct trial trials[INTERRUPTED_WAYS];
+    struct shared *shared = share();
+    int64_t ends[PLACES] = {0};
     for (int way = 0; way < INTERRUPTED_WAYS; way++) {
-        const double begin = now();
-        snprintf(whole, sizeof whole, "through%d", way);
-        if (wait_for(execute(f, way, whole, false)) != 0)
-            fail_msg("%s fails by itself: %s", interrupted_ways[way], read_text(f, path_of(f, "stderr"), NULL));
-        seconds[way] = now() - begin;
+        trials[way] =
+            (struct trial){.f = *state, .shared = shared, .way = way, .start = start_program, .end = interrupt_it};
+        run_whole(&trials[way], "through");
     }
-    for (int i = 0; i < interrupted_trainings; i++) interrupt_one(f, i, seconds, &count);
-    print_message("%d trainings, interrupted %d times, ended with the same bits\n", interrupted_trainings, count);
+    for (int i = 0; i < interrupted_trainings; i++) end_often(&trials[i % INTERRUPTED_WAYS], i, ends);
+    print_message("%d trainings, interrupted %lld times, %lld of them in a save, ended with the same bits\n",
+                  interrupted_trainings, (long long)(ends[PLACE_START] + ends[PLACE_SAVE]),
+                  (long long)ends[PLACE_SAVE]);
+    munmap(shared, sizeof *shared);
 }
 
 int main(int argc, char **argv) {

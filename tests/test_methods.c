@@ -18,10 +18,10 @@ static void test_recomputation_changes_no_bit(void **state) {
         "recompute=elementwise", "recompute=ffn",           "recompute=attention",         "recompute=layer",
         "recompute=none,layer",  "recompute=attention,ffn", "gradient_checkpointing=True", "recompute=layer,none",
         "recompute=ffn*2"};
-    static const char *const tasks[] = {"", " task=mlm line_by_line=True train_file=@train.txt",
+    static const char *const tasks[] = {"", " bf16=True", " task=mlm line_by_line=True train_file=@train.txt",
                                         " dtype=bfloat16 task=mlm line_by_line=True train_file=@train.txt"};
     struct fixture *f = *state;
-    for (size_t task = 0; task < 3; task++) {
+    for (size_t task = 0; task < sizeof tasks / sizeof *tasks; task++) {
         char words[256];
         snprintf(words, sizeof words, "recompute=none gradient_accumulation_steps=2%s", tasks[task]);
         train(f, "stored", words);
@@ -168,10 +168,10 @@ static void test_update_in_backward_changes_no_bit(void **state) {
                                        "recompute=layer", "recompute=layer,none",           "recompute=ffn",
                                        "max_grad_norm=0", "max_grad_norm=0 recompute=layer"};
     static const char *const steps[] = {"", " gradient_accumulation_steps=2"};
-    static const char *const tasks[] = {"", " task=mlm line_by_line=True train_file=@train.txt",
+    static const char *const tasks[] = {"", " bf16=True", " task=mlm line_by_line=True train_file=@train.txt",
                                         " dtype=bfloat16 task=mlm line_by_line=True train_file=@train.txt"};
     struct fixture *f = *state;
-    for (size_t task = 0; task < 3; task++)
+    for (size_t task = 0; task < sizeof tasks / sizeof *tasks; task++)
         for (size_t step = 0; step < 2; step++)
             for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
                 char words[256];

@@ -181,24 +181,13 @@ snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
 
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-/* As Jansson sees it. */
-static bool is_utf8(const char *text) {
-    for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        const int more = *at < 0x80 ? 0 : *at < 0xC2 || *at > 0xF4 ? -1 : *at < 0xE0 ? 1 : *at < 0xF0 ? 2 : 3;
-        unsigned code = more > 0 ? *at & (0x3Fu >> more) : *at;
-        at++;
-        for (int i = 0; i < more; i++, at++) {
-            if ((*at & 0xC0) != 0x80) return false;
-            code = code << 6 | (*at & 0x3F);
-        }
-        const bool surrogate = code >= 0xD800 && code < 0xE000, too_long = code < (more == 3 ? 0x10000u : 0x800u);
-        if (more < 0 || code > 0x10FFFF || surrogate || (more > 1 && too_long)) return false;
-    }
-    return true;
+/* Text that is not UTF-8, of a label that a file gives, becomes U+FFFD; NULL without memory. */
+json_t *cli_string(const char *text) {
+    json_error_t error;
+    json_t *string = json_pack_ex(&error, 0, "s", text);
+    const bool refused = !string && json_error_code(&error) == json_error_invalid_utf8;
+    return refused ? json_string("\xEF\xBF\xBD") : string;
 }
-
-/* Jansson does not say whether it refuses a text or has no memory: then nothing else may be printed in its place. */
-json_t *cli_string(const char *text) { return json_string(is_utf8(text) ? text : "\xEF\xBF\xBD"); }
 
 static void drop(json_t **value) {
     json_decref(*value);

@@ -300,8 +300,8 @@ snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_wr
         return snug_fail(ctx, SNUG_E_IO, "cannot write %s: it exists and is not a regular file", path);
     RETURN_IF_ERROR(snug_strdup(ctx, path, &writer->path));
     int fd = -1;
-    for (int attempt = 0; fd < 0;
-         attempt++) { /* the name is new: other threads and processes may write the same file */
+    /* The name is new: other threads and processes may write the same file. */
+    for (int attempt = 0; fd < 0; attempt++) {
         char suffix[48];
         snprintf(suffix, sizeof suffix, ASIDE "%ld-%d", (long)getpid(), attempt);
         free(writer->aside);

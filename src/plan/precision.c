@@ -64,8 +64,9 @@ static snug_status give_copies(struct precision *p, size_t weights) {
     free(ops);
     for (size_t i = 0; i < p->program->op_count; i++) {
         struct snug_op *op = &p->program->ops[i];
-        if (snug_is_update(op->kind) && p->copies[op->out[0]] && persists(p, op->layer))
-            op->out[1] = p->copies[op->out[0]];
+        if (!snug_is_update(op->kind)) continue;
+        const int32_t copy = p->copies[op->out[0]];
+        if (copy && p->program->tensors[copy].persistent) op->out[1] = copy;
     }
     return status;
 }
