@@ -52,6 +52,7 @@ sanitize:
 	@rm -rf $(BUILD)-asan/coverage
 	@LLVM_PROFILE_FILE=$(abspath $(BUILD)-asan)/coverage/%m.profraw $(call ctest,$(BUILD)-asan)
 	@tools/coverage $(BUILD)-asan 95 85
+	@tools/untested $(BUILD)-asan
 
 # All C, that of the CUDA backend by the emulator's headers, is read by clang-tidy and cppcheck; nothing is built.
 lint:
