@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plan/ceilings.h"
+#include "report/anatomy.h"
 
 static snug_context *ctx;
 
@@ -151,10 +151,13 @@ static void test_blame(void **state) {
 static void test_ceilings(void **state) {
     struct snug_ceilings ceilings;
     (void)state;
-    assert_int_equal(snug_ceilings_measure(ctx, snug_backend_cpu(), SNUG_F32, 1, &ceilings), SNUG_OK);
-    assert_true(ceilings.side >= 256);
-    assert_in_range((int64_t)(ceilings.flops * 1e-6), 1, 100000000); /* between 1 MFLOP/s and 100 TFLOP/s */
-    assert_in_range((int64_t)(ceilings.bytes * 1e-6), 1, 100000000);
+    for (int bf16 = 0; bf16 <= snug_backend_cpu_fast_bf16(); bf16++) {
+        assert_int_equal(snug_ceilings_measure(ctx, snug_backend_cpu(), bf16 ? SNUG_BF16 : SNUG_F32, 1, &ceilings),
+                         SNUG_OK);
+        assert_true(ceilings.side >= 256);
+        assert_in_range((int64_t)(ceilings.flops * 1e-6), 1, 100000000); /* between 1 MFLOP/s and 100 TFLOP/s */
+        assert_in_range((int64_t)(ceilings.bytes * 1e-6), 1, 100000000);
+    }
 }
 
 /* ---- the command's figures ------------------------------------------------------------------------------------- */
@@ -231,6 +234,57 @@ static void test_anatomy_is_the_plans(void **state) {
     snug_args_destroy(args);
 }
 
+/* The figures of a GPU, as a made-up anatomy holds them: in tera, with what the others hold. */
+static void test_anatomy_of_a_gpu(void **state) {
+    snug_anatomy a = {.ctx = ctx,
+                      .place = "NVIDIA H200",
+                      .device = true,
+                      .use = {.name = "NVIDIA H200", .method = "made up", .others = "4711 python 990.0 MiB"},
+                      .data = "dummy:8x8",
+                      .precision = "bf16 with fp32 masters",
+                      .epoch_steps = 1,
+                      .steps = 1,
+                      .samples = 4,
+                      .seconds = 2,
+                      .steady_seconds = 2,
+                      .planned = {[SNUG_MEMORY_WEIGHTS] = 1 << 20, [SNUG_MEMORY_HOST] = 5 << 20},
+                      .planned_total = 1 << 20,
+                      .before = -1,
+                      .opened = 3 << 20,
+                      .held = -1,
+                      .timed_steps = 1,
+                      .ceilings = {.flops = 4e12, .bytes = 2e12, .side = 4096, .count = 1 << 20}};
+    char *text;
+    (void)state;
+    a.parts[SNUG_SIDE_FORWARD][SNUG_GROUP_CONTRACTION] = a.kinds[SNUG_OP_LINEAR] =
+        (struct snug_anatomy_part){.seconds = 1, .flops = 2e12, .bytes = 1e12, .calls = 1};
+    a.kinds[SNUG_OP_NORM] = (struct snug_anatomy_part){.calls = 1}; /* too short to be told */
+    assert_int_equal(snug_anatomy_text(&a, &text), SNUG_OK);
+    static const char *const says[] = {"Memory of the GPU, MiB",
+                                       "before, in use by others                   -           -\n",
+                                       "with the context                         0.0         3.0\n",
+                                       "other processes on it: 4711 python 990.0 MiB\n",
+                                       "measured by: made up\n",
+                                       "2.00 TFLOP/s",
+                                       "50.0 %\n",
+                                       "By operation                          ms    share      TFLOP/s       TB/s"};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (!strstr(text, says[i])) fail_msg("\"%s\" is not in:\n%s", says[i], text);
+    assert_null(strstr(text, "difference"));
+    assert_null(strstr(text, "  host"));
+    assert_null(strstr(text, "\nnorm "));
+    assert_null(strstr(text, "an epoch has"));
+    assert_null(strstr(text, "after them"));
+    free(text);
+    assert_int_equal(snug_anatomy_json(&a, &text), SNUG_OK);
+    json_t *json = parse(text), *memory = json_object_get(json, "memory");
+    assert_string_equal(json_string_value(json_object_get(json, "device")), "cuda");
+    assert_float_equal(number(memory, "with_context", NULL, NULL, NULL), 3.0 * (1 << 20), 0);
+    assert_string_equal(json_string_value(json_object_get(memory, "method")), "made up");
+    assert_true(json_is_null(json_object_get(memory, "measured")));
+    json_decref(json);
+}
+
 static bool stop_at_once(void *user) {
     (void)user;
     return true;
@@ -252,6 +306,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_blame, make_program, free_program),
         cmocka_unit_test(test_ceilings),
         cmocka_unit_test(test_anatomy_is_the_plans),
+        cmocka_unit_test(test_anatomy_of_a_gpu),
         cmocka_unit_test(test_interrupted_anatomy),
     };
     char path[96];

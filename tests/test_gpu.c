@@ -1,32 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs as NVML and the driver tell of them, with libraries that play both (tests/fake/gpu.c): which GPU programs see
    under which number, what this process holds whatever its id is there, and what is said where nothing is to be had. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "fake_gpu.h"
 
-#include <cmocka.h>
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "train/device.h"
 
 static snug_context *ctx;
-static char world[64];
-
-#define TWO_GPUS "driver 580.65.06 13000\ngpu 143771 1000 7 NVIDIA H200\ngpu 81559 0 0 NVIDIA H100\n"
-
-static void set_world(const char *text) {
-    FILE *file = fopen(world, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 static const struct snug_gpu *find(const struct snug_gpus *gpus, int index) {
     for (size_t i = 0; i < gpus->count; i++)
@@ -40,8 +21,8 @@ static const struct snug_gpu *find(const struct snug_gpus *gpus, int index) {
 static void test_list(void **state) {
     struct snug_gpus gpus;
     (void)state;
-    set_world(TWO_GPUS
-              "visible 1\nvisible 0\nprocess 0 4711 990 /usr/bin/python3 train.py\nprocess 0 999999999 -1 -\n");
+    set_world(TWO_GPUS "visible 1\nvisible 0\nprocess 0 4711 990 /usr/bin/python3 train.py\nprocess 0 999999999 -1 -\n"
+                       "answer nvmlDeviceGetPowerUsage 3\n");
     assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
     assert_int_equal(gpus.count, 2);
     assert_string_equal(gpus.driver, "580.65.06");
@@ -57,6 +38,7 @@ static void test_list(void **state) {
     assert_int_equal(a->utilisation, 7);
     assert_int_equal(b->temperature, 31);
     assert_true(a->power < 0); /* not told */
+    assert_true(b->power_limit == 701);
     assert_int_equal(a->process_count, 2);
     assert_int_equal(a->processes[0].pid, 4711);
     assert_int_equal(a->processes[0].bytes, (int64_t)990 << 20);
@@ -96,6 +78,79 @@ static void test_without_nvml(void **state) {
     assert_int_equal(gpus.items[0].ordinal, 0);
     assert_string_equal(gpus.items[0].name, "NVIDIA H200");
     snug_gpus_free(&gpus);
+}
+
+/* An old card, or one in a virtual machine, tells little of itself. Where neither uuid nor bus is told NVML's GPU
+   cannot be known for CUDA's. */
+static void test_little_told(void **state) {
+    struct snug_gpus gpus;
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 1 self 20 ./-\nanswer nvmlDeviceGetName 3\nanswer nvmlDeviceGetUUID 3\n"
+                       "answer nvmlDeviceGetMemoryInfo_v2 3\nanswer nvmlDeviceGetUtilizationRates 3\n"
+                       "answer nvmlDeviceGetTemperature 3\nanswer nvmlDeviceGetEnforcedPowerLimit 3\n");
+    assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
+    assert_int_equal(gpus.count, 2);
+    const struct snug_gpu *a = find(&gpus, 0), *b = find(&gpus, 1);
+    assert_int_equal(a->ordinal, 0); /* by its bus */
+    assert_int_equal(b->ordinal, -1);
+    assert_string_equal(b->name, "an NVIDIA GPU");
+    assert_string_equal(b->uuid, "");
+    assert_int_equal(a->used, (int64_t)1100 << 20);
+    assert_int_equal(a->total, (int64_t)143771 << 20);
+    assert_int_equal(b->utilisation, -1);
+    assert_int_equal(b->temperature, -1);
+    assert_true(b->power_limit < 0);
+    assert_string_equal(b->processes[0].name, "test_gpu"); /* by the kernel, which knows us */
+    snug_gpus_free(&gpus);
+    static const char *const strangers[] = {"answer nvmlDeviceGetUUID 3\nanswer nvmlDeviceGetPciInfo_v3 3\n",
+                                            "answer cuDeviceGetUuid_v2 1\nanswer cuDeviceGetPCIBusId 1\n"};
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 TWO_GPUS "visible 0\nanswer nvmlDeviceGetMemoryInfo 3\n"
+                          "answer nvmlDeviceGetMemoryInfo_v2 3\n%s",
+                 strangers[i]);
+        set_world(text);
+        assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
+        assert_int_equal(gpus.count, 3);
+        assert_int_equal(find(&gpus, 0)->ordinal, -1);
+        assert_int_equal(find(&gpus, 0)->total, 0);
+        assert_int_equal(find(&gpus, -1)->ordinal, 0);
+        snug_gpus_free(&gpus);
+    }
+}
+
+/* What the driver or NVML answers instead of devices. */
+static void test_no_answers(void **state) {
+    static const struct {
+        const char *world, *says;
+        size_t count;
+    } cases[] = {
+        {"answer cuInit 999\n", "the NVIDIA driver does not work: a fake's error (999)", 2},
+        {"answer cuInit 1999\n", "the NVIDIA driver does not work: error (1999)", 2},
+        {"answer cuInit 0\n", "the NVIDIA driver offers no GPU", 2},
+        {"answer nvmlDeviceGetCount_v2 999\nvisible 0\n", "", 1},
+        {"answer nvmlDeviceGetHandleByIndex_v2 15\nvisible 0\n", "", 1},
+        {"failing 9\n", "the NVIDIA driver offers no GPU", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        struct snug_gpus gpus;
+        snprintf(text, sizeof text, TWO_GPUS "%s", cases[i].world);
+        set_world(text);
+        assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
+        assert_string_equal(gpus.cuda_problem, cases[i].says);
+        assert_int_equal(gpus.count, cases[i].count);
+        snug_gpus_free(&gpus);
+    }
+    set_world(TWO_GPUS "visible 0\nmore 100\nanswer cuDevicePrimaryCtxGetState 1\n");
+    struct snug_cuda_driver driver;
+    snug_cuda_driver_look(&driver);
+    assert_int_equal(driver.count, SNUG_CUDA_DEVICES);
+    assert_string_equal(driver.devices[0].name, "NVIDIA H200");
+    assert_string_equal(driver.devices[1].name, ""); /* the driver would not give it */
+    assert_false(driver.devices[0].active);
 }
 
 /* ---- the meter ------------------------------------------------------------------------------------------------ */
@@ -199,6 +254,41 @@ static void test_meter_is_cudas(void **state) {
     expect(500, SNUG_GPU_BY_DIFFERENCE);
 }
 
+/* Where there is no telling what we hold: no NVML, or a device that it does not list. */
+static void test_no_meter(void **state) {
+    static const struct {
+        const char *world, *problem;
+    } cases[] = {{"failing 4\n", "libnvidia-ml.so.1: Insufficient Permissions"},
+                 {"answer nvmlDeviceGetHandleByUUID 6\n",
+                  "NVML does not list NVIDIA H200 (10111213-1415-1617-1819-1a1b1c1d1e1f)"},
+                 {"answer cuDeviceGetUuid_v2 1\n", "NVML does not list NVIDIA H200 ()"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        snprintf(text, sizeof text, TWO_GPUS "visible 0\n%s", cases[i].world);
+        set_world(text);
+        assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+        assert_string_equal(meter.problem, cases[i].problem);
+        expect(-1, SNUG_GPU_BY_NOTHING);
+        expect_others("");
+        snug_gpu_meter_close(&meter);
+    }
+}
+
+/* Two come at once, and we may be either; others give back more than they are listed with. */
+static void test_untold_changes(void **state) {
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 0 4711 -1 -\n");
+    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    set_world("gpu 143771 2000 0 NVIDIA H200\nvisible 0\nprocess 0 4711 -1 -\nprocess 0 31337 520 -\nprocess 0 31338 "
+              "480 -\n");
+    expect(1000, SNUG_GPU_BY_DIFFERENCE);
+    expect_others("4711 (of a name not told here), 31337 (of a name not told here) 520.0 MiB, "
+                  "31338 (of a name not told here) 480.0 MiB");
+    set_world("gpu 143771 900 0 NVIDIA H200\nvisible 0\nprocess 0 self -1 snug\n");
+    expect(0, SNUG_GPU_BY_DIFFERENCE);
+}
+
 /* ---- a job ---------------------------------------------------------------------------------------------------- */
 
 static int64_t available(void) { return (int64_t)300 << 20; }
@@ -256,29 +346,13 @@ static void test_late_refusal(void **state) {
 
 /* ---- the commands --------------------------------------------------------------------------------------------- */
 
-static int run(const char *environment, const char *arguments, char *output, size_t size) {
-    char command[1024];
-    snprintf(command, sizeof command, "%s '%s/snug' %s 2>&1", environment, SNUG_BINARY_DIR, arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    const size_t length = fread(output, 1, size - 1, pipe);
-    output[length] = '\0';
-    const int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-#define WITH_FAKES "LD_LIBRARY_PATH='" SNUG_FAKE_DIR "'"
 #define WITHOUT "SNUG_NVML=/nonexistent.so CUDA_VISIBLE_DEVICES=-1"
-
-static void says(const char *output, const char *text) {
-    if (!strstr(output, text)) fail_msg("\"%s\" is not in:\n%s", text, output);
-}
 
 static void test_gpu_command(void **state) {
     char output[16384];
     (void)state;
-    set_world(TWO_GPUS "visible 1\nprocess 0 4711 990 python\nprocess 0 4712 -1 \xff\n");
+    set_world(TWO_GPUS
+              "visible 1\nprocess 0 4711 990 python\nprocess 0 4712 -1 \xff\nanswer nvmlDeviceGetPowerUsage 3\n");
     assert_int_equal(run("CUDA_VISIBLE_DEVICES=1 " WITH_FAKES, "gpu", output, sizeof output), 0);
     says(output, "NVIDIA driver 580.65.06, CUDA 13.0, NVML 13.580.1\nCUDA_VISIBLE_DEVICES=1\n");
     says(output, "  0     -  NVIDIA H200");
@@ -365,34 +439,21 @@ static void test_nothing_there(void **state) {
     (void)state;
     assert_int_equal(run(WITHOUT, "gpu", output, sizeof output), 0);
     says(output, "snug uses the CPU");
+    assert_int_equal(run("SNUG_NVML=libm.so.6", "gpu", output, sizeof output), 0);
     assert_int_equal(
         run(WITHOUT, "train --device cuda --config_name bert-tiny --train_file dummy:4x4", output, sizeof output), 1);
     says(output, "NVIDIA");
 }
 
-/* The loader looks at LD_LIBRARY_PATH when a program starts: once more, with the fakes first. A path in the program
-   itself would not do, since a sanitizer's dlopen() does not know it. */
-static void start_with_fakes(char **argv) {
-    const char *before = getenv("SNUG_TEST_LIBRARIES"), *now = getenv("LD_LIBRARY_PATH");
-    char path[4096];
-    if (before) {
-        *before ? setenv("LD_LIBRARY_PATH", before, 1) : unsetenv("LD_LIBRARY_PATH");
-        unsetenv("SNUG_TEST_LIBRARIES");
-        return;
-    }
-    snprintf(path, sizeof path, "%s%s%s", SNUG_FAKE_DIR, now ? ":" : "", now ? now : "");
-    setenv("SNUG_TEST_LIBRARIES", now ? now : "", 1);
-    setenv("LD_LIBRARY_PATH", path, 1);
-    execv("/proc/self/exe", argv);
-}
-
 int main(int argc, char **argv) {
     (void)argc;
-    start_with_fakes(argv);
+    start_with_fakes("test_gpu", argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_hidden),
         cmocka_unit_test(test_without_nvml),
+        cmocka_unit_test(test_little_told),
+        cmocka_unit_test(test_no_answers),
         cmocka_unit_test_teardown(test_own_id, close_meter),
         cmocka_unit_test_teardown(test_other_id, close_meter),
         cmocka_unit_test_teardown(test_no_ids, close_meter),
@@ -400,6 +461,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(test_foreign_own_id, close_meter),
         cmocka_unit_test_teardown(test_second_job, close_meter),
         cmocka_unit_test_teardown(test_meter_is_cudas, close_meter),
+        cmocka_unit_test_teardown(test_no_meter, close_meter),
+        cmocka_unit_test_teardown(test_untold_changes, close_meter),
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_late_refusal),
         cmocka_unit_test(test_gpu_command),
@@ -408,8 +471,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_doctor_refuses_what_a_training_would),
         cmocka_unit_test(test_nothing_there),
     };
-    snprintf(world, sizeof world, "/tmp/snug-gpu-%d", (int)getpid());
-    setenv("SNUG_FAKE_GPU", world, 1);
+    begin_world();
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snug_context_destroy(ctx);

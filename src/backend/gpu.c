@@ -12,7 +12,7 @@
 /* As ps shows it; a name that NVML gives may be a whole path, and is not given in containers. */
 static void name_process(const struct snug_nvml *n, struct snug_gpu_process *process) {
     char path[64], text[256] = "";
-    if (n->process_name && n->process_name((unsigned)process->pid, text, sizeof text) != SNUG_NVML_OK) *text = '\0';
+    if (n->process_name((unsigned)process->pid, text, sizeof text) != SNUG_NVML_OK) *text = '\0';
     text[sizeof text - 1] = '\0';
     text[strcspn(text, " ")] = '\0'; /* without its arguments */
     const char *base = strrchr(text, '/');
@@ -48,9 +48,9 @@ static snug_status read_processes(snug_context *ctx, const struct snug_nvml *n, 
         enum { ROOM = 256 };
         struct snug_nvml_process found[ROOM];
         unsigned count = ROOM;
-        if (!lists[k] || lists[k](device, &count, found) != SNUG_NVML_OK) continue;
+        if (lists[k](device, &count, found) != SNUG_NVML_OK) continue;
         gpu->lists_processes = true;
-        for (unsigned i = 0; i < count && i < ROOM; i++) {
+        for (unsigned i = 0; i < count; i++) {
             /* 0 stands for any process of another space of ids: nobody, ourselves perhaps. */
             if (found[i].pid == 0 || is_listed(gpu, found[i].pid)) continue;
             RETURN_IF_ERROR(
@@ -79,27 +79,27 @@ static void read_state(const struct snug_nvml *n, snug_nvml_device device, struc
     unsigned value;
     gpu->utilisation = gpu->memory_utilisation = gpu->temperature = -1;
     gpu->power = gpu->power_limit = -1;
-    if (n->utilisation && n->utilisation(device, &utilisation) == SNUG_NVML_OK) {
+    if (n->utilisation(device, &utilisation) == SNUG_NVML_OK) {
         gpu->utilisation = (int)utilisation.gpu;
         gpu->memory_utilisation = (int)utilisation.memory;
     }
-    if (n->temperature && n->temperature(device, CORE, &value) == SNUG_NVML_OK) gpu->temperature = (int)value;
-    if (n->power && n->power(device, &value) == SNUG_NVML_OK) gpu->power = value * 1e-3;
-    if (n->power_limit && n->power_limit(device, &value) == SNUG_NVML_OK) gpu->power_limit = value * 1e-3;
+    if (n->temperature(device, CORE, &value) == SNUG_NVML_OK) gpu->temperature = (int)value;
+    if (n->power(device, &value) == SNUG_NVML_OK) gpu->power = value * 1e-3;
+    if (n->power_limit(device, &value) == SNUG_NVML_OK) gpu->power_limit = value * 1e-3;
 }
 
 static void read_names(const struct snug_nvml *n, snug_nvml_device device, struct snug_gpu *gpu) {
     struct snug_nvml_pci pci = {.domain = 0};
-    if (!n->name || n->name(device, gpu->name, sizeof gpu->name) != SNUG_NVML_OK)
+    if (n->name(device, gpu->name, sizeof gpu->name) != SNUG_NVML_OK)
         snprintf(gpu->name, sizeof gpu->name, "an NVIDIA GPU");
-    if (!n->uuid || n->uuid(device, gpu->uuid, sizeof gpu->uuid) != SNUG_NVML_OK) *gpu->uuid = '\0';
-    if (n->pci && n->pci(device, &pci) == SNUG_NVML_OK) snprintf(gpu->bus, sizeof gpu->bus, "%s", pci.id);
+    if (n->uuid(device, gpu->uuid, sizeof gpu->uuid) != SNUG_NVML_OK) *gpu->uuid = '\0';
+    if (n->pci(device, &pci) == SNUG_NVML_OK) snprintf(gpu->bus, sizeof gpu->bus, "%s", pci.id);
 }
 
-/* NVML writes eight digits of the domain, CUDA four. */
-static bool same_bus(const char *a, const char *b) {
-    const size_t x = strlen(a), y = strlen(b), n = x < y ? x : y;
-    return n >= 12 && strcasecmp(a + x - n, b + y - n) == 0;
+/* NVML writes eight digits of the domain, CUDA four; "" is not told. */
+static bool same_bus(const char *nvml, const char *cuda) {
+    const size_t x = strlen(nvml), y = strlen(cuda);
+    return y > 0 && x >= y && strcasecmp(nvml + x - y, cuda) == 0;
 }
 
 static bool is_same(const struct snug_gpu *gpu, const struct snug_cuda_device *device) {
@@ -166,8 +166,8 @@ snug_status snug_gpus_look(snug_context *ctx, struct snug_gpus *out) {
     *out = (struct snug_gpus){.ctx = ctx, .restricted = visible != NULL};
     if (visible) snprintf(out->visible, sizeof out->visible, "%s", visible);
     if (snug_nvml_open(&nvml, out->nvml_problem, sizeof out->nvml_problem)) {
-        if (nvml.driver_version) nvml.driver_version(out->driver, sizeof out->driver);
-        if (nvml.nvml_version) nvml.nvml_version(out->nvml, sizeof out->nvml);
+        nvml.driver_version(out->driver, sizeof out->driver);
+        nvml.nvml_version(out->nvml, sizeof out->nvml);
         status = add_listed(out, &nvml);
         snug_nvml_close(&nvml);
     }
@@ -192,7 +192,7 @@ void snug_gpus_free(struct snug_gpus *gpus) {
 static bool find_handle(const struct snug_nvml *n, const struct snug_cuda_device *device, snug_nvml_device *out) {
     static const char *const kinds[] = {"GPU", "MIG"};
     char name[64];
-    for (int i = 0; n->by_uuid && *device->uuid && i < 2; i++) {
+    for (int i = 0; *device->uuid && i < 2; i++) {
         snprintf(name, sizeof name, "%s-%s", kinds[i], device->uuid);
         if (n->by_uuid(name, out) == SNUG_NVML_OK) return true;
     }
@@ -211,7 +211,7 @@ snug_status snug_gpu_meter_open(snug_context *ctx, struct snug_gpu_meter *m) {
     m->fresh = !first->active;
     snprintf(m->gpu.name, sizeof m->gpu.name, "%s", first->name);
     if (!snug_nvml_open(&m->nvml, m->problem, sizeof m->problem)) return SNUG_OK;
-    if (m->nvml.driver_version) m->nvml.driver_version(m->driver, sizeof m->driver);
+    m->nvml.driver_version(m->driver, sizeof m->driver);
     if (!find_handle(&m->nvml, first, &m->device)) {
         snprintf(m->problem, sizeof m->problem, "NVML does not list %s (%s)", first->name, first->uuid);
         snug_nvml_close(&m->nvml);
@@ -250,9 +250,7 @@ static int64_t only_newcomer(const struct snug_gpu *before, const struct snug_gp
     return found;
 }
 
-static int64_t told(const struct snug_gpu_process *process) {
-    return process && process->bytes > 0 ? process->bytes : 0;
-}
+static int64_t told(const struct snug_gpu_process *process) { return process->bytes > 0 ? process->bytes : 0; }
 
 /* What the others that are listed have taken and given back since before. */
 static int64_t change_of_others(const struct snug_gpu_meter *m, const struct snug_gpu *now) {
@@ -301,8 +299,12 @@ snug_status snug_gpu_meter_others(struct snug_gpu_meter *m, char **text) {
     if (m->method == SNUG_GPU_BY_NOTHING) return snug_strdup(m->ctx, "", text);
     RETURN_IF_ERROR(look_again(m, &now));
     FILE *out = open_memstream(text, &size);
+    if (!out) {
+        free(now.processes);
+        return snug_fail(m->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
+    }
     const char *separator = "";
-    for (size_t i = 0; out && i < now.process_count; i++) {
+    for (size_t i = 0; i < now.process_count; i++) {
         const struct snug_gpu_process *p = &now.processes[i];
         if (p->pid == m->own_host_id) continue;
         fprintf(out, "%s%lld %s", separator, (long long)p->pid, *p->name ? p->name : "(of a name not told here)");
@@ -312,10 +314,11 @@ snug_status snug_gpu_meter_others(struct snug_gpu_meter *m, char **text) {
     }
     /* What NVML counts and lists nobody for; the driver's own crumbs are not worth a word. */
     const int64_t rest = now.used - own - listed;
-    if (out && rest > 64 << 20)
+    if (rest > 64 << 20)
         fprintf(out, "%s%.1f MiB of processes that NVML does not list here", separator, (double)rest / 0x1p20);
     free(now.processes);
-    if (out && fclose(out) == 0) return SNUG_OK;
+    if (fclose(out) == 0) return SNUG_OK;
+    free(*text);
     return snug_fail(m->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
 }
 

@@ -6,26 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first of names, separated by spaces, that library has; in *door, which is a pointer to a function. */
-static void find(void *library, const char *names, void *door, size_t size) {
-    char name[64];
-    void *symbol = NULL;
-    for (int used = 0; !symbol && sscanf(names, "%63s%n", name, &used) == 1; names += used)
-        symbol = dlsym(library, name);
-    memcpy(door, &symbol, size); /* ISO C knows no cast from data to code */
+struct door {
+    const char *names; /* newer ones first, separated by spaces */
+    void *function;    /* a pointer to one */
+};
+
+/* Finds the first of each door's names that library has; false where it has none of some door's. */
+static bool find(void *library, const struct door doors[], size_t count) {
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
+        char name[64];
+        void *symbol = NULL;
+        const char *names = doors[i].names;
+        for (int used = 0; !symbol && sscanf(names, "%63s%n", name, &used) == 1; names += used)
+            symbol = dlsym(library, name);
+        memcpy(doors[i].function, &symbol, sizeof symbol); /* ISO C knows no cast from data to code */
+        all &= symbol != NULL;
+    }
+    return all;
 }
 
-static void load(struct snug_nvml *n) {
-    /* Newer calls first; where a struct differs between versions, only those that share it. */
-    const struct {
-        const char *names;
-        void *door;
-    } doors[] = {
+/* Where a struct differs between versions of a call, only those that share it. */
+static bool load(struct snug_nvml *n, int (**init)(void)) {
+    const struct door doors[] = {
+        {"nvmlInit_v2 nvmlInit", init},
         {"nvmlShutdown", &n->shutdown},
         {"nvmlErrorString", &n->error_string},
         {"nvmlSystemGetDriverVersion", &n->driver_version},
         {"nvmlSystemGetNVMLVersion", &n->nvml_version},
-        {"nvmlSystemGetCudaDriverVersion_v2 nvmlSystemGetCudaDriverVersion", &n->cuda_version},
         {"nvmlDeviceGetCount_v2 nvmlDeviceGetCount", &n->count},
         {"nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByIndex", &n->by_index},
         {"nvmlDeviceGetHandleByUUID", &n->by_uuid},
@@ -42,8 +50,7 @@ static void load(struct snug_nvml *n) {
         {"nvmlDeviceGetGraphicsRunningProcesses_v3 nvmlDeviceGetGraphicsRunningProcesses_v2", &n->graphics_processes},
         {"nvmlSystemGetProcessName", &n->process_name},
     };
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
-        find(n->library, doors[i].names, doors[i].door, sizeof n->shutdown);
+    return find(n->library, doors, sizeof doors / sizeof *doors);
 }
 
 bool snug_nvml_open(struct snug_nvml *n, char *why, size_t size) {
@@ -55,17 +62,13 @@ bool snug_nvml_open(struct snug_nvml *n, char *why, size_t size) {
         snprintf(why, size, "there is no %s: it comes with the NVIDIA driver", file);
         return false;
     }
-    find(n->library, "nvmlInit_v2 nvmlInit", &init, sizeof init);
-    load(n);
-    if (!init || !n->shutdown || !n->count || !n->by_index || !(n->memory || n->old_memory)) {
-        snprintf(why, size, "%s lacks calls that every version has", file);
+    if (!load(n, &init)) {
+        snprintf(why, size, "%s lacks calls that the driver 510 and all later ones have: update the driver", file);
     } else {
         const int error = init();
         if (error == SNUG_NVML_OK) return true;
         snprintf(why, size, "%s: %s", file,
-                 error == SNUG_NVML_NO_DRIVER ? "the NVIDIA driver is not loaded"
-                 : n->error_string            ? n->error_string(error)
-                                              : "it cannot be used");
+                 error == SNUG_NVML_NO_DRIVER ? "the NVIDIA driver is not loaded" : n->error_string(error));
     }
     dlclose(n->library);
     *n = (struct snug_nvml){0};
@@ -79,14 +82,12 @@ void snug_nvml_close(struct snug_nvml *n) {
     *n = (struct snug_nvml){0};
 }
 
-bool snug_nvml_memory_of(const struct snug_nvml *n, snug_nvml_device device, struct snug_nvml_memory *out) {
-    struct snug_nvml_old_memory old;
+void snug_nvml_memory_of(const struct snug_nvml *n, snug_nvml_device device, struct snug_nvml_memory *out) {
+    struct snug_nvml_old_memory old = {0};
     *out = (struct snug_nvml_memory){.version = (unsigned)sizeof *out | 2u << 24};
-    if (n->memory && n->memory(device, out) == SNUG_NVML_OK) return true;
-    *out = (struct snug_nvml_memory){0};
-    if (!n->old_memory || n->old_memory(device, &old) != SNUG_NVML_OK) return false;
+    if (n->memory(device, out) == SNUG_NVML_OK) return;
+    n->old_memory(device, &old);
     *out = (struct snug_nvml_memory){.total = old.total, .free = old.free, .used = old.used};
-    return true;
 }
 
 /* ---- the driver ----------------------------------------------------------------------------------------------- */
@@ -105,10 +106,7 @@ struct driver {
 };
 
 static bool load_driver(void *library, struct driver *d) {
-    const struct {
-        const char *names;
-        void *door;
-    } doors[] = {
+    const struct door doors[] = {
         {"cuInit", &d->init},
         {"cuDriverGetVersion", &d->version},
         {"cuDeviceGetCount", &d->count},
@@ -120,14 +118,7 @@ static bool load_driver(void *library, struct driver *d) {
         {"cuDevicePrimaryCtxGetState", &d->state},
         {"cuGetErrorString", &d->error_string},
     };
-    bool all = true;
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) {
-        void *symbol;
-        find(library, doors[i].names, doors[i].door, sizeof d->init);
-        memcpy(&symbol, doors[i].door, sizeof symbol);
-        all = all && symbol;
-    }
-    return all;
+    return find(library, doors, sizeof doors / sizeof *doors);
 }
 
 static void look_at(const struct driver *d, int ordinal, struct snug_cuda_device *out) {

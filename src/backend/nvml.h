@@ -39,14 +39,12 @@ enum {
 };
 #define SNUG_NVML_UNKNOWN (~0ull) /* of a process's memory */
 
-/* Any of the calls may be NULL in an old library, but those that opening asks for. */
 struct snug_nvml {
     void *library;
     int (*shutdown)(void);
     const char *(*error_string)(int error);
     int (*driver_version)(char *text, unsigned size);
     int (*nvml_version)(char *text, unsigned size);
-    int (*cuda_version)(int *version);
     int (*count)(unsigned *count);
     int (*by_index)(unsigned index, snug_nvml_device *device);
     int (*by_uuid)(const char *uuid, snug_nvml_device *device);
@@ -68,8 +66,8 @@ struct snug_nvml {
    another file than libnvidia-ml.so.1. */
 bool snug_nvml_open(struct snug_nvml *out, char *why, size_t size);
 void snug_nvml_close(struct snug_nvml *nvml);
-/* Its memory; false where it is not told. */
-bool snug_nvml_memory_of(const struct snug_nvml *nvml, snug_nvml_device device, struct snug_nvml_memory *out);
+/* Its memory; all 0 where it is not told. */
+void snug_nvml_memory_of(const struct snug_nvml *nvml, snug_nvml_device device, struct snug_nvml_memory *out);
 
 /* A device as programs see it: those that CUDA_VISIBLE_DEVICES leaves, in its order. */
 struct snug_cuda_device {

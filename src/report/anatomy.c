@@ -203,6 +203,7 @@ static snug_status describe(const struct snug_session *s, snug_anatomy *a) {
     a->longest = program->longest;
     a->compute = program->compute;
     a->weights = job->weights;
+    a->precision = snug_precision_text(program, job->weights);
     snprintf(a->data, sizeof a->data, "%s", job->args->train_file);
     for (size_t i = 0; i < program->parameter_count; i++)
         a->parameters += (double)snug_parameter_count(&program->parameters[i]);

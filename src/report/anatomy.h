@@ -22,7 +22,8 @@ struct snug_anatomy {
     double parameters;
     int64_t layers, hidden, batch, accumulation, longest;
     enum snug_dtype compute, weights;
-    int64_t epoch_steps; /* of the data; steps may be fewer */
+    const char *precision; /* in words */
+    int64_t epoch_steps;   /* of the data; steps may be fewer */
     int64_t steps, samples, tokens;
     double seconds, steady_seconds; /* of all steps; of those after the first few, a step */
     int64_t steady_steps;

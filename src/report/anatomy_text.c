@@ -8,12 +8,6 @@
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
-static const char *precision_of(const snug_anatomy *a) {
-    static char const *const names[SNUG_DTYPE_COUNT] = {
-        [SNUG_F32] = "fp32", [SNUG_BF16] = "bf16, fp32 masters", [SNUG_F16] = "fp16, fp32 masters"};
-    return a->weights == SNUG_BF16 ? "bf16, bf16 weights" : names[a->compute];
-}
-
 static struct snug_anatomy_part sum_of(const snug_anatomy *a, int side, int group) {
     struct snug_anatomy_part sum = {0};
     for (int s = 0; s < SNUG_SIDE_COUNT; s++)
@@ -136,22 +130,20 @@ static void print_kinds(FILE *out, const snug_anatomy *a) {
     }
 }
 
-snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
-    size_t size;
-    FILE *out = open_memstream(text, &size);
-    if (!out) return snug_fail(a->ctx, SNUG_E_MEMORY, "out of memory while printing the anatomy");
+static void print_anatomy(FILE *out, const void *report) {
+    const snug_anatomy *a = report;
     fprintf(out, "%s\n", a->place);
     fprintf(out, "BERT, %lld layers, hidden %lld, %.1f M parameters, random or as given; %s, batch %lld x %lld, %s\n",
             (long long)a->layers, (long long)a->hidden, a->parameters / 1e6, a->data, (long long)a->batch,
-            (long long)a->accumulation, precision_of(a));
+            (long long)a->accumulation, a->precision);
     print_memory(out, a);
     print_speed(out, a);
     print_groups(out, a);
     print_kinds(out, a);
-    if (fclose(out) == 0) return SNUG_OK;
-    free(*text);
-    *text = NULL;
-    return snug_fail(a->ctx, SNUG_E_MEMORY, "out of memory while printing the anatomy");
+}
+
+snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
+    return snug_report_text(a->ctx, print_anatomy, a, text);
 }
 
 /* ---- as JSON -------------------------------------------------------------------------------------------------- */

@@ -213,10 +213,8 @@ static void print_gpus(FILE *out, const snug_doctor *d) {
     }
 }
 
-snug_status snug_doctor_text(const snug_doctor *d, char **text) {
-    size_t size;
-    FILE *out = open_memstream(text, &size);
-    if (!out) return snug_fail(d->ctx, SNUG_E_MEMORY, "out of memory while printing the report");
+static void print_doctor(FILE *out, const void *report) {
+    const snug_doctor *d = report;
     fprintf(out, "snug %s, %s %s, %s\n\n", SNUG_VERSION, d->system.sysname, d->system.release, d->system.machine);
     fprintf(out, "CPU        %s, %d of %d cores to be used\n", d->cpu, d->threads, d->cores);
     fprintf(out, "           %s: kernels of level %s\n", d->features, d->isa);
@@ -228,10 +226,10 @@ snug_status snug_doctor_text(const snug_doctor *d, char **text) {
     if (*d->refused) fprintf(out, "Refused    %s\n", d->refused);
     for (int i = 0; i < d->missing_count; i++) fprintf(out, "%-10s %s\n", i ? "" : "Missing", d->missing[i]);
     if (!d->missing_count) fputs("Missing    nothing\n", out);
-    if (fclose(out) == 0) return SNUG_OK;
-    free(*text);
-    *text = NULL;
-    return snug_fail(d->ctx, SNUG_E_MEMORY, "out of memory while printing the report");
+}
+
+snug_status snug_doctor_text(const snug_doctor *d, char **text) {
+    return snug_report_text(d->ctx, print_doctor, d, text);
 }
 
 snug_status snug_doctor_json(const snug_doctor *d, char **text) {

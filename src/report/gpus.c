@@ -80,24 +80,22 @@ static void print_processes(FILE *out, const snug_gpus *gpus) {
     if (!told) fputs("    none is listed\n", out);
 }
 
-snug_status snug_gpus_text(const snug_gpus *gpus, char **text) {
-    size_t size;
+static void print_gpus(FILE *out, const void *report) {
+    const snug_gpus *gpus = report;
     bool listed = false;
-    FILE *out = open_memstream(text, &size);
-    if (!out) return snug_fail(gpus->ctx, SNUG_E_MEMORY, "out of memory while printing the GPUs");
     print_versions(out, gpus);
     if (gpus->count)
         fprintf(out, "\n%3s %5s  %-24s %-17s %6s %8s / %-8s %18s %6s\n", "GPU", "CUDA", "name", "bus", "temp", "power",
                 "limit", "memory used, MiB", "load");
     for (size_t i = 0; i < gpus->count; i++) {
         print_gpu(out, &gpus->items[i]);
-        listed = listed || gpus->items[i].lists_processes;
+        listed |= gpus->items[i].lists_processes;
     }
     if (listed) print_processes(out, gpus);
-    if (fclose(out) == 0) return SNUG_OK;
-    free(*text);
-    *text = NULL;
-    return snug_fail(gpus->ctx, SNUG_E_MEMORY, "out of memory while printing the GPUs");
+}
+
+snug_status snug_gpus_text(const snug_gpus *gpus, char **text) {
+    return snug_report_text(gpus->ctx, print_gpus, gpus, text);
 }
 
 /* ---- as JSON -------------------------------------------------------------------------------------------------- */

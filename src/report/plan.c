@@ -16,6 +16,7 @@ struct snug_plan {
     int64_t parameters;
     struct snug_priced *methods; /* the plan itself, then each method alone */
     size_t method_count;
+    char *fit; /* the search for a mix of methods, if there was one, in words */
 };
 
 /* Figures of one step: all of its micro-batches at the size of the run's largest, and the update. */
@@ -31,6 +32,7 @@ enum { EMBEDDINGS = -1, HEAD = -2 };
 
 static snug_status price_methods(snug_plan *plan) {
     struct snug_rates rates;
+    if (plan->job.fit) RETURN_IF_ERROR(snug_fit_sentence(plan->job.ctx, plan->job.fit, &plan->fit));
     if (snug_job_on_device(&plan->job)) return SNUG_OK; /* no rates of operations are measured on a device yet */
     RETURN_IF_ERROR(snug_rates_open(plan->job.ctx, plan->job.backend, plan->job.threads, &rates));
     const snug_status status = snug_fit_table(&plan->job, &rates, &plan->methods, &plan->method_count);
@@ -64,6 +66,7 @@ void snug_plan_destroy(snug_plan *plan) {
     if (!plan) return;
     snug_job_close(&plan->job);
     free(plan->methods);
+    free(plan->fit);
     free(plan);
 }
 
@@ -118,14 +121,6 @@ static struct work measure_work(const snug_plan *plan) {
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
-static const char *precision_name(const struct snug_job *job) {
-    if (job->training->compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
-    if (job->training->compute == SNUG_BF16)
-        return job->weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
-    if (job->training->tf32) return job->weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
-    return job->weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
-}
-
 static void print_head(FILE *out, const snug_plan *plan) {
     const struct snug_job *job = &plan->job;
     const struct snug_config *c = &job->config;
@@ -136,7 +131,8 @@ static void print_head(FILE *out, const snug_plan *plan) {
     fprintf(out, "Task       %s\n", c->task == SNUG_TASK_MLM ? "masked language model" : "sequence classification");
     fprintf(out, "Batch      %lld sequences x %lld accumulation, %lld tokens at most (longest sequence %lld), %s\n",
             (long long)job->train.limits.sequences, (long long)job->train.options.accumulation,
-            (long long)job->train.limits.tokens, (long long)job->train.limits.longest, precision_name(job));
+            (long long)job->train.limits.tokens, (long long)job->train.limits.longest,
+            snug_precision_text(job->training, job->weights));
 }
 
 static void print_classes(FILE *out, const snug_plan *plan) {
@@ -270,21 +266,15 @@ static void print_methods(FILE *out, const snug_plan *plan) {
     if (plan->method_count == 1) fputs("(every method is set)\n", out);
 }
 
-static snug_status print_fit(FILE *out, const snug_plan *plan) {
+static void print_fit(FILE *out, const snug_plan *plan) {
     const struct snug_fit *fit = plan->job.fit;
-    char *sentence;
-    if (!fit) return SNUG_OK;
-    RETURN_IF_ERROR(snug_fit_sentence(plan->job.ctx, fit, &sentence));
+    if (!fit) return;
     fprintf(out, "\n%s %s\n",
-            fit->fits && *fit->chosen.flags && !fit->applied ? "--fit would choose" : "--fit:", sentence);
-    free(sentence);
-    return SNUG_OK;
+            fit->fits && *fit->chosen.flags && !fit->applied ? "--fit would choose" : "--fit:", plan->fit);
 }
 
-snug_status snug_plan_text(const snug_plan *plan, char **text) {
-    size_t size;
-    FILE *out = open_memstream(text, &size);
-    if (!out) return snug_fail(plan->job.ctx, SNUG_E_MEMORY, "out of memory while printing the plan");
+static void print_plan(FILE *out, const void *report) {
+    const snug_plan *plan = report;
     print_head(out, plan);
     print_classes(out, plan);
     print_offloaded(out, plan);
@@ -292,11 +282,11 @@ snug_status snug_plan_text(const snug_plan *plan, char **text) {
     print_work(out, plan);
     print_methods(out, plan);
     print_rules(out, plan);
-    const snug_status status = print_fit(out, plan);
-    if (fclose(out) == 0 && status == SNUG_OK) return SNUG_OK;
-    free(*text);
-    *text = NULL;
-    return snug_fail(plan->job.ctx, SNUG_E_MEMORY, "out of memory while printing the plan");
+    print_fit(out, plan);
+}
+
+snug_status snug_plan_text(const snug_plan *plan, char **text) {
+    return snug_report_text(plan->job.ctx, print_plan, plan, text);
 }
 
 /* ---- as JSON -------------------------------------------------------------------------------------------------- */
@@ -385,7 +375,5 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters, "machine_bytes",
         (json_int_t)snug_job_place_bytes(job), "available_bytes", (json_int_t)snug_job_place_available(job), "device",
         snug_job_on_device(job) ? json_string(job->meter.gpu.name) : json_string("cpu"));
-    *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL;
-    json_decref(all);
-    return *text ? SNUG_OK : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing the plan as JSON");
+    return snug_report_json(job->ctx, all, text);
 }

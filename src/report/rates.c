@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "report/report.h"
 #include "train/job.h"
 
 snug_status snug_rates_create(snug_args *args, snug_rates **out) {
@@ -42,10 +43,8 @@ static void print_inverse(FILE *out, double seconds) {
 
 static const char *type_name(int32_t types) { return types == 0 ? "fp32" : (types & 5) == 5 ? "bf16" : "mixed"; }
 
-snug_status snug_rates_text(const snug_rates *rates, char **text) {
-    size_t size;
-    FILE *out = open_memstream(text, &size);
-    if (!out) return snug_fail(rates->ctx, SNUG_E_MEMORY, "out of memory while printing the rates");
+static void print_rates(FILE *out, const void *report) {
+    const snug_rates *rates = report;
     fprintf(out, "%s, %s, %d threads. A call takes its own time, that of its FLOPs and that of its bytes.\n\n",
             rates->cpu, rates->isa, rates->threads);
     fprintf(out, "%-22s %-5s %-8s %10s %10s %10s %8s %8s\n", "operation", "type", "dropout", "us a call", "GFLOP/s",
@@ -58,8 +57,8 @@ snug_status snug_rates_text(const snug_rates *rates, char **text) {
         print_inverse(out, rate->byte);
         fprintf(out, " %8d %7.0f%%\n", (int)rate->samples, 100 * rate->error);
     }
-    if (fclose(out) == 0) return SNUG_OK;
-    free(*text);
-    *text = NULL;
-    return snug_fail(rates->ctx, SNUG_E_MEMORY, "out of memory while printing the rates");
+}
+
+snug_status snug_rates_text(const snug_rates *rates, char **text) {
+    return snug_report_text(rates->ctx, print_rates, rates, text);
 }

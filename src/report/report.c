@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report.h"
 
+#include <stdlib.h>
+
 #include "io/json.h"
 
 enum snug_side snug_side_of(const struct snug_op *op, bool behind_loss) {
@@ -22,6 +24,28 @@ const char *snug_group_name(enum snug_op_group group) {
 const char *snug_group_key(enum snug_op_group group) {
     static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise"};
     return keys[group];
+}
+
+const char *snug_precision_text(const struct snug_program *program, enum snug_dtype weights) {
+    if (program->compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
+    if (program->compute == SNUG_BF16)
+        return weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
+    if (program->tf32) return weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
+    return weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
+}
+
+snug_status snug_report_text(snug_context *ctx, void (*print)(FILE *out, const void *report), const void *report,
+                             char **text) {
+    size_t size;
+    *text = NULL;
+    FILE *out = open_memstream(text, &size);
+    if (out) {
+        print(out, report);
+        if (fclose(out) == 0) return SNUG_OK;
+    }
+    free(*text);
+    *text = NULL;
+    return ctx ? snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing a report") : SNUG_E_MEMORY;
 }
 
 snug_status snug_report_json(snug_context *ctx, json_t *object, char **text) {

@@ -4,6 +4,7 @@
 #define SNUG_REPORT_REPORT_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "plan/stages.h"
 
@@ -15,8 +16,13 @@ const char *snug_side_name(enum snug_side side);
 const char *snug_group_name(enum snug_op_group group);
 const char *snug_group_key(enum snug_op_group group);
 
+/* What a training computes in, and keeps its weights in. */
+const char *snug_precision_text(const struct snug_program *program, enum snug_dtype weights);
 /* The GPUs as a part of another report. */
 json_t *snug_gpus_object(const snug_gpus *gpus);
+/* What print writes of report, as text. ctx is NULL where there is none. */
+snug_status snug_report_text(snug_context *ctx, void (*print)(FILE *out, const void *report), const void *report,
+                             char **text);
 /* object, whose reference is taken, as text; NULL is one for which there was no memory. */
 snug_status snug_report_json(snug_context *ctx, json_t *object, char **text);
 

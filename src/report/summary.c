@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a training came to, for people. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "snug.h"
+#include "report/report.h"
 
 static void print_duration(FILE *out, double seconds) {
     long long whole = (long long)seconds;
@@ -68,15 +67,11 @@ static void print_run(FILE *out, const snug_train_result *result) {
     if (*result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", result->best_checkpoint);
 }
 
+static void print_result(FILE *out, const void *report) {
+    print_run(out, report);
+    print_ledger(out, report);
+}
+
 snug_status snug_train_result_text(const snug_train_result *result, char **text) {
-    size_t size;
-    *text = NULL;
-    FILE *out = open_memstream(text, &size);
-    if (!out) return SNUG_E_MEMORY;
-    print_run(out, result);
-    print_ledger(out, result);
-    if (fclose(out) == 0) return SNUG_OK;
-    free(*text);
-    *text = NULL;
-    return SNUG_E_MEMORY;
+    return snug_report_text(NULL, print_result, result, text);
 }

@@ -10,6 +10,8 @@
  *   process GPU PID MIB NAME         PID "self" is this process; MIB -1 is not told; NAME "-" neither
  *   unlisted                         processes are not told at all
  *   active                           this process has a context
+ *   more NUMBER                      so many more devices than are described
+ *   answer CALL ERROR                what that call gives, whatever it is asked for
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +21,12 @@
 #include "backend/nvml.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { GPUS = 4, PROCESSES = 16, MIB = 20 };
+enum { GPUS = 4, PROCESSES = 16, MIB = 20, NOT_SUPPORTED = 3, NO_DEVICE = 100, BAD_DEVICE = 101 };
 
 struct world {
     char driver[32];
     int cuda, failing, gpus, visible_count, visible[GPUS], processes;
-    int unlisted, active;
+    int unlisted, active, more;
     struct {
         unsigned long long total, used;
         unsigned load;
@@ -53,6 +55,7 @@ static void read_line(struct world *w, const char *line) {
     }
     if (strncmp(line, "unlisted", 8) == 0) w->unlisted = 1;
     if (strncmp(line, "active", 6) == 0) w->active = 1;
+    sscanf(line, "more %d", &w->more);
 }
 
 static struct world look(void) {
@@ -64,6 +67,21 @@ static struct world look(void) {
     if (file) fclose(file);
     return w;
 }
+
+/* Whether the world has an answer of its own to call. */
+static int answers(const char *call, int *error) {
+    char line[256], name[64];
+    int found = 0;
+    const char *path = getenv("SNUG_FAKE_GPU");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = sscanf(line, "answer %63s %d", name, error) == 2 && strcmp(name, call) == 0;
+    if (file) fclose(file);
+    return found;
+}
+#define ANSWER                                                                                                         \
+    int error;                                                                                                         \
+    if (answers(__func__, &error)) return error
 
 static int number_of(snug_nvml_device device) { return (int)(size_t)device - 1; }
 
@@ -98,11 +116,15 @@ EXPORT int nvmlDeviceGetName(snug_nvml_device device, char *text, unsigned size)
 EXPORT int nvmlDeviceGetUUID(snug_nvml_device device, char *text, unsigned size);
 EXPORT int nvmlDeviceGetPciInfo_v3(snug_nvml_device device, struct snug_nvml_pci *pci);
 EXPORT int nvmlDeviceGetMemoryInfo_v2(snug_nvml_device device, struct snug_nvml_memory *memory);
+EXPORT int nvmlDeviceGetMemoryInfo(snug_nvml_device device, struct snug_nvml_old_memory *memory);
 EXPORT int nvmlDeviceGetUtilizationRates(snug_nvml_device device, struct snug_nvml_utilisation *utilisation);
 EXPORT int nvmlDeviceGetTemperature(snug_nvml_device device, int sensor, unsigned *celsius);
 EXPORT int nvmlDeviceGetPowerUsage(snug_nvml_device device, unsigned *milliwatts);
+EXPORT int nvmlDeviceGetEnforcedPowerLimit(snug_nvml_device device, unsigned *milliwatts);
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(snug_nvml_device device, unsigned *count,
                                                    struct snug_nvml_process *processes);
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(snug_nvml_device device, unsigned *count,
+                                                    struct snug_nvml_process *processes);
 EXPORT int nvmlSystemGetProcessName(unsigned pid, char *text, unsigned size);
 
 int nvmlInit_v2(void) { return look().failing; }
@@ -111,14 +133,17 @@ const char *nvmlErrorString(int error) { return error == 4 ? "Insufficient Permi
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { return put(text, size, look().driver); }
 int nvmlSystemGetNVMLVersion(char *text, unsigned size) { return put(text, size, "13.580.1"); }
 int nvmlDeviceGetCount_v2(unsigned *count) {
+    ANSWER;
     *count = (unsigned)look().gpus;
     return 0;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, snug_nvml_device *device) {
+    ANSWER;
     *device = (snug_nvml_device)(size_t)(index + 1);
     return 0;
 }
 int nvmlDeviceGetHandleByUUID(const char *uuid, snug_nvml_device *device) {
+    ANSWER;
     char text[64];
     for (int i = 0; i < look().gpus; i++) {
         uuid_text(text, i);
@@ -127,19 +152,23 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, snug_nvml_device *device) {
     return 6; /* not found */
 }
 int nvmlDeviceGetName(snug_nvml_device device, char *text, unsigned size) {
+    ANSWER;
     return put(text, size, look().gpu[number_of(device)].name);
 }
 int nvmlDeviceGetUUID(snug_nvml_device device, char *text, unsigned size) {
+    ANSWER;
     char uuid[64];
     uuid_text(uuid, number_of(device));
     return put(text, size, uuid);
 }
 int nvmlDeviceGetPciInfo_v3(snug_nvml_device device, struct snug_nvml_pci *pci) {
+    ANSWER;
     *pci = (struct snug_nvml_pci){.bus = (unsigned)number_of(device)};
     snprintf(pci->id, sizeof pci->id, "00000000:%02X:00.0", (unsigned)number_of(device) + 0x1a);
     return 0;
 }
 int nvmlDeviceGetMemoryInfo_v2(snug_nvml_device device, struct snug_nvml_memory *memory) {
+    ANSWER;
     const struct world w = look();
     if (memory->version != (sizeof *memory | 2u << 24)) return 25; /* another version */
     memory->total = w.gpu[number_of(device)].total << MIB;
@@ -149,22 +178,38 @@ int nvmlDeviceGetMemoryInfo_v2(snug_nvml_device device, struct snug_nvml_memory 
     return 0;
 }
 int nvmlDeviceGetUtilizationRates(snug_nvml_device device, struct snug_nvml_utilisation *utilisation) {
+    ANSWER;
     *utilisation = (struct snug_nvml_utilisation){look().gpu[number_of(device)].load, 1};
     return 0;
 }
 int nvmlDeviceGetTemperature(snug_nvml_device device, int sensor, unsigned *celsius) {
+    ANSWER;
     *celsius = (unsigned)(30 + number_of(device) + sensor);
     return 0;
 }
+int nvmlDeviceGetMemoryInfo(snug_nvml_device device, struct snug_nvml_old_memory *memory) {
+    ANSWER;
+    const struct world w = look();
+    memory->total = w.gpu[number_of(device)].total << MIB;
+    memory->used = (w.gpu[number_of(device)].used + 100) << MIB; /* what is reserved too */
+    memory->free = memory->total - memory->used;
+    return 0;
+}
 int nvmlDeviceGetPowerUsage(snug_nvml_device device, unsigned *milliwatts) {
-    (void)device, (void)milliwatts;
-    return 3; /* not supported */
+    ANSWER;
+    *milliwatts = 100000 + 1000 * (unsigned)number_of(device);
+    return 0;
+}
+int nvmlDeviceGetEnforcedPowerLimit(snug_nvml_device device, unsigned *milliwatts) {
+    ANSWER;
+    *milliwatts = 700000 + 1000 * (unsigned)number_of(device);
+    return 0;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(snug_nvml_device device, unsigned *count,
                                             struct snug_nvml_process *processes) {
     const struct world w = look();
     unsigned found = 0;
-    if (w.unlisted) return 3;
+    if (w.unlisted) return NOT_SUPPORTED;
     for (int i = 0; i < w.processes; i++) {
         if (w.process[i].gpu != number_of(device)) continue;
         if (found == *count) return SNUG_NVML_TOO_SMALL;
@@ -174,6 +219,11 @@ int nvmlDeviceGetComputeRunningProcesses_v3(snug_nvml_device device, unsigned *c
     }
     *count = found;
     return 0;
+}
+/* All of them draw as well. */
+int nvmlDeviceGetGraphicsRunningProcesses_v3(snug_nvml_device device, unsigned *count,
+                                             struct snug_nvml_process *processes) {
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
 }
 int nvmlSystemGetProcessName(unsigned pid, char *text, unsigned size) {
     const struct world w = look();
@@ -196,27 +246,32 @@ EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active);
 EXPORT int cuGetErrorString(int error, const char **text);
 
 int cuInit(unsigned flags) {
+    ANSWER;
     (void)flags;
-    return look().visible_count ? 0 : 100;
+    return look().visible_count ? 0 : NO_DEVICE;
 }
 int cuDriverGetVersion(int *version) {
     *version = look().cuda;
     return 0;
 }
 int cuDeviceGetCount(int *count) {
-    *count = look().visible_count;
+    *count = look().visible_count + look().more;
     return 0;
 }
 int cuDeviceGet(int *device, int ordinal) {
-    *device = look().visible[ordinal];
+    const struct world w = look();
+    if (ordinal >= w.visible_count) return BAD_DEVICE;
+    *device = w.visible[ordinal];
     return 0;
 }
 int cuDeviceGetName(char *name, int size, int device) { return put(name, (unsigned)size, look().gpu[device].name); }
 int cuDeviceGetUuid_v2(unsigned char uuid[16], int device) {
+    ANSWER;
     write_uuid(uuid, device);
     return 0;
 }
 int cuDeviceGetPCIBusId(char *bus, int size, int device) {
+    ANSWER;
     snprintf(bus, (size_t)size, "0000:%02X:00.0", (unsigned)device + 0x1a);
     return 0;
 }
@@ -226,13 +281,14 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     return 0;
 }
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+    ANSWER;
     (void)device;
     *flags = 0;
     *active = look().active;
     return 0;
 }
 int cuGetErrorString(int error, const char **text) {
-    (void)error;
-    *text = "a fake's error";
-    return 0;
+    const int known = error < 1000;
+    *text = known ? "a fake's error" : NULL;
+    return known ? 0 : 1;
 }

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A libsnug_cuda.so for tests: the reference backend in a GPU's place. The host reaches its arena through copies alone,
+ * operations are timed by stamps, and what is free is what the world of gpu.c says. Further lines there:
+ *   free MIB         what the device has left
+ *   taken            the arena cannot be had: somebody was quicker
+ *   broken           copies from the device fail
+ *   unusable         no context can be made
+ *   context MIB      what making one takes: from then on NVML lists this process with as much
+ *   foreign NUMBER   which number of the door is another build's, from 1 on
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/plugin.h"
+
+enum { LIBRARY = 64 << 20, BATCH = 4096 };
+
+/* The number behind word in the world's file; -1 where no line begins with it, 0 where there is no number. */
+static long long find(const char *word) {
+    char line[256];
+    long long found = -1;
+    const char *path = getenv("SNUG_FAKE_GPU");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, word, strlen(word)) == 0) found = atoll(line + strlen(word));
+    if (file) fclose(file);
+    return found;
+}
+
+static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t bytes) {
+    if (find("broken") >= 0) return snug_fail(ctx, SNUG_E_INTERNAL, "GPU: an illegal memory access");
+    memcpy(to, from, (size_t)bytes);
+    return SNUG_OK;
+}
+
+static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out) {
+    if (block == SNUG_BLOCK_ARENA && find("taken") >= 0)
+        return snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
+    RETURN_IF_ERROR(snug_block_host(ctx, bytes, out));
+    if (block == SNUG_BLOCK_ARENA) out->copy = copy;
+    return SNUG_OK;
+}
+
+static int64_t batch(const struct snug_program *program) {
+    (void)program;
+    return BATCH;
+}
+
+static int64_t available(void) {
+    const long long mib = find("free");
+    return (int64_t)(mib < 0 ? 100000 : mib) << 20;
+}
+
+struct snug_stamps {
+    double *seconds;
+    size_t count;
+};
+
+static snug_status stamp(struct snug_run *run, struct snug_stamps **stamps, size_t number) {
+    if (!*stamps) RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **stamps, (void **)stamps));
+    RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&(*stamps)->seconds, &(*stamps)->count, number + 1, sizeof(double)));
+    (*stamps)->seconds[number] = snug_seconds();
+    return SNUG_OK;
+}
+
+static snug_status stamps_of(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count) {
+    (void)run;
+    for (size_t i = 0; i < count; i++) seconds[i] = i ? stamps->seconds[i] - stamps->seconds[i - 1] : 0;
+    return SNUG_OK;
+}
+
+static void free_stamps(struct snug_stamps *stamps) {
+    free(stamps->seconds);
+    free(stamps);
+}
+
+/* Something that close() has to give back. */
+static snug_status open_state(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
+    (void)program, (void)threads;
+    return snug_alloc(ctx, 1, 1, state);
+}
+
+static snug_status warm(struct snug_run *run, const struct snug_sizes *sizes, const char *folder) {
+    (void)run, (void)sizes, (void)folder;
+    return SNUG_OK;
+}
+
+static int64_t library(const struct snug_program *program, int threads) {
+    (void)program, (void)threads;
+    return LIBRARY;
+}
+
+static void take_context(void) {
+    const long long mib = find("context");
+    FILE *file = mib > 0 ? fopen(getenv("SNUG_FAKE_GPU"), "a") : NULL;
+    if (!file) return;
+    fprintf(file, "process 0 self %lld snug\n", mib);
+    fclose(file);
+}
+
+static snug_status open_plugin(snug_context *ctx, const struct snug_backend **out) {
+    static struct snug_backend backend;
+    if (find("unusable") >= 0) return snug_fail(ctx, SNUG_E_UNSUPPORTED, "its context cannot be made: out of memory");
+    take_context();
+    backend = *snug_backend_reference();
+    backend.name = "cuda";
+    backend.allocate = allocate;
+    backend.batch = batch;
+    backend.available = available;
+    backend.stamp = stamp;
+    backend.stamps = stamps_of;
+    backend.free_stamps = free_stamps;
+    backend.open = open_state;
+    backend.close = free;
+    backend.warm = warm;
+    backend.library = library;
+    static const enum snug_op_kind lacks[] = {SNUG_OP_ROWS_BEGIN, SNUG_OP_ADAM_ROWS, SNUG_OP_CATCH_UP, SNUG_OP_SETTLE,
+                                              SNUG_OP_FETCH,      SNUG_OP_STORE,     SNUG_OP_WAIT};
+    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) backend.ops[lacks[i]] = NULL;
+    *out = &backend;
+    return SNUG_OK;
+}
+
+__attribute__((visibility("default"))) const struct snug_cuda_plugin *snug_cuda_plugin(void);
+
+const struct snug_cuda_plugin *snug_cuda_plugin(void) {
+    static struct snug_cuda_plugin plugin;
+    const long long foreign = find("foreign");
+    plugin = (struct snug_cuda_plugin){.version = SNUG_CUDA_PLUGIN_VERSION + (foreign == 1),
+                                       .backend_size = sizeof(struct snug_backend) + (foreign == 2),
+                                       .run_size = sizeof(struct snug_run) + (foreign == 3),
+                                       .op_size = sizeof(struct snug_op) + (foreign == 4),
+                                       .tensor_size = sizeof(struct snug_tensor) + (foreign == 5),
+                                       .open = open_plugin};
+    return &plugin;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the product does on a GPU beside computing, with a plug-in that plays one (tests/fake): which device is taken,
+   what is planned, measured and learnt there, what is refused, fp16's loss scale, and what reports say. */
+#include <math.h>
+
+#include "fake_gpu.h"
+#include "report/anatomy.h"
+#include "train/device.h"
+#include "training_fixture.h"
+
+#define ONE_GPU "driver 580.65.06 13000\ngpu 143771 0 7 NVIDIA H200\nvisible 0\n"
+#define QUICK "device=cuda max_steps=3 logging_steps=1 per_device_train_batch_size=2 max_seq_length=16 "
+
+static int set_up_world(void **state) {
+    begin_world();
+    set_world(ONE_GPU "context 520\n");
+    return set_up(state);
+}
+
+static int tear_down_world(void **state) {
+    remove(world);
+    return tear_down(state);
+}
+
+static void expect_failure(struct fixture *f, const char *words, snug_status status, const char *says_this) {
+    snug_train_result result;
+    const snug_status found = try_train(f, "failed", words, 0, &result);
+    if (found != status) fail_msg("%s: status %d: %s", words, found, snug_error_message(f->ctx));
+    assert_contains(snug_error_message(f->ctx), says_this);
+}
+
+/* ---- the plug-in ---------------------------------------------------------------------------------------------- */
+
+static void test_plugin_of_another_build(void **state) {
+    struct fixture *f = *state;
+    const struct snug_backend *backend;
+    for (int number = 1; number <= 5; number++) {
+        char text[128];
+        snprintf(text, sizeof text, ONE_GPU "foreign %d\n", number);
+        set_world(text);
+        assert_int_equal(snug_backend_cuda(f->ctx, &backend), SNUG_E_UNSUPPORTED);
+        assert_contains(snug_error_message(f->ctx), "libsnug_cuda.so is of another build of snug");
+        snug_clear_error(f->ctx);
+    }
+    set_world(ONE_GPU);
+    assert_int_equal(snug_backend_cuda(f->ctx, &backend), SNUG_OK);
+    assert_string_equal(backend->name, "cuda");
+}
+
+/* A folder beside the fakes with the program, and something that is no plug-in of it; the driver is no driver, too. */
+static void test_no_plugin(void **state) {
+    static const struct {
+        const char *file, *library, *says;
+    } cases[] = {{"libcuda.so.1", "libsnug_cuda.so", "libsnug_cuda.so is of another build of snug"},
+                 {"snug_text", "libsnug_cuda.so", "libsnug_cuda.so cannot be opened: "},
+                 {NULL, "libsnug_cuda.so", "libsnug_cuda.so cannot be opened: "},
+                 {"libsnug_cuda.so", "libcuda.so.1", "libcuda.so.1 lacks calls that every driver of CUDA 7"},
+                 {"libsnug_cuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so.1 lacks calls that the driver 510"}};
+    struct fixture *f = *state;
+    char folder[512], from[600], to[600], environment[1500], output[8192];
+    snprintf(folder, sizeof folder, "%s/poor-%d", SNUG_FAKE_DIR, (int)getpid());
+    assert_int_equal(snug_folder_create(f->ctx, folder), SNUG_OK);
+    snprintf(to, sizeof to, "%s/snug", folder);
+    assert_int_equal(link(SNUG_BINARY_DIR "/snug", to), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(to, sizeof to, "%s/%s", folder, cases[i].library);
+        snprintf(from, sizeof from, "%s/%s", SNUG_FAKE_DIR, cases[i].file ? cases[i].file : "");
+        if (cases[i].file && strcmp(cases[i].file, "snug_text") == 0)
+            write_bytes(to, "no library", 10);
+        else if (cases[i].file)
+            assert_int_equal(link(from, to), 0);
+        /* Without a plug-in beside the program and in the system's folders there is none: the fakes' one is hidden. */
+        snprintf(environment, sizeof environment, "LD_LIBRARY_PATH='%s:%s/drivers'", folder, folder);
+        char drivers[600], name[700];
+        snprintf(drivers, sizeof drivers, "%s/drivers", folder);
+        assert_int_equal(snug_folder_create(f->ctx, drivers), SNUG_OK);
+        for (int k = 0; k < 2; k++) {
+            static const char *const files[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+            snprintf(from, sizeof from, "%s/%s", SNUG_FAKE_DIR, files[k]);
+            snprintf(name, sizeof name, "%s/%s", drivers, files[k]);
+            assert_int_equal(link(from, name), 0);
+        }
+        if (run_in(folder, environment, "doctor", output, sizeof output) != 0) fail_msg("%s", output);
+        says(output, cases[i].says);
+        assert_int_equal(snug_folder_remove(f->ctx, drivers), SNUG_OK);
+        remove(to);
+    }
+    assert_int_equal(snug_folder_remove(f->ctx, folder), SNUG_OK);
+}
+
+static void test_device_is_chosen(void **state) {
+    struct fixture *f = *state;
+    assert_string_equal(train(f, "a", "max_steps=1").device.name, "NVIDIA H200"); /* --device auto */
+    assert_string_equal(train(f, "b", "max_steps=1 use_cpu=true device=cuda").device.name, "");
+    set_world(ONE_GPU "unusable\n");
+    assert_string_equal(train(f, "c", "max_steps=1").device.name, "");
+    assert_contains(f->log, "using the CPU: its context cannot be made: out of memory");
+    expect_failure(f, QUICK, SNUG_E_UNSUPPORTED, "--device cuda: its context cannot be made: out of memory");
+}
+
+/* ---- training ------------------------------------------------------------------------------------------------- */
+
+/* The arena is reached through copies, no row waits, and a batch has its place there: the losses are the CPU's. */
+static void test_training_is_the_cpus(void **state) {
+    static const char *const words[] = {"", "task=mlm train_file=@train.txt validation_file=@dev.txt",
+                                        "gradient_accumulation_steps=2 update_in_backward=true max_grad_norm=0"};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char all[512];
+        snprintf(all, sizeof all,
+                 QUICK "validation_file=@dev.csv max_eval_samples=4 eval_strategy=steps eval_steps=3 %s", words[i]);
+        set_world(ONE_GPU "context 520\n");
+        const snug_train_result device = train(f, path_of(f, "device"), all);
+        strcat(all, " device=cpu");
+        const snug_train_result cpu = train(f, path_of(f, "cpu"), all);
+        assert_float_equal(device.train_loss, cpu.train_loss, 1e-4);
+        assert_float_equal(metric_of(&device.metrics, "eval_loss"), metric_of(&cpu.metrics, "eval_loss"), 1e-4);
+        assert_string_equal(cpu.device.name, "");
+        assert_string_equal(device.device.method, "NVML's figure of this process");
+        assert_true(device.loss_scale == 0);
+    }
+}
+
+/* The loss scale begins as torch's; a gradient beyond fp16 halves it and changes nothing; at its least the run ends. */
+static void test_loss_scale(void **state) {
+    struct fixture *f = *state;
+    const snug_train_result one = train(f, "fp16", QUICK "fp16=true max_steps=10");
+    assert_true(one.loss_scale > 0 && one.loss_scale <= 65536);
+    assert_true(isfinite(one.train_loss));
+    snug_args *args = training_args(f, QUICK "fp16=true");
+    snug_session *s;
+    snug_batch_info info;
+    double loss, norm;
+    float before[32], after[32], gradient[32];
+    assert_int_equal(snug_session_create(args, &s), SNUG_OK);
+    assert_int_equal(snug_session_begin_epoch(s, 0), SNUG_OK);
+    for (int step = 0; step < 2; step++) {
+        assert_int_equal(snug_next_batch(s, &info), SNUG_OK);
+        assert_int_equal(snug_forward(s), SNUG_OK);
+        assert_int_equal(snug_loss(s, &loss), SNUG_OK);
+        assert_int_equal(snug_backward(s), SNUG_OK);
+        assert_int_equal(snug_get_parameter(s, "bert.embeddings.LayerNorm.weight", before, 32), SNUG_OK);
+        assert_int_equal(snug_get_gradient(s, "bert.embeddings.LayerNorm.weight", gradient, 32), SNUG_OK);
+        assert_true(fabsf(gradient[0]) < 1); /* as without a scale */
+        if (step == 1) {                     /* one that overflows */
+            const float scale[4] = {INFINITY};
+            assert_int_equal(snug_tensor_write(s->job.training, &s->memory, s->scaler, 0, 1, scale), SNUG_OK);
+            assert_int_equal(snug_loss(s, &loss), SNUG_OK);
+            assert_int_equal(snug_backward(s), SNUG_OK);
+            assert_int_equal(snug_clip_grad_norm(s, 1, &norm), SNUG_OK);
+            assert_int_equal(s->skipped, 1);
+            assert_contains(f->log, "fp16: 1 steps skipped so far");
+        }
+        assert_int_equal(snug_optimizer_step(s), SNUG_OK); /* the first time without clipping */
+        assert_int_equal(snug_get_parameter(s, "bert.embeddings.LayerNorm.weight", after, 32), SNUG_OK);
+        assert_int_equal(memcmp(before, after, sizeof before) == 0, step == 1);
+        assert_int_equal(snug_scheduler_step(s), SNUG_OK);
+        assert_int_equal(snug_zero_grad(s), SNUG_OK);
+    }
+    const float least[4] = {1e-5f};
+    assert_int_equal(snug_tensor_write(s->job.training, &s->memory, s->scaler, 0, 4, least), SNUG_OK);
+    assert_int_equal(snug_session_look(s), SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "use --bf16");
+    snug_session_destroy(s);
+    snug_args_destroy(args);
+}
+
+/* A run in one precision is not gone on with in another without a word. */
+static void test_resumed_in_another_precision(void **state) {
+    struct fixture *f = *state;
+    train(f, "saved", QUICK "tf32=true save_strategy=steps save_steps=2");
+    train(f, "saved", QUICK "save_strategy=no resume_from_checkpoint=@saved/checkpoint-2");
+    assert_contains(f->log, "compute was another when this checkpoint was made");
+}
+
+/* A kernel that failed shows where the host waits for it. */
+static void test_failed_kernel(void **state) {
+    struct fixture *f = *state;
+    for (int blames = 0; blames < 2; blames++) {
+        snug_args *args = training_args(f, QUICK);
+        snug_session *s;
+        snug_batch_info info;
+        double loss;
+        setenv("CUDA_LAUNCH_BLOCKING", blames ? "1" : "0", 1);
+        set_world(ONE_GPU);
+        assert_int_equal(snug_session_create(args, &s), SNUG_OK);
+        assert_int_equal(snug_session_begin_epoch(s, 0), SNUG_OK);
+        assert_int_equal(snug_next_batch(s, &info), SNUG_OK);
+        assert_int_equal(snug_forward(s), SNUG_OK);
+        set_world(ONE_GPU "broken\n");
+        assert_int_equal(snug_loss(s, &loss), SNUG_E_INTERNAL);
+        assert_contains(snug_error_message(f->ctx), "GPU: an illegal memory access");
+        assert_int_equal(!strstr(snug_error_message(f->ctx), "CUDA_LAUNCH_BLOCKING=1"), blames);
+        snug_session_destroy(s);
+        snug_args_destroy(args);
+    }
+    unsetenv("CUDA_LAUNCH_BLOCKING");
+}
+
+/* ---- what does not go there ----------------------------------------------------------------------------------- */
+
+static void test_refusals(void **state) {
+    struct fixture *f = *state;
+    expect_failure(f, QUICK "offload=optimizer", SNUG_E_UNSUPPORTED, "snug offloads on the CPU so far");
+    expect_failure(f, QUICK "fit=true", SNUG_E_UNSUPPORTED, "--fit: snug searches for the CPU so far");
+    set_world(ONE_GPU "free 1\ncontext 20\nprocess 0 4711 900 python\n");
+    expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "of NVIDIA H200");
+    assert_contains(snug_error_message(f->ctx), "more than the available 21.0 MiB");
+    assert_contains(snug_error_message(f->ctx), "a smaller --per_device_train_batch_size needs less");
+    assert_contains(snug_error_message(f->ctx), "other processes on it: 4711 python 900.0 MiB");
+    set_world(ONE_GPU "free 1\n");
+    expect_failure(f, QUICK "memory_budget=2M", SNUG_E_DOES_NOT_FIT, "more than --memory_budget of 2.0 MiB");
+    assert_null(strstr(snug_error_message(f->ctx), "other processes"));
+    set_world(ONE_GPU "taken\n");
+    expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "another process took them after the plan was made; wait");
+}
+
+/* ---- the context ---------------------------------------------------------------------------------------------- */
+
+/* Kernels that the driver loads while it trains: the next plan knows of them. */
+static void grow(void *user, const snug_event *event) {
+    (void)user;
+    if (event->kind == SNUG_EVENT_STEP)
+        set_world("driver 580.65.06 13000\ngpu 143771 1600 7 NVIDIA H200\nvisible 0\nprocess 0 self 600 snug\n");
+}
+
+static int64_t context_of_run(struct fixture *f, const char *output, void (*on_event)(void *, const snug_event *)) {
+    const snug_callbacks callbacks = {.on_event = on_event};
+    snug_train_result result;
+    snug_args *args = training_args(f, QUICK);
+    assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "%s", output)), SNUG_OK);
+    if (snug_train(args, &callbacks, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    return result.ledger[SNUG_MEMORY_CONTEXT].planned;
+}
+
+static void test_context_is_learnt(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(context_of_run(f, "first", grow), (int64_t)528 << 20);
+    set_world(ONE_GPU "context 520\n");
+    const int64_t learnt = context_of_run(f, "second", grow) - ((int64_t)520 << 20);
+    assert_in_range(learnt, 60 << 20, 80 << 20); /* 80 MiB less the arena */
+    /* What is remembered may be damaged, or not to be written: a guess will do. */
+    write_text(f, "cache/none", "");
+    snug_args *args = training_args(f, "device=cpu");
+    snug_args_destroy(args);
+    setenv("SNUG_CACHE", "/dev/null/cache", 1);
+    set_world(ONE_GPU "context 520\n");
+    assert_int_equal(context_of_run(f, "third", grow), (int64_t)528 << 20);
+    setenv("SNUG_CACHE", path_of(f, "cache"), 1);
+}
+
+/* ---- reports -------------------------------------------------------------------------------------------------- */
+
+static void test_plan(void **state) {
+    static const struct {
+        const char *words, *says[3];
+    } cases[] = {
+        {"tf32=true", {"on the GPU, without host", "NVIDIA H200", "TF32"}},
+        {"tf32=true dtype=bfloat16", {"TF32 with bf16 weights", "it fits", NULL}},
+        {"fp16=true", {"fp16 with fp32 masters and loss scaling", NULL}},
+        {"bf16=true", {"bf16 with fp32 masters", NULL}},
+        {"bf16=true dtype=bfloat16", {"bf16 with bf16 weights", NULL}},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_args *args = training_args(f, cases[i].words);
+        snug_plan *plan;
+        char *text;
+        assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
+        assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
+        for (int k = 0; k < 3 && cases[i].says[k]; k++) assert_contains(text, cases[i].says[k]);
+        free(text);
+        assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
+        assert_contains(text, "\"device\": \"NVIDIA H200\"");
+        free(text);
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+}
+
+/* The experiment up to what the machine can do at best, which a GPU alone can do in a moment. */
+static void take_at_last_step(void *user, const snug_event *event) {
+    *(int64_t *)user = event->step;
+    if (event->step == event->max_steps) set_world(ONE_GPU "taken\nprocess 0 self 600 snug\n");
+}
+
+static void test_anatomy(void **state) {
+    struct fixture *f = *state;
+    snug_args *args = plain_args(f, "device=cuda config_name=@model train_file=dummy:32x8 bf16=true");
+    snug_anatomy *anatomy;
+    int64_t steps = 0;
+    assert_int_equal(
+        snug_anatomy_create(args, &(snug_callbacks){.user = &steps, .on_event = take_at_last_step}, &anatomy),
+        SNUG_E_MEMORY);
+    assert_contains(snug_error_message(f->ctx), "the arena cannot be had");
+    assert_int_equal(steps, 8); /* the whole epoch, unlike on a CPU */
+    snug_args_destroy(args);
+}
+
+static void test_doctor(void **state) {
+    static const struct {
+        const char *world, *arguments, *says[3];
+        int code;
+    } cases[] = {
+        {ONE_GPU "process 0 4711 990 python\n",
+         "",
+         {"libsnug_cuda.so works", "the GPU NVIDIA H200: --device auto takes the first one that works",
+          "1 process on it"},
+         0},
+        {ONE_GPU "process 0 4711 990 python\nprocess 0 4712 90 python\nfailing 4\n",
+         "--device cuda",
+         {"--device cuda says so", "a GPU then counts all its processes as ours", "libnvidia-ml.so.1: Insufficient"},
+         0},
+        {ONE_GPU "process 0 4711 990 python\nprocess 0 4712 90 python\n",
+         "--use_cpu",
+         {"--use_cpu says so", "2 processes on it"},
+         0},
+        {ONE_GPU "unusable\n", "", {"training on the GPU: its context cannot be made", "the CPU: its context"}, 0},
+        {ONE_GPU, "--fp16", {"the GPU NVIDIA H200"}, 0},
+        {ONE_GPU,
+         "--device cuda --offload optimizer",
+         {"Refused    --offload optimizer: snug offloads on the CPU so far"},
+         1},
+    };
+    char path[600], output[8192];
+    (void)state;
+    snprintf(path, sizeof path, "%s/snug", SNUG_FAKE_DIR);
+    unlink(path);
+    assert_int_equal(link(SNUG_BINARY_DIR "/snug", path), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[128];
+        set_world(cases[i].world);
+        snprintf(arguments, sizeof arguments, "doctor %s", cases[i].arguments);
+        assert_int_equal(run_in(SNUG_FAKE_DIR, WITH_FAKES, arguments, output, sizeof output), cases[i].code);
+        for (int k = 0; k < 3 && cases[i].says[k]; k++) says(output, cases[i].says[k]);
+    }
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    start_with_fakes("test_device", argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_plugin_of_another_build, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_no_plugin, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_device_is_chosen, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_training_is_the_cpus, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_loss_scale, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_resumed_in_another_precision, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_failed_kernel, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_refusals, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_context_is_learnt, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_doctor, set_up_world, tear_down_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
