@@ -47,45 +47,39 @@ static void test_plugin_of_another_build(void **state) {
     assert_string_equal(backend->name, "cuda");
 }
 
-/* A folder beside the fakes with the program, and something that is no plug-in of it; the driver is no driver, too. */
-static void test_no_plugin(void **state) {
+/* What stands in the place of a library and is none, beside a program of its own: its folder is looked at first. */
+static void test_wrong_libraries(void **state) {
     static const struct {
-        const char *file, *library, *says;
-    } cases[] = {{"libcuda.so.1", "libsnug_cuda.so", "libsnug_cuda.so is of another build of snug"},
-                 {"snug_text", "libsnug_cuda.so", "libsnug_cuda.so cannot be opened: "},
-                 {NULL, "libsnug_cuda.so", "libsnug_cuda.so cannot be opened: "},
-                 {"libsnug_cuda.so", "libcuda.so.1", "libcuda.so.1 lacks calls that every driver of CUDA 7"},
-                 {"libsnug_cuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so.1 lacks calls that the driver 510"}};
+        const char *library, *says;
+        bool text;
+    } cases[] = {{"libsnug_cuda.so", "libsnug_cuda.so is of another build of snug", false},
+                 {"libsnug_cuda.so", "libsnug_cuda.so cannot be opened: ", true},
+                 {"libcuda.so.1", "libcuda.so.1 lacks calls that every driver of CUDA 7", false},
+                 {"libnvidia-ml.so.1", "libnvidia-ml.so.1 lacks calls that the driver 510", false}};
     struct fixture *f = *state;
-    char folder[512], from[600], to[600], environment[1500], output[8192];
-    snprintf(folder, sizeof folder, "%s/poor-%d", SNUG_FAKE_DIR, (int)getpid());
+    char folder[256], path[300], environment[512], output[8192];
+    snprintf(folder, sizeof folder, "%s/wrong-%d", SNUG_FAKE_DIR, (int)getpid());
     assert_int_equal(snug_folder_create(f->ctx, folder), SNUG_OK);
-    snprintf(to, sizeof to, "%s/snug", folder);
-    assert_int_equal(link(SNUG_BINARY_DIR "/snug", to), 0);
+    snprintf(path, sizeof path, "%s/snug", folder);
+    assert_int_equal(link(SNUG_BINARY_DIR "/snug", path), 0);
+    snprintf(environment, sizeof environment, "LD_LIBRARY_PATH='%s:%s'", folder, SNUG_FAKE_DIR);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(to, sizeof to, "%s/%s", folder, cases[i].library);
-        snprintf(from, sizeof from, "%s/%s", SNUG_FAKE_DIR, cases[i].file ? cases[i].file : "");
-        if (cases[i].file && strcmp(cases[i].file, "snug_text") == 0)
-            write_bytes(to, "no library", 10);
-        else if (cases[i].file)
-            assert_int_equal(link(from, to), 0);
-        /* Without a plug-in beside the program and in the system's folders there is none: the fakes' one is hidden. */
-        snprintf(environment, sizeof environment, "LD_LIBRARY_PATH='%s:%s/drivers'", folder, folder);
-        char drivers[600], name[700];
-        snprintf(drivers, sizeof drivers, "%s/drivers", folder);
-        assert_int_equal(snug_folder_create(f->ctx, drivers), SNUG_OK);
-        for (int k = 0; k < 2; k++) {
-            static const char *const files[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
-            snprintf(from, sizeof from, "%s/%s", SNUG_FAKE_DIR, files[k]);
-            snprintf(name, sizeof name, "%s/%s", drivers, files[k]);
-            assert_int_equal(link(from, name), 0);
-        }
+        snprintf(path, sizeof path, "%s/%s", folder, cases[i].library);
+        if (cases[i].text)
+            write_bytes(path, "no library", 10);
+        else
+            assert_int_equal(link(SNUG_FAKE_DIR "/libfake_nothing.so", path), 0);
         if (run_in(folder, environment, "doctor", output, sizeof output) != 0) fail_msg("%s", output);
         says(output, cases[i].says);
-        assert_int_equal(snug_folder_remove(f->ctx, drivers), SNUG_OK);
-        remove(to);
+        remove(path);
     }
     assert_int_equal(snug_folder_remove(f->ctx, folder), SNUG_OK);
+    /* Nor is there any where the program stands alone, and where NVML's is named wrongly or by nothing. */
+    if (run("SNUG_NVML=" SNUG_FAKE_DIR "/libfake_nothing.so " WITH_FAKES, "gpu", output, sizeof output) != 0)
+        fail_msg("%s", output);
+    says(output, "Memory, load and processes are not known: ");
+    assert_int_equal(run("SNUG_NVML= " WITH_FAKES, "gpu", output, sizeof output), 0);
+    says(output, "NVIDIA driver 580.65.06, CUDA 13.0");
 }
 
 static void test_device_is_chosen(void **state) {
@@ -342,7 +336,7 @@ int main(int argc, char **argv) {
     start_with_fakes("test_device", argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plugin_of_another_build, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_no_plugin, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_wrong_libraries, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_device_is_chosen, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_training_is_the_cpus, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_loss_scale, set_up_world, tear_down_world),

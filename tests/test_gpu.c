@@ -439,7 +439,6 @@ static void test_nothing_there(void **state) {
     (void)state;
     assert_int_equal(run(WITHOUT, "gpu", output, sizeof output), 0);
     says(output, "snug uses the CPU");
-    assert_int_equal(run("SNUG_NVML=libm.so.6", "gpu", output, sizeof output), 0);
     assert_int_equal(
         run(WITHOUT, "train --device cuda --config_name bert-tiny --train_file dummy:4x4", output, sizeof output), 1);
     says(output, "NVIDIA");

@@ -35,10 +35,15 @@ static void test_recomputation_changes_no_bit(void **state) {
 
 static void test_wrong_levels_are_refused(void **state) {
     static const char *const cases[][2] = {
-        {"recompute=some", "not a list of levels"},       {"recompute=layer,", "not a list of levels"},
-        {"recompute=layer*0", "not a list of levels"},    {"recompute=layer*x", "not a list of levels"},
-        {"recompute=layer*3", "more levels than layers"}, {"recompute=none,ffn,ffn", "more levels than layers"},
-        {"recompute=layer*1,", "not a list of levels"},   {"recompute=ffn gradient_checkpointing=True", "not both"},
+        {"recompute=some", "not a list of levels"},
+        {"recompute=ffn;layer", "not a list of levels"},
+        {"recompute=layer,", "not a list of levels"},
+        {"recompute=layer*0", "not a list of levels"},
+        {"recompute=layer*x", "not a list of levels"},
+        {"recompute=layer*3", "more levels than layers"},
+        {"recompute=none,ffn,ffn", "more levels than layers"},
+        {"recompute=layer*1,", "not a list of levels"},
+        {"recompute=ffn gradient_checkpointing=True", "not both"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

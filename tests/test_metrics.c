@@ -140,6 +140,12 @@ static void test_misuse_is_an_error(void **state) {
     void *memory;
     snug_metrics metrics;
     const float values[] = {1, 2, 3};
+    struct snug_meter *none;
+    assert_int_equal(
+        snug_meter_create(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, INT64_C(1) << 31, NULL, &none),
+        SNUG_E_UNSUPPORTED);
+    assert_non_null(strstr(snug_error_message(*state), "2147483648 rows to evaluate"));
+    snug_clear_error(*state);
     struct snug_meter *meter = meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
     snug_meter_add(meter, values, NULL, values, 3);
     assert_int_equal(snug_meter_result(meter, &metrics), SNUG_E_INTERNAL);
@@ -161,6 +167,36 @@ static void test_misuse_is_an_error(void **state) {
         snug_meter_add(meter, values, &bad, NULL, 1);
         assert_int_equal(snug_meter_result(meter, &metrics), SNUG_E_INTERNAL);
     }
+    snug_meter_free(meter);
+    free(memory);
+}
+
+/* A rounded quotient is no correlation beyond 1; of what does not vary there is none. */
+static void test_correlation_is_bounded(void **state) {
+    enum { ROWS = 7, SETS = 64 };
+    uint32_t random = 1;
+    snug_metrics metrics;
+    for (int set = 0; set < SETS; set++) {
+        void *memory;
+        struct snug_meter *meter =
+            meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, ROWS, &memory);
+        const float slope = set % 2 ? 3.0f : -3.0f;
+        for (int i = 0; i < ROWS; i++) {
+            random = random * 1664525u + 1013904223u;
+            const float x = (float)(random >> 16) / 1024, y = slope * x;
+            snug_meter_add(meter, &x, NULL, &y, 1);
+        }
+        assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+        const double r = result_of(&metrics, "eval_pearson");
+        assert_true(fabs(r) <= 1 && fabs(r - (set % 2 ? 1 : -1)) < 1e-7);
+        snug_meter_free(meter);
+        free(memory);
+    }
+    void *memory;
+    struct snug_meter *meter = meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
+    snug_meter_add(meter, (const float[]){1, 2}, NULL, (const float[]){5, 5}, 2);
+    assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+    assert_true(isnan(result_of(&metrics, "eval_pearson")));
     snug_meter_free(meter);
     free(memory);
 }
@@ -222,6 +258,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_loss_is_a_mean_over_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_to_measure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_misuse_is_an_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_correlation_is_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spearman_of_many_rows, set_up, tear_down),
     };

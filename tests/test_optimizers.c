@@ -180,6 +180,21 @@ static void test_states(void **state) {
         }
 }
 
+/* The word embedding keeps states of 32 bits unless it is told otherwise. */
+static void test_states_of_tables(void **state) {
+    const struct snug_weight table = {.rows = 5000, .cols = 8, .segments = 1, .table = true};
+    struct snug_state states[SNUG_STATES_MAX];
+    for (int coded = 0; coded < 2; coded++) {
+        struct snug_optimizer o;
+        int count;
+        assert_int_equal(
+            snug_optimizer_parse(*state, "adamw_8bit", coded ? "tables_8bit=True" : NULL, 0.9, 0.999, 1e-8, 0, &o),
+            SNUG_OK);
+        assert_int_equal(snug_optimizer_states(&o, &table, states, &count), coded ? SNUG_ADAM_8BIT : SNUG_ADAM);
+        assert_int_equal(count, coded ? 4 : 2);
+    }
+}
+
 static void test_refused(void **state) {
     static const struct {
         const char *optim, *optim_args, *says;
@@ -187,6 +202,8 @@ static void test_refused(void **state) {
         {"madam", NULL, "--optim madam: no such optimizer"},
         {"sgd", "momentun=0.9", "sgd does not take \"momentun\"; it takes momentum dampening nesterov"},
         {"sgd", "alpha=0.9", "sgd does not take \"alpha\""},
+        {"sgd", "moment=0.9", "sgd does not take \"moment\""},
+        {"sgd", "omentum=0.9", "sgd does not take \"omentum\""},
         {"adamw_torch", "momentum=0.9", "adamw_torch does not take \"momentum\"; it takes none"},
         {"sgd", "weight_decay=0.1", "give --weight_decay 0.1"},
         {"sgd", "momentum", "\"momentum\" is no key=value"},
@@ -196,6 +213,7 @@ static void test_refused(void **state) {
         {"sgd", "momentum=0.9,", "\"\" is no key=value"},
         {"sgd", "momentum=much", "momentum=much must be a number of at least 0"},
         {"sgd", "momentum=0x1", "momentum=0x1 must be a number"},
+        {"sgd", "momentum=1-2", "momentum=1-2 must be a number"},
         {"sgd", "momentum=nan", "momentum=nan must be a number"},
         {"sgd", "momentum=1e999", "momentum=1e999 must be a number"},
         {"sgd", "momentum=-1", "momentum=-1 must be a number of at least 0"},
@@ -314,6 +332,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_states_of_tables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test(test_rounding_is_unbiased),

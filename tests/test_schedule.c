@@ -53,6 +53,15 @@ static void test_warmup_ratio_is_rounded_up(void **state) {
     assert_true(schedule.warmup_steps == 1);
 }
 
+static void test_nothing_to_divide_by(void **state) {
+    struct snug_schedule schedule;
+    assert_int_equal(snug_schedule_init(*state, "polynomial", "{\"lr_end\": 0.25}", 1, 10, 10, &schedule), SNUG_OK);
+    assert_true(snug_schedule_rate(&schedule, 10) == 0.25); /* all steps are warm-up */
+    assert_int_equal(snug_schedule_init(*state, "cosine_with_min_lr", "{\"min_lr\": 0.1}", 0, 0, 10, &schedule),
+                     SNUG_OK);
+    assert_true(snug_schedule_rate(&schedule, 5) == 0); /* of a learning rate of 0 */
+}
+
 static void test_quoted_numbers(void **state) {
     struct snug_schedule schedule;
     assert_int_equal(snug_schedule_init(*state, "polynomial", "{\"power\": \"2.5\"}", 1, 0, 10, &schedule), SNUG_OK);
@@ -69,13 +78,17 @@ static void test_refused(void **state) {
         {"linear", "{", "JSON object"},
         {"linear", "{\"\": 2}", "does not take"},
         {"polynomial", "{\"power\": \"x\"}", "power"},
+        {"polynomial", "{\"power\": \"2x\"}", "power"},
+        {"polynomial", "{\"power\": \"1e999\"}", "at least 0"},
         {"polynomial", "{\"power\": -1}", "at least 0"},
+        {"polynomial", "{\"end\": 1}", "does not take \"end\""},
         {"polynomial", "{\"lr_end\": 1}", "lr_end"},
         {"polynomial", "{\"lr\": 1}", "does not take \"lr\""},
         {"cosine_with_min_lr", NULL, "min_lr"},
         {"cosine_with_min_lr", "{\"min_lr\": 1e-6, \"min_lr_rate\": 0.1}", "either"},
         {"warmup_stable_decay", NULL, "num_decay_steps"},
         {"warmup_stable_decay", "{\"num_decay_steps\": 1, \"decay_type\": \"x\"}", "1-sqrt"},
+        {"warmup_stable_decay", "{\"num_decay_steps\": 1, \"decay_type\": 3}", "1-sqrt"},
         {"inverse_sqrt", "{\"timescale\": 0}", "timescale"},
     };
     struct snug_schedule schedule;
@@ -87,12 +100,14 @@ static void test_refused(void **state) {
     }
     assert_int_equal(snug_schedule_init(*state, "linear", NULL, 5e-5, NAN, 10, &schedule), SNUG_E_USAGE);
     assert_int_equal(snug_schedule_init(*state, "linear", NULL, 5e-5, 0, INFINITY, &schedule), SNUG_E_USAGE);
+    assert_int_equal(snug_schedule_init(*state, "linear", NULL, 5e-5, 0, NAN, &schedule), SNUG_E_USAGE);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_golden, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_warmup_ratio_is_rounded_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nothing_to_divide_by, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_quoted_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
     };

@@ -38,7 +38,7 @@ static const struct {
 /* Whether the space-separated list holds word. */
 static bool lists(const char *list, const char *word) {
     const size_t length = strlen(word);
-    for (const char *at = list; length && (at = strstr(at, word)); at += length)
+    for (const char *at = list; (at = strstr(at, word)); at += length)
         if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
     return false;
 }
@@ -71,7 +71,7 @@ static snug_status set_number(snug_context *ctx, const char *key, const char *va
     };
     char *end;
     /* Decimal digits only: strtod also takes hexadecimal, "nan" and "infinity". */
-    const bool digits = *value && !value[strspn(value, "+-.0123456789eE")];
+    const bool digits = !value[strspn(value, "+-.0123456789eE")];
     const double number = strtod(value, &end);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(key, numbers[i].key) != 0) continue;

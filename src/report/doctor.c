@@ -193,7 +193,8 @@ static double gib(int64_t bytes) { return (double)bytes / 0x1p30; }
 static void print_gpus(FILE *out, const snug_doctor *d) {
     const struct snug_gpus *gpus = &d->gpus;
     if (*gpus->driver || *gpus->cuda)
-        fprintf(out, "Driver     %s%s%s\n", gpus->driver, *gpus->cuda ? ", for CUDA up to " : "", gpus->cuda);
+        fprintf(out, "Driver     %s%s%s\n", *gpus->driver ? gpus->driver : "of a version that NVML does not tell",
+                *gpus->cuda ? ", for CUDA up to " : "", gpus->cuda);
     else
         fputs("Driver     none\n", out);
     fprintf(out, "NVML       %s\n", *gpus->nvml_problem ? gpus->nvml_problem : gpus->nvml);

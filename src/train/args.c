@@ -272,10 +272,9 @@ static snug_status store(struct snug_args *args, const struct snug_argument *arg
 
 /* The shortest digits that read back as the same number. */
 static void print_real(char *out, size_t size, double value) {
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(out, size, "%.*g", digits, value);
-        if (strtod(out, NULL) == value) return;
-    }
+    int digits = 6; /* 17 always do */
+    do snprintf(out, size, "%.*g", digits++, value);
+    while (strtod(out, NULL) != value);
 }
 
 static void print_value(const struct snug_args *args, const struct snug_argument *argument, char *number, size_t size,
@@ -473,9 +472,8 @@ bool snug_args_is_set(const struct snug_args *args, const char *name) {
     return false;
 }
 
-snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
-    *bytes = -1;
-    if (args->memory_budget && !snug_parse_bytes(args->memory_budget, bytes))
-        return snug_fail(args->ctx, SNUG_E_USAGE, "--memory_budget %s: not a size", args->memory_budget);
-    return SNUG_OK;
+int64_t snug_args_budget(const struct snug_args *args) {
+    int64_t bytes = -1;
+    if (args->memory_budget) snug_parse_bytes(args->memory_budget, &bytes); /* it was looked at when it was set */
+    return bytes;
 }

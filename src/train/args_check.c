@@ -93,9 +93,8 @@ static snug_status check_best(const struct snug_args *args) {
                              args->save_steps, args->eval_steps);
     }
     if (args->early_stopping_patience == 0) return SNUG_OK;
-    if (!args->load_best_model_at_end || !args->metric_for_best_model)
-        return snug_fail(args->ctx, SNUG_E_USAGE,
-                         "--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model");
+    if (!args->load_best_model_at_end) /* which brings a metric */
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--early_stopping_patience needs --load_best_model_at_end");
     return SNUG_OK;
 }
 

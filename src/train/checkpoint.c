@@ -82,7 +82,7 @@ static snug_status check_identity(struct snug_trainer *t, const char *path, cons
     json_t *value;
     snug_status status = here ? SNUG_OK : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     json_object_foreach(here, key, value) {
-        if (status != SNUG_OK || json_equal(value, json_object_get(saved, key))) continue;
+        if (json_equal(value, json_object_get(saved, key))) continue;
         snug_log(t->ctx, SNUG_LOG_WARNING,
                  "%s: %s was another when this checkpoint was made: the run goes on, but not "
                  "as it would have without the interruption",
@@ -202,10 +202,8 @@ snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, 
     return status;
 }
 
-snug_status snug_checkpoint_path(const struct snug_trainer *t, int64_t step, char *path, size_t size) {
-    if ((size_t)snprintf(path, size, "%s/checkpoint-%lld", t->args->output_dir, (long long)step) >= size)
-        return snug_fail(t->ctx, SNUG_E_USAGE, "--output_dir %s is too long", t->args->output_dir);
-    return SNUG_OK;
+int snug_checkpoint_path(const struct snug_trainer *t, int64_t step, char path[SNUG_CHECKPOINT_PATH]) {
+    return snprintf(path, SNUG_CHECKPOINT_PATH, "%s/checkpoint-%lld", t->args->output_dir, (long long)step);
 }
 
 /* The oldest go first; the best and the newest stay, as in Trainer. */
@@ -216,9 +214,9 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
     snug_status status = snug_checkpoint_list(t, &steps, &count);
     int64_t left = (int64_t)count;
     for (size_t i = 0; i < count && left > t->save_total_limit && status == SNUG_OK; i++) {
-        char path[512];
-        status = snug_checkpoint_path(t, steps[i], path, sizeof path);
-        if (status != SNUG_OK || steps[i] == newest || strcmp(path, t->best_checkpoint) == 0) continue;
+        char path[SNUG_CHECKPOINT_PATH];
+        snug_checkpoint_path(t, steps[i], path);
+        if (steps[i] == newest || strcmp(path, t->best_checkpoint) == 0) continue;
         status = snug_folder_discard(t->ctx, path);
         left--;
     }
@@ -231,9 +229,9 @@ snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
     size_t count;
     snug_status status = snug_checkpoint_list(t, &steps, &count);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
-        char path[512];
-        status = snug_checkpoint_path(t, steps[i], path, sizeof path);
-        if (status == SNUG_OK) status = snug_folder_discard(t->ctx, path);
+        char path[SNUG_CHECKPOINT_PATH];
+        snug_checkpoint_path(t, steps[i], path);
+        status = snug_folder_discard(t->ctx, path);
     }
     free(steps);
     return status;
@@ -243,11 +241,11 @@ void snug_checkpoint_sweep(struct snug_trainer *t) {
     DIR *folder = opendir(t->args->output_dir);
     if (!folder) return;
     for (struct dirent *entry; (entry = readdir(folder));) {
-        char path[512];
+        char path[SNUG_CHECKPOINT_PATH + sizeof entry->d_name];
         int end = 0;
         if (sscanf(entry->d_name, ".checkpoint-%*d.snug-aside%n", &end) != 0 || !end || entry->d_name[end]) continue;
-        if ((size_t)snprintf(path, sizeof path, "%s/%s", t->args->output_dir, entry->d_name) < sizeof path &&
-            snug_folder_remove(t->ctx, path) == SNUG_OK)
+        snprintf(path, sizeof path, "%s/%s", t->args->output_dir, entry->d_name);
+        if (snug_folder_remove(t->ctx, path) == SNUG_OK)
             snug_log(t->ctx, SNUG_LOG_INFO, "removed %s, which a killed run left unfinished", path);
         snug_clear_error(t->ctx);
     }
@@ -266,9 +264,9 @@ static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
     return status;
 }
 
-snug_status snug_checkpoint_save(struct snug_trainer *t, char *path, size_t size) {
+snug_status snug_checkpoint_save(struct snug_trainer *t, char path[SNUG_CHECKPOINT_PATH]) {
     char *aside = NULL;
-    RETURN_IF_ERROR(snug_checkpoint_path(t, t->session->step, path, size));
+    snug_checkpoint_path(t, t->session->step, path);
     RETURN_IF_ERROR(snug_folder_begin(t->ctx, path, &aside));
     snug_status status = write_checkpoint(t, aside);
     if (status != SNUG_OK) {
@@ -330,8 +328,9 @@ static snug_status fail_nothing_whole(const struct snug_trainer *t) {
 
 snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     const char *from = t->args->resume_from_checkpoint;
-    char path[512];
-    RETURN_IF_ERROR(snug_checkpoint_path(t, INT64_MAX, path, sizeof path)); /* it may be too long */
+    char path[SNUG_CHECKPOINT_PATH];
+    if (snug_checkpoint_path(t, INT64_MAX, path) >= SNUG_CHECKPOINT_PATH)
+        return snug_fail(t->ctx, SNUG_E_USAGE, "--output_dir %s is too long", t->args->output_dir);
     if (!snug_trainer_resumes(t)) return SNUG_OK;
     if (strcasecmp(from, "true") == 0) {
         int64_t *steps;
@@ -368,9 +367,8 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     size_t count;
     snug_status status = snug_checkpoint_list(t, &steps, &count), found = SNUG_END;
     for (size_t i = count; i-- > 0 && status == SNUG_OK && found != SNUG_OK;) {
-        char path[512];
-        status = snug_checkpoint_path(t, steps[i], path, sizeof path);
-        if (status != SNUG_OK) break;
+        char path[SNUG_CHECKPOINT_PATH];
+        snug_checkpoint_path(t, steps[i], path);
         found = snug_folder_verify(t->ctx, path);
         if (found == SNUG_OK) {
             status = resume_from(t, path);

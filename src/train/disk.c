@@ -122,9 +122,9 @@ snug_status snug_trainer_check_disk(const struct snug_trainer *t) {
     snug_status status = snug_checkpoint_list(t, &steps, &count);
     if (status == SNUG_OK && snug_trainer_starts_anew(t)) { /* they go before the first step */
         for (size_t i = 0; i < count; i++) {
-            char path[512];
-            if (status == SNUG_OK) status = snug_checkpoint_path(t, steps[i], path, sizeof path);
-            if (status == SNUG_OK) freed += snug_folder_bytes(path);
+            char path[SNUG_CHECKPOINT_PATH];
+            snug_checkpoint_path(t, steps[i], path);
+            freed += snug_folder_bytes(path);
         }
         count = 0;
     }

@@ -56,7 +56,7 @@ static snug_status measure(void *user, const float *logits, int64_t first_row, i
     struct snug_session *s = user;
     const int64_t classes = s->job.config.task == SNUG_TASK_MLM ? 1 : s->job.config.labels.count;
     const bool wide = s->job.config.labels.problem == SNUG_PROBLEM_MULTI_LABEL;
-    snug_meter_add(s->meter, logits, batch->labels ? batch->labels + first_row : NULL,
+    snug_meter_add(s->meter, logits, batch->labels + first_row,
                    batch->targets ? batch->targets + first_row * (wide ? classes : 1) : NULL, rows);
     /* The loss tensor adds up over the chunks of a batch. */
     if (first_row + rows < batch->rows) return SNUG_OK;
@@ -67,7 +67,7 @@ static snug_status measure(void *user, const float *logits, int64_t first_row, i
 }
 
 static void add_metric(snug_metrics *metrics, const char *name, double value) {
-    if (metrics->count < SNUG_METRICS_MAX) metrics->items[metrics->count++] = (snug_metric){name, value};
+    metrics->items[metrics->count++] = (snug_metric){name, value};
 }
 
 snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callbacks *callbacks, snug_metrics *metrics) {

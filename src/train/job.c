@@ -19,7 +19,7 @@ enum {
     OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
 };
 
-static bool is_dummy(const char *path) { return path && strncmp(path, "dummy:", 6) == 0; }
+static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
 
 /* ---- model and tokenizer -------------------------------------------------------------------------------------- */
 
@@ -253,9 +253,9 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
         const int64_t sequences = feed->options.batch_size, tokens = sequences * job->max_length;
         if (tokens > INT32_MAX)
             return snug_fail(job->ctx, SNUG_E_USAGE,
-                             "a batch of %lld texts of %lld tokens is too large: make --per_device_%s_batch_size or "
+                             "a batch of %lld texts of %lld tokens is too large: make --per_device_train_batch_size or "
                              "--max_seq_length smaller",
-                             (long long)sequences, (long long)job->max_length, training ? "train" : "eval");
+                             (long long)sequences, (long long)job->max_length);
         feed->limits = (struct snug_loader_limits){.sequences = sequences,
                                                    .tokens = tokens,
                                                    .rows = job->config.task == SNUG_TASK_MLM ? tokens : sequences,
@@ -483,8 +483,7 @@ static snug_status plan_anew(struct snug_job *job) {
 /* Bytes that the run may take: the budget, or what the machine has left beside it; *over tells whether it takes more.
  */
 static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *budgeted, bool *over) {
-    int64_t budget;
-    RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
+    const int64_t budget = snug_args_budget(job->args);
     const int64_t total = snug_job_total(job);
     int64_t available = snug_available_bytes();
     if (available >= 0 && job->layout.spool && snug_spool_is_memory(snug_args_offload_dir(job->args)))

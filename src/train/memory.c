@@ -6,20 +6,19 @@
 
 #include "train/job.h"
 
-/* The figure behind key in a file of "key: N kB" lines. */
+/* The figure behind key, which ends with its colon, in a file of "key: N kB" lines. */
 static int64_t read_kib(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
     if (!file) return -1;
     char line[256];
     int64_t kib = -1;
     while (kib < 0 && fgets(line, sizeof line, file))
-        if (strncmp(line, key, strlen(key)) == 0 && line[strlen(key)] == ':')
-            kib = strtoll(line + strlen(key) + 1, NULL, 10);
+        if (strncmp(line, key, strlen(key)) == 0) kib = strtoll(line + strlen(key), NULL, 10);
     fclose(file);
     return kib < 0 ? -1 : kib * 1024;
 }
 
-int64_t snug_resident_bytes(void) { return read_kib("/proc/self/status", "VmRSS"); }
-int64_t snug_peak_resident_bytes(void) { return read_kib("/proc/self/status", "VmHWM"); }
-int64_t snug_machine_bytes(void) { return read_kib("/proc/meminfo", "MemTotal"); }
-int64_t snug_available_bytes(void) { return read_kib("/proc/meminfo", "MemAvailable"); }
+int64_t snug_resident_bytes(void) { return read_kib("/proc/self/status", "VmRSS:"); }
+int64_t snug_peak_resident_bytes(void) { return read_kib("/proc/self/status", "VmHWM:"); }
+int64_t snug_machine_bytes(void) { return read_kib("/proc/meminfo", "MemTotal:"); }
+int64_t snug_available_bytes(void) { return read_kib("/proc/meminfo", "MemAvailable:"); }

@@ -5,6 +5,7 @@
  */
 #include "train/trainer.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "io/json.h"
 #include "train/device.h"
 #include "train/results.h"
+
+#define TICK 1e-9 /* less than that no clock tells */
 
 double snug_trainer_epoch(const struct snug_trainer *t) {
     return (double)t->session->step / (double)t->session->job.steps_per_epoch;
@@ -41,13 +44,13 @@ double snug_trainer_flops(const struct snug_trainer *t) {
 
 static void send(const struct snug_trainer *t, snug_event event) {
     if (!t->callbacks || !t->callbacks->on_event) return;
-    const double spent = t->started > 0 ? snug_seconds() - t->started : 0;
+    const double spent = snug_seconds() - t->started;
     const int64_t step = t->session->step, steps = t->session->job.max_steps;
     event.step = step;
     event.max_steps = steps;
     event.epoch = snug_trainer_epoch(t);
     event.seconds = spent;
-    event.samples_per_second = spent - t->idle > 0 ? (double)t->result->samples / (spent - t->idle) : 0;
+    event.samples_per_second = (double)t->result->samples / fmax(spent - t->idle, TICK);
     event.seconds_left = t->result->steps > 0 ? spent / (double)t->result->steps * (double)(steps - step) : 0;
     t->callbacks->on_event(t->callbacks->user, &event);
 }
@@ -89,12 +92,11 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
 static snug_status open_events(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     if (!snug_trainer_reports(t->args)) return SNUG_OK;
-    char stamp[32], host[64], *folder = NULL;
+    char stamp[32], host[HOST_NAME_MAX + 1] = "", *folder = NULL;
     const time_t seconds = time(NULL);
     struct tm local;
     strftime(stamp, sizeof stamp, "%b%d_%H-%M-%S", localtime_r(&seconds, &local));
-    if (gethostname(host, sizeof host) != 0) strcpy(host, "localhost");
-    host[sizeof host - 1] = '\0';
+    gethostname(host, sizeof host);
     snug_status status = args->logging_dir
                              ? snug_strdup(t->ctx, args->logging_dir, &folder)
                              : snug_format(t->ctx, &folder, "%s/runs/%s_%s", args->output_dir, stamp, host);
@@ -106,16 +108,16 @@ static snug_status open_events(struct snug_trainer *t) {
 /* ---- saving and evaluating ------------------------------------------------------------------------------------ */
 
 static snug_status save(struct snug_trainer *t) {
-    char path[512];
+    char path[SNUG_CHECKPOINT_PATH];
     const double begin = snug_seconds();
-    RETURN_IF_ERROR(snug_checkpoint_save(t, path, sizeof path));
+    RETURN_IF_ERROR(snug_checkpoint_save(t, path));
     t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
     return SNUG_OK;
 }
 
 static bool greater_is_better(const struct snug_args *args) {
-    return args->greater_is_better && strcasecmp(args->greater_is_better, "true") == 0;
+    return strcasecmp(args->greater_is_better, "true") == 0; /* set with the metric: snug_args_check() */
 }
 
 /* Keeps the best metric; *improved tells whether this one is it. Patience counts gains above the threshold only. */
@@ -332,11 +334,11 @@ static snug_status summarise(struct snug_trainer *t) {
     int64_t tokens, padded;
     r->seconds = snug_seconds() - t->started;
     r->epochs = snug_trainer_epoch(t);
-    r->train_loss = t->session->step > 0 ? t->loss_total / (double)t->session->step : 0;
-    const double training = r->seconds - t->idle;
-    r->samples_per_second = training > 0 ? (double)r->samples / training : 0;
-    r->steps_per_second = training > 0 ? (double)r->steps / training : 0;
-    r->flops = t->session->step > 0 ? snug_trainer_flops(t) * (double)r->steps / (double)t->session->step : 0;
+    r->train_loss = t->loss_total / (double)t->session->step;
+    const double training = fmax(r->seconds - t->idle, TICK);
+    r->samples_per_second = (double)r->samples / training;
+    r->steps_per_second = (double)r->steps / training;
+    r->flops = snug_trainer_flops(t) * (double)r->steps / (double)t->session->step;
     snug_loader_padding(t->session->train_loader, &tokens, &padded);
     r->padding_avoided = padded > 0 ? 1 - (double)tokens / (double)padded : 0;
     r->skipped_steps = t->session->skipped;

@@ -9,6 +9,8 @@
 #include "io/lock.h"
 #include "train/session.h"
 
+enum { SNUG_CHECKPOINT_PATH = 512 }; /* room for the path of one; snug_checkpoint_look() knows that it is enough */
+
 struct snug_trainer {
     struct snug_session *session;
     snug_context *ctx;
@@ -34,7 +36,7 @@ struct snug_trainer {
     int64_t best_step, impatience; /* evaluations without improvement */
     bool logged_evaluation;        /* the one to come stands in log_history already */
     bool unjudged;                 /* the last step's evaluation was interrupted: who resumes begins with it */
-    char best_checkpoint[512];
+    char best_checkpoint[SNUG_CHECKPOINT_PATH];
 };
 
 /* snug_train() with a room of the caller's. */
@@ -45,7 +47,7 @@ double snug_trainer_epoch(const struct snug_trainer *trainer);
 double snug_trainer_flops(const struct snug_trainer *trainer);
 
 /* Writes output_dir/checkpoint-<step>, whole or not at all, and removes what save_total_limit no longer keeps. */
-snug_status snug_checkpoint_save(struct snug_trainer *trainer, char *path, size_t size);
+snug_status snug_checkpoint_save(struct snug_trainer *trainer, char path[SNUG_CHECKPOINT_PATH]);
 /* Before any work: whether there is something to continue from, as far as that can be told without reading it. */
 snug_status snug_checkpoint_look(const struct snug_trainer *trainer);
 /* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir. */
@@ -58,16 +60,15 @@ void snug_checkpoint_sweep(struct snug_trainer *trainer);
 snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
 /* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
 snug_status snug_checkpoint_list(const struct snug_trainer *trainer, int64_t **steps, size_t *count);
-/* output_dir/checkpoint-<step>. */
-snug_status snug_checkpoint_path(const struct snug_trainer *trainer, int64_t step, char *path, size_t size);
+/* output_dir/checkpoint-<step>; its length. */
+int snug_checkpoint_path(const struct snug_trainer *trainer, int64_t step, char path[SNUG_CHECKPOINT_PATH]);
 /* trainer_state.json into folder, and from there; one that cannot be of this run is SNUG_E_INPUT. */
 snug_status snug_trainer_state_write(struct snug_trainer *trainer, const char *folder);
 snug_status snug_trainer_state_read(struct snug_trainer *trainer, const char *folder);
 
 /* When something is due that has a strategy and a number of steps. */
 static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
-    return (strategy == SNUG_INTERVAL_STEPS && every > 0 && step % every == 0) ||
-           (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
+    return (strategy == SNUG_INTERVAL_STEPS && step % every == 0) || (strategy == SNUG_INTERVAL_EPOCH && epoch_ends);
 }
 
 static inline bool snug_trainer_resumes(const struct snug_trainer *trainer) {
@@ -81,8 +82,7 @@ static inline bool snug_trainer_starts_anew(const struct snug_trainer *trainer) 
 }
 
 static inline bool snug_trainer_reports(const struct snug_args *args) {
-    const char *to = args->report_to;
-    return to && (strcmp(to, "tensorboard") == 0 || strcmp(to, "all") == 0);
+    return strcmp(args->report_to, "tensorboard") == 0 || strcmp(args->report_to, "all") == 0;
 }
 
 /* SNUG_E_IO where what the run will write does not fit on the disks that it goes to. */

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rarer ways of a training: listeners that do not listen, choices that change little, hostile states, and what is
+   said of numbers that are not finite. */
+#include <math.h>
+
+#include "io/json.h"
+#include "train/results.h"
+#include "train/trainer.h"
+#include "training_fixture.h"
+
+static void ok(const struct fixture *f, snug_status status) {
+    if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
+}
+
+static void fails(const struct fixture *f, snug_status found, snug_status status, const char *says) {
+    if (found != status) fail_msg("status %d: %s", found, snug_error_message(f->ctx));
+    assert_contains(snug_error_message(f->ctx), says);
+    snug_clear_error(f->ctx);
+}
+
+static snug_status train_with(struct fixture *f, const char *output, const char *words,
+                              const snug_callbacks *callbacks) {
+    snug_args *args = training_args(f, words);
+    ok(f, snug_args_set(args, "output_dir", path_of(f, "%s", output)));
+    const snug_status status = snug_train(args, callbacks, NULL);
+    snug_args_destroy(args);
+    return status;
+}
+
+/* ---- being told, and stopping --------------------------------------------------------------------------------- */
+
+/* Wants to stop when it was asked so often. */
+static bool stop_when_asked(void *user) { return --*(int *)user < 0; }
+
+static void test_stopped_before_a_step(void **state) {
+    struct fixture *f = *state;
+    const char words[] = "validation_file=@dev.csv eval_strategy=epoch eval_on_start=True max_steps=2";
+    ok(f, train_with(f, "whole", words, &(snug_callbacks){0})); /* nobody listens; the tokens are cached now */
+    int left = 0;
+    const snug_callbacks callbacks = {.user = &left, .should_stop = stop_when_asked};
+    fails(f, train_with(f, "none", words, &callbacks), SNUG_E_INTERRUPTED, "interrupted before the first step");
+    assert_false(exists(path_of(f, "none")));
+    left = 1; /* in the evaluation before the first step */
+    fails(f, train_with(f, "out", words, &callbacks), SNUG_E_INTERRUPTED, "interrupted at step 0 of 2");
+    assert_true(exists(path_of(f, "out/checkpoint-0")));
+    ok(f, train_with(f, "out",
+                     "validation_file=@dev.csv eval_strategy=epoch eval_on_start=True max_steps=2 "
+                     "resume_from_checkpoint=True",
+                     NULL));
+    assert_same_in_both(f, "whole", "out", "model.safetensors");
+    /* Who goes on later is not told again how it began. */
+    train(f, "steps", "validation_file=@dev.csv eval_on_start=True max_steps=2 save_strategy=steps save_steps=1");
+    train(f, "steps",
+          "validation_file=@dev.csv eval_on_start=True max_steps=2 "
+          "resume_from_checkpoint=@steps/checkpoint-1");
+    json_t *history = history_of(f, "steps");
+    int evaluations = 0;
+    for (size_t i = 0; i < json_array_size(history); i++)
+        evaluations += json_object_get(json_array_get(history, i), "eval_loss") != NULL;
+    json_decref(history);
+    assert_int_equal(evaluations, 2); /* before the first step, after the last */
+}
+
+/* ---- the best model ------------------------------------------------------------------------------------------- */
+
+#define JUDGED                                                                                                         \
+    "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=best load_best_model_at_end=True "
+
+static void test_more_may_be_better(void **state) {
+    struct fixture *f = *state;
+    const snug_train_result result =
+        train(f, "out",
+              JUDGED "metric_for_best_model=accuracy learning_rate=1e-2 early_stopping_patience=30 "
+                     "early_stopping_threshold=2 report_to=all");
+    json_t *history = history_of(f, "out"), *value;
+    double best = -1;
+    long long step = -1;
+    for (size_t i = 0; i < json_array_size(history); i++) {
+        const json_t *entry = json_array_get(history, i);
+        if (!(value = json_object_get(entry, "eval_accuracy")) || json_number_value(value) <= best) continue;
+        best = json_number_value(value);
+        step = json_integer_value(json_object_get(entry, "step"));
+    }
+    json_decref(history);
+    assert_true(best > 0);
+    assert_string_equal(result.best_checkpoint, path_of(f, "out/checkpoint-%lld", step));
+    assert_true(metric_of(&result.metrics, "eval_accuracy") == best);
+    assert_true(snug_folder_exists(path_of(f, "out/runs")));
+    /* A gain below the threshold wins no patience. */
+    const snug_train_result early = train(f, "early",
+                                          JUDGED "metric_for_best_model=accuracy learning_rate=1e-2 "
+                                                 "early_stopping_patience=3 early_stopping_threshold=2");
+    assert_int_equal(early.steps, 4);
+}
+
+/* Where no evaluation is a number there is no best: the last model stays. */
+static void test_no_best(void **state) {
+    struct fixture *f = *state;
+    write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
+    write_text(f, "far.csv", "sentence,label\nw1 good,3e38\n");
+    const snug_train_result result = train(
+        f, "out", JUDGED "train_file=@values.csv validation_file=@far.csv metric_for_best_model=loss max_steps=2");
+    assert_string_equal(result.best_checkpoint, "");
+    assert_true(exists(path_of(f, "out/model.safetensors")));
+}
+
+/* ---- folders and files ---------------------------------------------------------------------------------------- */
+
+static void test_old_checkpoints(void **state) {
+    struct fixture *f = *state;
+    train(f, "out", "max_steps=4 save_strategy=steps save_steps=2 logging_dir=@logs");
+    assert_false(exists(path_of(f, "logs"))); /* to which nothing is reported */
+    /* Due at 3, between those that are there, and replaced at 4. */
+    train(f, "out", "max_steps=4 save_strategy=steps save_steps=3 resume_from_checkpoint=False");
+    assert_true(exists(path_of(f, "out/checkpoint-2")));
+    assert_true(exists(path_of(f, "out/checkpoint-3")));
+    /* Who resumes keeps them. What a killed run left goes, and nothing that has only a similar name. */
+    ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-5.snug-aside")));
+    ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-5.snug-aside-not")));
+    write_text(f, "out/checkpoint-4/optimizer.pt", "beside its own");
+    train(f, "out", "max_steps=5 overwrite_output_dir=True resume_from_checkpoint=@out/checkpoint-4");
+    assert_true(exists(path_of(f, "out/checkpoint-2")));
+    assert_false(exists(path_of(f, "out/.checkpoint-5.snug-aside")));
+    assert_true(exists(path_of(f, "out/.checkpoint-5.snug-aside-not")));
+    train(f, "out", "max_steps=4 overwrite_output_dir=True resume_from_checkpoint=False");
+    assert_false(exists(path_of(f, "out/checkpoint-2")));
+}
+
+static void test_results(void **state) {
+    struct fixture *f = *state;
+    const snug_metrics metrics = {3, {{"whole", 3}, {"large", 0x1p60}, {"none", NAN}}};
+    ok(f, snug_results_write(f->ctx, f->folder, "eval", &metrics, NULL));
+    json_t *json = read_json(f, path_of(f, "eval_results.json"));
+    assert_int_equal(json_integer_value(json_object_get(json, "whole")), 3);
+    assert_true(json_is_real(json_object_get(json, "large"))); /* which JSON's integers would not hold exactly */
+    assert_true(json_is_null(json_object_get(json, "none")));
+    json_decref(json);
+}
+
+/* A state whose manifest is right and whose contents no run comes to. */
+static void test_hostile_states(void **state) {
+    static const struct {
+        const char *state, *own, *says; /* members */
+    } cases[] = {
+        {"\"global_step\": -1", "", "global_step is -1, which no run comes to"},
+        {"\"global_step\": 2000000000000", "", "global_step is 2000000000000"},
+        {"\"global_step\": 3", "\"logged_step\": 4", "logged_step is 4"},
+        {"\"global_step\": 3", "\"samples\": -5", "samples is -5"},
+        {"\"global_step\": 3, \"best_global_step\": 4", "", "best_global_step is 4"},
+        {"\"global_step\": 3, \"best_model_checkpoint\": \"%s\"", "",
+         "best_model_checkpoint is a path of over 511 bytes"},
+    };
+    struct fixture *f = *state;
+    struct snug_trainer t = {.ctx = f->ctx};
+    char name[600];
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        int used = snprintf(text, sizeof text, "{");
+        used += snprintf(text + used, sizeof text - (size_t)used, cases[i].state, name);
+        snprintf(text + used, sizeof text - (size_t)used,
+                 ", \"log_history\": [], \"stateful_callbacks\": {\"snug\": {%s}}}", cases[i].own);
+        write_text(f, "trainer_state.json", text);
+        fails(f, snug_trainer_state_read(&t, f->folder), SNUG_E_INPUT, cases[i].says);
+    }
+}
+
+/* ---- tokens and evaluations ----------------------------------------------------------------------------------- */
+
+static snug_status count_rows(void *user, const snug_tokenized *row) {
+    int64_t *left = user;
+    assert_true(row->count >= 2);
+    return --*left < 0 ? SNUG_E_IO : SNUG_OK;
+}
+
+static void test_tokenize(void **state) {
+    static const struct {
+        const char *words;
+        int64_t rows;
+        snug_status status;
+        const char *says;
+    } cases[] = {
+        {"tokenizer_name=@model train_file=@dev.csv", EVAL_ROWS, SNUG_OK, ""},
+        {"model_name_or_path=@model validation_file=@dev.csv", EVAL_ROWS, SNUG_OK, ""},
+        {"model_name_or_path=@model train_file=@train.csv max_train_samples=3", 3, SNUG_OK, ""},
+        {"model_name_or_path=@model validation_file=@dev.csv max_eval_samples=0", 0, SNUG_E_USAGE, "leaves no rows"},
+        {"model_name_or_path=@model test_file=@dev.csv max_predict_samples=2", 2, SNUG_OK, ""},
+        {"model_name_or_path=@model test_file=@dev.csv", 5, SNUG_E_IO, ""}, /* the caller's own */
+        {"model_name_or_path=@none test_file=@dev.csv", 0, SNUG_E_INPUT, "none"},
+        {"model_name_or_path=@model test_file=@null.jsonl", 0, SNUG_E_INPUT, "null.jsonl:1: the row has no text"},
+        {"model_name_or_path=@model test_file=@list.jsonl", 1, SNUG_E_INPUT, "list.jsonl:2: the row has no text"},
+    };
+    struct fixture *f = *state;
+    write_text(f, "null.jsonl", "{\"sentence\": null}\n");
+    write_text(f, "list.jsonl", "{\"sentence\": \"w1\"}\n{\"sentence\": [\"w1\"]}\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_args *args = plain_args(f, cases[i].words);
+        int64_t left = cases[i].rows;
+        snug_clear_error(f->ctx);
+        const snug_status status = snug_tokenize(args, count_rows, &left);
+        if (status != cases[i].status) fail_msg("%s: %d: %s", cases[i].words, status, snug_error_message(f->ctx));
+        assert_contains(snug_error_message(f->ctx), cases[i].says);
+        assert_int_equal(left, cases[i].status == SNUG_E_IO ? -1 : 0);
+        snug_args_destroy(args);
+    }
+}
+
+static void test_evaluations(void **state) {
+    struct fixture *f = *state;
+    snug_metrics one, parts;
+    train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
+    /* More masked tokens than the head takes at a time, and fewer: the loss is the same. */
+    snug_args *args = plain_args(f, "model_name_or_path=@mlm validation_file=@dev.txt mlm_probability=0.9 output_dir=");
+    ok(f, snug_evaluate(args, &(snug_callbacks){0}, &parts));
+    ok(f, snug_args_set(args, "per_device_eval_batch_size", "1"));
+    ok(f, snug_evaluate(args, NULL, &one));
+    assert_true(fabs(metric_of(&one, "eval_loss") / metric_of(&parts, "eval_loss") - 1) < 1e-5);
+    assert_false(exists(path_of(f, "all_results.json")));
+    int left = 0;
+    ok(f, snug_args_set(args, "output_dir", path_of(f, "results")));
+    fails(f, snug_evaluate(args, &(snug_callbacks){.user = &left, .should_stop = stop_when_asked}, &one),
+          SNUG_E_INTERRUPTED, "interrupted");
+    assert_false(exists(path_of(f, "results")));
+    snug_args_destroy(args);
+    /* A step in which no token was masked teaches nothing, and divides by nothing. */
+    const snug_train_result result =
+        train(f, "idle", "task=mlm train_file=@train.txt mlm_probability=1e-9 max_steps=2");
+    assert_true(result.train_loss == 0);
+}
+
+/* ---- a job ---------------------------------------------------------------------------------------------------- */
+
+static void test_jobs(void **state) {
+    static const struct {
+        const char *words;
+        snug_status status;
+        const char *says;
+    } cases[] = {
+        {"config_name=@model train_file=@dev.csv", SNUG_E_USAGE, "dev.csv holds text, and there is no tokenizer"},
+        {"config_name=@model train_file=dummy:4x100", SNUG_E_INPUT,
+         "a row of 100 tokens is longer than the model's 64"},
+        {"config_name=@model train_file=dummy:4x8 dataloader_drop_last=True", SNUG_E_USAGE,
+         "4 rows are less than one batch of 8, and --dataloader_drop_last drops it"},
+        {"config_name=@model tokenizer_name=@model train_file=@pairs.csv max_steps=1", SNUG_OK, ""},
+        {"config_name=@model train_file=dummy:4x8 num_train_epochs=1e-12", SNUG_OK, ""},
+    };
+    struct fixture *f = *state;
+    write_text(f, "pairs.csv", "sentence1,sentence2,label\nw1,w2,0\nw3,w4,1\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_args *args = plain_args(f, cases[i].words);
+        snug_train_result result;
+        ok(f, snug_args_set(args, "output_dir", path_of(f, "out")));
+        const snug_status status = snug_train(args, NULL, &result);
+        if (status != cases[i].status) fail_msg("%s: %d: %s", cases[i].words, status, snug_error_message(f->ctx));
+        if (status != SNUG_OK) assert_contains(snug_error_message(f->ctx), cases[i].says);
+        if (status == SNUG_OK) assert_int_equal(result.steps, 1);
+        snug_args_destroy(args);
+    }
+    train(f, "head", "max_steps=1");
+    json_t *config = read_json(f, path_of(f, "head/config.json"));
+    json_object_del(config, "architectures");
+    assert_int_equal(json_dump_file(config, path_of(f, "head/config.json"), 0), 0);
+    json_decref(config);
+    snug_args *args = plain_args(f, "model_name_or_path=@head validation_file=@dev.csv");
+    snug_metrics metrics;
+    fails(f, snug_evaluate(args, NULL, &metrics), SNUG_E_INPUT, "names neither BertForSequenceClassification");
+    snug_args_destroy(args);
+}
+
+static void test_plans_without_data(void **state) {
+    struct fixture *f = *state;
+    snug_plan *plan;
+    char *text;
+    snug_args *args = plain_args(f, "config_name=@model per_device_train_batch_size=100000000");
+    fails(f, snug_plan_create(args, &plan), SNUG_E_USAGE, "a batch of 100000000 texts of 64 tokens is too large");
+    snug_args_destroy(args);
+    args = plain_args(f, "config_name=@model task=mlm dtype=bfloat16");
+    ok(f, snug_plan_create(args, &plan));
+    ok(f, snug_plan_text(plan, &text));
+    assert_contains(text, "masked language model");
+    assert_contains(text, "fp32 with bf16 weights");
+    free(text);
+    ok(f, snug_plan_json(plan, &text));
+    assert_contains(text, "\"task\": \"mlm\"");
+    free(text);
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+}
+
+/* ---- a session ------------------------------------------------------------------------------------------------ */
+
+static void do_step(const struct fixture *f, snug_session *s) {
+    snug_batch_info info;
+    double loss;
+    ok(f, snug_session_begin_epoch(s, 0));
+    ok(f, snug_next_batch(s, &info));
+    ok(f, snug_forward(s));
+    ok(f, snug_loss(s, &loss));
+    ok(f, snug_backward(s));
+}
+
+static void test_session_that_updates_in_backward(void **state) {
+    struct fixture *f = *state;
+    snug_args *args = training_args(f, "update_in_backward=True max_grad_norm=0");
+    snug_session *s;
+    float values[2];
+    ok(f, snug_session_create(args, &s));
+    assert_string_equal(snug_parameter_name(s, 0, NULL), "bert.embeddings.word_embeddings.weight");
+    do_step(f, s);
+    fails(f, snug_clip_grad_norm(s, 1, NULL), SNUG_E_USAGE, "the weights were updated in backward");
+    fails(f, snug_get_gradient(s, "classifier.bias", values, 2), SNUG_E_USAGE, "has no gradient in this session");
+    snug_session_destroy(s);
+    snug_args_destroy(args);
+}
+
+/* ---- what is not finite --------------------------------------------------------------------------------------- */
+
+/* The first SQUARED_NORM whose parameter's name ends so; its sum is made infinite, all others 1. */
+static void break_norm_of(const struct fixture *f, snug_session *s, const char *name) {
+    const struct snug_program *program = s->job.training;
+    bool found = !name;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind != SNUG_OP_SQUARED_NORM) continue;
+        const bool here = name && strstr(program->parameters[op->parameter].name, name);
+        const double sum = here ? INFINITY : 1;
+        ok(f, snug_block_copy(f->ctx, &s->arena, (double *)snug_run_data(&s->train_run, op->out[0]) + op->slot, &sum,
+                              sizeof sum));
+        found |= here;
+    }
+    assert_true(found);
+}
+
+static void test_who_is_blamed(void **state) {
+    static const struct {
+        const char *words, *breaks, *says;
+    } cases[] = {
+        {"", NULL, "the gradients' norm is infinite, though each tensor's is finite"},
+        {"", "classifier.bias", "the gradient of classifier.bias is not finite, or too large for its norm: this"},
+        {"config_name=@wide", "word_embeddings",
+         "the gradient of bert.embeddings.word_embeddings.weight is not finite"},
+        {"update_in_backward=True", "layer.1.attention.self", "the gradient of bert.encoder.layer.1.attention.self"},
+        {"config_name=@huge offload=gradients", "word_embeddings", "the gradient of bert.embeddings.word_embeddings"},
+    };
+    struct fixture *f = *state;
+    write_model(f, "huge", 0.1, 32, 1, 9000); /* more than a part of what is offloaded */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_args *args = training_args(f, cases[i].words);
+        snug_session *s;
+        ok(f, snug_session_create(args, &s));
+        do_step(f, s);
+        ok(f, snug_clip_grad_norm(s, 1, NULL));
+        break_norm_of(f, s, cases[i].breaks);
+        struct snug_trainer t = {.ctx = f->ctx, .session = s, .args = args};
+        f->log[0] = '\0';
+        ok(f, snug_trainer_not_finite(&t, 0.5, INFINITY));
+        assert_contains(f->log, "step 1: the loss is 0.5 and ");
+        assert_contains(f->log, cases[i].says);
+        assert_null(strstr(f->log, "more tensors"));
+        snug_session_destroy(s);
+        snug_args_destroy(args);
+    }
+}
+
+/* Ten times one by one, then at powers of two. A loss alone is no reason not to learn. */
+static void test_how_often_it_is_told(void **state) {
+    struct fixture *f = *state;
+    snug_args *args = training_args(f, NULL);
+    snug_session *s;
+    ok(f, snug_session_create(args, &s));
+    do_step(f, s);
+    ok(f, snug_clip_grad_norm(s, 1, NULL));
+    struct snug_trainer t = {.ctx = f->ctx, .session = s, .args = args, .infinite_in_a_row = 3};
+    int told = 0;
+    for (int i = 0; i < 40; i++) {
+        f->log[0] = '\0';
+        ok(f, snug_trainer_not_finite(&t, NAN, 1));
+        told += strstr(f->log, "the loss is NaN; its gradients are finite and are applied") != NULL;
+    }
+    assert_int_equal(told, 12);
+    assert_int_equal(t.infinite_losses, 40);
+    assert_int_equal(t.infinite_in_a_row, 0);
+    break_norm_of(f, s, "classifier.bias");
+    for (t.infinite_gradients = 9; t.infinite_gradients < 11;) {
+        f->log[0] = '\0';
+        t.infinite_in_a_row = 0;
+        ok(f, snug_trainer_not_finite(&t, 1, INFINITY));
+        if (t.infinite_gradients == 10)
+            assert_contains(f->log, "not every further one is told, all are counted");
+        else
+            assert_string_equal(f->log, "");
+    }
+    snug_session_destroy(s);
+    snug_args_destroy(args);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_stopped_before_a_step),
+        TEST(test_more_may_be_better),
+        TEST(test_no_best),
+        TEST(test_old_checkpoints),
+        TEST(test_results),
+        TEST(test_hostile_states),
+        TEST(test_tokenize),
+        TEST(test_evaluations),
+        TEST(test_jobs),
+        TEST(test_plans_without_data),
+        TEST(test_session_that_updates_in_backward),
+        TEST(test_who_is_blamed),
+        TEST(test_how_often_it_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
