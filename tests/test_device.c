@@ -118,6 +118,10 @@ static void test_training_is_the_cpus(void **state) {
 /* The loss scale begins as torch's; a gradient beyond fp16 halves it and changes nothing; at its least the run ends. */
 static void test_loss_scale(void **state) {
     struct fixture *f = *state;
+    write_text(f, "far.csv", "sentence,label\nw1 good,3e38\nw2 bad,3e38\n");
+    const snug_train_result far = train(f, "far", QUICK "fp16=true max_steps=10 train_file=@far.csv");
+    assert_int_equal(far.skipped_steps, 10);
+    assert_true(far.loss_scale == 64);
     const snug_train_result one = train(f, "fp16", QUICK "fp16=true max_steps=10");
     assert_true(one.loss_scale > 0 && one.loss_scale <= 65536);
     assert_true(isfinite(one.train_loss));
@@ -234,14 +238,61 @@ static void test_context_is_learnt(void **state) {
     set_world(ONE_GPU "context 520\n");
     const int64_t learnt = context_of_run(f, "second", grow) - ((int64_t)520 << 20);
     assert_in_range(learnt, 60 << 20, 80 << 20); /* 80 MiB less the arena */
-    /* What is remembered may be damaged, or not to be written: a guess will do. */
-    write_text(f, "cache/none", "");
-    snug_args *args = training_args(f, "device=cpu");
-    snug_args_destroy(args);
+    /* One that grows less is remembered anew. */
+    set_world(ONE_GPU "context 580\n");
+    context_of_run(f, "less", grow);
+    set_world(ONE_GPU "context 520\n");
+    assert_in_range(context_of_run(f, "again", NULL) - ((int64_t)520 << 20), 1 << 20, 30 << 20);
+    /* A guess where nothing is remembered, or what is there is damaged; nothing where a job before has loaded it. */
+    static const struct {
+        const char *world, *remembered;
+        int context; /* MiB */
+    } cases[] = {
+        {ONE_GPU "context 520\n", "[", 528},
+        {ONE_GPU "context 520\n", "{\"F32 training\": -5}", 528},
+        {ONE_GPU "context 520\nanswer nvmlSystemGetDriverVersion 3\n", "{}", 528},
+        {ONE_GPU "process 0 self 520 snug\nactive\n", "{}", 520},
+        {ONE_GPU "failing 4\n", "{}", 72}, /* the driver's figure */
+        {ONE_GPU "context 520\nprocess 0 4711 20 python\n", "{}", 528},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = path_of(f, "cache/gpu-%s-NVIDIA-H200-580.65.06.json", SNUG_VERSION);
+        assert_true(snug_file_exists(path));
+        write_bytes(path, cases[i].remembered, strlen(cases[i].remembered));
+        set_world(cases[i].world);
+        assert_int_equal(context_of_run(f, "other", NULL), (int64_t)cases[i].context << 20);
+    }
+    assert_contains(f->log, "it is made anew");
+    assert_contains(f->log, "other processes on NVIDIA H200: 4711 python 20.0 MiB");
     setenv("SNUG_CACHE", "/dev/null/cache", 1);
     set_world(ONE_GPU "context 520\n");
     assert_int_equal(context_of_run(f, "third", grow), (int64_t)528 << 20);
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
+}
+
+/* Without a cache folder, in 16 bits. */
+static void test_evaluation(void **state) {
+    static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
+    struct fixture *f = *state;
+    char before[3][512] = {{0}};
+    snug_metrics metrics[2];
+    train(f, "out", QUICK);
+    for (int fp16 = 0; fp16 < 2; fp16++) {
+        snug_args *args =
+            plain_args(f, "device=cuda model_name_or_path=@out validation_file=@dev.csv max_eval_samples=4");
+        set_world(ONE_GPU "context 520\n");
+        if (fp16) assert_int_equal(snug_args_set(args, "fp16_full_eval", "True"), SNUG_OK);
+        for (int i = 0; i < 3; i++) {
+            const char *value = getenv(variables[i]);
+            snprintf(before[i], sizeof before[i], "%s", value ? value : "");
+            unsetenv(variables[i]);
+        }
+        if (snug_evaluate(args, NULL, &metrics[fp16]) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        for (int i = 0; i < 3; i++)
+            if (*before[i]) setenv(variables[i], before[i], 1);
+        snug_args_destroy(args);
+    }
+    assert_float_equal(metric_of(&metrics[0], "eval_loss"), metric_of(&metrics[1], "eval_loss"), 1e-2);
 }
 
 /* ---- reports -------------------------------------------------------------------------------------------------- */
@@ -344,6 +395,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_failed_kernel, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_refusals, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_context_is_learnt, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_doctor, set_up_world, tear_down_world),

@@ -34,8 +34,9 @@ static bool stop_when_asked(void *user) { return --*(int *)user < 0; }
 
 static void test_stopped_before_a_step(void **state) {
     struct fixture *f = *state;
-    const char words[] = "validation_file=@dev.csv eval_strategy=epoch eval_on_start=True max_steps=2";
-    ok(f, train_with(f, "whole", words, &(snug_callbacks){0})); /* nobody listens; the tokens are cached now */
+    const char words[] =
+        "train_file=dummy:16x8 validation_file=dummy:8x8 eval_strategy=epoch eval_on_start=True max_steps=2";
+    ok(f, train_with(f, "whole", words, &(snug_callbacks){0})); /* nobody listens */
     int left = 0;
     const snug_callbacks callbacks = {.user = &left, .should_stop = stop_when_asked};
     fails(f, train_with(f, "none", words, &callbacks), SNUG_E_INTERRUPTED, "interrupted before the first step");
@@ -43,10 +44,11 @@ static void test_stopped_before_a_step(void **state) {
     left = 1; /* in the evaluation before the first step */
     fails(f, train_with(f, "out", words, &callbacks), SNUG_E_INTERRUPTED, "interrupted at step 0 of 2");
     assert_true(exists(path_of(f, "out/checkpoint-0")));
-    ok(f, train_with(f, "out",
-                     "validation_file=@dev.csv eval_strategy=epoch eval_on_start=True max_steps=2 "
-                     "resume_from_checkpoint=True",
-                     NULL));
+    ok(f,
+       train_with(f, "out",
+                  "train_file=dummy:16x8 validation_file=dummy:8x8 eval_strategy=epoch eval_on_start=True max_steps=2 "
+                  "resume_from_checkpoint=True",
+                  NULL));
     assert_same_in_both(f, "whole", "out", "model.safetensors");
     /* Who goes on later is not told again how it began. */
     train(f, "steps", "validation_file=@dev.csv eval_on_start=True max_steps=2 save_strategy=steps save_steps=1");
@@ -190,9 +192,11 @@ static void test_tokenize(void **state) {
         {"model_name_or_path=@none test_file=@dev.csv", 0, SNUG_E_INPUT, "none"},
         {"model_name_or_path=@model test_file=@null.jsonl", 0, SNUG_E_INPUT, "null.jsonl:1: the row has no text"},
         {"model_name_or_path=@model test_file=@list.jsonl", 1, SNUG_E_INPUT, "list.jsonl:2: the row has no text"},
+        {"model_name_or_path=@model test_file=@object.jsonl", 0, SNUG_E_INPUT, "object.jsonl:1: the row has no text"},
     };
     struct fixture *f = *state;
     write_text(f, "null.jsonl", "{\"sentence\": null}\n");
+    write_text(f, "object.jsonl", "{\"sentence\": {\"w1\": 1}}\n");
     write_text(f, "list.jsonl", "{\"sentence\": \"w1\"}\n{\"sentence\": [\"w1\"]}\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_args *args = plain_args(f, cases[i].words);
@@ -272,8 +276,14 @@ static void test_plans_without_data(void **state) {
     struct fixture *f = *state;
     snug_plan *plan;
     char *text;
-    snug_args *args = plain_args(f, "config_name=@model per_device_train_batch_size=100000000");
-    fails(f, snug_plan_create(args, &plan), SNUG_E_USAGE, "a batch of 100000000 texts of 64 tokens is too large");
+    json_t *config = read_json(f, path_of(f, "model/config.json"));
+    json_object_set_new(config, "max_position_embeddings", json_integer(65536));
+    assert_int_equal(json_dump_file(config, path_of(f, "long.json"), 0), 0);
+    json_decref(config);
+    ok(f, snug_folder_create(f->ctx, path_of(f, "long")));
+    assert_int_equal(rename(path_of(f, "long.json"), path_of(f, "long/config.json")), 0);
+    snug_args *args = plain_args(f, "config_name=@long max_seq_length=65536 per_device_train_batch_size=65536");
+    fails(f, snug_plan_create(args, &plan), SNUG_E_USAGE, "a batch of 65536 texts of 65536 tokens is too large");
     snug_args_destroy(args);
     args = plain_args(f, "config_name=@model task=mlm dtype=bfloat16");
     ok(f, snug_plan_create(args, &plan));
@@ -316,8 +326,9 @@ static void test_session_that_updates_in_backward(void **state) {
 
 /* ---- what is not finite --------------------------------------------------------------------------------------- */
 
-/* The first SQUARED_NORM whose parameter's name ends so; its sum is made infinite, all others 1. */
-static void break_norm_of(const struct fixture *f, snug_session *s, const char *name) {
+/* The sum of squares of the gradient whose parameter's name holds name is made infinite, all others 1; spoils: the
+   gradient's own values NaN. */
+static void break_norm_of(const struct fixture *f, snug_session *s, const char *name, bool spoils) {
     const struct snug_program *program = s->job.training;
     bool found = !name;
     for (size_t i = 0; i < program->op_count; i++) {
@@ -328,6 +339,10 @@ static void break_norm_of(const struct fixture *f, snug_session *s, const char *
         ok(f, snug_block_copy(f->ctx, &s->arena, (double *)snug_run_data(&s->train_run, op->out[0]) + op->slot, &sum,
                               sizeof sum));
         found |= here;
+        const struct snug_tensor *gradient = &program->tensors[op->in[0]];
+        const float bad = NAN;
+        for (int64_t k = 0; here && spoils && k < gradient->rows * gradient->cols; k++)
+            ok(f, snug_tensor_write(program, &s->memory, op->in[0], k, 1, &bad));
     }
     assert_true(found);
 }
@@ -340,7 +355,10 @@ static void test_who_is_blamed(void **state) {
         {"", "classifier.bias", "the gradient of classifier.bias is not finite, or too large for its norm: this"},
         {"config_name=@wide", "word_embeddings",
          "the gradient of bert.embeddings.word_embeddings.weight is not finite"},
-        {"update_in_backward=True", "layer.1.attention.self", "the gradient of bert.encoder.layer.1.attention.self"},
+        {"update_in_backward=True", "layer.1.attention.self.query.weight",
+         "the gradient of bert.encoder.layer.1.attention.self"},
+        {"", "layer.1.attention.self.query.weight",
+         "the gradient of bert.encoder.layer.1.attention.self.value.weight holds NaN"},
         {"config_name=@huge offload=gradients", "word_embeddings", "the gradient of bert.embeddings.word_embeddings"},
     };
     struct fixture *f = *state;
@@ -351,7 +369,7 @@ static void test_who_is_blamed(void **state) {
         ok(f, snug_session_create(args, &s));
         do_step(f, s);
         ok(f, snug_clip_grad_norm(s, 1, NULL));
-        break_norm_of(f, s, cases[i].breaks);
+        break_norm_of(f, s, cases[i].breaks, strstr(cases[i].says, "holds NaN"));
         struct snug_trainer t = {.ctx = f->ctx, .session = s, .args = args};
         f->log[0] = '\0';
         ok(f, snug_trainer_not_finite(&t, 0.5, INFINITY));
@@ -381,7 +399,7 @@ static void test_how_often_it_is_told(void **state) {
     assert_int_equal(told, 12);
     assert_int_equal(t.infinite_losses, 40);
     assert_int_equal(t.infinite_in_a_row, 0);
-    break_norm_of(f, s, "classifier.bias");
+    break_norm_of(f, s, "classifier.bias", false);
     for (t.infinite_gradients = 9; t.infinite_gradients < 11;) {
         f->log[0] = '\0';
         t.infinite_in_a_row = 0;

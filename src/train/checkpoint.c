@@ -168,13 +168,13 @@ static int by_step(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The step of a checkpoint's folder; 0 where it is none. As snug writes it: what is called checkpoint-007 would be
+/* The step of a checkpoint's folder; -1 where it is none. As snug writes it: what is called checkpoint-007 would be
    looked for as checkpoint-7. */
 static int64_t step_of(const char *folder) {
     const char *digits = folder + strlen("checkpoint-");
-    if (strncmp(folder, "checkpoint-", strlen("checkpoint-")) != 0 || *digits == '0') return 0;
+    if (strncmp(folder, "checkpoint-", strlen("checkpoint-")) != 0 || (*digits == '0' && digits[1])) return -1;
     const size_t length = strspn(digits, "0123456789");
-    return length <= 18 && digits[length] == '\0' ? strtoll(digits, NULL, 10) : 0;
+    return length > 0 && length <= 18 && digits[length] == '\0' ? strtoll(digits, NULL, 10) : -1;
 }
 
 static snug_status fail_list(const struct snug_trainer *t) {
@@ -192,7 +192,7 @@ snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, 
     snug_status status = SNUG_OK;
     for (struct dirent *entry; status == SNUG_OK && (errno = 0, entry = readdir(folder));) {
         const int64_t step = step_of(entry->d_name);
-        if (!step) continue;
+        if (step < 0) continue;
         status = snug_grow(t->ctx, (void **)steps, &capacity, *count + 1, sizeof **steps);
         if (status == SNUG_OK) (*steps)[(*count)++] = step;
     }

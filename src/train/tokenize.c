@@ -43,7 +43,8 @@ static snug_status open_file(struct tokenizing *t) {
 static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in, snug_tokenized *out) {
     for (size_t i = 0; i < t->columns.texts; i++) {
         const struct snug_field *field = &in->fields[t->columns.text[i]];
-        if (field->kind == SNUG_FIELD_MISSING || field->kind == SNUG_FIELD_OTHER)
+        const enum snug_field_kind kind = field->kind;
+        if (kind == SNUG_FIELD_MISSING || kind == SNUG_FIELD_LIST || kind == SNUG_FIELD_OTHER) /* as in a training */
             return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the row has no text in its text column", file_of(t->args),
                              (long long)in->line);
         t->text[i].count = 0;

@@ -130,7 +130,10 @@ EXPORT int nvmlSystemGetProcessName(unsigned pid, char *text, unsigned size);
 int nvmlInit_v2(void) { return look().failing; }
 int nvmlShutdown(void) { return 0; }
 const char *nvmlErrorString(int error) { return error == 4 ? "Insufficient Permissions" : "Unknown Error"; }
-int nvmlSystemGetDriverVersion(char *text, unsigned size) { return put(text, size, look().driver); }
+int nvmlSystemGetDriverVersion(char *text, unsigned size) {
+    ANSWER;
+    return put(text, size, look().driver);
+}
 int nvmlSystemGetNVMLVersion(char *text, unsigned size) { return put(text, size, "13.580.1"); }
 int nvmlDeviceGetCount_v2(unsigned *count) {
     ANSWER;
