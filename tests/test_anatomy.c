@@ -285,6 +285,35 @@ static void test_anatomy_of_a_gpu(void **state) {
     json_decref(json);
 }
 
+static bool go_on(void *user) {
+    (void)user;
+    return false;
+}
+
+/* Of a long epoch a CPU does three steps, unless it is asked for more. */
+static void test_short_anatomy(void **state) {
+    snug_args *args = arguments();
+    (void)state;
+    assert_int_equal(snug_args_set(args, "train_file", "dummy:40x24"), SNUG_OK);
+    for (int asked = 0; asked < 2; asked++) {
+        snug_anatomy *anatomy;
+        char *text;
+        if (asked) assert_int_equal(snug_args_set(args, "max_steps", "4"), SNUG_OK);
+        assert_int_equal(snug_anatomy_create(args, &(snug_callbacks){.should_stop = go_on}, &anatomy), SNUG_OK);
+        assert_int_equal(snug_anatomy_text(anatomy, &text), SNUG_OK);
+        if (!strstr(text, asked ? "for 4 steps, 16 samples\n" : "for 3 steps, 12 samples (an epoch has 10 steps)\n"))
+            fail_msg("%s", text);
+        free(text);
+        snug_anatomy_destroy(anatomy);
+        if (!asked) { /* what the first one chose is not asked for */
+            snug_args_destroy(args);
+            args = arguments();
+            assert_int_equal(snug_args_set(args, "train_file", "dummy:40x24"), SNUG_OK);
+        }
+    }
+    snug_args_destroy(args);
+}
+
 static bool stop_at_once(void *user) {
     (void)user;
     return true;
@@ -307,6 +336,7 @@ int main(void) {
         cmocka_unit_test(test_ceilings),
         cmocka_unit_test(test_anatomy_is_the_plans),
         cmocka_unit_test(test_anatomy_of_a_gpu),
+        cmocka_unit_test(test_short_anatomy),
         cmocka_unit_test(test_interrupted_anatomy),
     };
     char path[96];

@@ -341,6 +341,41 @@ static void test_anatomy(void **state) {
     assert_contains(snug_error_message(f->ctx), "the arena cannot be had");
     assert_int_equal(steps, 8); /* the whole epoch, unlike on a CPU */
     snug_args_destroy(args);
+    /* Of a model that is there, a step of two micro-batches; without NVML. */
+    set_world(ONE_GPU);
+    train(f, "out", QUICK "max_steps=1");
+    set_world(ONE_GPU "failing 4\n");
+    args = plain_args(
+        f, "device=cuda model_name_or_path=@out train_file=dummy:16x8 gradient_accumulation_steps=2 max_steps=1 "
+           "per_device_train_batch_size=2");
+    assert_int_equal(
+        snug_anatomy_create(args, &(snug_callbacks){.user = &steps, .on_event = take_at_last_step}, &anatomy),
+        SNUG_E_MEMORY);
+    assert_int_equal(steps, 1);
+    assert_int_equal(snug_args_set(args, "train_file", "none.csv"), SNUG_OK);
+    assert_int_equal(snug_anatomy_create(args, NULL, &anatomy), SNUG_E_IO);
+    snug_args_destroy(args);
+}
+
+static snug_status count_verdicts(void *user, const snug_promise *promise) {
+    assert_string_equal(promise->device, "cuda");
+    ((int *)user)[promise->verdict]++;
+    return promise->verdict == SNUG_PROMISE_BROKEN ? SNUG_E_INTERNAL : SNUG_OK;
+}
+
+/* What a GPU does not have yet is skipped, threads are no matter there, and orders of sums may differ. */
+static void test_verify(void **state) {
+    struct fixture *f = *state;
+    int verdicts[3] = {0};
+    set_world(ONE_GPU "context 2000\n");
+    snug_args *args =
+        plain_args(f, "config_name=@model device=cuda max_steps=2 per_device_train_batch_size=2 max_seq_length=8 "
+                      "fp16=true output_dir=@work");
+    if (snug_verify(args, &(snug_callbacks){0}, count_verdicts, verdicts) != SNUG_OK)
+        fail_msg("%s", snug_error_message(f->ctx));
+    assert_int_equal(verdicts[SNUG_PROMISE_KEPT], 8);
+    assert_int_equal(verdicts[SNUG_PROMISE_SKIPPED], 1); /* offload */
+    snug_args_destroy(args);
 }
 
 static void test_doctor(void **state) {
@@ -373,6 +408,9 @@ static void test_doctor(void **state) {
     snprintf(path, sizeof path, "%s/snug", SNUG_FAKE_DIR);
     unlink(path);
     assert_int_equal(link(SNUG_BINARY_DIR "/snug", path), 0);
+    set_world(ONE_GPU);
+    assert_int_equal(run_in(SNUG_FAKE_DIR, "CUDA_VISIBLE_DEVICES=0 " WITH_FAKES, "doctor", output, sizeof output), 0);
+    says(output, "takes the first one that works (of those that CUDA_VISIBLE_DEVICES leaves)");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char arguments[128];
         set_world(cases[i].world);
@@ -398,6 +436,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_verify, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_doctor, set_up_world, tear_down_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

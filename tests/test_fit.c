@@ -30,6 +30,10 @@ static void test_the_law_is_found(void **state) {
     for (int i = 0; i < 24; i++) seconds[i] = 1e-3 / (1 + i % 8);
     check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_NORM}, costs, seconds, 24));
     assert_true(rates.items[1].call >= 0 && rates.items[1].flop >= 0 && rates.items[1].byte >= 0);
+    /* What never came to an end tells nothing. */
+    for (int i = 0; i < 24; i++) seconds[i] = INFINITY;
+    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LOSS}, costs, seconds, 24));
+    assert_int_equal(rates.count, 2);
     snug_rates_free(&rates);
 }
 
@@ -44,7 +48,7 @@ static void test_rates_are_measured_once(void **state) {
     struct fixture *f = *state;
     struct snug_rates measured, again;
     char *path;
-    unsetenv("SNUG_RATES");
+    setenv("SNUG_RATES", "", 1);
     /* Of a damaged file it is said, and nothing is taken. */
     snug_rates_init(f->ctx, &measured, snug_backend_cpu(), THREADS);
     check(f, snug_rates_keep(&measured, &path));
@@ -83,6 +87,8 @@ static void test_wrong_rates_are_refused(void **state) {
         {"{\"seconds\": []}", "must be a list"},
         {"{\"seconds\": [{\"operation\": \"sing\"}]}", "\"sing\" is no operation"},
         {"{\"seconds\": [{\"operation\": \"linear\", \"flop\": -1}]}", "less than no time"},
+        {"{\"seconds\": [{\"operation\": \"linear\", \"call\": -1}]}", "less than no time"},
+        {"{\"seconds\": [{\"operation\": \"linear\", \"byte\": -1}]}", "less than no time"},
         {"{\"seconds\": [3]}", "must hold objects"},
         {"[", "rates.json"},
     };
@@ -97,12 +103,27 @@ static void test_wrong_rates_are_refused(void **state) {
     }
 }
 
+static void open_few(struct fixture *f) {
+    snug_plan *plan;
+    char *text;
+    snug_args *args = training_args(f, "");
+    check(f, snug_plan_create(args, &plan));
+    check(f, snug_plan_text(plan, &text));
+    free(text);
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+}
+
 static void test_rates_are_shown(void **state) {
     struct fixture *f = *state;
     struct snug_rates rates;
     char *text;
     check(f, snug_rates_read(f->ctx, SNUG_SOURCE_DIR "/tests/golden/rates.json", &rates));
+    rates.items[0].types = 5;
+    rates.items[1].types = 2;
     check(f, snug_rates_text(&rates, &text));
+    assert_contains(text, " bf16 ");
+    assert_contains(text, " mixed ");
     size_t lines = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++) lines++;
     assert_int_equal(lines, rates.count + 3);
@@ -114,6 +135,34 @@ static void test_rates_are_shown(void **state) {
     assert_int_equal(json_array_size(json_object_get(json, "seconds")), rates.count);
     json_decref(json);
     free(text);
+    snug_rates_free(&rates);
+}
+
+/* Rates that say nothing of most operations: what nothing is known of takes no time. Kept where there is a folder. */
+static void test_few_rates(void **state) {
+    static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
+    struct fixture *f = *state;
+    char before[3][512] = {{0}}, *path;
+    struct snug_rates rates;
+    write_text(f, "few.json", "{\"seconds\": [{\"operation\": \"linear\", \"call\": 1}]}");
+    setenv("SNUG_RATES", path_of(f, "few.json"), 1);
+    open_few(f);
+    check(f, snug_rates_read(f->ctx, path_of(f, "few.json"), &rates));
+    setenv("SNUG_CACHE", "/dev/null/cache", 1);
+    assert_int_equal(snug_rates_keep(&rates, &path), SNUG_E_IO);
+    assert_null(path);
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(variables[i]);
+        snprintf(before[i], sizeof before[i], "%s", value ? value : "");
+        unsetenv(variables[i]);
+    }
+    const snug_status status = snug_rates_keep(&rates, &path);
+    for (int i = 1; i < 3; i++)
+        if (*before[i]) setenv(variables[i], before[i], 1);
+    setenv("SNUG_CACHE", path_of(f, "cache"), 1);
+    setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
+    assert_int_equal(status, SNUG_OK);
+    assert_null(path);
     snug_rates_free(&rates);
 }
 
@@ -338,6 +387,13 @@ static void test_a_refusal_names_the_mix(void **state) {
     snprintf(budget, sizeof budget, "%lld", (long long)((asked + smallest) / 2));
     assert_int_equal(snug_args_set(p.args, "memory_budget", budget), SNUG_OK);
     assert_int_equal(snug_plan_create(p.args, &plan), SNUG_E_DOES_NOT_FIT);
+    char *text;
+    check(f, snug_plan_text(plan, &text));
+    assert_contains(text, "\n--fit would choose --");
+    free(text);
+    check(f, snug_plan_json(plan, &text));
+    assert_contains(text, "\"fits\": true");
+    free(text);
     snug_plan_destroy(plan);
     const char *message = strstr(snug_error_message(f->ctx), "--fit would add ");
     assert_non_null(message);
@@ -354,6 +410,16 @@ static void test_a_refusal_names_the_mix(void **state) {
     assert_int_equal(snug_args_set(p.args, "fit", "True"), SNUG_OK);
     assert_int_equal(snug_plan_create(p.args, &plan), SNUG_E_DOES_NOT_FIT);
     assert_contains(snug_error_message(f->ctx), "no mix of methods fits 2.0 MiB; the smallest takes");
+    check(f, snug_plan_text(plan, &text));
+    assert_contains(text, "\n--fit: no mix of methods fits 2.0 MiB");
+    free(text);
+    snug_plan_destroy(plan);
+    /* And what fits as asked is told so. */
+    assert_int_equal(snug_args_set(p.args, "memory_budget", "20GiB"), SNUG_OK);
+    check(f, snug_plan_create(p.args, &plan));
+    check(f, snug_plan_text(plan, &text));
+    assert_contains(text, "\n--fit: it fits as asked: ");
+    free(text);
     snug_plan_destroy(plan);
     close_job(&p);
 }
@@ -399,6 +465,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rates_are_measured_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_rates_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rates_are_shown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_few_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_choice_fits_and_is_what_the_run_plans, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),

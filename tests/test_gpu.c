@@ -370,6 +370,30 @@ static void test_gpu_command(void **state) {
     json_decref(json);
 }
 
+/* Where CUDA sees none of them, NVML names no processes, or there are none. */
+static void test_gpu_command_of_little(void **state) {
+    char output[16384];
+    (void)state;
+    set_world(TWO_GPUS "unlisted\n");
+    assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
+    says(output, "Programs cannot use a GPU: the NVIDIA driver offers no GPU. snug uses the CPU.\n");
+    assert_null(strstr(output, "process"));
+    assert_int_equal(run(WITH_FAKES, "gpu --json", output, sizeof output), 0);
+    json_t *json = json_loads(output, 0, NULL), *gpu = json_array_get(json_object_get(json, "gpus"), 0);
+    assert_true(json_is_null(json_object_get(gpu, "processes")));
+    json_decref(json);
+    set_world(TWO_GPUS "visible 0\n");
+    assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
+    says(output, "    none is listed\n");
+    set_world(TWO_GPUS "visible 0\nprocess 1 999999999 -1 -\nfailing 0\n");
+    assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
+    says(output, "  1  999999999          -  (not told here: another container's, or the host's)\n");
+    set_world("driver  0\ngpu 81559 0 0 NVIDIA H100\nvisible 0\nfailing 4\n");
+    assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
+    says(output, "Memory, load and processes are not known: libnvidia-ml.so.1: Insufficient Permissions.\n");
+    says(output, "  -     0  NVIDIA H100");
+}
+
 static void test_watch(void **state) {
     char output[16384];
     (void)state;
@@ -437,6 +461,18 @@ static void test_doctor_refuses_what_a_training_would(void **state) {
 static void test_nothing_there(void **state) {
     char output[16384];
     (void)state;
+    assert_int_equal(run("env -u HOME -u XDG_CACHE_HOME -u SNUG_CACHE " WITHOUT, "doctor", output, sizeof output), 0);
+    says(output, "Cache      there is none: SNUG_CACHE, XDG_CACHE_HOME and HOME are unset\n");
+    says(output, "\nMissing ");
+    says(output, "\n           a GPU: ");
+    assert_int_equal(
+        run("env -u HOME -u XDG_CACHE_HOME -u SNUG_CACHE " WITHOUT, "doctor --json --fp16", output, sizeof output), 2);
+    const char *begin = strchr(output, '{');
+    json_t *json = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    assert_non_null(json);
+    assert_true(json_is_null(json_object_get(json_object_get(json, "cache"), "folder")));
+    says(json_string_value(json_object_get(json, "refused")), "--fp16: fp16 needs a GPU");
+    json_decref(json);
     assert_int_equal(run(WITHOUT, "gpu", output, sizeof output), 0);
     says(output, "snug uses the CPU");
     assert_int_equal(
@@ -465,6 +501,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_late_refusal),
         cmocka_unit_test(test_gpu_command),
+        cmocka_unit_test(test_gpu_command_of_little),
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_doctor),
         cmocka_unit_test(test_doctor_refuses_what_a_training_would),

@@ -53,9 +53,13 @@ static void test_summary(void **state) {
 }
 
 static void test_summary_of_little(void **state) {
-    snug_train_result result = {.seconds = 7262, .total = {1 << 20, -1}};
+    snug_train_result result = {.total = {1 << 20, -1}};
     char *text;
     (void)state;
+    assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
+    expect(text, "Time: 0.00 s");
+    free(text);
+    result.seconds = 7262;
     assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
     expect(text, "Time: 2:01:02 h");
     expect(text, "Memory occupied: 1.0 MiB\n"); /* the plan's, where it cannot be measured */
@@ -64,10 +68,44 @@ static void test_summary_of_little(void **state) {
     free(text);
 }
 
+static void test_summary_of_a_gpu(void **state) {
+    snug_train_result result = {.seconds = 2,
+                                .infinite_gradients = 1,
+                                .skipped_steps = 3,
+                                .loss_scale = 4096,
+                                .ledger = {[SNUG_MEMORY_HOST] = {0, 1 << 20}},
+                                .total = {0, 5 << 20},
+                                .device = {.name = "NVIDIA H200", .method = "made up"}};
+    char *text;
+    (void)state;
+    for (int others = 0; others < 2; others++) {
+        if (others) strcpy(result.device.others, "4711 python 990.0 MiB");
+        assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
+        expect(text, "(0.00 steps/s)\n"); /* no arithmetic was counted */
+        expect(text, "Skipped: 3 steps, whose fp16 gradients were not finite; loss scale 4096 at the end\n");
+        expect(text, "NaN or infinite: the loss of 0 steps, the gradients of 1");
+        expect(text, "  host                 0.0         1.0\n");
+        expect(text, "total is what NVIDIA H200 holds of this process, without host; measured: made up\n");
+        assert_int_equal(strstr(text, "other processes on it: 4711 python 990.0 MiB\n") != NULL, others);
+        free(text);
+    }
+}
+
+/* What there is nothing of is given back, too. */
+static void test_nothing_to_destroy(void **state) {
+    (void)state;
+    snug_gpus_destroy(NULL);
+    snug_doctor_destroy(NULL);
+    snug_rates_destroy(NULL);
+    snug_plan_destroy(NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_summary_of_little),
+        cmocka_unit_test(test_summary_of_a_gpu),
+        cmocka_unit_test(test_nothing_to_destroy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -298,6 +298,41 @@ static void test_plans_without_data(void **state) {
     snug_args_destroy(args);
 }
 
+static void test_plans_of_chosen_methods(void **state) {
+    static const struct {
+        const char *words, *says[3];
+    } cases[] = {
+        {"offload=optimizer offload_dir=@spool", {"\nOffloaded: ", "spool: optimizer ", NULL}},
+        {"offload=optimizer,weights offload_dir=/dev/shm", {", which is host memory: weights ", ", optimizer ", NULL}},
+        {"recompute=layer,none", {"\nlayer 0 ", "\nlayer 1 ", NULL}},
+        {"gradient_accumulation_steps=1 recompute=none update_in_backward=False offload=optimizer optim=adamw_torch "
+         "dtype=float32",
+         {"(every method is set)\n", NULL}},
+        {"train_file= per_device_train_batch_size=5040", {"_batch_size 1 --gradient_accumulation_steps 5040\n", NULL}},
+        {"train_file= dataloader_drop_last=True", {"--per_device_train_batch_size 1 ", NULL}},
+        {"train_file=dummy:32x8 dataloader_drop_last=True", {"--per_device_train_batch_size 1 ", NULL}},
+        {"dataloader_drop_last=True", {"--recompute layer\n", NULL}}, /* steps would be others */
+        {"config_name=bert-large-uncased train_file= per_device_train_batch_size=4096", {"it does not fit", NULL}},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snug_plan *plan;
+        char *text;
+        snug_args *args = training_args(f, cases[i].words);
+        ok(f, snug_plan_create(args, &plan));
+        ok(f, snug_plan_text(plan, &text));
+        for (int k = 0; k < 3 && cases[i].says[k]; k++) assert_contains(text, cases[i].says[k]);
+        free(text);
+        ok(f, snug_plan_json(plan, &text));
+        json_t *json = json_loads(text, 0, NULL), *offloaded = json_object_get(json, "offloaded");
+        assert_int_equal(json_is_object(offloaded), strstr(cases[i].words, "offload=") != NULL);
+        json_decref(json);
+        free(text);
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+}
+
 /* ---- a session ------------------------------------------------------------------------------------------------ */
 
 static void do_step(const struct fixture *f, snug_session *s) {
@@ -427,6 +462,7 @@ int main(void) {
         TEST(test_evaluations),
         TEST(test_jobs),
         TEST(test_plans_without_data),
+        TEST(test_plans_of_chosen_methods),
         TEST(test_session_that_updates_in_backward),
         TEST(test_who_is_blamed),
         TEST(test_how_often_it_is_told),

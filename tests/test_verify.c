@@ -6,7 +6,7 @@
 
 /* ---- breaking --------------------------------------------------------------------------------------------------- */
 
-enum breakage { BREAK_NOTHING, BREAK_SEED, BREAK_PLAN, BREAK_RUN };
+enum breakage { BREAK_NOTHING, BREAK_SEED, BREAK_PLAN, BREAK_RUN, FAIL_PLAN, FAIL_RUN };
 
 /* What is broken, and of which trainings: those whose argument name is value; of BREAK_SEED the second that is made. */
 static struct {
@@ -22,9 +22,13 @@ static bool is_concerned(const struct snug_args *args) {
     return strncmp(text, broken.value, strlen(broken.value)) == 0;
 }
 
-/* Other dropout than it should be. */
-static void spoil(struct snug_args *args, struct snug_session *session) {
-    if ((broken.kind == BREAK_RUN || broken.kind == BREAK_SEED) && is_concerned(args)) session->train_run.seed ^= 1;
+/* Other dropout than it should be, or none of it. */
+static snug_status spoil(struct snug_args *args, struct snug_session **session) {
+    if ((broken.kind == BREAK_RUN || broken.kind == BREAK_SEED) && is_concerned(args)) (*session)->train_run.seed ^= 1;
+    if (broken.kind != FAIL_RUN || !is_concerned(args)) return SNUG_OK;
+    snug_session_destroy(*session);
+    *session = NULL;
+    return snug_fail(args->ctx, SNUG_E_INTERNAL, "made to fail");
 }
 
 snug_status __real_snug_session_open(struct snug_args *, enum snug_command, const snug_callbacks *,
@@ -34,16 +38,14 @@ snug_status __wrap_snug_session_open(struct snug_args *, enum snug_command, cons
 snug_status __wrap_snug_session_open(struct snug_args *args, enum snug_command command, const snug_callbacks *callbacks,
                                      struct snug_session **out) {
     const snug_status status = __real_snug_session_open(args, command, callbacks, out);
-    if (status == SNUG_OK) spoil(args, *out);
-    return status;
+    return status == SNUG_OK ? spoil(args, out) : status;
 }
 
 snug_status __real_snug_session_create(snug_args *, snug_session **);
 snug_status __wrap_snug_session_create(snug_args *, snug_session **);
 snug_status __wrap_snug_session_create(snug_args *args, snug_session **out) {
     const snug_status status = __real_snug_session_create(args, out);
-    if (status == SNUG_OK) spoil(args, *out);
-    return status;
+    return status == SNUG_OK ? spoil(args, out) : status;
 }
 
 snug_status __real_snug_job_open(struct snug_args *, enum snug_command, struct snug_job *);
@@ -51,6 +53,8 @@ snug_status __wrap_snug_job_open(struct snug_args *, enum snug_command, struct s
 snug_status __wrap_snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     const snug_status status = __real_snug_job_open(args, command, job);
     if (broken.kind == BREAK_PLAN && command == SNUG_COMMAND_PLAN) job->layout.bytes[SNUG_MEMORY_GRADIENTS] += 64;
+    if (broken.kind == FAIL_PLAN && command == SNUG_COMMAND_PLAN)
+        return snug_fail(args->ctx, SNUG_E_INTERNAL, "made to fail");
     return status;
 }
 
@@ -107,8 +111,8 @@ enum { PROMISES = 10, MEASURED = !SANITIZED };
 
 static void test_all_are_kept(void **state) {
     static const char *const cases[] = {
-        "train_file=@train.csv",
-        "max_seq_length=64 gradient_checkpointing=True optim=adamw_8bit",
+        "train_file=@train.csv max_train_samples=40 threads=1",
+        "max_seq_length=64 gradient_checkpointing=True optim=adamw_8bit device=auto",
         "train_file=@train.txt task=mlm line_by_line=True dtype=bfloat16 gradient_accumulation_steps=2",
         "max_seq_length=64 bf16=True update_in_backward=True recompute=ffn dataloader_num_workers=2",
     };
@@ -128,6 +132,11 @@ static void test_a_broken_promise_is_red(void **state) {
         const char *name, *value, *promise;
     } cases[] = {
         {BREAK_PLAN, NULL, NULL, "planned = carved = measured"},
+        {FAIL_PLAN, NULL, NULL, "planned = carved = measured"},
+        {FAIL_RUN, "threads", "1", "threads do not matter"},
+        {FAIL_RUN, "resume_from_checkpoint", "/", "resumed = uninterrupted"},
+        {FAIL_RUN, "per_device_train_batch_size", "4", "accumulation does not matter"},
+        {BREAK_RUN, "save_strategy", "steps", "resumed = uninterrupted"},
         {BREAK_SEED, NULL, NULL, "same seed, same bits"},
         {BREAK_RUN, "recompute", "attention", "recomputed = stored"},
         {BREAK_RUN, "update_in_backward", "True", "when weights are updated does not matter"},
@@ -157,7 +166,8 @@ static void test_a_broken_promise_is_red(void **state) {
 static void test_what_cannot_be_checked_is_skipped(void **state) {
     struct fixture *f = *state;
     struct heard heard;
-    assert_int_equal(verify(f, "train_file=@train.csv max_steps=1 per_device_train_batch_size=1", &heard), SNUG_OK);
+    assert_int_equal(verify(f, "train_file=@train.csv max_steps=1 per_device_train_batch_size=1 use_cpu=True", &heard),
+                     SNUG_OK);
     assert_int_equal(heard.skipped, 3 + !MEASURED); /* nothing to resume, split or pack */
     assert_int_equal(heard.kept, PROMISES - heard.skipped);
     assert_int_equal(verify(f, "train_file=@train.csv max_steps=2 per_device_train_batch_size=3", &heard), SNUG_OK);
@@ -171,6 +181,21 @@ static void test_a_run_that_cannot_begin_is_no_verdict(void **state) {
     assert_contains(snug_error_message(f->ctx), "nothing.csv");
     assert_int_equal(heard.kept + heard.broken + heard.skipped, 0);
     assert_int_equal(verify(f, "config_name=", &heard), SNUG_E_USAGE);
+    assert_int_equal(verify(f, "config_name=@none", &heard), SNUG_E_INPUT);
+    /* Where it writes: a folder that was there before stays, and one in which nothing can be made is named. */
+    assert_int_equal(verify(f, "output_dir=/proc", &heard), SNUG_E_IO);
+    assert_contains(snug_error_message(f->ctx), "--output_dir /proc: no folder can be made there");
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "work")), SNUG_OK);
+    assert_int_equal(verify(f, "train_file=@nothing.csv", &heard), SNUG_E_IO);
+    assert_true(exists(path_of(f, "work")));
+    const char *before = getenv("TMPDIR");
+    char *own = before ? strdup(before) : NULL;
+    for (int set = 0; set < 2; set++) {
+        set ? setenv("TMPDIR", "", 1) : unsetenv("TMPDIR"); /* both are /tmp */
+        assert_int_equal(verify(f, "train_file=@nothing.csv output_dir=", &heard), SNUG_E_IO);
+    }
+    own ? setenv("TMPDIR", own, 1) : unsetenv("TMPDIR");
+    free(own);
 }
 
 /* Neither a broken promise, nor a matter of flags for saving; in the first training, and in the one that saves. */
@@ -180,7 +205,7 @@ static void test_a_full_disk_is_no_verdict(void **state) {
         struct heard heard;
         disk.bytes = 1000;
         disk.looks = looks;
-        const snug_status status = verify(f, "max_steps=2 max_seq_length=16", &heard);
+        const snug_status status = verify(f, "max_steps=2 max_seq_length=6", &heard);
         disk.bytes = -1;
         if (status != SNUG_E_IO || heard.broken) fail_msg("status %d\n%s", status, heard.text);
         assert_contains(snug_error_message(f->ctx), "let snug verify write elsewhere: --output_dir or TMPDIR");
@@ -189,13 +214,25 @@ static void test_a_full_disk_is_no_verdict(void **state) {
     }
 }
 
+/* The logs may go to a disk of their own. */
+static void test_a_full_disk_of_logs(void **state) {
+    struct fixture *f = *state;
+    disk.bytes = 10;
+    disk.looks = 1;
+    assert_int_equal(try_train(f, "out", "max_steps=2 report_to=tensorboard logging_dir=@logs", 0, NULL), SNUG_E_IO);
+    disk.bytes = -1;
+    assert_contains(snug_error_message(f->ctx), "logs: the run's event logs take ");
+}
+
 int main(void) {
+    setenv("CUDA_VISIBLE_DEVICES", "-1", 1); /* auto is the CPU */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_broken_promise_is_red, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_checked_is_skipped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_that_cannot_begin_is_no_verdict, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_full_disk_is_no_verdict, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_of_logs, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

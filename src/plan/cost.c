@@ -65,7 +65,7 @@ struct snug_cost snug_op_cost(const struct snug_program *program, const struct s
         cost.bytes += (twice ? 2 : 1) * elements[k] * (double)snug_dtype_size(tensor->dtype);
     }
     const double in = elements[0], out = elements[SNUG_OP_INPUTS];
-    const double pairs = sequences > 0 ? tokens * tokens / sequences : 0; /* query-key pairs a head */
+    const double pairs = tokens * tokens / sequences; /* query-key pairs a head */
     switch (op->kind) {
     case SNUG_OP_LINEAR:
     case SNUG_OP_LINEAR_DX: cost.flops = 2 * out * (double)program->tensors[op->in[0]].cols; break;

@@ -17,7 +17,7 @@ struct tape {
     bool *touched;     /* by forward tensor: an earlier operation of the step has written its gradient */
 };
 
-static int32_t gradient_of(const struct tape *t, int32_t tensor) { return tensor < 0 ? -1 : t->gradient[tensor]; }
+static int32_t gradient_of(const struct tape *t, int32_t tensor) { return t->gradient[tensor]; }
 
 static void emit(struct tape *t, struct snug_op op) {
     op.phase = t->phase;
@@ -27,7 +27,6 @@ static void emit(struct tape *t, struct snug_op op) {
 
 /* The gradient tensor of an activation or a weight, made at its first use. */
 static int32_t new_gradient(struct tape *t, int32_t of) {
-    if (of < 0) return -1;
     if (t->status != SNUG_OK || t->gradient[of] >= 0) return t->gradient[of];
     struct snug_tensor like = t->program->tensors[of];
     like.memory_class = like.persistent ? SNUG_MEMORY_GRADIENTS : SNUG_MEMORY_TEMPORARY;

@@ -13,12 +13,6 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
     return types;
 }
 
-bool snug_can_run(const struct snug_backend *backend, const struct snug_program *program) {
-    for (size_t i = 0; i < program->op_count; i++)
-        if (!backend->ops[program->ops[i].kind]) return false;
-    return true;
-}
-
 /* Of the same kind if it was measured, the nearest variant first; else of a copy, which only moves bytes. */
 static const struct snug_rate *find_rate(const struct snug_rates *rates, enum snug_op_kind kind, int32_t types,
                                          bool dropout) {
@@ -42,7 +36,7 @@ struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const stru
     const struct snug_cost cost = snug_op_cost(program, op, tokens, sequences, rows);
     struct snug_estimate estimate = {.flops = cost.flops, .bytes = cost.bytes};
     /* snug_op_cost() takes all sequences as equally long. */
-    if ((op->kind == SNUG_OP_ATTENTION || op->kind == SNUG_OP_ATTENTION_BACKWARD) && tokens > 0)
+    if (op->kind == SNUG_OP_ATTENTION || op->kind == SNUG_OP_ATTENTION_BACKWARD)
         estimate.flops *= load->pairs * sequences / (tokens * tokens);
     const struct snug_rate *rate =
         rates ? find_rate(rates, op->kind, snug_operand_types(program, op), op->p > 0) : NULL;

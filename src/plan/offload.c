@@ -160,7 +160,7 @@ static snug_status emit_part(struct offload *o, const struct snug_op *ops, size_
     const struct snug_op *whole = &ops[index];
     struct snug_op op = *whole;
     op.element = segment + first;
-    if (whole->kind == SNUG_OP_SQUARED_NORM) op.accumulate = whole->accumulate || op.element > 0;
+    if (whole->kind == SNUG_OP_SQUARED_NORM) op.accumulate = op.element > 0;
     if (snug_is_update(whole->kind)) op.segments = 1;
     const int64_t length = snug_is_update(whole->kind) ? elements / whole->segments : elements;
     const int64_t blocks = (length + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK;
@@ -360,7 +360,7 @@ static snug_status insert_copies(struct offload *o, const struct stay *s) {
 static int in_order(const void *a, const void *b) {
     const struct insertion *x = a, *y = b;
     if (x->at != y->at) return x->at < y->at ? -1 : 1;
-    if (x->phase != y->phase) return x->phase < y->phase ? -1 : 1;
+    if (x->phase != y->phase) return (int)x->phase - (int)y->phase;
     if (x->order != y->order) return x->order - y->order;
     const int32_t i = x->op.in[0], j = y->op.in[0]; /* the same list every time */
     return i != j ? (i < j ? -1 : 1) : x->op.out[0] - y->op.out[0];

@@ -77,7 +77,7 @@ struct placing {
 static int larger_first(const void *a, const void *b) {
     const struct snug_tensor *x = *(struct snug_tensor *const *)a, *y = *(struct snug_tensor *const *)b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-    return x < y ? -1 : x > y; /* the order in the program: the same plan every time */
+    return (x > y) - (x < y); /* the order in the program: the same plan every time */
 }
 
 /* The lowest gap that holds tensor beside those that live when it does. */

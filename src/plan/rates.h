@@ -47,9 +47,6 @@ snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, cons
    loop of a backend runs. */
 int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op);
 
-/* Whether backend has all of the program's operations. */
-bool snug_can_run(const struct snug_backend *backend, const struct snug_program *program);
-
 /* What a step works on: its mean micro-batch. */
 struct snug_load {
     double tokens, sequences, rows; /* rows: head rows */

@@ -146,7 +146,7 @@ snug_status snug_rates_keep(const struct snug_rates *rates, char **path) {
     return status;
 }
 
-/* The cached rates, if they are there, whole and of this machine; else *out stays empty. */
+/* The cached rates of this machine, which their name tells, if they are there and whole; else *out stays empty. */
 static snug_status open_cached(snug_context *ctx, const struct snug_rates *wanted, struct snug_rates *out) {
     char *path;
     RETURN_IF_ERROR(cache_path(ctx, wanted, &path));
@@ -154,9 +154,6 @@ static snug_status open_cached(snug_context *ctx, const struct snug_rates *wante
         if (snug_rates_read(ctx, path, out) != SNUG_OK) {
             snug_log(ctx, SNUG_LOG_WARNING, "%s: the rates are measured anew", snug_error_message(ctx));
             snug_clear_error(ctx);
-        } else if (strcmp(out->cpu, wanted->cpu) != 0 || strcmp(out->isa, wanted->isa) != 0 ||
-                   out->threads != wanted->threads) {
-            snug_rates_free(out);
         }
     }
     free(path);

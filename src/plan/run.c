@@ -62,7 +62,7 @@ static const char *const phase_names[SNUG_PHASE_COUNT] = {"prepare", "forward", 
 static snug_status blame(const struct snug_run *run, const struct snug_op *op, snug_status status) {
     const int32_t tensor = op->out[0] >= 0 ? op->out[0] : op->in[0];
     return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", phase_names[op->phase], snug_op_name(op->kind),
-                             tensor >= 0 ? run->program->tensors[tensor].name : "nothing");
+                             run->program->tensors[tensor].name);
 }
 
 static snug_status run_op(struct snug_run *run, const struct snug_backend *backend, size_t number,

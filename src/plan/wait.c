@@ -24,9 +24,8 @@ static struct snug_op *find_update(const struct snug_program *program, int32_t w
 }
 
 /* Without a gradient, a row at rest must stay there: not so with L2 decay, or 0 / 0. */
-static bool rests(const struct snug_optimizer *optimizer, const struct snug_op *update) {
-    return (float)optimizer->epsilon > 0 &&
-           (optimizer->decoupled || !update->decay || (float)optimizer->weight_decay == 0);
+static bool rests(const struct snug_optimizer *optimizer) {
+    return (float)optimizer->epsilon > 0 && (optimizer->decoupled || (float)optimizer->weight_decay == 0);
 }
 
 /* The gradient's writer and its reader learn which rows it holds. */
@@ -55,12 +54,13 @@ static void move_to_front(struct snug_program *program) {
 }
 
 snug_status snug_stage_wait(struct snug_program *program, const struct snug_methods *methods) {
-    /* Update in backward frees the gradient by itself; steps that fp16 skips are in no history. */
-    const bool may = methods->waiting_steps > 0 && !methods->update_in_backward && program->compute != SNUG_F16;
+    /* Update in backward frees the gradient by itself. (Steps that fp16 skips would be in no history: a GPU's rows do
+       not wait.) */
+    const bool may = methods->waiting_steps > 0 && !methods->update_in_backward;
     const int32_t table = may ? find_table(program) : -1;
     struct snug_op *update = table >= 0 ? find_update(program, table) : NULL;
     const int64_t touched = program->capacity[SNUG_EXTENT_TOKENS] * methods->micro_batches;
-    if (!update || !rests(methods->optimizer, update) || 2 * touched > program->tensors[table].rows) return SNUG_OK;
+    if (!update || !rests(methods->optimizer) || 2 * touched > program->tensors[table].rows) return SNUG_OK;
 
     char name[sizeof program->tensors->name];
     memcpy(name, program->tensors[table].name, sizeof name);

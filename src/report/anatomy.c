@@ -44,9 +44,7 @@ static snug_status choose_arguments(struct snug_args *args) {
 static void shorten(const struct snug_session *s, snug_anatomy *a) {
     struct snug_job *job = (struct snug_job *)&s->job;
     a->epoch_steps = job->max_steps;
-    if (a->device || snug_args_is_set(job->args, "max_steps") || snug_args_is_set(job->args, "num_train_epochs") ||
-        job->max_steps <= CPU_STEPS)
-        return;
+    if (a->device || a->asked || job->max_steps <= CPU_STEPS) return;
     job->max_steps = CPU_STEPS;
     snug_log(a->ctx, SNUG_LOG_INFO, "on the CPU %d steps of the epoch's %lld: --num_train_epochs 1 does them all",
              (int)CPU_STEPS, (long long)a->epoch_steps);
@@ -237,10 +235,12 @@ snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks
     snug_session *session;
     *out = NULL;
     snug_clear_error(args->ctx);
+    const bool asked = snug_args_is_set(args, "max_steps") || snug_args_is_set(args, "num_train_epochs");
     RETURN_IF_ERROR(choose_arguments(args));
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_anatomy *a = memory;
     a->ctx = args->ctx;
+    a->asked = asked;
     a->before = snug_resident_bytes();
     snug_status status = snug_session_create(args, &session);
     if (status == SNUG_OK) status = run_session(session, a, callbacks);

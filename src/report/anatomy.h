@@ -17,6 +17,7 @@ struct snug_anatomy {
     snug_context *ctx;
     char place[160]; /* the GPU, or the processor and its threads */
     bool device;
+    bool asked;          /* for so many steps */
     snug_device_use use; /* of the GPU */
     char data[256];
     double parameters;

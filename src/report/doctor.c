@@ -37,7 +37,6 @@ struct snug_doctor {
 static void miss(snug_doctor *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void miss(snug_doctor *d, const char *format, ...) {
     va_list args;
-    if (d->missing_count == NOTES) return;
     va_start(args, format);
     vsnprintf(d->missing[d->missing_count++], sizeof *d->missing, format, args);
     va_end(args);
@@ -57,7 +56,7 @@ static void read_features(snug_doctor *d) {
     for (size_t i = 0; line && i < sizeof known / sizeof *known; i++) {
         const size_t length = strlen(known[i]), used = strlen(d->features);
         const char *at = line;
-        while ((at = strstr(at, known[i])) && (at == line || at[-1] != ' ' || !strchr(" \n", at[length]))) at += length;
+        while ((at = strstr(at, known[i])) && (at[-1] != ' ' || !strchr(" \n", at[length]))) at += length;
         if (at) snprintf(d->features + used, sizeof d->features - used, "%s%s", used ? " " : "", known[i]);
     }
     free(line);

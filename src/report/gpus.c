@@ -35,7 +35,7 @@ static void print_versions(FILE *out, const snug_gpus *gpus) {
     if (*gpus->nvml) fprintf(out, ", NVML %s", gpus->nvml);
     if (*gpus->driver || *gpus->cuda) fputc('\n', out);
     if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", gpus->visible);
-    if (!gpus->count && *gpus->cuda_problem)
+    if (!gpus->count) /* then CUDA says why */
         fprintf(out, "No GPU: %s. snug uses the CPU.\n", gpus->cuda_problem);
     else if (*gpus->cuda_problem)
         fprintf(out, "Programs cannot use a GPU: %s. snug uses the CPU.\n", gpus->cuda_problem);

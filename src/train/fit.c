@@ -88,7 +88,6 @@ static bool is_pinned(const struct snug_args *args, const struct method *method)
 }
 
 static void add_setting(struct search *s, int method, const char *flags) {
-    if (s->counts[method] == SETTINGS_MAX) return;
     struct setting *setting = &s->settings[method][s->counts[method]++];
     snprintf(setting->flags, sizeof setting->flags, "%s", flags);
 }
@@ -99,7 +98,7 @@ static void split_settings(struct search *s) {
     const int64_t batch = options->batch_size, accumulation = options->accumulation;
     /* What is left out at an epoch's end would be another. */
     if (options->drop_last && s->job->train.dataset && s->job->train.rows % (batch * accumulation)) return;
-    for (int64_t parts = 2; parts <= batch && accumulation * parts <= 65536; parts++) {
+    for (int64_t parts = 2; parts <= batch; parts++) {
         char flags[128];
         if (batch % parts) continue;
         if (s->counts[SPLIT] == SETTINGS_MAX) s->counts[SPLIT]--; /* the last one, at last, is a row at a time */
@@ -127,10 +126,10 @@ static void list_settings(struct search *s) {
 /* ---- one mix -------------------------------------------------------------------------------------------------- */
 
 static snug_status give(struct snug_args *args, const char *flags) {
-    char copy[256], *words[16] = {copy}, *rest = copy;
+    char copy[256], *words[16] = {copy}, *rest = copy; /* a mix has 13 words at most */
     int count = 1;
     snprintf(copy, sizeof copy, "%s", flags);
-    while (count < 16 && (words[count] = strsep(&rest, " "))) count += *words[count] != '\0';
+    while ((words[count] = strsep(&rest, " "))) count += *words[count] != '\0';
     return snug_args_parse(args, count, words);
 }
 
@@ -151,9 +150,9 @@ static void print_layers(char *flags, size_t size, const struct search *s, const
         const int count = level == SNUG_RECOMPUTE_ELEMENTWISE ? rest : layers->count[level];
         rest -= count;
         if (count == s->layer_count && level == SNUG_RECOMPUTE_ELEMENTWISE) return;
-        if (!count || used >= size) continue;
+        if (!count) continue;
         used += (size_t)snprintf(flags + used, size - used, "%s%s", used ? "," : "--recompute ", level_names[level]);
-        if (count < s->layer_count && used < size) used += (size_t)snprintf(flags + used, size - used, "*%d", count);
+        if (count < s->layer_count) used += (size_t)snprintf(flags + used, size - used, "*%d", count);
     }
 }
 
@@ -189,7 +188,6 @@ static snug_status plan_flags(struct search *s, const struct snug_feed *feed, st
     if (status == SNUG_OK) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) {
         status = snug_job_replan(s->job, args, feed, &trial);
-        if (status == SNUG_OK && !snug_can_run(trial.backend, trial.training)) status = SNUG_END;
         if (status == SNUG_OK) measure(s, &trial, out);
         snug_job_drop_plan(&trial);
         s->planned++;
