@@ -85,14 +85,14 @@ static void test_without_nvml(void **state) {
 static void test_little_told(void **state) {
     struct snug_gpus gpus;
     (void)state;
-    set_world(TWO_GPUS "visible 0\nprocess 1 self 20 ./-\nanswer nvmlDeviceGetName 3\nanswer nvmlDeviceGetUUID 3\n"
+    set_world(TWO_GPUS "visible 1\nprocess 1 self 20 ./-\nanswer nvmlDeviceGetName 3\nanswer nvmlDeviceGetUUID 3\n"
                        "answer nvmlDeviceGetMemoryInfo_v2 3\nanswer nvmlDeviceGetUtilizationRates 3\n"
                        "answer nvmlDeviceGetTemperature 3\nanswer nvmlDeviceGetEnforcedPowerLimit 3\n");
     assert_int_equal(snug_gpus_look(ctx, &gpus), SNUG_OK);
     assert_int_equal(gpus.count, 2);
     const struct snug_gpu *a = find(&gpus, 0), *b = find(&gpus, 1);
-    assert_int_equal(a->ordinal, 0); /* by its bus */
-    assert_int_equal(b->ordinal, -1);
+    assert_int_equal(a->ordinal, -1);
+    assert_int_equal(b->ordinal, 0); /* by its bus */
     assert_string_equal(b->name, "an NVIDIA GPU");
     assert_string_equal(b->uuid, "");
     assert_int_equal(a->used, (int64_t)1100 << 20);

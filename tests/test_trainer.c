@@ -247,7 +247,7 @@ static void test_jobs(void **state) {
         {"config_name=@model train_file=dummy:4x8 dataloader_drop_last=True", SNUG_E_USAGE,
          "4 rows are less than one batch of 8, and --dataloader_drop_last drops it"},
         {"config_name=@model tokenizer_name=@model train_file=@pairs.csv max_steps=1", SNUG_OK, ""},
-        {"config_name=@model train_file=dummy:4x8 num_train_epochs=1e-12", SNUG_OK, ""},
+        {"config_name=@model train_file=dummy:4x8 num_train_epochs=1e-12 optim=adam_8bit", SNUG_OK, ""},
     };
     struct fixture *f = *state;
     write_text(f, "pairs.csv", "sentence1,sentence2,label\nw1,w2,0\nw3,w4,1\n");
@@ -359,6 +359,28 @@ static void test_session_that_updates_in_backward(void **state) {
     snug_args_destroy(args);
 }
 
+/* In 16 bits, too, over more tokens than are packed at a time. */
+static void test_gradients_of_many_tokens(void **state) {
+    struct fixture *f = *state;
+    float bias[2][128];
+    double difference = 0, norm = 0;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        snug_args *args = training_args(f, "train_file=dummy:32x64 max_seq_length=64 per_device_train_batch_size=32");
+        snug_session *s;
+        if (bf16) ok(f, snug_args_set(args, "bf16", "True"));
+        ok(f, snug_session_create(args, &s));
+        do_step(f, s);
+        ok(f, snug_get_gradient(s, "bert.encoder.layer.0.intermediate.dense.bias", bias[bf16], 128));
+        snug_session_destroy(s);
+        snug_args_destroy(args);
+    }
+    for (int i = 0; i < 128; i++) {
+        difference += pow((double)bias[0][i] - (double)bias[1][i], 2);
+        norm += pow((double)bias[0][i], 2);
+    }
+    assert_true(norm > 0 && sqrt(difference / norm) < 0.05);
+}
+
 /* ---- what is not finite --------------------------------------------------------------------------------------- */
 
 /* The sum of squares of the gradient whose parameter's name holds name is made infinite, all others 1; spoils: the
@@ -464,6 +486,7 @@ int main(void) {
         TEST(test_plans_without_data),
         TEST(test_plans_of_chosen_methods),
         TEST(test_session_that_updates_in_backward),
+        TEST(test_gradients_of_many_tokens),
         TEST(test_who_is_blamed),
         TEST(test_how_often_it_is_told),
     };
