@@ -276,6 +276,10 @@ static void test_anatomy_of_a_gpu(void **state) {
     assert_null(strstr(text, "an epoch has"));
     assert_null(strstr(text, "after them"));
     free(text);
+    *a.use.others = '\0';
+    assert_int_equal(snug_anatomy_text(&a, &text), SNUG_OK);
+    assert_null(strstr(text, "other processes"));
+    free(text);
     assert_int_equal(snug_anatomy_json(&a, &text), SNUG_OK);
     json_t *json = parse(text), *memory = json_object_get(json, "memory");
     assert_string_equal(json_string_value(json_object_get(json, "device")), "cuda");
@@ -323,6 +327,7 @@ static void test_interrupted_anatomy(void **state) {
     snug_args *args = arguments();
     snug_anatomy *anatomy;
     (void)state;
+    assert_int_equal(snug_args_set(args, "num_train_epochs", "1"), SNUG_OK);
     assert_int_equal(snug_anatomy_create(args, &(snug_callbacks){.should_stop = stop_at_once}, &anatomy),
                      SNUG_E_INTERRUPTED);
     assert_null(anatomy);

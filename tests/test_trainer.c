@@ -90,8 +90,8 @@ static void test_more_may_be_better(void **state) {
     assert_true(snug_folder_exists(path_of(f, "out/runs")));
     /* A gain below the threshold wins no patience. */
     const snug_train_result early = train(f, "early",
-                                          JUDGED "metric_for_best_model=accuracy learning_rate=1e-2 "
-                                                 "early_stopping_patience=3 early_stopping_threshold=2");
+                                          JUDGED "metric_for_best_model=loss learning_rate=1e-3 "
+                                                 "early_stopping_patience=3 early_stopping_threshold=100");
     assert_int_equal(early.steps, 4);
 }
 
