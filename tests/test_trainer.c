@@ -89,10 +89,12 @@ static void test_more_may_be_better(void **state) {
     assert_true(metric_of(&result.metrics, "eval_accuracy") == best);
     assert_true(snug_folder_exists(path_of(f, "out/runs")));
     /* A gain below the threshold wins no patience. */
-    const snug_train_result early = train(f, "early",
-                                          JUDGED "metric_for_best_model=loss learning_rate=1e-3 "
-                                                 "early_stopping_patience=3 early_stopping_threshold=100");
-    assert_int_equal(early.steps, 4);
+    const snug_train_result early =
+        train(f, "early",
+              JUDGED "validation_file=@train.csv metric_for_best_model=loss learning_rate=3e-3 "
+                     "early_stopping_patience=12 early_stopping_threshold=100");
+    assert_string_not_equal(early.best_checkpoint, path_of(f, "early/checkpoint-1"));
+    assert_int_equal(early.steps, 13);
 }
 
 /* Where no evaluation is a number there is no best: the last model stays. */

@@ -362,8 +362,13 @@ static void test_checkpoints_kept(void **state) {
     train(f, "two", "save_strategy=steps save_steps=5 save_total_limit=2");
     assert_string_equal(checkpoints_of(f, "two"), "15 20");
     /* Folders with such names are no checkpoints: nothing is counted, looked for or removed under their numbers. */
-    const char *others[] = {"two/checkpoint- 30", "two/checkpoint-+30", "two/checkpoint-030",
-                            "two/checkpoint-",    "two/checkpoint-00",  "two/checkpoint-99999999999999999999"};
+    const char *others[] = {"two/checkpoint- 30",
+                            "two/checkpoint-+30",
+                            "two/checkpoint-030",
+                            "two/checkpoint-",
+                            "two/checkpoint-00",
+                            "two/checkpoint-30x",
+                            "two/checkpoint-99999999999999999999"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         ok(f, snug_folder_create(f->ctx, path_of(f, "%s", others[i])));
     f->log[0] = '\0';

@@ -272,9 +272,10 @@ static snug_status store(struct snug_args *args, const struct snug_argument *arg
 
 /* The shortest digits that read back as the same number. */
 static void print_real(char *out, size_t size, double value) {
-    int digits = 6; /* 17 always do */
-    do snprintf(out, size, "%.*g", digits++, value);
-    while (strtod(out, NULL) != value);
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, size, "%.*g", digits, value);
+        if (strtod(out, NULL) == value) return;
+    }
 }
 
 static void print_value(const struct snug_args *args, const struct snug_argument *argument, char *number, size_t size,
