@@ -320,6 +320,7 @@ static void test_plans_of_chosen_methods(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_plan *plan;
         char *text;
+        if (strstr(cases[i].words, "/dev/shm") && !snug_spool_is_memory("/dev/shm")) continue; /* not everywhere */
         snug_args *args = training_args(f, cases[i].words);
         ok(f, snug_plan_create(args, &plan));
         ok(f, snug_plan_text(plan, &text));

@@ -473,8 +473,9 @@ bool snug_args_is_set(const struct snug_args *args, const char *name) {
     return false;
 }
 
-int64_t snug_args_budget(const struct snug_args *args) {
-    int64_t bytes = -1;
-    if (args->memory_budget) snug_parse_bytes(args->memory_budget, &bytes); /* it was looked at when it was set */
-    return bytes;
+snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
+    *bytes = -1;
+    if (args->memory_budget && !snug_parse_bytes(args->memory_budget, bytes))
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--memory_budget %s: not a size", args->memory_budget);
+    return SNUG_OK;
 }

@@ -68,6 +68,6 @@ snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, en
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
 const char *snug_args_offload_dir(const struct snug_args *args);
 /* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 where unset. */
-int64_t snug_args_budget(const struct snug_args *args);
+snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
 
 #endif

@@ -483,7 +483,8 @@ static snug_status plan_anew(struct snug_job *job) {
 /* Bytes that the run may take: the budget, or what the machine has left beside it; *over tells whether it takes more.
  */
 static snug_status find_limit(const struct snug_job *job, int64_t *limit, bool *budgeted, bool *over) {
-    const int64_t budget = snug_args_budget(job->args);
+    int64_t budget;
+    RETURN_IF_ERROR(snug_args_budget(job->args, &budget));
     const int64_t total = snug_job_total(job);
     int64_t available = snug_available_bytes();
     if (available >= 0 && job->layout.spool && snug_spool_is_memory(snug_args_offload_dir(job->args)))

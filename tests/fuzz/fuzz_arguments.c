@@ -22,10 +22,11 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     if (fuzz_accepts(ctx, snug_args_parse(args, count, words)) &&
         fuzz_accepts(ctx, snug_args_check(args, commands[data[0] % 5]))) {
         enum snug_recompute levels[12];
+        int64_t budget;
         FUZZ_CHECK(snug_args_copy(ctx, args, &copy) == SNUG_OK);
         snug_args_destroy(copy);
         snug_args_recompute(args, 12, levels);
-        snug_args_budget(args);
+        snug_args_budget(args, &budget);
     }
     snug_args_destroy(args);
 }
