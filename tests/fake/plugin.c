@@ -39,7 +39,7 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
     if (block == SNUG_BLOCK_ARENA && find("taken") >= 0)
         return snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
     RETURN_IF_ERROR(snug_block_host(ctx, bytes, out));
-    if (block == SNUG_BLOCK_ARENA) out->copy = copy;
+    if (block == SNUG_BLOCK_ARENA) out->copy = out->copy_later = copy;
     return SNUG_OK;
 }
 
