@@ -55,8 +55,8 @@ cudaError_t cudaGetDeviceCount(int *count) {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device) {
-    (void)attribute, (void)device;
-    *value = 8;
+    (void)device;
+    *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 << 10 : 8;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
