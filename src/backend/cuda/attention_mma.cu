@@ -187,20 +187,20 @@ static void choose(const struct attention &a, const struct snug_run *run) {
 }
 
 /* Tiles of keys and blocks on a multiprocessor; in 16 bits as measured on an H200: wider tiles and fewer blocks with
-   dropout, whose random numbers take the time. */
+   dropout, whose random numbers take the time. With more keys, SPLIT ones would hold more registers than there are. */
 template <typename E, int D> static void choose_rows(const struct attention &a, const struct snug_run *run) {
-    constexpr int ROWS = WARPS * 32;
     constexpr bool WIDE = sizeof(stored<E>) == 4;
+    constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64;
     const int64_t queries = a.bucket * a.heads, units = snug_cuda_of(run)->multiprocessors;
     if constexpr (D == 128) {
-        choose<E, D, 1, WIDE ? 32 : 64, WIDE ? 2 : 3>(a, run);
+        choose<E, D, 1, KEYS, WIDE ? 2 : 3>(a, run);
     } else if (queries <= ROWS / 2 * units) {
-        choose<E, D, 1, 64, 1>(a, run);
+        choose<E, D, 1, SPLITS<E> ? 32 : 64, 1>(a, run);
     } else if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences) {
         /* Few queries in all, or sequences that would leave much of a block empty: more blocks, of fewer rows. */
-        choose<E, D, 1, WIDE ? 32 : 64, 4>(a, run);
+        choose<E, D, 1, KEYS, 4>(a, run);
     } else {
-        choose<E, D, 2, 32, WIDE ? 2 : 3, WIDE ? 32 : 64, 2>(a, run);
+        choose<E, D, 2, SPLITS<E> ? 16 : 32, WIDE ? 2 : 3, KEYS, 2>(a, run);
     }
 }
 

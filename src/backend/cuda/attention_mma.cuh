@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles and products of attention on tensor cores, with fp32 sums: bf16 and fp16 (mma.sync m16n8k16), and fp32 in one or
- * three products of tf32 (m16n8k8).
+ * Tiles and products of attention on tensor cores, with fp32 sums: bf16 and fp16 (mma.sync m16n8k16), and fp32 in one
+ * or three products of tf32 (m16n8k8).
  *
  * Names of the instruction's registers: of a 16 x 8 result a lane holds rows g = lane / 4 and g + 8, columns 2 t and
- * 2 t + 1 with t = lane % 4. A result turned into the left operand of the next product needs no exchange; in tf32, where
- * a lane's depths are t and t + 4, since the next product counts them in another order: its depth t is column 2 t, and
- * its depth t + 4 column 2 t + 1.
+ * 2 t + 1 with t = lane % 4. A result turned into the left operand of the next product needs no exchange; in tf32,
+ * where a lane's depths are t and t + 4, since the next product counts them in another order: its depth t is column 2
+ * t, and its depth t + 4 column 2 t + 1.
  */
 #ifndef SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
@@ -17,8 +17,8 @@
 #define LN_2 0.6931471805599453f
 
 /*
- * What products are made of, E: bf16 and fp16 as they lie in memory, or fp32 rounded to tf32's 11 bits, or SPLIT into two
- * such numbers, whose product is as exact as fp32's: all but that of the two small ones, 2^-22 of it.
+ * What products are made of, E: bf16 and fp16 as they lie in memory, or fp32 rounded to tf32's 11 bits, or SPLIT into
+ * two such numbers, whose product is as exact as fp32's: all but that of the two small ones, 2^-22 of it.
  */
 template <bool SPLIT> struct tf32 {};
 template <typename E> struct memory { typedef E type; };
@@ -26,7 +26,7 @@ template <bool SPLIT> struct memory<tf32<SPLIT>> { typedef float type; };
 template <typename E> using stored = typename memory<E>::type;
 
 /* Bytes of a tile's row, of D channels. */
-template <typename E, int D> constexpr int ROW = D * (int)sizeof(stored<E>);
+template <typename E, int D> constexpr int ROW = D *(int)sizeof(stored<E>);
 /* What one product sums over. */
 template <typename E> constexpr int DEPTH = 32 / (int)sizeof(stored<E>);
 
@@ -83,6 +83,7 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const T *from, int64
 /* Words of operands; of SPLIT ones also what rounding took from each. */
 template <typename E, int W> struct words { uint32_t word[W]; };
 template <int W> struct words<tf32<true>, W> { uint32_t word[W], rest[W]; };
+template <typename E> constexpr bool SPLITS = sizeof(words<E, 1>) > sizeof(uint32_t);
 
 static __device__ __forceinline__ uint32_t round_to_tf32(float x) {
     uint32_t r;
@@ -90,16 +91,20 @@ static __device__ __forceinline__ uint32_t round_to_tf32(float x) {
     return r;
 }
 
+/* SPLIT: rounded by hand, which is cheaper and may lose what is not a number, since the rest is none either then; of
+   the rest's last 13 bits the instruction takes no notice. */
 template <typename E, int W> static __device__ __forceinline__ words<E, W> prepare(const uint32_t (&raw)[W]) {
     words<E, W> out;
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        if constexpr (sizeof(stored<E>) == 2)
+        if constexpr (sizeof(stored<E>) == 2) {
             out.word[i] = raw[i];
-        else
+        } else if constexpr (!SPLITS<E>) {
             out.word[i] = round_to_tf32(__uint_as_float(raw[i]));
-        if constexpr (sizeof out > sizeof raw)
-            out.rest[i] = round_to_tf32(__uint_as_float(raw[i]) - __uint_as_float(out.word[i]));
+        } else {
+            out.word[i] = (raw[i] + 0x1000) & 0xffffe000;
+            out.rest[i] = __float_as_uint(__uint_as_float(raw[i]) - __uint_as_float(out.word[i]));
+        }
     }
     return out;
 }
@@ -122,12 +127,11 @@ static __device__ __forceinline__ void load_words(uint32_t (&r)[4], uint32_t at)
 }
 
 /*
- * Which row and piece of a tile with rows of so many bytes a lane names to these, as an offset in bytes. The rows are 16
- * and the bytes the rows' first 32; the bytes 32 k … are at the offset ^ 32 k, since the swizzle is an exclusive or, and
- * the rows 8 i … 8 i rows on. Offsets of tiles are added last, as constants, so that tiles share the rest.
- *   by_rows:    a left operand; turned, a right one whose depth is the tile's rows
- *   by_columns: right operands of two results, whose columns are the tile's rows; turned, a left operand whose depth is
- *               the tile's rows
+ * Which row and piece of a tile with rows of so many bytes a lane names to these, as an offset in bytes. The rows are
+ * 16 and the bytes the rows' first 32; the bytes 32 k … are at the offset ^ 32 k, since the swizzle is an exclusive or,
+ * and the rows 8 i … 8 i rows on. Offsets of tiles are added last, as constants, so that tiles share the rest. by_rows:
+ * a left operand; turned, a right one whose depth is the tile's rows by_columns: right operands of two results, whose
+ * columns are the tile's rows; turned, a left operand whose depth is the tile's rows
  */
 template <int BYTES> static __device__ __forceinline__ uint32_t by_rows() {
     const int lane = threadIdx.x % 32;
@@ -139,8 +143,8 @@ template <int BYTES> static __device__ __forceinline__ uint32_t by_columns() {
 }
 
 /*
- * Right operands whose depth is the tile's rows, for as many results of N as one load serves. Words of 32 bits cannot be
- * turned: a lane loads so many that follow one another of its rows 2 t and 2 t + 1, so that the results' columns are
+ * Right operands whose depth is the tile's rows, for as many results of N as one load serves. Words of 32 bits cannot
+ * be turned: a lane loads so many that follow one another of its rows 2 t and 2 t + 1, so that the results' columns are
  * channels in another order: column c of result i is channel LOADED c + i. See store_row().
  */
 template <typename E, int N> constexpr int LOADED = sizeof(stored<E>) == 2 || N % 4 ? 2 : 4;
@@ -170,15 +174,13 @@ static __device__ __forceinline__ words<E, 2 * W> load_depth(uint32_t at, int ti
 
 template <typename E>
 static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
-template <>
-__device__ __forceinline__ void mma<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+template <> __device__ __forceinline__ void mma<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-template <>
-__device__ __forceinline__ void mma<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+template <> __device__ __forceinline__ void mma<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -198,8 +200,8 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const words<E, 4>
     mma<E>(c, a.word, b.word[2 * i], b.word[2 * i + 1]);
 }
 
-/* Tensor cores cut off what their sums cannot hold, always towards zero. So long sums are not theirs: they sum up what 8
-   products give, the small ones first, and what follows is rounded. */
+/* Tensor cores cut off what their sums cannot hold, always towards zero. So long sums are not theirs: they sum up what
+   8 products give, the small ones first, and what follows is rounded. */
 template <int W>
 static __device__ __forceinline__ void multiply(float (&c)[4], const words<tf32<true>, 4> &a,
                                                 const words<tf32<true>, W> &b, int i) {
@@ -213,6 +215,9 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const words<tf32<
 
 /* ---- products ---- */
 
+/* Of so many steps, those that are written out; if more, SPLIT ones would hold more registers than there are. */
+template <typename E, int STEPS> constexpr int UNROLLED = SPLITS<E> ? 2 : STEPS;
+
 /* out [M x 16 rows, N x 8 columns] = rows of left times rows of right, over D channels. left and right are addresses
    by_rows and by_columns, to which the tiles' offsets are added. */
 template <typename E, int D, int M, int N>
@@ -222,7 +227,7 @@ static __device__ __forceinline__ void rows_by_rows(float (&out)[M][N][4], uint3
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int n = 0; n < N; n++) out[m][n][0] = out[m][n][1] = out[m][n][2] = out[m][n][3] = 0;
-#pragma unroll
+#pragma unroll UNROLLED < E, D / DEPTH < E>>
     for (int k = 0; k < D / DEPTH<E>; k++) {
         words<E, 4> a[M];
         uint32_t raw[4];
@@ -284,8 +289,7 @@ static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], co
         for (int m = 0; m < M; m++) a[m] = left.left(m, k);
 #pragma unroll
         for (int c = 0; c < C / 8; c += W) {
-            const words<E, 2 *W> b =
-                load_depth<E, D, W>(right ^ ROW<E, 8> * c, right_tile + DEPTH<E> * k * ROW<E, D>);
+            const words<E, 2 *W> b = load_depth<E, D, W>(right ^ ROW<E, 8> * c, right_tile + DEPTH<E> * k * ROW<E, D>);
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
@@ -361,8 +365,8 @@ random_of(const struct head &head, const struct quad_part &quad, const struct qu
     return {{c0, c1, c2, c3}};
 }
 
-/* Calls launch with a value of the type of operands that serve tensors of a type; rounded: of fp32 ones too. Gives what it
-   gives, or false for a type that has none. */
+/* Calls launch with a value of the type of operands that serve tensors of a type; rounded: of fp32 ones too. Gives what
+   it gives, or false for a type that has none. */
 template <typename F> static bool with_operands(enum snug_dtype type, bool rounded, F launch) {
     switch (type) {
     case SNUG_F32: return rounded ? launch(tf32<false>()) : launch(tf32<true>());

@@ -20,7 +20,8 @@ template <typename E, int D> struct shape {
     static constexpr bool WIDE = sizeof(stored<E>) == 4;
     static constexpr int HEAD = D, CHANNELS = D == 128 ? 64 : D, WARPS = D == 128 || (WIDE && D == 32) ? 2 : 4;
     static constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, QUERIES = WIDE ? 16 : 32, N = QUERIES / 8;
-    /* Of dS^T in shared memory. Rows of fp32 are padded, so that a lane finds two queries of its keys without conflicts. */
+    /* Of dS^T in shared memory. Rows of fp32 are padded, so that a lane finds two queries of its keys without
+     * conflicts. */
     static constexpr int DS_ROW = WIDE ? 4 * (QUERIES + 4) : 2 * QUERIES;
     static constexpr int KEYS_BYTES = KEYS * ROW<E, D>, QUERIES_BYTES = QUERIES * ROW<E, D>, DS_BYTES = KEYS * DS_ROW;
     static constexpr int BYTES = 2 * KEYS_BYTES + 4 * QUERIES_BYTES + DS_BYTES + 2 * QUERIES * 16;
@@ -79,10 +80,10 @@ template <typename S>
 static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4 *rows, const struct attention &a,
                                                     const struct backward &b, const struct head &head, int q0) {
     typedef stored<typename S::operands> T;
-    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(q, (const T *)a.qkv + head.first * 3 * a.h + head.column, 3 * a.h,
-                                                head.length, q0);
-    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + head.column, a.h,
-                                                head.length, q0);
+    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(q, (const T *)a.qkv + head.first * 3 * a.h + head.column,
+                                                            3 * a.h, head.length, q0);
+    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + head.column,
+                                                            a.h, head.length, q0);
     if (threadIdx.x < S::QUERIES) {
         const int r = q0 + threadIdx.x;
         const bool there = r < head.length; /* else P is 1, and dP and delta are 0 */
@@ -152,11 +153,11 @@ static __device__ __forceinline__ void store_ds(uint4 *tile, const operand<E, 2,
             }
 }
 
-/* Which words a lane names to load_ds: of 16 queries, for as many keys as a product sums over. */
-template <typename S> static __device__ __forceinline__ uint32_t ds_of(int query) {
+/* What a lane names to load_ds: of 16 queries, for as many keys as a product sums over; behind base. */
+template <typename S> static __device__ __forceinline__ uint32_t ds_of(uint32_t base, int query) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    if constexpr (S::WIDE) return 2 * t * S::DS_ROW + 4 * (query + 2 * g);
-    return by_columns<S::DS_ROW>() ^ 2 * query;
+    if constexpr (S::WIDE) return base + 2 * t * S::DS_ROW + 4 * (query + 2 * g);
+    return (base + by_columns<S::DS_ROW>()) ^ 2 * query;
 }
 
 /* dS as a left operand; with fp32, its rows g and g + 8 are queries 2 g and 2 g + 1: see query_of. */
@@ -271,7 +272,7 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     const T *keys = (const T *)a.qkv + head.first * 3 * a.h + a.h + head.column;
     const uint32_t base = shared_address(shared), own_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
     const uint32_t keys_at = (base + by_depth<E, D, mine::N>()) ^ ROW<E, 1> * (part * C + mine::channel());
-    const uint32_t ds_at = base + ds_of<S>(mine::row());
+    const uint32_t ds_at = ds_of<S>(base, mine::row());
     float4 *const sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
 
     for (int block = begin; block < end; block++) {
@@ -384,9 +385,8 @@ template <typename S> static int64_t sums_bytes(const struct snug_program *progr
 int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, enum snug_dtype type, int64_t h,
                                           int heads) {
     int64_t bytes = 0;
-    with_shape(type, program->tf32, h / heads, [&](auto shape) {
-        bytes = rows_bytes(program, heads) + sums_bytes<decltype(shape)>(program, heads);
-    });
+    with_shape(type, program->tf32, h / heads,
+               [&](auto shape) { bytes = rows_bytes(program, heads) + sums_bytes<decltype(shape)>(program, heads); });
     return bytes;
 }
 
