@@ -18,7 +18,7 @@
 
 /*
  * What products are made of, E: bf16 and fp16 as they lie in memory, or fp32 rounded to tf32's 11 bits, or SPLIT into
- * two such numbers, whose product is as exact as fp32's: all but that of the two small ones, 2^-22 of it.
+ * two such numbers, of whose four products all but the smallest are taken: some 2^-22 of a product is lost.
  */
 template <bool SPLIT> struct tf32 {};
 template <typename E> struct memory { typedef E type; };
@@ -365,15 +365,17 @@ random_of(const struct head &head, const struct quad_part &quad, const struct qu
     return {{c0, c1, c2, c3}};
 }
 
-/* Calls launch with a value of the type of operands that serve tensors of a type; rounded: of fp32 ones too. Gives what
-   it gives, or false for a type that has none. */
+/* Calls launch with a value of the type of operands that serve tensors of a type; rounded: fp32 ones by one product.
+   Gives what that gives. */
 template <typename F> static bool with_operands(enum snug_dtype type, bool rounded, F launch) {
-    switch (type) {
-    case SNUG_F32: return rounded ? launch(tf32<false>()) : launch(tf32<true>());
-    case SNUG_BF16: return launch(bf16());
-    case SNUG_F16: return launch(f16());
-    default: return false;
-    }
+    bool result = false;
+    with_type(type, [&](auto value) {
+        if constexpr (sizeof value == 2)
+            result = launch(value);
+        else
+            result = rounded ? launch(tf32<false>()) : launch(tf32<true>());
+    });
+    return result;
 }
 
 #endif
