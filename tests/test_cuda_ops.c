@@ -17,6 +17,7 @@ static const struct ops_shape shapes[] = {
     {{48, 19}, 60, 3, 40, 2, 1, 7, 9},                     /* d = 20 */
     {{511, 65, 256}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, ends of tiles of keys and of queries */
     {{1, 2, 32, 31}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, short: apart, since errors are held against all */
+    {{260}, 256, 4, 40, 2, 16, 2, 5},                      /* d = 64, blocks of most queries, in the emulator */
     {{129, 64, 200}, 128, 1, 40, 2, 16, 2, 5},             /* d = 128, keys in several blocks */
     {{5}, 8, 1, 10, 2, 3, 2, 0},                           /* no head rows */
     {{0}, 24, 3, 10, 2, 3, 2, 0},                          /* no tokens */
