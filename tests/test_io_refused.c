@@ -73,15 +73,6 @@ int __wrap_statfs(const char *path, struct statfs *out) {
     return result;
 }
 
-/* For root permissions do not count: from here on the process is somebody else, or itself again. */
-static void be_somebody_else(bool other) {
-    static bool root;
-    if (geteuid() == 0) root = true;
-    if (!root) return;
-    assert_int_equal(setresuid(other ? 65534 : 0, other ? 65534 : 0, 0), 0);
-    prctl(PR_SET_DUMPABLE, 1); /* which a change of user undoes, and LeakSanitizer needs */
-}
-
 static void reading_at(void **state) {
     struct scratch *s = *state;
     char text[8] = "";
