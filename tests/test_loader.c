@@ -540,6 +540,18 @@ static void test_many_numbers(void **state) {
     fprintf(file, "text,label\n");
     for (int i = 0; i < ROWS_HERE; i++) fprintf(file, i == ROWS_HERE - 1 ? "w1,7\n" : "w1,%d.25\n", i);
     fclose(file);
+    char *text;
+    size_t size;
+    assert_int_equal(snug_file_read(f->ctx, path_of(f, "n.csv"), &text, &size), SNUG_OK);
+    file = fopen(path_of(f, "o.csv"), "w"); /* the same, and one that no float can hold */
+    assert_non_null(file);
+    fprintf(file, "%sw1,1e99\n", text);
+    fclose(file);
+    free(text);
+    const struct snug_labels one = {.problem = SNUG_PROBLEM_REGRESSION, .count = 1};
+    struct snug_dataset *large = open_with(f, options_for(path_of(f, "o.csv")));
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, large, &one), SNUG_E_INPUT, "the label 1e99 is too large");
+    snug_dataset_close(large);
     struct snug_dataset *dataset = open_with(f, options_for(path_of(f, "n.csv")));
     assert_int_equal(snug_dataset_raw_labels(dataset), SNUG_LABELS_NUMBERED);
     assert_int_equal(snug_labels_of(f->ctx, dataset, false, &labels), SNUG_OK);
@@ -590,6 +602,13 @@ static void test_bad_options(void **state) {
     struct snug_loader *loader;
     struct snug_loader_options options = loader_options(f, 0, 1);
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "a batch of 0");
+    options = loader_options(f, 8, 0);
+    assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "0 accumulation");
+    options = loader_options(f, INT64_C(1) << 31, 1);
+    assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE,
+                  "2147483648 sequences");
+    options = loader_options(f, 1, INT64_C(1) << 31);
+    assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "2147483648 accumul");
     options = loader_options(f, INT32_MAX, 2);
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "2 accumulation");
     options = loader_options(f, 2000, 1);
@@ -597,14 +616,29 @@ static void test_bad_options(void **state) {
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE,
                   "1003 rows do not fill");
     options = loader_options(f, 8, 1);
-    options.workers = -1;
-    assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
-                  "--dataloader_num_workers");
-    options.workers = 0;
+    static const int threads[][2] = {{-1, 2}, {1025, 2}, {1, -1}, {1, 1025}};
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        options.workers = threads[i][0];
+        options.prefetch = threads[i][1];
+        assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
+                      "--dataloader_num_workers");
+    }
+    options = loader_options(f, 8, 1);
     options.task = SNUG_TASK_MLM;
-    options.mlm_probability = 0;
-    assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
-                  "--mlm_probability");
+    static const struct {
+        double probability;
+        int64_t vocabulary;
+    } masks[] = {{0, VOCAB}, {1.5, VOCAB}, {0.15, 0}, {0.15, INT64_C(1) << 31}};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        options.mlm_probability = masks[i].probability;
+        options.vocab_size = masks[i].vocabulary;
+        assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
+                      "--mlm_probability");
+    }
+    options = loader_options(f, INT32_MAX, 1);
+    options.sampling = SNUG_SAMPLING_GROUP_BY_LENGTH;
+    assert_int_equal(snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_OK);
+    assert_int_equal(limits.sequences, ROWS);
     snug_dataset_close(dataset);
     struct snug_dataset_options wide = {.path = "dummy:100000x100000", .max_samples = -1, .vocab_size = 500};
     assert_int_equal(snug_dataset_open(f->ctx, NULL, &wide, &dataset), SNUG_OK);
@@ -631,6 +665,8 @@ static void test_begin_epoch_checks_the_step(void **state) {
     struct run run = start(f, dataset, loader_options(f, 8, 4), 1);
     assert_null(next(f, &run)); /* no epoch yet */
     assert_failed(f, snug_loader_begin_epoch(run.loader, 0, 33), SNUG_E_USAGE, "an epoch has 32 steps");
+    assert_failed(f, snug_loader_begin_epoch(run.loader, 0, -1), SNUG_E_USAGE, "step -1 of epoch 0");
+    assert_failed(f, snug_loader_begin_epoch(run.loader, -1, 0), SNUG_E_USAGE, "of epoch -1");
     assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 32), SNUG_OK); /* resuming at an epoch's very end */
     assert_null(next(f, &run));
     stop(&run);
