@@ -347,7 +347,7 @@ static void test_looks_ahead(void **state) {
         int rows;
         int64_t most;
         bool cached;
-    } cases[] = {{8, -1, true}, {10, 9, true}, {10, 100, true}, {10, -1, false}};
+    } cases[] = {{8, -1, true}, {10, -1, true}, {10, 9, true}, {10, 100, true}, {10, -1, false}};
     char *text = malloc(EACH);
     assert_non_null(text);
     memset(text, 'w', EACH);
@@ -611,13 +611,15 @@ static void test_forged_cache(void **state) {
         {FIELD(lengths_sum), 1, 8, "the lengths' checksum differs"},
         {FIELD(rows_sum), 1, 8, "the rows' checksum differs"},
         {FIELD(labels_sum), 1, 8, "the labels' checksum differs"},
-        {FIELD(tokens), 8, 8, "the index is incomplete"},
+        {FIELD(tokens), 9, 8, "the index is incomplete"},
         {FIELD(longest), 5, 8, "the index is incomplete"},
         {FIELD(truncated), 1, 8, "the number of cut rows is wrong"},
         {INDEX, offsetof(struct snug_cache_entry, offset), 0, 8, "an index entry is out of bounds"},
         {INDEX, offsetof(struct snug_cache_entry, length), UINT32_MAX, 4, "an index entry is out of bounds"},
         {INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, length), 0, 4,
          "a row has two lengths"},
+        {INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels), 0, 4,
+         "the index is incomplete"},
         {ROWS, offsetof(struct snug_cache_row, first_count), UINT32_MAX, 4, "a row's token types are wrong"},
         {ROWS, offsetof(struct snug_cache_row, first_count), 5, 4, "a row's token types are wrong"},
         {ROWS, sizeof(struct snug_cache_row), 3, 4, "a row's label is unknown"},
@@ -627,7 +629,7 @@ static void test_forged_cache(void **state) {
         {LABELS, 3 * sizeof(struct snug_raw_label) + 5, 'x', 1, "the last label has no end"},
     };
     struct fixture *f = *state;
-    const struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3,c\n"));
+    const struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3 w4,c\n"));
     snug_dataset_close(open_with(f, options));
     char *whole, *data;
     size_t size;
@@ -643,7 +645,10 @@ static void test_forged_cache(void **state) {
         char *const parts[] = {data, rows, index, lengths, labels};
         memcpy(parts[cases[i].part] + cases[i].at, &cases[i].value, cases[i].size);
         if (cases[i].part != HEADER) {
-            header->rows_sum = XXH3_64bits(rows, (size_t)(index - rows));
+            /* Without its label the last row is so much shorter. */
+            const size_t unread =
+                cases[i].at == sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels) ? 8 : 0;
+            header->rows_sum = XXH3_64bits(rows, (size_t)(index - rows) - unread);
             header->index_sum = XXH3_64bits(index, (size_t)(lengths - index));
             header->labels_sum = XXH3_64bits(labels, (size_t)(data + size - labels));
         }

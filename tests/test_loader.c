@@ -252,6 +252,18 @@ static void test_drop_last(void **state) {
     assert_int_equal(count, 125);
     stop(&run);
     snug_dataset_close(dataset);
+    /* The sizes of batches that the plan knows of, where all rows are of one length: 240 tokens, 80 in the last one. */
+    struct snug_dataset_options alike = {.path = "dummy:100x8", .max_samples = -1, .vocab_size = 500};
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &alike, &dataset), SNUG_OK);
+    options = loader_options(f, 30, 1);
+    for (int drop = 0; drop < 2; drop++) {
+        struct snug_loader_limits limits;
+        options.drop_last = drop;
+        assert_int_equal(snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_OK);
+        assert_int_equal(limits.tokens, 240);
+        assert_int_equal(limits.sizes.bits[0], drop ? 1 << 4 : 1 << 4 | 1 << 2);
+    }
+    snug_dataset_close(dataset);
 }
 
 /* Whatever the workers, whatever the place to go on from, for both tasks and every sampling: the same batches. */
@@ -538,7 +550,7 @@ static void test_many_numbers(void **state) {
     FILE *file = fopen(path_of(f, "n.csv"), "w");
     assert_non_null(file);
     fprintf(file, "text,label\n");
-    for (int i = 0; i < ROWS_HERE; i++) fprintf(file, i == ROWS_HERE - 1 ? "w1,7\n" : "w1,%d.25\n", i);
+    for (int i = 0; i < ROWS_HERE; i++) fprintf(file, i == ROWS_HERE - 1 ? "w1 w2,7\n" : "w1,%d.25\n", i);
     fclose(file);
     char *text;
     size_t size;
@@ -644,6 +656,13 @@ static void test_bad_options(void **state) {
     assert_int_equal(snug_dataset_open(f->ctx, NULL, &wide, &dataset), SNUG_OK);
     options = loader_options(f, 50000, 1);
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "tokens is too large");
+    snug_dataset_close(dataset);
+    wide.path = "dummy:1000000000000x8";
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &wide, &dataset), SNUG_OK);
+    options = loader_options(f, 1 << 30, 1);
+    options.sampling = SNUG_SAMPLING_GROUP_BY_LENGTH;
+    struct snug_order order;
+    assert_failed(f, snug_order_init(f->ctx, dataset, &options, &order), SNUG_E_USAGE, "grouping by length sorts");
     snug_dataset_close(dataset);
 }
 

@@ -96,12 +96,12 @@ int64_t snug_order_window(int64_t rows, const struct snug_loader_options *option
 }
 
 static snug_status alloc_window(snug_context *ctx, struct snug_order *order) {
-    const size_t rows = (size_t)order->window;
+    const size_t rows = (size_t)(order->window < order->rows ? order->window : order->rows);
     RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->sorted, (void **)&order->sorted));
     RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->scratch, (void **)&order->scratch));
     RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->keys, (void **)&order->keys));
     RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->members, (void **)&order->members));
-    return snug_lengths_init(ctx, order->dataset, order->window, &order->lengths);
+    return snug_lengths_init(ctx, order->dataset, (int64_t)rows, &order->lengths);
 }
 
 snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *dataset,
