@@ -104,6 +104,16 @@ static void sums_are_checked(void **state) {
     snug_program_free(&program);
 }
 
+static void names_are_bounded(void **state) {
+    struct scratch *s = *state;
+    struct snug_program program;
+    int32_t tensor;
+    snug_program_init(&program, s->ctx);
+    assert_fails(s, snug_program_tensor(&program, (struct snug_tensor){.rows = 1, .cols = 1}, &tensor, "%0300d", 1),
+                 SNUG_E_INTERNAL, "is too long");
+    snug_program_free(&program);
+}
+
 static void code_is_not_run(void **state) {
     struct scratch *s = *state;
     struct snug_config config;
@@ -318,10 +328,20 @@ static void many_added_tokens(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(absurd_sizes),           TEST(largest_config), TEST(other_models),   TEST(sums_are_checked),
-        TEST(code_is_not_run),        TEST(pickles),          TEST(snapshots_stay_in_the_cache),
-        TEST(shards_behind_links),    TEST(manifests),        TEST(files_read_whole_end_somewhere),
-        TEST(messages_are_printable), TEST(ids_out_of_range), TEST(only_what_is_used_is_copied),
+        TEST(absurd_sizes),
+        TEST(largest_config),
+        TEST(other_models),
+        TEST(names_are_bounded),
+        TEST(sums_are_checked),
+        TEST(code_is_not_run),
+        TEST(pickles),
+        TEST(snapshots_stay_in_the_cache),
+        TEST(shards_behind_links),
+        TEST(manifests),
+        TEST(files_read_whole_end_somewhere),
+        TEST(messages_are_printable),
+        TEST(ids_out_of_range),
+        TEST(only_what_is_used_is_copied),
         TEST(many_added_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -452,6 +452,7 @@ static void test_fill_mask(void **state) {
     options.task = SNUG_TASK_MLM;
     options.sampling = SNUG_SAMPLING_SEQUENTIAL;
     options.fill_mask = true;
+    options.mlm_probability = 0;
     struct run run = start(f, dataset, options, 1);
     assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
     static const int32_t ids[] = {CLS, W0 + 1, MASK, W0 + 2, MASK, SEP, CLS, W0 + 3, SEP}, heads[] = {2, 4};
