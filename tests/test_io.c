@@ -321,6 +321,7 @@ static void folder_verify(void **state) {
     fill(s, aside, "twelve bytes");
     scratch_write(s, ".out.snug-aside/ab", "", 0);
     assert_ok(s, snug_folder_commit(s->ctx, aside, path));
+    assert_ok(s, snug_folder_verify(s->ctx, path));
     for (size_t at = 0; at < 12; at++) { /* any one bit */
         char text[] = "twelve bytes";
         text[at] ^= (char)(1 << at % 8);

@@ -519,20 +519,24 @@ static snug_status manifest_add(snug_context *ctx, json_t *files, const char *pa
     return SNUG_OK;
 }
 
+static snug_status manifest_entry(snug_context *ctx, json_t *files, const char *folder, const char *prefix,
+                                  const char *name) {
+    char *path, *relative;
+    RETURN_IF_ERROR(snug_path_join(ctx, &path, folder, name));
+    snug_status status = *prefix ? snug_path_join(ctx, &relative, prefix, name) : snug_strdup(ctx, name, &relative);
+    if (status == SNUG_OK) status = manifest_add(ctx, files, path, relative);
+    free(path);
+    free(relative);
+    return status;
+}
+
 static snug_status manifest_fill(snug_context *ctx, json_t *files, const char *folder, const char *prefix) {
     DIR *list = opendir(folder);
     if (!list) return fail_os(ctx, "open folder", folder);
     snug_status status = SNUG_OK;
     for (struct dirent *entry; status == SNUG_OK && (errno = 0, entry = readdir(list));) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        char *path = NULL, *relative = NULL;
-        status = snug_path_join(ctx, &path, folder, entry->d_name);
-        if (status == SNUG_OK)
-            status = *prefix ? snug_path_join(ctx, &relative, prefix, entry->d_name)
-                             : snug_strdup(ctx, entry->d_name, &relative);
-        if (status == SNUG_OK) status = manifest_add(ctx, files, path, relative);
-        free(path);
-        free(relative);
+        status = manifest_entry(ctx, files, folder, prefix, entry->d_name);
     }
     if (status == SNUG_OK && errno) status = fail_os(ctx, "read folder", folder);
     if (status == SNUG_OK && fsync(dirfd(list)) && errno != EINVAL) status = fail_os(ctx, "sync folder", folder);
