@@ -33,7 +33,6 @@ int snug_codepoint_lower(uint32_t code, uint32_t lower[2]) {
         *(code < lower_ranges[middle].first ? &high : &low) = middle;
     }
     const struct lower_range *range = &lower_ranges[low];
-    if ((code - range->first) % (uint32_t)range->step == 0)
-        lower[0] = (uint32_t)((int32_t)code + range->delta);
+    if ((code - range->first) % (uint32_t)range->step == 0) lower[0] = (uint32_t)((int32_t)code + range->delta);
     return 1;
 }
