@@ -132,6 +132,7 @@ static void make_program(struct bench *bench, enum snug_dtype x) {
     int32_t d = tensor(bench, x, T, 0, s->h), qkv = tensor(bench, x, T, 0, 3 * s->h);
     int32_t dqkv = tensor(bench, x, T, 0, 3 * s->h), lse = tensor(bench, SNUG_F32, T, 0, s->heads);
     int32_t u = tensor(bench, x, T, 0, s->ffn), du = tensor(bench, x, T, 0, s->ffn);
+    int32_t bias = tensor(bench, SNUG_F32, FIXED, 1, s->ffn);
     int32_t r = tensor(bench, x, R, 0, s->h), logits = tensor(bench, SNUG_F32, R, 0, s->classes);
     int32_t dlogits = tensor(bench, x, R, 0, s->classes), loss = tensor(bench, SNUG_F32, FIXED, 1, 1);
 
@@ -140,11 +141,11 @@ static void make_program(struct bench *bench, enum snug_dtype x) {
     add(bench, "ATTENTION", OP(ATTENTION, .in = SNUG_INPUTS(qkv), .out = SNUG_OUTPUTS(a, lse)));
     add(bench, "RESIDUAL_NORM", OP(RESIDUAL_NORM, .in = SNUG_INPUTS(a, b, gamma, beta), .out = SNUG_OUTPUTS(c, d)));
     add(bench, "NORM", OP(NORM, .in = SNUG_INPUTS(c, gamma, beta), .out = SNUG_OUTPUTS(d)));
-    add(bench, "ACTIVATION", OP(ACTIVATION, .in = SNUG_INPUTS(u), .out = SNUG_OUTPUTS(du)));
+    add(bench, "ACTIVATION", OP(ACTIVATION, .in = SNUG_INPUTS(u, bias), .out = SNUG_OUTPUTS(du)));
     add(bench, "GATHER", OP(GATHER, .in = SNUG_INPUTS(a), .out = SNUG_OUTPUTS(r)));
     add(bench, "LOSS", OP(LOSS, .in = SNUG_INPUTS(logits), .out = SNUG_OUTPUTS(loss, dlogits)));
     add(bench, "GATHER_BACKWARD", OP(GATHER_BACKWARD, .in = SNUG_INPUTS(r), .out = SNUG_OUTPUTS(d)));
-    add(bench, "ACTIVATION_BACKWARD", OP(ACTIVATION_BACKWARD, .in = SNUG_INPUTS(u, u), .out = SNUG_OUTPUTS(du)));
+    add(bench, "ACTIVATION_BACKWARD", OP(ACTIVATION_BACKWARD, .in = SNUG_INPUTS(u, u, bias), .out = SNUG_OUTPUTS(du)));
     add(bench, "NORM_BACKWARD",
         OP(NORM_BACKWARD, .in = SNUG_INPUTS(a, c, gamma), .out = SNUG_OUTPUTS(d, b, dgamma, dbeta)));
     add(bench, "ATTENTION_BACKWARD",

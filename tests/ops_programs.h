@@ -187,26 +187,33 @@ static inline void build_norm(struct ops *f, int variant) {
     ops_pair(f, beta, dbeta);
 }
 
-/* variant / 2 is the function; odd ones work in place, forward or (over head rows) backward. */
+/* variant / 2 is the function; odd ones work in place, forward or (over head rows) backward. The second ten have a
+ * bias.
+ */
 static inline void build_activation(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
+    int32_t bias = variant < 10 ? -1 : ops_source(f, SNUG_F32, FIXED, 1, f->shape->outputs);
+    variant %= 10;
     enum snug_activation activation = (enum snug_activation)(variant / 2);
     bool in_place = variant % 2, in_place_backward = in_place && activation % 2;
     enum snug_extent extent = in_place_backward ? R : T;
     int32_t u = ops_tensor(f, type, extent, 0, f->shape->outputs);
-    for (int64_t i = 0; i < ops_count(f, u); i++) { /* in [-4, 4), and not near RELU's kink */
+    for (int64_t i = 0; i < ops_count(f, u); i++) { /* with the bias in [-4, 4), and not near RELU's kink */
         double value = 4 * ops_value(5, (uint64_t)i);
-        ops_set(f, u, i, fabs(value) < 0.125 ? 0.125 : value);
+        if (fabs(value) < 0.125) value = 0.125;
+        ops_set(f, u, i, bias < 0 ? value : value - ops_get(f, f->arena, bias, i % f->shape->outputs));
     }
     int32_t a = in_place && !in_place_backward ? u : ops_tensor(f, type, extent, 0, f->shape->outputs);
-    ops_add(f, (struct snug_op){
-                   .kind = SNUG_OP_ACTIVATION, .in = SNUG_INPUTS(u), .out = SNUG_OUTPUTS(a), .activation = activation});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ACTIVATION,
+                                .in = SNUG_INPUTS(u, bias),
+                                .out = SNUG_OUTPUTS(a),
+                                .activation = activation});
     if (a == u) return;
     int32_t da = ops_source(f, type, extent, 0, f->shape->outputs);
     int32_t du = in_place ? da : ops_tensor(f, type, extent, 0, f->shape->outputs);
     int32_t again = in_place ? u : activation % 2 ? -1 : ops_tensor(f, type, extent, 0, f->shape->outputs);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ACTIVATION_BACKWARD,
-                                .in = SNUG_INPUTS(da, u),
+                                .in = SNUG_INPUTS(da, u, bias),
                                 .out = SNUG_OUTPUTS(du, again),
                                 .activation = activation});
     if (in_place) return;

@@ -140,6 +140,14 @@ static void bf16_steps_agree(void **state) {
     compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){3e-2, 1e-1, 1e-2});
 }
 
+/* One layer's bf16 copies are made again forward and backward, the other's are kept up to date by the optimizer. */
+static void bf16_steps_that_are_made_again_agree(void **state) {
+    static const enum snug_recompute levels[] = {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ELEMENTWISE};
+    (void)state;
+    compare_with(SNUG_BF16, &(struct snug_methods){.optimizer = &bert_adamw, .recompute = levels}, 0,
+                 (struct bounds){3e-2, 1e-1, 1e-2});
+}
+
 static void fp16_steps_agree(void **state) {
     (void)state;
     compare_with(SNUG_F16, &(struct snug_methods){.optimizer = &bert_adamw}, 0, (struct bounds){4e-3, 5e-2, 1e-2});
@@ -365,6 +373,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_steps_agree),
         cmocka_unit_test(bf16_steps_agree),
+        cmocka_unit_test(bf16_steps_that_are_made_again_agree),
         cmocka_unit_test(fp16_steps_agree),
         cmocka_unit_test(optimizers_agree),
         cmocka_unit_test(update_in_backward_is_the_same),

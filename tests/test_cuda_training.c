@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole trainings on the GPU by their arguments: fp16 with steps that are skipped, resumed; inference in 16 bits; what
-   is refused, and how. What needs a GPU is skipped without one. */
+/* Whole trainings on the GPU by their arguments: fp16 with steps that are skipped, resumed; losses; inference in 16
+   bits; what is refused, and how. What needs a GPU is skipped without one. */
 #include <math.h>
 
 #include "backend/backend.h"
@@ -79,6 +79,36 @@ static void resumed_is_uninterrupted_in_fp16(void **state) {
     }
 }
 
+/* The trainer reads the losses of a step when the step is done, snug_loss() waits for each. */
+static void losses_are_those_of_ones_own_loop(void **state) {
+    static const char words[] = "device=cuda per_device_train_batch_size=4 gradient_accumulation_steps=3 max_steps=4";
+    struct fixture *f = *state;
+    if (!there_is_a_gpu(f)) skip();
+    const snug_train_result result = train(f, "whole", words);
+    snug_args *args = training_args(f, words);
+    snug_session *session;
+    double total = 0, step = 0, loss;
+    assert_int_equal(snug_session_create(args, &session), SNUG_OK);
+    assert_int_equal(snug_session_begin_epoch(session, 0), SNUG_OK);
+    for (snug_batch_info batch; snug_next_batch(session, &batch) == SNUG_OK;) {
+        assert_int_equal(snug_forward(session), SNUG_OK);
+        assert_int_equal(snug_loss(session, &loss), SNUG_OK);
+        assert_int_equal(snug_backward(session), SNUG_OK);
+        step += loss;
+        if (!batch.last_in_step) continue;
+        assert_int_equal(snug_clip_grad_norm(session, 1, NULL), SNUG_OK);
+        assert_int_equal(snug_optimizer_step(session), SNUG_OK);
+        assert_int_equal(snug_scheduler_step(session), SNUG_OK);
+        assert_int_equal(snug_zero_grad(session), SNUG_OK);
+        total += step;
+        step = 0;
+    }
+    assert_int_equal(result.steps, 4);
+    assert_true(total / 4 == result.train_loss);
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+}
+
 static double loss_of(struct fixture *f, const char *more) {
     char words[512];
     snug_metrics metrics;
@@ -129,9 +159,8 @@ static void refusals_name_the_method(void **state) {
 int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(skipped_steps_are_counted),
-        TEST(resumed_is_uninterrupted_in_fp16),
-        TEST(inference_in_16_bits),
+        TEST(skipped_steps_are_counted),         TEST(resumed_is_uninterrupted_in_fp16),
+        TEST(losses_are_those_of_ones_own_loop), TEST(inference_in_16_bits),
         TEST(refusals_name_the_method),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -22,7 +22,7 @@
  *                      head i at columns i*d of each)     lse [T,heads] F32: log of the sum of exp of each row's scaled scores
  * RESIDUAL_NORM        z [n,h] x [n,h] gamma beta         s [n,h] = dropout(z) + x;  y [n,h] = norm(s)
  * NORM                 s [n,h] gamma beta                 y [n,h] = dropout(norm(s))
- * ACTIVATION           u [n,m]                            a [n,m] = f(u); a may be u's tensor
+ * ACTIVATION           u [n,m] b [m] or none              a [n,m] = f(u + b); a may be u's tensor
  * DROPOUT              x [n,m], n = R                     y = dropout(x); y may be x's tensor; its own backward. An element's
  *                                                         place is that of its head row's token
  * GATHER               x [T,h]                            r [R,h]: row i is x[head_rows[i]]
@@ -39,8 +39,8 @@
  * ATTENTION_BACKWARD   do [T,h] qkv o lse                 dqkv [T,3h]
  * NORM_BACKWARD        dy [n,h] s gamma                   ds [n,h] (may be dy's tensor); dz [n,h] or none = mask of z's dropout
  *                                                         * ds; dgamma dbeta +=
- * ACTIVATION_BACKWARD  da [n,m] u                         du [n,m] = da f'(u); may be da's tensor; a [n,m] or none = f(u) as
- *                                                         ACTIVATION gives it; may be u's tensor
+ * ACTIVATION_BACKWARD  da [n,m] u b [m] or none           du [n,m] = da f'(u + b); may be da's tensor; a [n,m] or none =
+ *                                                         f(u + b) as ACTIVATION gives it; may be u's tensor
  * GATHER_BACKWARD      dr [R,h]                           dx [T,h]: row head_rows[i] += dr[i]
  *                                                         index or none: see "Rows that wait"
  * SQUARED_NORM         g [N,K] index or none              sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate;

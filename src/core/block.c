@@ -34,6 +34,12 @@ snug_status snug_block_copy(snug_context *ctx, const struct snug_block *memory, 
     return SNUG_OK;
 }
 
+snug_status snug_block_copy_later(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
+                                  int64_t bytes) {
+    if (memory->copy_later) return memory->copy_later(ctx, to, from, bytes);
+    return snug_block_copy(ctx, memory, to, from, bytes);
+}
+
 snug_status snug_view_open(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
                            enum snug_view_mode mode, void **view) {
     *view = address;

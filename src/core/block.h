@@ -13,6 +13,8 @@ struct snug_block {
     /* Copies between this memory and the host's, after all work on it that was asked for before; NULL where base is the
        host's own. */
     snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
+    /* The same without waiting for it, into a block that the host fills: done when the next copy has returned. */
+    snug_status (*copy_later)(snug_context *ctx, void *to, const void *from, int64_t bytes);
     void (*release)(struct snug_block *memory);
 };
 
@@ -25,6 +27,10 @@ void snug_block_release(struct snug_block *memory);
 /* bytes from the host into memory, or back. */
 snug_status snug_block_copy(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
                             int64_t bytes);
+
+/* From memory into a block that the host fills, where it is found once the next snug_block_copy() has returned. */
+snug_status snug_block_copy_later(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
+                                  int64_t bytes);
 
 /* A part of memory as the host sees it: the place itself, or a copy that lives until it is closed. One that was opened
    to be written shows nothing useful before, and stands in memory after it was closed. */

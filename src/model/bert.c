@@ -43,7 +43,7 @@ static int32_t encoder_layer(struct snug_builder *b, int32_t x) {
 
     int32_t attended = snug_attention(b, snug_linear(b, x, qkv, "qkv"));
     int32_t y = snug_residual_norm(b, snug_linear(b, attended, out, "attention.dense"), x, norm1, "attention.norm");
-    int32_t a = snug_activation(b, snug_linear(b, y, up, "ffn.up"), c->hidden_act, "ffn.activation");
+    int32_t a = snug_activated_linear(b, y, up, "ffn.up", c->hidden_act, "ffn.activation");
     return snug_residual_norm(b, snug_linear(b, a, down, "ffn.down"), y, norm2, "ffn.norm");
 }
 
@@ -56,8 +56,8 @@ static void classification_head(struct snug_builder *b, int32_t hidden, double l
     struct snug_affine classifier = linear(b, c->labels.count, c->hidden_size, "classifier");
     snug_build_mark_head(b, first);
 
-    int32_t pooled = snug_activation(b, snug_linear(b, snug_gather(b, hidden, "first_tokens"), pooler, "pooler.dense"),
-                                     SNUG_TANH, "pooler.output");
+    int32_t pooled = snug_activated_linear(b, snug_gather(b, hidden, "first_tokens"), pooler, "pooler.dense", SNUG_TANH,
+                                           "pooler.output");
     int32_t dropped = snug_dropout(b, pooled, c->classifier_dropout, "pooler.dropout");
     snug_loss_op(b, snug_linear(b, dropped, classifier, "logits"), loss[c->labels.problem], label_smoothing);
 }
@@ -76,8 +76,8 @@ static void masked_lm_head(struct snug_builder *b, int32_t hidden, int32_t word)
         decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, "cls.predictions.decoder");
     snug_build_mark_head(b, first);
 
-    int32_t a = snug_activation(b, snug_linear(b, snug_gather(b, hidden, "masked_tokens"), dense, "transform.dense"),
-                                c->hidden_act, "transform.activation");
+    int32_t a = snug_activated_linear(b, snug_gather(b, hidden, "masked_tokens"), dense, "transform.dense",
+                                      c->hidden_act, "transform.activation");
     int32_t y = snug_norm(b, a, norm, "transform.norm");
     snug_loss_op(b, snug_linear(b, y, decoder, "logits"), SNUG_CROSS_ENTROPY, 0);
 }

@@ -141,10 +141,16 @@ int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, con
     return y;
 }
 
-int32_t snug_activation(struct snug_builder *b, int32_t u, enum snug_activation activation, const char *name) {
-    int32_t a = add_value(b, u, cols_of(b, u), true, name);
-    add_op(b, (struct snug_op){
-                  .kind = SNUG_OP_ACTIVATION, .in = SNUG_INPUTS(u), .out = SNUG_OUTPUTS(a), .activation = activation});
+/* The product is stored without its bias, which the activation adds wherever it reads the product: in passing, while a
+   GPU's product takes 8 % longer with it (727 instead of 788 TFLOP/s in BERT-large's feed-forward network, bf16). */
+int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
+                              enum snug_activation activation, const char *activated) {
+    const int32_t u = snug_linear(b, x, (struct snug_affine){w.weight, -1}, name);
+    const int32_t a = add_value(b, u, cols_of(b, u), true, activated);
+    add_op(b, (struct snug_op){.kind = SNUG_OP_ACTIVATION,
+                               .in = SNUG_INPUTS(u, w.bias),
+                               .out = SNUG_OUTPUTS(a),
+                               .activation = activation});
     return a;
 }
 

@@ -34,7 +34,9 @@ void snug_build_mark_head(struct snug_builder *b, size_t first);
 
 /* Operations. Extents follow from the inputs. */
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name);
-int32_t snug_activation(struct snug_builder *b, int32_t u, enum snug_activation activation, const char *name);
+/* activation(linear(x)); the tensors are called name and activated */
+int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
+                              enum snug_activation activation, const char *activated);
 int32_t snug_attention(struct snug_builder *b, int32_t qkv);
 /* norm(dropout(z) + x) */
 int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, struct snug_affine norm, const char *name);

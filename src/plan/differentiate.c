@@ -14,6 +14,7 @@ struct tape {
     enum snug_phase phase; /* of the operations being emitted */
     int32_t layer;
     int32_t *gradient; /* by forward tensor: the tensor that holds its gradient, or -1 */
+    int32_t *bias;     /* by forward tensor: a product's bias that the operation behind it adds, or -1 */
     bool *touched;     /* by forward tensor: an earlier operation of the step has written its gradient */
 };
 
@@ -70,7 +71,8 @@ static void emit_weight_gradients(struct tape *t, struct snug_op op, const int32
 }
 
 static void linear(struct tape *t, const struct snug_op *op) {
-    const int32_t x = op->in[0], w = op->in[1], b = op->in[2], dy = gradient_of(t, op->out[0]);
+    const int32_t x = op->in[0], w = op->in[1], y = op->out[0], dy = gradient_of(t, y);
+    const int32_t b = op->in[2] >= 0 ? op->in[2] : t->bias[y];
     emit_weight_gradients(
         t, (struct snug_op){.kind = SNUG_OP_LINEAR_DW, .in = SNUG_INPUTS(dy, x), .out = SNUG_OUTPUTS(-1)},
         (const int32_t[])SNUG_OUTPUTS(w, b));
@@ -133,12 +135,13 @@ static void attention(struct tape *t, const struct snug_op *op) {
     emit(t, backward);
 }
 
-/* du takes da's place. */
+/* du takes da's place. It is the bias's gradient row by row as well, and summed where it is read for the weight's. */
 static void activation(struct tape *t, const struct snug_op *op) {
-    const int32_t da = gradient_of(t, op->out[0]);
-    t->gradient[op->in[0]] = da;
+    const int32_t u = op->in[0], bias = op->in[1], da = gradient_of(t, op->out[0]);
+    t->gradient[u] = da;
+    t->bias[u] = bias;
     emit(t, (struct snug_op){.kind = SNUG_OP_ACTIVATION_BACKWARD,
-                             .in = SNUG_INPUTS(da, op->in[0]),
+                             .in = SNUG_INPUTS(da, u, bias),
                              .out = SNUG_OUTPUTS(da),
                              .activation = op->activation});
 }
@@ -189,10 +192,13 @@ snug_status snug_stage_differentiate(struct snug_program *program) {
     /* Gradients are never differentiated, so that the forward tensors' number is enough. */
     const size_t tensors = program->tensor_count, ops = program->op_count;
     RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *tape.gradient, (void **)&tape.gradient));
-    tape.status = snug_alloc(program->ctx, tensors, sizeof *tape.touched, (void **)&tape.touched);
-    for (size_t i = 0; i < tensors; i++) tape.gradient[i] = -1;
+    tape.status = snug_alloc(program->ctx, tensors, sizeof *tape.bias, (void **)&tape.bias);
+    if (tape.status == SNUG_OK)
+        tape.status = snug_alloc(program->ctx, tensors, sizeof *tape.touched, (void **)&tape.touched);
+    for (size_t i = 0; i < tensors && tape.status == SNUG_OK; i++) tape.gradient[i] = tape.bias[i] = -1;
     for (size_t i = ops; i-- > 0 && tape.status == SNUG_OK;) differentiate(&tape, i);
     free(tape.gradient);
+    free(tape.bias);
     free(tape.touched);
     return tape.status;
 }

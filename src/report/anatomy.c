@@ -94,20 +94,17 @@ static void count_work(snug_anatomy *a, const struct snug_session *s, const stru
 /* One optimizer step, as the trainer does it; known is NULL where its operations are not timed. */
 static snug_status one_step(struct snug_session *s, snug_anatomy *a, int64_t known[]) {
     snug_batch_info info;
-    double norm, loss;
-    a->last_loss = 0;
+    double norm;
     do {
-        RETURN_IF_ERROR(snug_next_batch(s, &info));
-        RETURN_IF_ERROR(snug_forward(s));
-        RETURN_IF_ERROR(snug_loss(s, &loss));
-        RETURN_IF_ERROR(snug_backward(s));
-        a->last_loss += loss;
+        RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         if (known) count_work(a, s, s->profile.times, known);
         if (known) continue;
         a->samples += info.sequences;
         a->tokens += info.tokens;
     } while (!info.last_in_step);
     RETURN_IF_ERROR(snug_clip_grad_norm(s, s->job.args->max_grad_norm, &norm));
+    a->last_loss = 0;
+    for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) a->last_loss += snug_session_loss(s, micro);
     RETURN_IF_ERROR(snug_optimizer_step(s));
     if (known) count_work(a, s, s->profile.times, known);
     RETURN_IF_ERROR(snug_scheduler_step(s));

@@ -357,6 +357,8 @@ static snug_status place_programs(struct snug_job *job) {
     struct snug_feed *feeds[2] = {job->trains ? &job->train : NULL, job->evaluates ? &job->eval : NULL};
     for (int i = 0; i < 2; i++)
         if (feeds[i]) batch += job->loader_bytes[i] = snug_loader_bytes(&feeds[i]->limits, &feeds[i]->options);
+    job->losses_offset = batch;
+    if (job->trains) batch += job->train.options.accumulation * (int64_t)sizeof(float);
     if (job->evaluates)
         job->meter_bytes =
             snug_meter_bytes(job->config.task, job->config.labels.problem, job->config.labels.count, job->eval.rows);

@@ -48,6 +48,7 @@ struct snug_job {
     struct snug_program *training, *evaluation; /* into programs, or NULL */
     struct snug_layout layout;
     int64_t loader_bytes[2]; /* training, evaluation */
+    int64_t losses_offset;   /* in the host's block: a float for each micro-batch of a step */
     int64_t meter_bytes;
     int64_t own_bytes;                 /* measured: resident before the job, and of the backend */
     int64_t context_bytes, host_bytes; /* the program itself and its libraries; tokenizer, data index and the like */

@@ -220,12 +220,15 @@ void snug_session_destroy(snug_session *s) {
     free(s);
 }
 
+/* An operation that failed on the device shows in a copy that comes after it. */
+static snug_status after_operations(struct snug_session *s, const struct snug_run *run, snug_status status) {
+    if (status == SNUG_OK || !snug_job_on_device(&s->job) || run->one_by_one) return status;
+    return snug_add_to_error(s->ctx, status, "; CUDA_LAUNCH_BLOCKING=1 in the environment has the operation named");
+}
+
 snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes) {
-    const snug_status status = snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes);
-    if (status == SNUG_OK || !snug_job_on_device(&s->job) || run->one_by_one) return status;
-    /* An operation that failed on the device shows where it is waited for. */
-    return snug_add_to_error(s->ctx, status, "; CUDA_LAUNCH_BLOCKING=1 in the environment has the operation named");
+    return after_operations(s, run, snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes));
 }
 
 /* ---- one's own loop ------------------------------------------------------------------------------------------- */
@@ -284,13 +287,26 @@ snug_status snug_forward(snug_session *s) {
 /* A NaN that a processor makes has a sign, which printf would show. */
 static double without_sign(double value) { return isnan(value) ? NAN : value; }
 
+/* items_in_step is the same for all micro-batches of a step. */
+static double mean_of(const struct snug_session *s, float sum) {
+    return s->batch->items_in_step > 0 ? without_sign(sum / (double)s->batch->items_in_step) : 0;
+}
+
 snug_status snug_loss(snug_session *s, double *loss) {
     RETURN_IF_ERROR(need_batch(s, "snug_loss"));
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
     float sum;
     RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->loss, &sum, sizeof sum));
-    *loss = s->batch->items_in_step > 0 ? without_sign(sum / (double)s->batch->items_in_step) : 0;
+    *loss = mean_of(s, sum);
     return SNUG_OK;
+}
+
+static float *loss_of(const struct snug_session *s, int64_t micro_batch) {
+    return (float *)(s->host.base + s->job.layout.batch_offset + s->job.losses_offset) + micro_batch;
+}
+
+double snug_session_loss(const struct snug_session *s, int64_t micro_batch) {
+    return mean_of(s, *loss_of(s, micro_batch));
 }
 
 snug_status snug_backward(snug_session *s) {
@@ -298,6 +314,17 @@ snug_status snug_backward(snug_session *s) {
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_BACKWARD));
     s->train_run.micro_batch++;
     return SNUG_OK;
+}
+
+snug_status snug_session_micro_batch(struct snug_session *s, snug_batch_info *info) {
+    RETURN_IF_ERROR(snug_next_batch(s, info));
+    RETURN_IF_ERROR(snug_forward(s));
+    RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
+    const struct snug_run *run = &s->train_run;
+    float *to = loss_of(s, run->micro_batch);
+    const void *loss = snug_run_data(run, s->job.training->loss);
+    RETURN_IF_ERROR(after_operations(s, run, snug_block_copy_later(s->ctx, &s->arena, to, loss, sizeof *to)));
+    return snug_backward(s);
 }
 
 snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) {

@@ -48,6 +48,12 @@ snug_status snug_session_resume_epoch(struct snug_session *session);
 snug_status snug_session_read(struct snug_session *session, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes);
 
+/* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss: that is
+   there once the step's norm has been read. SNUG_END as snug_next_batch() has it. */
+snug_status snug_session_micro_batch(struct snug_session *session, snug_batch_info *info);
+/* That of the step's micro-batch number micro_batch, as snug_loss() gives it. */
+double snug_session_loss(const struct snug_session *session, int64_t micro_batch);
+
 /* Evaluates with the current weights; callbacks hear SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
                                        snug_metrics *metrics);

@@ -205,19 +205,18 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     snug_batch_info info;
     *loss = *logged = 0;
     do {
-        double part;
-        RETURN_IF_ERROR(snug_next_batch(s, &info));
-        RETURN_IF_ERROR(snug_forward(s));
-        RETURN_IF_ERROR(snug_loss(s, &part));
-        RETURN_IF_ERROR(snug_backward(s));
-        *loss += part;
-        *logged += snug_trainer_filter_loss(t, *logged, part);
+        RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         t->samples += info.sequences;
         t->tokens += info.tokens;
         t->result->samples += info.sequences;
         t->result->tokens += info.tokens;
     } while (!info.last_in_step);
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
+    for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) {
+        const double part = snug_session_loss(s, micro);
+        *loss += part;
+        *logged += snug_trainer_filter_loss(t, *logged, part);
+    }
     if (isfinite(*loss) && isfinite(*grad_norm))
         t->infinite_in_a_row = 0;
     else if (s->scaler < 0) /* else the device skips the step, and lowers the scale */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* a = f(u), element by element. */
+/* a = f(u + b), element by element. */
 #include "backend/cpu/rows.h"
 
 /* sqrt(2 / pi) and the cubic's weight of the tanh approximation: Hendrycks and Gimpel, arXiv:1606.08415. Its
@@ -38,42 +38,47 @@ static inline vec derivative(enum snug_activation f, vec u, vec *a) {
 /* The operands of either operation; forward has no da and du. */
 struct operands {
     struct snug_matrix a, du, da, u;
+    const float *bias; /* or NULL */
 };
 
-/* Elements first … end - 1. Inlined once for each f, so that the loop has no branch on it. */
-static inline __attribute__((always_inline)) void apply(const struct operands *o, int64_t first, int64_t end,
-                                                        enum snug_activation f) {
-    for (int64_t i = first; i < end; i += VEC_LANES) {
-        vec u = vec_load(o->u.data, o->u.dtype, i, end), a;
-        if (o->da.data) {
-            vec slope = derivative(f, u, &a);
-            vec_store(o->du.data, o->du.dtype, i, end, vec_load(o->da.data, o->da.dtype, i, end) * slope);
+static inline void *row_of(struct snug_matrix m, int64_t row) { return m.data ? matrix_at(m, row, 0) : NULL; }
+
+/* A row. Inlined once for each f, so that the loop has no branch on it. */
+static inline __attribute__((always_inline)) void apply(const struct operands *o, int64_t row, enum snug_activation f) {
+    const enum snug_dtype dtype = o->u.dtype;
+    const int64_t cols = o->u.cols;
+    const float *bias = o->bias;
+    const void *u = row_of(o->u, row), *da = row_of(o->da, row);
+    void *a = row_of(o->a, row), *du = row_of(o->du, row);
+    for (int64_t c = 0; c < cols; c += VEC_LANES) {
+        vec x = vec_load(u, dtype, c, cols), y;
+        if (bias) x += vec_load(bias, SNUG_F32, c, cols);
+        if (da) {
+            vec slope = derivative(f, x, &y);
+            vec_store(du, dtype, c, cols, vec_load(da, dtype, c, cols) * slope);
         } else {
-            a = activation(f, u);
+            y = activation(f, x);
         }
-        if (o->a.data) vec_store(o->a.data, o->a.dtype, i, end, a);
+        if (a) vec_store(a, dtype, c, cols, y);
     }
 }
 
 static snug_status apply_all(const struct snug_run *run, const struct operands *o, enum snug_activation f) {
-    const int64_t n = o->u.rows * o->u.cols, block = 4096;
-
 #pragma omp parallel for num_threads(run->threads) schedule(static)
-    for (int64_t first = 0; first < n; first += block) {
-        int64_t end = n - first < block ? n : first + block;
-        switch (f) {
-        case SNUG_GELU: apply(o, first, end, SNUG_GELU); break;
-        case SNUG_GELU_TANH: apply(o, first, end, SNUG_GELU_TANH); break;
-        case SNUG_RELU: apply(o, first, end, SNUG_RELU); break;
-        case SNUG_SILU: apply(o, first, end, SNUG_SILU); break;
-        case SNUG_TANH: apply(o, first, end, SNUG_TANH); break;
+    for (int64_t row = 0; row < o->u.rows; row++) switch (f) {
+        case SNUG_GELU: apply(o, row, SNUG_GELU); break;
+        case SNUG_GELU_TANH: apply(o, row, SNUG_GELU_TANH); break;
+        case SNUG_RELU: apply(o, row, SNUG_RELU); break;
+        case SNUG_SILU: apply(o, row, SNUG_SILU); break;
+        case SNUG_TANH: apply(o, row, SNUG_TANH); break;
         }
-    }
     return SNUG_OK;
 }
 
 snug_status SNUG_KERNEL(activation)(struct snug_run *run, const struct snug_op *op) {
-    const struct operands o = {.a = snug_matrix_of(run, op->out[0]), .u = snug_matrix_of(run, op->in[0])};
+    const struct operands o = {.a = snug_matrix_of(run, op->out[0]),
+                               .u = snug_matrix_of(run, op->in[0]),
+                               .bias = snug_run_data(run, op->in[1])};
     return apply_all(run, &o, op->activation);
 }
 
@@ -81,6 +86,7 @@ snug_status SNUG_KERNEL(activation_backward)(struct snug_run *run, const struct 
     const struct operands o = {.a = snug_matrix_of(run, op->out[1]),
                                .du = snug_matrix_of(run, op->out[0]),
                                .da = snug_matrix_of(run, op->in[0]),
-                               .u = snug_matrix_of(run, op->in[1])};
+                               .u = snug_matrix_of(run, op->in[1]),
+                               .bias = snug_run_data(run, op->in[2])};
     return apply_all(run, &o, op->activation);
 }

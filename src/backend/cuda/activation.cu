@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * a = f(u), and du = da f'(u), element by element. A thread takes some columns of every few rows, so that the column
- * sums of du, a bias's gradient (bias_gradient.c), cost nothing but their partial sums.
+ * a = f(u + b), and du = da f'(u + b), element by element. A thread takes some columns of every few rows, so that it
+ * reads their biases once, and the column sums of du, the biases' gradient (bias_gradient.c), cost nothing but their
+ * partial sums.
  */
 #include "backend/cuda/device.cuh"
 
@@ -61,10 +62,12 @@ template <enum snug_activation F, bool QUICK> static __device__ __forceinline__ 
     }
 }
 
-/* da and du are NULL forward; a may be NULL backward, and partial, [parts, cols], wherever no bias is there. */
+/* da and du are NULL forward; a may be NULL backward, bias [cols] anywhere, and partial, [parts, cols], where no bias's
+   gradient is wanted. */
 struct activation {
     void *a, *du;
     const void *u, *da;
+    const float *bias;
     float *partial;
     int64_t rows, cols;
 };
@@ -72,8 +75,9 @@ struct activation {
 template <typename T, enum snug_activation F, int W, bool BACKWARD>
 static __global__ void __launch_bounds__(THREADS, RESIDENT) activation_kernel(const struct activation a) {
     const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
-    float sum[W] = {};
+    float sum[W] = {}, bias[W] = {};
     if (column >= a.cols) return;
+    if (a.bias) load<W>(bias, a.bias + column);
     for (int64_t first = (int64_t)blockIdx.y * ROWS; first < a.rows; first += (int64_t)gridDim.y * ROWS) {
         float x[ROWS][W], g[ROWS][W], d;
 #pragma unroll
@@ -88,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) activation_kernel(co
             const int64_t at = (first + k) * a.cols + column;
 #pragma unroll
             for (int i = 0; i < W; i++) {
-                x[k][i] = apply<F, sizeof(T) == 2>(x[k][i], &d);
+                x[k][i] = apply<F, sizeof(T) == 2>(x[k][i] + bias[i], &d);
                 if (BACKWARD) g[k][i] *= d;
             }
             if (!BACKWARD || a.a) store<W>((T *)a.a + at, x[k]);
@@ -156,6 +160,7 @@ extern "C" snug_status snug_cuda_activation(struct snug_run *run, const struct s
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct activation a = {.a = snug_run_data(run, op->out[0]),
                                  .u = snug_run_data(run, op->in[0]),
+                                 .bias = (const float *)snug_run_data(run, op->in[1]),
                                  .rows = snug_cuda_rows(run, op->in[0]),
                                  .cols = snug_run_cols(run, op->in[0])};
     if (a.rows == 0) return SNUG_OK;
@@ -172,6 +177,7 @@ extern "C" snug_status snug_cuda_activation_backward(struct snug_run *run, const
                                  .du = snug_run_data(run, op->out[0]),
                                  .u = snug_run_data(run, op->in[1]),
                                  .da = snug_run_data(run, op->in[0]),
+                                 .bias = (const float *)snug_run_data(run, op->in[2]),
                                  .partial = db ? (float *)run->workspace : NULL,
                                  .rows = snug_cuda_rows(run, op->in[1]),
                                  .cols = snug_run_cols(run, op->in[1])};

@@ -40,6 +40,12 @@ static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t b
     return snug_cuda_check(ctx, cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDefault), "copying from or to the arena");
 }
 
+/* In the default stream, so that the next copy() returns after it. */
+static snug_status copy_later(snug_context *ctx, void *to, const void *from, int64_t bytes) {
+    return snug_cuda_check(ctx, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, NULL),
+                           "copying from the arena");
+}
+
 static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out) {
     void *base = NULL;
     const size_t size = bytes > 0 ? (size_t)bytes : 1;
@@ -52,7 +58,8 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
         return SNUG_OK;
     }
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaMalloc(&base, size), "the arena cannot be had"));
-    *out = (struct snug_block){.base = base, .bytes = (int64_t)size, .copy = copy, .release = release_arena};
+    *out = (struct snug_block){
+        .base = base, .bytes = (int64_t)size, .copy = copy, .copy_later = copy_later, .release = release_arena};
     return snug_cuda_check(ctx, cudaMemset(base, 0, size), "clearing the arena");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* a = f(u), element by element. */
+/* a = f(u + b), element by element. */
 #include "backend/reference/reference.h"
 
 /* sqrt(2 / pi) and the cubic's weight of the tanh approximation: Hendrycks and Gimpel, arXiv:1606.08415 */
@@ -32,19 +32,26 @@ static double derivative(enum snug_activation f, double u) {
     return NAN;
 }
 
+/* The argument of f: u with its column's bias. */
+static double biased(struct snug_matrix u, struct snug_matrix b, int64_t row, int64_t c) {
+    return load(u, row, c) + (b.data ? load(b, 0, c) : 0);
+}
+
 snug_status snug_reference_activation(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix u = snug_matrix_of(run, op->in[0]), a = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix u = snug_matrix_of(run, op->in[0]), b = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix a = snug_matrix_of(run, op->out[0]);
     for (int64_t row = 0; row < u.rows; row++)
-        for (int64_t c = 0; c < u.cols; c++) store(a, row, c, activation(op->activation, load(u, row, c)));
+        for (int64_t c = 0; c < u.cols; c++) store(a, row, c, activation(op->activation, biased(u, b, row, c)));
     return SNUG_OK;
 }
 
 snug_status snug_reference_activation_backward(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix da = snug_matrix_of(run, op->in[0]), u = snug_matrix_of(run, op->in[1]);
+    struct snug_matrix b = snug_matrix_of(run, op->in[2]);
     struct snug_matrix du = snug_matrix_of(run, op->out[0]), a = snug_matrix_of(run, op->out[1]);
     for (int64_t row = 0; row < u.rows; row++)
         for (int64_t c = 0; c < u.cols; c++) {
-            const double x = load(u, row, c);
+            const double x = biased(u, b, row, c);
             store(du, row, c, load(da, row, c) * derivative(op->activation, x));
             if (a.data) store(a, row, c, activation(op->activation, x));
         }
