@@ -583,52 +583,53 @@ static void test_damaged_cache(void **state) {
     free(data);
 }
 
-/* Caches that somebody has made, with checksums that are right. */
+/* What somebody has written into a cache, whose checksums are right all the same. */
+enum part { OF_HEADER, OF_ROWS, OF_INDEX, OF_LENGTHS, OF_LABELS };
+#define FIELD(name) OF_HEADER, offsetof(struct snug_cache_header, name)
+static const struct {
+    enum part part;
+    size_t at;
+    uint64_t value;
+    size_t size;
+    const char *says;
+} forged[] = {
+    {FIELD(key_low), 1, 8, "it was made for other data"},
+    {FIELD(key_high), 1, 8, "it was made for other data"},
+    {FIELD(rows_size), UINT64_MAX, 8, "its size differs"},
+    {FIELD(index_size), UINT64_MAX, 8, "its size differs"},
+    {FIELD(labels_size), UINT64_MAX, 8, "its size differs"},
+    {FIELD(labels_size), 0, 8, "its size differs"},
+    {FIELD(rows_size), 4, 8, "its rows do not end where rows end"},
+    {FIELD(rows), 0, 8, "the number of rows is wrong"},
+    {FIELD(rows), 7, 8, "the number of rows is wrong"},
+    {FIELD(index_size), 17, 8, "the number of rows is wrong"},
+    {FIELD(longest), UINT64_MAX, 8, "the longest row is out of bounds"},
+    {FIELD(longest), UINT64_C(1) << 31, 8, "the longest row is out of bounds"},
+    {FIELD(label_form), 200, 4, "the form of the labels is unknown"},
+    {FIELD(label_count), 1000, 4, "the table of labels is too short"},
+    {FIELD(index_sum), 1, 8, "the index's checksum differs"},
+    {FIELD(lengths_sum), 1, 8, "the lengths' checksum differs"},
+    {FIELD(rows_sum), 1, 8, "the rows' checksum differs"},
+    {FIELD(labels_sum), 1, 8, "the labels' checksum differs"},
+    {FIELD(tokens), 9, 8, "the index is incomplete"},
+    {FIELD(longest), 5, 8, "the index is incomplete"},
+    {FIELD(truncated), 1, 8, "the number of cut rows is wrong"},
+    {OF_INDEX, offsetof(struct snug_cache_entry, offset), 0, 8, "an index entry is out of bounds"},
+    {OF_INDEX, offsetof(struct snug_cache_entry, length), UINT32_MAX, 4, "an index entry is out of bounds"},
+    {OF_INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, length), 0, 4,
+     "a row has two lengths"},
+    {OF_INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels), 0, 4,
+     "the index is incomplete"},
+    {OF_ROWS, offsetof(struct snug_cache_row, first_count), UINT32_MAX, 4, "a row's token types are wrong"},
+    {OF_ROWS, offsetof(struct snug_cache_row, first_count), 5, 4, "a row's token types are wrong"},
+    {OF_ROWS, sizeof(struct snug_cache_row), 3, 4, "a row's label is unknown"},
+    {OF_ROWS, sizeof(struct snug_cache_row), 0x7fc00000ffffffff, 8, "a row's label is no number"},
+    {OF_ROWS, sizeof(struct snug_cache_row) + 8, VOCAB, 4, "a row's token is not in the vocabulary"},
+    {OF_LABELS, offsetof(struct snug_raw_label, offset), 100, 8, "a label is out of bounds"},
+    {OF_LABELS, 3 * sizeof(struct snug_raw_label) + 5, 'x', 1, "the last label has no end"},
+};
+
 static void test_forged_cache(void **state) {
-    enum part { HEADER, ROWS, INDEX, LENGTHS, LABELS };
-#define FIELD(name) HEADER, offsetof(struct snug_cache_header, name)
-    static const struct {
-        enum part part;
-        size_t at;
-        uint64_t value;
-        size_t size;
-        const char *says;
-    } cases[] = {
-        {FIELD(key_low), 1, 8, "it was made for other data"},
-        {FIELD(key_high), 1, 8, "it was made for other data"},
-        {FIELD(rows_size), UINT64_MAX, 8, "its size differs"},
-        {FIELD(index_size), UINT64_MAX, 8, "its size differs"},
-        {FIELD(labels_size), UINT64_MAX, 8, "its size differs"},
-        {FIELD(labels_size), 0, 8, "its size differs"},
-        {FIELD(rows_size), 4, 8, "its rows do not end where rows end"},
-        {FIELD(rows), 0, 8, "the number of rows is wrong"},
-        {FIELD(rows), 7, 8, "the number of rows is wrong"},
-        {FIELD(index_size), 17, 8, "the number of rows is wrong"},
-        {FIELD(longest), UINT64_MAX, 8, "the longest row is out of bounds"},
-        {FIELD(longest), UINT64_C(1) << 31, 8, "the longest row is out of bounds"},
-        {FIELD(label_form), 200, 4, "the form of the labels is unknown"},
-        {FIELD(label_count), 1000, 4, "the table of labels is too short"},
-        {FIELD(index_sum), 1, 8, "the index's checksum differs"},
-        {FIELD(lengths_sum), 1, 8, "the lengths' checksum differs"},
-        {FIELD(rows_sum), 1, 8, "the rows' checksum differs"},
-        {FIELD(labels_sum), 1, 8, "the labels' checksum differs"},
-        {FIELD(tokens), 9, 8, "the index is incomplete"},
-        {FIELD(longest), 5, 8, "the index is incomplete"},
-        {FIELD(truncated), 1, 8, "the number of cut rows is wrong"},
-        {INDEX, offsetof(struct snug_cache_entry, offset), 0, 8, "an index entry is out of bounds"},
-        {INDEX, offsetof(struct snug_cache_entry, length), UINT32_MAX, 4, "an index entry is out of bounds"},
-        {INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, length), 0, 4,
-         "a row has two lengths"},
-        {INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels), 0, 4,
-         "the index is incomplete"},
-        {ROWS, offsetof(struct snug_cache_row, first_count), UINT32_MAX, 4, "a row's token types are wrong"},
-        {ROWS, offsetof(struct snug_cache_row, first_count), 5, 4, "a row's token types are wrong"},
-        {ROWS, sizeof(struct snug_cache_row), 3, 4, "a row's label is unknown"},
-        {ROWS, sizeof(struct snug_cache_row), 0x7fc00000ffffffff, 8, "a row's label is no number"},
-        {ROWS, sizeof(struct snug_cache_row) + 8, VOCAB, 4, "a row's token is not in the vocabulary"},
-        {LABELS, offsetof(struct snug_raw_label, offset), 100, 8, "a label is out of bounds"},
-        {LABELS, 3 * sizeof(struct snug_raw_label) + 5, 'x', 1, "the last label has no end"},
-    };
     struct fixture *f = *state;
     const struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3 w4,c\n"));
     snug_dataset_close(open_with(f, options));
@@ -638,17 +639,17 @@ static void test_forged_cache(void **state) {
     assert_int_equal(snug_file_read(f->ctx, path, &whole, &size), SNUG_OK);
     data = malloc(size);
     assert_non_null(data);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
         struct snug_cache_header *header = (struct snug_cache_header *)data;
         memcpy(data, whole, size);
         char *const rows = data + sizeof *header, *const index = rows + header->rows_size,
                     *const lengths = index + header->index_size, *const labels = lengths + header->rows;
         char *const parts[] = {data, rows, index, lengths, labels};
-        memcpy(parts[cases[i].part] + cases[i].at, &cases[i].value, cases[i].size);
-        if (cases[i].part != HEADER) {
+        memcpy(parts[forged[i].part] + forged[i].at, &forged[i].value, forged[i].size);
+        if (forged[i].part != OF_HEADER) {
             /* Without its label the last row is so much shorter. */
             const size_t unread =
-                cases[i].at == sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels) ? 8 : 0;
+                forged[i].at == sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels) ? 8 : 0;
             header->rows_sum = XXH3_64bits(rows, (size_t)(index - rows) - unread);
             header->index_sum = XXH3_64bits(index, (size_t)(lengths - index));
             header->labels_sum = XXH3_64bits(labels, (size_t)(data + size - labels));
@@ -660,7 +661,7 @@ static void test_forged_cache(void **state) {
         fclose(file);
         f->log[0] = '\0';
         struct snug_dataset *dataset = open_with(f, options);
-        if (!strstr(f->log, cases[i].says)) fail_msg("case %zu: %s", i, f->log);
+        if (!strstr(f->log, forged[i].says)) fail_msg("case %zu: %s", i, f->log);
         assert_string_equal(labels_of_row(f, dataset, 0), "a b");
         snug_dataset_close(dataset);
     }
