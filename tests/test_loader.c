@@ -606,6 +606,28 @@ static void test_pairs_have_types(void **state) {
     snug_dataset_close(dataset);
 }
 
+/* Without a tokenizer and with too few ids for BERT's [MASK], the last one masks. */
+static void test_mask_of_a_small_vocabulary(void **state) {
+    struct fixture *f = *state;
+    const struct snug_dataset_options small = {
+        .path = "dummy:8x16", .task = SNUG_TASK_MLM, .max_samples = -1, .vocab_size = 50};
+    struct snug_dataset *dataset;
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &small, &dataset), SNUG_OK);
+    struct snug_loader_options options = loader_options(f, 8, 1);
+    options.task = SNUG_TASK_MLM;
+    options.mlm_probability = 1;
+    options.tokenizer = NULL;
+    options.vocab_size = 50;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    const struct snug_batch *batch = next(f, &run);
+    int masks = 0;
+    for (int64_t i = 0; i < batch->tokens; i++) masks += batch->ids[i] == 49;
+    assert_in_range(masks, 64, 128); /* of 128, about 80 % */
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
 /* ---- failures -------------------------------------------------------------------------------------------------- */
 
 static void test_bad_options(void **state) {
@@ -765,6 +787,7 @@ int main(void) {
         TEST(test_targets),
         TEST(test_many_numbers),
         TEST(test_pairs_have_types),
+        TEST(test_mask_of_a_small_vocabulary),
         TEST(test_bad_options),
         TEST(test_tokenizer_without_mask),
         TEST(test_begin_epoch_checks_the_step),
