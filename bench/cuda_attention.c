@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on the GPU alone: 24 calls in one recorded phase, in bf16; forward and backward, with and without dropout.
-   The results are held against those of the same backend in fp32.
-   bench_cuda_attention [rounds [heads [channels of a head [case]]]] */
+/*
+ * Attention on the GPU alone: 24 calls in one recorded phase; forward and backward, with and without dropout. The
+ * results of bf16 and tf32 are held against those of the same backend in fp32.
+ *   bench_cuda_attention [bf16|fp32|tf32 [rounds [heads [channels of a head [case]]]]]
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +57,9 @@ static void put_random(const struct attention *a, int32_t tensor, int64_t count)
     free(values);
 }
 
-static void open_attention(struct attention *a, const struct snug_backend *backend, enum snug_dtype type, float p,
+static void open_attention(struct attention *a, const struct snug_backend *backend, const char *name, float p,
                            const int32_t *lengths, int32_t sequences, int32_t heads, int64_t h) {
+    const enum snug_dtype type = strcmp(name, "bf16") == 0 ? SNUG_BF16 : SNUG_F32;
     *a = (struct attention){.backend = backend};
     if (snug_context_create(&a->ctx) != SNUG_OK) exit(1);
     struct snug_batch *b = &a->batch;
@@ -73,6 +76,7 @@ static void open_attention(struct attention *a, const struct snug_backend *backe
     a->program = (struct snug_program){.ctx = a->ctx, .tensors = a->tensors, .tensor_count = TENSORS, .ops = a->ops};
     a->program.longest = b->longest;
     a->program.compute = type;
+    a->program.tf32 = strcmp(name, "tf32") == 0;
     a->program.capacity[SNUG_EXTENT_TOKENS] = b->tokens;
     a->program.capacity[SNUG_EXTENT_SEQUENCES] = sequences;
     const int64_t columns[TENSORS] = {3 * h, h, heads, h, 3 * h};
@@ -164,10 +168,10 @@ static double distance(const float *a, const float *b, int64_t count) {
     return sqrt(difference / size);
 }
 
-/* Relative errors of o and dqkv, and whether a second run gives the same bits. */
+/* Relative errors of o and dqkv (0 for fp32 itself), and whether a second run gives the same bits. */
 static void print_errors(struct attention *a, float p, const int32_t *lengths, int32_t heads, int64_t h) {
     struct attention exact;
-    open_attention(&exact, a->backend, SNUG_F32, p, lengths, (int32_t)a->batch.sequences, heads, h);
+    open_attention(&exact, a->backend, "fp32", p, lengths, (int32_t)a->batch.sequences, heads, h);
     run(&exact, SNUG_PHASE_FORWARD);
     run(&exact, SNUG_PHASE_BACKWARD);
     const int32_t of[] = {O, DQKV};
@@ -186,12 +190,12 @@ static void print_errors(struct attention *a, float p, const int32_t *lengths, i
     close_attention(&exact);
 }
 
-static void measure(const struct snug_backend *backend, const char *name, const int32_t *lengths, int32_t sequences,
-                    float p, int rounds, int32_t heads, int64_t h) {
+static void measure(const struct snug_backend *backend, const char *type, const char *name, const int32_t *lengths,
+                    int32_t sequences, float p, int rounds, int32_t heads, int64_t h) {
     struct attention a;
     double pairs = 0;
     for (int32_t i = 0; i < sequences; i++) pairs += (double)lengths[i] * lengths[i];
-    open_attention(&a, backend, SNUG_BF16, p, lengths, sequences, heads, h);
+    open_attention(&a, backend, type, p, lengths, sequences, heads, h);
     const double forward = milliseconds(&a, SNUG_PHASE_FORWARD, rounds);
     const double backward = milliseconds(&a, SNUG_PHASE_BACKWARD, rounds);
     const double flops = 4 * pairs * (double)h * LAYERS * 1e-9;
@@ -210,26 +214,28 @@ int main(int argc, char **argv) {
     } cases[] = {{"32 x 512", 32, 512, 0},   {"4 x 512", 4, 512, 0},     {"1 x 512", 1, 512, 0},
                  {"128 x 512", 128, 512, 0}, {"ragged 32", 32, 512, 25}, {"256 x 64", 256, 64, 0},
                  {"512 x 30", 512, 30, 0},   {"2 x 4096", 2, 4096, 0}};
-    const int rounds = argc > 1 ? atoi(argv[1]) : 10, heads = argc > 2 ? atoi(argv[2]) : 16;
-    const int64_t h = heads * (int64_t)(argc > 3 ? atoi(argv[3]) : 64);
+    const char *type = argc > 1 ? argv[1] : "bf16";
+    const int rounds = argc > 2 ? atoi(argv[2]) : 10, heads = argc > 3 ? atoi(argv[3]) : 16;
+    const int64_t h = heads * (int64_t)(argc > 4 ? atoi(argv[4]) : 64);
     snug_context *ctx;
     const struct snug_backend *cuda;
+    if (strcmp(type, "bf16") != 0 && strcmp(type, "fp32") != 0 && strcmp(type, "tf32") != 0) return 2;
     if (rounds < 1 || heads < 1 || h < heads || snug_context_create(&ctx) != SNUG_OK) return 2;
     if (snug_backend_cuda(ctx, &cuda) != SNUG_OK) {
         fprintf(stderr, "%s\n", snug_error_message(ctx));
         return 1;
     }
-    printf("%d layers, %d heads of %d, bf16; backward's FLOPs counted as 2.5 x forward's; relative errors of o, dqkv\n",
-           LAYERS, heads, (int)(h / heads));
+    printf("%d layers, %d heads of %d, %s; backward's FLOPs counted as 2.5 x forward's; relative errors of o, dqkv\n",
+           LAYERS, heads, (int)(h / heads), type);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (argc > 4 && strcmp(argv[4], cases[i].name) != 0) continue;
+        if (argc > 5 && strcmp(argv[5], cases[i].name) != 0) continue;
         int32_t lengths[512];
         for (int32_t s = 0; s < cases[i].sequences; s++) {
             const int32_t length = cases[i].length - cases[i].step * s;
             lengths[s * 7 % cases[i].sequences] = length > 20 ? length : 20 + s;
         }
         for (int drop = 1; drop >= 0; drop--)
-            measure(cuda, cases[i].name, lengths, cases[i].sequences, drop ? 0.1f : 0, rounds, heads, h);
+            measure(cuda, type, cases[i].name, lengths, cases[i].sequences, drop ? 0.1f : 0, rounds, heads, h);
     }
     snug_context_destroy(ctx);
     return 0;

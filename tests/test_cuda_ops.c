@@ -17,6 +17,7 @@ static const struct ops_shape shapes[] = {
     {{48, 19}, 60, 3, 40, 2, 1, 7, 9},                     /* d = 20 */
     {{511, 65, 256}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, ends of tiles of keys and of queries */
     {{1, 2, 32, 31}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, short: apart, since errors are held against all */
+    {{260}, 256, 4, 40, 2, 16, 2, 5},                      /* d = 64, blocks of most queries, in the emulator */
     {{129, 64, 200}, 128, 1, 40, 2, 16, 2, 5},             /* d = 128, keys in several blocks */
     {{5}, 8, 1, 10, 2, 3, 2, 0},                           /* no head rows */
     {{0}, 24, 3, 10, 2, 3, 2, 0},                          /* no tokens */
@@ -29,7 +30,7 @@ static const struct ops_shape shapes[] = {
  * many terms are taken in another order; bf16 in units of 2^-8 of the same, the rounding of one operand: tensor cores
  * take attention's probabilities in bf16, and its backward takes do . o, where o was rounded, which shows most in short
  * sequences. The whole tensor's relative error must be below 2^-8 in any case where that is allowed. fp16 as bf16, in
- * units of 2^-11.
+ * units of 2^-11; and so is attention's fp32 with --tf32, which rounds operands to as many bits.
  */
 struct op_test {
     const char *name;
@@ -180,7 +181,7 @@ static void check_untouched(const struct ops *f, const struct snug_op *op, const
     }
 }
 
-static double worst_fp32, worst_low; /* in the units of the tolerances */
+static double worst_fp32, worst_low, worst_tf32; /* in the units of the tolerances */
 
 static void compare(const struct ops *f, const struct snug_op *op, const uint8_t *expected, const uint8_t *found,
                     const struct op_test *test, const char *what) {
@@ -189,7 +190,7 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
         if (t < 0) continue;
         /* What a 16-bit program's fp32 gradients are made of may be 16-bit on the way. */
         const bool bf16 = f->program.compute == SNUG_BF16 || f->tensors[t].dtype == SNUG_BF16;
-        const bool low = bf16 || f->program.compute == SNUG_F16;
+        const bool low = bf16 || f->program.compute == SNUG_F16 || f->program.tf32;
         const double digits = bf16 ? 0x1p-8 : low ? 0x1p-11 : 0x1p-23;
         const double unit = (low ? test->low : test->fp32) * digits;
         if (f->tensors[t].dtype == SNUG_U8) {
@@ -210,7 +211,7 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
             if (!(error <= unit))
                 fail_msg("%s: output %d, element %ld of %ld: %.9g, expected %.9g (rms %.3g)", what, output, (long)i,
                          (long)ops_count(f, t), got, want, rms);
-            double *worst = low ? &worst_low : &worst_fp32;
+            double *worst = f->program.tf32 ? &worst_tf32 : low ? &worst_low : &worst_fp32;
             *worst = fmax(*worst, error / digits);
             off += (got - want) * (got - want) / (double)ops_count(f, t);
         }
@@ -277,15 +278,18 @@ static void test_agreement(void **state) {
         print_message("%s\n", why);
         skip();
     }
-    worst_fp32 = worst_low = 0;
+    worst_fp32 = worst_low = worst_tf32 = 0;
+    static const enum snug_dtype types[] = {SNUG_F32, SNUG_BF16, SNUG_F16, SNUG_F32}; /* the last with --tf32 */
+    const int type_count = kind == SNUG_OP_ATTENTION || kind == SNUG_OP_ATTENTION_BACKWARD ? 4 : 3;
     for (size_t shape = 0; shape < SHAPES; shape++)
-        for (enum snug_dtype dtype = SNUG_F32; dtype <= SNUG_F16; dtype++)
+        for (int type = 0; type < type_count; type++)
             for (int variant = 0; variant < test.variants; variant++) {
                 struct ops f;
                 char what[96];
-                snprintf(what, sizeof what, "%s, shape %zu, %s, variant %d", test.name, shape, snug_dtype_name(dtype),
-                         variant);
-                ops_open(&f, &shapes[shape], dtype);
+                snprintf(what, sizeof what, "%s, shape %zu, %s, variant %d", test.name, shape,
+                         type == 3 ? "TF32" : snug_dtype_name(types[type]), variant);
+                ops_open(&f, &shapes[shape], types[type]);
+                f.program.tf32 = type == 3;
                 f.program.logits = -1;
                 test.build(&f, variant);
                 for (size_t i = 0; i < f.program.op_count; i++) {
@@ -298,8 +302,9 @@ static void test_agreement(void **state) {
                 ops_close(&f);
             }
     if (test.variants)
-        print_message("%-20s worst error %7.2f of %3g x 2^-23, %5.2f of %g x 2^-8 or 2^-11\n", test.name, worst_fp32,
-                      test.fp32, worst_low, test.low);
+        print_message("%-20s worst error %7.2f of %3g x 2^-23, %5.2f of %g x 2^-8 or 2^-11%s", test.name, worst_fp32,
+                      test.fp32, worst_low, test.low, type_count == 4 ? "" : "\n");
+    if (type_count == 4) print_message(", with TF32 %.2f\n", worst_tf32);
 }
 
 /* test_cuda_ops [PATTERN]: only operations of such names. */

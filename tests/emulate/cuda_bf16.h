@@ -28,6 +28,10 @@ void emulate_launch(dim3 grid, dim3 block, size_t shared, const std::function<vo
 uint64_t emulate_shuffle(uint64_t value, int mask);
 void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed);
 void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16);
+void emulate_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+uint32_t emulate_round_to_tf32(float value);
+void emulate_load(uint32_t (&r)[2], const void *from);
+void emulate_load(uint32_t (&r)[4], const void *from);
 void emulate_copy16(void *to, const void *from, bool there);
 void __syncthreads();
 
@@ -69,6 +73,7 @@ static inline uint32_t __float_as_uint(float value) {
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
+static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }

@@ -36,7 +36,7 @@ emulate_switch:
     ret
 )");
 
-static const size_t STACK = 256 << 10, GUARD = 256;
+static const size_t STACK = 256 << 10, GUARD = 512;
 
 enum state { RUNS, AT_WARP, AT_BLOCK, LEFT };
 struct fiber {
@@ -126,6 +126,49 @@ void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
     }
     pause_in(AT_WARP);
 }
+
+// To 10 bits of mantissa, ties away from zero; infinities and what is not a number stay.
+uint32_t emulate_round_to_tf32(float value) {
+    const uint32_t bits = __float_as_uint(value);
+    return (std::isfinite(value) ? bits + 0x1000 : bits) & 0xffffe000;
+}
+
+// The last 13 bits of an operand count for nothing.
+static float tf32_of(uint64_t word) { return __uint_as_float((uint32_t)word & 0xffffe000); }
+
+// What fp32 cannot hold is cut off, as tensor cores do.
+static float cut_off(double sum) {
+    const float nearest = (float)sum;
+    return std::fabs((double)nearest) > std::fabs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+
+// m16n8k8 of tf32, as the PTX manual lays out its fragments.
+void emulate_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
+    uint64_t *given = fibers[self].given;
+    for (int i = 0; i < 4; i++) given[2 + i] = a[i];
+    given[6] = b0;
+    given[7] = b1;
+    pause_in(AT_WARP);
+    for (int i = 0; i < 4; i++) {
+        const size_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        double sum = c[i];
+        for (size_t k = 0; k < 8; k++) {
+            const uint64_t left = fibers[warp + row % 8 * 4 + k % 4].given[2 + (row >= 8) + 2 * (k >= 4)];
+            const uint64_t right = fibers[warp + column * 4 + k % 4].given[6 + (k >= 4)];
+            sum += (double)tf32_of(left) * tf32_of(right);
+        }
+        c[i] = cut_off(sum);
+    }
+    pause_in(AT_WARP);
+}
+
+static void load_shared(uint32_t *to, const void *from, size_t size) {
+    if ((uintptr_t)from % size) die("a load of several words wants them on their own size");
+    memcpy(to, from, size);
+}
+void emulate_load(uint32_t (&r)[2], const void *from) { load_shared(r, from, 8); }
+void emulate_load(uint32_t (&r)[4], const void *from) { load_shared(r, from, 16); }
 
 void emulate_copy16(void *to, const void *from, bool there) {
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) die("cp.async wants 16 bytes on 16 bytes");

@@ -84,8 +84,12 @@ cudaError_t cudaGetDeviceCount(int *count) {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device) {
-    (void)attribute, (void)device;
-    *value = 8;
+    (void)device;
+    switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = 4; break; /* small shapes are work for all of them */
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
+    default: *value = 8;
+    }
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {

@@ -6,7 +6,7 @@
  * Backward, with dP_ij = F_ij (do_i . v_j):
  *   dv = (F * P)^T do,   dS_ij = P_ij (dP_ij - do_i . o_i),   dq = dS k / sqrt(d),   dk = dS^T q / sqrt(d).
  *
- * Here for any type and head size, in fp32 on plain units: a block takes a tile of queries (forward, dq) or of keys
+ * Here for the types and head sizes that attention_mma.cu does not take, in fp32 on plain units: a block takes a tile of queries (forward, dq) or of keys
  * (dk, dv) and walks over the other side in tiles, so that each output has one owner and sums have one order.
  * 16 x 16 threads; thread (y, x) has rows y + 16 i and columns x + 16 j of a tile of N x N such steps.
  */
@@ -310,8 +310,9 @@ static bool launch_size(const struct attention &a, int64_t longest, int sequence
 extern "C" int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op) {
     if (op->kind == SNUG_OP_ATTENTION) return 0;
     const struct snug_tensor *qkv = &program->tensors[op->in[1]];
-    if (qkv->dtype != SNUG_F32) return snug_cuda_attention_mma_workspace(program, qkv->cols / 3, op->heads);
-    return (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * op->heads * (int64_t)sizeof(float);
+    const int64_t delta = (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * op->heads * (int64_t)sizeof(float);
+    const int64_t mma = snug_cuda_attention_mma_workspace(program, qkv->dtype, qkv->cols / 3, op->heads);
+    return delta > mma ? delta : mma;
 }
 
 static snug_status run_attention(struct snug_run *run, const struct snug_op *op, struct attention *a, int32_t qkv,
@@ -326,9 +327,7 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     a->d = (int)(a->h / op->heads);
     a->bucket = snug_cuda_rows(run, qkv);
     a->scale = (float)(1 / sqrt((double)a->d));
-    bool done = false;
-    if (snug_run_dtype(run, qkv) != SNUG_F32)
-        done = backward ? snug_cuda_attention_mma_backward(*a, run, qkv) : snug_cuda_attention_mma(*a, run, qkv);
+    bool done = backward ? snug_cuda_attention_mma_backward(*a, run, qkv) : snug_cuda_attention_mma(*a, run, qkv);
     if (!done)
         with_type(snug_run_dtype(run, qkv), [&](auto type) {
             done = launch_size<decltype(type)>(*a, run->program->longest, sequences, backward, cuda->stream);

@@ -51,9 +51,10 @@ template <typename T> static __device__ void clear_tail(const struct attention &
         to[tokens * stride + i] = from_float<T>(0);
 }
 
-/* Tensor cores, for bf16 and fp16 and d of 32, 64 or 128. False where they cannot take it. */
+/* Tensor cores, for d of 32, 64 or 128. False where they cannot take it, which needs no workspace then. */
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
-int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, int64_t h, int heads);
+int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, enum snug_dtype type, int64_t h,
+                                          int heads);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's forward pass on tensor cores, for heads of 32, 64 or 128 channels in
- * bf16 or fp16: a block takes WARPS * M * 16
+ * Attention's forward pass on tensor cores, for heads of 32, 64 or 128 channels: a block takes WARPS * M * 16
  * queries of a head and walks over the keys in tiles, with a running maximum and sum for each row.
  */
 #include "backend/cuda/attention_mma.cuh"
@@ -70,11 +69,12 @@ static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&
 
 /* BLOCKS: on a multiprocessor, which decides how many registers there are for the results of loads ahead of their use.
  */
-template <typename T, int D, int M, int KEYS, int BLOCKS, bool DROP>
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const struct attention a) {
-    constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, TILE = KEYS * D / 8, BYTES = 16 * TILE;
-    extern __shared__ __align__(256) uint4 shared[];
-    uint4 *q = shared, *k = q + ROWS * D / 8, *v = k + 2 * TILE;
+    typedef stored<E> T;
+    constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, BYTES = KEYS * ROW<E, D>, TILE = BYTES / 16;
+    extern __shared__ __align__(512) uint4 shared[];
+    uint4 *q = shared, *k = q + ROWS * ROW<E, D> / 16, *v = k + 2 * TILE;
     struct quad_part *quads = (struct quad_part *)(v + 2 * TILE);
     if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.o, a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
@@ -91,8 +91,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
         for (int half = 0; half < 2; half++)
             if (DROP) queries[m][half] = query_part_of(head, (uint32_t)(q0 + row + 16 * m + 8 * half + lane / 4));
 
-    const uint32_t base = shared_address(shared), q_at = base + by_rows<D>() + row * 2 * D;
-    const uint32_t k_at = base + by_columns<D>() + ROWS * 2 * D, v_at = base + by_rows<D>() + ROWS * 2 * D;
+    const uint32_t base = shared_address(shared), q_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
+    const uint32_t k_at = base + by_columns<ROW<E, D>>() + ROWS * ROW<E, D>;
+    const uint32_t v_at = base + by_depth<E, D, D / 8>() + ROWS * ROW<E, D>;
     float o[M][D / 8][4] = {}, max[M][2], sum[M][2] = {};
 #pragma unroll
     for (int m = 0; m < M; m++) max[m][0] = max[m][1] = -INFINITY;
@@ -105,7 +106,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
                                      from, a.h, head, k0 + KEYS);
         commit_copies();
         float s[M][N][4];
-        rows_by_rows<T, D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
+        rows_by_rows<E, D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
         if (k0 + KEYS > head.length) {
 #pragma unroll
             for (int n = 0; n < N; n++)
@@ -129,7 +130,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
                         sum[m][half] += s[m][n][i];
                     }
             }
-        operand<M, N> p;
+        operand<E, M, N> p;
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             struct quad_part quad;
@@ -147,11 +148,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
                             high[i] = random.word[2 + i] >= a.dropout.threshold ? high[i] : 0;
                         }
                     }
-                    p.word[m][n][half] = pack<T>(low[0], low[1]);
-                    p.word[m][n + 1][half] = pack<T>(high[0], high[1]);
+                    p.put(m, n, half, low[0], low[1]);
+                    p.put(m, n + 1, half, high[0], high[1]);
                 }
         }
-        add_product<T, D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
+        add_product<E, D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
     }
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -161,53 +162,54 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
             const float total = quad_sum(sum[m][half]), factor = a.dropout.scale / total;
             if (r >= head.length) continue;
             const int64_t token = head.first + r;
-            uint32_t *to = reinterpret_cast<uint32_t *>((T *)a.o + token * a.h + head.column + 2 * (lane % 4));
-#pragma unroll
-            for (int n = 0; n < D / 8; n++)
-                to[4 * n] = pack<T>(o[m][n][2 * half] * factor, o[m][n][2 * half + 1] * factor);
+            store_row<E>((T *)a.o + token * a.h + head.column, o[m], half, factor);
             if (lane % 4 == 0) a.lse[token * a.heads + head.index] = max[m][half] * a.scale + LN_2 * log2f(total);
         }
 }
 
 /* ---- launching ---- */
 
-template <typename T, int D, int M, int KEYS, int BLOCKS, bool DROP>
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP>
 static void launch(const struct attention &a, const struct snug_run *run) {
-    constexpr int ROWS = WARPS * M * 16, BYTES = (ROWS + 4 * KEYS) * D * 2 + (DROP ? 2 * KEYS * 4 : 0);
+    constexpr int ROWS = WARPS * M * 16, BYTES = (ROWS + 4 * KEYS) * ROW<E, D> + (DROP ? 2 * KEYS * 4 : 0);
+    static_assert(BYTES <= 99 << 10, "of a block's shared memory on the smallest of GPUs");
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
-    const auto kernel = forward_kernel<T, D, M, KEYS, BLOCKS, DROP>;
+    const auto kernel = forward_kernel<E, D, M, KEYS, BLOCKS, DROP>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
     kernel<<<grid, THREADS, BYTES, snug_cuda_of(run)->stream>>>(a);
 }
 
-/* Tiles of keys and blocks on a multiprocessor as measured on an H200: wider tiles and fewer blocks with dropout, whose
-   random numbers take the time. */
-template <int D, int M, int KEYS, int BLOCKS, int DROP_KEYS, int DROP_BLOCKS>
-static bool choose(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    return with_type(snug_run_dtype(run, qkv), [&](auto type) {
-        typedef decltype(type) T;
-        if constexpr (sizeof(T) == 2)
-            a.dropout.threshold ? launch<T, D, M, DROP_KEYS, DROP_BLOCKS, true>(a, run)
-                                : launch<T, D, M, KEYS, BLOCKS, false>(a, run);
-    });
+template <typename E, int D, int M, int KEYS, int BLOCKS, int DROP_KEYS = KEYS, int DROP_BLOCKS = BLOCKS>
+static void choose(const struct attention &a, const struct snug_run *run) {
+    a.dropout.threshold ? launch<E, D, M, DROP_KEYS, DROP_BLOCKS, true>(a, run)
+                        : launch<E, D, M, KEYS, BLOCKS, false>(a, run);
 }
 
-template <int D> static bool choose_rows(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    constexpr int ROWS = WARPS * 32;
+/* Tiles of keys and blocks on a multiprocessor; in 16 bits as measured on an H200: wider tiles and fewer blocks with
+   dropout, whose random numbers take the time. With more keys, SPLIT ones would hold more registers than there are. */
+template <typename E, int D> static void choose_rows(const struct attention &a, const struct snug_run *run) {
+    constexpr bool WIDE = sizeof(stored<E>) == 4;
+    constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64;
     const int64_t queries = a.bucket * a.heads, units = snug_cuda_of(run)->multiprocessors;
-    if (queries <= ROWS / 2 * units) return choose<D, 1, 64, 1, 64, 1>(a, run, qkv);
-    /* Few queries in all, or sequences that would leave much of a block empty: more blocks, of fewer rows. */
-    if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences)
-        return choose<D, 1, 64, 4, 64, 4>(a, run, qkv);
-    return choose<D, 2, 32, 3, 64, 2>(a, run, qkv);
+    if constexpr (D == 128) {
+        choose<E, D, 1, KEYS, WIDE ? 2 : 3>(a, run);
+    } else if (queries <= ROWS / 2 * units) {
+        choose<E, D, 1, SPLITS<E> ? 32 : 64, 1>(a, run);
+    } else if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences) {
+        /* Few queries in all, or sequences that would leave much of a block empty: more blocks, of fewer rows. */
+        choose<E, D, 1, KEYS, 4>(a, run);
+    } else {
+        choose<E, D, 2, SPLITS<E> ? 16 : 32, WIDE ? 2 : 3, KEYS, 2>(a, run);
+    }
 }
 
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    switch (a.d) {
-    case 32: return choose_rows<32>(a, run, qkv);
-    case 64: return choose_rows<64>(a, run, qkv);
-    case 128: return choose<128, 1, 64, 3, 64, 3>(a, run, qkv);
-    default: return false;
-    }
+    return with_operands(snug_run_dtype(run, qkv), snug_cuda_of(run)->tf32, [&](auto operands) {
+        typedef decltype(operands) E;
+        if (a.d == 32) return choose_rows<E, 32>(a, run), true;
+        if (a.d == 64) return choose_rows<E, 64>(a, run), true;
+        if (a.d == 128) return choose_rows<E, 128>(a, run), true;
+        return false;
+    });
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles and products of attention in bf16 and fp16 on tensor cores (mma.sync m16n8k16, fp32 sums).
+ * Tiles and products of attention on tensor cores, with fp32 sums: bf16 and fp16 (mma.sync m16n8k16), and fp32 in one
+ * or three products of tf32 (m16n8k8).
  *
  * Names of the instruction's registers: of a 16 x 8 result a lane holds rows g = lane / 4 and g + 8, columns 2 t and
- * 2 t + 1 with t = lane % 4. A result turned into the left operand of the next product needs no exchange.
+ * 2 t + 1 with t = lane % 4. A result turned into the left operand of the next product needs no exchange; in tf32,
+ * where a lane's depths are t and t + 4, since the next product counts them in another order: its depth t is column 2
+ * t, and its depth t + 4 column 2 t + 1.
  */
 #ifndef SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
@@ -13,10 +16,24 @@
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
 
-/* ---- a tile of rows of D values in shared memory, in pieces of 16 bytes, swizzled against bank conflicts ---- */
+/*
+ * What products are made of, E: bf16 and fp16 as they lie in memory, or fp32 rounded to tf32's 11 bits, or SPLIT into
+ * two such numbers, of whose four products all but the smallest are taken: some 2^-22 of a product is lost.
+ */
+template <bool SPLIT> struct tf32 {};
+template <typename E> struct memory { typedef E type; };
+template <bool SPLIT> struct memory<tf32<SPLIT>> { typedef float type; };
+template <typename E> using stored = typename memory<E>::type;
 
-template <int D> static __device__ __forceinline__ int piece_of(int row, int piece) {
-    constexpr int PIECES = D / 8;
+/* Bytes of a tile's row, of D channels. */
+template <typename E, int D> constexpr int ROW = D *(int)sizeof(stored<E>);
+/* What one product sums over. */
+template <typename E> constexpr int DEPTH = 32 / (int)sizeof(stored<E>);
+
+/* ---- a tile of rows in shared memory, in pieces of 16 bytes, swizzled against bank conflicts ---- */
+
+template <int BYTES> static __device__ __forceinline__ int piece_of(int row, int piece) {
+    constexpr int PIECES = BYTES / 16;
     if constexpr (PIECES >= 8) return row * PIECES + (piece ^ (row & 7));
     return row * PIECES + (piece ^ ((row >> 1) & 3));
 }
@@ -49,18 +66,48 @@ template <order ORDER> static __device__ __forceinline__ int slot_of(int row) {
 /* Starts copying rows row0 … of the sequence, whose first row is at from; rows behind its end become zero. */
 template <int D, int ROWS, int THREADS, order ORDER, typename T>
 static __device__ __forceinline__ void copy_tile(uint4 *to, const T *from, int64_t stride, int length, int row0) {
-    constexpr int PIECES = D / 8, PASS = THREADS / PIECES; /* rows that the threads take at once */
+    constexpr int BYTES = D * sizeof(T), PIECES = BYTES / 16;
+    constexpr int PASS = THREADS / PIECES; /* rows that the threads take at once */
     static_assert(ROWS % PASS == 0, "every thread has as many pieces");
     const int piece = threadIdx.x % PIECES, row = threadIdx.x / PIECES;
-    const T *source = from + (int64_t)(row0 + row) * stride + 8 * piece;
+    const T *source = from + (int64_t)(row0 + row) * stride + D / PIECES * piece;
 #pragma unroll
     for (int r = 0; r < ROWS; r += PASS) {
         const bool there = row0 + row + r < length;
-        copy16(to + piece_of<D>(slot_of<ORDER>(row + r), piece), there ? source + r * stride : from, there);
+        copy16(to + piece_of<BYTES>(slot_of<ORDER>(row + r), piece), there ? source + r * stride : from, there);
     }
 }
 
 /* ---- operands ---- */
+
+/* Words of operands; of SPLIT ones also what rounding took from each. */
+template <typename E, int W> struct words { uint32_t word[W]; };
+template <int W> struct words<tf32<true>, W> { uint32_t word[W], rest[W]; };
+template <typename E> constexpr bool SPLITS = sizeof(words<E, 1>) > sizeof(uint32_t);
+
+static __device__ __forceinline__ uint32_t round_to_tf32(float x) {
+    uint32_t r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
+
+/* SPLIT: rounded by hand, which is cheaper and may lose what is not a number, since the rest is none either then; of
+   the rest's last 13 bits the instruction takes no notice. */
+template <typename E, int W> static __device__ __forceinline__ words<E, W> prepare(const uint32_t (&raw)[W]) {
+    words<E, W> out;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        if constexpr (sizeof(stored<E>) == 2) {
+            out.word[i] = raw[i];
+        } else if constexpr (!SPLITS<E>) {
+            out.word[i] = round_to_tf32(__uint_as_float(raw[i]));
+        } else {
+            out.word[i] = (raw[i] + 0x1000) & 0xffffe000;
+            out.rest[i] = __float_as_uint(__uint_as_float(raw[i]) - __uint_as_float(out.word[i]));
+        }
+    }
+    return out;
+}
 
 static __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -72,91 +119,201 @@ static __device__ __forceinline__ void load_turned(uint32_t (&r)[4], uint32_t at
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(at));
 }
+static __device__ __forceinline__ void load_words(uint32_t (&r)[2], uint32_t at) {
+    asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];\n" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
+}
+static __device__ __forceinline__ void load_words(uint32_t (&r)[4], uint32_t at) {
+    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
 
 /*
- * Which row and piece of a tile of D channels a lane names to these, as an offset in bytes. The rows are 16 and the
- * channels the tile's first 16; the channels 16 k … are at the offset ^ 32 k, since the swizzle is an exclusive or, and
- * the rows 8 i … 16 i D bytes on. Offsets of tiles are added last, as constants, so that tiles share the rest.
- *   by_rows:    a left operand; turned, a right one whose depth is the tile's rows
- *   by_columns: right operands of two results, whose columns are the tile's rows; turned, a left operand whose depth is
- *               the tile's rows
+ * Which row and piece of a tile with rows of so many bytes a lane names to these, as an offset in bytes. The rows are
+ * 16 and the bytes the rows' first 32; the bytes 32 k … are at the offset ^ 32 k, since the swizzle is an exclusive or,
+ * and the rows 8 i … 8 i rows on. Offsets of tiles are added last, as constants, so that tiles share the rest. by_rows:
+ * a left operand; turned, a right one whose depth is the tile's rows by_columns: right operands of two results, whose
+ * columns are the tile's rows; turned, a left operand whose depth is the tile's rows
  */
-template <int D> static __device__ __forceinline__ uint32_t by_rows() {
+template <int BYTES> static __device__ __forceinline__ uint32_t by_rows() {
     const int lane = threadIdx.x % 32;
-    return 16 * piece_of<D>(lane % 16, lane / 16);
+    return 16 * piece_of<BYTES>(lane % 16, lane / 16);
 }
-template <int D> static __device__ __forceinline__ uint32_t by_columns() {
+template <int BYTES> static __device__ __forceinline__ uint32_t by_columns() {
     const int lane = threadIdx.x % 32;
-    return 16 * piece_of<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    return 16 * piece_of<BYTES>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
 
-template <typename T>
-static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
-template <>
-__device__ __forceinline__ void multiply<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+/*
+ * Right operands whose depth is the tile's rows, for as many results of N as one load serves. Words of 32 bits cannot
+ * be turned: a lane loads so many that follow one another of its rows 2 t and 2 t + 1, so that the results' columns are
+ * channels in another order: column c of result i is channel LOADED c + i. See store_row().
+ */
+template <typename E, int N> constexpr int LOADED = sizeof(stored<E>) == 2 || N % 4 ? 2 : 4;
+
+template <typename E, int D, int N> static __device__ __forceinline__ uint32_t by_depth() {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    if constexpr (sizeof(stored<E>) == 2) return by_rows<ROW<E, D>>();
+    const int word = LOADED<E, N> * g;
+    return 16 * piece_of<ROW<E, D>>(2 * t, word / 4) + word % 4 * 4;
+}
+
+/* at: a lane's by_depth(), tile: an offset that is added. Words 2 i and 2 i + 1 are result i's. */
+template <typename E, int D, int W>
+static __device__ __forceinline__ words<E, 2 * W> load_depth(uint32_t at, int tile) {
+    uint32_t raw[2 * W];
+    if constexpr (sizeof(stored<E>) == 2) {
+        load_turned(raw, at + tile);
+    } else {
+        uint32_t low[W], high[W];
+        load_words(low, at + tile);
+        load_words(high, (at ^ 16) + tile + ROW<E, D>);
+#pragma unroll
+        for (int i = 0; i < W; i++) raw[2 * i] = low[i], raw[2 * i + 1] = high[i];
+    }
+    return prepare<E>(raw);
+}
+
+template <typename E>
+static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <> __device__ __forceinline__ void mma<bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-template <>
-__device__ __forceinline__ void multiply<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+template <> __device__ __forceinline__ void mma<f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+template <>
+__device__ __forceinline__ void mma<tf32<false>>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* c += a times what words 2 i and 2 i + 1 of b are. */
+template <typename E, int W>
+static __device__ __forceinline__ void multiply(float (&c)[4], const words<E, 4> &a, const words<E, W> &b, int i) {
+    mma<E>(c, a.word, b.word[2 * i], b.word[2 * i + 1]);
+}
+
+/* Tensor cores cut off what their sums cannot hold, always towards zero. So long sums are not theirs: they sum up what
+   8 products give, the small ones first, and what follows is rounded. */
+template <int W>
+static __device__ __forceinline__ void multiply(float (&c)[4], const words<tf32<true>, 4> &a,
+                                                const words<tf32<true>, W> &b, int i) {
+    float part[4] = {};
+    mma<tf32<false>>(part, a.rest, b.word[2 * i], b.word[2 * i + 1]);
+    mma<tf32<false>>(part, a.word, b.rest[2 * i], b.rest[2 * i + 1]);
+    mma<tf32<false>>(part, a.word, b.word[2 * i], b.word[2 * i + 1]);
+#pragma unroll
+    for (int k = 0; k < 4; k++) c[k] += part[k];
+}
 
 /* ---- products ---- */
 
+/* Of so many steps, those that are written out; if more, SPLIT ones would hold more registers than there are. */
+template <typename E, int STEPS> constexpr int UNROLLED = SPLITS<E> ? 2 : STEPS;
+
 /* out [M x 16 rows, N x 8 columns] = rows of left times rows of right, over D channels. left and right are addresses
    by_rows and by_columns, to which the tiles' offsets are added. */
-template <typename T, int D, int M, int N>
+template <typename E, int D, int M, int N>
 static __device__ __forceinline__ void rows_by_rows(float (&out)[M][N][4], uint32_t left, int left_tile, uint32_t right,
                                                     int right_tile) {
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int n = 0; n < N; n++) out[m][n][0] = out[m][n][1] = out[m][n][2] = out[m][n][3] = 0;
+#pragma unroll UNROLLED < E, D / DEPTH < E>>
+    for (int k = 0; k < D / DEPTH<E>; k++) {
+        words<E, 4> a[M];
+        uint32_t raw[4];
 #pragma unroll
-    for (int k = 0; k < D / 16; k++) {
-        uint32_t a[M][4], b[4];
-#pragma unroll
-        for (int m = 0; m < M; m++) load_matrices(a[m], (left ^ 32 * k) + left_tile + 16 * m * 2 * D);
+        for (int m = 0; m < M; m++) {
+            load_matrices(raw, (left ^ 32 * k) + left_tile + 16 * m * ROW<E, D>);
+            a[m] = prepare<E>(raw);
+        }
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
-            load_matrices(b, (right ^ 32 * k) + right_tile + 8 * n * 2 * D);
+            load_matrices(raw, (right ^ 32 * k) + right_tile + 8 * n * ROW<E, D>);
+            const words<E, 4> b = prepare<E>(raw);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                multiply<T>(out[m][n], a[m], b[0], b[1]);
-                multiply<T>(out[m][n + 1], a[m], b[2], b[3]);
+                multiply(out[m][n], a[m], b, 0);
+                multiply(out[m][n + 1], a[m], b, 1);
             }
         }
     }
 }
 
-/* A result in bf16 or fp16: what rows g and g + 8 hold, two columns a word. */
-template <int M, int N> struct operand { uint32_t word[M][N][2]; };
+/* A result on its way to being a left operand. In bf16 or fp16: what rows g and g + 8 hold, two columns a word. */
+template <typename E, int M, int N> struct operand {
+    uint32_t word[M][N][2];
+    __device__ __forceinline__ void put(int m, int n, int half, float low, float high) {
+        word[m][n][half] = pack<E>(low, high);
+    }
+    __device__ __forceinline__ void clear(int m, int n, int half) { word[m][n][half] = 0; }
+    /* Columns 16 k …. */
+    __device__ __forceinline__ words<E, 4> left(int m, int k) const {
+        return {{word[m][2 * k][0], word[m][2 * k][1], word[m][2 * k + 1][0], word[m][2 * k + 1][1]}};
+    }
+};
+template <bool SPLIT, int M, int N> struct operand<tf32<SPLIT>, M, N> {
+    float value[M][N][4];
+    __device__ __forceinline__ void put(int m, int n, int half, float low, float high) {
+        value[m][n][2 * half] = low;
+        value[m][n][2 * half + 1] = high;
+    }
+    __device__ __forceinline__ void clear(int m, int n, int half) { put(m, n, half, 0, 0); }
+    /* Columns 8 k …. */
+    __device__ __forceinline__ words<tf32<SPLIT>, 4> left(int m, int k) const {
+        const float(&v)[4] = value[m][k];
+        const uint32_t raw[4] = {__float_as_uint(v[0]), __float_as_uint(v[2]), __float_as_uint(v[1]),
+                                 __float_as_uint(v[3])};
+        return prepare<tf32<SPLIT>>(raw);
+    }
+};
 
-/* sum [M x 16 rows, C columns] += left (N x 8 columns) times the N x 8 rows of right, an address by_rows. */
-template <typename T, int D, int C, int M, int N>
-static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], const operand<M, N> &left, uint32_t right,
-                                                   int right_tile) {
+/* sum [M x 16 rows, C columns] += left (N x 8 columns) times the N x 8 rows of right, an address by_depth of C / 8. */
+template <typename E, int D, int C, int M, int N>
+static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], const operand<E, M, N> &left,
+                                                   uint32_t right, int right_tile) {
+    constexpr int W = LOADED<E, C / 8>;
 #pragma unroll
-    for (int k = 0; k < N / 2; k++) {
-        uint32_t a[M][4], b[4];
+    for (int k = 0; k < 8 * N / DEPTH<E>; k++) {
+        words<E, 4> a[M];
 #pragma unroll
-        for (int m = 0; m < M; m++)
+        for (int m = 0; m < M; m++) a[m] = left.left(m, k);
 #pragma unroll
-            for (int i = 0; i < 4; i++) a[m][i] = left.word[m][2 * k + i / 2][i % 2];
+        for (int c = 0; c < C / 8; c += W) {
+            const words<E, 2 *W> b = load_depth<E, D, W>(right ^ ROW<E, 8> * c, right_tile + DEPTH<E> * k * ROW<E, D>);
 #pragma unroll
-        for (int c = 0; c < C / 16; c++) {
-            load_turned(b, (right ^ 32 * c) + right_tile + 16 * k * 2 * D);
+            for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int m = 0; m < M; m++) {
-                multiply<T>(sum[m][2 * c], a[m], b[0], b[1]);
-                multiply<T>(sum[m][2 * c + 1], a[m], b[2], b[3]);
-            }
+                for (int i = 0; i < W; i++) multiply(sum[m][c + i], a[m], b, i);
+        }
+    }
+}
+
+/* Half of a row's N x 8 sums, by a factor, to where the row's first of these channels is. */
+template <typename E, int N>
+static __device__ __forceinline__ void store_row(stored<E> *to, const float (&sum)[N][4], int half, float factor) {
+    const int t = threadIdx.x % 4;
+    if constexpr (sizeof(stored<E>) == 2) {
+        uint32_t *pairs = (uint32_t *)(to + 2 * t);
+#pragma unroll
+        for (int n = 0; n < N; n++) pairs[4 * n] = pack<E>(sum[n][2 * half] * factor, sum[n][2 * half + 1] * factor);
+    } else {
+        constexpr int W = LOADED<E, N>;
+#pragma unroll
+        for (int n = 0; n < N; n += W) {
+            float channels[2 * W];
+#pragma unroll
+            for (int i = 0; i < 2 * W; i++) channels[i] = sum[n + i % W][2 * half + i / W] * factor;
+            store<2 * W>(to + 8 * n + 2 * W * t, channels);
         }
     }
 }
@@ -206,6 +363,19 @@ random_of(const struct head &head, const struct quad_part &quad, const struct qu
         c3 = (uint32_t)a;
     }
     return {{c0, c1, c2, c3}};
+}
+
+/* Calls launch with a value of the type of operands that serve tensors of a type; rounded: fp32 ones by one product.
+   Gives what that gives. */
+template <typename F> static bool with_operands(enum snug_dtype type, bool rounded, F launch) {
+    bool result = false;
+    with_type(type, [&](auto value) {
+        if constexpr (sizeof value == 2)
+            result = launch(value);
+        else
+            result = rounded ? launch(tf32<false>()) : launch(tf32<true>());
+    });
+    return result;
 }
 
 #endif

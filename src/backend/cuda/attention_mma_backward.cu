@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's backward pass on tensor cores, for heads of 32, 64 or 128 channels in bf16 or fp16, in five products and
- * with each mask drawn once. A block takes some blocks of keys of a head, one after the other, and walks over the
+ * Attention's backward pass on tensor cores, for heads of 32, 64 or 128 channels, in five products and with each mask
+ * drawn once. A block takes some blocks of keys of a head, one after the other, and walks over the
  * queries in tiles: S^T = k q^T,  dP^T = v do^T,   from them, in registers, (F * P)^T and dS^T; dv += (F * P)^T do,  dk
  * += dS^T q,   left operands in registers, sums in registers; dq += dS k,   by way of shared memory, since there the
  * sum is over keys, which the warps share out. A query tile's dq is summed over the blocks of keys in fp32: in the
@@ -13,7 +13,19 @@
  */
 #include "backend/cuda/attention_mma.cuh"
 
-enum { QUERIES = 32 }; /* in a tile */
+/* How blocks take heads of D channels: each has the gradients of CHANNELS of them, for KEYS keys at a time, 32 a warp,
+   and walks over tiles of so many queries. */
+template <typename E, int D> struct shape {
+    typedef E operands;
+    static constexpr bool WIDE = sizeof(stored<E>) == 4;
+    static constexpr int HEAD = D, CHANNELS = D == 128 ? 64 : D, WARPS = D == 128 || (WIDE && D == 32) ? 2 : 4;
+    static constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, QUERIES = WIDE ? 16 : 32, N = QUERIES / 8;
+    /* Of dS^T in shared memory. Rows of fp32 are padded, so that a lane finds two queries of its keys without
+     * conflicts. */
+    static constexpr int DS_ROW = WIDE ? 4 * (QUERIES + 4) : 2 * QUERIES;
+    static constexpr int KEYS_BYTES = KEYS * ROW<E, D>, QUERIES_BYTES = QUERIES * ROW<E, D>, DS_BYTES = KEYS * DS_ROW;
+    static constexpr int BYTES = 2 * KEYS_BYTES + 4 * QUERIES_BYTES + DS_BYTES + 2 * QUERIES * 16;
+};
 
 struct backward {
     uint4 *rows;    /* [heads, stride]: of each query, see row_kernel */
@@ -25,8 +37,8 @@ struct backward {
 };
 
 /* Tiles are counted as if each sequence before had one more than it fills. */
-static __device__ __forceinline__ int64_t first_tile(const struct head &head, int sequence) {
-    return head.first / QUERIES + sequence;
+template <typename S> static __device__ __forceinline__ int64_t first_tile(const struct head &head, int sequence) {
+    return head.first / S::QUERIES + sequence;
 }
 
 /*
@@ -64,14 +76,15 @@ template <typename T, int D> static __global__ void row_kernel(const struct atte
 /* ---- a block's work ---- */
 
 /* A tile of queries, do, and their rows. */
-template <typename T, int D, int THREADS>
+template <typename S>
 static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4 *rows, const struct attention &a,
                                                     const struct backward &b, const struct head &head, int q0) {
-    copy_tile<D, QUERIES, THREADS, AS_THEY_ARE>(q, (const T *)a.qkv + head.first * 3 * a.h + head.column, 3 * a.h,
-                                                head.length, q0);
-    copy_tile<D, QUERIES, THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + head.column, a.h,
-                                                head.length, q0);
-    if (threadIdx.x < QUERIES) {
+    typedef stored<typename S::operands> T;
+    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(q, (const T *)a.qkv + head.first * 3 * a.h + head.column,
+                                                            3 * a.h, head.length, q0);
+    copy_tile<S::HEAD, S::QUERIES, S::THREADS, AS_THEY_ARE>(dout, (const T *)a.dout + head.first * a.h + head.column,
+                                                            a.h, head.length, q0);
+    if (threadIdx.x < S::QUERIES) {
         const int r = q0 + threadIdx.x;
         const bool there = r < head.length; /* else P is 1, and dP and delta are 0 */
         copy16(rows + threadIdx.x, b.rows + head.index * b.stride + head.first + (there ? r : 0), there);
@@ -79,13 +92,13 @@ static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4
 }
 
 /* From S^T and dP^T of 32 keys and a tile of queries, (F * P)^T and dS^T; dS without dropout's factor. */
-template <typename T, bool DROP>
+template <typename E, bool DROP, int N>
 static __device__ __forceinline__ void
-probabilities(operand<2, 4> &p, operand<2, 4> &ds, float (&s)[2][4][4], float (&dp)[2][4][4], const struct attention &a,
-              const struct head &head, const struct quad_part &quad, const uint4 *rows) {
+probabilities(operand<E, 2, N> &p, operand<E, 2, N> &ds, float (&s)[2][N][4], float (&dp)[2][N][4],
+              const struct attention &a, const struct head &head, const struct quad_part &quad, const uint4 *rows) {
     const float scale = a.scale * LOG2_E;
 #pragma unroll
-    for (int n = 0; n < 4; n++) {
+    for (int n = 0; n < N; n++) {
 #pragma unroll
         for (int odd = 0; odd < 2; odd++) {
             const uint4 row = rows[8 * n + 2 * (threadIdx.x % 4) + odd];
@@ -105,93 +118,123 @@ probabilities(operand<2, 4> &p, operand<2, 4> &ds, float (&s)[2][4][4], float (&
         for (int m = 0; m < 2; m++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                p.word[m][n][half] = pack<T>(s[m][n][2 * half], s[m][n][2 * half + 1]);
-                ds.word[m][n][half] = pack<T>(dp[m][n][2 * half], dp[m][n][2 * half + 1]);
+                p.put(m, n, half, s[m][n][2 * half], s[m][n][2 * half + 1]);
+                ds.put(m, n, half, dp[m][n][2 * half], dp[m][n][2 * half + 1]);
             }
     }
 }
 
 /* Keys behind the last have rows of zeros, but P is what it is then, maybe infinite: dq must not see it. */
-static __device__ __forceinline__ void clear_keys(operand<2, 4> &ds, int valid) {
+template <typename E, int N> static __device__ __forceinline__ void clear_keys(operand<E, 2, N> &ds, int valid) {
 #pragma unroll
     for (int r = 0; r < 4; r++)
 #pragma unroll
-        for (int n = 0; n < 4; n++)
-            if (r >= valid) ds.word[r / 2][n][r % 2] = 0;
+        for (int n = 0; n < N; n++)
+            if (r >= valid) ds.clear(r / 2, n, r % 2);
 }
 
-/* dS^T as a tile of keys by queries. */
-static __device__ __forceinline__ void store_ds(uint4 *tile, const operand<2, 4> &ds, int row) {
-    const int lane = threadIdx.x % 32;
-    uint32_t *words = (uint32_t *)tile;
+/* ---- dS^T as a tile of keys by queries ---- */
+
+template <typename S, typename E, int N>
+static __device__ __forceinline__ void store_ds(uint4 *tile, const operand<E, 2, N> &ds, int row) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int n = 0; n < 4; n++)
-                words[4 * piece_of<QUERIES>(row + 16 * m + 8 * half + lane / 4, n) + lane % 4] = ds.word[m][n][half];
+            for (int n = 0; n < N; n++) {
+                const int key = row + 16 * m + 8 * half + g;
+                if constexpr (S::WIDE)
+                    *(float2 *)((float *)tile + key * S::DS_ROW / 4 + 8 * n + 2 * t) =
+                        make_float2(ds.value[m][n][2 * half], ds.value[m][n][2 * half + 1]);
+                else
+                    ((uint32_t *)tile)[4 * piece_of<S::DS_ROW>(key, n) + t] = ds.word[m][n][half];
+            }
 }
 
+/* What a lane names to load_ds: of 16 queries, for as many keys as a product sums over; behind base. */
+template <typename S> static __device__ __forceinline__ uint32_t ds_of(uint32_t base, int query) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    if constexpr (S::WIDE) return base + 2 * t * S::DS_ROW + 4 * (query + 2 * g);
+    return (base + by_columns<S::DS_ROW>()) ^ 2 * query;
+}
+
+/* dS as a left operand; with fp32, its rows g and g + 8 are queries 2 g and 2 g + 1: see query_of. */
+template <typename S> static __device__ __forceinline__ words<typename S::operands, 4> load_ds(uint32_t at, int tile) {
+    uint32_t raw[4];
+    if constexpr (S::WIDE) {
+        uint32_t low[2], high[2];
+        load_words(low, at + tile);
+        load_words(high, at + tile + S::DS_ROW);
+        raw[0] = low[0], raw[1] = low[1], raw[2] = high[0], raw[3] = high[1];
+    } else {
+        load_turned(raw, at + tile);
+    }
+    return prepare<typename S::operands>(raw);
+}
+
+template <typename S> static __device__ __forceinline__ int query_of(int half) {
+    const int g = threadIdx.x % 32 / 4;
+    return S::WIDE ? 2 * g + half : 8 * half + g;
+}
+
+/* ---- what is written ---- */
+
 /* 16 rows of dq from q0 on, 8 N channels. */
-template <typename T, int N>
+template <typename S, int N>
 static __device__ __forceinline__ void store_dq(const struct attention &a, const struct head &head,
                                                 const float (&dq)[N][4], int q0, int channel) {
-    const int lane = threadIdx.x % 32;
+    typedef typename S::operands E;
     const float scale = a.scale * a.dropout.scale;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int r = q0 + 8 * half + lane / 4;
+        const int r = q0 + query_of<S>(half);
         if (r >= head.length) continue;
-        uint32_t *to = (uint32_t *)((T *)a.dqkv + (head.first + r) * 3 * a.h + head.column + channel + 2 * (lane % 4));
-#pragma unroll
-        for (int n = 0; n < N; n++) to[4 * n] = pack<T>(dq[n][2 * half] * scale, dq[n][2 * half + 1] * scale);
+        store_row<E>((stored<E> *)a.dqkv + (head.first + r) * 3 * a.h + head.column + channel, dq, half, scale);
     }
 }
 
-/* dk or dv of a warp's 32 keys from key on, C channels. */
-template <int C, typename T>
-static __device__ __forceinline__ void store_keys(T *to, int64_t stride, const float (&sum)[2][C / 8][4], float scale,
-                                                  int key, int length) {
+/* dk or dv of a warp's 32 keys from key on, 8 N channels. */
+template <typename E, int N>
+static __device__ __forceinline__ void store_keys(stored<E> *to, int64_t stride, const float (&sum)[2][N][4],
+                                                  float scale, int key, int length) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int row = key + lane / 4 * 4 + r;
         if (row >= length) continue;
-        uint32_t *words = (uint32_t *)(to + row * stride + 2 * (lane % 4));
-#pragma unroll
-        for (int n = 0; n < C / 8; n++) {
-            const float *pair = sum[r / 2][n] + 2 * (r % 2);
-            words[4 * n] = pack<T>(pair[0] * scale, pair[1] * scale);
-        }
+        store_row<E>(to + row * stride, sum[r / 2], r % 2, scale);
     }
 }
 
 /* A warp's part of a tile's dq: 16 queries, and channels that depend on how many warps there are. */
-template <int C, int WARPS> struct dq_part {
-    enum { CHANNELS = 2 * C / WARPS, N = CHANNELS / 8 };
-    static __device__ __forceinline__ int row() { return threadIdx.x / 32 % 2 * 16; }
-    static __device__ __forceinline__ int channel() { return threadIdx.x / 64 * CHANNELS; }
+template <typename S> struct dq_part {
+    static constexpr int ROWS = S::QUERIES / 16, CHANNELS = ROWS * S::CHANNELS / S::WARPS, N = CHANNELS / 8;
+    static __device__ __forceinline__ int row() { return threadIdx.x / 32 % ROWS * 16; }
+    static __device__ __forceinline__ int channel() { return threadIdx.x / (32 * ROWS) * CHANNELS; }
     /* Where the lane's sums are; they follow one another by 32. */
     static __device__ __forceinline__ float4 *sums(const struct attention &a, const struct backward &b,
                                                    const struct head &head, int part, int share, int64_t tile) {
-        const int64_t of_head = ((int64_t)share * a.heads + head.index) * (a.d / C) + part;
-        return b.sums + (of_head * b.tiles + tile) * (QUERIES * C / 4) + threadIdx.x / 32 * (N * 32) + threadIdx.x % 32;
+        const int64_t of_head = ((int64_t)share * a.heads + head.index) * (a.d / S::CHANNELS) + part;
+        return b.sums + (of_head * b.tiles + tile) * (S::QUERIES * S::CHANNELS / 4) + threadIdx.x / 32 * (N * 32) +
+               threadIdx.x % 32;
     }
 };
 
 /* dq += dS k: 16 queries, of which ds is the address in a tile of keys by queries, by so many channels. */
-template <typename T, int D, int WARPS, int N>
+template <typename S, int N>
 static __device__ __forceinline__ void add_ds(float (&dq)[N][4], uint32_t ds, int ds_tile, uint32_t keys) {
+    typedef typename S::operands E;
+    constexpr int W = LOADED<E, N>;
 #pragma unroll
-    for (int i = 0; i < 32 * WARPS; i += 16) {
-        uint32_t left[4], right[4];
-        load_turned(left, ds + ds_tile + i * 2 * QUERIES);
+    for (int i = 0; i < S::KEYS; i += DEPTH<E>) {
+        const words<E, 4> left = load_ds<S>(ds, ds_tile + i * S::DS_ROW);
 #pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            load_turned(right, (keys ^ 16 * n) + i * 2 * D);
-            multiply<T>(dq[n], left, right[0], right[1]);
-            multiply<T>(dq[n + 1], left, right[2], right[3]);
+        for (int n = 0; n < N; n += W) {
+            const words<E, 2 *W> right = load_depth<E, S::HEAD, W>(keys ^ ROW<E, 8> * n, i * ROW<E, S::HEAD>);
+#pragma unroll
+            for (int k = 0; k < W; k++) multiply(dq[n + k], left, right, k);
         }
     }
 }
@@ -210,24 +253,27 @@ template <int N> static __device__ __forceinline__ void store_sums(float4 *to, c
     for (int n = 0; n < N; n++) to[32 * n] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
 }
 
-template <typename T, int D, int C, int WARPS, bool DROP>
-static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
+template <typename S, bool DROP>
+static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     backward_kernel(const struct attention a, const struct backward b) {
-    constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, TILE = QUERIES * D * 2, DS_TILE = KEYS * QUERIES * 2;
-    constexpr int V = KEYS * D * 2, Q = 2 * V, DOUT = Q + 2 * TILE, DS = DOUT + 2 * TILE; /* bytes behind k */
-    typedef dq_part<C, WARPS> mine;
-    extern __shared__ __align__(256) uint4 shared[];
-    uint4 *rows = shared + (DS + DS_TILE) / 16;
+    typedef typename S::operands E;
+    typedef stored<E> T;
+    constexpr int D = S::HEAD, C = S::CHANNELS, THREADS = S::THREADS, KEYS = S::KEYS, QUERIES = S::QUERIES, N = S::N;
+    constexpr int TILE = S::QUERIES_BYTES; /* bytes, as what follows, which are behind k */
+    constexpr int V = S::KEYS_BYTES, Q = 2 * V, DOUT = Q + 2 * TILE, DS = DOUT + 2 * TILE;
+    typedef dq_part<S> mine;
+    extern __shared__ __align__(512) uint4 shared[];
+    uint4 *rows = shared + (DS + S::DS_BYTES) / 16;
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int part = blockIdx.x % (D / C), share = blockIdx.x / (D / C);
     const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
     const int begin = share * b.share, end = begin + b.share < blocks ? begin + b.share : blocks;
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 32;
     const T *keys = (const T *)a.qkv + head.first * 3 * a.h + a.h + head.column;
-    const uint32_t base = shared_address(shared), own_at = base + by_rows<D>() + row * 2 * D;
-    const uint32_t keys_at = (base + by_rows<D>()) ^ 2 * (part * C + mine::channel());
-    const uint32_t ds_at = (base + by_columns<QUERIES>()) ^ 2 * mine::row();
-    float4 *const sums = mine::sums(a, b, head, part, share, first_tile(head, blockIdx.z));
+    const uint32_t base = shared_address(shared), own_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
+    const uint32_t keys_at = (base + by_depth<E, D, mine::N>()) ^ ROW<E, 1> * (part * C + mine::channel());
+    const uint32_t ds_at = ds_of<S>(base, mine::row());
+    float4 *const sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
 
     for (int block = begin; block < end; block++) {
         const int k0 = block * KEYS, valid = head.length - (k0 + row + lane / 4 * 4);
@@ -235,7 +281,7 @@ static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
         __syncthreads(); /* the block before is done with what is in shared memory */
         copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, 3 * a.h, head.length, k0);
         copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, keys + a.h, 3 * a.h, head.length, k0);
-        copy_queries<T, D, THREADS>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, 0);
+        copy_queries<S>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, 0);
         commit_copies();
         struct quad_part quad;
         if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
@@ -245,23 +291,23 @@ static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
             __syncthreads(); /* this tile is there; the other stage, and dS, are free */
             if (tile + 1 < tiles) {
                 const int other = (stage ^ 1) * TILE / 16;
-                copy_queries<T, D, THREADS>(shared + Q / 16 + other, shared + DOUT / 16 + other,
-                                            rows + (stage ^ 1) * QUERIES, a, b, head, (tile + 1) * QUERIES);
+                copy_queries<S>(shared + Q / 16 + other, shared + DOUT / 16 + other, rows + (stage ^ 1) * QUERIES, a, b,
+                                head, (tile + 1) * QUERIES);
             }
             commit_copies();
-            const uint32_t columns_at = base + by_columns<D>() + stage * TILE;
-            const uint32_t rows_at = (base + by_rows<D>() + stage * TILE) ^ 2 * part * C;
-            operand<2, 4> p, ds;
+            const uint32_t columns_at = base + by_columns<ROW<E, D>>() + stage * TILE;
+            const uint32_t rows_at = (base + by_depth<E, D, C / 8>() + stage * TILE) ^ ROW<E, 1> * part * C;
+            operand<E, 2, N> p, ds;
             {
-                float s[2][4][4], dp[2][4][4];
-                rows_by_rows<T, D, 2, 4>(s, own_at, 0, columns_at, Q);
-                rows_by_rows<T, D, 2, 4>(dp, own_at, V, columns_at, DOUT);
-                probabilities<T, DROP>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
+                float s[2][N][4], dp[2][N][4];
+                rows_by_rows<E, D, 2, N>(s, own_at, 0, columns_at, Q);
+                rows_by_rows<E, D, 2, N>(dp, own_at, V, columns_at, DOUT);
+                probabilities<E, DROP>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
             }
             if (k0 + row + 32 > head.length) clear_keys(ds, valid);
-            store_ds(shared + DS / 16, ds, row);
-            add_product<T, D, C>(dv, p, rows_at, DOUT);
-            add_product<T, D, C>(dk, ds, rows_at, Q);
+            store_ds<S>(shared + DS / 16, ds, row);
+            add_product<E, D, C>(dv, p, rows_at, DOUT);
+            add_product<E, D, C>(dk, ds, rows_at, Q);
             __syncthreads(); /* dS of all keys is there */
 
             float dq[mine::N][4] = {};
@@ -269,43 +315,56 @@ static __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
             if (!first)
 #pragma unroll
                 for (int n = 0; n < mine::N; n++) before[n] = sum[32 * n];
-            add_ds<T, D, WARPS>(dq, ds_at, DS, keys_at);
+            add_ds<S>(dq, ds_at, DS, keys_at);
             if (!first) add_sums(dq, before);
             if (last)
-                store_dq<T, mine::N>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
+                store_dq<S>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
             else
                 store_sums(sum, dq);
         }
         T *to = (T *)a.dqkv + head.first * 3 * a.h + a.h + head.column + part * C;
-        store_keys<C>(to, 3 * a.h, dk, a.scale * a.dropout.scale, k0 + row, head.length);
-        store_keys<C>(to + a.h, 3 * a.h, dv, a.dropout.scale, k0 + row, head.length);
+        store_keys<E>(to, 3 * a.h, dk, a.scale * a.dropout.scale, k0 + row, head.length);
+        store_keys<E>(to + a.h, 3 * a.h, dv, a.dropout.scale, k0 + row, head.length);
     }
 }
 
 /* dq of sequences whose keys several blocks had. */
-template <typename T, int D, int C, int WARPS>
-static __global__ void __launch_bounds__(32 * WARPS)
+template <typename S>
+static __global__ void __launch_bounds__(S::THREADS)
     add_shares_kernel(const struct attention a, const struct backward b) {
-    typedef dq_part<C, WARPS> mine;
+    typedef dq_part<S> mine;
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
-    const int part = blockIdx.x % (D / C), tile = blockIdx.x / (D / C), each = 32 * WARPS * b.share;
-    const int shares = (head.length + each - 1) / each;
-    if (shares < 2 || tile * QUERIES >= head.length) return;
+    const int part = blockIdx.x % (S::HEAD / S::CHANNELS), tile = blockIdx.x / (S::HEAD / S::CHANNELS);
+    const int each = S::KEYS * b.share, shares = (head.length + each - 1) / each;
+    if (shares < 2 || tile * S::QUERIES >= head.length) return;
     float dq[mine::N][4] = {};
     for (int share = 0; share < shares; share++) {
-        const float4 *from = mine::sums(a, b, head, part, share, first_tile(head, blockIdx.z) + tile);
+        const float4 *from = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z) + tile);
         float4 sums[mine::N];
 #pragma unroll
         for (int n = 0; n < mine::N; n++) sums[n] = from[32 * n];
         add_sums(dq, sums);
     }
-    store_dq<T, mine::N>(a, head, dq, tile * QUERIES + mine::row(), part * C + mine::channel());
+    store_dq<S>(a, head, dq, tile * S::QUERIES + mine::row(), part * S::CHANNELS + mine::channel());
 }
 
 /* ---- launching ---- */
 
+/* Calls launch with the shape for operands of a tensor's type and heads of d channels; false where there is none. */
+template <typename F> static bool with_shape(enum snug_dtype type, bool rounded, int64_t d, F launch) {
+    return with_operands(type, rounded, [&](auto operands) {
+        typedef decltype(operands) E;
+        if (d == 32) return launch(shape<E, 32>()), true;
+        if (d == 64) return launch(shape<E, 64>()), true;
+        if (d == 128) return launch(shape<E, 128>()), true;
+        return false;
+    });
+}
+
 /* Tiles of all sequences: each but the last may end in one that is not full. */
-static int64_t tiles_of(int64_t tokens, int64_t sequences) { return tokens / QUERIES + sequences + 1; }
+template <typename S> static int64_t tiles_of(int64_t tokens, int64_t sequences) {
+    return tokens / S::QUERIES + sequences + 1;
+}
 
 static int64_t rows_bytes(const struct snug_program *program, int heads) {
     return (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * heads * (int64_t)sizeof(uint4);
@@ -313,63 +372,63 @@ static int64_t rows_bytes(const struct snug_program *program, int heads) {
 
 /* Of dq once for all tokens; for shares of small batches so many more as ROOM holds, and four where few long sequences
    are all there is. No sums where no sequence has more keys than a block. */
-static int64_t sums_bytes(const struct snug_program *program, int64_t h, int heads) {
+template <typename S> static int64_t sums_bytes(const struct snug_program *program, int heads) {
     const int64_t ROOM = (int64_t)64 << 20, tokens = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
-    const int64_t once = tiles_of(tokens, program->capacity[SNUG_EXTENT_SEQUENCES]) * QUERIES * h * 4;
-    const int keys = h / heads == 128 ? 64 : 128;
-    const int64_t blocks = (program->longest + keys - 1) / keys;
+    const int64_t h = (int64_t)heads * S::HEAD;
+    const int64_t once = tiles_of<S>(tokens, program->capacity[SNUG_EXTENT_SEQUENCES]) * S::QUERIES * h * 4;
+    const int64_t blocks = (program->longest + S::KEYS - 1) / S::KEYS;
     if (blocks < 2) return 0;
     const int64_t least = tokens * heads < 128 * program->longest ? 4 * once : once, most = blocks * once;
     return least > ROOM ? least : most < ROOM ? most : ROOM;
 }
 
-int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, int64_t h, int heads) {
-    return rows_bytes(program, heads) + sums_bytes(program, h, heads);
+int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, enum snug_dtype type, int64_t h,
+                                          int heads) {
+    int64_t bytes = 0;
+    with_shape(type, program->tf32, h / heads,
+               [&](auto shape) { bytes = rows_bytes(program, heads) + sums_bytes<decltype(shape)>(program, heads); });
+    return bytes;
 }
 
-template <typename T, int D, int C, int WARPS, bool DROP>
+template <typename S, bool DROP>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
-    constexpr int KEYS = 32 * WARPS, BYTES = (2 * KEYS + 4 * QUERIES) * D * 2 + KEYS * QUERIES * 2 + 2 * QUERIES * 16;
-    const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences, parts = D / C;
+    const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences;
+    const unsigned parts = S::HEAD / S::CHANNELS;
     cudaStream_t stream = snug_cuda_of(run)->stream;
     const dim3 grid((unsigned)b.shares * parts, heads, sequences);
-    const dim3 tiles(blocks_for(run->program->longest, QUERIES) * parts, heads, sequences);
-    cudaFuncSetAttribute(backward_kernel<T, D, C, WARPS, DROP>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-    backward_kernel<T, D, C, WARPS, DROP><<<grid, 32 * WARPS, BYTES, stream>>>(a, b);
-    if (b.shares > 1) add_shares_kernel<T, D, C, WARPS><<<tiles, 32 * WARPS, 0, stream>>>(a, b);
+    const dim3 tiles(blocks_for(run->program->longest, S::QUERIES) * parts, heads, sequences);
+    cudaFuncSetAttribute(backward_kernel<S, DROP>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES);
+    backward_kernel<S, DROP><<<grid, S::THREADS, S::BYTES, stream>>>(a, b);
+    if (b.shares > 1) add_shares_kernel<S><<<tiles, S::THREADS, 0, stream>>>(a, b);
 }
 
-template <int D, int C, int WARPS>
-static bool choose(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+template <typename S> static void launch_all(const struct attention &a, const struct snug_run *run) {
     const struct snug_program *program = run->program;
     const int64_t sequences = run->batch->sequences, longest = program->longest > 0 ? program->longest : 1;
     struct backward b = {.rows = (uint4 *)run->workspace};
     b.stride = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
     b.sums = (float4 *)((uint8_t *)run->workspace + rows_bytes(program, a.heads));
-    b.tiles = tiles_of(a.bucket, sequences);
-    const int64_t blocks = blocks_for(longest, 32 * WARPS), once = b.tiles * QUERIES * a.h * 4;
+    b.tiles = tiles_of<S>(a.bucket, sequences);
+    const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * a.h * 4;
     const int64_t heads = a.bucket * a.heads / longest + 1; /* if all were of full length */
     int64_t shares = 4 * snug_cuda_of(run)->multiprocessors / heads;
-    if (shares > sums_bytes(program, a.h, a.heads) / once) shares = sums_bytes(program, a.h, a.heads) / once;
+    if (shares > sums_bytes<S>(program, a.heads) / once) shares = sums_bytes<S>(program, a.heads) / once;
     if (shares > blocks) shares = blocks;
     b.share = (int)(shares > 1 ? (blocks + shares - 1) / shares : blocks);
     b.shares = (int)((blocks + b.share - 1) / b.share);
     const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)sequences + 1);
-    return with_type(snug_run_dtype(run, qkv), [&](auto type) {
-        typedef decltype(type) T;
-        if constexpr (sizeof(T) == 2) {
-            row_kernel<T, D><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
-            if (sequences == 0) return;
-            a.dropout.threshold ? launch<T, D, C, WARPS, true>(a, b, run) : launch<T, D, C, WARPS, false>(a, b, run);
-        }
-    });
+    row_kernel<stored<typename S::operands>, S::HEAD><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
+    if (sequences == 0) return;
+    a.dropout.threshold ? launch<S, true>(a, b, run) : launch<S, false>(a, b, run);
 }
 
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    switch (a.d) {
-    case 32: return choose<32, 32, 4>(a, run, qkv);
-    case 64: return choose<64, 64, 4>(a, run, qkv);
-    case 128: return choose<128, 64, 2>(a, run, qkv);
-    default: return false;
-    }
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    bool fits = true;
+    const bool done = with_shape(snug_run_dtype(run, qkv), cuda->tf32, a.d, [&](auto shape) {
+        typedef decltype(shape) S;
+        fits = S::BYTES <= cuda->block_memory;
+        if (fits) launch_all<S>(a, run);
+    });
+    return done && fits;
 }

@@ -221,6 +221,9 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
+    RETURN_IF_ERROR(snug_cuda_check(
+        ctx, cudaDeviceGetAttribute(&cuda->block_memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
                                     "a stream cannot be had"));
     RETURN_IF_ERROR(

@@ -97,6 +97,7 @@ struct snug_cuda {
     cudaEvent_t sent[2];
     int turn;
     int multiprocessors, major;
+    int block_memory; /* bytes of shared memory that a block may have */
     bool tf32;
     bool padded;    /* products work on whole tiles of rows; kernels have put zeros behind the last row */
     int32_t scaler; /* tensor, or -1 */
