@@ -3,6 +3,7 @@
 #ifndef SNUG_TESTS_SCRATCH_H
 #define SNUG_TESTS_SCRATCH_H
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -75,6 +78,45 @@ static inline void assert_fails(struct scratch *scratch, snug_status found, snug
 
 static inline void assert_ok(struct scratch *scratch, snug_status found) {
     if (found != SNUG_OK) fail_msg("status %d: %s", found, snug_error_message(scratch->ctx));
+}
+
+/* For root permissions do not count: from here on the process is somebody else, or itself again. */
+static inline void be_somebody_else(bool other) {
+    static bool root;
+    if (geteuid() == 0) root = true;
+    if (!root) return;
+    assert_int_equal(setresuid(other ? 65534 : 0, other ? 65534 : 0, 0), 0);
+    prctl(PR_SET_DUMPABLE, 1); /* which a change of user undoes, and LeakSanitizer needs */
+}
+
+/* How many files and folders it holds. */
+static inline int entries(const char *folder) {
+    DIR *list = opendir(folder);
+    assert_non_null(list);
+    int count = -2; /* "." and ".." */
+    while (readdir(list)) count++;
+    closedir(list);
+    return count;
+}
+
+static inline void assert_file_is(struct scratch *s, const char *path, const char *expected) {
+    char *text;
+    size_t size;
+    assert_ok(s, snug_file_read(s->ctx, path, &text, &size));
+    assert_int_equal(size, strlen(expected));
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+/* Makes the file sub/a in a folder that is written aside. */
+static inline void fill(struct scratch *s, char *aside, const char *text) {
+    char *path;
+    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub"));
+    assert_ok(s, snug_folder_create(s->ctx, path));
+    free(path);
+    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub/a"));
+    assert_ok(s, snug_file_replace(s->ctx, path, text, strlen(text)));
+    free(path);
 }
 
 #endif

@@ -50,6 +50,11 @@ static void test_help(void **state) {
     expect("train --help", 0, "--fit ");
     expect("help train", 0, "usage: snug train --model_name_or_path DIR");
     expect("help trian", 2, "the nearest is train");
+    expect("help", 0, "usage: snug COMMAND");
+    expect("-h", 0, "usage: snug COMMAND");
+    expect("bench -h", 0, "usage: snug bench rates");
+    expect("gpu -h", 0, "usage: snug gpu");
+    expect("gpu --watch=3 --help --watch", 0, "usage: snug gpu");
     expect("bench --help", 0, "usage: snug bench rates");
     expect("bench rates --help", 0, "usage: snug bench rates [--threads N]");
     expect("bench anatomy --help", 0, "usage: snug bench anatomy [--config_name NAME]");
@@ -107,12 +112,29 @@ static void test_wrong_usage(void **state) {
     expect("bench speed", 2, "speed: unknown bench; there are anatomy and rates");
     expect("bench anatomy --validation_file x", 2, "snug bench anatomy only trains");
     expect("gpu --everything", 2, "--everything cannot be taken");
+    expect("gpu --watch --everything", 2, "--everything cannot be taken");
+    expect("gpu --watch=", 2, "--watch= cannot be taken");
+    expect("gpu --watch=1x", 2, "--watch=1x cannot be taken");
+    expect("gpu --watch=inf", 2, "--watch=inf cannot be taken");
+    expect("gpu --watch=0.01", 2, "--watch=0.01 cannot be taken");
+    expect("gpu --watch=100000", 2, "--watch=100000 cannot be taken");
     expect("doctor --device tpu", 2, "--device tpu");
     expect("bench rates --threads many", 2, "--threads many: must be a whole number");
     expect("plan --config_name bert-base-uncased --train_file dummy:99999999999x9", 2, "too many to be planned");
     expect("plan --config_name bert-base-uncased --train_file dummy:99999999999x5-9", 2, "too many to be planned");
     expect("plan", 2, "snug plan needs --model_name_or_path");
     expect("train --model_name_or_path x --train_file y --eval_strategy epoch", 2, "--validation_file");
+}
+
+static void test_plan_as_text(void **state) {
+    (void)state;
+    expect("plan --config_name bert-base-uncased --train_file dummy:8x8", 0, "Model      BERT, 12 layers, hidden 768");
+    char output[256]; /* what does not fit into a pipe that nobody reads, or on a full disk, is told by the exit code */
+    assert_int_equal(
+        run("plan --config_name bert-base-uncased --train_file dummy:8x8 2>&1 >/dev/full", output, sizeof output), 1);
+    assert_non_null(strstr(output, "No space left"));
+    assert_int_equal(run("gpu --watch 2>&1 >/dev/full", output, sizeof output), 1); /* and not for ever */
+    assert_non_null(strstr(output, "No space left"));
 }
 
 static void test_failure_leaves_stdout_empty(void **state) {
@@ -147,6 +169,7 @@ int main(void) {
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_help_of_each_command),
         cmocka_unit_test(test_wrong_usage),
+        cmocka_unit_test(test_plan_as_text),
         cmocka_unit_test(test_failure_leaves_stdout_empty),
         cmocka_unit_test(test_full_and_closed_stdout),
     };

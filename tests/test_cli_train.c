@@ -319,6 +319,66 @@ static void test_from_training_to_predictions(void **state) {
     json_decref(trained);
 }
 
+static void test_best_checkpoint_is_told(void **state) {
+    struct fixture *f = *state;
+    json_t *trained = run_json(f, "train --json --config_name model --tokenizer_name model --train_file train.csv "
+                                  "--validation_file dev.csv --output_dir b --max_steps 1 --threads 1 "
+                                  "--eval_strategy steps --eval_steps 1 --save_strategy steps --save_steps 1 "
+                                  "--metric_for_best_model loss");
+    assert_string_equal(json_string_value(json_object_get(trained, "best_model_checkpoint")), "b/checkpoint-1");
+    json_decref(trained);
+}
+
+static void test_log_levels(void **state) {
+    static const struct {
+        const char *level;
+        bool notes, warnings;
+    } cases[] = {{"debug", true, true},    {"detail", true, true},  {"info", true, true},      {"passive", true, true},
+                 {"warning", false, true}, {"error", false, false}, {"critical", false, false}};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256];
+        snprintf(words, sizeof words,
+                 "plan --config_name model --tokenizer_name model --train_file train.csv --log_level %s",
+                 cases[i].level);
+        free(run_well(f, words));
+        char *said = output_of(f, "stderr");
+        assert_int_equal(strstr(said, "76 rows") != NULL, cases[i].notes);
+        assert_int_equal(strstr(said, "is more than the model's 64 positions") != NULL, cases[i].warnings);
+        free(said);
+    }
+}
+
+/* Each as text and as JSON, of a model that takes no time. */
+static void test_anatomy_and_verification(void **state) {
+    struct fixture *f = *state;
+    const char *anatomy =
+        "bench anatomy --config_name model --train_file dummy:8x8 --max_steps 1 --device cpu --threads 1";
+    char *text = run_well(f, anatomy), words[256];
+    assert_contains(text, "Where a step's time goes");
+    free(text);
+    snprintf(words, sizeof words, "%s --json", anatomy);
+    json_t *json = run_json(f, words);
+    assert_true(json_is_object(json));
+    json_decref(json);
+    /* What it finds is test_verify's. */
+    assert_in_range(run(f, "verify --config_name model --max_steps 1 --threads 1 --device cpu"), 0, 1);
+    text = output_of(f, "stdout");
+    assert_contains(text, "planned = carved = measured                cpu    ");
+    assert_int_equal(count_lines(text), 10);
+    free(text);
+    assert_in_range(run(f, "verify --config_name model --max_steps 1 --threads 1 --device cpu --json"), 0, 1);
+    text = output_of(f, "stdout");
+    assert_int_equal(count_lines(text), 10);
+    *strchr(text, '\n') = '\0';
+    json = json_loads(text, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(json, "promise")), "planned = carved = measured");
+    assert_string_equal(json_string_value(json_object_get(json, "device")), "cpu");
+    assert_non_null(json_string_value(json_object_get(json, "verdict")));
+    json_decref(json);
+    free(text);
+}
+
 static void test_nothing_to_fill_in(void **state) {
     struct fixture *f = *state;
     free(run_well(f, TRAIN "--train_file train.csv --task mlm --line_by_line"));
@@ -548,6 +608,24 @@ static void test_nobody_reads(void **state) {
     assert_null(strstr(errors, "snug: "));
     free(code);
     free(errors);
+    /* The same where nobody has read at all. */
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        if (dup2(ends[1], STDOUT_FILENO) < 0 || !freopen(path_of(f, "errors"), "w", stderr) || chdir(f->folder) != 0)
+            _exit(125);
+        execl(SNUG_BINARY_DIR "/snug", "snug", "tokenize", "--model_name_or_path", "out", "--test_file", "train.csv",
+              (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    assert_int_equal(wait_for(child), 0);
+    errors = output_of(f, "errors");
+    assert_null(strstr(errors, "snug: "));
+    free(errors);
     snprintf(command, sizeof command, "cd %s && %s/snug %s >/dev/full 2>errors", f->folder, SNUG_BINARY_DIR, words);
     const int status = system(command);
     assert_int_equal(WEXITSTATUS(status), 1);
@@ -569,6 +647,9 @@ int main(void) {
         TEST(test_bad_input),
         TEST(test_positions_limit_the_length),
         TEST(test_from_training_to_predictions),
+        TEST(test_best_checkpoint_is_told),
+        TEST(test_log_levels),
+        TEST(test_anatomy_and_verification),
         TEST(test_nothing_to_fill_in),
         TEST(test_labels_are_quoted),
         TEST(test_interrupted_and_resumed),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/block.h"
 #include "core/context.h"
 #include "core/dtype.h"
 #include "core/philox.h"
@@ -157,6 +158,11 @@ static void test_failures(void **state) {
     snug_fail(ctx, SNUG_E_INPUT, "%s", name); /* cut, not overrun */
     assert_in_range(strlen(snug_error_message(ctx)), 1000, sizeof name - 1);
     snug_context_destroy(NULL);
+    snug_clear_error(ctx);
+    snug_fail(ctx, SNUG_E_INPUT, "\xC2\x85\xC2\xA9\xC2"); /* a control character, ©, and half a character */
+    assert_string_equal(snug_error_message(ctx), "??\xC2\xA9\xC2");
+    snug_add_to_error(ctx, SNUG_E_INPUT, " (in %s)", "line 3");
+    assert_string_equal(snug_error_message(ctx), "??\xC2\xA9\xC2 (in line 3)");
 }
 
 static void *fail_from_thread(void *ctx) {
@@ -240,6 +246,66 @@ static void test_strings(void **state) {
     free(text);
 }
 
+static void test_memory_class_names(void **state) {
+    (void)state;
+    assert_string_equal(snug_memory_class_name((snug_memory_class)0), "weights");
+    assert_string_equal(snug_memory_class_name(SNUG_MEMORY_CLASS_COUNT - 1), "host");
+    assert_string_equal(snug_memory_class_name(SNUG_MEMORY_CLASS_COUNT), "?");
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void test_host_blocks(void **state) {
+    snug_context *ctx = *state;
+    struct snug_block block;
+    char text[8] = "abcdefg";
+    void *view;
+    assert_int_equal(snug_block_host(ctx, 0, &block), SNUG_OK); /* of nothing, it is one all the same */
+    assert_true(block.bytes >= 1 && block.base[0] == 0);
+    snug_block_release(&block);
+    assert_null(block.base);
+    snug_block_release(&block);
+    assert_int_equal(snug_block_host(ctx, 8, &block), SNUG_OK);
+    assert_int_equal(snug_block_copy(ctx, &block, block.base, text, 8), SNUG_OK);
+    assert_int_equal(snug_block_copy(ctx, &block, block.base, text, 0), SNUG_OK);
+    assert_int_equal(snug_view_open(ctx, &block, block.base, 8, SNUG_VIEW_READ, &view), SNUG_OK);
+    assert_ptr_equal(view, block.base);
+    assert_string_equal(view, "abcdefg");
+    assert_int_equal(snug_view_close(ctx, &block, block.base, 8, SNUG_VIEW_READ, view), SNUG_OK);
+    snug_block_release(&block);
+}
+
+/* A device that is the host, and that breaks when it shall copy more than 8 bytes. */
+static snug_status copy_some(snug_context *ctx, void *to, const void *from, int64_t bytes) {
+    if (bytes > 8) return snug_fail(ctx, SNUG_E_IO, "the device is lost");
+    memcpy(to, from, (size_t)bytes);
+    return SNUG_OK;
+}
+
+static void test_views_of_a_device(void **state) {
+    snug_context *ctx = *state;
+    char memory[16] = "abcdefg";
+    const struct snug_block block = {.base = (uint8_t *)memory, .bytes = 16, .copy = copy_some};
+    void *view;
+    assert_int_equal(snug_view_open(ctx, &block, memory, 8, SNUG_VIEW_READ, &view), SNUG_OK);
+    assert_ptr_not_equal(view, memory);
+    assert_string_equal(view, "abcdefg");
+    memcpy(view, "changed", 8);
+    assert_int_equal(snug_view_close(ctx, &block, memory, 8, SNUG_VIEW_READ, view), SNUG_OK);
+    assert_string_equal(memory, "abcdefg"); /* it was opened to be read */
+    assert_int_equal(snug_view_open(ctx, &block, memory, 8, SNUG_VIEW_WRITE, &view), SNUG_OK);
+    memcpy(view, "changed", 8);
+    assert_int_equal(snug_view_close(ctx, &block, memory, 8, SNUG_VIEW_WRITE, view), SNUG_OK);
+    assert_string_equal(memory, "changed");
+    assert_int_equal(snug_view_open(ctx, &block, memory, 0, SNUG_VIEW_READ, &view), SNUG_OK);
+    assert_int_equal(snug_view_close(ctx, &block, memory, 0, SNUG_VIEW_READ, view), SNUG_OK);
+    assert_int_equal(snug_view_open(ctx, &block, memory, 9, SNUG_VIEW_READ, &view), SNUG_E_IO);
+    assert_int_equal(snug_view_open(ctx, &block, memory, 9, SNUG_VIEW_WRITE, &view), SNUG_OK);
+    assert_int_equal(snug_view_close(ctx, &block, memory, 9, SNUG_VIEW_WRITE, view), SNUG_E_IO);
+    assert_int_equal(snug_block_copy(ctx, &block, memory, "replace", 8), SNUG_OK);
+    assert_string_equal(memory, "replace");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_known_answers),
@@ -253,6 +319,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_alloc, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_grow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strings, set_up, tear_down),
+        cmocka_unit_test(test_memory_class_names),
+        cmocka_unit_test_setup_teardown(test_host_blocks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_views_of_a_device, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

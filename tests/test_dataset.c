@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include <xxhash.h>
+
+#include "text/dataset_impl.h"
 #include "text_fixture.h"
 
 /* Row number row must have these ids, of which first_count have type 0, and stand at line. */
@@ -64,6 +67,10 @@ static void test_columns(void **state) {
     ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, W0 + 3, SEP);
     snug_dataset_close(dataset);
 
+    dataset = open_with(f, options_for(write_file(f, "o.csv", "x,sentence1,label\nw1,w2,0\n")));
+    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, SEP); /* there is no sentence2 */
+    snug_dataset_close(dataset);
+
     struct snug_dataset_options options = options_for(write_file(f, "q.csv", "w,class,x,y\nw1,a,w2,w3\n"));
     options.label_column = "class";
     dataset = open_with(f, options); /* the first two that are not the label */
@@ -82,6 +89,10 @@ static void test_columns(void **state) {
     assert_open_fails(f, options, SNUG_E_INPUT, "no column \"nothing\"; its columns are: w, class, x, y");
     options.text_columns = "w,x,y";
     assert_open_fails(f, options, SNUG_E_USAGE, "at most 2 columns");
+    options.task = SNUG_TASK_MLM;
+    options.text_columns = "w,x";
+    assert_open_fails(f, options, SNUG_E_USAGE, "at most 1 column can");
+    options.task = SNUG_TASK_CLASSIFICATION;
     options.text_columns = NULL;
     options.label_column = NULL;
     assert_open_fails(f, options, SNUG_E_INPUT, "q.csv: there is no label column \"label\"");
@@ -102,6 +113,7 @@ static void test_bad_rows(void **state) {
     } cases[] = {
         {"1.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":null,\"label\":1}\n", "1.jsonl:2: the row has no text"},
         {"2.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":[\"w\"],\"label\":1}\n", "2.jsonl:2: the text must be"},
+        {"0.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":true,\"label\":1}\n", "0.jsonl:2: the text must be"},
         {"3.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\"}\n", "3.jsonl:2: the row has no label"},
         {"4.jsonl", "{\"text\":\"w1\",\"label\":1}\n{\"text\":\"w1\",\"label\":true}\n", "4.jsonl:2: a label must be"},
         {"5.csv", "text,label\nw1,1\nw2,\n", "5.csv:3: the row has no label"},
@@ -117,6 +129,8 @@ static void test_bad_rows(void **state) {
     options.max_samples = -1;
     options.max_length = 1;
     assert_open_fails(f, options, SNUG_E_USAGE, "--max_seq_length 1");
+    options.max_length = INT64_C(1) << 31;
+    assert_open_fails(f, options, SNUG_E_USAGE, "--max_seq_length 2147483648");
     DIR *cache = opendir(path_of(f, "cache")); /* nothing half-written stays */
     assert_non_null(cache);
     for (struct dirent *entry; (entry = readdir(cache));) assert_int_equal(entry->d_name[0], '.');
@@ -160,6 +174,14 @@ static void test_label_forms(void **state) {
     struct fixture *f = *state;
     assert_classes(f, open_labels(f, "i.csv", "text,label\nw,10\nw,2\nw,-1\nw,2\n"), false, SNUG_LABELS_INTEGER,
                    SNUG_PROBLEM_SINGLE_LABEL, "-1 2 10");
+    assert_classes(f, open_labels(f, "e.csv", "text,label\nw,1\nw,01\nw,+1\n"), false, SNUG_LABELS_INTEGER,
+                   SNUG_PROBLEM_SINGLE_LABEL, "+1 01 1"); /* of one number, as they are written */
+    assert_classes(f, open_labels(f, "r0.csv", "text,label\nw,.5\nw,1E5\nw,1e-5\nw,1e+5\nw,1234567890123456789\n"),
+                   false, SNUG_LABELS_REAL, SNUG_PROBLEM_REGRESSION, "LABEL_0");
+    assert_classes(f, open_labels(f, "m0.csv", "text,label\nw,|a||b|\n"), false, SNUG_LABELS_LIST,
+                   SNUG_PROBLEM_MULTI_LABEL, "a b");
+    assert_classes(f, open_labels(f, "s.json", "[{\"text\":\"w\",\"label\":\"10\"},{\"text\":\"w\",\"label\":\"2\"}]"),
+                   false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "10 2");
     assert_classes(f, open_labels(f, "s.csv", "text,label\nw,z\nw,10\nw,2\n"), false, SNUG_LABELS_STRING,
                    SNUG_PROBLEM_SINGLE_LABEL, "10 2 z");
     assert_classes(f, open_labels(f, "n.csv", "text,label\nw,nan\nw,0x10\nw,1e\n"), false, SNUG_LABELS_STRING,
@@ -183,6 +205,11 @@ static void test_label_forms(void **state) {
     assert_string_equal(labels_of_row(f, dataset, 0), "b a");
     assert_string_equal(labels_of_row(f, dataset, 1), "");
     assert_string_equal(labels_of_row(f, dataset, 2), "c");
+    int64_t labels;
+    for (int64_t row = 0; row < 3; row++) {
+        assert_int_equal(snug_dataset_count_labels(f->ctx, dataset, row, &labels), SNUG_OK);
+        assert_int_equal(labels, row == 0 ? 2 : row == 1 ? 0 : 1);
+    }
     snug_dataset_close(dataset);
 }
 
@@ -228,6 +255,14 @@ static void test_label_errors(void **state) {
     struct snug_dataset *dataset = open_labels(f, "u.csv", "text,label\nw,yes\nw,no\nw,perhaps\n");
     assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT,
                   "u.csv:4: the label \"perhaps\" is none of the model's 2 classes, those seen in training: no, yes");
+    char *many[100], name[64]; /* more than a sentence holds */
+    struct snug_labels large = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 100, .names = many};
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "class%d", i);
+        many[i] = strdup(name);
+    }
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &large), SNUG_E_INPUT, "class0, class1, ");
+    for (int i = 0; i < 100; i++) free(many[i]);
     assert_failed(f, snug_labels_of(f->ctx, dataset, true, &labels), SNUG_E_INPUT,
                   "u.csv:2: the label \"yes\" is not a number");
     snug_dataset_close(dataset);
@@ -244,7 +279,7 @@ static void test_label_errors(void **state) {
     assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "x.csv: its labels are lists");
     assert_failed(f, snug_labels_of(f->ctx, dataset, true, &labels), SNUG_E_INPUT, "x.csv: its labels are lists");
     snug_dataset_close(dataset);
-    dataset = open_labels(f, "y.csv", "text,label\nw,1\nw,1e99\n");
+    dataset = open_labels(f, "y.csv", "text,label\nw,1\nw,1e99\nw,2\n");
     model.problem = SNUG_PROBLEM_REGRESSION;
     assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "y.csv:3: the label 1e99");
     snug_dataset_close(dataset);
@@ -270,6 +305,71 @@ static void test_max_samples(void **state) {
     dataset = open_with(f, options);
     assert_int_equal(snug_dataset_rows(dataset), 2);
     snug_dataset_close(dataset);
+    options = options_for(write_file(f, "y.txt", "w1 w2 w3 w4 w5 w6\nw7\n"));
+    options.task = SNUG_TASK_MLM;
+    options.max_length = 3;
+    options.max_samples = 1; /* of several blocks of a line */
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_rows(dataset), 1);
+    snug_dataset_close(dataset);
+    options = options_for(write_file(f, "z.csv", "text\nw1\nw2\n"));
+    options.need_labels = false;
+    options.max_samples = 1; /* without labels nothing is read on for */
+    options.threads = 0;
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_rows(dataset), 1);
+    snug_dataset_close(dataset);
+}
+
+/* Rows of so many tokens need more than a byte for their length. */
+static void test_long_rows(void **state) {
+    struct fixture *f = *state;
+    FILE *file = fopen(path_of(f, "long.csv"), "w");
+    assert_non_null(file);
+    fputs("text,label\nw1,a\n", file);
+    for (int i = 0; i < 300; i++) fprintf(file, "w%d ", i % WORDS);
+    fputs(",b\n", file);
+    fclose(file);
+    struct snug_dataset_options options = options_for(path_of(f, "long.csv"));
+    options.max_length = 1000;
+    struct snug_dataset *dataset = open_with(f, options);
+    assert_int_equal(length_of(f, dataset, 0), 3);
+    assert_int_equal(length_of(f, dataset, 1), 302);
+    snug_dataset_close(dataset);
+}
+
+/* What a cache will take is looked at after 16 MiB of the file: whether all its rows are wanted or few, and where there
+   is no cache. */
+static void test_looks_ahead(void **state) {
+    struct fixture *f = *state;
+    enum { EACH = 2 << 20 };
+    static const struct {
+        int rows;
+        int64_t most;
+        bool cached;
+    } cases[] = {{8, -1, true}, {10, -1, true}, {10, 9, true}, {10, 100, true}, {10, -1, false}};
+    char *text = malloc(EACH);
+    assert_non_null(text);
+    memset(text, 'w', EACH);
+    for (int i = 0; i < 40; i++) memcpy(text + 5 * i, "[SEP]", 5); /* all that is taken of a text */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *file = fopen(path_of(f, "wide.csv"), "w");
+        assert_non_null(file);
+        fputs("text,label\n", file);
+        for (int row = 0; row < cases[i].rows; row++) {
+            assert_int_equal(fwrite(text, 1, EACH, file), EACH);
+            fputs(",a\n", file);
+        }
+        fclose(file);
+        struct snug_dataset_options options = options_for(path_of(f, "wide.csv"));
+        options.max_samples = cases[i].most;
+        if (!cases[i].cached) setenv("SNUG_CACHE", path_of(f, "wide.csv"), 1);
+        struct snug_dataset *dataset = open_with(f, options);
+        assert_int_equal(snug_dataset_rows(dataset), cases[i].most == 9 ? 9 : cases[i].rows);
+        assert_int_equal(snug_dataset_tokens(dataset), 32 * snug_dataset_rows(dataset));
+        snug_dataset_close(dataset);
+    }
+    free(text);
 }
 
 static void test_masked_lm(void **state) {
@@ -366,9 +466,24 @@ static void test_dummy(void **state) {
                                         "dummy:9223372036854775807x2",
                                         "dummy:5x5-",
                                         "dummy:5x5-4",
+                                        "dummy:5x3000000000",
                                         "dummy:5x5-8x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_open_fails(f, options_for(wrong[i]), SNUG_E_USAGE, "dummy:ROWSxTOKENS");
+    options = options_for("dummy:5x5");
+    options.vocab_size = 0;
+    assert_open_fails(f, options, SNUG_E_USAGE, "a vocabulary of 0 tokens");
+    options.vocab_size = INT64_C(1) << 31;
+    assert_open_fails(f, options, SNUG_E_USAGE, "a vocabulary of 2147483648 tokens");
+    options.vocab_size = 50; /* without ids of words */
+    options.max_samples = 9;
+    dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_rows(dataset), 5);
+    buffer = (struct snug_row_buffer){0};
+    assert_int_equal(snug_dataset_read(f->ctx, dataset, 4, &buffer, &row), SNUG_OK);
+    for (int64_t k = 0; k < 5; k++) assert_in_range(row.ids[k], 0, 49);
+    free(buffer.data);
+    snug_dataset_close(dataset);
 }
 
 /* ---- the cache ------------------------------------------------------------------------------------------------- */
@@ -468,6 +583,122 @@ static void test_damaged_cache(void **state) {
     free(data);
 }
 
+/* What somebody has written into a cache, whose checksums are right all the same. */
+enum part { OF_HEADER, OF_ROWS, OF_INDEX, OF_LENGTHS, OF_LABELS };
+#define FIELD(name) OF_HEADER, offsetof(struct snug_cache_header, name)
+static const struct {
+    enum part part;
+    size_t at;
+    uint64_t value;
+    size_t size;
+    const char *says;
+} forged[] = {
+    {FIELD(key_low), 1, 8, "it was made for other data"},
+    {FIELD(key_high), 1, 8, "it was made for other data"},
+    {FIELD(rows_size), UINT64_MAX, 8, "its size differs"},
+    {FIELD(index_size), UINT64_MAX, 8, "its size differs"},
+    {FIELD(labels_size), UINT64_MAX, 8, "its size differs"},
+    {FIELD(labels_size), 0, 8, "its size differs"},
+    {FIELD(rows_size), 4, 8, "its rows do not end where rows end"},
+    {FIELD(rows), 0, 8, "the number of rows is wrong"},
+    {FIELD(rows), 7, 8, "the number of rows is wrong"},
+    {FIELD(index_size), 17, 8, "the number of rows is wrong"},
+    {FIELD(longest), UINT64_MAX, 8, "the longest row is out of bounds"},
+    {FIELD(longest), UINT64_C(1) << 31, 8, "the longest row is out of bounds"},
+    {FIELD(label_form), 200, 4, "the form of the labels is unknown"},
+    {FIELD(label_count), 1000, 4, "the table of labels is too short"},
+    {FIELD(index_sum), 1, 8, "the index's checksum differs"},
+    {FIELD(lengths_sum), 1, 8, "the lengths' checksum differs"},
+    {FIELD(rows_sum), 1, 8, "the rows' checksum differs"},
+    {FIELD(labels_sum), 1, 8, "the labels' checksum differs"},
+    {FIELD(tokens), 9, 8, "the index is incomplete"},
+    {FIELD(longest), 5, 8, "the index is incomplete"},
+    {FIELD(truncated), 1, 8, "the number of cut rows is wrong"},
+    {OF_INDEX, offsetof(struct snug_cache_entry, offset), 0, 8, "an index entry is out of bounds"},
+    {OF_INDEX, offsetof(struct snug_cache_entry, length), UINT32_MAX, 4, "an index entry is out of bounds"},
+    {OF_INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, length), 0, 4,
+     "a row has two lengths"},
+    {OF_INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels), 0, 4,
+     "the index is incomplete"},
+    {OF_ROWS, offsetof(struct snug_cache_row, first_count), UINT32_MAX, 4, "a row's token types are wrong"},
+    {OF_ROWS, offsetof(struct snug_cache_row, first_count), 5, 4, "a row's token types are wrong"},
+    {OF_ROWS, sizeof(struct snug_cache_row), 3, 4, "a row's label is unknown"},
+    {OF_ROWS, sizeof(struct snug_cache_row), 0x7fc00000ffffffff, 8, "a row's label is no number"},
+    {OF_ROWS, sizeof(struct snug_cache_row) + 8, VOCAB, 4, "a row's token is not in the vocabulary"},
+    {OF_LABELS, offsetof(struct snug_raw_label, offset), 100, 8, "a label is out of bounds"},
+    {OF_LABELS, 3 * sizeof(struct snug_raw_label) + 5, 'x', 1, "the last label has no end"},
+};
+
+static void test_forged_cache(void **state) {
+    struct fixture *f = *state;
+    const struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3 w4,c\n"));
+    snug_dataset_close(open_with(f, options));
+    char *whole, *data;
+    size_t size;
+    const char *path = cache_file(f);
+    assert_int_equal(snug_file_read(f->ctx, path, &whole, &size), SNUG_OK);
+    data = malloc(size);
+    assert_non_null(data);
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
+        struct snug_cache_header *header = (struct snug_cache_header *)data;
+        memcpy(data, whole, size);
+        char *const rows = data + sizeof *header, *const index = rows + header->rows_size,
+                    *const lengths = index + header->index_size, *const labels = lengths + header->rows;
+        char *const parts[] = {data, rows, index, lengths, labels};
+        memcpy(parts[forged[i].part] + forged[i].at, &forged[i].value, forged[i].size);
+        if (forged[i].part != OF_HEADER) {
+            /* Without its label the last row is so much shorter. */
+            const size_t unread =
+                forged[i].at == sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels) ? 8 : 0;
+            header->rows_sum = XXH3_64bits(rows, (size_t)(index - rows) - unread);
+            header->index_sum = XXH3_64bits(index, (size_t)(lengths - index));
+            header->labels_sum = XXH3_64bits(labels, (size_t)(data + size - labels));
+        }
+        header->sum = XXH3_64bits(header, offsetof(struct snug_cache_header, sum));
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(data, 1, size, file), size);
+        fclose(file);
+        f->log[0] = '\0';
+        struct snug_dataset *dataset = open_with(f, options);
+        if (!strstr(f->log, forged[i].says)) fail_msg("case %zu: %s", i, f->log);
+        assert_string_equal(labels_of_row(f, dataset, 0), "a b");
+        snug_dataset_close(dataset);
+    }
+    /* One that changes after it was checked. */
+    struct snug_dataset *dataset = open_with(f, options);
+    struct snug_row_buffer buffer = {0};
+    struct snug_dataset_row row;
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    const struct snug_cache_header *header = (const struct snug_cache_header *)whole;
+    assert_int_equal(
+        fseek(file, (long)(sizeof *header + header->rows_size + offsetof(struct snug_cache_entry, length)), SEEK_SET),
+        0);
+    assert_int_equal(fwrite("\377\377\377", 1, 3, file), 3);
+    fclose(file);
+    assert_failed(f, snug_dataset_read(f->ctx, dataset, 0, &buffer, &row), SNUG_E_IO,
+                  "has changed since it was checked");
+    snug_dataset_close(dataset);
+    free(buffer.data);
+    free(whole);
+    free(data);
+}
+
+static bool at_once(void *user) {
+    (void)user;
+    return true;
+}
+
+static void test_interrupted_check(void **state) {
+    struct fixture *f = *state;
+    const struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
+    snug_dataset_close(open_with(f, options));
+    snug_set_stop(f->ctx, at_once, NULL);
+    assert_open_fails(f, options, SNUG_E_INTERRUPTED, "interrupted while the token cache was checked");
+    snug_set_stop(f->ctx, NULL, NULL);
+}
+
 static void test_cache_cannot_be_written(void **state) {
     struct fixture *f = *state;
     struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
@@ -481,6 +712,18 @@ static void test_cache_cannot_be_written(void **state) {
     setenv("XDG_CACHE_HOME", path_of(f, "xdg"), 1);
     open_and_check(f, &options, "/xdg/snug/");
     unsetenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    char before[1024];
+    snprintf(before, sizeof before, "%s", home ? home : "");
+    unsetenv("HOME");
+    open_and_check(f, &options, "the folder ~/.cache for cached tokens cannot be written");
+    if (home) setenv("HOME", before, 1);
+    assert_int_equal(mkdir(path_of(f, "closed"), 0555), 0);
+    assert_int_equal(chmod(f->folder, 0755), 0);
+    setenv("SNUG_CACHE", path_of(f, "closed"), 1);
+    be_somebody_else(true);
+    open_and_check(f, &options, "closed for cached tokens cannot be written");
+    be_somebody_else(false);
 }
 
 /* Many chunks and tasks, lists of labels, long rows; any number of threads gives the same. */
@@ -521,14 +764,16 @@ static void test_many_rows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(test_one_text),         TEST(test_columns),
-        TEST(test_bad_rows),         TEST(test_truncation),
-        TEST(test_label_forms),      TEST(test_label_errors),
-        TEST(test_nonfinite_labels), TEST(test_max_samples),
-        TEST(test_masked_lm),        TEST(test_dummy),
-        TEST(test_cache_is_reused),  TEST(test_cache_keeps_oddities),
-        TEST(test_damaged_cache),    TEST(test_cache_cannot_be_written),
-        TEST(test_many_rows),
+        TEST(test_one_text),          TEST(test_columns),
+        TEST(test_bad_rows),          TEST(test_truncation),
+        TEST(test_label_forms),       TEST(test_label_errors),
+        TEST(test_nonfinite_labels),  TEST(test_max_samples),
+        TEST(test_masked_lm),         TEST(test_dummy),
+        TEST(test_cache_is_reused),   TEST(test_cache_keeps_oddities),
+        TEST(test_damaged_cache),     TEST(test_cache_cannot_be_written),
+        TEST(test_many_rows),         TEST(test_long_rows),
+        TEST(test_looks_ahead),       TEST(test_forged_cache),
+        TEST(test_interrupted_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

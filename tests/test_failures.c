@@ -71,7 +71,8 @@ static const struct scene scenes[] = {
      {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},
      "out/all_results.json"},
     {"masked",
-     TINY "--task mlm --train_file few.txt --validation_file dev.txt --optim adamw_8bit --max_seq_length 32",
+     TINY "--task mlm --train_file few.txt --validation_file dev.txt --optim adamw_8bit --max_seq_length 32 "
+          "--train_sampling_strategy group_by_length",
      NULL,
      true,
      {"out/model.safetensors", "out/checkpoint-2/optimizer.safetensors"},

@@ -55,6 +55,30 @@ static void absurd_sizes(void **state) {
     assert_true(snug_seconds() - begin < 10);
 }
 
+/* Sound models, of a kind that snug has not. */
+static void other_models(void **state) {
+    struct scratch *s = *state;
+    static const struct {
+        const char *json;
+        snug_status status;
+        const char *sentence;
+    } cases[] = {
+        {"{\"position_embedding_type\": \"relative_key\"}", SNUG_E_UNSUPPORTED, "position_embedding_type relative_key"},
+        {"{\"is_decoder\": true}", SNUG_E_UNSUPPORTED, "is_decoder is not supported"},
+        {"{\"hidden_act\": \"mish\"}", SNUG_E_UNSUPPORTED, "hidden_act mish is not supported"},
+        {"{\"problem_type\": \"ranking\"}", SNUG_E_INPUT, "problem_type ranking is unknown"},
+        {"{\"problem_type\": \"regression\"}", SNUG_E_UNSUPPORTED, "regression to 2 values"},
+    };
+    struct snug_config config;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_fails(s, snug_config_read(s->ctx, write_text(s, "config.json", cases[i].json), &config), cases[i].status,
+                     cases[i].sentence);
+    const char *path = write_text(s, "config.json", "{\"num_labels\": 1}");
+    assert_ok(s, snug_config_find(s->ctx, path, &config)); /* by the file's own name */
+    assert_int_equal(config.labels.problem, SNUG_PROBLEM_REGRESSION);
+    snug_config_free(&config);
+}
+
 static void largest_config(void **state) {
     struct scratch *s = *state;
     struct snug_config config;
@@ -77,6 +101,16 @@ static void sums_are_checked(void **state) {
     }
     assert_fails(s, snug_stage_place(s->ctx, programs, 1, snug_backend_cpu(), 1, 0, 0, &layout), SNUG_E_DOES_NOT_FIT,
                  "no machine holds that");
+    snug_program_free(&program);
+}
+
+static void names_are_bounded(void **state) {
+    struct scratch *s = *state;
+    struct snug_program program;
+    int32_t tensor;
+    snug_program_init(&program, s->ctx);
+    assert_fails(s, snug_program_tensor(&program, (struct snug_tensor){.rows = 1, .cols = 1}, &tensor, "%0300d", 1),
+                 SNUG_E_INTERNAL, "is too long");
     snug_program_free(&program);
 }
 
@@ -126,12 +160,39 @@ static void snapshots_stay_in_the_cache(void **state) {
         write_text(s, "models--a--b/refs/main", refs[i]);
         assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "is not the name of a snapshot");
     }
+    write_text(s, "models--a--b/refs/main", "");
+    assert_int_equal(truncate(s->path, (1 << 28) + 1), 0);
+    assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "refs/main has over 256 MiB");
     write_text(s, "models--a--b/refs/main", "0123abc\n");
+    assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "there is no such folder");
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "models--a--b/snapshots/0123abc")));
     assert_ok(s, snug_model_locate(s->ctx, "a/b", &folder));
     assert_contains(folder, "models--a--b/snapshots/0123abc");
     free(folder);
+    struct snug_config config;
+    write_text(s, "models--a--b/snapshots/0123abc/config.json", "{\"num_hidden_layers\": 3}");
+    assert_ok(s, snug_config_find(s->ctx, "a/b", &config));
+    assert_int_equal(config.num_hidden_layers, 3);
+    snug_config_free(&config);
     unsetenv("HF_HUB_CACHE");
+    /* The same below the other folders that may be named. */
+    static const char *const variables[] = {"HF_HOME", "HOME"}, *const below[] = {"hub", ".cache/huggingface/hub"};
+    for (int i = 0; i < 2; i++) {
+        char name[64], *before = getenv(variables[i]) ? strdup(getenv(variables[i])) : NULL;
+        snprintf(name, sizeof name, "%s/models--c--%d/refs", below[i], i);
+        assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, name)));
+        strcat(name, "/main");
+        write_text(s, name, "1");
+        snprintf(name, sizeof name, "%s/models--c--%d/snapshots/1", below[i], i);
+        assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, name)));
+        setenv(variables[i], s->folder, 1);
+        assert_ok(s, snug_model_locate(s->ctx, i ? "c/1" : "c/0", &folder));
+        free(folder);
+        unsetenv(variables[i]);
+        assert_fails(s, snug_model_locate(s->ctx, i ? "c/1" : "c/0", &folder), SNUG_E_INPUT, "there is no such folder");
+        if (before) setenv(variables[i], before, 1);
+        free(before);
+    }
 }
 
 /* Links are followed: the Hugging Face cache is made of them. */
@@ -267,10 +328,20 @@ static void many_added_tokens(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(absurd_sizes),           TEST(largest_config),   TEST(sums_are_checked),
-        TEST(code_is_not_run),        TEST(pickles),          TEST(snapshots_stay_in_the_cache),
-        TEST(shards_behind_links),    TEST(manifests),        TEST(files_read_whole_end_somewhere),
-        TEST(messages_are_printable), TEST(ids_out_of_range), TEST(only_what_is_used_is_copied),
+        TEST(absurd_sizes),
+        TEST(largest_config),
+        TEST(other_models),
+        TEST(names_are_bounded),
+        TEST(sums_are_checked),
+        TEST(code_is_not_run),
+        TEST(pickles),
+        TEST(snapshots_stay_in_the_cache),
+        TEST(shards_behind_links),
+        TEST(manifests),
+        TEST(files_read_whole_end_somewhere),
+        TEST(messages_are_printable),
+        TEST(ids_out_of_range),
+        TEST(only_what_is_used_is_copied),
         TEST(many_added_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

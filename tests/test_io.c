@@ -2,6 +2,7 @@
 /* Files and folders that appear whole or not at all, JSON, and TensorBoard events. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -24,24 +25,6 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to, 
     return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
 }
 
-static int entries(const char *folder) {
-    DIR *list = opendir(folder);
-    assert_non_null(list);
-    int count = -2; /* "." and ".." */
-    while (readdir(list)) count++;
-    closedir(list);
-    return count;
-}
-
-static void assert_file_is(struct scratch *s, const char *path, const char *expected) {
-    char *text;
-    size_t size;
-    assert_ok(s, snug_file_read(s->ctx, path, &text, &size));
-    assert_int_equal(size, strlen(expected));
-    assert_string_equal(text, expected);
-    free(text);
-}
-
 static void reading(void **state) {
     struct scratch *s = *state;
     char *text;
@@ -56,6 +39,57 @@ static void reading(void **state) {
     assert_fails(s, snug_file_read(s->ctx, s->folder, &text, &size), SNUG_E_IO, "directory");
 }
 
+static void names(void **state) {
+    struct scratch *s = *state;
+    char path[512], *joined;
+    const int fd = open(scratch_write(s, "a", "", 0), O_RDONLY, 0);
+    snprintf(path, sizeof path, "%s", s->path);
+    assert_true(snug_file_is_named(fd, path));
+    assert_false(snug_file_is_named(fd, scratch_write(s, "b", "", 0)));
+    assert_false(snug_file_is_named(fd, scratch_path(s, "c")));
+    assert_int_equal(close(fd), 0);
+    assert_false(snug_file_is_named(fd, path));
+    const int processes = open("/proc", O_RDONLY | O_DIRECTORY, 0); /* of the number 1, as all its kind */
+    assert_false(snug_file_is_named(processes, "/sys"));
+    assert_int_equal(close(processes), 0);
+    static const char *const pairs[][2] = {{"a", "a/x"}, {"a/", "a/x"}, {"/", "/x"}, {"", "x"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        assert_ok(s, snug_path_join(s->ctx, &joined, pairs[i][0], "x"));
+        assert_string_equal(joined, pairs[i][1]);
+        free(joined);
+    }
+}
+
+static void cache_folder(void **state) {
+    static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
+    static const struct {
+        const char *values[3], *folder;
+    } cases[] = {
+        {{"/own", "/user", "/home"}, "/own"},
+        {{"", "/user", "/home"}, "/user/snug"},
+        {{NULL, "/user", NULL}, "/user/snug"},
+        {{"", "", "/home"}, "/home/.cache/snug"},
+        {{NULL, NULL, "/home"}, "/home/.cache/snug"},
+        {{"", "", ""}, NULL},
+        {{NULL, NULL, NULL}, NULL},
+    };
+    struct scratch *s = *state;
+    char *before[3], *folder;
+    for (int k = 0; k < 3; k++) before[k] = getenv(variables[k]) ? strdup(getenv(variables[k])) : NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int k = 0; k < 3; k++)
+            cases[i].values[k] ? setenv(variables[k], cases[i].values[k], 1) : unsetenv(variables[k]);
+        assert_ok(s, snug_cache_folder(s->ctx, &folder));
+        if (cases[i].folder)
+            assert_string_equal(folder, cases[i].folder);
+        else
+            assert_null(folder);
+        free(folder);
+    }
+    for (int k = 0; k < 3; k++) before[k] ? setenv(variables[k], before[k], 1) : unsetenv(variables[k]);
+    for (int k = 0; k < 3; k++) free(before[k]);
+}
+
 static void folders(void **state) {
     struct scratch *s = *state;
     int64_t here, there;
@@ -68,6 +102,8 @@ static void folders(void **state) {
     assert_true(here > 0 && there > here / 2 && there < here * 2);
     assert_ok(s, snug_disk_free(s->ctx, "not-here/either", &here));
     assert_ok(s, snug_disk_free(s->ctx, "", &here));
+    assert_int_equal(snug_folder_bytes(s->folder), 0);
+    assert_int_equal(snug_folder_bytes(""), 0);
     scratch_write(s, "file", "x", 1);
     assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file/sub")), SNUG_E_IO, "file/sub: Not a directory");
     assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file")), SNUG_E_IO, "file: File exists");
@@ -89,29 +125,9 @@ static void folder_check(void **state) {
     assert_int_equal(symlink("nowhere", scratch_path(s, "link")), 0);
     assert_fails(s, snug_folder_check(s->ctx, s->path), SNUG_E_IO, "link: No such file");
     assert_fails(s, snug_folder_check(s->ctx, scratch_path(s, "link/below")), SNUG_E_IO, "link: No such file");
-}
-
-/* As somebody who is not root, for whom permissions do not count. */
-static void folder_check_of_permissions(void **state) {
-    struct scratch *s = *state;
-    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "closed")));
-    assert_int_equal(chmod(s->path, 0555), 0);
-    assert_int_equal(chmod(s->folder, 0755), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (!child) {
-        if (getuid() == 0 && setuid(65534) != 0) _exit(2);
-        const bool refused = snug_folder_check(s->ctx, s->path) == SNUG_E_IO &&
-                             strstr(snug_error_message(s->ctx), "closed: Permission denied");
-        snug_clear_error(s->ctx);
-        _exit(refused && snug_folder_check(s->ctx, scratch_path(s, "closed/below")) == SNUG_E_IO &&
-                      strstr(snug_error_message(s->ctx), "closed: Permission denied")
-                  ? 0
-                  : 1);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    char longest[300] = "";
+    memset(longest, 'n', sizeof longest - 1);
+    assert_fails(s, snug_folder_check(s->ctx, longest), SNUG_E_IO, "File name too long");
 }
 
 static void writer(void **state) {
@@ -163,16 +179,6 @@ static void unwritable(void **state) {
     assert_fails(s, status, SNUG_E_IO, "out: File too large");
     assert_file_is(s, path, "old");
     assert_int_equal(entries(s->folder), 2);
-}
-
-static void fill(struct scratch *s, char *aside, const char *text) {
-    char *path;
-    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub"));
-    assert_ok(s, snug_folder_create(s->ctx, path));
-    free(path);
-    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub/a"));
-    assert_ok(s, snug_file_replace(s->ctx, path, text, strlen(text)));
-    free(path);
 }
 
 static void folder_commit(void **state) {
@@ -293,6 +299,12 @@ static void folder_links_and_refusals(void **state) {
     assert_ok(s, snug_folder_commit(s->ctx, aside, link)); /* the link stays, what it names is replaced */
     assert_file_is(s, scratch_path(s, "disk/sub/a"), "x");
     assert_fails(s, snug_folder_begin(s->ctx, ".", &aside), SNUG_E_USAGE, "\".\"");
+    assert_fails(s, snug_folder_begin(s->ctx, "..", &aside), SNUG_E_USAGE, "\"..\"");
+    assert_int_equal(symlink("nowhere", scratch_path(s, "lost")), 0);
+    assert_fails(s, snug_folder_begin(s->ctx, s->path, &aside), SNUG_E_IO, "cannot follow the link ");
+    assert_ok(s, snug_folder_begin(s->ctx, target, &aside));
+    assert_int_equal(symlink("nowhere", scratch_path(s, ".disk.snug-aside/lost")), 0);
+    assert_fails(s, snug_folder_commit(s->ctx, aside, target), SNUG_E_INTERNAL, "lost is neither a file nor a folder");
     assert_fails(s, snug_folder_begin(s->ctx, "/", &aside), SNUG_E_USAGE, "\"/\"");
     scratch_write(s, "file", "x", 1);
     assert_fails(s, snug_folder_begin(s->ctx, scratch_path(s, "file"), &aside), SNUG_E_IO, "file of that name");
@@ -307,7 +319,9 @@ static void folder_verify(void **state) {
     snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
     assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
     fill(s, aside, "twelve bytes");
+    scratch_write(s, ".out.snug-aside/ab", "", 0);
     assert_ok(s, snug_folder_commit(s->ctx, aside, path));
+    assert_ok(s, snug_folder_verify(s->ctx, path));
     for (size_t at = 0; at < 12; at++) { /* any one bit */
         char text[] = "twelve bytes";
         text[at] ^= (char)(1 << at % 8);
@@ -336,7 +350,9 @@ static void json_members(void **state) {
     struct scratch *s = *state;
     json_t *o =
         json_from(s, "\xEF\xBB\xBF{\"i\": 3, \"r\": 0.5, \"w\": 512.0, \"b\": true, \"s\": \"x\", \"n\": null,"
-                     " \"huge\": 1000000000000000019884624838656, \"t\": \"\\\"1000000000000000019884624838656\"}");
+                     " \"huge\": 1000000000000000019884624838656, \"t\": \"\\\"1000000000000000019884624838656\","
+                     " \"long\": 1.0000000000000000000, \"up\": 1000000000000000000E2, \"plus\": 1e+20, \"o\": {},"
+                     " \"l\": [], \"f\": false}");
     int64_t i;
     double r;
     bool b;
@@ -355,6 +371,12 @@ static void json_members(void **state) {
     assert_true(r == 3);
     assert_ok(s, snug_json_real(s->ctx, "p", o, "huge", 0, &r)); /* as tokenizer_config.json has it */
     assert_true(r == 1000000000000000019884624838656.0);
+    static const char *const reals[] = {"long", "up", "plus"};
+    static const double values[] = {1, 1e20, 1e20};
+    for (int k = 0; k < 3; k++) {
+        assert_ok(s, snug_json_real(s->ctx, "p", o, reals[k], 0, &r));
+        assert_true(r == values[k]);
+    }
     assert_ok(s, snug_json_bool(s->ctx, "p", o, "b", false, &b));
     assert_true(b);
     assert_ok(s, snug_json_string(s->ctx, "p", o, "s", NULL, &t));
@@ -367,6 +389,9 @@ static void json_members(void **state) {
     assert_fails(s, snug_json_int(s->ctx, "p", o, "r", 0, &i), SNUG_E_INPUT, "found a number");
     assert_fails(s, snug_json_int(s->ctx, "p", o, "huge", 0, &i), SNUG_E_INPUT, "of at most 64 bits");
     assert_fails(s, snug_json_real(s->ctx, "p", o, "b", 0, &r), SNUG_E_INPUT, "found true or false");
+    assert_fails(s, snug_json_real(s->ctx, "p", o, "f", 0, &r), SNUG_E_INPUT, "found true or false");
+    assert_fails(s, snug_json_real(s->ctx, "p", o, "o", 0, &r), SNUG_E_INPUT, "found an object");
+    assert_fails(s, snug_json_real(s->ctx, "p", o, "l", 0, &r), SNUG_E_INPUT, "found a list");
     assert_fails(s, snug_json_bool(s->ctx, "p", o, "i", 0, &b), SNUG_E_INPUT, "\"i\" must be true or false");
     assert_fails(s, snug_json_string(s->ctx, "p", o, "i", 0, &t), SNUG_E_INPUT, "\"i\" must be a string");
     json_decref(o);
@@ -386,13 +411,24 @@ static void json_files(void **state) {
     assert_true(json_equal(o, back));
     json_decref(back);
     json_decref(o);
-    static const char *const wrong[] = {"",     "{", "[1]", "{\"a\": 1,}", "{\"a\": 1e999}", "{\"a\": \"\xFF\"}",
-                                        "{} x", "3"};
+    static const char *const wrong[] = {"",
+                                        "{",
+                                        "[1]",
+                                        "{\"a\": 1,}",
+                                        "{\"a\": 1e999}",
+                                        "{\"a\": \"\xFF\"}",
+                                        "{} x",
+                                        "3",
+                                        "{}, {}",
+                                        "{\"a\": \"\\",
+                                        "{\"a\": 1000000000000000000000, \"\\"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", wrong[i], strlen(wrong[i])), &back),
                      SNUG_E_INPUT, "w.json");
     assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", "{\n\n1", 4), &back), SNUG_E_INPUT, "w.json:3:");
     assert_fails(s, snug_json_read(s->ctx, scratch_path(s, "none.json"), &back), SNUG_E_IO, "none.json");
+    assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", "{\"a\": 1\0}", 9), &back), SNUG_E_INPUT,
+                 "a NUL byte");
 }
 
 /* Any double comes back as it was. */
@@ -531,7 +567,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reading, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folders, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_check, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_check_of_permissions, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(writer, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(unwritable, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_commit, scratch_setup, scratch_teardown),
@@ -540,6 +575,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(folder_discard, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_links_and_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_verify, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(names, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(cache_folder, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_members, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_reals, scratch_setup, scratch_teardown),

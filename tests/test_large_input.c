@@ -259,7 +259,7 @@ static void test_deep_and_many(void **state) {
     assert_int_equal(fclose(file), 0);
     assert_answer(f, TOKENIZE "deeper.jsonl", 1, "maximum parsing depth", 200 * MIB);
     file = open_new(f, "many.jsonl");
-    fputs("{\"sentence\":[0", file);
+    fputs("{\"sentence\":[\"\\\\,\"", file);
     repeat(file, ",0", 80000000);
     fputs("]}\n", file);
     assert_int_equal(fclose(file), 0);

@@ -252,6 +252,18 @@ static void test_drop_last(void **state) {
     assert_int_equal(count, 125);
     stop(&run);
     snug_dataset_close(dataset);
+    /* The sizes of batches that the plan knows of, where all rows are of one length: 240 tokens, 80 in the last one. */
+    struct snug_dataset_options alike = {.path = "dummy:100x8", .max_samples = -1, .vocab_size = 500};
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &alike, &dataset), SNUG_OK);
+    options = loader_options(f, 30, 1);
+    for (int drop = 0; drop < 2; drop++) {
+        struct snug_loader_limits limits;
+        options.drop_last = drop;
+        assert_int_equal(snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_OK);
+        assert_int_equal(limits.tokens, 240);
+        assert_int_equal(limits.sizes.bits[0], drop ? 1 << 4 : 1 << 4 | 1 << 2);
+    }
+    snug_dataset_close(dataset);
 }
 
 /* Whatever the workers, whatever the place to go on from, for both tasks and every sampling: the same batches. */
@@ -440,6 +452,7 @@ static void test_fill_mask(void **state) {
     options.task = SNUG_TASK_MLM;
     options.sampling = SNUG_SAMPLING_SEQUENTIAL;
     options.fill_mask = true;
+    options.mlm_probability = 0;
     struct run run = start(f, dataset, options, 1);
     assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
     static const int32_t ids[] = {CLS, W0 + 1, MASK, W0 + 2, MASK, SEP, CLS, W0 + 3, SEP}, heads[] = {2, 4};
@@ -538,8 +551,20 @@ static void test_many_numbers(void **state) {
     FILE *file = fopen(path_of(f, "n.csv"), "w");
     assert_non_null(file);
     fprintf(file, "text,label\n");
-    for (int i = 0; i < ROWS_HERE; i++) fprintf(file, i == ROWS_HERE - 1 ? "w1,7\n" : "w1,%d.25\n", i);
+    for (int i = 0; i < ROWS_HERE; i++) fprintf(file, i == ROWS_HERE - 1 ? "w1 w2,7\n" : "w1,%d.25\n", i);
     fclose(file);
+    char *text;
+    size_t size;
+    assert_int_equal(snug_file_read(f->ctx, path_of(f, "n.csv"), &text, &size), SNUG_OK);
+    file = fopen(path_of(f, "o.csv"), "w"); /* the same, and one that no float can hold */
+    assert_non_null(file);
+    fprintf(file, "%sw1,1e99\n", text);
+    fclose(file);
+    free(text);
+    const struct snug_labels one = {.problem = SNUG_PROBLEM_REGRESSION, .count = 1};
+    struct snug_dataset *large = open_with(f, options_for(path_of(f, "o.csv")));
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, large, &one), SNUG_E_INPUT, "the label 1e99 is too large");
+    snug_dataset_close(large);
     struct snug_dataset *dataset = open_with(f, options_for(path_of(f, "n.csv")));
     assert_int_equal(snug_dataset_raw_labels(dataset), SNUG_LABELS_NUMBERED);
     assert_int_equal(snug_labels_of(f->ctx, dataset, false, &labels), SNUG_OK);
@@ -581,6 +606,28 @@ static void test_pairs_have_types(void **state) {
     snug_dataset_close(dataset);
 }
 
+/* Without a tokenizer and with too few ids for BERT's [MASK], the last one masks. */
+static void test_mask_of_a_small_vocabulary(void **state) {
+    struct fixture *f = *state;
+    const struct snug_dataset_options small = {
+        .path = "dummy:8x16", .task = SNUG_TASK_MLM, .max_samples = -1, .vocab_size = 50};
+    struct snug_dataset *dataset;
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &small, &dataset), SNUG_OK);
+    struct snug_loader_options options = loader_options(f, 8, 1);
+    options.task = SNUG_TASK_MLM;
+    options.mlm_probability = 1;
+    options.tokenizer = NULL;
+    options.vocab_size = 50;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    const struct snug_batch *batch = next(f, &run);
+    int masks = 0;
+    for (int64_t i = 0; i < batch->tokens; i++) masks += batch->ids[i] == 49;
+    assert_in_range(masks, 64, 128); /* of 128, about 80 % */
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
 /* ---- failures -------------------------------------------------------------------------------------------------- */
 
 static void test_bad_options(void **state) {
@@ -590,6 +637,13 @@ static void test_bad_options(void **state) {
     struct snug_loader *loader;
     struct snug_loader_options options = loader_options(f, 0, 1);
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "a batch of 0");
+    options = loader_options(f, 8, 0);
+    assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "0 accumulation");
+    options = loader_options(f, INT64_C(1) << 31, 1);
+    assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE,
+                  "2147483648 sequences");
+    options = loader_options(f, 1, INT64_C(1) << 31);
+    assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "2147483648 accumul");
     options = loader_options(f, INT32_MAX, 2);
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "2 accumulation");
     options = loader_options(f, 2000, 1);
@@ -597,19 +651,41 @@ static void test_bad_options(void **state) {
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE,
                   "1003 rows do not fill");
     options = loader_options(f, 8, 1);
-    options.workers = -1;
-    assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
-                  "--dataloader_num_workers");
-    options.workers = 0;
+    static const int threads[][2] = {{-1, 2}, {1025, 2}, {1, -1}, {1, 1025}};
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        options.workers = threads[i][0];
+        options.prefetch = threads[i][1];
+        assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
+                      "--dataloader_num_workers");
+    }
+    options = loader_options(f, 8, 1);
     options.task = SNUG_TASK_MLM;
-    options.mlm_probability = 0;
-    assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
-                  "--mlm_probability");
+    static const struct {
+        double probability;
+        int64_t vocabulary;
+    } masks[] = {{0, VOCAB}, {1.5, VOCAB}, {0.15, 0}, {0.15, INT64_C(1) << 31}};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        options.mlm_probability = masks[i].probability;
+        options.vocab_size = masks[i].vocabulary;
+        assert_failed(f, snug_loader_create(f->ctx, dataset, &options, &limits, NULL, &loader), SNUG_E_USAGE,
+                      "--mlm_probability");
+    }
+    options = loader_options(f, INT32_MAX, 1);
+    options.sampling = SNUG_SAMPLING_GROUP_BY_LENGTH;
+    assert_int_equal(snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_OK);
+    assert_int_equal(limits.sequences, ROWS);
     snug_dataset_close(dataset);
     struct snug_dataset_options wide = {.path = "dummy:100000x100000", .max_samples = -1, .vocab_size = 500};
     assert_int_equal(snug_dataset_open(f->ctx, NULL, &wide, &dataset), SNUG_OK);
     options = loader_options(f, 50000, 1);
     assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_USAGE, "tokens is too large");
+    snug_dataset_close(dataset);
+    wide.path = "dummy:1000000000000x8";
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &wide, &dataset), SNUG_OK);
+    options = loader_options(f, 1 << 30, 1);
+    options.sampling = SNUG_SAMPLING_GROUP_BY_LENGTH;
+    struct snug_order order;
+    assert_failed(f, snug_order_init(f->ctx, dataset, &options, &order), SNUG_E_USAGE, "grouping by length sorts");
     snug_dataset_close(dataset);
 }
 
@@ -631,6 +707,8 @@ static void test_begin_epoch_checks_the_step(void **state) {
     struct run run = start(f, dataset, loader_options(f, 8, 4), 1);
     assert_null(next(f, &run)); /* no epoch yet */
     assert_failed(f, snug_loader_begin_epoch(run.loader, 0, 33), SNUG_E_USAGE, "an epoch has 32 steps");
+    assert_failed(f, snug_loader_begin_epoch(run.loader, 0, -1), SNUG_E_USAGE, "step -1 of epoch 0");
+    assert_failed(f, snug_loader_begin_epoch(run.loader, -1, 0), SNUG_E_USAGE, "of epoch -1");
     assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 32), SNUG_OK); /* resuming at an epoch's very end */
     assert_null(next(f, &run));
     stop(&run);
@@ -709,6 +787,7 @@ int main(void) {
         TEST(test_targets),
         TEST(test_many_numbers),
         TEST(test_pairs_have_types),
+        TEST(test_mask_of_a_small_vocabulary),
         TEST(test_bad_options),
         TEST(test_tokenizer_without_mask),
         TEST(test_begin_epoch_checks_the_step),

@@ -154,6 +154,26 @@ static void json_lists(void **state) {
     refuses(s, "a.json", "[{\"a\": 1},\n{\"a\"\n 1}]", "a.json:3: ");
 }
 
+/* Blanks that fill the reader's buffer, before a list's first row and behind its end. */
+static void json_blanks(void **state) {
+    struct scratch *s = *state;
+    enum { BLANKS = 100000 };
+    static char text[2 * BLANKS + 64], found[64];
+    memset(text, ' ', sizeof text);
+    memcpy(text, "[\t\r\n", 4);
+    memcpy(text + BLANKS, "{\"a\": 1}\t]\r\n", 12);
+    assert_ok(s, dump(s, scratch_write(s, "a.json", text, sizeof text), true, found, sizeof found));
+    assert_string_equal(found, "a\n0@2 I:1");
+    text[sizeof text - 1] = '\0';
+    struct snug_reader *reader;
+    struct snug_row row;
+    assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.json", text, sizeof text), true, &reader));
+    assert_ok(s, snug_reader_next(reader, &row));
+    assert_fails(s, snug_reader_next(reader, &row), SNUG_E_INPUT, "a.json:3: a NUL byte");
+    assert_int_equal(snug_reader_next(reader, &row), SNUG_E_INPUT); /* and nothing that stands behind it */
+    snug_reader_close(reader);
+}
+
 static void json_refusals(void **state) {
     struct scratch *s = *state;
     refuses(s, "a.jsonl", "{\"a\": 1}\n{\"a\": \n", "a.jsonl:2: ");
@@ -326,6 +346,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(text_rows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_rows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_lists, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_blanks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(malformed_utf8, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rows_across_buffers, scratch_setup, scratch_teardown),

@@ -77,6 +77,8 @@ static void round_trip(void **state) {
     assert_ok(s, snug_safetensors_read(s->ctx, &files, w, w->count, 0, found));
     assert_fails(s, snug_safetensors_read(s->ctx, &files, w, 1, w->count, found), SNUG_E_INTERNAL, "tensor w");
     assert_fails(s, snug_safetensors_read(s->ctx, &files, w, -1, 1, found), SNUG_E_INTERNAL, "tensor w");
+    assert_fails(s, snug_safetensors_read(s->ctx, &files, w, 0, -1, found), SNUG_E_INTERNAL, "tensor w");
+    assert_fails(s, snug_safetensors_read(s->ctx, &files, w, w->count + 1, 0, found), SNUG_E_INTERNAL, "tensor w");
     assert_fails(s, snug_safetensors_read(s->ctx, &files, snug_safetensors_find(&files, "u"), 0, 1, found),
                  SNUG_E_INPUT, "tensor u has type U8");
     assert_null(snug_safetensors_find(&files, "nothing"));
@@ -115,8 +117,37 @@ static void written_form(void **state) {
     assert_fails(s, snug_safetensors_write(s->ctx, scratch_path(s, "b"), twice, 2), SNUG_E_INTERNAL, "tensor a");
     struct snug_tensor_source huge = {.name = "h", .dims = 2, .shape = {INT64_MAX, 2}};
     assert_fails(s, snug_safetensors_write(s->ctx, s->path, &huge, 1), SNUG_E_INTERNAL, "tensor h");
+    const struct snug_tensor_source halves_of_all[] = {
+        {.name = "h", .dtype = SNUG_U8, .dims = 1, .shape = {1LL << 62}},
+        {.name = "i", .dtype = SNUG_U8, .dims = 1, .shape = {1LL << 62}}};
+    assert_fails(s, snug_safetensors_write(s->ctx, s->path, halves_of_all, 2), SNUG_E_INTERNAL, "tensor i");
     assert_false(snug_file_exists(s->path));
     assert_fails(s, snug_safetensors_write(s->ctx, scratch_path(s, "none/b"), &source, 1), SNUG_E_IO, "none/b");
+}
+
+/* Values that are asked for in parts, as of a tensor that is offloaded. */
+static snug_status count_up(void *user, int64_t first, int64_t count, void *out) {
+    struct scratch *s = user;
+    float *values = out;
+    for (int64_t i = 0; i < count; i++) values[i] = (float)(first + i);
+    return first + count > 100000 ? snug_fail(s->ctx, SNUG_E_IO, "the disk is lost") : SNUG_OK;
+}
+
+static void parts(void **state) {
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    static float found[50000];
+    struct snug_tensor_source source = {
+        .name = "a", .dtype = SNUG_F32, .dims = 1, .shape = {50000}, .read = count_up, .user = s};
+    assert_ok(s, snug_safetensors_write(s->ctx, scratch_path(s, "a.safetensors"), &source, 1));
+    assert_ok(s, snug_safetensors_open(s->ctx, s->path, &files));
+    assert_ok(s, snug_safetensors_read(s->ctx, &files, files.tensors, 0, 50000, found));
+    for (int i = 0; i < 50000; i++) assert_true(found[i] == (float)i);
+    snug_safetensors_close(&files);
+    source.shape[0] = 100001;
+    assert_fails(s, snug_safetensors_write(s->ctx, scratch_path(s, "b.safetensors"), &source, 1), SNUG_E_IO,
+                 "the disk is lost");
+    assert_false(snug_file_exists(s->path));
 }
 
 #define T(type, shape, begin, end) "{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
@@ -139,6 +170,9 @@ static void types(void **state) {
                      "snug reads F32, F16 and BF16");
     }
     assert_string_equal(files.tensors[1].type_name, "I64");
+    uint8_t byte;
+    assert_fails(s, snug_safetensors_read_stored(s->ctx, &files, &files.tensors[1], 0, 1, &byte), SNUG_E_INPUT,
+                 "has type I64, which snug does not have");
     snug_safetensors_close(&files);
 }
 
@@ -160,6 +194,7 @@ static void wrong_headers(void **state) {
     refuses(s, "{\"a\":" T("F4", "[3]", "0", "1") "}", 1, "do not take");
     refuses(s, "{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1]", "0", "1") "}", 1, "has over 8 dimensions");
     refuses(s, "{\"a\":" T("U8", "[4]", "0", "4") ",\"b\":" T("U8", "[4]", "2", "6") "}", 6, "a and b overlap");
+    refuses(s, "{\"b\":" T("U8", "[4]", "2", "6") ",\"a\":" T("U8", "[4]", "0", "4") "}", 6, "a and b overlap");
     refuses(s, "{\"a\":" T("U8", "[4]", "0", "4") ",\"b\":" T("U8", "[2]", "5", "7") "}", 7,
             "1 bytes before tensor b belong to none");
     refuses(s, "{\"a\":" T("U8", "[1]", "0", "1") ",\"a\":" T("U8", "[1]", "1", "2") "}", 2, "duplicate");
@@ -185,6 +220,10 @@ static void other_files(void **state) {
         {"model.safetensors", "PK\3\4\0\0\x08\x08\0\0\0\0", 12, "is a pickled PyTorch file"},
         {"model.safetensors", "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j", 11, "save_file("},
         {"pytorch_model.bin", "", 0, "is a pickled PyTorch file"},
+        {"model.pt", "?", 1, "is a pickled PyTorch file"},
+        {"model.pth", "?", 1, "is a pickled PyTorch file"},
+        {"a.safetensors", "\x80\1......", 8, "it has 8 bytes"},
+        {"a.safetensors", "\x80\6......", 8, "it has 8 bytes"},
         {"a.safetensors", "version https://git-lfs.github.com/spec/v1\n", 43, "run \"git lfs pull\""},
         {"a.safetensors", "", 0, "it has 0 bytes"},
         {"a.safetensors", "\2\0\0\0\0\0\0", 7, "it has 7 bytes"},
@@ -196,6 +235,14 @@ static void other_files(void **state) {
         const char *path = scratch_write(s, cases[i].name, cases[i].bytes, cases[i].size);
         assert_fails(s, snug_safetensors_open(s->ctx, path, &files), SNUG_E_INPUT, cases[i].sentence);
     }
+    char here[1024]; /* names without a folder, and shorter than any end */
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(s->folder), 0);
+    const snug_status pickled = snug_safetensors_open(s->ctx, "model.pt", &files);
+    assert_fails(s, pickled, SNUG_E_INPUT, "save_file(w, \"model.safetensors\"");
+    assert_fails(s, snug_safetensors_open(s->ctx, scratch_write(s, "m", "?", 1) + strlen(s->folder) + 1, &files),
+                 SNUG_E_INPUT, "m is not a safetensors file");
+    assert_int_equal(chdir(here), 0);
     /* a header over the format's limit, in a file that is long enough for it (and has holes, so takes no space) */
     scratch_write(s, "long.safetensors", "\1\xe1\xf5\5\0\0\0\0{}", 10); /* 100,000,001 */
     assert_int_equal(truncate(s->path, 200000000), 0);
@@ -239,7 +286,7 @@ static void shards(void **state) {
         {"{\"weight_map\":{}}", SNUG_E_INPUT, "needs \"weight_map\""},
         {"{\"weight_map\":[1]}", SNUG_E_INPUT, "needs \"weight_map\""},
         {"{\"weight_map\":{\"a\":\"../m-1.safetensors\"}}", SNUG_E_INPUT, "in the same folder"},
-        {"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", SNUG_E_INPUT, "in the same folder"},
+        {"{\"weight_map\":{\"a\":\"/etc/passwd\",\"b\":\"m-1.safetensors\"}}", SNUG_E_INPUT, "in the same folder"},
         {"{\"weight_map\":{\"a\":\"..\"}}", SNUG_E_INPUT, "in the same folder"},
         {"{\"weight_map\":{\"a\":\"\"}}", SNUG_E_INPUT, "in the same folder"},
         {"{\"weight_map\":{\"a\":7}}", SNUG_E_INPUT, "in the same folder"},
@@ -298,6 +345,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(round_trip, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(written_form, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(parts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(types, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_headers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_files, scratch_setup, scratch_teardown),

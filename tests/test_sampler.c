@@ -2,6 +2,7 @@
 /* The order of an epoch: a permutation that any place of it is told of by itself. */
 #include <math.h>
 
+#include "text/radix.h"
 #include "text/sampler.h"
 #include "text_fixture.h"
 
@@ -88,12 +89,29 @@ static void test_permutation_by_lookup(void **state) {
     }
 }
 
+/* Stable, and of keys of any size: those of up to 22 bits take two passes, larger ones three. */
+static void test_radix_order(void **state) {
+    (void)state;
+    static const int32_t bits[] = {1, 11, 12, 22, 23, 31};
+    enum { COUNT = 3000 };
+    static int32_t order[COUNT], scratch[COUNT], keys[COUNT];
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+        for (uint32_t k = 0; k < COUNT; k++) keys[k] = (int32_t)(k * 2654435761u >> (32 - bits[i]));
+        snug_radix_order(order, scratch, keys, COUNT);
+        for (int k = 1; k < COUNT; k++) {
+            const int32_t a = order[k - 1], b = order[k];
+            assert_true(keys[a] < keys[b] || (keys[a] == keys[b] && a < b));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_permutation_is_bijective),
         cmocka_unit_test(test_permutation_depends_on_seed_and_epoch),
         cmocka_unit_test(test_permutation_is_uniform),
         cmocka_unit_test_setup_teardown(test_permutation_by_lookup, set_up, tear_down),
+        cmocka_unit_test(test_radix_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

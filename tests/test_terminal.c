@@ -2,40 +2,66 @@
 /* What a training shows in a terminal: a bar that fits its width, in the characters and colours that it has. */
 #include <errno.h>
 #include <pty.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "training_fixture.h"
 
-/* All that build/snug writes to a terminal of so many columns, to be freed. */
-static char *shown(const struct fixture *f, const char *terminal, const char *locale, const char *colour, int columns) {
-    const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
+/* What the terminal can do; NULL of a variable: it is not set. */
+struct terminal {
+    const char *terminal, *all, *type, *colour;
+    int columns;
+};
+
+static void set_or_not(const char *name, const char *value) { value ? setenv(name, value, 1) : unsetenv(name); }
+
+/* All that build/snug writes there with these words, to be freed; where until is not NULL it is interrupted once that
+   was written. */
+static char *written(const struct fixture *f, const struct terminal *t, const char *words, const char *until) {
+    const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)t->columns};
     size_t length = 0, capacity = 1 << 20;
     char *text = malloc(capacity);
-    int master, status;
+    char copy[1024], *rest = copy, *arguments[64] = {"snug"};
+    int master, status, count = 1;
+    snprintf(copy, sizeof copy, "%s", words);
+    while (count < 63 && (arguments[count] = strsep(&rest, " "))) count++;
     const pid_t child = forkpty(&master, NULL, NULL, &size);
     assert_true(child >= 0 && text);
     if (child == 0) {
-        setenv("TERM", terminal, 1);
-        setenv("LC_ALL", locale, 1);
-        setenv("NO_COLOR", colour, 1);
+        set_or_not("TERM", t->terminal);
+        set_or_not("LC_ALL", t->all);
+        set_or_not("LC_CTYPE", t->type);
+        set_or_not("LANG", NULL);
+        set_or_not("NO_COLOR", t->colour);
         if (chdir(f->folder) != 0) _exit(125);
-        execl(SNUG_BINARY_DIR "/snug", "snug", "train", "--config_name", "model", "--tokenizer_name", "model",
-              "--train_file", "train.csv", "--validation_file", "dev.csv", "--output_dir", "out", "--max_steps", "20",
-              "--eval_strategy", "steps", "--eval_steps", "10", "--logging_steps", "10", "--save_strategy", "no",
-              "--threads", "1", "--device", "cpu", (char *)NULL);
+        execv(SNUG_BINARY_DIR "/snug", arguments);
         _exit(127);
     }
     for (ssize_t got; length < capacity - 1;) {
         got = read(master, text + length, capacity - 1 - length);
         if (got <= 0 && errno != EINTR) break; /* EIO: the other end is closed */
         if (got > 0) length += (size_t)got;
+        text[length] = '\0';
+        if (!until || !strstr(text, until)) continue;
+        assert_int_equal(kill(child, SIGINT), 0);
+        until = NULL;
     }
     text[length] = '\0';
     close(master);
     assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("status %d: %s", status, text);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) % 130 != 0 || until) fail_msg("status %d: %s", status, text);
     return text;
+}
+
+#define MODEL                                                                                                          \
+    "train --config_name model --tokenizer_name model --output_dir out --save_strategy no --threads 1 --device cpu "
+
+static char *shown(const struct fixture *f, const char *terminal, const char *locale, const char *colour, int columns) {
+    return written(f, &(struct terminal){terminal, locale, NULL, colour, columns},
+                   MODEL "--train_file train.csv --validation_file dev.csv --max_steps 20 --eval_strategy steps "
+                         "--eval_steps 10 --logging_steps 10",
+                   NULL);
 }
 
 /* Columns that text takes up to its end: escapes none, a character of several bytes one. */
@@ -106,6 +132,41 @@ static void test_what_the_terminal_cannot_do(void **state) {
     free(text);
 }
 
+static void test_what_the_terminal_does_not_say(void **state) {
+    const struct fixture *f = *state;
+    const char *words = MODEL "--train_file train.csv --max_steps 5";
+    /* No size, and a locale for characters alone. */
+    char *text = written(f, &(struct terminal){"xterm", "", "C.utf8", NULL, 0}, words, NULL);
+    assert_true(count_bars(text, 80) >= 1);
+    assert_contains(text, "━");
+    free(text);
+    /* No kind; no bar where none is wanted. */
+    text = written(f, &(struct terminal){NULL, NULL, NULL, NULL, 80}, words, NULL);
+    assert_null(strchr(text, '\033'));
+    free(text);
+    text = written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80},
+                   MODEL "--train_file train.csv --max_steps 5 --disable_tqdm True", NULL);
+    assert_int_equal(count_bars(text, 80), 0);
+    free(text);
+}
+
+static void test_hours(void **state) {
+    const struct fixture *f = *state;
+    static const char before[] = "samples/s  ETA ";
+    char *text = written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 120},
+                         MODEL "--train_file dummy:64x8 --max_steps 50000000", before);
+    int hours, minutes, seconds;
+    assert_true(is_ascii(text)); /* of no locale */
+    assert_int_equal(sscanf(strstr(text, before) + strlen(before), "%d:%2d:%2d", &hours, &minutes, &seconds), 3);
+    assert_true(hours > 0 && minutes < 60 && seconds < 60);
+    free(text);
+}
+
+static void test_watch(void **state) {
+    const struct fixture *f = *state;
+    free(written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80}, "gpu --watch 0.1", "\n\033[H\033[2J"));
+}
+
 static int set_up_here(void **state) {
     set_up(state);
     struct fixture *f = *state;
@@ -118,6 +179,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_bar_is_drawn, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_a_narrow_terminal_cuts_it, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_what_the_terminal_cannot_do, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_the_terminal_does_not_say, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_hours, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_watch, set_up_here, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

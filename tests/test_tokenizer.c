@@ -315,6 +315,7 @@ static void test_save_and_fingerprint(void **state) {
 #define MODEL(vocab) "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":" vocab "}"
 #define SMALL "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
 #define SMALL_JSON MODEL("{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}")
+#define FULL_JSON MODEL("{\"[PAD]\":0,\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}")
 #define SPLIT "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}"
 
 /* Folders that must be refused: files, the status, and a part of the message. */
@@ -358,6 +359,13 @@ static const struct {
     {SMALL, NULL, "{\"added_tokens_decoder\":[]}", SNUG_E_INPUT, "must be an object of tokens by id"},
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"6\":null}}", SNUG_E_INPUT, "\"6\""},
     {SMALL, NULL, "{\"added_tokens_decoder\":{\"6x\":{\"content\":\"y\"}}}", SNUG_E_INPUT, "\"6x\""},
+    {SMALL, NULL, "{\"tokenizer_class\":\"Bert\"}", SNUG_E_UNSUPPORTED, "the tokenizer class \"Bert\""},
+    {NULL, "{" MODEL("{\"a\":3000000000}") "}", NULL, SNUG_E_INPUT, "the id of token \"a\""},
+    {NULL, "{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," SMALL_JSON "}", NULL, SNUG_E_UNSUPPORTED,
+     "pre_tokenizer Whitespace"},
+    {NULL, "{\"added_tokens\":[null]," SPLIT "," SMALL_JSON "}", NULL, SNUG_E_INPUT, "number 1 of \"added_tokens\""},
+    {NULL, "{" SPLIT "," SMALL_JSON "}", "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", SNUG_E_UNSUPPORTED,
+     "the post_processor null"},
 };
 
 static void put_file(struct fixture *fixture, const char *name, const char *text) {
@@ -397,6 +405,7 @@ static void test_refused(void **state) {
              "{\"added_tokens\":null,\"normalizer\":null,\"post_processor\":null," SPLIT "," SMALL_JSON "}");
     put_file(fixture, "tokenizer_config.json", NULL);
     snug_clear_error(fixture->ctx);
+    fixture->warnings = 0;
     struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
     assert_int_equal(fixture->warnings, 1);
     assert_int_equal(snug_tokenizer_special(tokenizer).pad, -1);
@@ -404,6 +413,176 @@ static void test_refused(void **state) {
     assert_int_equal(snug_tokenizer_encode(fixture->ctx, tokenizer, "a\xff", 2, &ids), SNUG_E_INPUT);
     free(ids.ids);
     snug_tokenizer_free(tokenizer);
+}
+
+#define CLASS(rest) "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"" rest "}"
+#define AROUND "\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\",2],\"sep\":[\"[SEP]\",3]}"
+
+/* Folders that are not as usual, and what a text is in them. */
+static const struct {
+    const char *vocab, *json, *config, *added, *text;
+    int32_t ids[4], warnings; /* as many as are not 0 */
+} accepted[] = {
+    /* Blanks at the end of a line are not the token's, and a line of blanks is one without a name. */
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\n \nb \t\nc", NULL, NULL, NULL, "b c", {5, 6}, 0},
+    {SMALL, NULL, "{\"unk_token\":null}", NULL, "a ?", {5, 1}, 0},
+    {SMALL, NULL, CLASS(""), NULL, "a", {5}, 0}, /* nothing to wrap */
+    {SMALL, NULL, "{\"auto_map\":{\"AutoTokenizer\":[\"evil.Tokenizer\",null]}}", NULL, "a", {5}, 1},
+    {SMALL, NULL, "{\"x\":1,\"extra_special_tokens\":[\"<x>\",null]}", NULL, "a<x>", {5, 6}, 0},
+    {SMALL, NULL, "{\"extra_special_tokens\":{\"k\":\"<x>\",\"n\":null}}", NULL, "a<x>", {5, 6}, 0},
+    {SMALL, NULL, "{\"extra_special_tokens\":[],\"additional_special_tokens\":[\"<y>\"]}", NULL, "a<y>", {5, 6}, 0},
+    {SMALL, NULL, "{\"my_token\":\"<z>\"}", "{\"<z>\":6,\"[MASK]\":4,\"<v>\":7}", "<z>[MASK]<v>", {6, 4, 7}, 0},
+    /* Two tokens of one id: the latter. */
+    {SMALL,
+     "{\"added_tokens\":[{\"id\":6,\"content\":\"<p>\"},{\"id\":6,\"content\":\"<q>\"}]," SPLIT "," FULL_JSON "}",
+     "{}",
+     NULL,
+     "<q>",
+     {4},
+     5},
+    {NULL, "{\"added_tokens\":[{\"id\":5,\"content\":\"\"}]," SPLIT "," FULL_JSON "}", NULL, NULL, "?", {1}, 0},
+    {NULL, "{" AROUND "," SPLIT "," FULL_JSON "}", CLASS(",\"extra_special_tokens\":[\"<n>\"]"), NULL, "<n>", {4}, 4},
+    {NULL, "{" SPLIT ",\"model\":{\"vocab\":{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}}}", NULL, NULL, "?", {1}, 0},
+    /* No token is longer than what stands before the pieces of a word. */
+    {NULL,
+     "{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"c\",2],\"sep\":[\"s\",3]}," SPLIT
+     ",\"model\":{\"unk_token\":\"u\",\"vocab\":{\"u\":1,\"c\":2,\"s\":3}}}",
+     NULL,
+     NULL,
+     "c cs",
+     {2, 1},
+     0},
+    /* The vocabulary of vocab.txt in another order is the same, one of fewer tokens is not. */
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n",
+     "{" SPLIT "," MODEL("{\"[UNK]\":1,\"[PAD]\":0,\"a\":4,\"[CLS]\":2,\"[SEP]\":3}") "}",
+     NULL,
+     NULL,
+     "a",
+     {4},
+     0},
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n",
+     "{" SPLIT "," MODEL("{\"[UNK]\":1,\"a\":4,\"[CLS]\":2,\"[SEP]\":3}") "}",
+     NULL,
+     NULL,
+     "a",
+     {4},
+     1},
+    /* A vocabulary that is not the model's stands before it. */
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\n",
+     "{\"x\":{\"vocab\":{\"[PAD]\":0,\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}}," SPLIT
+     "," MODEL("{\"[PAD]\":0,\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"a\":4}") "}",
+     NULL,
+     NULL,
+     "a",
+     {4},
+     1},
+    /* What tokenizer.json says of the text does not count beside a configuration, and is told. */
+    {SMALL, "{\"normalizer\":{\"type\":\"Sequence\"}," SPLIT "," FULL_JSON "}", "{}", NULL, "?", {1}, 2},
+    {SMALL,
+     "{\"normalizer\":{\"type\":\"BertNormalizer\",\"strip_accents\":false}," SPLIT "," FULL_JSON "}",
+     "{\"do_lower_case\":false}",
+     NULL,
+     "?",
+     {1},
+     2},
+    {NULL,
+     "{\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":false}," SPLIT "," FULL_JSON "}",
+     NULL,
+     NULL,
+     "?",
+     {1},
+     0},
+};
+
+static void test_accepted(void **state) {
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        put_file(fixture, "vocab.txt", accepted[i].vocab);
+        put_file(fixture, "tokenizer.json", accepted[i].json);
+        put_file(fixture, "tokenizer_config.json", accepted[i].config);
+        put_file(fixture, "added_tokens.json", accepted[i].added);
+        fixture->warnings = 0;
+        struct snug_tokenizer *tokenizer = load(fixture, fixture->folder);
+        struct snug_ids ids = {0};
+        size_t count = 0;
+        encode(fixture, tokenizer, accepted[i].text, strlen(accepted[i].text), &ids);
+        while (count < 4 && accepted[i].ids[count]) count++;
+        if (ids.count != count || memcmp(ids.ids, accepted[i].ids, count * sizeof *ids.ids) != 0)
+            fail_msg("folder %zu: %zu tokens, the first is %d", i, ids.count, ids.count ? ids.ids[0] : -1);
+        if (fixture->warnings != accepted[i].warnings) fail_msg("folder %zu: %d warnings", i, fixture->warnings);
+        free(ids.ids);
+        snug_tokenizer_free(tokenizer);
+    }
+}
+
+static void test_nul(void **state) {
+    struct fixture *fixture = *state;
+    static const char vocabulary[] = "[UNK]\n[CLS]\n[SEP]\na\0b\n";
+    char path[128];
+    struct snug_tokenizer *tokenizer;
+    struct snug_ids ids = {0};
+    snprintf(path, sizeof path, "%s/vocab.txt", fixture->folder);
+    assert_int_equal(snug_file_replace(fixture->ctx, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
+    assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer), SNUG_E_INPUT);
+    assert_non_null(strstr(snug_error_message(fixture->ctx), "vocab.txt, line 4: not valid UTF-8 text"));
+    snug_clear_error(fixture->ctx);
+    put_file(fixture, "vocab.txt", NULL);
+    /* In a text it goes, unless texts are not cleaned. */
+    for (int clean = 0; clean < 2; clean++) {
+        put_file(fixture, "tokenizer.json",
+                 clean ? "{\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true}," SPLIT
+                         "," MODEL("{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"ab\":4}") "}"
+                       : "{\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":false}," SPLIT
+                         "," MODEL("{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"ab\":4}") "}");
+        tokenizer = load(fixture, fixture->folder);
+        ids.count = 0;
+        encode(fixture, tokenizer, "a\0b", 3, &ids);
+        assert_int_equal(ids.count, 1);
+        assert_int_equal(ids.ids[0], clean ? 4 : 1);
+        assert_string_equal(snug_tokenizer_token(tokenizer, 0), ""); /* an id that no token has */
+        snug_tokenizer_free(tokenizer);
+    }
+    free(ids.ids);
+}
+
+/* Whether vocab.txt stands beside it or not, and however the text of tokenizer.json is spoilt, that file says all: what
+   is taken without being parsed (cut_vocabulary) is what the parser would have made of it. */
+static void test_vocabulary_is_cut_out(void **state) {
+    static const char whole[] = "{" SPLIT ",\"model\":{\"type\":\"WordPiece\",\"vocab\": {\"[UNK]\": 0, \"[CLS]\": 1,"
+                                " \"[SEP]\": 2, \"\\\"\": 3, \"\\\\\": 4, \"a\": 5}}}";
+    struct fixture *fixture = *state;
+    char text[sizeof whole], path[128];
+    const size_t from = (size_t)(strstr(whole, "\"vocab\"") - whole);
+    for (size_t at = from; at < sizeof whole - 1; at++)
+        for (const char *by = "\"x9{"; *by; by++) {
+            snug_status status[2];
+            uint64_t prints[2] = {0};
+            memcpy(text, whole, sizeof whole);
+            text[at] = *by;
+            snprintf(path, sizeof path, "%s/tokenizer.json", fixture->folder);
+            FILE *file = fopen(path, "w");
+            assert_non_null(file);
+            assert_int_equal(fwrite(text, 1, sizeof text - 1, file), sizeof text - 1);
+            assert_int_equal(fclose(file), 0);
+            for (int beside = 0; beside < 2; beside++) {
+                struct snug_tokenizer *tokenizer;
+                snprintf(path, sizeof path, "%s/vocab.txt", fixture->folder);
+                if (beside) {
+                    file = fopen(path, "w");
+                    assert_non_null(file);
+                    fputs("[UNK]\n[CLS]\n[SEP]\n\"\n\\\na\n", file);
+                    assert_int_equal(fclose(file), 0);
+                } else {
+                    unlink(path);
+                }
+                status[beside] = snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer);
+                snug_clear_error(fixture->ctx);
+                if (status[beside] == SNUG_OK) prints[beside] = snug_tokenizer_fingerprint(tokenizer);
+                snug_tokenizer_free(tokenizer);
+            }
+            if (status[0] != status[1] || prints[0] != prints[1])
+                fail_msg("byte %zu, %c: status %d and %d", at, *by, status[0], status[1]);
+        }
 }
 
 #define PIECE(kind, id, type) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":" type "}}"
@@ -427,6 +606,7 @@ static void test_templates(void **state) {
         {PIECE("SpecialToken", "[SEP]", "0"), PIECE("SpecialToken", "[SEP]", "1")},
         {PIECE("Sequence", "B", "1"), PIECE("Sequence", "B", "0")},
         {PIECE("SpecialToken", "[SEP]", "1"), PIECE("SpecialToken", "[SEP]", "0")},
+        {PIECE("SpecialToken", "[SEP]", "0"), PIECE("Sequence", "[SEP]", "0")},
         {"\"ids\":[2]", "\"ids\":[2,3]"},
         {"\"ids\":[3]", "\"ids\":[]"},
     };
@@ -459,6 +639,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_endless_marks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_save_and_fingerprint, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_accepted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nul, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_vocabulary_is_cut_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_templates, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

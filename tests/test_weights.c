@@ -195,12 +195,259 @@ static void test_small_updates_count(void **state) {
     assert_true(fabs(along / length - 1) < 0.3); /* one standard deviation is about 0.06 */
 }
 
+/* ---- files of other models ------------------------------------------------------------------------------------ */
+
+static void change_config(const struct fixture *f, const char *folder, const char *key, json_t *value) {
+    const char *path = path_of(f, "%s/config.json", folder);
+    json_t *config = read_json(f, path);
+    assert_int_equal(json_object_set_new(config, key, value), 0);
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+}
+
+static const struct snug_parameter *parameter_of(const snug_session *session, const char *name) {
+    const struct snug_parameter *p = session->job.training->parameters;
+    while (strcmp(p->name, name) != 0) p++;
+    return p;
+}
+
+static double loss_of(struct fixture *f, const char *folder) {
+    char words[256];
+    snug_metrics metrics;
+    snprintf(words, sizeof words,
+             "task=mlm model_name_or_path=@%s validation_file=@dev.txt line_by_line=True threads=2", folder);
+    snug_args *args = plain_args(f, words);
+    ok(f, snug_evaluate(args, NULL, &metrics));
+    snug_args_destroy(args);
+    return metric_of(&metrics, "eval_loss");
+}
+
+#define MASKED "task=mlm train_file=@train.txt line_by_line=True "
+
+/* A decoder that is not the word embedding, and holds the same: the same model. */
+static void test_untied_decoder(void **state) {
+    static const char word[] = "bert.embeddings.word_embeddings.weight", decoder[] = "cls.predictions.decoder.weight";
+    struct fixture *f = *state;
+    enum { COUNT = VOCABULARY * 32 };
+    snug_session *session = open_session(f, MASKED);
+    ok(f, snug_save_model(session, path_of(f, "tied")));
+    ok(f, snug_save_model(session, path_of(f, "other")));
+    close_session(session);
+    change_config(f, "other", "tie_word_embeddings", json_false());
+    f->log[0] = '\0';
+    session = open_session(f, MASKED "config_name=@other model_name_or_path=@other");
+    assert_contains(f->log, "2 tensors are not in it and were initialised: ");
+    assert_contains(f->log, decoder);
+    float *values = values_of(f, session, word, COUNT);
+    ok(f,
+       snug_parameter_write(session->job.training, &session->memory, parameter_of(session, decoder), 0, COUNT, values));
+    free(values);
+    ok(f, snug_save_model(session, path_of(f, "untied")));
+    close_session(session);
+    struct snug_safetensors files;
+    ok(f, snug_safetensors_open(f->ctx, path_of(f, "untied/model.safetensors"), &files));
+    assert_non_null(snug_safetensors_find(&files, decoder));
+    assert_non_null(snug_safetensors_find(&files, "cls.predictions.decoder.bias"));
+    assert_non_null(snug_safetensors_find(&files, "cls.predictions.bias")); /* transformers looks for both */
+    snug_safetensors_close(&files);
+    const double tied = loss_of(f, "tied");
+    assert_true(fabs(loss_of(f, "untied") - tied) < 1e-6 * tied);
+    change_config(f, "untied", "tie_word_embeddings", json_true());
+    assert_true(fabs(loss_of(f, "untied") - tied) < 1e-6 * tied);
+    change_config(f, "untied", "tie_word_embeddings", json_false());
+    train(f, "trained", MASKED "config_name=@untied model_name_or_path=@untied");
+    assert_true(fabs(loss_of(f, "trained") - tied) > 1e-3);
+}
+
+static void assert_refused(struct fixture *f, const char *words, const char *says, const char *silent) {
+    snug_session *session;
+    snug_args *args = training_args(f, words);
+    assert_int_equal(snug_session_create(args, &session), SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), says);
+    if (silent) assert_null(strstr(snug_error_message(f->ctx), silent));
+    snug_clear_error(f->ctx);
+    snug_args_destroy(args);
+}
+
+/* One tensor alone, of zeros, as all that a model's folder has. */
+static void write_tensor(struct fixture *f, const char *folder, const char *name, int dims, int64_t rows,
+                         int64_t cols) {
+    void *zeros = calloc((size_t)(rows * (dims == 2 ? cols : 1)), sizeof(float));
+    const struct snug_tensor_source source = {.name = name, .dims = dims, .shape = {rows, cols}, .data = zeros};
+    assert_non_null(zeros);
+    ok(f, snug_safetensors_write(f->ctx, path_of(f, "%s/model.safetensors", folder), &source, 1));
+    free(zeros);
+}
+
+static void test_other_shapes(void **state) {
+    static const char hint[] = " (--ignore_mismatched_sizes initialises a new head instead)";
+    struct fixture *f = *state;
+    snug_session *session = open_session(f, NULL);
+    ok(f, snug_save_model(session, path_of(f, "saved")));
+    close_session(session);
+    write_text(f, "three.csv", "sentence,label\ngood,x\nbad,y\nw1,z\n");
+    const char *words = "config_name=@saved model_name_or_path=@saved train_file=@three.csv";
+    assert_refused(f, words, "tensor classifier.bias has shape [2], expected [3]", NULL);
+    assert_refused(f, words, hint, NULL);
+    session = open_session(
+        f, "config_name=@saved model_name_or_path=@saved train_file=@three.csv ignore_mismatched_sizes=True");
+    assert_contains(f->log, "classifier.weight has shape [2, 32], the model wants [3, 32]: initialised anew");
+    close_session(session);
+    change_config(f, "saved", "intermediate_size", json_integer(64));
+    assert_refused(f, "config_name=@saved model_name_or_path=@saved ignore_mismatched_sizes=True",
+                   "has shape [128], expected [64]", hint);
+    write_model(f, "odd", 0.1, 32, 2, VOCABULARY);
+    const char *odd = "model_name_or_path=@odd";
+    write_tensor(f, "odd", "classifier.bias", 2, 2, 1);
+    assert_refused(f, odd, "has shape [2, 1], expected [2]", NULL);
+    write_tensor(f, "odd", "classifier.weight", 2, 2, 7);
+    assert_refused(f, odd, "has shape [2, 7], expected [2, 32]", NULL);
+    write_tensor(f, "odd", "a", 1, 1, 0);
+    assert_refused(f, odd, "none of its 1 tensors belongs to a BERT model", NULL);
+}
+
+/* What a file has too much of is listed as far as a line holds it. */
+static void test_unused_tensors(void **state) {
+    enum { TENSORS = 100 };
+    struct fixture *f = *state;
+    static char names[TENSORS][1400];
+    static const float zeros[32];
+    struct snug_tensor_source sources[TENSORS];
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof names[i], i ? "tensor.that.nobody.uses.%d" : "bert.pooler.dense.bias", i);
+        sources[i] = (struct snug_tensor_source){.name = names[i], .dims = 1, .shape = {32}, .data = zeros};
+    }
+    memset(names[1], 'A', sizeof names[1] - 1);
+    write_model(f, "odd", 0.1, 32, 2, VOCABULARY);
+    ok(f, snug_safetensors_write(f->ctx, path_of(f, "odd/model.safetensors"), sources, TENSORS));
+    close_session(open_session(f, "model_name_or_path=@odd"));
+    assert_contains(f->log, "99 tensors are not used: tensor.that.nobody.uses.10, ");
+    assert_contains(f->log, ", ...\n");
+}
+
+/* The padding token's row is zero wherever it stands, and none is where there is no such token. */
+static void test_padding_row(void **state) {
+    static const struct { int pad, row; } cases[] = {{0, 0}, {200, 200}, {-1, -1}};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        change_config(f, "model", "pad_token_id", cases[i].pad < 0 ? json_null() : json_integer(cases[i].pad));
+        snug_session *session = open_session(f, NULL);
+        float *values = values_of(f, session, "bert.embeddings.word_embeddings.weight", VOCABULARY * 32);
+        for (int row = 0; row < VOCABULARY; row++) {
+            bool zero = true;
+            for (int k = 0; k < 32; k++) zero &= values[32 * row + k] == 0;
+            assert_int_equal(zero, row == cases[i].row);
+        }
+        free(values);
+        close_session(session);
+    }
+}
+
+/* ---- what only a GPU has -------------------------------------------------------------------------------------- */
+
+/* The tensors of a session whose weights are bf16, from here on as fp16: of the same size. */
+static struct snug_program *make_fp16(snug_session *session) {
+    struct snug_program *program = &session->job.programs[0];
+    for (size_t i = 0; i < program->tensor_count; i++)
+        if (program->tensors[i].dtype == SNUG_BF16) program->tensors[i].dtype = SNUG_F16;
+    return program;
+}
+
+static void test_fp16_weights(void **state) {
+    struct fixture *f = *state;
+    const float large = 70000;
+    snug_session *session = open_session(f, NULL);
+    const struct snug_parameter *p = parameter_of(session, "bert.pooler.dense.weight");
+    ok(f, snug_parameter_write(session->job.training, &session->memory, p, 5, 1, &large));
+    ok(f, snug_save_model(session, path_of(f, "large")));
+    close_session(session);
+    session = open_session(f, "dtype=bfloat16");
+    struct snug_program *program = make_fp16(session);
+    assert_int_equal(
+        snug_weights_load(f->ctx, path_of(f, "large"), program, &session->job.config, &session->memory, 1, false),
+        SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "pooler.dense.weight holds 70000 at element 5, more than float16 has");
+    assert_contains(snug_error_message(f->ctx), "--fp16");
+    snug_clear_error(f->ctx);
+    p = parameter_of(session, "bert.pooler.dense.weight");
+    const float values[] = {0.1f, NAN, 1e6f, -65504}, expected[] = {0x1.998p-4f, NAN, INFINITY, -65504};
+    float back[4];
+    ok(f, snug_parameter_write(program, &session->memory, p, 3, 4, values));
+    ok(f, snug_parameter_read(program, &session->memory, p, 3, 4, back));
+    for (int i = 0; i < 4; i++) assert_true(isnan(expected[i]) ? isnan(back[i]) : back[i] == expected[i]);
+    close_session(session);
+}
+
+/* A device that is the host, and is lost after so many copies. */
+static int copies_left;
+static snug_status copy_some(snug_context *ctx, void *to, const void *from, int64_t bytes) {
+    if (__atomic_fetch_sub(&copies_left, 1, __ATOMIC_RELAXED) <= 0)
+        return snug_fail(ctx, SNUG_E_IO, "the device is lost");
+    memcpy(to, from, (size_t)bytes);
+    return SNUG_OK;
+}
+
+static void test_device_is_lost(void **state) {
+    struct fixture *f = *state;
+    snug_session *session = open_session(f, NULL);
+    const struct snug_program *program = session->job.training;
+    const struct snug_config *config = &session->job.config;
+    const struct snug_parameter *p = parameter_of(session, "bert.pooler.dense.bias");
+    struct snug_memory memory = session->memory;
+    float value = 7, back = 0;
+    memory.copy = copy_some;
+    copies_left = 2;
+    ok(f, snug_parameter_write(program, &memory, p, 3, 1, &value));
+    ok(f, snug_parameter_read(program, &memory, p, 3, 1, &back));
+    assert_true(back == 7);
+    assert_int_equal(snug_weights_init(program, config, &memory, p, 1), SNUG_E_IO);
+    snug_clear_error(f->ctx);
+    write_tensor(f, "model", "bert.pooler.dense.bias", 1, 32, 0);
+    copies_left = 1; /* the one that it has is loaded, the next one cannot be made */
+    assert_int_equal(snug_weights_load(f->ctx, path_of(f, "model"), program, config, &memory, 1, false), SNUG_E_IO);
+    assert_string_equal(snug_error_message(f->ctx), "the device is lost");
+    close_session(session);
+}
+
+/* ---- states --------------------------------------------------------------------------------------------------- */
+
+static void test_states_of_another_model(void **state) {
+    struct fixture *f = *state;
+    char path[512];
+    snug_session *session = open_session(f, NULL);
+    const struct snug_program *program = session->job.training;
+    const struct snug_tensor *t = program->tensors;
+    snprintf(path, sizeof path, "%s", path_of(f, "states.safetensors"));
+    ok(f, snug_states_save(f->ctx, path, program, &session->memory));
+    ok(f, snug_states_load(f->ctx, path, program, &session->memory));
+    while (!t->saved) t++;
+    void *zeros = calloc((size_t)((t->rows + 1) * (t->cols + 1)), sizeof(float));
+    const struct snug_tensor_source cases[] = {
+        {.name = "another", .dtype = t->dtype, .dims = 2, .shape = {t->rows, t->cols}, .data = zeros},
+        {.name = t->name, .dtype = t->dtype, .dims = 1, .shape = {t->rows * t->cols}, .data = zeros},
+        {.name = t->name, .dtype = t->dtype, .dims = 2, .shape = {t->rows + 1, t->cols}, .data = zeros},
+        {.name = t->name, .dtype = t->dtype, .dims = 2, .shape = {t->rows, t->cols + 1}, .data = zeros},
+        {.name = t->name, .dtype = SNUG_F16, .dims = 2, .shape = {t->rows, t->cols}, .data = zeros},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ok(f, snug_safetensors_write(f->ctx, path, &cases[i], 1));
+        assert_int_equal(snug_states_load(f->ctx, path, program, &session->memory), SNUG_E_INPUT);
+        assert_contains(snug_error_message(f->ctx), "the checkpoint is of another model or optimizer");
+        snug_clear_error(f->ctx);
+    }
+    free(zeros);
+    close_session(session);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_made_saved_and_loaded), TEST(test_pieces),
         TEST(test_too_large_for_bf16),    TEST(test_losses_are_about_the_same),
-        TEST(test_small_updates_count),
+        TEST(test_small_updates_count),   TEST(test_untied_decoder),
+        TEST(test_other_shapes),          TEST(test_unused_tensors),
+        TEST(test_padding_row),           TEST(test_fp16_weights),
+        TEST(test_device_is_lost),        TEST(test_states_of_another_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

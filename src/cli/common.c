@@ -14,8 +14,9 @@
 /* ---- opening and ending -------------------------------------------------------------------------------------- */
 
 static bool argument_is(const snug_args *args, const char *name, const char *value) {
-    char text[64];
-    return snug_args_get(args, name, text, sizeof text) == SNUG_OK && strcmp(text, value) == 0;
+    char text[64] = "";
+    snug_args_get(args, name, text, sizeof text);
+    return strcmp(text, value) == 0;
 }
 
 static snug_log_level log_level_of(const snug_args *args) {
@@ -38,11 +39,11 @@ static volatile sig_atomic_t stop_asked;
 static void *await_signals(void *signals) {
     const struct timespec moment = {.tv_nsec = 200000000}, now = {0};
     int number;
-    while (sigwait(signals, &number) != 0) continue;
+    sigwait(signals, &number);
     stop_asked = 1;
     nanosleep(&moment, NULL);
     while (sigtimedwait(signals, NULL, &now) > 0) continue;
-    while (sigwait(signals, &number) != 0) continue;
+    sigwait(signals, &number);
     _exit(EXIT_INTERRUPTED);
 }
 
@@ -158,9 +159,8 @@ snug_status cli_put(struct cli *cli, const char *text) {
 }
 
 snug_status cli_put_lines(struct cli *cli, const char *text) {
-    const size_t length = strlen(text);
     const snug_status status = cli_put(cli, text);
-    return status != SNUG_OK || (length && text[length - 1] == '\n') ? status : cli_put(cli, "\n");
+    return text[strlen(text) - 1] == '\n' ? status : cli_put(cli, "\n");
 }
 
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
@@ -174,9 +174,9 @@ snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
         cli->write_error = ENOMEM;
         return SNUG_E_MEMORY;
     }
-    snug_status status = cli_put(cli, text);
+    cli_put(cli, text);
     free(text);
-    return status == SNUG_OK ? cli_put(cli, "\n") : status;
+    return cli_put(cli, "\n");
 }
 
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -10,7 +10,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
         return cli_put_json(cli, object, 15);
     }
     snug_status status = SNUG_OK;
-    for (size_t i = 0; i < metrics->count && status == SNUG_OK; i++) {
+    for (size_t i = 0; i < metrics->count; i++) {
         char line[128];
         snprintf(line, sizeof line, "%s = %.10g\n", metrics->items[i].name, metrics->items[i].value);
         status = cli_put(cli, line);

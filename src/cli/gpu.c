@@ -69,14 +69,13 @@ static snug_status show(struct cli *cli, const struct wishes *wishes) {
     snug_status status = snug_gpus_create(cli->ctx, &gpus);
     if (status != SNUG_OK) return status;
     status = wishes->json ? snug_gpus_json(gpus, &text) : snug_gpus_text(gpus, &text);
-    if (status == SNUG_OK && wishes->json && wishes->every > 0) join_lines(text);
-    if (status == SNUG_OK && !wishes->json && wishes->every > 0 && isatty(STDOUT_FILENO))
-        status = cli_put(cli, "\033[H\033[2J");
-    if (status == SNUG_OK) status = cli_put_lines(cli, text);
-    if (status == SNUG_OK && wishes->every > 0) status = cli_put(cli, "");
-    free(text);
     snug_gpus_destroy(gpus);
-    return status;
+    if (status != SNUG_OK) return status;
+    if (wishes->json && wishes->every > 0) join_lines(text);
+    if (!wishes->json && wishes->every > 0 && isatty(STDOUT_FILENO)) cli_put(cli, "\033[H\033[2J");
+    status = cli_put_lines(cli, text);
+    free(text);
+    return wishes->every > 0 ? cli_put(cli, "") : status;
 }
 
 /* In naps, since signals go to a thread of their own and do not wake this one. */

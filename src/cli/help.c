@@ -109,7 +109,7 @@ static const struct help {
 static bool lists(const char *names, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = names; (at = strstr(at, name)); at += length)
-        if (at > names && at[-1] == ' ' && at[length] == ' ') return true;
+        if (at[-1] == ' ' && at[length] == ' ') return true; /* names begin and end with a blank */
     return false;
 }
 
@@ -128,7 +128,7 @@ static const char *default_of(const struct help *help, const snug_arg_info *info
 static void put_wrapped(const char *text, size_t at, size_t indent) {
     while (*text) {
         const size_t length = strcspn(text, " |") + (text[strcspn(text, " |")] == '|');
-        if (at + length > WIDTH && at > indent) {
+        if (at + length > WIDTH) {
             printf("\n%*s", (int)indent, "");
             at = indent;
         }

@@ -6,23 +6,22 @@
 
 /* RFC 4180: a field with a comma, quote or line break stands in quotes, its own quotes doubled. */
 static snug_status put_field(struct cli *cli, const char *text) {
-    if (!text[strcspn(text, ",\"\r\n")]) return *text ? cli_put(cli, text) : SNUG_OK;
-    snug_status status = cli_put(cli, "\"");
-    for (; *text && status == SNUG_OK; text++) {
+    if (!text[strcspn(text, ",\"\r\n")]) return cli_put(cli, text);
+    cli_put(cli, "\"");
+    for (; *text; text++) {
         char quoted[] = {*text, *text == '"' ? '"' : '\0', '\0'};
-        status = cli_put(cli, quoted);
+        cli_put(cli, quoted);
     }
-    return status == SNUG_OK ? cli_put(cli, "\"") : status;
+    return cli_put(cli, "\"");
 }
 
 static snug_status put_csv(struct cli *cli, const snug_prediction *row) {
     char text[64];
-    snug_status status = SNUG_OK;
     snprintf(text, sizeof text, "%lld,", (long long)row->index);
-    status = cli_put(cli, text);
-    if (status == SNUG_OK) status = put_field(cli, row->label);
+    cli_put(cli, text);
+    put_field(cli, row->label);
     snprintf(text, sizeof text, ",%.9g\n", row->score);
-    return status == SNUG_OK ? cli_put(cli, text) : status;
+    return cli_put(cli, text);
 }
 
 static snug_status put_json(struct cli *cli, const snug_prediction *row) {
@@ -46,8 +45,8 @@ static snug_status on_row(void *user, const snug_prediction *row) {
     struct cli *cli = user;
     progress_end(&cli->progress);
     if (cli->json) return put_json(cli, row);
-    snug_status status = put_heading(cli);
-    return status == SNUG_OK ? put_csv(cli, row) : status;
+    put_heading(cli);
+    return put_csv(cli, row);
 }
 
 int command_predict(int argc, char **argv) {

@@ -22,7 +22,7 @@ static void add(struct line *line, const char *format, ...) {
     va_start(args, format);
     int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, args);
     va_end(args);
-    if (length > 0) line->length += (size_t)length;
+    line->length += (size_t)length;
     if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
 }
 
@@ -97,24 +97,21 @@ static void say_log(struct progress *progress, const snug_event *event) {
 
 static void say_metrics(struct progress *progress, const snug_event *event) {
     struct line line = {"{", 1};
-    for (size_t i = 0; event->metrics && i < event->metrics->count; i++)
+    for (size_t i = 0; i < event->metrics->count; i++)
         add_pair(&line, event->metrics->items[i].name, event->metrics->items[i].value);
-    add(&line, "%s'epoch': %.2f}", line.length > 1 ? ", " : "", event->epoch);
+    add(&line, ", 'epoch': %.2f}", event->epoch);
     say(progress, "", line.text);
 }
 
 /* ---- the bar ------------------------------------------------------------------------------------------------- */
 
 static int terminal_width(void) {
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    struct winsize size = {0};
+    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+    return size.ws_col > 0 ? size.ws_col : 80;
 }
 
 static void add_duration(struct line *line, double seconds) {
-    if (!isfinite(seconds) || seconds < 0 || seconds > 1e9) {
-        add(line, "--:--");
-        return;
-    }
     long long whole = llround(seconds), hours = whole / 3600, minutes = whole / 60 % 60;
     if (hours)
         add(line, "%lld:%02lld:%02lld", hours, minutes, whole % 60);
@@ -127,14 +124,14 @@ static void add_facts(struct line *line, const snug_event *event) {
     add(line, " %lld/%lld", (long long)event->step, (long long)event->max_steps);
     if (event->kind != SNUG_EVENT_STEP) return;
     add(line, "  loss %.4g", event->loss);
-    if (event->samples_per_second > 0) add(line, "  %.4g samples/s", event->samples_per_second);
+    add(line, "  %.4g samples/s", event->samples_per_second);
     add(line, "  ETA ");
     add_duration(line, event->seconds_left);
     add(line, "  epoch %.2f", event->epoch);
 }
 
 static void draw(struct progress *progress, const snug_event *event) {
-    double time = now(), share = event->max_steps > 0 ? (double)event->step / (double)event->max_steps : 0;
+    double time = now(), share = (double)event->step / (double)event->max_steps;
     bool last = event->step >= event->max_steps;
     if (!progress->live || (!last && time - progress->at < 0.1)) return;
     struct line facts = {"", 0}, line = {"", 0};
@@ -143,7 +140,6 @@ static void draw(struct progress *progress, const snug_event *event) {
     int width = terminal_width() - 1; /* the last column would wrap */
     int room = width - (int)facts.length, cells = room > 30 ? 30 : room >= 8 ? room : 0;
     int full = (int)(share * cells), text = width < (int)facts.length ? width : (int)facts.length;
-    if (full > cells) full = cells;
     for (int i = 0; i < cells; i++) {
         if (progress->colour && i == 0) add(&line, "\033[32m");
         if (progress->colour && i == full) add(&line, "\033[2m");
@@ -167,7 +163,7 @@ void progress_on_event(void *user, const snug_event *event) {
     case SNUG_EVENT_PROGRESS: draw(progress, event); return;
     case SNUG_EVENT_LOG: say_log(progress, event); return;
     case SNUG_EVENT_EVALUATE: say_metrics(progress, event); return;
-    case SNUG_EVENT_SAVE: say(progress, "saved ", event->path ? event->path : ""); return;
-    case SNUG_EVENT_END: progress_end(progress); return;
+    case SNUG_EVENT_SAVE: say(progress, "saved ", event->path); return;
+    default: progress_end(progress); /* SNUG_EVENT_END */
     }
 }

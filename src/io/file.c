@@ -28,7 +28,36 @@ static snug_status fail_os(snug_context *ctx, const char *what, const char *path
     return snug_fail(ctx, SNUG_E_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
+/* What a descriptor that is open leads to; of no kind and empty where a network's file system cannot tell. */
+static struct stat look_at(int fd) {
+    struct stat info = {0};
+    fstat(fd, &info);
+    return info;
+}
+
 /* ---- reading ---- */
+
+ssize_t snug_read(int fd, void *data, size_t size) {
+    ssize_t got;
+    do got = read(fd, data, size);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset) {
+    size_t done = 0;
+    while (done < size) {
+        const ssize_t got = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) {
+            errno = 0;
+            break;
+        }
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
 
 /* Of a file that is read whole: configurations, vocabularies, states. Also where /dev/zero ends. */
 #define WHOLE_MAX ((size_t)1 << 28)
@@ -42,11 +71,11 @@ snug_status snug_file_read(snug_context *ctx, const char *path, char **data, siz
     *size = 0;
     FILE *file = fopen(path, "re");
     if (!file) return fail_os(ctx, "open", path);
-    struct stat info;
     void *bytes = NULL;
     size_t filled = 0, capacity = 0;
     /* The size is a hint only: a pipe has none, and a file may grow. */
-    size_t need = fstat(fileno(file), &info) == 0 && info.st_size > 0 ? (size_t)info.st_size + 2 : 4096;
+    const off_t size_now = look_at(fileno(file)).st_size;
+    size_t need = size_now > 0 ? (size_t)size_now + 2 : 4096;
     snug_status status;
     while ((status = need > WHOLE_MAX ? fail_large(ctx, path) : snug_grow(ctx, &bytes, &capacity, need, 1)) ==
            SNUG_OK) {
@@ -77,17 +106,17 @@ bool snug_folder_exists(const char *path) {
 }
 
 bool snug_file_is_named(int fd, const char *path) {
-    struct stat held, named;
-    return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_ino == named.st_ino &&
-           held.st_dev == named.st_dev;
+    const struct stat held = look_at(fd);
+    struct stat named;
+    return lstat(path, &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
 /* ---- paths and folders ---- */
 
 snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, const char *name) {
     size_t length = strlen(folder);
-    bool slash = length && folder[length - 1] == '/';
-    return snug_format(ctx, out, "%s%s%s", folder, slash ? "" : "/", name);
+    const bool ends = length == 0 || folder[length - 1] == '/'; /* "" is the folder where the process is */
+    return snug_format(ctx, out, "%s%s%s", folder, ends ? "" : "/", name);
 }
 
 /* Length of path without its last name: 4 for "/a/b", with the slash; 0 for "b". */
@@ -178,12 +207,11 @@ static bool is_aside(const char *name) {
 }
 
 static void sweep_file(snug_context *ctx, const char *path) {
-    struct stat info;
     /* For writing, since NFS makes no exclusive lock of a descriptor that only reads. */
     const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        snug_file_is_named(fd, path) && unlink(path) == 0)
+    if (S_ISREG(look_at(fd).st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 && snug_file_is_named(fd, path) &&
+        unlink(path) == 0)
         snug_log(ctx, SNUG_LOG_INFO, "removed %s, which a killed run left unfinished", path);
     close(fd);
 }
@@ -338,7 +366,7 @@ void snug_writer_put(struct snug_writer *writer, const void *data, size_t size) 
 }
 
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
-    if (!writer->failed && (ferror(writer->file) || fflush(writer->file) || fsync(fileno(writer->file)))) {
+    if (!writer->failed && (fflush(writer->file) || fsync(fileno(writer->file)))) {
         writer->failed = true;
         writer->error = errno;
     }
@@ -451,23 +479,20 @@ snug_status snug_folder_begin(snug_context *ctx, const char *path, char **aside)
 /* Size and XXH3-64 of a file, read through a small buffer; with sync, what was hashed is on the disk afterwards. */
 static snug_status hash_file(snug_context *ctx, const char *path, bool sync, int64_t *size, char hex[17]) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would keep who opens it waiting */
-    struct stat info;
     if (fd < 0) return fail_os(ctx, "open", path);
     XXH3_state_t *state = XXH3_createState();
     snug_status status = state ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while checking %s", path);
-    if (status == SNUG_OK && (fstat(fd, &info) || !S_ISREG(info.st_mode)))
+    if (status == SNUG_OK && !S_ISREG(look_at(fd).st_mode))
         status = snug_fail(ctx, SNUG_E_INPUT, "%s is not a regular file", path);
     if (state) XXH3_64bits_reset(state);
     char buffer[1 << 15];
     *size = 0;
-    while (status == SNUG_OK) {
-        ssize_t got = read(fd, buffer, sizeof buffer);
-        if (got == 0) break;
-        if (got > 0) {
+    for (ssize_t got; status == SNUG_OK && (got = snug_read(fd, buffer, sizeof buffer)) != 0;) {
+        if (got < 0) {
+            status = fail_os(ctx, "read", path);
+        } else {
             XXH3_64bits_update(state, buffer, (size_t)got);
             *size += got;
-        } else if (errno != EINTR) {
-            status = fail_os(ctx, "read", path);
         }
     }
     if (status == SNUG_OK) snprintf(hex, 17, "%016llx", (unsigned long long)XXH3_64bits_digest(state));
@@ -494,20 +519,24 @@ static snug_status manifest_add(snug_context *ctx, json_t *files, const char *pa
     return SNUG_OK;
 }
 
+static snug_status manifest_entry(snug_context *ctx, json_t *files, const char *folder, const char *prefix,
+                                  const char *name) {
+    char *path, *relative;
+    RETURN_IF_ERROR(snug_path_join(ctx, &path, folder, name));
+    snug_status status = *prefix ? snug_path_join(ctx, &relative, prefix, name) : snug_strdup(ctx, name, &relative);
+    if (status == SNUG_OK) status = manifest_add(ctx, files, path, relative);
+    free(path);
+    free(relative);
+    return status;
+}
+
 static snug_status manifest_fill(snug_context *ctx, json_t *files, const char *folder, const char *prefix) {
     DIR *list = opendir(folder);
     if (!list) return fail_os(ctx, "open folder", folder);
     snug_status status = SNUG_OK;
     for (struct dirent *entry; status == SNUG_OK && (errno = 0, entry = readdir(list));) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        char *path = NULL, *relative = NULL;
-        status = snug_path_join(ctx, &path, folder, entry->d_name);
-        if (status == SNUG_OK)
-            status = *prefix ? snug_path_join(ctx, &relative, prefix, entry->d_name)
-                             : snug_strdup(ctx, entry->d_name, &relative);
-        if (status == SNUG_OK) status = manifest_add(ctx, files, path, relative);
-        free(path);
-        free(relative);
+        status = manifest_entry(ctx, files, folder, prefix, entry->d_name);
     }
     if (status == SNUG_OK && errno) status = fail_os(ctx, "read folder", folder);
     if (status == SNUG_OK && fsync(dirfd(list)) && errno != EINVAL) status = fail_os(ctx, "sync folder", folder);
@@ -588,8 +617,9 @@ static snug_status verify_file(snug_context *ctx, const char *path, const char *
     RETURN_IF_ERROR(snug_json_int(ctx, manifest, entry, "size", -1, &expected));
     RETURN_IF_ERROR(snug_json_string(ctx, manifest, entry, "xxh3_64", "", &checksum));
     if (!snug_file_exists(path)) return snug_fail(ctx, SNUG_E_INPUT, "%s is missing, but %s lists it", path, manifest);
-    struct stat info;
-    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size != expected)
+    struct stat info = {0};
+    stat(path, &info);
+    if (S_ISREG(info.st_mode) && info.st_size != expected)
         size = info.st_size; /* enough to tell: a hole of exabytes is not read */
     else
         RETURN_IF_ERROR(hash_file(ctx, path, false, &size, hex));

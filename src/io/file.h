@@ -3,10 +3,16 @@
 #ifndef SNUG_IO_FILE_H
 #define SNUG_IO_FILE_H
 
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "core/context.h"
 
+/* read(), again where a signal cut in. */
+ssize_t snug_read(int fd, void *data, size_t size);
+/* size bytes at offset; fewer, with errno 0, where the file ends before; -1 with errno where it cannot be read. */
+ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset);
 /* The whole file, NUL-terminated after size bytes; freed with free(). One of over 256 MiB is SNUG_E_INPUT. */
 snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size);
 bool snug_file_exists(const char *path);

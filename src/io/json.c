@@ -60,7 +60,7 @@ static char *rewrite_numbers(const char *text, size_t length, rewrite_fn *rewrit
         } else if (text[at] == '"') {
             in_string = !in_string;
         } else if (!in_string && ((text[at] >= '0' && text[at] <= '9') || text[at] == '-')) {
-            while (end < length && text[end] && strchr("0123456789+-.eE", text[end])) end++;
+            while (end < length && strchr("0123456789+-.eE", text[end])) end++; /* there is no NUL */
             to += rewrite(out + to, text + at, end - at);
             at = end;
             continue;
@@ -177,8 +177,11 @@ static bool has_too_many_values(const char *text, size_t length) {
 
 json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error) {
     size_t chars;
+    *error = (json_error_t){0};
+    if (memchr(text, 0, length))
+        return refuse(NULL, error, json_error_null_character, "a NUL byte"); /* Jansson skips some */
     if (has_too_many_values(text, length)) {
-        *error = (json_error_t){.line = 1};
+        error->line = 1;
         snprintf(error->text, sizeof error->text, "over %d values", VALUES_MAX);
         return NULL;
     }
@@ -199,7 +202,7 @@ json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, jso
     if (json_string_length(json_array_get(pair, 0)) != token)
         return refuse(pair, error, json_error_out_of_memory, "out of memory");
     if (json_array_size(pair) != 2) return refuse(pair, error, json_error_end_of_input_expected, "more than one value");
-    if (!(flags & JSON_DECODE_ANY) && !json_is_object(value) && !json_is_array(value))
+    if (!json_is_object(value) && !json_is_array(value))
         return refuse(pair, error, json_error_invalid_syntax, "'[' or '{' expected");
     json_incref(value);
     json_decref(pair);
@@ -300,9 +303,7 @@ static const char *type_name(const json_t *value) {
     case JSON_STRING: return "a string";
     case JSON_INTEGER:
     case JSON_REAL: return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE: return "true or false";
-    default: return "null";
+    default: return "true or false"; /* null is as if it were absent */
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,8 @@ static void read_owner(int fd, char *text, size_t size) {
 }
 
 static void write_owner(int fd) {
-    char text[128], host[64];
-    if (gethostname(host, sizeof host) != 0) strcpy(host, "this host");
-    host[sizeof host - 1] = '\0';
+    char text[128], host[HOST_NAME_MAX + 1];
+    gethostname(host, sizeof host); /* has room for any */
     const int length = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
     /* Without the name the lock holds all the same. */
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length) return;

@@ -56,17 +56,11 @@ static bool ends_with(const char *text, const char *end) {
  */
 static snug_status read_at(snug_context *ctx, const struct snug_safetensors_file *file, void *out, size_t size,
                            uint64_t offset) {
-    for (char *to = out; size;) {
-        ssize_t got = pread(file->fd, to, size, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return snug_fail(ctx, SNUG_E_IO, "cannot read %s: %s", file->path, strerror(errno));
-        if (got == 0)
-            return snug_fail(ctx, SNUG_E_IO, "%s became shorter while it was read: nothing at byte %llu", file->path,
-                             (unsigned long long)offset);
-        to += got;
-        size -= (size_t)got;
-        offset += (uint64_t)got;
-    }
+    const ssize_t got = snug_read_at(file->fd, out, size, offset);
+    if (got < 0) return snug_fail(ctx, SNUG_E_IO, "cannot read %s: %s", file->path, strerror(errno));
+    if ((size_t)got < size)
+        return snug_fail(ctx, SNUG_E_IO, "%s became shorter while it was read: nothing at byte %llu", file->path,
+                         (unsigned long long)(offset + (uint64_t)got));
     return SNUG_OK;
 }
 
@@ -155,7 +149,7 @@ struct extent {
 
 static int compare_extents(const void *left, const void *right) {
     const struct extent *a = left, *b = right;
-    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    if (a->begin != b->begin) return (a->begin > b->begin) - (a->begin < b->begin);
     return (a->end > b->end) - (a->end < b->end);
 }
 
@@ -228,10 +222,10 @@ static snug_status open_file(snug_context *ctx, const char *path, struct snug_sa
     struct snug_safetensors_file *file = &out->files[number];
     *file = (struct snug_safetensors_file){.fd = -1};
     RETURN_IF_ERROR(snug_strdup(ctx, path, &file->path));
-    struct stat info;
+    struct stat info = {0};
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would keep who opens it waiting */
-    if (file->fd < 0 || fstat(file->fd, &info))
-        return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno));
+    if (file->fd < 0) return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno));
+    fstat(file->fd, &info);
     if (!S_ISREG(info.st_mode)) return snug_fail(ctx, SNUG_E_INPUT, "%s is not a regular file", path);
     file->size = (uint64_t)info.st_size;
 
@@ -391,9 +385,8 @@ static int compare_sources(const void *left, const void *right) {
 
 static snug_status source_bytes(snug_context *ctx, const struct snug_tensor_source *source, int64_t *bytes) {
     *bytes = snug_dtype_size(source->dtype);
-    bool fits = source->dims >= 0 && source->dims <= SNUG_SAFETENSORS_DIMS;
-    for (int i = 0; fits && i < source->dims; i++)
-        fits = source->shape[i] >= 0 && !__builtin_mul_overflow(*bytes, source->shape[i], bytes);
+    bool fits = true;
+    for (int i = 0; fits && i < source->dims; i++) fits = !__builtin_mul_overflow(*bytes, source->shape[i], bytes);
     return fits ? SNUG_OK : snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s has an impossible shape", source->name);
 }
 
@@ -405,8 +398,7 @@ static snug_status add_source(snug_context *ctx, json_t *header, const struct sn
         return snug_fail(ctx, SNUG_E_INTERNAL, "tensor %s is given twice, or too large", source->name);
     json_t *shape = json_array();
     bool whole = true;
-    for (int i = 0; i < source->dims; i++)
-        whole = !json_array_append_new(shape, json_integer(source->shape[i])) && whole;
+    for (int i = 0; i < source->dims; i++) whole &= json_array_append_new(shape, json_integer(source->shape[i])) == 0;
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", snug_dtype_name(source->dtype), "shape", shape,
                               "data_offsets", (json_int_t)begin, (json_int_t)*offset);
     if (json_object_set_new(header, source->name, entry) || !whole)

@@ -20,7 +20,7 @@ enum {
     REQUESTS = 256,         /* copies under way at most */
     DIRTY = 256,            /* written regions that may wait to be dropped … */
     DIRTY_BYTES = 32 << 20, /* … and their bytes: what of the spool the kernel's cache holds at most */
-    PIECE = 4 << 20,        /* bytes of one call */
+    PIECE = 4 << 20,        /* bytes written by one call */
 };
 
 struct request {
@@ -54,17 +54,9 @@ struct snug_spool {
 /* ---- copying -------------------------------------------------------------------------------------------------- */
 
 static int fetch(struct snug_spool *s, uint8_t *data, int64_t offset, int64_t bytes) {
-    const int64_t begin = offset, all = bytes;
     posix_fadvise(s->fd, offset, bytes, POSIX_FADV_WILLNEED); /* all of it is on its way while its begin is copied */
-    while (bytes > 0) {
-        const ssize_t got = pread(s->fd, data, (size_t)(bytes < PIECE ? bytes : PIECE), offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return got < 0 ? errno : EIO;
-        data += got;
-        offset += got;
-        bytes -= got;
-    }
-    posix_fadvise(s->fd, begin, all, POSIX_FADV_DONTNEED);
+    if (snug_read_at(s->fd, data, (size_t)bytes, (uint64_t)offset) != bytes) return errno ? errno : EIO;
+    posix_fadvise(s->fd, offset, bytes, POSIX_FADV_DONTNEED);
     return 0;
 }
 
@@ -112,7 +104,7 @@ static void *copy_in_order(void *user) {
                           : r.store     ? store(s, r.data, r.offset, r.bytes)
                                         : fetch(s, r.data, r.offset, r.bytes);
         pthread_mutex_lock(&s->mutex);
-        if (error && !s->error) {
+        if (error) {
             s->error = error;
             s->error_store = r.store;
         }
@@ -134,16 +126,16 @@ static snug_status fail_open(snug_context *ctx, const char *folder, int64_t byte
 
 /* Beyond this limit the kernel sends a signal that ends the process, so it is looked at beforehand. */
 static int check_limit(int64_t bytes) {
-    struct rlimit limit;
-    const bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return limited && (uint64_t)bytes > (uint64_t)limit.rlim_cur ? EFBIG : 0;
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY}; /* the largest number */
+    getrlimit(RLIMIT_FSIZE, &limit);
+    return (uint64_t)bytes > (uint64_t)limit.rlim_cur ? EFBIG : 0;
 }
 
 static snug_status start(struct snug_spool *s, snug_context *ctx) {
     pthread_attr_t attributes;
     sigset_t all, before;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN < 65536 ? 65536 : (size_t)PTHREAD_STACK_MIN);
+    pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN + 65536);
     sigfillset(&all); /* signals are for the threads of the program around */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     s->started = pthread_create(&s->thread, &attributes, copy_in_order, s) == 0;
@@ -168,7 +160,7 @@ snug_status snug_spool_open(snug_context *ctx, const char *folder, int64_t bytes
     if (status == SNUG_OK) {
         int error = check_limit(bytes);
         if (!error) error = snug_unnamed_open(ctx, folder, &s->fd);
-        if (!error && bytes > 0) error = posix_fallocate(s->fd, 0, bytes);
+        if (!error) error = posix_fallocate(s->fd, 0, bytes);
         if (error) status = fail_open(ctx, folder, bytes, error);
     }
     if (status == SNUG_OK) status = start(s, ctx);

@@ -24,39 +24,49 @@ static const struct {
 
 /* ---- where the files are -------------------------------------------------------------------------------------- */
 
-/* The hub's cache keeps models--ORG--NAME/refs/main, which names the folder under snapshots/. */
-static snug_status locate_in_cache(snug_context *ctx, const char *name, char **folder) {
+/* The folder models--ORG--NAME of the hub's cache. */
+static snug_status folder_in_cache(snug_context *ctx, const char *name, char **out) {
     const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
-    char *root = NULL, *model = NULL, *ref = NULL, *data = NULL;
-    *folder = NULL;
-    snug_status status = cache  ? snug_strdup(ctx, cache, &root)
-                         : home ? snug_format(ctx, &root, "%s/hub", home)
-                                : snug_format(ctx, &root, "%s/.cache/huggingface/hub", user ? user : "");
-    if (status == SNUG_OK) status = snug_format(ctx, &model, "%s/models--", root);
-    for (const char *c = name; status == SNUG_OK && *c; c++) {
-        char *longer;
-        status = *c == '/' ? snug_format(ctx, &longer, "%s--", model) : snug_format(ctx, &longer, "%s%c", model, *c);
-        if (status == SNUG_OK) {
-            free(model);
-            model = longer;
-        }
-    }
-    if (status == SNUG_OK) status = snug_format(ctx, &ref, "%s/refs/main", model);
-    if (status == SNUG_OK && snug_file_exists(ref)) {
-        size_t size;
-        status = snug_file_read(ctx, ref, &data, &size);
-        if (status == SNUG_OK) {
-            data[strcspn(data, " \r\n")] = '\0';
-            if (*data == '.' || strchr(data, '/')) /* a commit's name, which leads to no other place */
-                status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not the name of a snapshot", ref, data);
-            else
-                status = snug_format(ctx, folder, "%s/snapshots/%s", model, data);
-        }
-    }
-    free(root);
-    free(model);
-    free(ref);
+    const char *root = cache ? cache : home ? home : user ? user : "";
+    const char *below = cache ? "" : home ? "/hub" : "/.cache/huggingface/hub";
+    char *dashed, *to;
+    RETURN_IF_ERROR(snug_alloc(ctx, 2 * strlen(name) + 1, 1, (void **)&dashed));
+    to = dashed;
+    for (; *name; name++) to = stpcpy(to, *name == '/' ? "--" : (char[]){*name, '\0'});
+    const snug_status status = snug_format(ctx, out, "%s%s/models--%s", root, below, dashed);
+    free(dashed);
+    return status;
+}
+
+/* Its file refs/main names the folder under snapshots/; there may be none. */
+static snug_status read_ref(snug_context *ctx, const char *model, const char *ref, char **folder) {
+    char *data;
+    size_t size;
+    if (!snug_file_exists(ref)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_file_read(ctx, ref, &data, &size));
+    data[strcspn(data, " \r\n")] = '\0';
+    snug_status status;
+    if (*data == '.' || strchr(data, '/')) /* a commit's name, which leads to no other place */
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not the name of a snapshot", ref, data);
+    else
+        status = snug_format(ctx, folder, "%s/snapshots/%s", model, data);
     free(data);
+    return status;
+}
+
+static snug_status find_snapshot(snug_context *ctx, const char *model, char **folder) {
+    char *ref;
+    RETURN_IF_ERROR(snug_format(ctx, &ref, "%s/refs/main", model));
+    const snug_status status = read_ref(ctx, model, ref, folder);
+    free(ref);
+    return status;
+}
+
+static snug_status locate_in_cache(snug_context *ctx, const char *name, char **folder) {
+    char *model;
+    RETURN_IF_ERROR(folder_in_cache(ctx, name, &model));
+    const snug_status status = find_snapshot(ctx, model, folder);
+    free(model);
     return status;
 }
 

@@ -15,7 +15,7 @@ snug_status snug_program_tensor(struct snug_program *program, struct snug_tensor
     va_start(args, name);
     int length = vsnprintf(like.name, sizeof like.name, name, args); /* of names that growing may move */
     va_end(args);
-    if (length < 0 || (size_t)length >= sizeof like.name)
+    if ((size_t)length >= sizeof like.name)
         return snug_fail(program->ctx, SNUG_E_INTERNAL, "tensor name %s… is too long", like.name);
     RETURN_IF_ERROR(snug_grow(program->ctx, (void **)&program->tensors, &program->tensor_capacity,
                               program->tensor_count + 1, sizeof *program->tensors));

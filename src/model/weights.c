@@ -97,8 +97,8 @@ static void clear_padding(const struct snug_config *config, const struct snug_pa
                           int64_t first, int64_t count) {
     const int64_t pad = config->pad_token_id, size = config->hidden_size;
     if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") != 0 || pad < 0) return;
-    for (int64_t i = pad * size; i < (pad + 1) * size; i++)
-        if (i >= first && i < first + count) values[i - first] = 0;
+    const int64_t end = smaller((pad + 1) * size, first + count);
+    for (int64_t i = pad * size < first ? first : pad * size; i < end; i++) values[i - first] = 0;
 }
 
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
@@ -170,7 +170,7 @@ struct loading {
 static void shape_text(const int64_t *shape, int dims, char *text, size_t size) {
     size_t at = 0;
     text[0] = '\0';
-    for (int i = 0; i < dims && at < size; i++)
+    for (int i = 0; i < dims; i++)
         at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
 }
 
@@ -184,7 +184,7 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                             const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *parameter = &l->program->parameters[index];
     if (!same_shape(stored, parameter)) {
-        char found[160], expected[160];
+        char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with what stands between */
         shape_text(stored->shape, stored->dims, found, sizeof found);
         shape_text(parameter->shape, parameter->shape[1] ? 2 : 1, expected, sizeof expected);
         if (parameter->head && l->ignore_mismatched_sizes) {

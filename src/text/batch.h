@@ -46,7 +46,7 @@ struct snug_sizes {
 
 /* The smallest size that holds so many tokens. */
 static inline int snug_size_of(int64_t tokens) {
-    if (tokens <= 1024) return tokens > 0 ? (int)((tokens + 63) / 64) : 0;
+    if (tokens <= 1024) return (int)((tokens + 63) / 64);
     const int octave = 63 - __builtin_clzll((unsigned long long)(tokens - 1));
     return 16 * (octave - 9) + (int)((tokens - 1 - (INT64_C(1) << octave)) >> (octave - 4)) + 1;
 }

@@ -231,7 +231,6 @@ static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
 static double times_to_come(const struct builder *builder, int64_t done, int64_t size) {
     const int64_t most = builder->options->max_samples;
     const double by_size = (double)(size - done) / (double)done;
-    if (builder->full || !builder->writer.rows) return 0;
     if (most < 0) return by_size;
     const double by_rows = (double)(most - builder->writer.rows) / (double)builder->writer.rows;
     return by_rows < by_size ? by_rows : by_size;
@@ -333,10 +332,10 @@ static snug_status check_rows(struct builder *builder) {
 
 static snug_status prepare(struct builder *builder, struct snug_reader *reader) {
     const struct snug_dataset_options *options = builder->options;
-    const char *const *names, *dot = strrchr(options->path, '.');
+    const char *const *names, *dot = strrchr(options->path, '.'); /* the reader has looked for it */
     size_t count = snug_reader_columns(reader, &names);
     RETURN_IF_ERROR(snug_columns_find(builder->ctx, options, names, count, &builder->columns));
-    builder->label.typed = dot && (strcasecmp(dot, ".json") == 0 || strcasecmp(dot, ".jsonl") == 0);
+    builder->label.typed = strcasecmp(dot, ".json") == 0 || strcasecmp(dot, ".jsonl") == 0;
     builder->join = options->task == SNUG_TASK_MLM && !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->told = snug_seconds();

@@ -36,16 +36,9 @@ static uint64_t row_size(uint64_t length, uint64_t labels) {
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
-/* size bytes at offset; less only where the file ends or cannot be read. */
+/* size bytes at offset; false where the file ends before, errno then being 0, or cannot be read. */
 static bool read_at(int fd, void *data, size_t size, uint64_t offset) {
-    for (size_t done = 0; done < size;) {
-        ssize_t got = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = 0; /* the file ends here */
-        if (got <= 0) return false;
-        done += (size_t)got;
-    }
-    return true;
+    return snug_read_at(fd, data, size, offset) == (ssize_t)size;
 }
 
 int snug_cache_length_size(int64_t longest) { return longest <= UINT8_MAX ? 1 : longest <= UINT16_MAX ? 2 : 4; }
@@ -103,8 +96,7 @@ static const char *check_entries(struct check *check, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         const struct snug_cache_entry *entry = &check->entries[i];
         const uint64_t size = row_size(entry->length, entry->labels);
-        if (entry->offset != check->offset || size > end - check->offset || entry->length > INT32_MAX)
-            return "an index entry is out of bounds";
+        if (entry->offset != check->offset || size > end - check->offset) return "an index entry is out of bounds";
         if ((uint32_t)snug_cache_length_at(check->lengths, length_size, i) != entry->length)
             return "a row has two lengths";
         check->offset += size;
@@ -132,7 +124,7 @@ static const char *check_rows_of(struct check *check, const char *data, const st
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;
         for (uint32_t k = labels; k < labels + length; k++) highest = numbers[k] > highest ? numbers[k] : highest;
-        if (length && highest >= (uint64_t)check->id_limit) return "a row's token is not in the vocabulary";
+        if (highest >= (uint64_t)check->id_limit) return "a row's token is not in the vocabulary";
         check->truncated += row->truncated != 0;
         cache->pairs |= (uint32_t)row->first_count < length;
         data += row_size(length, labels);
@@ -184,10 +176,14 @@ static const char *check_totals(const struct check *check) {
     return check->truncated != header->truncated ? "the number of cut rows is wrong" : NULL;
 }
 
+static snug_status create_sums(struct check *check) {
+    RETURN_IF_ERROR(create_sum(check->ctx, &check->rows_sum));
+    RETURN_IF_ERROR(create_sum(check->ctx, &check->index_sum));
+    return create_sum(check->ctx, &check->lengths_sum);
+}
+
 static const char *check_all(struct check *check, snug_status *status) {
-    *status = create_sum(check->ctx, &check->rows_sum);
-    if (*status == SNUG_OK) *status = create_sum(check->ctx, &check->index_sum);
-    if (*status == SNUG_OK) *status = create_sum(check->ctx, &check->lengths_sum);
+    *status = create_sums(check);
     const char *problem = NULL;
     for (int64_t first = 0, left; *status == SNUG_OK && !problem; first += ENTRIES) {
         if ((left = check->cache->rows - first) <= 0) return check_totals(check);
@@ -250,9 +246,10 @@ static const char *read_labels(snug_context *ctx, struct snug_cache *cache, cons
 static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH128_hash_t key, int64_t id_limit,
                               const char **problem) {
     struct snug_cache_header header;
-    struct stat info;
+    struct stat info = {0};
     snug_status status = SNUG_OK;
-    if (fstat(cache->fd, &info) != 0 || !read_at(cache->fd, &header, sizeof header, 0)) {
+    fstat(cache->fd, &info);
+    if (!read_at(cache->fd, &header, sizeof header, 0)) {
         *problem = "it is shorter than its header";
         return SNUG_OK;
     }
@@ -403,9 +400,6 @@ snug_status snug_cache_put(snug_context *ctx, struct snug_cache_writer *writer, 
     static const char zeros[8];
     struct snug_cache_entry entry = {
         .offset = writer->offset, .length = (uint32_t)count, .labels = (uint32_t)label_count};
-    if (count > INT32_MAX || label_count > INT32_MAX)
-        return snug_fail(ctx, SNUG_E_INPUT, "line %lld: a row of %zu tokens and %zu labels is too long",
-                         (long long)row->line, count, label_count);
     put_rows(writer, row, sizeof *row);
     put_rows(writer, labels, 4 * label_count);
     put_rows(writer, ids, 4 * count);

@@ -14,8 +14,7 @@ static void describe(struct name_list *list) {
     size_t used = 0;
     list->text[0] = '\0';
     for (size_t i = 0; i < list->count && used < sizeof list->text; i++) {
-        int length = snprintf(list->text + used, sizeof list->text - used, "%s%s", i ? ", " : "", list->names[i]);
-        used += length > 0 ? (size_t)length : 0;
+        used += (size_t)snprintf(list->text + used, sizeof list->text - used, "%s%s", i ? ", " : "", list->names[i]);
     }
 }
 

@@ -30,6 +30,12 @@ int32_t snug_dataset_dummy_length(const struct snug_dataset *dataset, int64_t ro
     return (int32_t)(dataset->dummy_least + (int64_t)(dummy_block(dataset, row, UINT32_MAX).word[1] * lengths >> 32));
 }
 
+static snug_status add_dummy_labels(snug_context *ctx, const char *path, struct snug_label_column *column) {
+    const struct snug_field zero = {SNUG_FIELD_INTEGER, "0", 1}, one = {SNUG_FIELD_INTEGER, "1", 1};
+    RETURN_IF_ERROR(snug_label_column_add(ctx, column, path, 1, &zero, true));
+    return snug_label_column_add(ctx, column, path, 2, &one, true);
+}
+
 static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_options *options,
                               struct snug_dataset *dataset) {
     const char *text = options->path + sizeof dummy_prefix - 1;
@@ -65,10 +71,7 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     }
     if (options->task == SNUG_TASK_MLM) return SNUG_OK;
     struct snug_label_column column = {0};
-    snug_status status = SNUG_OK;
-    for (int i = 0; i < 2 && status == SNUG_OK; i++)
-        status = snug_label_column_add(ctx, &column, options->path, i + 1,
-                                       &(struct snug_field){SNUG_FIELD_INTEGER, i ? "1" : "0", 1}, true);
+    const snug_status status = add_dummy_labels(ctx, options->path, &column);
     dataset->cache.form = SNUG_LABELS_INTEGER;
     dataset->cache.raw = column.raw;
     column.raw = (struct snug_raw_labels){0};
@@ -103,11 +106,8 @@ static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *data
 static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, XXH128_hash_t *out) {
     struct stat info;
-    char *real = realpath(options->path, NULL), *text;
-    if (!real || stat(real, &info) != 0) {
-        free(real);
-        return snug_fail(ctx, SNUG_E_IO, "%s: cannot be opened: %s", options->path, strerror(errno));
-    }
+    char *real = stat(options->path, &info) == 0 ? realpath(options->path, NULL) : NULL, *text;
+    if (!real) return snug_fail(ctx, SNUG_E_IO, "%s: cannot be opened: %s", options->path, strerror(errno));
     snug_status status = snug_format(
         ctx, &text, "%s\n%" PRId64 "\n%" PRId64 ".%09ld\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d\n%" PRId64 " %" PRId64,
         real, (int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,

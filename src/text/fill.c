@@ -20,9 +20,7 @@ snug_status snug_filler_init(snug_context *ctx, const struct snug_dataset *datas
                                 .batches = snug_loader_batches(snug_dataset_rows(dataset), options)};
     RETURN_IF_ERROR(snug_order_init(ctx, dataset, options, &out->order));
     /* Room for the longest text and some labels from the start: filling allocates nothing. */
-    snug_status status = snug_grow(ctx, &out->buffer.data, &out->buffer.capacity, 4 * (size_t)limits->longest + 256, 1);
-    if (status != SNUG_OK) snug_filler_free(out);
-    return status;
+    return snug_grow(ctx, &out->buffer.data, &out->buffer.capacity, 4 * (size_t)limits->longest + 256, 1);
 }
 
 void snug_filler_free(struct snug_filler *filler) {

@@ -15,6 +15,7 @@ struct snug_filler {
     int32_t *scratch; /* [limits.tokens], owned by the caller */
     int64_t batches;  /* of an epoch */
 };
+/* Freed by the caller, also after a failure. */
 snug_status snug_filler_init(snug_context *ctx, const struct snug_dataset *dataset,
                              const struct snug_loader_options *options, const struct snug_loader_limits *limits,
                              int32_t *scratch, struct snug_filler *out);

@@ -167,8 +167,6 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
                          "%s:%" PRId64
                          ": a label must be a string, a number or a list of them, not a boolean or an object",
                          path, line);
-    if (strlen(field->text) != field->length)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the label holds a NUL character", path, line);
     if (kind == SNUG_FIELD_LIST || memchr(field->text, '|', field->length))
         return add_list(ctx, column, field->text, field->length, line);
     if (!field->length) {

@@ -15,18 +15,12 @@ enum {
 snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *dataset, int64_t capacity,
                               struct snug_lengths *out) {
     const int64_t rows = snug_dataset_rows(dataset), size = snug_cache_length_size(snug_dataset_longest(dataset));
-    void *order, *starts, *block;
     *out = (struct snug_lengths){.dataset = dataset, .capacity = capacity};
     while (BLOCK_BYTES >> (out->bits + 1) >= size) out->bits++;
     while (rows >> out->bits >= BLOCKS) out->bits++;
-    snug_status status = snug_alloc(ctx, (size_t)capacity, sizeof *out->order, &order);
-    out->order = order;
-    if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)(rows >> out->bits) + 2, sizeof *out->starts, &starts);
-    if (status == SNUG_OK) out->starts = starts;
-    if (status == SNUG_OK) status = snug_alloc(ctx, BLOCK_BYTES, 1, &block);
-    if (status == SNUG_OK) out->block = block;
-    if (status != SNUG_OK) snug_lengths_free(out);
-    return status;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)capacity, sizeof *out->order, (void **)&out->order));
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(rows >> out->bits) + 2, sizeof *out->starts, (void **)&out->starts));
+    return snug_alloc(ctx, BLOCK_BYTES, 1, &out->block);
 }
 
 void snug_lengths_free(struct snug_lengths *lengths) {

@@ -17,7 +17,7 @@ struct snug_lengths {
     void *block;
     int bits; /* of a row's number within a block */
 };
-/* For at most capacity rows at a time. */
+/* For at most capacity rows at a time. Freed by the caller, also after a failure. */
 snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *dataset, int64_t capacity,
                               struct snug_lengths *out);
 void snug_lengths_free(struct snug_lengths *lengths);

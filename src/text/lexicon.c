@@ -68,7 +68,6 @@ snug_status snug_lexicon_reserve(snug_context *ctx, struct snug_lexicon *lexicon
 snug_status snug_lexicon_add(snug_context *ctx, struct snug_lexicon *lexicon, const char *text, size_t length,
                              int32_t value, int32_t *before) {
     *before = -1;
-    if (length > UINT32_MAX) return snug_fail(ctx, SNUG_E_UNSUPPORTED, "a token of %zu bytes", length);
     RETURN_IF_ERROR(snug_lexicon_reserve(ctx, lexicon, lexicon->count + 1));
     uint32_t hash = hash_of(FNV_BASIS, text, length);
     const struct snug_lexicon_entry *same = look_up(lexicon, hash, "", 0, text, length);

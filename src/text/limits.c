@@ -8,7 +8,6 @@
 
 enum {
     TOGETHER = 1 << 20, /* places whose lengths all threads ask for at a time: more of them lie in one block */
-    PART_MOST = 1 << 19,
     PART_LEAST = 1 << 14,
     BYTES_A_PLACE = 8 + 4 + 4 /* the row, its length, what text/lengths.h needs: at most 16 MiB for 2^20 of them */
 };
@@ -38,8 +37,8 @@ struct scanner {
 static int64_t choose_part(const struct scan *scan, int64_t window, int threads) {
     const int64_t batch = scan->options->batch_size;
     const int64_t unit = scan->options->sampling == SNUG_SAMPLING_GROUP_BY_LENGTH ? window / batch : 1;
-    int64_t places = scan->batches * batch / threads / 4, most = TOGETHER / threads;
-    if (most > PART_MOST) most = PART_MOST;
+    const int64_t most = TOGETHER / threads;
+    int64_t places = scan->batches * batch / threads / 4;
     if (places > most) places = most;
     if (places < PART_LEAST) places = PART_LEAST;
     return places / (unit * batch) < 1 ? unit : places / (unit * batch) * unit;

@@ -178,9 +178,9 @@ static snug_status create_slots(struct snug_loader *loader, const struct snug_lo
     for (int64_t i = 0; i < filler_count(options); i++) {
         struct worker *worker = &loader->workers[i];
         worker->loader = loader;
+        loader->worker_count++;
         RETURN_IF_ERROR(snug_filler_init(loader->ctx, loader->dataset, options, limits,
                                          carve(memory, &offset, limits->tokens, 4), &worker->filler));
-        loader->worker_count++;
     }
     return SNUG_OK;
 }

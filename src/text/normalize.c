@@ -85,10 +85,9 @@ static snug_status flush_run(snug_context *ctx, struct state *state, size_t rest
 }
 
 static snug_status decompose(snug_context *ctx, struct state *state, uint32_t code, size_t rest) {
-    /* Canonical decompositions have at most four code points. */
+    /* Canonical decompositions have one to four code points, and that is never changed. */
     utf8proc_int32_t parts[8];
     utf8proc_ssize_t count = utf8proc_decompose_char((utf8proc_int32_t)code, parts, 8, UTF8PROC_DECOMPOSE, NULL);
-    if (count < 1 || count > 8) return snug_fail(ctx, SNUG_E_INTERNAL, "utf8proc cannot decompose U+%04X", code);
     for (utf8proc_ssize_t i = 0; i < count; i++) {
         uint32_t part = (uint32_t)parts[i];
         unsigned flags = snug_codepoint_flags(part);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/utf8.h"
+#include "io/file.h"
 #include "io/json.h"
 
 /* A longer row is taken for a quote that was never closed, or a file that is no text. */
@@ -79,8 +80,7 @@ static int64_t count_lines(const char *text, size_t length) {
 static bool refill(struct snug_reader *reader) {
     ssize_t got;
     if (reader->input_status != SNUG_OK) return false;
-    do got = read(reader->fd, reader->buffer, sizeof reader->buffer);
-    while (got < 0 && errno == EINTR);
+    got = snug_read(reader->fd, reader->buffer, sizeof reader->buffer);
     reader->at = 0;
     reader->filled = got > 0 ? (size_t)got : 0;
     reader->taken += (int64_t)reader->filled;
@@ -242,7 +242,7 @@ static snug_status read_csv(struct snug_reader *reader) {
 
 static void trim_line_end(struct snug_reader *reader) {
     size_t size = reader->record_size;
-    if (size && reader->record[size - 1] == '\n') size--;
+    if (reader->record[size - 1] == '\n') size--; /* a line is not empty */
     if (size && reader->record[size - 1] == '\r') size--;
     reader->record[reader->record_size = size] = '\0';
 }
@@ -377,7 +377,7 @@ static snug_status list_text(struct snug_reader *reader, const json_t *list, cha
 
 static snug_status field_of(struct snug_reader *reader, const json_t *value, char **made, struct snug_field *field) {
     *field = (struct snug_field){SNUG_FIELD_OTHER, "", 0};
-    switch (value ? json_typeof(value) : JSON_NULL) {
+    switch (json_typeof(value)) {
     case JSON_NULL: field->kind = SNUG_FIELD_MISSING; return SNUG_OK;
     case JSON_STRING:
         *field = (struct snug_field){SNUG_FIELD_TEXT, json_string_value(value), json_string_length(value)};
@@ -496,9 +496,7 @@ static snug_status read_names(struct snug_reader *reader) {
         break;
     default:
         status = read_json(reader, true);
-        json_object_foreach(reader->object, key, value) {
-            if (status == SNUG_OK) status = add_name(reader, key);
-        }
+        json_object_foreach(reader->object, key, value) RETURN_IF_ERROR(add_name(reader, key));
         if (status == SNUG_OK && !reader->columns)
             return fail_at(reader, reader->record_line, "the first object has no keys");
         reader->peeked = true;
@@ -615,8 +613,9 @@ size_t snug_reader_columns(const struct snug_reader *reader, const char *const *
 }
 
 int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size) {
-    struct stat info;
-    *size = fstat(reader->fd, &info) == 0 && S_ISREG(info.st_mode) ? (int64_t)info.st_size : 0;
+    struct stat info = {0};
+    fstat(reader->fd, &info);
+    *size = S_ISREG(info.st_mode) ? (int64_t)info.st_size : 0;
     return reader->taken - (int64_t)(reader->filled - reader->at);
 }
 

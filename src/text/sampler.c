@@ -96,19 +96,12 @@ int64_t snug_order_window(int64_t rows, const struct snug_loader_options *option
 }
 
 static snug_status alloc_window(snug_context *ctx, struct snug_order *order) {
-    void *memory[4] = {NULL};
-    static const size_t size[4] = {sizeof *order->sorted, sizeof *order->scratch, sizeof *order->keys,
-                                   sizeof *order->members};
-    snug_status status = SNUG_OK;
-    for (int i = 0; i < 4 && status == SNUG_OK; i++)
-        status = snug_alloc(ctx, (size_t)order->window, size[i], &memory[i]);
-    order->sorted = memory[0];
-    order->scratch = memory[1];
-    order->keys = memory[2];
-    order->members = memory[3];
-    if (status == SNUG_OK) status = snug_lengths_init(ctx, order->dataset, order->window, &order->lengths);
-    if (status != SNUG_OK) snug_order_free(order);
-    return status;
+    const size_t rows = (size_t)(order->window < order->rows ? order->window : order->rows);
+    RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->sorted, (void **)&order->sorted));
+    RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->scratch, (void **)&order->scratch));
+    RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->keys, (void **)&order->keys));
+    RETURN_IF_ERROR(snug_alloc(ctx, rows, sizeof *order->members, (void **)&order->members));
+    return snug_lengths_init(ctx, order->dataset, (int64_t)rows, &order->lengths);
 }
 
 snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *dataset,

@@ -19,6 +19,7 @@ struct snug_order {
     int64_t *members;                           /* [window] rows in the order of the permutation */
     struct snug_lengths lengths;                /* of them */
 };
+/* Freed by the caller, also after a failure. */
 snug_status snug_order_init(snug_context *ctx, const struct snug_dataset *dataset,
                             const struct snug_loader_options *options, struct snug_order *out);
 void snug_order_free(struct snug_order *order);

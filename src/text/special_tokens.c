@@ -10,7 +10,8 @@ static const char *const named_keys[SNUG_NAMED_COUNT] = {"bos_token", "eos_token
                                                          "pad_token", "cls_token", "mask_token"};
 static const char *const named_defaults[SNUG_NAMED_COUNT] = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
 
-static bool same(const char *a, const char *b) { return a && b && !strcmp(a, b); }
+/* b is there. */
+static bool same(const char *a, const char *b) { return a && !strcmp(a, b); }
 
 static snug_status append(snug_context *ctx, struct snug_token_list *list, const struct snug_token_spec *token) {
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items));
@@ -244,6 +245,15 @@ static snug_status add_list(snug_context *ctx, const struct snug_special_sources
     return SNUG_OK;
 }
 
+/* The tokens of tokenizer.json, through list and places. */
+static snug_status add_own(snug_context *ctx, const struct snug_special_sources *sources,
+                           struct snug_tokenizer *tokenizer, struct snug_token_list *list, json_t *places) {
+    RETURN_IF_ERROR(list_json(ctx, sources, list, places));
+    for (size_t i = 0; i < list->count; i++)
+        RETURN_IF_ERROR(add(ctx, tokenizer, &list->items[i], list->items[i].special));
+    return SNUG_OK;
+}
+
 static int32_t id_of(const struct snug_tokenizer *tokenizer, const char *content) {
     if (!content) return -1;
     const struct snug_added_token *token = snug_added_tokens_find(&tokenizer->added, content);
@@ -335,10 +345,8 @@ snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special
     if (sources->own) {
         struct snug_token_list list = {0};
         json_t *places = json_object();
-        snug_status status = list_json(ctx, sources, &list, places);
+        const snug_status status = add_own(ctx, sources, tokenizer, &list, places);
         json_decref(places);
-        for (size_t i = 0; i < list.count && status == SNUG_OK; i++)
-            status = add(ctx, tokenizer, &list.items[i], list.items[i].special);
         free(list.items);
         RETURN_IF_ERROR(status);
     }

@@ -231,11 +231,11 @@ static snug_status take_json_vocabulary(struct loader *loader, const json_t *voc
     return SNUG_OK;
 }
 
+/* a is that of vocab.txt, which leaves out no id: nor does one of as many tokens. */
 static bool same_vocabulary(const struct snug_wordpiece *a, const struct snug_wordpiece *b) {
     if (a->size != b->size || a->count != b->count) return false;
     for (int64_t id = 0; id < a->size; id++)
-        if (!a->tokens[id] != !b->tokens[id] || (a->tokens[id] && strcmp(a->tokens[id], b->tokens[id]) != 0))
-            return false;
+        if (strcmp(a->tokens[id], b->tokens[id]) != 0) return false;
     return true;
 }
 

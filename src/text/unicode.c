@@ -28,17 +28,11 @@ int snug_codepoint_lower(uint32_t code, uint32_t lower[2]) {
         return 2;
     }
     size_t low = 0, high = COUNT(lower_ranges);
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const struct lower_range *range = &lower_ranges[middle];
-        if (code < range->first) {
-            high = middle;
-        } else if (code > range->last) {
-            low = middle + 1;
-        } else {
-            if ((code - range->first) % (uint32_t)range->step == 0) lower[0] = (uint32_t)((int32_t)code + range->delta);
-            break;
-        }
+    while (high - low > 1) { /* to the last range that does not begin behind code */
+        const size_t middle = (low + high) / 2;
+        *(code < lower_ranges[middle].first ? &high : &low) = middle;
     }
+    const struct lower_range *range = &lower_ranges[low];
+    if ((code - range->first) % (uint32_t)range->step == 0) lower[0] = (uint32_t)((int32_t)code + range->delta);
     return 1;
 }

@@ -35,8 +35,6 @@ snug_status snug_wordpiece_reserve(snug_context *ctx, struct snug_wordpiece *mod
 
 snug_status snug_wordpiece_add(snug_context *ctx, struct snug_wordpiece *model, const char *path, const char *text,
                                size_t length, int64_t id) {
-    if (id < 0 || id >= model->size)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: token \"%s\" has the id %" PRId64, path, text, id);
     if (model->tokens[id])
         return snug_fail(ctx, SNUG_E_INPUT, "%s: tokens \"%s\" and \"%.*s\" have the same id %" PRId64, path,
                          model->tokens[id], (int)length, text, id);
