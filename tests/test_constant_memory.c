@@ -194,7 +194,7 @@ static void test_as_many_numbers_as_rows(void **state) {
 /* The parts that an epoch is gone through in grow with small data sets, and no further. */
 static void test_order_of_many_rows(void **state) {
     struct fixture *f = *state;
-    static const char *const names[] = {"dummy:3000000x8-200", "dummy:6000000x8-200"};
+    static const char *const names[] = {"dummy:5000000x8-200", "dummy:6000000x8-200"};
     int64_t use[2][2];
     for (int i = 0; i < 2; i++) {
         struct snug_dataset_options options = options_for(names[i]);
@@ -205,7 +205,7 @@ static void test_order_of_many_rows(void **state) {
         use[i][1] = scan(f, dataset, SNUG_SAMPLING_GROUP_BY_LENGTH, &limits);
         snug_dataset_close(dataset);
     }
-    print_message("3000000 rows: order %lld, grouped %lld bytes\n", (long long)use[0][0], (long long)use[0][1]);
+    print_message("5000000 rows: order %lld, grouped %lld bytes\n", (long long)use[0][0], (long long)use[0][1]);
     for (int k = 0; k < 2; k++) {
         ASSERT_SAME(use[1][k], use[0][k]);
         assert_true(use[0][k] < 40 << 20);
