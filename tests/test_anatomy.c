@@ -151,7 +151,7 @@ static void test_blame(void **state) {
 static void test_ceilings(void **state) {
     struct snug_ceilings ceilings;
     (void)state;
-    for (int bf16 = 0; bf16 <= snug_backend_cpu_fast_bf16(); bf16++) {
+    for (int bf16 = 0; bf16 <= (int)snug_backend_cpu_fast_bf16(); bf16++) {
         assert_int_equal(snug_ceilings_measure(ctx, snug_backend_cpu(), bf16 ? SNUG_BF16 : SNUG_F32, 1, &ceilings),
                          SNUG_OK);
         assert_true(ceilings.side >= 256);

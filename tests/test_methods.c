@@ -43,6 +43,7 @@ static void test_wrong_levels_are_refused(void **state) {
         {"recompute=layer*3", "more levels than layers"},
         {"recompute=none,ffn,ffn", "more levels than layers"},
         {"recompute=layer*1,", "not a list of levels"},
+        {"recompute=layer*1x", "not a list of levels"},
         {"recompute=ffn gradient_checkpointing=True", "not both"},
     };
     struct fixture *f = *state;

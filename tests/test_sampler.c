@@ -99,8 +99,8 @@ static void test_radix_order(void **state) {
         for (uint32_t k = 0; k < COUNT; k++) keys[k] = (int32_t)(k * 2654435761u >> (32 - bits[i]));
         snug_radix_order(order, scratch, keys, COUNT);
         for (int k = 1; k < COUNT; k++) {
-            const int32_t a = order[k - 1], b = order[k];
-            assert_true(keys[a] < keys[b] || (keys[a] == keys[b] && a < b));
+            const int32_t before = order[k - 1], after = order[k], low = keys[before], high = keys[after];
+            assert_true(low < high || (low == high && before < after));
         }
     }
 }
