@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number handling around Jansson: what is written reads back as the same value. */
+/* The number handling around Jansson, of objects and arrays: what is written reads back as the same value. */
 #include "fuzz.h"
 #include "io/json.h"
 
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     json_error_t error;
     char *text;
-    json_t *value = snug_json_parse((const char *)data, size, JSON_DECODE_ANY, &error), *back;
+    json_t *value = snug_json_parse((const char *)data, size, 0, &error), *back;
     if (!value) return;
-    FUZZ_CHECK(snug_json_text(ctx, value, JSON_ENCODE_ANY | JSON_INDENT(2), &text) == SNUG_OK);
-    FUZZ_CHECK(back = snug_json_parse(text, strlen(text), JSON_DECODE_ANY, &error));
+    FUZZ_CHECK(snug_json_text(ctx, value, JSON_INDENT(2), &text) == SNUG_OK);
+    FUZZ_CHECK(back = snug_json_parse(text, strlen(text), 0, &error));
     FUZZ_CHECK(json_equal(value, back));
     json_decref(value);
     json_decref(back);
