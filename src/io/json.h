@@ -7,8 +7,8 @@
 
 #include "core/context.h"
 
-/* json_loadb(), but never with characters missing where memory was short, and more values than any file needs (2^24)
-   are an error. NULL on failure: see error. */
+/* json_loadb() of an object or array, but never with characters missing where memory was short, and more values than
+   any file needs (2^24) are an error. NULL on failure: see error. */
 json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error);
 /* The same, but an integer beyond 64 bits becomes a real instead of an error. */
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error);
