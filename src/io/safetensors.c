@@ -149,8 +149,8 @@ struct extent {
 
 static int compare_extents(const void *left, const void *right) {
     const struct extent *a = left, *b = right;
-    if (a->begin != b->begin) return (a->begin > b->begin) - (a->begin < b->begin);
-    return (a->end > b->end) - (a->end < b->end);
+    const int by_begin = (a->begin > b->begin) - (a->begin < b->begin);
+    return by_begin ? by_begin : (a->end > b->end) - (a->end < b->end);
 }
 
 /* The format wants every byte of the data to belong to exactly one tensor. */

@@ -106,8 +106,10 @@ static float half_of(uint64_t word, int half, bool fp16) {
     return fp16 ? snug_f16_to_f32(bits) : snug_bf16_to_f32(bits);
 }
 
-// m16n8k16, as the PTX manual lays out its fragments.
-void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16) {
+// m16n8, of a depth of 8 words, as the PTX manual lays out its fragments: words hold PACKED elements, which value(word,
+// number) gives, and finish(sum) rounds.
+template <size_t PACKED, typename V, typename F>
+static void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, V value, F finish) {
     const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
     uint64_t *given = fibers[self].given;
     for (int i = 0; i < 4; i++) given[2 + i] = a[i];
@@ -117,14 +119,21 @@ void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
     for (int i = 0; i < 4; i++) {
         const size_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
         double sum = c[i];
-        for (size_t k = 0; k < 16; k++) {
-            const uint64_t left_word = fibers[warp + row % 8 * 4 + k % 8 / 2].given[2 + (row >= 8) + 2 * (k >= 8)];
-            const uint64_t right_word = fibers[warp + column * 4 + k % 8 / 2].given[6 + (k >= 8)];
-            sum += (double)half_of(left_word, k & 1, fp16) * half_of(right_word, k & 1, fp16);
+        for (size_t k = 0; k < 8 * PACKED; k++) {
+            const size_t word = k / PACKED % 4, upper = k >= 4 * PACKED;
+            const uint64_t left = fibers[warp + row % 8 * 4 + word].given[2 + (row >= 8) + 2 * upper];
+            const uint64_t right = fibers[warp + column * 4 + word].given[6 + upper];
+            sum += (double)value(left, k % PACKED) * value(right, k % PACKED);
         }
-        c[i] = (float)sum;
+        c[i] = finish(sum);
     }
     pause_in(AT_WARP);
+}
+
+void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16) {
+    multiply<2>(
+        c, a, b0, b1, [fp16](uint64_t word, size_t half) { return half_of(word, (int)half, fp16); },
+        [](double sum) { return (float)sum; });
 }
 
 // To 10 bits of mantissa, ties away from zero; infinities and what is not a number stay.
@@ -142,25 +151,8 @@ static float cut_off(double sum) {
     return std::fabs((double)nearest) > std::fabs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
 }
 
-// m16n8k8 of tf32, as the PTX manual lays out its fragments.
 void emulate_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
-    uint64_t *given = fibers[self].given;
-    for (int i = 0; i < 4; i++) given[2 + i] = a[i];
-    given[6] = b0;
-    given[7] = b1;
-    pause_in(AT_WARP);
-    for (int i = 0; i < 4; i++) {
-        const size_t row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-        double sum = c[i];
-        for (size_t k = 0; k < 8; k++) {
-            const uint64_t left = fibers[warp + row % 8 * 4 + k % 4].given[2 + (row >= 8) + 2 * (k >= 4)];
-            const uint64_t right = fibers[warp + column * 4 + k % 4].given[6 + (k >= 4)];
-            sum += (double)tf32_of(left) * tf32_of(right);
-        }
-        c[i] = cut_off(sum);
-    }
-    pause_in(AT_WARP);
+    multiply<1>(c, a, b0, b1, [](uint64_t word, size_t) { return tf32_of(word); }, cut_off);
 }
 
 static void load_shared(uint32_t *to, const void *from, size_t size) {
