@@ -43,6 +43,10 @@ static void test_philox_helpers(void **state) {
     assert_int_equal(snug_dropout_threshold(0), 0);
     assert_int_equal(snug_dropout_threshold(0.5f), 0x80000000u);
     assert_int_equal(snug_dropout_threshold(1 - 0x1p-24f), 0xffffff00u);
+    assert_int_equal(snug_attention_threshold(0), 0);
+    assert_int_equal(snug_attention_threshold(0.5f), 0x80000000u);
+    assert_int_equal(snug_attention_threshold(0.1f), 6554u << 16);
+    assert_int_equal(snug_attention_threshold(1 - 0x1p-24f), 0xffff0000u); /* something is kept in any case */
     assert_int_equal(snug_philox_key(42), 42);
     assert_int_not_equal(snug_philox_key(42), snug_philox_key(42 | (uint64_t)1 << 32));
 }

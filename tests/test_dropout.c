@@ -7,12 +7,25 @@ static const struct snug_backend *backend_of(int number) {
 }
 
 /* philox.h's definition, written once more. */
-static double mask_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t channel, uint32_t head) {
+static uint32_t word_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t place, int64_t number,
+                        uint32_t head) {
     uint32_t low = (uint32_t)f->run.seed, high = (uint32_t)(f->run.seed >> 32);
-    struct snug_philox_block block =
-        snug_philox((uint32_t)channel / 4, (uint32_t)f->batch.positions[token], (uint32_t)f->batch.sample[token],
-                    op->site * 4096 + head, low ^ high * 0x9E3779B9u, (uint32_t)f->run.step);
-    return block.word[channel % 4] / 4294967296.0 < (double)op->p ? 0 : 1 / (1 - (double)op->p);
+    return snug_philox((uint32_t)number / 4, (uint32_t)place, (uint32_t)f->batch.sample[token], op->site * 4096 + head,
+                       low ^ high * 0x9E3779B9u, (uint32_t)f->run.step)
+        .word[number % 4];
+}
+
+static double mask_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t channel) {
+    const uint32_t word = word_at(f, op, token, f->batch.positions[token], channel, 0);
+    return word / 4294967296.0 < (double)op->p ? 0 : 1 / (1 - (double)op->p);
+}
+
+static double attention_mask_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t key,
+                                uint32_t head) {
+    const int32_t query = f->batch.positions[token];
+    const uint32_t word = word_at(f, op, token, query / 2, key, head);
+    const double p = floor((double)op->p * 65536 + 0.5) / 65536;
+    return (query % 2 ? word / 65536 : word % 65536) / 65536.0 < p ? 0 : 1 / (1 - p);
 }
 
 static void assert_mask(double got, double want) {
@@ -43,7 +56,7 @@ static void test_mask_definition(void **state) {
             ops_run(&f, backend_of(b), op, 2);
             for (int64_t i = 0; i < ops_count(&f, out); i++) {
                 int64_t row = i / shape.h, token = family == 3 ? f.batch.head_rows[f.run.first_row + row] : row;
-                assert_mask(ops_get(&f, f.arena, out, i), mask_at(&f, op, token, i % shape.h, 0));
+                assert_mask(ops_get(&f, f.arena, out, i), mask_at(&f, op, token, i % shape.h));
             }
             ops_close(&f);
         }
@@ -61,7 +74,7 @@ static void test_mask_definition(void **state) {
             for (int64_t t = f.batch.offsets[s]; t < f.batch.offsets[s + 1]; t++)
                 for (int64_t c = 0; c < h; c++) {
                     int64_t length = f.batch.offsets[s + 1] - f.batch.offsets[s], key = c % d;
-                    double want = key < length ? mask_at(&f, &f.ops[0], t, key, (uint32_t)(c / d)) : 0;
+                    double want = key < length ? attention_mask_at(&f, &f.ops[0], t, key, (uint32_t)(c / d)) : 0;
                     assert_mask(ops_get(&f, f.arena, o, t * h + c) * (double)length, want);
                 }
         ops_close(&f);

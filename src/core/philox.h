@@ -44,13 +44,22 @@ static inline float snug_philox_uniform(uint32_t word) { return (float)(word >> 
 /*
  * Dropout. The key is (seed's low word ^ its high word * golden ratio, optimizer step). The counter is
  *   hidden states:  (channel / 4, token's position in its sequence, sample's index in the step, site << 12)
- *   attention:      (key position / 4, query position, sample's index in the step, site << 12 | head)
- * and element channel (or key position) takes word [channel % 4]. An element is dropped when its word is below
- * snug_dropout_threshold(p); a kept one is multiplied by 1 / (1 - p).
+ *   attention:      (key position / 4, query position / 2, sample's index in the step, site << 12 | head)
  * Sites number the dropouts of a model; there are fewer than 2^17 and fewer than 4096 heads, so the top 3 bits,
  * which hold the use, stay free.
+ *
+ * A channel takes word [channel % 4] and is dropped when that is below snug_dropout_threshold(p). Attention has so many
+ * elements that each takes 16 bits only, those of word [key position % 4] that snug_attention_word() shifts up, so that
+ * a block serves 4 keys of 2 queries; its probability is p rounded to a multiple of 2^-16. What is kept is multiplied
+ * by snug_dropout_scale(threshold), 1 / (1 - p) for the probability as it is.
  */
 static inline uint32_t snug_dropout_threshold(float p) { return (uint32_t)((double)p * 4294967296.0); }
+static inline uint32_t snug_attention_threshold(float p) {
+    const uint32_t half = (uint32_t)((double)p * 65536 + 0.5);
+    return (half < 65536 ? half : 65535) << 16;
+}
+static inline uint32_t snug_attention_word(uint32_t word, uint32_t query) { return query % 2 ? word : word << 16; }
+static inline double snug_dropout_scale(uint32_t threshold) { return 1 / (1 - threshold * 0x1p-32); }
 static inline uint32_t snug_philox_key(uint64_t seed) { return (uint32_t)seed ^ (uint32_t)(seed >> 32) * 0x9E3779B9u; }
 
 /*

@@ -115,11 +115,13 @@ static void put_rows(const struct head *head, struct snug_matrix m, int64_t firs
                       vec_read(rows + i * head->channels + c) * scale);
 }
 
-/* A query's dropout factors in mask, or NULL without dropout. */
-static const float *query_mask(const struct head *head, float *mask, int64_t query) {
+/* A query's dropout factors, or NULL without dropout. masks: rows of a pair of queries, drawn with its first one. */
+static float *query_mask(const struct head *head, float *masks, int64_t query) {
     if (head->op->p == 0) return NULL;
-    vec_mask(mask, head->length, &head->dropout, (int32_t)query, head->run->batch->sample[head->first]);
-    return mask;
+    if (query % 2 == 0)
+        vec_attention_masks(masks, head->stride, head->length, &head->dropout, (int32_t)query / 2,
+                            head->run->batch->sample[head->first]);
+    return masks + query % 2 * head->stride;
 }
 
 /* scores = (F * P) times the sum that softmax divides by, which is returned; *lse as above. */
@@ -143,7 +145,7 @@ static void forward(const struct head *head, float *scratch) {
     const int64_t channels = head->channels, stride = head->stride;
     float *keys = scratch, *values = keys + channels * stride, *queries = values + stride * channels;
     float *out = queries + SNUG_CPU_QUERIES * channels, *scores = out + SNUG_CPU_QUERIES * channels;
-    float *mask_row = scores + SNUG_CPU_QUERIES * stride;
+    float *masks = scores + SNUG_CPU_QUERIES * stride;
     float *lse = (float *)head->lse.data + head->first * head->op->heads + head->column / head->d;
 
     copy_columns(head, keys, head->qkv, head->h + head->column);
@@ -154,7 +156,7 @@ static void forward(const struct head *head, float *scratch) {
         copy_rows(head, queries, head->qkv, head->first + query, head->column, count, head->scale);
         product(scores, stride, queries, channels, 1, keys, stride, count, head->keys, head->d, false);
         for (int64_t i = 0; i < count; i++)
-            sum[i] = softmax_row(head, scores + i * stride, query_mask(head, mask_row, query + i),
+            sum[i] = softmax_row(head, scores + i * stride, query_mask(head, masks, query + i),
                                  lse + (query + i) * head->op->heads);
         product(out, channels, scores, stride, 1, values, channels, count, channels, head->length, false);
         for (int64_t i = 0; i < count; i++)
@@ -162,12 +164,12 @@ static void forward(const struct head *head, float *scratch) {
     }
 }
 
-/* From S and do v^T of one query: scores becomes F * P, dscores becomes dS. row is scratch, and holds the mask if
- * masked. */
-static void backward_row(const struct head *head, float *scores, float *dscores, float *row, bool masked, float lse) {
+/* From S and do v^T of one query: scores becomes F * P, dscores becomes dS. row is scratch. */
+static void backward_row(const struct head *head, float *scores, float *dscores, const float *mask, float *row,
+                         float lse) {
     vec sum = {0}, weighted = {0};
     for (int64_t j = 0; j < head->keys; j += VEC_LANES) {
-        vec p = vec_exp(vec_read(scores + j) - lse), f = masked ? vec_read(row + j) : vec_all(1);
+        vec p = vec_exp(vec_read(scores + j) - lse), f = mask ? vec_read(mask + j) : vec_all(1);
         p = vec_select(vec_below(head->length - j), p, vec_all(0)); /* what stands past the last key is not a key */
         vec dp = f * vec_read(dscores + j);
         sum += p;
@@ -188,7 +190,7 @@ static void backward(const struct head *head, float *scratch) {
     float *dvalues = dkeys + stride * channels, *queries = dvalues + stride * channels;
     float *dout = queries + SNUG_CPU_QUERIES * channels, *dqueries = dout + SNUG_CPU_QUERIES * channels;
     float *scores = dqueries + SNUG_CPU_QUERIES * channels, *dscores = scores + SNUG_CPU_QUERIES * stride;
-    float *mask_row = dscores + SNUG_CPU_QUERIES * stride;
+    float *masks = dscores + SNUG_CPU_QUERIES * stride, *row = masks + 2 * stride;
     const float *lse = (const float *)head->lse.data + head->first * head->op->heads + head->column / head->d;
 
     copy_columns(head, key_columns, head->qkv, head->h + head->column);
@@ -203,8 +205,8 @@ static void backward(const struct head *head, float *scratch) {
         product(scores, stride, queries, channels, 1, key_columns, stride, count, head->keys, head->d, false);
         product(dscores, stride, dout, channels, 1, value_columns, stride, count, head->keys, head->d, false);
         for (int64_t i = 0; i < count; i++)
-            backward_row(head, scores + i * stride, dscores + i * stride, mask_row,
-                         query_mask(head, mask_row, query + i) != NULL, lse[(query + i) * head->op->heads]);
+            backward_row(head, scores + i * stride, dscores + i * stride, query_mask(head, masks, query + i), row,
+                         lse[(query + i) * head->op->heads]);
         product(dqueries, channels, dscores, stride, 1, keys, channels, count, channels, head->length, false);
         put_rows(head, head->dqkv, token, head->column, dqueries, count, head->scale);
         product(dvalues, channels, scores, 1, stride, dout, channels, head->length, channels, count, add);
@@ -232,7 +234,7 @@ static void for_each_head(const struct snug_run *run, const struct head *like, i
         head.keys = (head.length + lanes - 1) / lanes * lanes;
         head.stride = snug_cpu_key_stride(head.length);
         head.scale = 1 / sqrtf((float)head.d);
-        head.dropout = vec_dropout(run, head.op, (int32_t)index);
+        head.dropout = vec_dropout(run, head.op, snug_attention_threshold(head.op->p), (int32_t)index);
         work(&head, (float *)run->workspace + omp_get_thread_num() * scratch_floats);
     }
 }

@@ -394,15 +394,20 @@ struct vec_dropout {
     float scale;
 };
 
-static inline struct vec_dropout vec_dropout(const struct snug_run *run, const struct snug_op *op, int32_t head) {
-    return (struct vec_dropout){snug_dropout_threshold(op->p),
+static inline struct vec_dropout vec_dropout(const struct snug_run *run, const struct snug_op *op, uint32_t threshold,
+                                             int32_t head) {
+    return (struct vec_dropout){threshold,
                                 {snug_philox_key(run->seed), (uint32_t)run->step},
                                 (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
-                                (float)(1 / (1 - (double)op->p))};
+                                (float)snug_dropout_scale(threshold)};
 }
 
-/* mask[0 … n-1] = 0 or scale, for channels (or key positions) 0 … n-1 of a token (or query); mask is written up to a
-   multiple of two vectors. */
+/* 0 or scale, by random words. */
+static inline vec vec_factors(const struct vec_dropout *dropout, vec_uint words) {
+    return (vec)((vec_uint)vec_all(dropout->scale) & (vec_uint)(words >= vec_all_uint(dropout->threshold)));
+}
+
+/* mask[0 … n-1] = 0 or scale, for channels 0 … n-1 of a token; mask is written up to a multiple of two vectors. */
 static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dropout, int32_t position,
                             int32_t sample) {
     const vec_wide order = vec_block_order(), zeros = {0};
@@ -410,9 +415,24 @@ static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dr
         vec_uint low, high;
         vec_philox(order + (uint64_t)(i / 4), zeros + (uint32_t)position, (uint32_t)sample, dropout->use, dropout->key,
                    &low, &high);
-        vec_uint threshold = vec_all_uint(dropout->threshold), scale = (vec_uint)vec_all(dropout->scale);
-        vec_write(mask + i, (vec)(scale & (vec_uint)(low >= threshold)));
-        vec_write(mask + i + VEC_LANES, (vec)(scale & (vec_uint)(high >= threshold)));
+        vec_write(mask + i, vec_factors(dropout, low));
+        vec_write(mask + i + VEC_LANES, vec_factors(dropout, high));
+    }
+}
+
+/* Likewise for keys 0 … n-1 of queries 2 pair and, behind it by stride, 2 pair + 1. */
+static inline void vec_attention_masks(float *masks, int64_t stride, int64_t n, const struct vec_dropout *dropout,
+                                       int32_t pair, int32_t sample) {
+    const vec_wide order = vec_block_order(), zeros = {0};
+    for (int64_t i = 0; i < n; i += 4 * VEC_BLOCKS) {
+        vec_uint words[2];
+        vec_philox(order + (uint64_t)(i / 4), zeros + (uint32_t)pair, (uint32_t)sample, dropout->use, dropout->key,
+                   &words[0], &words[1]);
+        for (int half = 0; half < 2; half++) {
+            float *mask = masks + i + half * VEC_LANES; /* snug_attention_word() of either query */
+            vec_write(mask, vec_factors(dropout, words[half] << 16));
+            vec_write(mask + stride, vec_factors(dropout, words[half]));
+        }
     }
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/workspace.h"
 
-/* Keys transposed, values; queries, products; scores, mask. */
+/* Keys transposed, values; queries, products; scores, two masks. */
 int64_t snug_cpu_attention_floats(int64_t longest, int64_t d) {
     int64_t keys = snug_cpu_key_stride(longest), channels = snug_cpu_padded(d);
-    return channels * keys + keys * channels + 2 * SNUG_CPU_QUERIES * channels + SNUG_CPU_QUERIES * keys + keys;
+    return channels * keys + keys * channels + 2 * SNUG_CPU_QUERIES * channels + (SNUG_CPU_QUERIES + 2) * keys;
 }
 
 /* Keys and values transposed; keys, their gradients, the values' gradients; queries, output gradients, products;
-   scores, their gradients, mask. */
+   scores, their gradients, two masks, a row. */
 int64_t snug_cpu_attention_backward_floats(int64_t longest, int64_t d) {
     int64_t keys = snug_cpu_key_stride(longest), channels = snug_cpu_padded(d);
-    return 2 * channels * keys + 3 * keys * channels + 3 * SNUG_CPU_QUERIES * channels + 2 * SNUG_CPU_QUERIES * keys +
-           keys;
+    return 2 * channels * keys + 3 * keys * channels + 3 * SNUG_CPU_QUERIES * channels +
+           (2 * SNUG_CPU_QUERIES + 3) * keys;
 }
 
 int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {

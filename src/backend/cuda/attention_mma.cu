@@ -81,15 +81,13 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
     const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * M * 16;
     const T *from = (const T *)a.qkv + head.first * 3 * a.h + head.column;
     if (q0 >= head.length) return;
-    copy_tile<D, ROWS, THREADS, AS_THEY_ARE>(q, from, 3 * a.h, head.length, q0);
+    copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(q, from, 3 * a.h, head.length, q0);
     copy_keys<D, KEYS, DROP>(k, v, quads, from, a.h, head, 0);
     commit_copies();
-    struct query_part queries[M][2];
+    struct pair_part pairs[M];
 #pragma unroll
     for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            if (DROP) queries[m][half] = query_part_of(head, (uint32_t)(q0 + row + 16 * m + 8 * half + lane / 4));
+        if (DROP) pairs[m] = pair_part_of(head, (uint32_t)(q0 + row + 16 * m) / 2 + lane / 4);
 
     const uint32_t base = shared_address(shared), q_at = base + by_rows<ROW<E, D>>() + row * ROW<E, D>;
     const uint32_t k_at = base + by_columns<ROW<E, D>>() + ROWS * ROW<E, D>;
@@ -136,21 +134,21 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
             struct quad_part quad;
             if (DROP) quad = quads[(stage * KEYS + 8 * n) / 4 + lane % 4];
 #pragma unroll
-            for (int m = 0; m < M; m++)
+            for (int m = 0; m < M; m++) {
+                struct snug_philox_block random;
+                if (DROP) random = random_of(head, quad, pairs[m]);
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     float *low = s[m][n] + 2 * half, *high = s[m][n + 1] + 2 * half;
-                    if (DROP) {
-                        const struct snug_philox_block random = random_of(head, quad, queries[m][half]);
 #pragma unroll
-                        for (int i = 0; i < 2; i++) {
-                            low[i] = random.word[i] >= a.dropout.threshold ? low[i] : 0;
-                            high[i] = random.word[2 + i] >= a.dropout.threshold ? high[i] : 0;
-                        }
+                    for (int i = 0; DROP && i < 2; i++) {
+                        low[i] = snug_attention_word(random.word[i], half) >= a.dropout.threshold ? low[i] : 0;
+                        high[i] = snug_attention_word(random.word[2 + i], half) >= a.dropout.threshold ? high[i] : 0;
                     }
                     p.put(m, n, half, low[0], low[1]);
                     p.put(m, n + 1, half, high[0], high[1]);
                 }
+            }
         }
         add_product<E, D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
     }
@@ -158,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int r = q0 + row + 16 * m + lane / 4 + 8 * half;
+            const int r = q0 + row + 16 * m + lane / 4 * 2 + half;
             const float total = quad_sum(sum[m][half]), factor = a.dropout.scale / total;
             if (r >= head.length) continue;
             const int64_t token = head.first + r;

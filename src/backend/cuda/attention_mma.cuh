@@ -53,13 +53,15 @@ template <int LEFT> static __device__ __forceinline__ void wait_copies() {
 }
 
 /* Keys lie in the tile where a lane's columns of a result (a lane's rows, where keys are rows) are 4 keys that follow
-   one another: those that one block of random words serves. */
-enum order { AS_THEY_ARE, KEYS_IN_COLUMNS, KEYS_IN_ROWS };
+   one another, and queries where a lane's rows are two that do: those that one block of random words serves. */
+enum order { AS_THEY_ARE, KEYS_IN_COLUMNS, KEYS_IN_ROWS, QUERIES_IN_ROWS };
 template <order ORDER> static __device__ __forceinline__ int slot_of(int row) {
     if constexpr (ORDER == KEYS_IN_COLUMNS) /* 4 t + i is column 2 t + i % 2 of result i / 2 of two */
         return (row & ~15) | (row & 2) << 2 | (row & 12) >> 1 | (row & 1);
     if constexpr (ORDER == KEYS_IN_ROWS) /* 4 g + i is row g + 8 (i % 2) of result i / 2 of two */
         return (row & ~31) | (row & 2) << 3 | (row & 1) << 3 | (row & 28) >> 2;
+    if constexpr (ORDER == QUERIES_IN_ROWS) /* 2 g + i is row g + 8 i */
+        return (row & ~15) | (row & 1) << 3 | (row & 14) >> 1;
     return row;
 }
 
@@ -321,24 +323,24 @@ static __device__ __forceinline__ void store_row(stored<E> *to, const float (&su
 /* ---- dropout ---- */
 
 /*
- * Philox's first rounds mix the key position (4 quad …) and the query little by little: the first two, and half of the
- * third, are products of either alone. These are made once for all that share them; random_of() does what is left, and
- * gives what snug_philox(quad, query, sample, site, key, step) gives.
+ * Philox's first rounds mix the keys (4 quad …) and the queries (2 pair …) little by little: the first two, and half of
+ * the third, are products of either alone. These are made once for all that share them; random_of() does what is left,
+ * and gives what snug_philox(quad, pair, sample, site, key, step) gives.
  */
 enum : uint32_t { PHILOX_M0 = 0xD2511F53u, PHILOX_M1 = 0xCD9E8D57u, PHILOX_W0 = 0x9E3779B9u, PHILOX_W1 = 0xBB67AE85u };
 
 struct quad_part {
     uint32_t word[4];
 };
-struct query_part {
+struct pair_part {
     uint32_t high, low;
 };
 
 static __device__ __forceinline__ uint64_t wide(uint32_t a, uint32_t b) { return (uint64_t)a * b; }
 static __device__ __forceinline__ uint32_t high_of(uint64_t x) { return (uint32_t)(x >> 32); }
 
-static __device__ __forceinline__ struct query_part query_part_of(const struct head &head, uint32_t query) {
-    const uint64_t a = wide(PHILOX_M0, high_of(wide(PHILOX_M1, head.sample)) ^ query ^ head.key);
+static __device__ __forceinline__ struct pair_part pair_part_of(const struct head &head, uint32_t pair) {
+    const uint64_t a = wide(PHILOX_M0, high_of(wide(PHILOX_M1, head.sample)) ^ pair ^ head.key);
     return {high_of(a), (uint32_t)a};
 }
 
@@ -351,9 +353,9 @@ static __device__ __forceinline__ struct quad_part quad_part_of(const struct hea
 }
 
 static __device__ __forceinline__ struct snug_philox_block
-random_of(const struct head &head, const struct quad_part &quad, const struct query_part &query) {
-    const uint64_t third = wide(PHILOX_M1, query.high ^ quad.word[0]);
-    uint32_t c0 = high_of(third) ^ quad.word[1], c1 = (uint32_t)third, c2 = quad.word[2] ^ query.low, c3 = quad.word[3];
+random_of(const struct head &head, const struct quad_part &quad, const struct pair_part &pair) {
+    const uint64_t third = wide(PHILOX_M1, pair.high ^ quad.word[0]);
+    uint32_t c0 = high_of(third) ^ quad.word[1], c1 = (uint32_t)third, c2 = quad.word[2] ^ pair.low, c3 = quad.word[3];
 #pragma unroll
     for (uint32_t round = 3; round < 10; round++) {
         const uint64_t a = wide(PHILOX_M0, c0), b = wide(PHILOX_M1, c2);

@@ -67,7 +67,7 @@ template <typename T, int D> static __global__ void row_kernel(const struct atte
         if (i >= count * width || piece % PIECES) continue;
         const int index = piece / PIECES;
         const float lse = a.lse[token * a.heads + index] * LOG2_E;
-        const struct query_part part = query_part_of(head, (uint32_t)r);
+        const struct pair_part part = pair_part_of(head, (uint32_t)r / 2);
         b.rows[index * b.stride + token] =
             make_uint4(__float_as_uint(lse), __float_as_uint(sum / a.dropout.scale), part.high, part.low);
     }
@@ -99,16 +99,16 @@ probabilities(operand<E, 2, N> &p, operand<E, 2, N> &ds, float (&s)[2][N][4], fl
     const float scale = a.scale * LOG2_E;
 #pragma unroll
     for (int n = 0; n < N; n++) {
+        struct snug_philox_block random;
 #pragma unroll
         for (int odd = 0; odd < 2; odd++) {
             const uint4 row = rows[8 * n + 2 * (threadIdx.x % 4) + odd];
             const float lse = __uint_as_float(row.x), delta = __uint_as_float(row.y);
-            struct snug_philox_block random;
-            if (DROP) random = random_of(head, quad, {row.z, row.w});
+            if (DROP && !odd) random = random_of(head, quad, {row.z, row.w});
 #pragma unroll
             for (int r = 0; r < 4; r++) { /* the lane's keys, see KEYS_IN_ROWS */
                 float &x = s[r / 2][n][2 * (r % 2) + odd], &y = dp[r / 2][n][2 * (r % 2) + odd];
-                const bool keep = !DROP || random.word[r] >= a.dropout.threshold;
+                const bool keep = !DROP || snug_attention_word(random.word[r], odd) >= a.dropout.threshold;
                 const float e = quick_exp2(fmaf(x, scale, -lse));
                 x = keep ? e : 0;
                 y = e * ((keep ? y : 0) - delta);

@@ -214,8 +214,8 @@ struct dropout {
     float scale;
 };
 
-static inline struct dropout dropout_of(const struct snug_op *op) {
-    return {snug_dropout_threshold(op->p), op->site << 12, op->p > 0 ? (float)(1 / (1 - (double)op->p)) : 1};
+static inline struct dropout dropout_of(const struct snug_op *op, uint32_t threshold) {
+    return {threshold, op->site << 12, (float)snug_dropout_scale(threshold)};
 }
 
 /* Where a row's mask begins. */

@@ -17,7 +17,7 @@ snug_status snug_reference_embed(struct snug_run *run, const struct snug_op *op)
         struct statistics stat = snug_reference_statistics(s, t, op->eps);
         for (int64_t c = 0; c < s.cols; c++) {
             double norm = (load(s, t, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load(beta, 0, c);
-            store(y, t, c, dropout_factor(run, op, t, c, 0) * norm);
+            store(y, t, c, dropout_factor(run, op, t, c) * norm);
         }
     }
     return SNUG_OK;
@@ -75,7 +75,7 @@ snug_status snug_reference_embed_backward(struct snug_run *run, const struct snu
 
     for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
     for (int64_t t = 0; t < dy.rows; t++) { /* dy becomes ds */
-        for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, t, c) * dropout_factor(run, op, t, c, 0);
+        for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, t, c) * dropout_factor(run, op, t, c);
         snug_reference_norm_row_backward(dy, dgamma, dbeta, dy_row, s, gamma, t, op->eps);
     }
     snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[3]), dgamma);

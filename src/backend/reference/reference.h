@@ -50,16 +50,22 @@ static inline float *scaler_of(const struct snug_run *run) {
     return snug_run_data(run, snug_program_scaler(run->program));
 }
 
-/* What dropout multiplies an element by: 0 or 1 / (1 - p). token says the position and the sample; channel is the key's
-   position, and head the head, if the element is an attention probability; otherwise head is 0. */
+/* A random word of dropout: of four channels (or keys) that follow one another, number / 4 and number % 4. */
+static inline uint32_t dropout_word(const struct snug_run *run, const struct snug_op *op, int64_t number,
+                                    int32_t position, int32_t sample, int32_t head) {
+    return snug_philox((uint32_t)(number / 4), (uint32_t)position, (uint32_t)sample,
+                       (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
+                       snug_philox_key(run->seed), (uint32_t)run->step)
+        .word[number % 4];
+}
+
+/* What dropout multiplies an element by, a token's channel: 0 or 1 / (1 - p). */
 static inline double dropout_factor(const struct snug_run *run, const struct snug_op *op, int64_t token,
-                                    int64_t channel, int32_t head) {
+                                    int64_t channel) {
     if (op->p == 0) return 1;
-    struct snug_philox_block block = snug_philox((uint32_t)(channel / 4), (uint32_t)run->batch->positions[token],
-                                                 (uint32_t)run->batch->sample[token],
-                                                 (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
-                                                 snug_philox_key(run->seed), (uint32_t)run->step);
-    return block.word[channel % 4] < snug_dropout_threshold(op->p) ? 0 : 1 / (1 - (double)op->p);
+    const uint32_t threshold = snug_dropout_threshold(op->p);
+    const uint32_t word = dropout_word(run, op, channel, run->batch->positions[token], run->batch->sample[token], 0);
+    return word < threshold ? 0 : snug_dropout_scale(threshold);
 }
 
 /* The token that a row of a tensor belongs to. */
