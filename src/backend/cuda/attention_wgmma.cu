@@ -80,8 +80,7 @@ template <int GROUPS> struct supply {
     int64_t stride, h;
     int rows, stage; /* rows that are left from that one on */
 
-    template <typename T>
-    __device__ __forceinline__ supply(uint8_t *ring, const T *keys, int64_t columns, int length) {
+    template <typename T> __device__ __forceinline__ supply(uint8_t *ring, const T *keys, int64_t columns, int length) {
         const int row = threadIdx.x / 8, piece = threadIdx.x % 8;
         h = columns;
         stride = 3 * h * (int64_t)sizeof(T);
@@ -278,7 +277,8 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
 
 /* ---- launching ---- */
 
-template <typename E, int GROUPS, int BLOCKS> static void launch(const struct attention &a, const struct snug_run *run) {
+template <typename E, int GROUPS, int BLOCKS>
+static void launch(const struct attention &a, const struct snug_run *run) {
     constexpr int BYTES = 2 * STAGES * TILE;
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const dim3 grid(blocks_for(longest, 64 * GROUPS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);

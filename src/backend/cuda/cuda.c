@@ -221,8 +221,8 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         ctx, cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->capability, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
-    RETURN_IF_ERROR(snug_cuda_check(
-        ctx, cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "its attributes"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                                    "its attributes"));
     cuda->capability = 10 * cuda->capability + minor;
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->block_memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
