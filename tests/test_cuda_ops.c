@@ -19,6 +19,7 @@ static const struct ops_shape shapes[] = {
     {{1, 2, 32, 31}, 64, 1, 40, 2, 16, 2, 5},              /* d = 64, short: apart, since errors are held against all */
     {{260}, 256, 4, 40, 2, 16, 2, 5},                      /* d = 64, blocks of most queries, in the emulator */
     {{129, 64, 200}, 128, 1, 40, 2, 16, 2, 5},             /* d = 128, keys in several blocks */
+    {{127, 1, 65, 128, 192}, 128, 2, 40, 2, 16, 2, 5},     /* d = 64, ends of tiles of 64 and of 128 */
     {{5}, 8, 1, 10, 2, 3, 2, 0},                           /* no head rows */
     {{0}, 24, 3, 10, 2, 3, 2, 0},                          /* no tokens */
     {{512, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, /* MiniLM's, d = 32 */

@@ -29,6 +29,7 @@ uint64_t emulate_shuffle(uint64_t value, int mask);
 void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed);
 void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bool fp16);
 void emulate_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+void emulate_multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, bool add, bool by_rows, bool fp16);
 uint32_t emulate_round_to_tf32(float value);
 void emulate_load(uint32_t (&r)[2], const void *from);
 void emulate_load(uint32_t (&r)[4], const void *from);

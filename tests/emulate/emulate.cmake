@@ -21,6 +21,7 @@ foreach(original ${headers} ${kernels}) # headers go where they are found before
 endforeach()
 add_library(snug_cuda MODULE ${sources} $<TARGET_OBJECTS:snug_core>)
 target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/emulated ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(snug_cuda PRIVATE SNUG_CUDA_HOPPER)
 # C's designated initialisers and casts to unions are GNU's in C++; what CUDA's own compiler takes stays unjudged here.
 target_compile_options(snug_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -g -fPIC -w -ffp-contract=off>)
 target_link_libraries(snug_cuda PRIVATE Threads::Threads m)

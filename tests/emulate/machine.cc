@@ -136,6 +136,30 @@ void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
         [](double sum) { return (float)sum; });
 }
 
+// m64n64k16 of four warps, as far as one of them goes: a in registers as above, a tile in shared memory, of rows of 128
+// bytes, swizzled. Done at once, so that what a program has to wait for does not show.
+void emulate_multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, bool add, bool by_rows, bool fp16) {
+    const size_t self = current, quad = self & ~(size_t)3;
+    const size_t first = (tile & 0x3fff) << 4, eight_rows = (tile >> 32 & 0x3fff) << 4;
+    if (tile >> 62 != 1 || (tile >> 49 & 7)) die("a tile that is not swizzled by 128 bytes, or not on 1024 bytes");
+    for (int i = 0; i < 4; i++) fibers[self].given[2 + i] = a[i];
+    pause_in(AT_WARP);
+    for (size_t n = 0; n < 8; n++)
+        for (size_t i = 0; i < 4; i++) {
+            const size_t column = 8 * n + 2 * (self % 4) + i % 2;
+            double sum = add ? c[n][i] : 0;
+            for (size_t k = 0; k < 16; k++) {
+                const size_t row = by_rows ? k : column, element = by_rows ? column : k;
+                const size_t place = first + row / 8 * eight_rows + row % 8 * 128 + 2 * element;
+                const uint16_t right = *(const uint16_t *)(emulated_shared + (place ^ (place >> 7 & 7) << 4));
+                const uint64_t left = fibers[quad + k % 8 / 2].given[2 + i / 2 + k / 8 * 2];
+                sum += (double)half_of(left, k % 2, fp16) * half_of(right, 0, fp16);
+            }
+            c[n][i] = (float)sum;
+        }
+    pause_in(AT_WARP);
+}
+
 // To 10 bits of mantissa, ties away from zero; infinities and what is not a number stay.
 uint32_t emulate_round_to_tf32(float value) {
     const uint32_t bits = __float_as_uint(value);

@@ -85,10 +85,13 @@ cudaError_t cudaGetDeviceCount(int *count) {
 }
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
+    const char *capability = getenv("SNUG_EMULATED_CAPABILITY");
     switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor: *value = (capability ? atoi(capability) : 90) / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = (capability ? atoi(capability) : 90) % 10; break;
     case cudaDevAttrMultiProcessorCount: *value = 4; break; /* small shapes are work for all of them */
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
-    default: *value = 8;
+    default: *value = 0;
     }
     return cudaSuccess;
 }

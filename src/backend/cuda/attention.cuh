@@ -53,6 +53,14 @@ template <typename T> static __device__ void clear_tail(const struct attention &
         to[tokens * stride + i] = from_float<T>(0);
 }
 
+/* Hopper's tensor cores, for d of 64, in 16 bits, without dropout. False where they cannot take it. */
+#ifdef SNUG_CUDA_HOPPER
+bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv);
+#else
+static inline bool snug_cuda_attention_wgmma(const struct attention &, const struct snug_run *, int32_t) {
+    return false;
+}
+#endif
 /* Tensor cores, for d of 32, 64 or 128. False where they cannot take it, which needs no workspace then. */
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);

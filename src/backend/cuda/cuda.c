@@ -212,7 +212,7 @@ static snug_status fill_codes(snug_context *ctx, struct snug_cuda_codes *out) {
 
 static snug_status open_state(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
     (void)threads;
-    int device;
+    int device, minor;
     cublasLtHandle_t lt;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cuda), state));
     struct snug_cuda *cuda = *state;
@@ -220,7 +220,10 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, device), "its attributes"));
     RETURN_IF_ERROR(snug_cuda_check(
-        ctx, cudaDeviceGetAttribute(&cuda->major, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
+        ctx, cudaDeviceGetAttribute(&cuda->capability, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                                    "its attributes"));
+    cuda->capability = 10 * cuda->capability + minor;
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->block_memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "its attributes"));

@@ -96,7 +96,8 @@ struct snug_cuda {
     uint8_t *staging[2]; /* page-locked, for batches on their way */
     cudaEvent_t sent[2];
     int turn;
-    int multiprocessors, major;
+    int multiprocessors;
+    int capability;   /* compute capability 9.0 is 90 */
     int block_memory; /* bytes of shared memory that a block may have */
     bool tf32;
     bool padded;    /* products work on whole tiles of rows; kernels have put zeros behind the last row */

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's forward pass on Hopper's products of four warps (wgmma: compute capability 9.0, and code that is made
+ * for it alone), for heads of 64 channels in 16 bits and without dropout: the GPU's other tensor instructions reach
+ * some two thirds of its rate. A block has GROUPS * 64 queries of a head, 64 to each group of four warps, which stay in
+ * registers with their scores and sums; keys and values pass in tiles of 64 through shared memory, where the products
+ * read them. A tile's scores are begun together with the product of the values before it, which goes on while the
+ * powers of two are taken.
+ */
+#include <type_traits>
+
+#include "backend/cuda/attention_mma.cuh"
+
+enum { D = 64, KEYS = 64, ROW_BYTES = 2 * D, TILE = KEYS * ROW_BYTES, STAGES = 5 };
+
+/* ---- products ---- */
+
+/* Before the first product after ordinary code has written registers that it takes. */
+static __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+static __device__ __forceinline__ void commit_products() {
+    asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+}
+template <int LEFT> static __device__ __forceinline__ void wait_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(LEFT) : "memory");
+}
+/* What products write or read while other code runs stays where it is until here. */
+template <typename R, int N> static __device__ __forceinline__ void hold(R (&registers)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if constexpr (std::is_same_v<R, float>)
+                asm volatile("" : "+f"(registers[n][i])::"memory");
+            else
+                asm volatile("" : "+r"(registers[n][i])::"memory");
+        }
+}
+
+/* How products find a tile at a shared address: rows of 128 bytes, swizzled as piece_of() does it (bit 62), groups of
+   8 rows 1024 bytes apart (from bit 32 on); in units of 16 bytes. 16 channels on are 2 units, 16 rows on 128. */
+static __device__ __forceinline__ uint64_t descriptor_of(uint32_t at) {
+    return (uint64_t)1 << 62 | (uint64_t)(8 * ROW_BYTES / 16) << 32 | (at & 0x3ffff) >> 4;
+}
+
+/* c [64, 64] (+)= a [64, 16] times a tile's 16 channels, keys the columns; BY_ROWS: times 16 of its rows. Of c and a a
+   warp has 16 rows, laid out as mma.sync has them. */
+template <typename E, int BY_ROWS>
+static __device__ __forceinline__ void multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, int add) {
+#define REGISTERS(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define PRODUCT(type)                                                                                                  \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "                                       \
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                             \
+                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "                                  \
+                 "{%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}\n"                                                        \
+                 : REGISTERS(0), REGISTERS(1), REGISTERS(2), REGISTERS(3), REGISTERS(4), REGISTERS(5), REGISTERS(6),   \
+                   REGISTERS(7)                                                                                        \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "r"(add), "n"(BY_ROWS));
+    if constexpr (std::is_same_v<E, bf16>) {
+        PRODUCT("bf16")
+    } else {
+        PRODUCT("f16")
+    }
+#undef PRODUCT
+#undef REGISTERS
+}
+
+/* ---- tiles ---- */
+
+/* Products read shared memory by a way of their own, which this orders behind what came by the usual one. */
+static __device__ __forceinline__ void fence_products() {
+    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
+/* A thread's part of the copies of keys and values into a ring of STAGES tiles of each. */
+template <int GROUPS> struct supply {
+    enum { PASS = 16 * GROUPS, AHEAD = STAGES - 3 }; /* rows that the threads take at once; tiles */
+    const uint8_t *from;                             /* the thread's piece of the tile's first row that it copies */
+    uint8_t *to;
+    int64_t stride, h;
+    int rows, stage; /* rows that are left from that one on */
+
+    template <typename T> __device__ __forceinline__ supply(uint8_t *ring, const T *keys, int64_t columns, int length) {
+        const int row = threadIdx.x / 8, piece = threadIdx.x % 8;
+        h = columns;
+        stride = 3 * h * (int64_t)sizeof(T);
+        from = (const uint8_t *)keys + row * stride + 16 * piece;
+        to = ring + 16 * piece_of<ROW_BYTES>(row, piece);
+        rows = length - row;
+        stage = 0;
+        for (int i = 0; i < AHEAD; i++) fill();
+    }
+    __device__ __forceinline__ void fill() {
+#pragma unroll
+        for (int r = 0; r < KEYS; r += PASS) { /* the swizzle of all of them is the first one's */
+            const uint8_t *key = from + r * stride;
+            copy16(to + 2 * stage * TILE + r * ROW_BYTES, key, r < rows);
+            copy16(to + (2 * stage + 1) * TILE + r * ROW_BYTES, key + 2 * h, r < rows);
+        }
+        commit_copies();
+        from += KEYS * stride;
+        rows -= KEYS;
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
+    }
+    /* The next tile is there for products, and a further one on its way, into the place of the third before it: by now
+       the products with that are done in all groups. */
+    __device__ __forceinline__ void next() {
+        wait_copies<AHEAD - 1>();
+        fence_products();
+        __syncthreads();
+        fill();
+    }
+};
+
+/* ---- the kernel ---- */
+
+static __device__ __forceinline__ float quad_max(float v) {
+    v = fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 1));
+    return fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 2));
+}
+static __device__ __forceinline__ float quad_sum(float v) {
+    v += __shfl_xor_sync(FULL_WARP, v, 1);
+    return v + __shfl_xor_sync(FULL_WARP, v, 2);
+}
+
+/* A lane's two rows: maxima, sums of its columns, and by what sums so far are to be multiplied. */
+struct softmax {
+    float max[2], sum[2], shrink[2];
+};
+
+/*
+ * Makes powers of two of a tile's scores and adds them up; true where what was summed up before has to shrink. Maxima
+ * keep powers in range, which any number near them does, so they follow only when a score is 8 powers of two above.
+ */
+static __device__ __forceinline__ bool take_powers(struct softmax &rows, float (&s)[8][4], float scale) {
+    float top[2];
+    bool above = false;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        top[half] = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < 8; n++) top[half] = fmaxf(top[half], fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        above |= (top[half] - rows.max[half]) * scale > 8;
+    }
+    above = __any_sync(FULL_WARP, above);
+    if (above)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float raised = fmaxf(rows.max[half], quad_max(top[half]));
+            rows.shrink[half] = quick_exp2((rows.max[half] - raised) * scale);
+            rows.max[half] = raised;
+            rows.sum[half] *= rows.shrink[half];
+        }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const float shift = rows.max[half] * scale;
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                s[n][i] = quick_exp2(fmaf(s[n][i], scale, -shift));
+                rows.sum[half] += s[n][i];
+            }
+    }
+    return above;
+}
+
+/* Scores of keys behind the sequence's end, of which so many are left. */
+static __device__ __forceinline__ void mask_scores(float (&s)[8][4], int left) {
+    if (left >= KEYS) return;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (8 * n + 2 * (int)(threadIdx.x % 4) + i % 2 >= left) s[n][i] = -INFINITY;
+}
+
+template <typename E> static __device__ __forceinline__ void pack_powers(uint32_t (&p)[4][4], const float (&s)[8][4]) {
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) p[n / 2][n % 2 * 2 + half] = pack<E>(s[n][2 * half], s[n][2 * half + 1]);
+}
+
+template <typename E, int GROUPS, int BLOCKS>
+static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(const struct attention a) {
+    extern __shared__ __align__(1024) uint8_t shared[];
+    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (E *)a.o, a.h);
+    const struct head head = head_of(a, blockIdx.z, blockIdx.y);
+    const int lane = threadIdx.x % 32, q0 = (blockIdx.x * GROUPS + threadIdx.x / 128) * 64; /* of the group */
+    if ((int)blockIdx.x * GROUPS * 64 >= head.length) return;
+    const E *from = (const E *)a.qkv + head.first * 3 * a.h + head.column;
+    supply<GROUPS> tiles(shared, from + a.h, a.h, head.length);
+    if (q0 >= head.length) { /* its threads only copy */
+        for (int k0 = 0; k0 < head.length; k0 += KEYS) tiles.next();
+        wait_copies<0>();
+        return;
+    }
+    const int row = q0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
+    uint32_t q[4][4], p[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int r = row + 8 * (i % 2), channel = 16 * k + 8 * (i / 2) + 2 * (lane % 4);
+            q[k][i] = r < head.length ? *(const uint32_t *)(from + r * 3 * a.h + channel) : 0;
+        }
+
+    const float scale = a.scale * LOG2_E; /* powers of two from here on */
+    const uint64_t ring = descriptor_of(shared_address(shared));
+    float s[8][4], o[8][4] = {};
+    struct softmax rows = {{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
+    const auto begin_scores = [&](int stage) {
+        const uint64_t tile = ring + 2 * stage * (TILE / 16);
+#pragma unroll
+        for (int k = 0; k < 4; k++) multiply_tile<E, 0>(s, q[k], tile + 2 * k, k > 0);
+        commit_products();
+    };
+    const auto begin_values = [&](int stage) {
+        const uint64_t tile = ring + (2 * stage + 1) * (TILE / 16);
+#pragma unroll
+        for (int k = 0; k < 4; k++) multiply_tile<E, 1>(o, p[k], tile + 128 * k, 1);
+        commit_products();
+    };
+    tiles.next();
+    begin_products();
+    begin_scores(0);
+    wait_products<0>();
+    hold(s);
+    mask_scores(s, head.length);
+    take_powers(rows, s, scale);
+    pack_powers<E>(p, s);
+    if (head.length > KEYS) tiles.next();
+    int stage = 0;
+    for (int k0 = KEYS; k0 < head.length; k0 += KEYS) {
+        const int next = stage + 1 < STAGES ? stage + 1 : 0;
+        hold(s);
+        hold(p);
+        hold(o);
+        begin_products();
+        begin_scores(next);
+        begin_values(stage);
+        wait_products<1>();
+        hold(s);
+        mask_scores(s, head.length - k0);
+        const bool shrinks = take_powers(rows, s, scale);
+        hold(s);
+        /* Here, since it ends what the compiler orders anew: it would wait for the values before it takes powers. */
+        if (k0 + KEYS < head.length) tiles.next();
+        wait_products<0>();
+        hold(o);
+        hold(p);
+        if (shrinks)
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) o[n][i] *= rows.shrink[i / 2];
+        pack_powers<E>(p, s);
+        stage = next;
+    }
+    hold(p);
+    hold(o);
+    begin_products();
+    begin_values(stage);
+    wait_products<0>();
+    hold(o);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int r = row + 8 * half;
+        const float total = quad_sum(rows.sum[half]);
+        if (r >= head.length) continue;
+        const int64_t token = head.first + r;
+        store_row<E>((E *)a.o + token * a.h + head.column, o, half, 1 / total);
+        if (lane % 4 == 0) a.lse[token * a.heads + head.index] = rows.max[half] * a.scale + LN_2 * log2f(total);
+    }
+}
+
+/* ---- launching ---- */
+
+template <typename E, int GROUPS, int BLOCKS>
+static void launch(const struct attention &a, const struct snug_run *run) {
+    constexpr int BYTES = 2 * STAGES * TILE;
+    const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
+    const dim3 grid(blocks_for(longest, 64 * GROUPS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
+    const auto kernel = forward_kernel<E, GROUPS, BLOCKS>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    kernel<<<grid, 128 * GROUPS, BYTES, snug_cuda_of(run)->stream>>>(a);
+}
+
+/* Few queries in all: more blocks, of fewer rows. */
+template <typename E> static void choose_rows(const struct attention &a, const struct snug_run *run) {
+    if (a.bucket * a.heads <= 64 * snug_cuda_of(run)->multiprocessors)
+        launch<E, 1, 2>(a, run);
+    else
+        launch<E, 2, 2>(a, run);
+}
+
+bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    if (snug_cuda_of(run)->capability != 90 || a.dropout.threshold || a.d != D) return false;
+    bool done = false;
+    with_type(snug_run_dtype(run, qkv), [&](auto value) {
+        if constexpr (sizeof value == 2) choose_rows<decltype(value)>(a, run), done = true;
+    });
+    return done;
+}
