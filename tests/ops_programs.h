@@ -140,10 +140,11 @@ static inline void build_residual_norm(struct ops *f, int variant) {
     float p = p_of[variant != 0];
     ops_add(f, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM,
                                 .in = SNUG_INPUTS(z, x, gamma, beta),
-                                .out = SNUG_OUTPUTS(s, y),
+                                .out = SNUG_OUTPUTS(variant == 4 ? -1 : s, y),
                                 .p = p,
                                 .site = 9,
                                 .eps = 1e-12f});
+    if (variant == 4) return; /* inference */
     ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD,
                                 .in = SNUG_INPUTS(dy, s, gamma),
                                 .out = SNUG_OUTPUTS(ds, dz, dgamma, dbeta),

@@ -44,7 +44,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 3, 16, 1};
     case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 6, 64, 1};
     case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 32, 1};
-    case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 4, 16, 1};
+    case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 5, 16, 1};
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 16, 1};
     case SNUG_OP_ACTIVATION: return (struct op_test){"ACTIVATION", build_activation, 20, 8, 1};
     case SNUG_OP_DROPOUT: return (struct op_test){"DROPOUT", build_dropout, 3, 1, 1};

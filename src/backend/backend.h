@@ -20,7 +20,7 @@
  * LINEAR               x [n,K] w [N,K] b [N] or none      y [n,N] = x w^T + b; y may be F32 when x is BF16
  * ATTENTION            qkv [T,3h] (q, k, v side by side,  o [T,h] = dropout(softmax(q k^T / sqrt(d))) v, per sequence and head
  *                      head i at columns i*d of each)     lse [T,heads] F32: log of the sum of exp of each row's scaled scores
- * RESIDUAL_NORM        z [n,h] x [n,h] gamma beta         s [n,h] = dropout(z) + x;  y [n,h] = norm(s)
+ * RESIDUAL_NORM        z [n,h] x [n,h] gamma beta         s [n,h] or none = dropout(z) + x;  y [n,h] = norm(s)
  * NORM                 s [n,h] gamma beta                 y [n,h] = dropout(norm(s))
  * ACTIVATION           u [n,m] b [m] or none              a [n,m] = f(u + b); a may be u's tensor
  * DROPOUT              x [n,m], n = R                     y = dropout(x); y may be x's tensor; its own backward. An element's

@@ -170,7 +170,8 @@ int32_t snug_attention(struct snug_builder *b, int32_t qkv) {
 int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, struct snug_affine norm, const char *name) {
     char sum[48];
     snprintf(sum, sizeof sum, "%s.sum", name);
-    int32_t s = add_value(b, x, cols_of(b, x), true, sum), y = add_value(b, x, cols_of(b, x), true, name);
+    int32_t s = b->training ? add_value(b, x, cols_of(b, x), true, sum) : -1; /* for the way back */
+    int32_t y = add_value(b, x, cols_of(b, x), true, name);
     add_op(b, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM,
                                .in = SNUG_INPUTS(z, x, norm.weight, norm.bias),
                                .out = SNUG_OUTPUTS(s, y),

@@ -11,13 +11,13 @@
 snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix z = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
     struct snug_matrix gamma = snug_matrix_of(run, op->in[2]), beta = snug_matrix_of(run, op->in[3]);
-    struct snug_matrix s = snug_matrix_of(run, op->out[0]), y = snug_matrix_of(run, op->out[1]);
+    struct snug_matrix y = snug_matrix_of(run, op->out[1]), s = op->out[0] < 0 ? y : snug_matrix_of(run, op->out[0]);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < s.rows; row++) {
         float *sum = scratch_rows(run, 2, h);
-        const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, token_of_row(run, op->out[0], row));
+        const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, token_of_row(run, op->out[1], row));
         for (int64_t c = 0; c < h; c += VEC_LANES) {
             vec a = vec_load(matrix_at(z, row, 0), z.dtype, c, h), b = vec_load(matrix_at(x, row, 0), x.dtype, c, h);
             a = mask ? vec_fma(a, vec_read(mask + c), b) : a + b;

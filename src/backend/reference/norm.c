@@ -29,10 +29,10 @@ static void norm_row(const struct snug_run *run, const struct snug_op *op, struc
 snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix z = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
     struct snug_matrix gamma = snug_matrix_of(run, op->in[2]), beta = snug_matrix_of(run, op->in[3]);
-    struct snug_matrix s = snug_matrix_of(run, op->out[0]), y = snug_matrix_of(run, op->out[1]);
+    struct snug_matrix y = snug_matrix_of(run, op->out[1]), s = op->out[0] < 0 ? y : snug_matrix_of(run, op->out[0]);
 
     for (int64_t row = 0; row < s.rows; row++) {
-        int64_t token = token_of_row(run, op->out[0], row);
+        int64_t token = token_of_row(run, op->out[1], row);
         for (int64_t c = 0; c < s.cols; c++)
             store(s, row, c, dropout_factor(run, op, token, c) * load(z, row, c) + load(x, row, c));
         norm_row(run, op, y, s, gamma, beta, row);
