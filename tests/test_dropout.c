@@ -6,26 +6,25 @@ static const struct snug_backend *backend_of(int number) {
     return number ? snug_backend_cpu() : snug_backend_reference();
 }
 
-/* philox.h's definition, written once more. */
-static uint32_t word_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t place, int64_t number,
-                        uint32_t head) {
-    uint32_t low = (uint32_t)f->run.seed, high = (uint32_t)(f->run.seed >> 32);
-    return snug_philox((uint32_t)number / 4, (uint32_t)place, (uint32_t)f->batch.sample[token], op->site * 4096 + head,
-                       low ^ high * 0x9E3779B9u, (uint32_t)f->run.step)
-        .word[number % 4];
+/* philox.h's definition, written once more: of a block of words, the element's 16 bits as they lie in memory. */
+static double factor_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t c0, int64_t c1,
+                        uint32_t head, int64_t number) {
+    const uint32_t low = (uint32_t)f->run.seed, high = (uint32_t)(f->run.seed >> 32);
+    const struct snug_philox_block block =
+        snug_philox_rounds((uint32_t)c0, (uint32_t)c1, (uint32_t)f->batch.sample[token], op->site * 4096 + head,
+                           low ^ high * 0x9E3779B9u, (uint32_t)f->run.step, 7);
+    const double p = floor((double)op->p * 65536 + 0.5) / 65536;
+    return (block.word[number / 2] >> 16 * (number % 2) & 0xffff) / 65536.0 < p ? 0 : 1 / (1 - p);
 }
 
 static double mask_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t channel) {
-    const uint32_t word = word_at(f, op, token, f->batch.positions[token], channel, 0);
-    return word / 4294967296.0 < (double)op->p ? 0 : 1 / (1 - (double)op->p);
+    return factor_at(f, op, token, channel / 8, f->batch.positions[token], 0, channel % 8);
 }
 
 static double attention_mask_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t key,
                                 uint32_t head) {
     const int32_t query = f->batch.positions[token];
-    const uint32_t word = word_at(f, op, token, query / 2, key, head);
-    const double p = floor((double)op->p * 65536 + 0.5) / 65536;
-    return (query % 2 ? word / 65536 : word % 65536) / 65536.0 < p ? 0 : 1 / (1 - p);
+    return factor_at(f, op, token, key / 4, query / 2, head, key % 4 * 2 + query % 2);
 }
 
 static void assert_mask(double got, double want) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a block of four
+ * Philox4x32 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a block of four
  * random words is a pure function of a 128-bit counter and a 64-bit key. Everything random in snug is keyed by its
- * logical place, never by when or by which thread it is drawn, so that it can be replayed.
+ * logical place, never by when or by which thread it is drawn, so that it can be replayed. With 10 rounds, as the
+ * authors advise; dropout, which draws the most by far, with 7, the fewest that pass all of their tests (Crush).
  */
 #ifndef SNUG_CORE_PHILOX_H
 #define SNUG_CORE_PHILOX_H
@@ -13,9 +14,11 @@ struct snug_philox_block {
     uint32_t word[4];
 };
 
-static inline struct snug_philox_block snug_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0,
-                                                   uint32_t k1) {
-    for (int round = 0; round < 10; round++) {
+enum { SNUG_PHILOX_ROUNDS = 10, SNUG_DROPOUT_ROUNDS = 7 };
+
+static inline struct snug_philox_block snug_philox_rounds(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
+                                                          uint32_t k0, uint32_t k1, int rounds) {
+    for (int round = 0; round < rounds; round++) {
         uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
         uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
         c1 = (uint32_t)b;
@@ -26,6 +29,11 @@ static inline struct snug_philox_block snug_philox(uint32_t c0, uint32_t c1, uin
         k1 += 0xBB67AE85u;
     }
     return (struct snug_philox_block){{c0, c1, c2, c3}};
+}
+
+static inline struct snug_philox_block snug_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0,
+                                                   uint32_t k1) {
+    return snug_philox_rounds(c0, c1, c2, c3, k0, k1, SNUG_PHILOX_ROUNDS);
 }
 
 /* What the counter's last word says the numbers are for, so that no two uses ever share a block. */
@@ -43,22 +51,21 @@ static inline float snug_philox_uniform(uint32_t word) { return (float)(word >> 
 
 /*
  * Dropout. The key is (seed's low word ^ its high word * golden ratio, optimizer step). The counter is
- *   hidden states:  (channel / 4, token's position in its sequence, sample's index in the step, site << 12)
+ *   hidden states:  (channel / 8, token's position in its sequence, sample's index in the step, site << 12)
  *   attention:      (key position / 4, query position / 2, sample's index in the step, site << 12 | head)
  * Sites number the dropouts of a model; there are fewer than 2^17 and fewer than 4096 heads, so the top 3 bits,
  * which hold the use, stay free.
  *
- * A channel takes word [channel % 4] and is dropped when that is below snug_dropout_threshold(p). Attention has so many
- * elements that each takes 16 bits only, those of word [key position % 4] that snug_attention_word() shifts up, so that
- * a block serves 4 keys of 2 queries; its probability is p rounded to a multiple of 2^-16. What is kept is multiplied
- * by snug_dropout_scale(threshold), 1 / (1 - p) for the probability as it is.
+ * An element takes 16 bits, so that a block serves 8: of word [channel % 8 / 2] the low half if the channel is even,
+ * the high half otherwise; in attention, of word [key position % 4] by the query's position likewise.
+ * snug_dropout_half() shifts them up; what is below snug_dropout_threshold(p) is dropped. So p is rounded to a multiple
+ * of 2^-16. What is kept is multiplied by snug_dropout_scale(threshold), 1 / (1 - p) for the probability as it is.
  */
-static inline uint32_t snug_dropout_threshold(float p) { return (uint32_t)((double)p * 4294967296.0); }
-static inline uint32_t snug_attention_threshold(float p) {
+static inline uint32_t snug_dropout_threshold(float p) {
     const uint32_t half = (uint32_t)((double)p * 65536 + 0.5);
     return (half < 65536 ? half : 65535) << 16;
 }
-static inline uint32_t snug_attention_word(uint32_t word, uint32_t query) { return query % 2 ? word : word << 16; }
+static inline uint32_t snug_dropout_half(uint32_t word, uint32_t place) { return place % 2 ? word : word << 16; }
 static inline double snug_dropout_scale(uint32_t threshold) { return 1 / (1 - threshold * 0x1p-32); }
 static inline uint32_t snug_philox_key(uint64_t seed) { return (uint32_t)seed ^ (uint32_t)(seed >> 32) * 0x9E3779B9u; }
 

@@ -234,7 +234,7 @@ static void for_each_head(const struct snug_run *run, const struct head *like, i
         head.keys = (head.length + lanes - 1) / lanes * lanes;
         head.stride = snug_cpu_key_stride(head.length);
         head.scale = 1 / sqrtf((float)head.d);
-        head.dropout = vec_dropout(run, head.op, snug_attention_threshold(head.op->p), (int32_t)index);
+        head.dropout = vec_dropout(run, head.op, (int32_t)index);
         work(&head, (float *)run->workspace + omp_get_thread_num() * scratch_floats);
     }
 }

@@ -27,7 +27,7 @@ static inline int64_t token_of_row(const struct snug_run *run, int32_t tensor, i
 static inline const float *token_mask(float *mask, int64_t cols, const struct snug_run *run, const struct snug_op *op,
                                       int64_t token) {
     if (op->p == 0) return NULL;
-    struct vec_dropout dropout = vec_dropout(run, op, snug_dropout_threshold(op->p), 0);
+    struct vec_dropout dropout = vec_dropout(run, op, 0);
     vec_mask(mask, cols, &dropout, run->batch->positions[token], run->batch->sample[token]);
     return mask;
 }

@@ -361,12 +361,12 @@ static inline vec_wide vec_block_order(void) {
 }
 
 /* The words of VEC_BLOCKS blocks, one after the other, in *low and *high. Each wide lane computes one block, as
-   snug_philox() does: only the low halves of its words count, what stands in the high halves is never read. */
+   snug_philox_rounds() does: only the low halves of its words count, what stands in the high halves is never read. */
 static inline void vec_philox(vec_wide c0, vec_wide c1, uint32_t c2_of_all, uint32_t c3_of_all, const uint32_t key[2],
-                              vec_uint *low, vec_uint *high) {
+                              int rounds, vec_uint *low, vec_uint *high) {
     vec_wide c2 = (vec_wide){0} + c2_of_all, c3 = (vec_wide){0} + c3_of_all;
     uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < rounds; round++) {
         vec_wide a = vec_multiply_wide(c0, 0xD2511F53u), b = vec_multiply_wide(c2, 0xCD9E8D57u);
         c0 = b >> 32 ^ c1 ^ k0;
         c2 = a >> 32 ^ c3 ^ k1;
@@ -394,15 +394,22 @@ struct vec_dropout {
     float scale;
 };
 
-static inline struct vec_dropout vec_dropout(const struct snug_run *run, const struct snug_op *op, uint32_t threshold,
-                                             int32_t head) {
+static inline struct vec_dropout vec_dropout(const struct snug_run *run, const struct snug_op *op, int32_t head) {
+    const uint32_t threshold = snug_dropout_threshold(op->p);
     return (struct vec_dropout){threshold,
                                 {snug_philox_key(run->seed), (uint32_t)run->step},
                                 (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
                                 (float)snug_dropout_scale(threshold)};
 }
 
-/* 0 or scale, by random words. */
+/* Words of VEC_BLOCKS blocks from number first on; place: the counter's second word. */
+static inline void vec_dropout_words(vec_uint words[2], const struct vec_dropout *dropout, int64_t first, int32_t place,
+                                     int32_t sample) {
+    vec_philox(vec_block_order() + (uint64_t)first, (vec_wide){0} + (uint32_t)place, (uint32_t)sample, dropout->use,
+               dropout->key, SNUG_DROPOUT_ROUNDS, &words[0], &words[1]);
+}
+
+/* 0 or scale, by the halves of words that are shifted up; what stands in the other half never decides. */
 static inline vec vec_factors(const struct vec_dropout *dropout, vec_uint words) {
     return (vec)((vec_uint)vec_all(dropout->scale) & (vec_uint)(words >= vec_all_uint(dropout->threshold)));
 }
@@ -410,26 +417,26 @@ static inline vec vec_factors(const struct vec_dropout *dropout, vec_uint words)
 /* mask[0 … n-1] = 0 or scale, for channels 0 … n-1 of a token; mask is written up to a multiple of two vectors. */
 static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dropout, int32_t position,
                             int32_t sample) {
-    const vec_wide order = vec_block_order(), zeros = {0};
-    for (int64_t i = 0; i < n; i += 4 * VEC_BLOCKS) {
-        vec_uint low, high;
-        vec_philox(order + (uint64_t)(i / 4), zeros + (uint32_t)position, (uint32_t)sample, dropout->use, dropout->key,
-                   &low, &high);
-        vec_write(mask + i, vec_factors(dropout, low));
-        vec_write(mask + i + VEC_LANES, vec_factors(dropout, high));
+    for (int64_t i = 0; i < n; i += 8 * VEC_BLOCKS) {
+        vec_uint words[2];
+        vec_dropout_words(words, dropout, i / 8, position, sample);
+        for (int half = 0; half < 2 && i + half * 2 * VEC_LANES < n; half++) {
+            const vec even = vec_factors(dropout, words[half] << 16), odd = vec_factors(dropout, words[half]);
+            float *to = mask + i + half * 2 * VEC_LANES;
+            vec_write(to, vec_interleave_first(even, odd));
+            vec_write(to + VEC_LANES, vec_interleave_second(even, odd));
+        }
     }
 }
 
-/* Likewise for keys 0 … n-1 of queries 2 pair and, behind it by stride, 2 pair + 1. */
+/* Likewise for keys 0 … n-1 of queries 2 pair and, behind it by stride, 2 pair + 1; up to a multiple of two vectors. */
 static inline void vec_attention_masks(float *masks, int64_t stride, int64_t n, const struct vec_dropout *dropout,
                                        int32_t pair, int32_t sample) {
-    const vec_wide order = vec_block_order(), zeros = {0};
     for (int64_t i = 0; i < n; i += 4 * VEC_BLOCKS) {
         vec_uint words[2];
-        vec_philox(order + (uint64_t)(i / 4), zeros + (uint32_t)pair, (uint32_t)sample, dropout->use, dropout->key,
-                   &words[0], &words[1]);
+        vec_dropout_words(words, dropout, i / 4, pair, sample);
         for (int half = 0; half < 2; half++) {
-            float *mask = masks + i + half * VEC_LANES; /* snug_attention_word() of either query */
+            float *mask = masks + i + half * VEC_LANES;
             vec_write(mask, vec_factors(dropout, words[half] << 16));
             vec_write(mask + stride, vec_factors(dropout, words[half]));
         }
@@ -445,7 +452,8 @@ static inline void vec_rounding_bits(uint16_t *bits, const struct snug_run *run,
     for (int64_t i = 0; i < n; i += 8 * VEC_BLOCKS) {
         const vec_wide block = order + (uint64_t)((first + i) / 8);
         vec_uint low, high;
-        vec_philox(block, block >> 32, (uint32_t)parameter, (uint32_t)SNUG_PHILOX_ROUNDING << 29, key, &low, &high);
+        vec_philox(block, block >> 32, (uint32_t)parameter, (uint32_t)SNUG_PHILOX_ROUNDING << 29, key,
+                   SNUG_PHILOX_ROUNDS, &low, &high);
         memcpy(bits + i, &low, sizeof low);
         memcpy(bits + i + 2 * VEC_LANES, &high, sizeof high);
     }

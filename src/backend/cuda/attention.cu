@@ -321,7 +321,7 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     const int sequences = (int)run->batch->sequences;
     a->qkv = snug_run_data(run, qkv);
     a->batch = cuda->batch;
-    a->dropout = dropout_of(op, snug_attention_threshold(op->p));
+    a->dropout = dropout_of(op);
     a->heads = op->heads;
     a->h = snug_run_cols(run, qkv) / 3;
     a->d = (int)(a->h / op->heads);

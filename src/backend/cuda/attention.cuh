@@ -38,10 +38,11 @@ static __device__ __forceinline__ struct head head_of(const struct attention &a,
 /* Of keys 4 quad … 4 quad + 3 of a query: bit i is set where key i is kept. */
 static __device__ __forceinline__ uint32_t kept_quad(const struct head &head, uint32_t threshold, uint32_t quad,
                                                      uint32_t query) {
-    const struct snug_philox_block b = snug_philox(quad, query / 2, head.sample, head.site, head.key, head.step);
+    const struct snug_philox_block b =
+        snug_philox_rounds(quad, query / 2, head.sample, head.site, head.key, head.step, SNUG_DROPOUT_ROUNDS);
     uint32_t kept = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) kept |= (uint32_t)(snug_attention_word(b.word[i], query) >= threshold) << i;
+    for (int i = 0; i < 4; i++) kept |= (uint32_t)(snug_dropout_half(b.word[i], query) >= threshold) << i;
     return kept;
 }
 

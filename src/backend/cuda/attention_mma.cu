@@ -142,8 +142,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
                     float *low = s[m][n] + 2 * half, *high = s[m][n + 1] + 2 * half;
 #pragma unroll
                     for (int i = 0; DROP && i < 2; i++) {
-                        low[i] = snug_attention_word(random.word[i], half) >= a.dropout.threshold ? low[i] : 0;
-                        high[i] = snug_attention_word(random.word[2 + i], half) >= a.dropout.threshold ? high[i] : 0;
+                        low[i] = snug_dropout_half(random.word[i], half) >= a.dropout.threshold ? low[i] : 0;
+                        high[i] = snug_dropout_half(random.word[2 + i], half) >= a.dropout.threshold ? high[i] : 0;
                     }
                     p.put(m, n, half, low[0], low[1]);
                     p.put(m, n + 1, half, high[0], high[1]);

@@ -325,7 +325,7 @@ static __device__ __forceinline__ void store_row(stored<E> *to, const float (&su
 /*
  * Philox's first rounds mix the keys (4 quad …) and the queries (2 pair …) little by little: the first two, and half of
  * the third, are products of either alone. These are made once for all that share them; random_of() does what is left,
- * and gives what snug_philox(quad, pair, sample, site, key, step) gives.
+ * and gives what snug_philox_rounds(quad, pair, sample, site, key, step, SNUG_DROPOUT_ROUNDS) gives.
  */
 enum : uint32_t { PHILOX_M0 = 0xD2511F53u, PHILOX_M1 = 0xCD9E8D57u, PHILOX_W0 = 0x9E3779B9u, PHILOX_W1 = 0xBB67AE85u };
 
@@ -357,7 +357,7 @@ random_of(const struct head &head, const struct quad_part &quad, const struct pa
     const uint64_t third = wide(PHILOX_M1, pair.high ^ quad.word[0]);
     uint32_t c0 = high_of(third) ^ quad.word[1], c1 = (uint32_t)third, c2 = quad.word[2] ^ pair.low, c3 = quad.word[3];
 #pragma unroll
-    for (uint32_t round = 3; round < 10; round++) {
+    for (uint32_t round = 3; round < SNUG_DROPOUT_ROUNDS; round++) {
         const uint64_t a = wide(PHILOX_M0, c0), b = wide(PHILOX_M1, c2);
         c0 = high_of(b) ^ c1 ^ (head.key + round * PHILOX_W0);
         c2 = high_of(a) ^ c3 ^ (head.step + round * PHILOX_W1);

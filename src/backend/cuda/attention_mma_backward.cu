@@ -108,7 +108,7 @@ probabilities(operand<E, 2, N> &p, operand<E, 2, N> &ds, float (&s)[2][N][4], fl
 #pragma unroll
             for (int r = 0; r < 4; r++) { /* the lane's keys, see KEYS_IN_ROWS */
                 float &x = s[r / 2][n][2 * (r % 2) + odd], &y = dp[r / 2][n][2 * (r % 2) + odd];
-                const bool keep = !DROP || snug_attention_word(random.word[r], odd) >= a.dropout.threshold;
+                const bool keep = !DROP || snug_dropout_half(random.word[r], odd) >= a.dropout.threshold;
                 const float e = quick_exp2(fmaf(x, scale, -lse));
                 x = keep ? e : 0;
                 y = e * ((keep ? y : 0) - delta);

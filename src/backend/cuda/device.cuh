@@ -214,7 +214,8 @@ struct dropout {
     float scale;
 };
 
-static inline struct dropout dropout_of(const struct snug_op *op, uint32_t threshold) {
+static inline struct dropout dropout_of(const struct snug_op *op) {
+    const uint32_t threshold = snug_dropout_threshold(op->p);
     return {threshold, op->site << 12, (float)snug_dropout_scale(threshold)};
 }
 
@@ -228,24 +229,20 @@ static __device__ __forceinline__ struct dropout_row dropout_row_of(const struct
     return {(uint32_t)batch.positions[token], (uint32_t)batch.sample[token], batch.step->key, batch.step->step};
 }
 
-/* Multiplies W channels from channel on by their factors. */
+/* Multiplies W channels from channel on, a multiple of W, by their factors. */
 template <int W>
 static __device__ __forceinline__ void drop(float (&values)[W], const struct dropout &d, const struct dropout_row &row,
                                             uint32_t channel) {
+    static_assert(W == 8 || W == 4 || W == 1, "values of one block of random numbers");
     if (d.threshold == 0) return;
-    if constexpr (W % 4 == 0) {
+    const struct snug_philox_block block = snug_philox_rounds(channel / 8, row.position, row.sample, d.site, row.key,
+                                                              row.step, SNUG_DROPOUT_ROUNDS);
 #pragma unroll
-        for (int first = 0; first < W; first += 4) {
-            const struct snug_philox_block block =
-                snug_philox((channel + first) / 4, row.position, row.sample, d.site, row.key, row.step);
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                values[first + i] = block.word[i] < d.threshold ? 0 : values[first + i] * d.scale;
-        }
-    } else {
-        const struct snug_philox_block block =
-            snug_philox(channel / 4, row.position, row.sample, d.site, row.key, row.step);
-        values[0] = block.word[channel % 4] < d.threshold ? 0 : values[0] * d.scale;
+    for (int i = 0; i < W; i++) {
+        uint32_t word = block.word[i / 2];
+        if (W == 4 && channel % 8) word = block.word[2 + i / 2];
+        if (W == 1) word = block.word[channel % 8 / 2];
+        values[i] = snug_dropout_half(word, W == 1 ? channel : i) < d.threshold ? 0 : values[i] * d.scale;
     }
 }
 

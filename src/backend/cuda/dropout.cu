@@ -27,7 +27,7 @@ extern "C" snug_status snug_cuda_dropout(struct snug_run *run, const struct snug
     if (rows == 0) return SNUG_OK;
     with_type(snug_run_dtype(run, op->out[0]), [&](auto type) {
         typedef decltype(type) T;
-        dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)y, (const T *)x, cuda->batch, dropout_of(op, snug_dropout_threshold(op->p)),
+        dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)y, (const T *)x, cuda->batch, dropout_of(op),
                                                                  cols, extent, rows);
     });
     return snug_cuda_done(run, op);

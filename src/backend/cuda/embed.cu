@@ -84,7 +84,7 @@ extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_o
                             .s = snug_run_data(run, op->out[0]),
                             .y = snug_run_data(run, op->out[1]),
                             .batch = cuda->batch,
-                            .dropout = dropout_of(op, snug_dropout_threshold(op->p)),
+                            .dropout = dropout_of(op),
                             .h = (int)snug_run_cols(run, op->out[0]),
                             .rows = snug_cuda_rows(run, op->out[0]),
                             .eps = op->eps};

@@ -122,7 +122,7 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     const struct snug_cuda *cuda = snug_cuda_of(run);
     a->y = snug_run_data(run, y);
     a->batch = cuda->batch;
-    a->dropout = dropout_of(op, snug_dropout_threshold(op->p));
+    a->dropout = dropout_of(op);
     a->h = (int)snug_run_cols(run, y);
     a->extent = run->program->tensors[y].extent;
     a->fixed = a->rows = snug_cuda_rows(run, y);
@@ -303,7 +303,7 @@ snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struc
     a->gamma = (const float *)snug_run_data(run, op->in[2]);
     a->partial = (float *)run->workspace;
     a->batch = cuda->batch;
-    a->dropout = dropout_of(op, snug_dropout_threshold(op->p));
+    a->dropout = dropout_of(op);
     a->h = (int)snug_run_cols(run, op->in[0]);
     a->extent = run->program->tensors[op->in[0]].extent;
     a->fixed = a->rows = snug_cuda_rows(run, op->in[0]);

@@ -32,11 +32,8 @@ static double score(const struct head *head, int64_t i, int64_t j) {
 }
 
 static double factor(const struct head *head, int64_t i, int64_t j) {
-    if (head->op->p == 0) return 1;
-    const uint32_t threshold = snug_attention_threshold(head->op->p);
-    const uint32_t word =
-        dropout_word(head->run, head->op, j, (int32_t)i / 2, head->run->batch->sample[head->first], head->index);
-    return snug_attention_word(word, (uint32_t)i) < threshold ? 0 : snug_dropout_scale(threshold);
+    return dropout_factor_of(head->run, head->op, j / 4, i / 2, head->run->batch->sample[head->first], head->index,
+                             j % 4, i % 2);
 }
 
 static void forward(const struct head *head, double *probability) {

@@ -50,22 +50,24 @@ static inline float *scaler_of(const struct snug_run *run) {
     return snug_run_data(run, snug_program_scaler(run->program));
 }
 
-/* A random word of dropout: of four channels (or keys) that follow one another, number / 4 and number % 4. */
-static inline uint32_t dropout_word(const struct snug_run *run, const struct snug_op *op, int64_t number,
-                                    int32_t position, int32_t sample, int32_t head) {
-    return snug_philox((uint32_t)(number / 4), (uint32_t)position, (uint32_t)sample,
-                       (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
-                       snug_philox_key(run->seed), (uint32_t)run->step)
-        .word[number % 4];
-}
-
-/* What dropout multiplies an element by, a token's channel: 0 or 1 / (1 - p). */
-static inline double dropout_factor(const struct snug_run *run, const struct snug_op *op, int64_t token,
-                                    int64_t channel) {
+/* What dropout multiplies an element by, 0 or 1 / (1 - p). The element has that half of that word of the block which
+   the counter's first two words, the sample and the head name: see philox.h. */
+static inline double dropout_factor_of(const struct snug_run *run, const struct snug_op *op, int64_t c0, int64_t c1,
+                                       int32_t sample, int32_t head, int64_t word, int64_t half) {
     if (op->p == 0) return 1;
     const uint32_t threshold = snug_dropout_threshold(op->p);
-    const uint32_t word = dropout_word(run, op, channel, run->batch->positions[token], run->batch->sample[token], 0);
-    return word < threshold ? 0 : snug_dropout_scale(threshold);
+    const struct snug_philox_block block =
+        snug_philox_rounds((uint32_t)c0, (uint32_t)c1, (uint32_t)sample,
+                           (uint32_t)SNUG_PHILOX_DROPOUT << 29 | op->site << 12 | (uint32_t)head,
+                           snug_philox_key(run->seed), (uint32_t)run->step, SNUG_DROPOUT_ROUNDS);
+    return snug_dropout_half(block.word[word], (uint32_t)half) < threshold ? 0 : snug_dropout_scale(threshold);
+}
+
+/* Of a token's channel. */
+static inline double dropout_factor(const struct snug_run *run, const struct snug_op *op, int64_t token,
+                                    int64_t channel) {
+    return dropout_factor_of(run, op, channel / 8, run->batch->positions[token], run->batch->sample[token], 0,
+                             channel % 8 / 2, channel % 2);
 }
 
 /* The token that a row of a tensor belongs to. */
