@@ -19,7 +19,7 @@ snug_status snug_cuda_refuse_row(const struct snug_run *run, const struct snug_o
 
 struct norm_forward {
     const void *z, *x; /* RESIDUAL_NORM: s = dropout(z) + x; NORM has s in x, and no z */
-    void *s, *y;
+    void *s, *y; /* s may be NULL */
     const float *gamma, *beta;
     struct snug_cuda_batch batch;
     struct dropout dropout;
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
                 for (int i = 0; i < V; i++)
 #pragma unroll
                     for (int c = 0; c < W; c++) x[k].v[i][c] += z.v[i][c];
-                round_row<W, V, T>(first + k < a.rows ? (T *)a.s + (first + k) * h : NULL, x[k], h);
+                round_row<W, V, T>(a.s && first + k < a.rows ? (T *)a.s + (first + k) * h : NULL, x[k], h);
             }
         }
         fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first + stride, live, a.batch,
