@@ -47,7 +47,7 @@ static __device__ __forceinline__ void update_four(const struct adam &a, const s
     store_parameters(a, step, first, p);
 }
 
-enum { THREADS = 256 };
+enum { THREADS = 256, PARTS = SNUG_CUDA_BLOCK / (4 * THREADS) };
 
 static __global__ void __launch_bounds__(THREADS) adam_kernel(const struct adam a) {
     const struct snug_cuda_step step = *a.step;
@@ -55,12 +55,13 @@ static __global__ void __launch_bounds__(THREADS) adam_kernel(const struct adam 
     update_four(a, step, a.clip ? a.clip[1] : 1, ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4);
 }
 
-/* All weights at once; a has what they share. */
+/* All weights at once; a has what they share. A block of the table is that of PARTS blocks here, so that what runs at
+   the same time lies together in memory. */
 static __global__ void __launch_bounds__(THREADS)
     adam_all(struct adam a, uint8_t *arena, const struct snug_cuda_piece *pieces, int32_t count) {
     const struct snug_cuda_step step = *a.step;
     if (step.skip) return;
-    const struct snug_cuda_piece piece = piece_of_block(pieces, count);
+    const struct snug_cuda_piece piece = piece_of_block(pieces, count, blockIdx.x / PARTS);
     const float scale = a.clip ? a.clip[1] : 1;
     a.p = piece.low ? NULL : (float *)(arena + piece.p);
     a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
@@ -71,9 +72,7 @@ static __global__ void __launch_bounds__(THREADS)
     a.count = piece.count;
     a.parameter = piece.parameter;
     if (!piece.decay) a.decay = 0;
-    const int64_t begin = (blockIdx.x - piece.block) * SNUG_CUDA_BLOCK;
-    for (int64_t i = begin + threadIdx.x * 4; i < begin + SNUG_CUDA_BLOCK && i < a.count; i += 4 * THREADS)
-        update_four(a, step, scale, i);
+    update_four(a, step, scale, ((blockIdx.x - piece.block * PARTS) * THREADS + threadIdx.x) * 4);
 }
 
 extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op *op) {
@@ -93,8 +92,8 @@ extern "C" snug_status snug_cuda_adam(struct snug_run *run, const struct snug_op
     a.decoupled = o->decoupled;
     if (turn == SNUG_CUDA_DONE) return SNUG_OK;
     if (turn == SNUG_CUDA_FOR_ALL) {
-        adam_all<<<(unsigned)cuda->updates.blocks, THREADS, 0, cuda->stream>>>(a, run->arena, cuda->batch.updates,
-                                                                              cuda->updates.count);
+        adam_all<<<(unsigned)cuda->updates.blocks * PARTS, THREADS, 0, cuda->stream>>>(
+            a, run->arena, cuda->batch.updates, cuda->updates.count);
         return snug_cuda_done(run, op);
     }
     if (!op->decay) a.decay = 0;
