@@ -47,13 +47,23 @@ def convert_launches(text):
 
 
 INSTRUCTIONS = [
-    (r"cp\.async\.cg\.shared\.global", "emulate_copy16(to, from, there);"),
+    (r"cp\.async\.cg\.shared\.global", "emulate_copy(to, from, 16, there);"),
+    (r"cp\.async\.ca\.shared\.global \[%0\], \[%1\], 4", "emulate_copy(to, from, 4, there);"),
     (r"cp\.async\.(commit|wait)_group", ";"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.trans", "emulate_ldmatrix(r, emulated_shared + at, true);"),
     (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_ldmatrix(r, emulated_shared + at, false);"),
-    (r"wgmma\.mma_async", "emulate_multiply_tile(c, a, tile, add, BY_ROWS, std::is_same_v<E, f16>);"),
+    (r'BEGIN\(type, "37"', "emulate_multiply_tile(c, a, tile, add, BY_ROWS, std::is_same_v<E, f16>);"),
+    (
+        r'BEGIN\(type, "34"',
+        "emulate_multiply_tiles(c, left, tile, add, LEFT_BY_ROWS, BY_ROWS, std::is_same_v<E, f16>);",
+    ),
     (r"wgmma\.(fence|commit_group|wait_group)|fence\.proxy\.async", ";"),
-    (r'volatile\(""', ";"),
+    (r'volatile\(""|setmaxnreg', ";"),
+    (r"mbarrier\.init", "emulate_make_barrier(emulated_shared + at, arrivals);"),
+    (r"mbarrier\.arrive", "emulate_arrive(emulated_shared + at);"),
+    (r"mbarrier\.try_wait", "emulate_wait(emulated_shared + at, phase);"),
+    (r"stmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_stmatrix(emulated_shared + at, r);"),
+    (r"cvt\.rn\.relu\.(bf16|f16)x2", "r = pack<E>(low < 0 ? 0 : low, high < 0 ? 0 : high);"),
     (r"ex2\.approx\.ftz", "r = exp2f(x);"),
     (r"rcp\.approx\.ftz", "r = 1 / x;"),
     (r"sqrt\.approx\.ftz", "r = sqrtf(x);"),

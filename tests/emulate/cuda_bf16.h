@@ -33,7 +33,14 @@ void emulate_multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t ti
 uint32_t emulate_round_to_tf32(float value);
 void emulate_load(uint32_t (&r)[2], const void *from);
 void emulate_load(uint32_t (&r)[4], const void *from);
-void emulate_copy16(void *to, const void *from, bool there);
+void emulate_copy(void *to, const void *from, size_t size, bool there);
+void emulate_stmatrix(void *row, const uint32_t (&registers)[4]);
+void emulate_multiply_tiles(float (&c)[8][4], uint64_t left, uint64_t tile, bool add, bool left_by_rows, bool by_rows,
+                            bool fp16);
+void emulate_make_barrier(void *barrier, int arrivals);
+void emulate_arrive(void *barrier);
+void emulate_wait(void *barrier, uint32_t phase);
+void __syncwarp();
 void __syncthreads();
 
 template <typename F> void emulate_call(dim3 grid, dim3 block, size_t shared, const void *, F kernel) {
@@ -45,6 +52,15 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
     memcpy(&bits, &value, sizeof value);
     bits = emulate_shuffle(bits, mask);
     memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Of lane 0 alone. */
+template <typename T> T __shfl_sync(unsigned, T value, int) {
+    for (int step = 16; step > 0; step /= 2) {
+        const T other = __shfl_xor_sync(~0u, value, step);
+        if (threadIdx.x & step) value = other;
+    }
     return value;
 }
 
@@ -83,6 +99,24 @@ static inline float __uint_as_float(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+/* Two numbers of 16 bits each. */
+template <typename F> static inline uint32_t each_half(uint32_t a, uint32_t b, uint32_t c, F f) {
+    const uint32_t low = (uint16_t)f((uint16_t)a, (uint16_t)b, (uint16_t)c);
+    return low | (uint32_t)(uint16_t)f((uint16_t)(a >> 16), (uint16_t)(b >> 16), (uint16_t)(c >> 16)) << 16;
+}
+static inline uint32_t __vmaxu2(uint32_t a, uint32_t b) {
+    return each_half(a, b, 0, [](uint16_t x, uint16_t y, uint16_t) { return x > y ? x : y; });
+}
+static inline uint32_t __vneg2(uint32_t a) {
+    return each_half(a, 0, 0, [](uint16_t x, uint16_t, uint16_t) { return -x; });
+}
+static inline uint32_t __viaddmin_u16x2(uint32_t a, uint32_t b, uint32_t c) {
+    return each_half(a, b, c, [](uint16_t x, uint16_t y, uint16_t z) {
+        const uint16_t sum = (uint16_t)(x + y);
+        return sum < z ? sum : z;
+    });
 }
 
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }

@@ -38,7 +38,7 @@ emulate_switch:
 
 static const size_t STACK = 256 << 10, GUARD = 512;
 
-enum state { RUNS, AT_WARP, AT_BLOCK, LEFT };
+enum state { RUNS, AT_WARP, AT_BLOCK, AT_BARRIER, LEFT };
 struct fiber {
     void *stack_pointer;
     enum state state;
@@ -136,28 +136,47 @@ void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
         [](double sum) { return (float)sum; });
 }
 
-// m64n64k16 of four warps, as far as one of them goes: a in registers as above, a tile in shared memory, of rows of 128
-// bytes, swizzled. Done at once, so that what a program has to wait for does not show.
-void emulate_multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, bool add, bool by_rows, bool fp16) {
-    const size_t self = current, quad = self & ~(size_t)3;
+// An element of a tile in shared memory, of rows of 128 bytes, swizzled.
+static uint16_t element_of(uint64_t tile, size_t row, size_t column) {
     const size_t first = (tile & 0x3fff) << 4, eight_rows = (tile >> 32 & 0x3fff) << 4;
     if (tile >> 62 != 1 || (tile >> 49 & 7)) die("a tile that is not swizzled by 128 bytes, or not on 1024 bytes");
-    for (int i = 0; i < 4; i++) fibers[self].given[2 + i] = a[i];
-    pause_in(AT_WARP);
+    const size_t place = first + row / 8 * eight_rows + row % 8 * 128 + 2 * column;
+    return *(const uint16_t *)(emulated_shared + (place ^ (place >> 7 & 7) << 4));
+}
+
+// m64n64k16 of four warps, as far as a lane goes, whose left operands for its rows g and g + 8 left(half, k) gives. Done
+// at once, so that what a program has to wait for does not show.
+template <typename F> static void multiply_tile(float (&c)[8][4], F left, uint64_t tile, bool add, bool by_rows, bool fp16) {
     for (size_t n = 0; n < 8; n++)
         for (size_t i = 0; i < 4; i++) {
-            const size_t column = 8 * n + 2 * (self % 4) + i % 2;
+            const size_t column = 8 * n + 2 * (current % 4) + i % 2;
             double sum = add ? c[n][i] : 0;
-            for (size_t k = 0; k < 16; k++) {
-                const size_t row = by_rows ? k : column, element = by_rows ? column : k;
-                const size_t place = first + row / 8 * eight_rows + row % 8 * 128 + 2 * element;
-                const uint16_t right = *(const uint16_t *)(emulated_shared + (place ^ (place >> 7 & 7) << 4));
-                const uint64_t left = fibers[quad + k % 8 / 2].given[2 + i / 2 + k / 8 * 2];
-                sum += (double)half_of(left, k % 2, fp16) * half_of(right, 0, fp16);
-            }
+            for (size_t k = 0; k < 16; k++)
+                sum += (double)left(i / 2, k) *
+                       half_of(by_rows ? element_of(tile, k, column) : element_of(tile, column, k), 0, fp16);
             c[n][i] = (float)sum;
         }
     pause_in(AT_WARP);
+}
+
+void emulate_multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, bool add, bool by_rows, bool fp16) {
+    const size_t quad = current & ~(size_t)3;
+    for (int i = 0; i < 4; i++) fibers[current].given[2 + i] = a[i];
+    pause_in(AT_WARP);
+    const auto left = [&](size_t half, size_t k) {
+        return half_of(fibers[quad + k % 8 / 2].given[2 + half + k / 8 * 2], k % 2, fp16);
+    };
+    multiply_tile(c, left, tile, add, by_rows, fp16);
+}
+
+void emulate_multiply_tiles(float (&c)[8][4], uint64_t left, uint64_t tile, bool add, bool left_by_rows, bool by_rows,
+                            bool fp16) {
+    const size_t first = current / 32 % 4 * 16 + current % 32 / 4;
+    const auto from_left = [&](size_t half, size_t k) {
+        const size_t row = first + 8 * half;
+        return half_of(left_by_rows ? element_of(left, k, row) : element_of(left, row, k), 0, fp16);
+    };
+    multiply_tile(c, from_left, tile, add, by_rows, fp16);
 }
 
 // To 10 bits of mantissa, ties away from zero; infinities and what is not a number stay.
@@ -186,18 +205,53 @@ static void load_shared(uint32_t *to, const void *from, size_t size) {
 void emulate_load(uint32_t (&r)[2], const void *from) { load_shared(r, from, 8); }
 void emulate_load(uint32_t (&r)[4], const void *from) { load_shared(r, from, 16); }
 
-void emulate_copy16(void *to, const void *from, bool there) {
-    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) die("cp.async wants 16 bytes on 16 bytes");
+void emulate_copy(void *to, const void *from, size_t size, bool there) {
+    if ((uintptr_t)to % size || (uintptr_t)from % size) die("cp.async wants bytes on as many bytes");
     if (there)
-        memcpy(to, from, 16);
+        memcpy(to, from, size);
     else
-        memset(to, 0, 16);
+        memset(to, 0, size);
+}
+
+// As ldmatrix, the other way.
+void emulate_stmatrix(void *row, const uint32_t (&registers)[4]) {
+    const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
+    if ((uintptr_t)row % 16) die("stmatrix wants rows on 16 bytes");
+    fibers[self].given[1] = (uint64_t)row;
+    pause_in(AT_WARP);
+    for (int m = 0; m < 4; m++)
+        memcpy((uint8_t *)fibers[warp + 8 * m + lane / 4].given[1] + 4 * (lane % 4), &registers[m], 4);
+    pause_in(AT_WARP);
+}
+
+void __syncwarp() { pause_in(AT_WARP); }
+
+struct barrier {
+    uint32_t phase;
+    uint16_t arrivals, missing;
+};
+void emulate_make_barrier(void *barrier, int arrivals) {
+    *(struct barrier *)barrier = {0, (uint16_t)arrivals, (uint16_t)arrivals};
+}
+void emulate_arrive(void *barrier) {
+    struct barrier *b = (struct barrier *)barrier;
+    if (b->arrivals == 0 || b->arrivals == 0xffff) die("no such barrier");
+    if (--b->missing) return;
+    b->phase++;
+    b->missing = b->arrivals;
+}
+static bool passed(const fiber &f) { return (((const struct barrier *)f.given[0])->phase & 1) != f.given[1]; }
+void emulate_wait(void *barrier, uint32_t phase) {
+    fibers[current].given[0] = (uint64_t)barrier;
+    fibers[current].given[1] = phase & 1;
+    if (!passed(fibers[current])) pause_in(AT_BARRIER);
 }
 
 // Lets all threads of first … end - 1 that can run do so; whether any did.
 static bool run_some(size_t first, size_t end) {
     bool any = false;
     for (size_t i = first; i < end; i++) {
+        if (fibers[i].state == AT_BARRIER && passed(fibers[i])) fibers[i].state = RUNS;
         if (fibers[i].state != RUNS) continue;
         any = true;
         current = i;

@@ -7,70 +7,11 @@
  * read them. A tile's scores are begun together with the product of the values before it, which goes on while the
  * powers of two are taken.
  */
-#include <type_traits>
-
-#include "backend/cuda/attention_mma.cuh"
+#include "backend/cuda/wgmma.cuh"
 
 enum { D = 64, KEYS = 64, ROW_BYTES = 2 * D, TILE = KEYS * ROW_BYTES, STAGES = 5 };
 
-/* ---- products ---- */
-
-/* Before the first product after ordinary code has written registers that it takes. */
-static __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
-static __device__ __forceinline__ void commit_products() {
-    asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
-}
-template <int LEFT> static __device__ __forceinline__ void wait_products() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(LEFT) : "memory");
-}
-/* What products write or read while other code runs stays where it is until here. */
-template <typename R, int N> static __device__ __forceinline__ void hold(R (&registers)[N][4]) {
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if constexpr (std::is_same_v<R, float>)
-                asm volatile("" : "+f"(registers[n][i])::"memory");
-            else
-                asm volatile("" : "+r"(registers[n][i])::"memory");
-        }
-}
-
-/* How products find a tile at a shared address: rows of 128 bytes, swizzled as piece_of() does it (bit 62), groups of
-   8 rows 1024 bytes apart (from bit 32 on); in units of 16 bytes. 16 channels on are 2 units, 16 rows on 128. */
-static __device__ __forceinline__ uint64_t descriptor_of(uint32_t at) {
-    return (uint64_t)1 << 62 | (uint64_t)(8 * ROW_BYTES / 16) << 32 | (at & 0x3ffff) >> 4;
-}
-
-/* c [64, 64] (+)= a [64, 16] times a tile's 16 channels, keys the columns; BY_ROWS: times 16 of its rows. Of c and a a
-   warp has 16 rows, laid out as mma.sync has them. */
-template <typename E, int BY_ROWS>
-static __device__ __forceinline__ void multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, int add) {
-#define REGISTERS(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define PRODUCT(type)                                                                                                  \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                      \
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "                                       \
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                             \
-                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "                                  \
-                 "{%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}\n"                                                        \
-                 : REGISTERS(0), REGISTERS(1), REGISTERS(2), REGISTERS(3), REGISTERS(4), REGISTERS(5), REGISTERS(6),   \
-                   REGISTERS(7)                                                                                        \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "r"(add), "n"(BY_ROWS));
-    if constexpr (std::is_same_v<E, bf16>) {
-        PRODUCT("bf16")
-    } else {
-        PRODUCT("f16")
-    }
-#undef PRODUCT
-#undef REGISTERS
-}
-
 /* ---- tiles ---- */
-
-/* Products read shared memory by a way of their own, which this orders behind what came by the usual one. */
-static __device__ __forceinline__ void fence_products() {
-    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
-}
 
 /* A thread's part of the copies of keys and values into a ring of STAGES tiles of each. */
 template <int GROUPS> struct supply {

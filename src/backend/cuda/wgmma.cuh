@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hopper's products of four warps (wgmma: compute capability 9.0, and code that is made for it alone), of tiles of 64
+ * elements of 16 bits to a row in shared memory, swizzled as piece_of() does it; and barriers that some threads arrive
+ * at and others wait for.
+ */
+#ifndef SNUG_BACKEND_CUDA_WGMMA_CUH
+#define SNUG_BACKEND_CUDA_WGMMA_CUH
+
+#include <type_traits>
+
+#include "backend/cuda/attention_mma.cuh"
+
+/* ---- products ---- */
+
+/* Before the first product after ordinary code has written registers that it takes. */
+static __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+static __device__ __forceinline__ void commit_products() {
+    asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+}
+template <int LEFT> static __device__ __forceinline__ void wait_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(LEFT) : "memory");
+}
+/* Products read shared memory by a way of their own, which this orders behind what came by the usual one. */
+static __device__ __forceinline__ void fence_products() {
+    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+/* What products write or read while other code runs stays where it is until here. */
+template <typename R, int N> static __device__ __forceinline__ void hold(R (&registers)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if constexpr (std::is_same_v<R, float>)
+                asm volatile("" : "+f"(registers[n][i])::"memory");
+            else
+                asm volatile("" : "+r"(registers[n][i])::"memory");
+        }
+}
+
+/* How products find a tile at a shared address: rows of 128 bytes, swizzled (bit 62), groups of 8 rows 1024 bytes apart
+   (from bit 32 on); in units of 16 bytes. 16 columns on are 2 units, 16 rows on 128. */
+static __device__ __forceinline__ uint64_t descriptor_of(uint32_t at) {
+    return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (at & 0x3ffff) >> 4;
+}
+
+#define REGISTERS(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define RESULT                                                                                                         \
+    REGISTERS(0), REGISTERS(1), REGISTERS(2), REGISTERS(3), REGISTERS(4), REGISTERS(5), REGISTERS(6), REGISTERS(7)
+#define BEGIN(type, add)                                                                                               \
+    "{\n.reg .pred add;\nsetp.ne.b32 add, %" add ", 0;\n"                                                              \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "                                                    \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                                          \
+    "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+
+/* c [64, 64] (+)= a [64, 16] times a tile's 16 columns, whose rows are c's columns; BY_ROWS: times 16 of its rows. Of c
+   and a a warp has 16 rows, laid out as mma.sync has them. */
+template <typename E, int BY_ROWS>
+static __device__ __forceinline__ void multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, int add) {
+#define PRODUCT(type)                                                                                                  \
+    asm volatile(BEGIN(type, "37") "{%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}\n"                                      \
+                 : RESULT                                                                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "r"(add), "n"(BY_ROWS));
+    if constexpr (std::is_same_v<E, bf16>) {
+        PRODUCT("bf16")
+    } else {
+        PRODUCT("f16")
+    }
+#undef PRODUCT
+}
+
+/* The same with a in a tile: its rows are c's rows and 16 columns are taken, or, LEFT_BY_ROWS, the other way round. */
+template <typename E, int LEFT_BY_ROWS, int BY_ROWS>
+static __device__ __forceinline__ void multiply_tiles(float (&c)[8][4], uint64_t left, uint64_t tile, int add) {
+#define PRODUCT(type)                                                                                                  \
+    asm volatile(BEGIN(type, "34") "%32, %33, add, 1, 1, %35, %36;\n}\n"                                               \
+                 : RESULT                                                                                              \
+                 : "l"(left), "l"(tile), "r"(add), "n"(LEFT_BY_ROWS), "n"(BY_ROWS));
+    if constexpr (std::is_same_v<E, bf16>) {
+        PRODUCT("bf16")
+    } else {
+        PRODUCT("f16")
+    }
+#undef PRODUCT
+}
+#undef BEGIN
+#undef RESULT
+#undef REGISTERS
+
+/* ---- barriers ---- */
+
+/* A barrier is 8 bytes of shared memory. It counts phases: one ends when as many have arrived as it was made for. */
+static __device__ __forceinline__ void make_barrier(uint32_t at, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(at), "r"(arrivals) : "memory");
+}
+/* Each warp arrives once, when all of its lanes have come here. */
+static __device__ __forceinline__ void arrive_at(uint32_t at) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(at) : "memory");
+}
+/* Until the phase of that number, from 0 on, has ended; it is the current one, or the one before. */
+static __device__ __forceinline__ void wait_for(uint32_t at, uint32_t phase) {
+    asm volatile("{\n.reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n}\n" ::"r"(at),
+                 "r"(phase & 1)
+                 : "memory");
+}
+
+/* ---- registers ---- */
+
+/* Of all threads of four warps, from here on; N is a multiple of 8. */
+template <int N> static __device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(N));
+}
+template <int N> static __device__ __forceinline__ void leave_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(N));
+}
+
+#endif
