@@ -327,7 +327,8 @@ static snug_status run_attention(struct snug_run *run, const struct snug_op *op,
     a->d = (int)(a->h / op->heads);
     a->bucket = snug_cuda_rows(run, qkv);
     a->scale = (float)(1 / sqrt((double)a->d));
-    bool done = backward ? snug_cuda_attention_mma_backward(*a, run, qkv)
+    bool done = backward ? snug_cuda_attention_wgmma_backward(*a, run, qkv) ||
+                               snug_cuda_attention_mma_backward(*a, run, qkv)
                          : snug_cuda_attention_wgmma(*a, run, qkv) || snug_cuda_attention_mma(*a, run, qkv);
     if (!done)
         with_type(snug_run_dtype(run, qkv), [&](auto type) {

@@ -54,11 +54,16 @@ template <typename T> static __device__ void clear_tail(const struct attention &
         to[tokens * stride + i] = from_float<T>(0);
 }
 
-/* Hopper's tensor cores, for d of 64, in 16 bits, without dropout. False where they cannot take it. */
+/* Hopper's tensor cores, for d of 64, in 16 bits; forward without dropout, backward where the longest sequence has 129 to
+   512 tokens, and there are enough. False where they do not take it. */
 #ifdef SNUG_CUDA_HOPPER
 bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv);
+bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
 #else
 static inline bool snug_cuda_attention_wgmma(const struct attention &, const struct snug_run *, int32_t) {
+    return false;
+}
+static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, const struct snug_run *, int32_t) {
     return false;
 }
 #endif

@@ -367,6 +367,38 @@ random_of(const struct head &head, const struct quad_part &quad, const struct pa
     return {{c0, c1, c2, c3}};
 }
 
+/* ---- what backward does before all else ---- */
+
+enum { ROW_BLOCK = 16, ROW_THREADS = 256 };
+
+/*
+ * For a block of queries of all heads, put() is given each query's place in its sequence, token, head, its lse in
+ * powers of two, and delta = do . o. Dropout's factor 1 / (1 - p) is left out of dS until the end, so delta is divided
+ * by it.
+ */
+template <typename T, int D, typename F>
+static __device__ __forceinline__ void for_rows(const struct attention &a, const struct head &head, F put) {
+    constexpr int PIECES = D / 8;
+    const int row0 = blockIdx.x * ROW_BLOCK, count = (head.length - row0 < ROW_BLOCK ? head.length - row0 : ROW_BLOCK);
+    const int width = (int)a.h / 8;
+    for (int base = 0; base < count * width; base += ROW_THREADS) {
+        const int i = base + threadIdx.x, r = row0 + i / width, piece = i % width;
+        const int64_t token = head.first + r, at = token * a.h + 8 * piece;
+        float x[8], y[8], sum = 0;
+        if (i < count * width) {
+            load<8>(x, (const T *)a.o + at);
+            load<8>(y, (const T *)a.dout + at);
+#pragma unroll
+            for (int c = 0; c < 8; c++) sum += x[c] * y[c];
+        }
+#pragma unroll
+        for (int step = PIECES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
+        if (i >= count * width || piece % PIECES) continue;
+        const int index = piece / PIECES;
+        put(r, token, index, a.lse[token * a.heads + index] * LOG2_E, sum / a.dropout.scale);
+    }
+}
+
 /* Calls launch with a value of the type of operands that serve tensors of a type; rounded: fp32 ones by one product.
    Gives what that gives. */
 template <typename F> static bool with_operands(enum snug_dtype type, bool rounded, F launch) {

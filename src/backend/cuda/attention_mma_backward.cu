@@ -41,36 +41,16 @@ template <typename S> static __device__ __forceinline__ int64_t first_tile(const
     return head.first / S::QUERIES + sequence;
 }
 
-/*
- * Before all else, of each query of each head: its lse in powers of two, delta = do . o, and its part of the random
- * numbers. Dropout's factor 1 / (1 - p) is left out of dS until the end, so delta is divided by it.
- */
-enum { ROW_BLOCK = 16, ROW_THREADS = 256 };
-template <typename T, int D> static __global__ void row_kernel(const struct attention a, const struct backward b) {
-    constexpr int PIECES = D / 8;
+/* And its part of the random numbers. */
+template <typename T, int D>
+static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct attention a, const struct backward b) {
     if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.dqkv, 3 * a.h);
-    struct head head = head_of(a, blockIdx.z, 0);
-    const int row0 = blockIdx.x * ROW_BLOCK, count = (head.length - row0 < ROW_BLOCK ? head.length - row0 : ROW_BLOCK);
-    const int width = (int)a.h / 8;
-    for (int base = 0; base < count * width; base += ROW_THREADS) {
-        const int i = base + threadIdx.x, r = row0 + i / width, piece = i % width;
-        const int64_t token = head.first + r, at = token * a.h + 8 * piece;
-        float x[8], y[8], sum = 0;
-        if (i < count * width) {
-            load<8>(x, (const T *)a.o + at);
-            load<8>(y, (const T *)a.dout + at);
-#pragma unroll
-            for (int c = 0; c < 8; c++) sum += x[c] * y[c];
-        }
-#pragma unroll
-        for (int step = PIECES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
-        if (i >= count * width || piece % PIECES) continue;
-        const int index = piece / PIECES;
-        const float lse = a.lse[token * a.heads + index] * LOG2_E;
-        const struct pair_part part = pair_part_of(head, (uint32_t)r / 2);
+    const struct head head = head_of(a, blockIdx.z, 0);
+    for_rows<T, D>(a, head, [&](int row, int64_t token, int index, float lse, float delta) {
+        const struct pair_part part = pair_part_of(head, (uint32_t)row / 2);
         b.rows[index * b.stride + token] =
-            make_uint4(__float_as_uint(lse), __float_as_uint(sum / a.dropout.scale), part.high, part.low);
-    }
+            make_uint4(__float_as_uint(lse), __float_as_uint(delta), part.high, part.low);
+    });
 }
 
 /* ---- a block's work ---- */

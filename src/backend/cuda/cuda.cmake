@@ -28,7 +28,8 @@ find_package(CUDAToolkit REQUIRED)
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/code_book.c ${CMAKE_SOURCE_DIR}/src/optim/codes.c)
 # What Hopper alone has needs code that runs nowhere else. Where that is not asked for, kernels for all take its place.
-set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma.cu)
+set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma.cu
+           ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma_backward.cu)
 list(REMOVE_ITEM sources ${hopper})
 add_library(snug_cuda MODULE ${sources} $<TARGET_OBJECTS:snug_core>)
 set_target_properties(snug_cuda PROPERTIES CUDA_ARCHITECTURES "${SNUG_CUDA_ARCHITECTURES}")

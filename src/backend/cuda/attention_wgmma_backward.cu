@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's backward pass on Hopper's products of four warps, for heads of 64 channels in 16 bits and sequences of up
+ * to 512 tokens, whose dq fits shared memory in fp32: a block has a head of a sequence to itself. It takes the keys in
+ * blocks of 128, 64 for each of two groups of four warps, and walks over the queries in tiles of 64:
+ *   S^T = k q^T,  dP^T = v do^T,  from them, in registers, (F * P)^T and dS^T;  dv += (F * P)^T do,  dk += dS^T q,
+ * with sums in registers. They draw masks while the first two products run. A third group helps them: it copies tiles,
+ * and makes dq += dS k of what they leave in shared memory. The groups wait for each other at barriers only as far as
+ * they use each other's results, so that one's arithmetic goes on beside another's products.
+ */
+#include "backend/cuda/wgmma.cuh"
+
+enum { D = 64, KEYS = 128, QUERIES = 64, LONGEST = 512, GROUP = 128, WORKERS = 2, THREADS = (WORKERS + 1) * GROUP };
+enum { ROW_BYTES = 2 * D, HALF = 64 * ROW_BYTES };
+
+/* Shared memory, in bytes. Keys are two blocks', the next one's in good time. A stage is a tile of queries: q, do, lse
+   and delta. */
+enum {
+    KEYS_BYTES = 2 * HALF,
+    V = 2 * KEYS_BYTES,
+    STAGE = V + KEYS_BYTES,
+    STAGE_BYTES = 2 * HALF,
+    DS = STAGE + 2 * STAGE_BYTES,
+    ROWS = DS + 2 * HALF,
+    BARRIERS = ROWS + 2 * 2 * QUERIES * 4,
+    SUMS = BARRIERS + 128,
+    TILE_SUMS = QUERIES * D * 4,
+};
+
+/* Of what is there for its users, and of what they are done with: stages (two), values, dS (of each worker). */
+enum barrier { FULL, EMPTY = FULL + 2, VALUES_FULL = EMPTY + 2, DS_FULL, DS_EMPTY = DS_FULL + WORKERS };
+static __device__ __forceinline__ uint32_t place_of(uint32_t base, int barrier) {
+    return base + BARRIERS + 8 * barrier;
+}
+
+struct backward {
+    float *lse, *delta; /* [heads, stride]: see for_rows */
+    int64_t stride;
+};
+
+template <typename E>
+static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct attention a, const struct backward b) {
+    if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (E *)a.dqkv, 3 * a.h);
+    for_rows<E, D>(a, head_of(a, blockIdx.z, 0), [&](int, int64_t token, int index, float lse, float delta) {
+        b.lse[index * b.stride + token] = lse;
+        b.delta[index * b.stride + token] = delta;
+    });
+}
+
+/* ---- what is written ---- */
+
+static __device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(at), "r"(r[0]), "r"(r[1]),
+                 "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/*
+ * A warp's 16 rows of results, by a factor, to where the first of them is; so many are there. They pass through
+ * 2 KiB of shared memory, so that memory is written in whole rows.
+ */
+template <typename E, order ORDER>
+static __device__ __forceinline__ void store_rows(E *to, int64_t stride, const float (&sum)[8][4], float factor,
+                                                  int rows, uint8_t *shared) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t at = shared_address(shared) + by_rows<ROW_BYTES>();
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint32_t r[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float(&v)[4] = sum[2 * k + i / 2];
+            r[i] = pack<E>(v[i % 2 * 2] * factor, v[i % 2 * 2 + 1] * factor);
+        }
+        store_matrices(at ^ 32 * k, r);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+        const int r = i + lane / 8;
+        if (r < rows)
+            *(uint4 *)(to + r * stride + lane % 8 * 8) =
+                ((const uint4 *)shared)[piece_of<ROW_BYTES>(slot_of<ORDER>(r), lane % 8)];
+    }
+    __syncwarp();
+}
+
+/* ---- the helping group ---- */
+
+static __device__ __forceinline__ void copy4(void *to, const void *from, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(to)), "l"(from),
+                 "r"(there ? 4 : 0));
+}
+
+/* To where a block's keys or values are to be, what stands column elements behind the queries. */
+template <typename E>
+static __device__ __forceinline__ void copy_keys(uint8_t *to, const struct attention &a, const struct head &head,
+                                                 int64_t column, int k0) {
+    const E *from = (const E *)a.qkv + head.first * 3 * a.h + column + head.column;
+    copy_tile<D, KEYS, GROUP, QUERIES_IN_ROWS>((uint4 *)to, from, 3 * a.h, head.length, k0);
+}
+
+template <typename E>
+static __device__ __forceinline__ void copy_queries(uint8_t *shared, const struct attention &a,
+                                                    const struct backward &b, const struct head &head, int stage,
+                                                    int q0) {
+    uint8_t *to = shared + STAGE + stage * STAGE_BYTES;
+    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)to, (const E *)a.qkv + head.first * 3 * a.h + head.column,
+                                              3 * a.h, head.length, q0);
+    copy_tile<D, QUERIES, GROUP, AS_THEY_ARE>((uint4 *)(to + HALF), (const E *)a.dout + head.first * a.h + head.column,
+                                              a.h, head.length, q0);
+    const int r = q0 + threadIdx.x % QUERIES;
+    const bool there = r < head.length; /* else P is 1, and dP and delta are 0 */
+    const float *from = (threadIdx.x / QUERIES ? b.delta : b.lse) + head.index * b.stride + head.first;
+    copy4(shared + ROWS + 4 * (stage * 2 * QUERIES + threadIdx.x), from + (there ? r : 0), there);
+}
+
+/* What was copied, but for the last LATER commits, is there for products. */
+template <int LATER> static __device__ __forceinline__ void publish(uint32_t barrier) {
+    wait_copies<LATER>();
+    fence_products();
+    arrive_at(barrier);
+}
+
+template <typename E>
+static __device__ __forceinline__ void help(uint8_t *shared, const struct attention &a, const struct backward &b,
+                                            const struct head &head, int blocks, int tiles) {
+    const uint32_t base = shared_address(shared);
+    const uint64_t left = descriptor_of(base + DS);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, total = blocks * tiles;
+    copy_keys<E>(shared, a, head, a.h, 0);
+    copy_keys<E>(shared + V, a, head, 2 * a.h, 0);
+    copy_queries<E>(shared, a, b, head, 0, 0);
+    commit_copies();
+    if (total > 1) copy_queries<E>(shared, a, b, head, 1, QUERIES);
+    commit_copies();
+    publish<1>(place_of(base, FULL));
+    arrive_at(place_of(base, VALUES_FULL));
+    int count = 0; /* tiles so far */
+    for (int block = 0; block < blocks; block++) {
+        const uint64_t keys = descriptor_of(base + block % 2 * KEYS_BYTES);
+        const bool more = block + 1 < blocks;
+        for (int tile = 0; tile < tiles; tile++, count++) {
+            const bool turns = more && tile + 1 == tiles;
+            float4 *const sums = (float4 *)(shared + SUMS + tile * TILE_SUMS) + warp * 8 * 32;
+            float dq[8][4];
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+                const float4 sum = block > 0 ? sums[32 * n + lane] : make_float4(0, 0, 0, 0);
+                dq[n][0] = sum.x, dq[n][1] = sum.y, dq[n][2] = sum.z, dq[n][3] = sum.w;
+            }
+            if (count + 1 < total) publish<0>(place_of(base, FULL + (count + 1) % 2));
+            for (int worker = 0; worker < WORKERS; worker++) wait_for(place_of(base, DS_FULL + worker), count);
+            hold(dq);
+            begin_products();
+#pragma unroll
+            for (int k = 0; k < KEYS / 16; k++) multiply_tiles<E, 1, 1>(dq, left + 128 * k, keys + 128 * k, true);
+            commit_products();
+            if (turns)
+                copy_keys<E>(shared + V, a, head, 2 * a.h, (block + 1) * KEYS); /* dS was the last of the values */
+            commit_copies();
+            wait_products<0>();
+            hold(dq);
+            arrive_at(place_of(base, DS_EMPTY));
+            if (count + 2 < total) { /* the next tile but one */
+                wait_for(place_of(base, EMPTY + count % 2), count / 2);
+                copy_queries<E>(shared, a, b, head, count % 2,
+                                (tile + 2 < tiles ? tile + 2 : tile + 2 - tiles) * QUERIES);
+            }
+            if (more && tile == 0) {
+                wait_for(place_of(base, DS_EMPTY), count); /* nobody uses the keys of the block before */
+                copy_keys<E>(shared + (block + 1) % 2 * KEYS_BYTES, a, head, a.h, (block + 1) * KEYS);
+            }
+            commit_copies();
+            if (more) {
+#pragma unroll
+                for (int n = 0; n < 8; n++) sums[32 * n + lane] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+            } else {
+                const int row = tile * QUERIES + 16 * warp;
+                store_rows<E, AS_THEY_ARE>((E *)a.dqkv + (head.first + row) * 3 * a.h + head.column, 3 * a.h, dq,
+                                           a.scale * a.dropout.scale, head.length - row, (uint8_t *)sums);
+            }
+            if (turns) publish<1>(place_of(base, VALUES_FULL));
+        }
+    }
+}
+
+/* ---- the working groups ---- */
+
+/*
+ * A lane's masks of a tile. It has 2 of the 4 keys that blocks of random words serve, and its neighbour with the
+ * others: one draws those for even n, the other those for odd n, and they exchange halves. Of queries 8 n + 2 t + odd
+ * and key i the bit is 16 odd + 2 n + i, set where the element is dropped.
+ */
+static __device__ __forceinline__ uint32_t draw_masks(const struct head &head, const struct quad_part &quad,
+                                                      uint32_t threshold, int q0) {
+    const int second = threadIdx.x / 4 % 2;
+    const uint32_t below = ((threshold >> 16) - 1) * 0x10001, above = __vneg2(below);
+    uint32_t kept = 0; /* as in the result, of keys 0 … 3 where that has even and odd n */
+#pragma unroll
+    for (int n = 6; n >= 0; n -= 2) {
+        const struct pair_part pair = pair_part_of(head, (uint32_t)q0 / 2 + 4 * (n + second) + threadIdx.x % 4);
+        const struct snug_philox_block random = random_of(head, quad, pair);
+#pragma unroll
+        for (int i = 3; i >= 0; i--) /* 0 up to below, 1 from the threshold on */
+            kept = 2 * kept + __viaddmin_u16x2(__vmaxu2(random.word[i], below), above, 0x10001);
+    }
+    const uint32_t other = __shfl_xor_sync(FULL_WARP, kept, 4);
+    return second ? ~(kept & 0xcccccccc | other >> 2 & 0x33333333) : ~(kept & 0x33333333 | other << 2 & 0xcccccccc);
+}
+
+/* Negative numbers become zero. */
+template <typename E> static __device__ __forceinline__ uint32_t pack_positive(float low, float high) {
+    uint32_t r;
+    if constexpr (std::is_same_v<E, bf16>)
+        asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+
+/* From S^T, P^T in its place, negative where it is dropped, and (F * P)^T. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void probabilities(uint32_t (&p)[4][4], float (&s)[8][4], const float2 *lse,
+                                                     uint32_t dropped, float scale) {
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float2 row = lse[4 * n];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            s[n][i] = quick_exp2(fmaf(s[n][i], scale, i % 2 ? -row.y : -row.x));
+            if (DROP)
+                s[n][i] = __uint_as_float(__float_as_uint(s[n][i]) |
+                                          (dropped << (31 - (i % 2 * 16 + 2 * n + i / 2)) & 0x80000000u));
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            p[n / 2][n % 2 * 2 + half] = pack_positive<E>(s[n][2 * half], s[n][2 * half + 1]);
+    }
+}
+
+/* From P^T and dP^T, dS^T without dropout's factor. */
+template <typename E, bool DROP>
+static __device__ __forceinline__ void gradients(uint32_t (&ds)[4][4], const float (&p)[8][4], const float (&dp)[8][4],
+                                                 const float2 *delta) {
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        const float2 row = delta[4 * n];
+        float x[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float d = i % 2 ? row.y : row.x;
+            if (DROP)
+                x[i] = fmaf(fmaxf(p[n][i], 0), dp[n][i], -fabsf(p[n][i]) * d);
+            else
+                x[i] = p[n][i] * (dp[n][i] - d);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) ds[n / 2][n % 2 * 2 + half] = pack<E>(x[2 * half], x[2 * half + 1]);
+    }
+}
+
+/* The last block has no keys for this group. */
+static __device__ __forceinline__ void rest(uint8_t *shared, uint8_t *slab_of_ds, int worker, uint32_t count,
+                                            int tiles) {
+    const uint32_t base = shared_address(shared);
+    for (int tile = 0; tile < tiles; tile++, count++) {
+        wait_for(place_of(base, FULL + count % 2), count / 2);
+        arrive_at(place_of(base, EMPTY + count % 2));
+        if (count > 0) wait_for(place_of(base, DS_EMPTY), count - 1);
+        for (int i = 0; tile == 0 && i < 16 * ROW_BYTES; i += 16 * 32)
+            *(uint4 *)(slab_of_ds + i + threadIdx.x % 32 * 16) = make_uint4(0, 0, 0, 0);
+        fence_products();
+        arrive_at(place_of(base, DS_FULL + worker));
+    }
+}
+
+template <typename E, bool DROP>
+static __device__ __forceinline__ void work(uint8_t *shared, const struct attention &a, const struct head &head,
+                                            int worker, int blocks, int tiles) {
+    const uint32_t base = shared_address(shared);
+    const int slab = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+    const int g = lane / 4, t = lane % 4;
+    const uint64_t values = descriptor_of(base + V + worker * HALF);
+    uint8_t *const slab_of_ds = shared + DS + slab * 16 * ROW_BYTES;
+    const uint32_t ds_at = shared_address(slab_of_ds) + by_rows<ROW_BYTES>();
+    const float scale = a.scale * LOG2_E; /* powers of two from here on */
+    uint32_t count = 0;                   /* tiles so far */
+    int block = 0;
+    for (; block < blocks && block * KEYS + worker * 64 < head.length; block++) {
+        const uint64_t keys = descriptor_of(base + block % 2 * KEYS_BYTES + worker * HALF);
+        float dk[8][4] = {}, dv[8][4] = {};
+        const int k0 = block * KEYS + 64 * worker, key = k0 + slab % 4 * 16 + 2 * g; /* and the next one */
+        struct quad_part quad;
+        if (DROP) quad = quad_part_of(head, (uint32_t)key / 4);
+        for (int tile = 0; tile < tiles; tile++, count++) {
+            const int stage = count % 2;
+            wait_for(place_of(base, FULL + stage), count / 2);
+            const uint64_t q = descriptor_of(base + STAGE + stage * STAGE_BYTES), dout = q + HALF / 16;
+            const float2 *lse = (const float2 *)(shared + ROWS + 8 * QUERIES * stage) + t, *delta = lse + QUERIES / 2;
+            float s[8][4], dp[8][4];
+            uint32_t p[4][4], ds[4][4];
+            begin_products();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tiles<E, 0, 0>(s, keys + 2 * k, q + 2 * k, k > 0);
+            commit_products();
+            if (tile == 0) wait_for(place_of(base, VALUES_FULL), block);
+            const uint32_t dropped = DROP ? draw_masks(head, quad, a.dropout.threshold, tile * QUERIES) : 0;
+            begin_products();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tiles<E, 0, 0>(dp, values + 2 * k, dout + 2 * k, k > 0);
+            commit_products();
+            wait_products<1>(); /* with the tile before, and with S */
+            hold(s);
+            if (tile > 0) arrive_at(place_of(base, EMPTY + (stage ^ 1)));
+            probabilities<E, DROP>(p, s, lse, dropped, scale);
+            hold(p);
+            begin_products();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tile<E, 1>(dv, p[k], dout + 128 * k, true);
+            commit_products();
+            wait_products<1>(); /* dP */
+            hold(dp);
+            gradients<E, DROP>(ds, s, dp, delta);
+            if (k0 + 64 > head.length) { /* of keys behind the last, P may be infinite: dq must not see it */
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        if (key + i % 2 >= head.length) ds[k][i] = 0;
+            }
+            if (count > 0) wait_for(place_of(base, DS_EMPTY), count - 1);
+#pragma unroll
+            for (int k = 0; k < 4; k++) store_matrices(ds_at ^ 32 * k, ds[k]);
+            fence_products();
+            arrive_at(place_of(base, DS_FULL + worker));
+            hold(ds);
+            begin_products();
+#pragma unroll
+            for (int k = 0; k < 4; k++) multiply_tile<E, 1>(dk, ds[k], q + 128 * k, true);
+            commit_products();
+        }
+        wait_products<0>();
+        hold(dk);
+        hold(dv);
+        arrive_at(place_of(base, EMPTY + (count - 1) % 2));
+        wait_for(place_of(base, DS_EMPTY), count - 1);
+        const int first = k0 + slab % 4 * 16;
+        E *to = (E *)a.dqkv + (head.first + first) * 3 * a.h + a.h + head.column;
+        store_rows<E, QUERIES_IN_ROWS>(to, 3 * a.h, dk, a.scale * a.dropout.scale, head.length - first, slab_of_ds);
+        store_rows<E, QUERIES_IN_ROWS>(to + a.h, 3 * a.h, dv, a.dropout.scale, head.length - first, slab_of_ds);
+    }
+    if (block < blocks) rest(shared, slab_of_ds, worker, count, tiles);
+}
+
+template <typename E, bool DROP>
+static __global__ void __launch_bounds__(THREADS, 1)
+    backward_kernel(const struct attention a, const struct backward b) {
+    extern __shared__ __align__(1024) uint8_t shared[];
+    const struct head head = head_of(a, blockIdx.y, blockIdx.x);
+    const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
+    if (threadIdx.x == 0) {
+        const uint32_t base = shared_address(shared);
+        for (int i = 0; i < 2; i++) {
+            make_barrier(place_of(base, FULL + i), GROUP / 32);
+            make_barrier(place_of(base, EMPTY + i), WORKERS * GROUP / 32);
+        }
+        make_barrier(place_of(base, VALUES_FULL), GROUP / 32);
+        for (int i = 0; i < WORKERS; i++) make_barrier(place_of(base, DS_FULL + i), GROUP / 32);
+        make_barrier(place_of(base, DS_EMPTY), GROUP / 32);
+    }
+    __syncthreads();
+    const int group =
+        __shfl_sync(FULL_WARP, threadIdx.x / GROUP, 0); /* which tells the compiler that warps do not part */
+    if (group == 0) {
+        leave_registers<120>();
+        if (head.length > 0) help<E>(shared, a, b, head, blocks, tiles);
+    } else {
+        take_registers<192>();
+        work<E, DROP>(shared, a, head, group - 1, blocks, tiles);
+    }
+}
+
+/* ---- launching ---- */
+
+template <typename E, bool DROP>
+static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
+    const int bytes = SUMS + (int)blocks_for(run->program->longest, QUERIES) * TILE_SUMS;
+    const dim3 grid((unsigned)a.heads, (unsigned)run->batch->sequences);
+    const auto kernel = backward_kernel<E, DROP>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<grid, THREADS, bytes, snug_cuda_of(run)->stream>>>(a, b);
+}
+
+template <typename E> static void launch_all(const struct attention &a, const struct snug_run *run) {
+    struct backward b = {.lse = (float *)run->workspace};
+    b.stride = run->program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
+    b.delta = b.lse + b.stride * a.heads;
+    const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
+    const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)run->batch->sequences + 1);
+    row_kernel<E><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
+    if (run->batch->sequences == 0) return;
+    a.dropout.threshold ? launch<E, true>(a, b, run) : launch<E, false>(a, b, run);
+}
+
+/*
+ * Heads of short sequences are over before a block is in full swing, and where blocks leave a quarter of the GPU
+ * without work, or their last round does, attention_mma_backward.cu, whose blocks are smaller, takes less time. What
+ * decides is the same whenever a batch's layer is done again, and for all batches that a recorded phase serves.
+ */
+static bool is_worth_it(const struct attention &a, const struct snug_run *run) {
+    const int64_t all = snug_cuda_of(run)->multiprocessors, blocks = a.heads * run->batch->sequences;
+    return run->program->longest > 128 && 4 * blocks >= 3 * all * blocks_for(blocks, (int)all);
+}
+
+bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
+    if (snug_cuda_of(run)->capability != 90 || a.d != D || run->program->longest > LONGEST || !is_worth_it(a, run))
+        return false;
+    bool done = false;
+    with_type(snug_run_dtype(run, qkv), [&](auto value) {
+        if constexpr (sizeof value == 2) launch_all<decltype(value)>(a, run), done = true;
+    });
+    return done;
+}
