@@ -115,9 +115,9 @@ static __device__ __forceinline__ void copy_queries(uint8_t *shared, const struc
     copy4(shared + ROWS + 4 * (stage * 2 * QUERIES + threadIdx.x), from + (there ? r : 0), there);
 }
 
-/* What was copied, but for the last LATER commits, is there for products. */
-template <int LATER> static __device__ __forceinline__ void publish(uint32_t barrier) {
-    wait_copies<LATER>();
+/* What was copied is there for products. */
+static __device__ __forceinline__ void publish(uint32_t barrier) {
+    wait_copies<0>();
     fence_products();
     arrive_at(barrier);
 }
@@ -127,21 +127,28 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                                             const struct head &head, int blocks, int tiles) {
     const uint32_t base = shared_address(shared);
     const uint64_t left = descriptor_of(base + DS);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, total = blocks * tiles;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     copy_keys<E>(shared, a, head, a.h, 0);
     copy_keys<E>(shared + V, a, head, 2 * a.h, 0);
     copy_queries<E>(shared, a, b, head, 0, 0);
     commit_copies();
-    if (total > 1) copy_queries<E>(shared, a, b, head, 1, QUERIES);
-    commit_copies();
-    publish<1>(place_of(base, FULL));
+    publish(place_of(base, FULL));
     arrive_at(place_of(base, VALUES_FULL));
-    int count = 0; /* tiles so far */
+    uint32_t count = 0; /* tiles so far */
     for (int block = 0; block < blocks; block++) {
         const uint64_t keys = descriptor_of(base + block % 2 * KEYS_BYTES);
-        const bool more = block + 1 < blocks;
         for (int tile = 0; tile < tiles; tile++, count++) {
-            const bool turns = more && tile + 1 == tiles;
+            const bool turns = tile + 1 == tiles, more = !turns || block + 1 < blocks;
+            if (more) { /* the next tile */
+                const int stage = (count + 1) % 2;
+                if (count > 0) wait_for(place_of(base, EMPTY + stage), (count - 1) / 2);
+                copy_queries<E>(shared, a, b, head, stage, turns ? 0 : (tile + 1) * QUERIES);
+                if (tile == 0 && block + 1 < blocks) {
+                    if (block > 0) wait_for(place_of(base, DS_EMPTY), count - 1); /* the block's before are done with */
+                    copy_keys<E>(shared + (block + 1) % 2 * KEYS_BYTES, a, head, a.h, (block + 1) * KEYS);
+                }
+                commit_copies();
+            }
             float4 *const sums = (float4 *)(shared + SUMS + tile * TILE_SUMS) + warp * 8 * 32;
             float dq[8][4];
 #pragma unroll
@@ -149,30 +156,21 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                 const float4 sum = block > 0 ? sums[32 * n + lane] : make_float4(0, 0, 0, 0);
                 dq[n][0] = sum.x, dq[n][1] = sum.y, dq[n][2] = sum.z, dq[n][3] = sum.w;
             }
-            if (count + 1 < total) publish<0>(place_of(base, FULL + (count + 1) % 2));
+            if (more) publish(place_of(base, FULL + (count + 1) % 2));
             for (int worker = 0; worker < WORKERS; worker++) wait_for(place_of(base, DS_FULL + worker), count);
             hold(dq);
             begin_products();
 #pragma unroll
             for (int k = 0; k < KEYS / 16; k++) multiply_tiles<E, 1, 1>(dq, left + 128 * k, keys + 128 * k, true);
             commit_products();
-            if (turns)
-                copy_keys<E>(shared + V, a, head, 2 * a.h, (block + 1) * KEYS); /* dS was the last of the values */
-            commit_copies();
+            if (turns && more) { /* dS was the last to come of the values */
+                copy_keys<E>(shared + V, a, head, 2 * a.h, (block + 1) * KEYS);
+                commit_copies();
+            }
             wait_products<0>();
             hold(dq);
             arrive_at(place_of(base, DS_EMPTY));
-            if (count + 2 < total) { /* the next tile but one */
-                wait_for(place_of(base, EMPTY + count % 2), count / 2);
-                copy_queries<E>(shared, a, b, head, count % 2,
-                                (tile + 2 < tiles ? tile + 2 : tile + 2 - tiles) * QUERIES);
-            }
-            if (more && tile == 0) {
-                wait_for(place_of(base, DS_EMPTY), count); /* nobody uses the keys of the block before */
-                copy_keys<E>(shared + (block + 1) % 2 * KEYS_BYTES, a, head, a.h, (block + 1) * KEYS);
-            }
-            commit_copies();
-            if (more) {
+            if (block + 1 < blocks) {
 #pragma unroll
                 for (int n = 0; n < 8; n++) sums[32 * n + lane] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
             } else {
@@ -180,7 +178,7 @@ static __device__ __forceinline__ void help(uint8_t *shared, const struct attent
                 store_rows<E, AS_THEY_ARE>((E *)a.dqkv + (head.first + row) * 3 * a.h + head.column, 3 * a.h, dq,
                                            a.scale * a.dropout.scale, head.length - row, (uint8_t *)sums);
             }
-            if (turns) publish<1>(place_of(base, VALUES_FULL));
+            if (turns && more) publish(place_of(base, VALUES_FULL));
         }
     }
 }
@@ -404,13 +402,12 @@ template <typename E> static void launch_all(const struct attention &a, const st
 }
 
 /*
- * Heads of short sequences are over before a block is in full swing, and where blocks leave a quarter of the GPU
- * without work, or their last round does, attention_mma_backward.cu, whose blocks are smaller, takes less time. What
- * decides is the same whenever a batch's layer is done again, and for all batches that a recorded phase serves.
+ * Heads of short sequences are over before a block is in full swing, and where blocks leave half of the GPU without
+ * work attention_mma_backward.cu, whose blocks are smaller, takes less time. What decides is the same whenever a
+ * batch's layer is done again, and for all batches that a recorded phase serves.
  */
 static bool is_worth_it(const struct attention &a, const struct snug_run *run) {
-    const int64_t all = snug_cuda_of(run)->multiprocessors, blocks = a.heads * run->batch->sequences;
-    return run->program->longest > 128 && 4 * blocks >= 3 * all * blocks_for(blocks, (int)all);
+    return run->program->longest > 128 && 2 * a.heads * run->batch->sequences >= snug_cuda_of(run)->multiprocessors;
 }
 
 bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
