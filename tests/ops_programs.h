@@ -11,7 +11,7 @@
 #define R SNUG_EXTENT_ROWS
 #define FIXED SNUG_EXTENT_FIXED
 
-static const float p_of[2] = {0, 0.3f};
+static const float p_of[3] = {0, 0.3f, 0.55f};
 
 /* Distinct ids of the batch. */
 static inline int64_t ops_distinct(const struct ops *f) {
@@ -102,6 +102,7 @@ static inline void build_linear(struct ops *f, int variant) {
     if (variant != 1) ops_pair(f, b, db);
 }
 
+/* 2: most is dropped. */
 static inline void build_attention(struct ops *f, int variant) {
     int64_t h = f->shape->h;
     int32_t heads = f->shape->heads;

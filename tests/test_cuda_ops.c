@@ -63,7 +63,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     switch (kind) {
     case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 2, 32, 2};
     case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 6, 64, 2};
-    case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 64, 6};
+    case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 3, 64, 6};
     case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 5, 32, 2};
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 32, 2};
     case SNUG_OP_ACTIVATION: return (struct op_test){"ACTIVATION", build_activation, 20, 16, 2};

@@ -64,6 +64,7 @@ INSTRUCTIONS = [
     (r"mbarrier\.try_wait", "emulate_wait(emulated_shared + at, phase);"),
     (r"stmatrix\.sync\.aligned\.m8n8\.x4\.shared", "emulate_stmatrix(emulated_shared + at, r);"),
     (r"cvt\.rn\.relu\.(bf16|f16)x2", "r = pack<E>(low < 0 ? 0 : low, high < 0 ? 0 : high);"),
+    (r"prmt\.b32", "r = emulate_select_bytes(low, high, SELECTOR);"),
     (r"ex2\.approx\.ftz", "r = exp2f(x);"),
     (r"rcp\.approx\.ftz", "r = 1 / x;"),
     (r"sqrt\.approx\.ftz", "r = sqrtf(x);"),

@@ -109,6 +109,9 @@ template <typename F> static inline uint32_t each_half(uint32_t a, uint32_t b, u
 static inline uint32_t __vmaxu2(uint32_t a, uint32_t b) {
     return each_half(a, b, 0, [](uint16_t x, uint16_t y, uint16_t) { return x > y ? x : y; });
 }
+static inline uint32_t __vminu2(uint32_t a, uint32_t b) {
+    return each_half(a, b, 0, [](uint16_t x, uint16_t y, uint16_t) { return x < y ? x : y; });
+}
 static inline uint32_t __vneg2(uint32_t a) {
     return each_half(a, 0, 0, [](uint16_t x, uint16_t, uint16_t) { return -x; });
 }
@@ -117,6 +120,17 @@ static inline uint32_t __viaddmin_u16x2(uint32_t a, uint32_t b, uint32_t c) {
         const uint16_t sum = (uint16_t)(x + y);
         return sum < z ? sum : z;
     });
+}
+
+static inline uint32_t emulate_select_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+    const uint64_t both = (uint64_t)high << 32 | low;
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t number = selector >> 4 * i & 15;
+        const uint8_t byte = (uint8_t)(both >> 8 * (number & 7));
+        result |= (uint32_t)(uint8_t)(number & 8 ? (int8_t)byte >> 7 : byte) << 8 * i;
+    }
+    return result;
 }
 
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }

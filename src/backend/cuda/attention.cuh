@@ -54,8 +54,8 @@ template <typename T> static __device__ void clear_tail(const struct attention &
         to[tokens * stride + i] = from_float<T>(0);
 }
 
-/* Hopper's tensor cores, for d of 64, in 16 bits; forward without dropout, backward where the longest sequence has 129 to
-   512 tokens, and there are enough. False where they do not take it. */
+/* Hopper's tensor cores, for d of 64, in 16 bits, where the longest sequence has more than 128 tokens; forward with
+   dropout up to one half, backward up to 512 tokens and where there are enough. False where they do not take it. */
 #ifdef SNUG_CUDA_HOPPER
 bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv);
 bool snug_cuda_attention_wgmma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);

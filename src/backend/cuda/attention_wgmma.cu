@@ -1,37 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention's forward pass on Hopper's products of four warps (wgmma: compute capability 9.0, and code that is made
- * for it alone), for heads of 64 channels in 16 bits and without dropout: the GPU's other tensor instructions reach
- * some two thirds of its rate. A block has GROUPS * 64 queries of a head, 64 to each group of four warps, which stay in
- * registers with their scores and sums; keys and values pass in tiles of 64 through shared memory, where the products
- * read them. A tile's scores are begun together with the product of the values before it, which goes on while the
- * powers of two are taken.
+ * for it alone), for heads of 64 channels in 16 bits: the GPU's other tensor instructions reach some two thirds of its
+ * rate. A block has GROUPS * 64 queries of a head, 64 to each group of four warps, which stay in registers with their
+ * scores and sums; keys and values pass in tiles of 64 through shared memory, where the products read them. Without
+ * dropout a tile's scores are begun together with the product of the values before it, which goes on while the powers
+ * of two are taken. Dropout's random words take registers, and more time than products: there a block waits for its
+ * products, while others on the multiprocessor draw.
  */
 #include "backend/cuda/wgmma.cuh"
 
-enum { D = 64, KEYS = 64, ROW_BYTES = 2 * D, TILE = KEYS * ROW_BYTES, STAGES = 5 };
+enum { D = 64, KEYS = 64, ROW_BYTES = 2 * D, TILE = KEYS * ROW_BYTES, SHORT = 128 };
 
 /* ---- tiles ---- */
 
-/* A thread's part of the copies of keys and values into a ring of STAGES tiles of each. */
-template <int GROUPS> struct supply {
-    enum { PASS = 16 * GROUPS, AHEAD = STAGES - 3 }; /* rows that the threads take at once; tiles */
-    const uint8_t *from;                             /* the thread's piece of the tile's first row that it copies */
+/* A thread's part of the copies of keys and values, and of what dropout needs of the keys, into a ring of STAGES tiles
+   of each. */
+template <int GROUPS, int STAGES, bool DROP> struct supply {
+    enum { PASS = 16 * GROUPS, AHEAD = STAGES - (DROP ? 2 : 3) }; /* rows that the threads take at once; tiles */
+    const uint8_t *from; /* the thread's piece of the tile's first row that it copies */
     uint8_t *to;
+    struct quad_part *quads;
     int64_t stride, h;
-    int rows, stage; /* rows that are left from that one on */
+    int rows, stage, quad; /* rows that are left from that one on */
 
-    template <typename T> __device__ __forceinline__ supply(uint8_t *ring, const T *keys, int64_t columns, int length) {
+    template <typename T>
+    __device__ __forceinline__ supply(uint8_t *ring, const T *keys, int64_t columns, const struct head &head) {
         const int row = threadIdx.x / 8, piece = threadIdx.x % 8;
         h = columns;
         stride = 3 * h * (int64_t)sizeof(T);
         from = (const uint8_t *)keys + row * stride + 16 * piece;
-        to = ring + 16 * piece_of<ROW_BYTES>(row, piece);
-        rows = length - row;
+        to = ring + 16 * piece_of<ROW_BYTES>(slot_of<KEYS_IN_COLUMNS>(row), piece);
+        quads = (struct quad_part *)(ring + 2 * STAGES * TILE) + threadIdx.x;
+        rows = head.length - row;
         stage = 0;
-        for (int i = 0; i < AHEAD; i++) fill();
+        quad = threadIdx.x;
+        for (int i = 0; i < AHEAD; i++) fill(head);
     }
-    __device__ __forceinline__ void fill() {
+    __device__ __forceinline__ void fill(const struct head &head) {
 #pragma unroll
         for (int r = 0; r < KEYS; r += PASS) { /* the swizzle of all of them is the first one's */
             const uint8_t *key = from + r * stride;
@@ -39,17 +45,21 @@ template <int GROUPS> struct supply {
             copy16(to + (2 * stage + 1) * TILE + r * ROW_BYTES, key + 2 * h, r < rows);
         }
         commit_copies();
+        if (DROP && threadIdx.x < KEYS / 4) {
+            quads[stage * (KEYS / 4)] = quad_part_of(head, quad);
+            quad += KEYS / 4;
+        }
         from += KEYS * stride;
         rows -= KEYS;
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }
-    /* The next tile is there for products, and a further one on its way, into the place of the third before it: by now
-       the products with that are done in all groups. */
-    __device__ __forceinline__ void next() {
+    /* The next tile is there for products, and a further one on its way, into the place of the second (DROP) or third
+       before it: by now the products with that are done in all groups. */
+    __device__ __forceinline__ void next(const struct head &head) {
         wait_copies<AHEAD - 1>();
         fence_products();
         __syncthreads();
-        fill();
+        fill(head);
     }
 };
 
@@ -106,14 +116,14 @@ static __device__ __forceinline__ bool take_powers(struct softmax &rows, float (
     return above;
 }
 
-/* Scores of keys behind the sequence's end, of which so many are left. */
+/* Scores of keys behind the sequence's end, of which so many are left; see KEYS_IN_COLUMNS. */
 static __device__ __forceinline__ void mask_scores(float (&s)[8][4], int left) {
     if (left >= KEYS) return;
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (8 * n + 2 * (int)(threadIdx.x % 4) + i % 2 >= left) s[n][i] = -INFINITY;
+            if (8 * (n & ~1) + 4 * (int)(threadIdx.x % 4) + 2 * (n & 1) + i % 2 >= left) s[n][i] = -INFINITY;
 }
 
 template <typename E> static __device__ __forceinline__ void pack_powers(uint32_t (&p)[4][4], const float (&s)[8][4]) {
@@ -123,7 +133,32 @@ template <typename E> static __device__ __forceinline__ void pack_powers(uint32_
         for (int half = 0; half < 2; half++) p[n / 2][n % 2 * 2 + half] = pack<E>(s[n][2 * half], s[n][2 * half + 1]);
 }
 
-template <typename E, int GROUPS, int BLOCKS>
+/* Those of two words' bytes 0 … 7 that a selector's digits name; with 8 more, eight times the byte's highest bit. */
+template <int SELECTOR> static __device__ __forceinline__ uint32_t select_bytes(uint32_t low, uint32_t high) {
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "r"(high), "n"(SELECTOR));
+    return r;
+}
+
+/* Clears the powers that are dropped. limit: the threshold's upper half, which is 0x8000 at most, twice in a word. */
+static __device__ __forceinline__ void drop_powers(uint32_t (&p)[4][4], const struct head &head,
+                                                   const struct quad_part *quads, const struct pair_part &pair,
+                                                   uint32_t limit) {
+    const uint32_t highest = limit + 0x7fff7fff, shift = 0x80008000 - limit;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const struct snug_philox_block random = random_of(head, quads[4 * k + threadIdx.x % 4], pair);
+#pragma unroll
+        for (int i = 0; i < 2; i++) { /* from the limit on a half's highest bit is set, and none overflows */
+            const uint32_t left = __vminu2(random.word[2 * i], highest) + shift;
+            const uint32_t right = __vminu2(random.word[2 * i + 1], highest) + shift;
+            p[k][2 * i] &= select_bytes<0xdd99>(left, right);
+            p[k][2 * i + 1] &= select_bytes<0xffbb>(left, right);
+        }
+    }
+}
+
+template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP>
 static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(const struct attention a) {
     extern __shared__ __align__(1024) uint8_t shared[];
     if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (E *)a.o, a.h);
@@ -131,19 +166,19 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
     const int lane = threadIdx.x % 32, q0 = (blockIdx.x * GROUPS + threadIdx.x / 128) * 64; /* of the group */
     if ((int)blockIdx.x * GROUPS * 64 >= head.length) return;
     const E *from = (const E *)a.qkv + head.first * 3 * a.h + head.column;
-    supply<GROUPS> tiles(shared, from + a.h, a.h, head.length);
+    supply<GROUPS, STAGES, DROP> tiles(shared, from + a.h, a.h, head);
     if (q0 >= head.length) { /* its threads only copy */
-        for (int k0 = 0; k0 < head.length; k0 += KEYS) tiles.next();
+        for (int k0 = 0; k0 < head.length; k0 += KEYS) tiles.next(head);
         wait_copies<0>();
         return;
     }
-    const int row = q0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
+    const int row = q0 + threadIdx.x % 128 / 32 * 16 + lane / 4 * 2; /* and the next one, as random words have them */
     uint32_t q[4][4], p[4][4];
 #pragma unroll
     for (int k = 0; k < 4; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int r = row + 8 * (i % 2), channel = 16 * k + 8 * (i / 2) + 2 * (lane % 4);
+            const int r = row + i % 2, channel = 16 * k + 8 * (i / 2) + 2 * (lane % 4);
             q[k][i] = r < head.length ? *(const uint32_t *)(from + r * 3 * a.h + channel) : 0;
         }
 
@@ -163,81 +198,114 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
         for (int k = 0; k < 4; k++) multiply_tile<E, 1>(o, p[k], tile + 128 * k, 1);
         commit_products();
     };
-    tiles.next();
-    begin_products();
-    begin_scores(0);
-    wait_products<0>();
-    hold(s);
-    mask_scores(s, head.length);
-    take_powers(rows, s, scale);
-    pack_powers<E>(p, s);
-    if (head.length > KEYS) tiles.next();
-    int stage = 0;
-    for (int k0 = KEYS; k0 < head.length; k0 += KEYS) {
-        const int next = stage + 1 < STAGES ? stage + 1 : 0;
+    const auto shrink = [&]() {
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) o[n][i] *= rows.shrink[i / 2];
+    };
+    tiles.next(head);
+    if constexpr (DROP) {
+        const struct pair_part pair = pair_part_of(head, (uint32_t)row / 2);
+        const struct quad_part *quads = (const struct quad_part *)(shared + 2 * STAGES * TILE);
+        const uint32_t limit = select_bytes<0x3232>(a.dropout.threshold, 0);
+        int stage = 0;
+        for (int k0 = 0; k0 < head.length; k0 += KEYS) {
+            hold(s);
+            begin_products();
+            begin_scores(stage);
+            tiles.next(head);
+            wait_products<0>();
+            hold(s);
+            mask_scores(s, head.length - k0);
+            if (take_powers(rows, s, scale)) shrink();
+            pack_powers<E>(p, s);
+            drop_powers(p, head, quads + stage * (KEYS / 4), pair, limit);
+            hold(p);
+            hold(o);
+            begin_products();
+            begin_values(stage);
+            wait_products<0>();
+            hold(o);
+            stage = stage + 1 < STAGES ? stage + 1 : 0;
+        }
+    } else {
+        begin_products();
+        begin_scores(0);
+        wait_products<0>();
         hold(s);
+        mask_scores(s, head.length);
+        take_powers(rows, s, scale);
+        pack_powers<E>(p, s);
+        if (head.length > KEYS) tiles.next(head);
+        int stage = 0;
+        for (int k0 = KEYS; k0 < head.length; k0 += KEYS) {
+            const int next = stage + 1 < STAGES ? stage + 1 : 0;
+            hold(s);
+            hold(p);
+            hold(o);
+            begin_products();
+            begin_scores(next);
+            begin_values(stage);
+            wait_products<1>();
+            hold(s);
+            mask_scores(s, head.length - k0);
+            const bool shrinks = take_powers(rows, s, scale);
+            hold(s);
+            /* Here, since it ends what the compiler orders anew: it would wait for values before it takes powers. */
+            if (k0 + KEYS < head.length) tiles.next(head);
+            wait_products<0>();
+            hold(o);
+            hold(p);
+            if (shrinks) shrink();
+            pack_powers<E>(p, s);
+            stage = next;
+        }
         hold(p);
         hold(o);
         begin_products();
-        begin_scores(next);
         begin_values(stage);
-        wait_products<1>();
-        hold(s);
-        mask_scores(s, head.length - k0);
-        const bool shrinks = take_powers(rows, s, scale);
-        hold(s);
-        /* Here, since it ends what the compiler orders anew: it would wait for the values before it takes powers. */
-        if (k0 + KEYS < head.length) tiles.next();
         wait_products<0>();
         hold(o);
-        hold(p);
-        if (shrinks)
-#pragma unroll
-            for (int n = 0; n < 8; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) o[n][i] *= rows.shrink[i / 2];
-        pack_powers<E>(p, s);
-        stage = next;
     }
-    hold(p);
-    hold(o);
-    begin_products();
-    begin_values(stage);
-    wait_products<0>();
-    hold(o);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int r = row + 8 * half;
+        const int r = row + half;
         const float total = quad_sum(rows.sum[half]);
         if (r >= head.length) continue;
         const int64_t token = head.first + r;
-        store_row<E>((E *)a.o + token * a.h + head.column, o, half, 1 / total);
+        store_row<E>((E *)a.o + token * a.h + head.column, o, half, a.dropout.scale / total);
         if (lane % 4 == 0) a.lse[token * a.heads + head.index] = rows.max[half] * a.scale + LN_2 * log2f(total);
     }
 }
 
 /* ---- launching ---- */
 
-template <typename E, int GROUPS, int BLOCKS>
+template <typename E, int GROUPS, int STAGES, int BLOCKS, bool DROP>
 static void launch(const struct attention &a, const struct snug_run *run) {
-    constexpr int BYTES = 2 * STAGES * TILE;
-    const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
-    const dim3 grid(blocks_for(longest, 64 * GROUPS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
-    const auto kernel = forward_kernel<E, GROUPS, BLOCKS>;
+    constexpr int BYTES = STAGES * (2 * TILE + (DROP ? KEYS / 4 * (int)sizeof(struct quad_part) : 0));
+    const dim3 grid(blocks_for(run->program->longest, 64 * GROUPS), (unsigned)a.heads,
+                    (unsigned)run->batch->sequences + 1);
+    const auto kernel = forward_kernel<E, GROUPS, STAGES, BLOCKS, DROP>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
     kernel<<<grid, 128 * GROUPS, BYTES, snug_cuda_of(run)->stream>>>(a);
 }
 
-/* Few queries in all: more blocks, of fewer rows. */
+/* Few queries in all: more blocks, of fewer rows, which changes no bits. */
 template <typename E> static void choose_rows(const struct attention &a, const struct snug_run *run) {
-    if (a.bucket * a.heads <= 64 * snug_cuda_of(run)->multiprocessors)
-        launch<E, 1, 2>(a, run);
+    if (a.dropout.threshold)
+        launch<E, 1, 3, 4, true>(a, run);
+    else if (a.bucket * a.heads <= 64 * snug_cuda_of(run)->multiprocessors)
+        launch<E, 1, 5, 2, false>(a, run);
     else
-        launch<E, 2, 2>(a, run);
+        launch<E, 2, 5, 2, false>(a, run);
 }
 
+/* By facts of the program, not of a batch, since bits are not those of mma.sync. That is as fast or faster where
+   sequences are short (on an H200). */
 bool snug_cuda_attention_wgmma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
-    if (snug_cuda_of(run)->capability != 90 || a.dropout.threshold || a.d != D) return false;
+    if (snug_cuda_of(run)->capability != 90 || a.d != D || run->program->longest <= SHORT) return false;
+    if (a.dropout.threshold > 0x80000000) return false; /* see drop_powers() */
     bool done = false;
     with_type(snug_run_dtype(run, qkv), [&](auto value) {
         if constexpr (sizeof value == 2) choose_rows<decltype(value)>(a, run), done = true;
