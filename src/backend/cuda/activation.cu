@@ -10,8 +10,10 @@
 #define GELU_SCALE 0.7978845608028654f
 #define GELU_CUBIC 0.044715f
 
-/* RESIDENT: blocks that a multiprocessor runs at once. */
-enum { THREADS = 256, ROWS = 2, RESIDENT = 4, MOST_BLOCKS = 1024 };
+/* RESIDENT: blocks that a multiprocessor runs at once. ROWS: that a thread has under way, so many that registers are
+   left for that many blocks. */
+enum { THREADS = 256, RESIDENT = 6, MOST_BLOCKS = 1024 };
+template <bool BACKWARD> constexpr int ROWS = BACKWARD ? 1 : 2;
 
 /* QUICK where 16-bit types would not tell the difference. */
 template <bool QUICK> static __device__ __forceinline__ float sigmoid(float u) {
@@ -78,16 +80,17 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) activation_kernel(co
     float sum[W] = {}, bias[W] = {};
     if (column >= a.cols) return;
     if (a.bias) load<W>(bias, a.bias + column);
-    for (int64_t first = (int64_t)blockIdx.y * ROWS; first < a.rows; first += (int64_t)gridDim.y * ROWS) {
-        float x[ROWS][W], g[ROWS][W], d;
+    constexpr int R = ROWS<BACKWARD>;
+    for (int64_t first = (int64_t)blockIdx.y * R; first < a.rows; first += (int64_t)gridDim.y * R) {
+        float x[R][W], g[R][W], d;
 #pragma unroll
-        for (int k = 0; k < ROWS; k++)
+        for (int k = 0; k < R; k++)
             if (first + k < a.rows) {
                 load<W>(x[k], (const T *)a.u + (first + k) * a.cols + column);
                 if (BACKWARD) load<W>(g[k], (const T *)a.da + (first + k) * a.cols + column);
             }
 #pragma unroll
-        for (int k = 0; k < ROWS; k++) {
+        for (int k = 0; k < R; k++) {
             if (first + k >= a.rows) continue;
             const int64_t at = (first + k) * a.cols + column;
 #pragma unroll
@@ -112,12 +115,13 @@ struct grid {
     int64_t x, y, threads;
 };
 
-static struct grid grid_of(int64_t rows, int64_t cols, int w, int64_t multiprocessors, bool backward) {
+template <bool BACKWARD> static struct grid grid_of(int64_t rows, int64_t cols, int w, int64_t multiprocessors) {
+    constexpr int R = ROWS<BACKWARD>;
     struct grid grid;
-    const int64_t pieces = (cols + w - 1) / w, turns = (rows + ROWS - 1) / ROWS, enough = RESIDENT * multiprocessors;
+    const int64_t pieces = (cols + w - 1) / w, turns = (rows + R - 1) / R, enough = RESIDENT * multiprocessors;
     grid.x = (pieces + THREADS - 1) / THREADS;
     grid.threads = ((pieces + grid.x - 1) / grid.x + 31) / 32 * 32;
-    grid.y = backward                      ? (enough < MOST_BLOCKS ? enough : MOST_BLOCKS) / grid.x
+    grid.y = BACKWARD                      ? (enough < MOST_BLOCKS ? enough : MOST_BLOCKS) / grid.x
              : turns * grid.x > 4 * enough ? turns / 4
                                            : turns;
     if (grid.y > turns) grid.y = turns;
@@ -144,7 +148,7 @@ template <typename T, bool BACKWARD>
 static int64_t launch(const struct snug_cuda *cuda, const struct activation &a, enum snug_activation f) {
     constexpr int W = 16 / (int)sizeof(T);
     const bool whole = a.cols % W == 0;
-    const struct grid grid = grid_of(a.rows, a.cols, whole ? W : 1, cuda->multiprocessors, BACKWARD);
+    const struct grid grid = grid_of<BACKWARD>(a.rows, a.cols, whole ? W : 1, cuda->multiprocessors);
     if (whole)
         launch_as<T, W, BACKWARD>(a, f, grid, cuda->stream);
     else

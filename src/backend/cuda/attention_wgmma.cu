@@ -214,7 +214,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             hold(s);
             begin_products();
             begin_scores(stage);
-            tiles.next(head);
+            if (k0 + KEYS < head.length) tiles.next(head);
             wait_products<0>();
             hold(s);
             mask_scores(s, head.length - k0);
