@@ -22,7 +22,7 @@ static const struct ops_shape shapes[] = {
     {{48, 19}, 60, 3, 40, 2, 1, 7, 9},                     /* d = 20 */
     {{5}, 8, 1, 10, 2, 3, 2, 0},                           /* no head rows */
     {{0}, 24, 3, 10, 2, 3, 2, 0},                          /* no tokens */
-    {{512, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, /* tiles and tails */
+    {{260, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, /* tiles and tails */
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
