@@ -405,7 +405,8 @@ static inline struct vec_dropout vec_dropout(const struct snug_run *run, const s
 /* Words of VEC_BLOCKS blocks from number first on; place: the counter's second word. */
 static inline void vec_dropout_words(vec_uint words[2], const struct vec_dropout *dropout, int64_t first, int32_t place,
                                      int32_t sample) {
-    vec_philox(vec_block_order() + (uint64_t)first, (vec_wide){0} + (uint32_t)place, (uint32_t)sample, dropout->use,
+    const vec_wide zeros = {0};
+    vec_philox(vec_block_order() + (uint64_t)first, zeros + (uint32_t)place, (uint32_t)sample, dropout->use,
                dropout->key, SNUG_DROPOUT_ROUNDS, &words[0], &words[1]);
 }
 
