@@ -116,7 +116,7 @@ static void put_rows(const struct head *head, struct snug_matrix m, int64_t firs
 }
 
 /* A query's dropout factors, or NULL without dropout. masks: rows of a pair of queries, drawn with its first one. */
-static float *query_mask(const struct head *head, float *masks, int64_t query) {
+static const float *query_mask(const struct head *head, float *masks, int64_t query) {
     if (head->op->p == 0) return NULL;
     if (query % 2 == 0)
         vec_attention_masks(masks, head->stride, head->length, &head->dropout, (int32_t)query / 2,

@@ -67,6 +67,7 @@ static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, 
     return false;
 }
 #endif
+
 /* Tensor cores, for d of 32, 64 or 128. False where they cannot take it, which needs no workspace then. */
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);

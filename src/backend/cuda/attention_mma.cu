@@ -7,15 +7,6 @@
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
 
-static __device__ __forceinline__ float quad_max(float v) {
-    v = fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 1));
-    return fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 2));
-}
-static __device__ __forceinline__ float quad_sum(float v) {
-    v += __shfl_xor_sync(FULL_WARP, v, 1);
-    return v + __shfl_xor_sync(FULL_WARP, v, 2);
-}
-
 /* A lane's key of result n, register i, within the tile: see KEYS_IN_COLUMNS. */
 static __device__ __forceinline__ int key_of(int n, int i) {
     return 8 * (n & ~1) + 4 * (threadIdx.x % 4) + 2 * (n & 1) + i % 2;

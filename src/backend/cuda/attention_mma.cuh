@@ -300,6 +300,16 @@ static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], co
     }
 }
 
+/* Over a row of a result, which four lanes hold. */
+static __device__ __forceinline__ float quad_max(float v) {
+    v = fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 1));
+    return fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 2));
+}
+static __device__ __forceinline__ float quad_sum(float v) {
+    v += __shfl_xor_sync(FULL_WARP, v, 1);
+    return v + __shfl_xor_sync(FULL_WARP, v, 2);
+}
+
 /* Half of a row's N x 8 sums, by a factor, to where the row's first of these channels is. */
 template <typename E, int N>
 static __device__ __forceinline__ void store_row(stored<E> *to, const float (&sum)[N][4], int half, float factor) {

@@ -65,15 +65,6 @@ template <int GROUPS, int STAGES, bool DROP> struct supply {
 
 /* ---- the kernel ---- */
 
-static __device__ __forceinline__ float quad_max(float v) {
-    v = fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 1));
-    return fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 2));
-}
-static __device__ __forceinline__ float quad_sum(float v) {
-    v += __shfl_xor_sync(FULL_WARP, v, 1);
-    return v + __shfl_xor_sync(FULL_WARP, v, 2);
-}
-
 /* A lane's two rows: maxima, sums of its columns, and by what sums so far are to be multiplied. */
 struct softmax {
     float max[2], sum[2], shrink[2];
@@ -198,6 +189,14 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
         for (int k = 0; k < 4; k++) multiply_tile<E, 1>(o, p[k], tile + 128 * k, 1);
         commit_products();
     };
+    const auto add_values = [&](int stage) {
+        hold(p);
+        hold(o);
+        begin_products();
+        begin_values(stage);
+        wait_products<0>();
+        hold(o);
+    };
     const auto shrink = [&]() {
 #pragma unroll
         for (int n = 0; n < 8; n++)
@@ -221,12 +220,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             if (take_powers(rows, s, scale)) shrink();
             pack_powers<E>(p, s);
             drop_powers(p, head, quads + stage * (KEYS / 4), pair, limit);
-            hold(p);
-            hold(o);
-            begin_products();
-            begin_values(stage);
-            wait_products<0>();
-            hold(o);
+            add_values(stage);
             stage = stage + 1 < STAGES ? stage + 1 : 0;
         }
     } else {
@@ -261,12 +255,7 @@ static __global__ void __launch_bounds__(128 * GROUPS, BLOCKS) forward_kernel(co
             pack_powers<E>(p, s);
             stage = next;
         }
-        hold(p);
-        hold(o);
-        begin_products();
-        begin_values(stage);
-        wait_products<0>();
-        hold(o);
+        add_values(stage);
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
