@@ -14,6 +14,10 @@ cases.json lists the cases: the model's folder, the file of expected values besi
 Integers are stored as F32, so that one reader is enough. Dropout is off. Weights are drawn far wider than a fresh model's, so
 that a wrong term shows.
 
+A classifier with gradients has the same of MANY rows of random ids in many.safetensors: the error of six rows' logits, a dozen
+numbers, is one throw of the dice, and 16-bit training is measured by its error. None of them has a relu, whose slope jumps:
+rounded to 16 bits, its gradients are a throw of the dice for any number of rows.
+
 Everything expected is computed in float64 from the stored weights and rounded to float32 once: two float32 programs differ
 by their own noise, and the truth should not add a third one. The script prints what transformers itself differs from it in
 float32; a test's tolerance stands above that.
@@ -33,6 +37,7 @@ from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertForPre
 from transformers.trainer_pt_utils import LabelSmoother
 
 STEPS = 10
+MANY = 64
 OPTIONS = {"learning_rate": 1e-3, "weight_decay": 0.01, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8,
            "max_grad_norm": 1.0, "lr_scheduler_type": "constant", "steps": STEPS}
 ODD = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 50, "type_vocab_size": 3, "layer_norm_eps": 1e-5}
@@ -41,7 +46,7 @@ ODD = {"hidden_size": 36, "num_attention_heads": 3, "intermediate_size": 50, "ty
 MODELS = [
     ("cls2", "single_label_classification", 2, {}, torch.float32, False),
     ("cls3", "single_label_classification", 3, {"hidden_act": "gelu_new", "num_hidden_layers": 3}, torch.float32, True),
-    ("multi", "multi_label_classification", 4, {"hidden_act": "relu"}, torch.float32, False),
+    ("multi", "multi_label_classification", 4, {"hidden_act": "gelu_pytorch_tanh"}, torch.float32, False),
     ("regression", "regression", 1, {"hidden_act": "silu"}, torch.float32, True),
     ("odd", "single_label_classification", 2, {"hidden_act": "tanh", **ODD}, torch.float32, None),
     ("mlm", None, None, {}, torch.float32, False),
@@ -97,12 +102,16 @@ def draw_texts(tokenizer, pairs, generator):
     return texts
 
 
+def draw_rows(config, lengths, generator):
+    """Per row its ids and types, any of them."""
+    return [(torch.randint(5, config.vocab_size, (n,), generator=generator).tolist(),
+             torch.randint(config.type_vocab_size, (n,), generator=generator).tolist()) for n in lengths]
+
+
 def draw_batch(tokenizer, config, pairs, generator):
     """texts (None where ids are free), and per row its ids and types."""
     if pairs is None:
-        rows = [(torch.randint(5, config.vocab_size, (n,), generator=generator).tolist(),
-                 torch.randint(config.type_vocab_size, (n,), generator=generator).tolist()) for n in (2, 5, 9, 17, 33, 64)]
-        return None, rows
+        return None, draw_rows(config, (2, 5, 9, 17, 33, 64), generator)
     texts = draw_texts(tokenizer, pairs, generator)
     encoded = [tokenizer(*text, truncation="longest_first", max_length=config.max_position_embeddings) for text in texts]
     return texts, [(row["input_ids"], row["token_type_ids"]) for row in encoded]
@@ -287,6 +296,10 @@ def main():
                           "task": "mlm" if mlm else "classification", "problem_type": problem, "num_labels": labels,
                           "label_smoothing_factor": smoothing, "gradients": gradients, "seed": seed,
                           "lengths": [len(ids) for ids, _ in rows], "texts": None if mlm else texts})
+        if gradients and not mlm:
+            rows = draw_rows(model.config, torch.randint(2, 65, (MANY,), generator=generator).tolist(), generator)
+            targets = draw_labels(rows, labels, problem, model.config, generator)
+            write_expected(folder / "many.safetensors", folder, rows, targets, 0.0, mlm, gradients)
     write_json(output / "cases.json", {"options": OPTIONS, "cases": cases, "same_weights": write_same_weights(output)})
 
 
