@@ -373,7 +373,8 @@ static void test_own_loop(void **state) {
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
 /* 16 bytes a parameter of weights, gradients and states are four times the budget. Where activations stay the total is
-   larger than what the system's own figure wavers by (3 MiB), so that it can be told that it is the planned one. */
+   larger than what the system's own figure wavers by (3 MiB), so that it can be told that it is the planned one, but
+   for what oneDNN takes at most: with AVX2 its products pack next to nothing. */
 static void test_four_times_the_budget(void **state) {
     static const char *const budget[] = {
         "--offload", "optimizer,gradients,weights,activations", "--memory_budget", "110MiB", "--max_steps", "3", NULL};
@@ -381,17 +382,20 @@ static void test_four_times_the_budget(void **state) {
                                           "--recompute=none",
                                           "--per_device_train_batch_size",
                                           "76",
+                                          "--threads",
+                                          "2",
                                           "--max_steps",
                                           "3",
                                           NULL};
-    const int64_t states = 16 * (int64_t)28.9e6, limit = (int64_t)110 << 20;
+    const int64_t states = 16 * (int64_t)28.9e6, limit = (int64_t)110 << 20, products = 2 * ((int64_t)3 << 20);
     struct fixture *f = *state;
     if (SANITIZED) skip(); /* its shadow memory is part of the process */
     write_medium(f);
     const struct trained small = train_medium(f, budget);
     assert_true(states >= 4 * limit && small.planned <= limit && small.peak <= limit);
     const struct trained large = train_medium(f, precise);
-    assert_true(llabs(large.peak - large.planned) * 50 <= large.planned);
+    assert_true((large.peak - large.planned) * 50 <= large.planned);
+    assert_true((large.planned - products - large.peak) * 50 <= large.planned);
 }
 
 static int64_t arena_of(struct fixture *f, const char *words, int64_t *spool) {
