@@ -240,11 +240,17 @@ static inline void build_dropout(struct ops *f, int variant) {
     ops_pair(f, x, dx);
 }
 
+/* 0: head rows of tokens. 1: first tokens. 2: head rows of sequences, which have one each. */
 static inline void build_gather(struct ops *f, int variant) {
-    (void)variant;
     enum snug_dtype type = f->program.compute;
-    int32_t x = ops_source(f, type, T, 0, f->shape->h), r = ops_tensor(f, type, R, 0, f->shape->h);
-    int32_t dr = ops_source(f, type, R, 0, f->shape->h), dx = ops_source(f, type, T, 0, f->shape->h);
+    const enum snug_extent all = variant == 2 ? B : T, some = variant == 1 ? B : R;
+    if (variant == 2) {
+        if (f->batch.rows > f->batch.sequences) f->batch.rows = f->batch.sequences;
+        f->run.first_row = f->batch.rows / 4;
+        f->run.rows = f->batch.rows - f->run.first_row;
+    }
+    int32_t x = ops_source(f, type, all, 0, f->shape->h), r = ops_tensor(f, type, some, 0, f->shape->h);
+    int32_t dr = ops_source(f, type, some, 0, f->shape->h), dx = ops_source(f, type, all, 0, f->shape->h);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER, .in = SNUG_INPUTS(x), .out = SNUG_OUTPUTS(r)});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_FILL, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(dx)});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .in = SNUG_INPUTS(dr), .out = SNUG_OUTPUTS(dx)});

@@ -68,7 +68,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 32, 2};
     case SNUG_OP_ACTIVATION: return (struct op_test){"ACTIVATION", build_activation, 20, 16, 2};
     case SNUG_OP_DROPOUT: return (struct op_test){"DROPOUT", build_dropout, 3, 1, 2};
-    case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 1, 0, 0};
+    case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 3, 0, 0};
     case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_scaled_loss, 7, 64, 2};
     case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
     case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 2, 64, 4};
@@ -77,7 +77,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 128, 12};
     case SNUG_OP_NORM_BACKWARD: return (struct op_test){"NORM_BACKWARD", build_residual_norm, 4, 64, 4};
     case SNUG_OP_ACTIVATION_BACKWARD: return (struct op_test){"ACTIVATION_BACKWARD", build_activation, 20, 16, 2};
-    case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 1, 1, 2};
+    case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 3, 1, 2};
     case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
     case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_scaled, 6, 2, 0};
     case SNUG_OP_RESCALE: return (struct op_test){"RESCALE", build_scaler, 3, 0, 0};

@@ -48,7 +48,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 16, 1};
     case SNUG_OP_ACTIVATION: return (struct op_test){"ACTIVATION", build_activation, 20, 8, 1};
     case SNUG_OP_DROPOUT: return (struct op_test){"DROPOUT", build_dropout, 3, 1, 1};
-    case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 1, 0, 0};
+    case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 3, 0, 0};
     case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_loss, 6, 32, 1};
     case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
     case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 4, 64, 1};
@@ -57,7 +57,7 @@ static struct op_test test_of(enum snug_op_kind kind) {
     case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 64, 1};
     case SNUG_OP_NORM_BACKWARD: return (struct op_test){"NORM_BACKWARD", build_residual_norm, 4, 32, 2};
     case SNUG_OP_ACTIVATION_BACKWARD: return (struct op_test){"ACTIVATION_BACKWARD", build_activation, 20, 8, 1};
-    case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 1, 1, 1};
+    case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 3, 1, 1};
     case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
     case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
     case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_adam, ADAM_VARIANTS, 8, 1};

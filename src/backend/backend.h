@@ -25,7 +25,8 @@
  * ACTIVATION           u [n,m] b [m] or none              a [n,m] = f(u + b); a may be u's tensor
  * DROPOUT              x [n,m], n = R                     y = dropout(x); y may be x's tensor; its own backward. An element's
  *                                                         place is that of its head row's token
- * GATHER               x [T,h]                            r [R,h]: row i is x[head_rows[i]]
+ * GATHER               x [T,h]                            r [R,h] or [B,h]: row i is x[head_rows[i]] or x[offsets[i]]
+ *                      x [B,h], a head row each           r [R,h]: row i is x[run->first_row + i]
  * LOSS                 logits [R,C] F32                   loss [1] F32: sum over the items (=, += in later chunks);
  *                                                         d [R,C] or none: d loss_sum / d logits * run->loss_scale,
  *                                                         which may be the logits' own tensor when F32
@@ -41,7 +42,7 @@
  *                                                         * ds; dgamma dbeta +=
  * ACTIVATION_BACKWARD  da [n,m] u b [m] or none           du [n,m] = da f'(u + b); may be da's tensor; a [n,m] or none =
  *                                                         f(u + b) as ACTIVATION gives it; may be u's tensor
- * GATHER_BACKWARD      dr [R,h]                           dx [T,h]: row head_rows[i] += dr[i]
+ * GATHER_BACKWARD      dr, as r                           dx, as x: what r[i] was += dr[i]
  *                                                         index or none: see "Rows that wait"
  * SQUARED_NORM         g [N,K] index or none              sums [slots] F64: sums[op->slot] = sum of squares, or += if op->accumulate;
  *                                                         with an index, the same bits as of the whole table's gradient
@@ -228,6 +229,21 @@ static inline int64_t snug_run_rows(const struct snug_run *run, int32_t tensor) 
     case SNUG_EXTENT_ROWS: return run->rows;
     default: return t->rows;
     }
+}
+
+/* The token that a row of a tensor belongs to: its place is what dropout is keyed by. */
+static inline int64_t snug_run_token(const struct snug_run *run, int32_t tensor, int64_t row) {
+    switch (run->program->tensors[tensor].extent) {
+    case SNUG_EXTENT_ROWS: return run->batch->head_rows[run->first_row + row];
+    case SNUG_EXTENT_SEQUENCES: return run->batch->offsets[row];
+    default: return row;
+    }
+}
+
+/* GATHER: the row of x that row of r is. */
+static inline int64_t snug_run_gathered_row(const struct snug_run *run, int32_t x, int32_t r, int64_t row) {
+    const bool of_sequences = run->program->tensors[x].extent == SNUG_EXTENT_SEQUENCES;
+    return of_sequences ? run->first_row + row : snug_run_token(run, r, row);
 }
 
 static inline int64_t snug_run_cols(const struct snug_run *run, int32_t tensor) {

@@ -28,7 +28,9 @@ static int32_t embeddings(struct snug_builder *b, int32_t *word) {
     return snug_embed(b, *word, position, type, norm);
 }
 
-static int32_t encoder_layer(struct snug_builder *b, int32_t x) {
+/* first_tokens: whether only the first token of each sequence is wanted. The others then end in the attention, as its
+   keys and values, and three quarters of the layer's products are not done for them. */
+static int32_t encoder_layer(struct snug_builder *b, int32_t x, bool first_tokens) {
     const struct snug_config *c = b->config;
     const int64_t hidden = c->hidden_size, inner = c->intermediate_size;
     const struct name query = in_layer(b, "attention.self.query"), key = in_layer(b, "attention.self.key"),
@@ -41,13 +43,16 @@ static int32_t encoder_layer(struct snug_builder *b, int32_t x) {
     struct snug_affine down = linear(b, hidden, inner, in_layer(b, "output.dense").text);
     struct snug_affine norm2 = snug_build_norm(b, in_layer(b, "output.LayerNorm").text);
 
+    int32_t residual = first_tokens ? snug_gather(b, x, SNUG_EXTENT_SEQUENCES, "first_tokens") : x;
     int32_t attended = snug_attention(b, snug_linear(b, x, qkv, "qkv"));
-    int32_t y = snug_residual_norm(b, snug_linear(b, attended, out, "attention.dense"), x, norm1, "attention.norm");
+    if (first_tokens) attended = snug_gather(b, attended, SNUG_EXTENT_SEQUENCES, "attention.first_tokens");
+    int32_t y =
+        snug_residual_norm(b, snug_linear(b, attended, out, "attention.dense"), residual, norm1, "attention.norm");
     int32_t a = snug_activated_linear(b, y, up, "ffn.up", c->hidden_act, "ffn.activation");
     return snug_residual_norm(b, snug_linear(b, a, down, "ffn.down"), y, norm2, "ffn.norm");
 }
 
-/* BertPooler, dropout and the classifier, over the first token of each sequence. */
+/* BertPooler, dropout and the classifier, over hidden [B,h], the first token of each sequence. */
 static void classification_head(struct snug_builder *b, int32_t hidden, double label_smoothing) {
     static const enum snug_loss_kind loss[] = {SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR};
     const struct snug_config *c = b->config;
@@ -56,8 +61,8 @@ static void classification_head(struct snug_builder *b, int32_t hidden, double l
     struct snug_affine classifier = linear(b, c->labels.count, c->hidden_size, "classifier");
     snug_build_mark_head(b, first);
 
-    int32_t pooled = snug_activated_linear(b, snug_gather(b, hidden, "first_tokens"), pooler, "pooler.dense", SNUG_TANH,
-                                           "pooler.output");
+    int32_t pooled = snug_activated_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "pooler.input"), pooler,
+                                           "pooler.dense", SNUG_TANH, "pooler.output");
     int32_t dropped = snug_dropout(b, pooled, c->classifier_dropout, "pooler.dropout");
     snug_loss_op(b, snug_linear(b, dropped, classifier, "logits"), loss[c->labels.problem], label_smoothing);
 }
@@ -76,8 +81,8 @@ static void masked_lm_head(struct snug_builder *b, int32_t hidden, int32_t word)
         decoder.weight = snug_build_table(b, c->vocab_size, c->hidden_size, "cls.predictions.decoder");
     snug_build_mark_head(b, first);
 
-    int32_t a = snug_activated_linear(b, snug_gather(b, hidden, "masked_tokens"), dense, "transform.dense",
-                                      c->hidden_act, "transform.activation");
+    int32_t a = snug_activated_linear(b, snug_gather(b, hidden, SNUG_EXTENT_ROWS, "masked_tokens"), dense,
+                                      "transform.dense", c->hidden_act, "transform.activation");
     int32_t y = snug_norm(b, a, norm, "transform.norm");
     snug_loss_op(b, snug_linear(b, y, decoder, "logits"), SNUG_CROSS_ENTROPY, 0);
 }
@@ -87,7 +92,8 @@ snug_status snug_build_bert(struct snug_program *program, const struct snug_conf
     struct snug_builder b = {
         .program = program, .config = config, .phase = SNUG_PHASE_FORWARD, .layer = -1, .training = training};
     int32_t word, x = embeddings(&b, &word);
-    for (b.layer = 0; b.layer < config->num_hidden_layers; b.layer++) x = encoder_layer(&b, x);
+    for (b.layer = 0; b.layer < config->num_hidden_layers; b.layer++)
+        x = encoder_layer(&b, x, config->task != SNUG_TASK_MLM && b.layer + 1 == config->num_hidden_layers);
     b.layer = -1;
     b.phase = SNUG_PHASE_HEAD;
     if (config->task == SNUG_TASK_MLM)

@@ -200,9 +200,9 @@ int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *na
     return y;
 }
 
-int32_t snug_gather(struct snug_builder *b, int32_t x, const char *name) {
+int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name) {
     int32_t r = add_value(b, x, cols_of(b, x), true, name);
-    if (b->status == SNUG_OK) b->program->tensors[r].extent = SNUG_EXTENT_ROWS;
+    if (b->status == SNUG_OK) b->program->tensors[r].extent = extent;
     add_op(b, (struct snug_op){.kind = SNUG_OP_GATHER, .in = SNUG_INPUTS(x), .out = SNUG_OUTPUTS(r)});
     return r;
 }

@@ -22,7 +22,7 @@
 enum snug_extent {
     SNUG_EXTENT_FIXED,     /* rows as given */
     SNUG_EXTENT_TOKENS,    /* T */
-    SNUG_EXTENT_SEQUENCES, /* B: of no tensor in a BERT; its capacity bounds the batch, which a backend may copy */
+    SNUG_EXTENT_SEQUENCES, /* B: a row for the first token of each */
     SNUG_EXTENT_ROWS,      /* R: head rows of one chunk */
     SNUG_EXTENT_COUNT
 };

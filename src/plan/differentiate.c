@@ -152,10 +152,11 @@ static void dropout(struct tape *t, const struct snug_op *op) {
                 .kind = SNUG_OP_DROPOUT, .in = SNUG_INPUTS(dy), .out = SNUG_OUTPUTS(dy), .p = op->p, .site = op->site});
 }
 
-/* Rows are added to dx chunk by chunk, so it is cleared before the first. */
+/* Rows are added to dx, in HEAD chunk by chunk, so it is cleared before the first if nothing else has written it. */
 static void gather(struct tape *t, const struct snug_op *op) {
+    const bool fresh = t->gradient[op->in[0]] < 0;
     const int32_t dr = gradient_of(t, op->out[0]), dx = new_gradient(t, op->in[0]);
-    fill(t, dx, SNUG_PHASE_FORWARD, false);
+    if (fresh) fill(t, dx, t->phase == SNUG_PHASE_HEAD ? SNUG_PHASE_FORWARD : t->phase, false);
     emit(t, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .in = SNUG_INPUTS(dr), .out = SNUG_OUTPUTS(dx)});
 }
 

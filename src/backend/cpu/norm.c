@@ -17,7 +17,7 @@ snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_o
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < s.rows; row++) {
         float *sum = scratch_rows(run, 2, h);
-        const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, token_of_row(run, op->out[1], row));
+        const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->out[1], row));
         for (int64_t c = 0; c < h; c += VEC_LANES) {
             vec a = vec_load(matrix_at(z, row, 0), z.dtype, c, h), b = vec_load(matrix_at(x, row, 0), x.dtype, c, h);
             a = mask ? vec_fma(a, vec_read(mask + c), b) : a + b;
@@ -38,7 +38,7 @@ snug_status SNUG_KERNEL(norm)(struct snug_run *run, const struct snug_op *op) {
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < s.rows; row++) {
         float *copy = scratch_rows(run, 2, h);
-        const float *mask = token_mask(copy + snug_cpu_padded(h), h, run, op, token_of_row(run, op->out[0], row));
+        const float *mask = token_mask(copy + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->out[0], row));
         for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(copy + c, vec_load(matrix_at(s, row, 0), s.dtype, c, h));
         norm_row(y, row, copy, gamma, beta, op->eps, mask);
     }
@@ -53,7 +53,7 @@ static void backward_row(const struct snug_run *run, const struct snug_op *op, c
     const void *s = matrix_at(norm->s, row, 0), *dy = matrix_at(norm->dy, row, 0);
     const float *mask = NULL;
     if (norm->dropout_before || norm->dz.data)
-        mask = token_mask(g + padded, h, run, op, token_of_row(run, norm->rows_like, row));
+        mask = token_mask(g + padded, h, run, op, snug_run_token(run, norm->rows_like, row));
 
     for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(x + c, vec_load(s, norm->s.dtype, c, h));
     struct statistics stat = row_statistics(x, h, op->eps);

@@ -14,15 +14,6 @@ static inline void *matrix_at(struct snug_matrix m, int64_t row, int64_t col) {
     return m.data + (row * m.cols + col) * snug_dtype_size(m.dtype);
 }
 
-/* The token that a row of a tensor belongs to: its place is what dropout is keyed by. */
-static inline int64_t token_of_row(const struct snug_run *run, int32_t tensor, int64_t row) {
-    switch (run->program->tensors[tensor].extent) {
-    case SNUG_EXTENT_ROWS: return run->batch->head_rows[run->first_row + row];
-    case SNUG_EXTENT_SEQUENCES: return run->batch->offsets[row];
-    default: return row;
-    }
-}
-
 /* The mask of a token's hidden state, in mask[0 … cols-1]; mask itself, or NULL without dropout. */
 static inline const float *token_mask(float *mask, int64_t cols, const struct snug_run *run, const struct snug_op *op,
                                       int64_t token) {

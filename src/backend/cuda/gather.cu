@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head sees some tokens only: the first of each sequence, or the masked ones. */
+/* Some tokens are seen further on: the first of each sequence, or the masked ones. */
 #include "backend/cuda/device.cuh"
 
-/* back: dx[head_rows[i]] += dr[i]; head rows are different tokens, so that no two blocks meet. */
+/* back: what was r[i] += dr[i]; these are different rows, so that no two blocks meet. */
 template <typename T>
-static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, int64_t cols, int64_t fixed, bool back) {
+static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, int extent, bool of_tokens, int64_t cols,
+                                     bool back) {
     const int64_t row = blockIdx.x;
-    const bool live = row < live_rows(batch.step, SNUG_EXTENT_ROWS, fixed);
+    const bool live = row < live_rows(batch.step, extent, 0);
     if (!live && back) return;
-    const int64_t token = live ? token_of_row(batch, SNUG_EXTENT_ROWS, row) : 0;
+    const int64_t from = !live       ? 0
+                         : of_tokens ? token_of_row(batch, extent, row)
+                                     : batch.step->first_row + row; /* of a head row's sequence */
     for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
-        T *one = r + row * cols + c, *all = x + token * cols + c;
+        T *one = r + row * cols + c, *all = x + from * cols + c;
         if (back)
             *all = from_float<T>(to_float(*all) + to_float(*one));
         else
@@ -23,9 +26,12 @@ static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_
     const int64_t rows = snug_cuda_rows(run, r), cols = snug_run_cols(run, r);
     if (rows == 0) return SNUG_OK;
     void *R = snug_run_data(run, r), *X = snug_run_data(run, x);
+    const int extent = run->program->tensors[r].extent;
+    const bool of_tokens = run->program->tensors[x].extent == SNUG_EXTENT_TOKENS;
     with_type(snug_run_dtype(run, r), [&](auto type) {
         typedef decltype(type) T;
-        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)R, (T *)X, cuda->batch, cols, rows, back);
+        gather_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)R, (T *)X, cuda->batch, extent, of_tokens, cols,
+                                                                back);
     });
     return snug_cuda_done(run, op);
 }

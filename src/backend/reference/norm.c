@@ -22,7 +22,7 @@ static void norm_row(const struct snug_run *run, const struct snug_op *op, struc
     bool dropout = op->kind == SNUG_OP_NORM;
     for (int64_t c = 0; c < s.cols; c++) {
         double norm = (load(s, row, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load(beta, 0, c);
-        store(y, row, c, dropout ? norm * dropout_factor(run, op, token_of_row(run, op->out[0], row), c) : norm);
+        store(y, row, c, dropout ? norm * dropout_factor(run, op, snug_run_token(run, op->out[0], row), c) : norm);
     }
 }
 
@@ -32,7 +32,7 @@ snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug
     struct snug_matrix y = snug_matrix_of(run, op->out[1]), s = op->out[0] < 0 ? y : snug_matrix_of(run, op->out[0]);
 
     for (int64_t row = 0; row < s.rows; row++) {
-        int64_t token = token_of_row(run, op->out[1], row);
+        int64_t token = snug_run_token(run, op->out[1], row);
         for (int64_t c = 0; c < s.cols; c++)
             store(s, row, c, dropout_factor(run, op, token, c) * load(z, row, c) + load(x, row, c));
         norm_row(run, op, y, s, gamma, beta, row);
@@ -82,7 +82,7 @@ snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug
     for (int64_t row = 0; row < dy.rows; row++) {
         for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, row, c);
         snug_reference_norm_row_backward(ds, dgamma, dbeta, dy_row, s, gamma, row, op->eps);
-        int64_t token = token_of_row(run, op->out[0], row);
+        int64_t token = snug_run_token(run, op->out[0], row);
         for (int64_t c = 0; dz.data && c < dz.cols; c++)
             store(dz, row, c, dropout_factor(run, op, token, c) * load(ds, row, c));
     }

@@ -70,15 +70,6 @@ static inline double dropout_factor(const struct snug_run *run, const struct snu
                              channel % 8 / 2, channel % 2);
 }
 
-/* The token that a row of a tensor belongs to. */
-static inline int64_t token_of_row(const struct snug_run *run, int32_t tensor, int64_t row) {
-    switch (run->program->tensors[tensor].extent) {
-    case SNUG_EXTENT_ROWS: return run->batch->head_rows[run->first_row + row];
-    case SNUG_EXTENT_SEQUENCES: return run->batch->offsets[row];
-    default: return row;
-    }
-}
-
 /* One row of layer normalisation, shared by the embeddings and the encoder. */
 struct statistics {
     double mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
