@@ -42,6 +42,7 @@ int32_t snug_attention(struct snug_builder *b, int32_t qkv);
 int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, struct snug_affine norm, const char *name);
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name);
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name);
+/* The rows of x that extent has: each sequence's first token, or the head rows. */
 int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name);
 int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm);
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing);
