@@ -165,11 +165,20 @@ static const struct snug_optimizer adafactor = {.kind = SNUG_ADAFACTOR,
                                                 .scale_parameter = true,
                                                 .weight_decay = 0.01};
 
+static const struct snug_optimizer sgd = {.kind = SNUG_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
+static const struct snug_optimizer plain_sgd = {.kind = SNUG_SGD};
+static const struct snug_optimizer adagrad = {.kind = SNUG_ADAGRAD, .epsilon = 1e-10, .weight_decay = 0.01};
+static const struct snug_optimizer rmsprop = {.kind = SNUG_RMSPROP, .alpha = 0.99, .epsilon = 1e-8, .centered = true};
+static const struct snug_optimizer lion = {.kind = SNUG_LION, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.01};
+static const struct snug_optimizer *const others[] = {&adamw_8bit, &adafactor, &sgd, &plain_sgd,
+                                                      &adagrad,    &rmsprop,   &lion};
+enum { OTHERS = sizeof others / sizeof *others };
+
 static void optimizers_agree(void **state) {
     (void)state;
-    const struct snug_optimizer *const all[] = {&adamw_8bit, &adafactor};
-    for (int i = 0; i < 2; i++)
-        compare_with(SNUG_F32, &(struct snug_methods){.optimizer = all[i]}, 0, (struct bounds){1e-4, 1e-3, 1e-3});
+    for (int i = 0; i < OTHERS; i++) /* Lion takes the signs of the key biases' gradients too, which are zero */
+        compare_with(SNUG_F32, &(struct snug_methods){.optimizer = others[i]}, 0,
+                     (struct bounds){1e-4, 1e-3, others[i] == &lion ? 1e-2 : 1e-3});
 }
 
 static void train(struct bert_step *s, enum snug_dtype compute, const struct snug_methods *how, bool accumulated) {
@@ -193,12 +202,12 @@ static void train(struct bert_step *s, enum snug_dtype compute, const struct snu
 static void update_in_backward_is_the_same(void **state) {
     (void)state;
     if (!cuda) skip();
-    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor};
+    const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &adafactor, &rmsprop};
     static const struct {
         enum snug_dtype compute, weights;
         double bound;
     } types[] = {{SNUG_F32, SNUG_F32, 1e-4}, {SNUG_BF16, SNUG_BF16, 4e-3}, {SNUG_F16, SNUG_F32, 2e-3}};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
             struct snug_methods how = {.optimizer = all[i], .weights = types[k].weights, .clips = true};
             struct bert_step s[2];
@@ -219,7 +228,6 @@ static void update_in_backward_is_the_same(void **state) {
 /* The reference is told at once which steps were skipped; the GPU finds out by itself, also the learning rate. */
 static void skipped_steps_agree(void **state) {
     (void)state;
-    static const struct snug_optimizer sgd = {.kind = SNUG_SGD, .momentum = 0.9, .weight_decay = 0.01};
     const struct snug_optimizer *const all[] = {&bert_adamw, &adamw_8bit, &sgd, &adafactor};
     for (int i = 0; i < 4; i++) /* Gradients of the classifier's two biases all but cancel, which leaves few digits. */
         compare_with(SNUG_F16, &(struct snug_methods){.optimizer = all[i]}, i % 2 ? 6 : 9,

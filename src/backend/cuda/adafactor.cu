@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transformers' Adafactor (Shazeer and Stern, arXiv:1804.04235). A stack of matrices takes four launches: squares of
- * rows and of columns; the factors of columns and the mean over rows; the size of the update that follows; the update.
- * The gradient is read in each but the second, mostly from the second cache. A stack of vectors takes one, a block each.
- * Sums have a fixed order: a row is a warp's; columns and totals are summed over parts, then the parts in order.
+ * transformers' Adafactor (Shazeer and Stern, arXiv:1804.04235), of a weight or of all at once, in four launches: squares
+ * of rows and of columns; the factors of columns and the mean over rows; the size of the update that follows; the update.
+ * A block is of a part of a matrix's rows, or of a vector, which is done in the first launch. The gradient is read in
+ * each but the second. Sums have a fixed order: a row is a warp's; columns and totals are summed over parts, then the
+ * parts in order.
  */
 #include "backend/cuda/update.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32, MOST_PARTS = 256 };
+enum { THREADS = 256, WARPS = THREADS / 32 };
 
 struct adafactor {
     float *p;
@@ -16,14 +17,19 @@ struct adafactor {
     const float *g, *clip;
     float *row_state, *column_state, *momentum; /* of vectors, column_state alone; momentum may be NULL */
     const struct snug_cuda_step *step;
-    int64_t rows, cols; /* of one of the stack */
-    int parts;          /* of rows */
+    int64_t rows, cols; /* of one of the stack; of a vector the rows are 1 */
+    int32_t parts;      /* of rows */
+    bool vector;
     float eps, eps2, threshold, b1, rest1, decay;
     bool scales;
     int32_t parameter;
     /* Scratch, for each of the stack. */
     double *sizes, *squares, *row_mean; /* [parts]: of p, of the update; [1] */
     float *columns, *factors;           /* [parts, cols]; [cols] */
+    /* Of all weights at once, see many.c; pieces is NULL for one. */
+    const struct snug_cuda_piece *pieces;
+    int32_t count;
+    uint8_t *arena, *workspace;
 };
 
 static __device__ double block_sum(double value) {
@@ -41,9 +47,42 @@ static __device__ __forceinline__ float parameter_at(const struct adafactor &a, 
     return a.p ? a.p[i] : to_float(a.p16[i]);
 }
 
-/* The pointers of number blockIdx.y of the stack; p and its kin keep counting from the stack's beginning. */
-static __device__ __forceinline__ void take_one(struct adafactor &a) {
-    const int64_t number = blockIdx.y;
+static __host__ __device__ void carve_scratch(struct adafactor &a, uint8_t *workspace, int64_t segments) {
+    a.sizes = (double *)workspace;
+    a.squares = a.sizes + segments * a.parts;
+    a.row_mean = a.squares + segments * a.parts;
+    a.columns = (float *)(a.row_mean + segments);
+    a.factors = a.columns + segments * a.parts * a.cols;
+}
+
+static __device__ float *state_at(const struct adafactor &a, int64_t offset) {
+    return offset < 0 ? NULL : (float *)(a.arena + offset);
+}
+
+/* What a block works on: a part of the rows of one of a stack. */
+struct place {
+    int64_t part, begin, end, first; /* number of the part; its rows; the stack's elements before the one */
+};
+
+/* The place of this block; a becomes that of its weight, with the pointers of the one of the stack, but that p and its
+   kin keep counting from the stack's beginning. */
+static __device__ struct place take_place(struct adafactor &a) {
+    int64_t block = blockIdx.x;
+    if (a.pieces) {
+        const struct snug_cuda_piece piece = piece_of_block(a.pieces, a.count);
+        block -= piece.block;
+        take_piece(a, piece, a.arena);
+        a.cols = piece.cols;
+        a.rows = piece.count / piece.segments / piece.cols;
+        a.parts = piece.parts;
+        a.vector = piece.vector;
+        a.row_state = piece.vector ? NULL : state_at(a, piece.state[0]);
+        a.column_state = state_at(a, piece.vector ? piece.state[0] : piece.state[1]);
+        a.momentum = state_at(a, piece.vector ? piece.state[1] : piece.state[2]);
+        if (!piece.decay) a.decay = 0;
+        carve_scratch(a, a.workspace + piece.scratch, piece.segments);
+    }
+    const int64_t number = block / a.parts, part = block % a.parts;
     if (a.row_state) a.row_state += number * a.rows;
     a.column_state += number * a.cols;
     a.sizes += number * a.parts;
@@ -51,74 +90,62 @@ static __device__ __forceinline__ void take_one(struct adafactor &a) {
     a.row_mean += number;
     a.columns += number * a.parts * a.cols;
     a.factors += number * a.cols;
-}
-
-struct range {
-    int64_t begin, end;
-};
-static __device__ __forceinline__ struct range rows_of_part(const struct adafactor &a, int64_t part) {
-    return {a.rows * part / a.parts, a.rows * (part + 1) / a.parts};
+    return {part, a.rows * part / a.parts, a.rows * (part + 1) / a.parts, number * a.rows * a.cols};
 }
 
 static __device__ __forceinline__ float average(float state, float mean, float fresh) {
     return state * (1 - fresh) + mean * fresh;
 }
 
-/* Squares of a part: its rows' new means (z = 0), its columns' sums (z = 1), and that of p (z = 2). */
-static __global__ void __launch_bounds__(THREADS) square_kernel(struct adafactor a) {
-    const struct snug_cuda_step step = *a.step;
-    if (step.skip) return;
-    take_one(a);
-    const float clip = a.clip ? a.clip[1] : 1;
-    const struct range range = rows_of_part(a, blockIdx.x);
-    const int64_t first = blockIdx.y * a.rows * a.cols;
-    if (blockIdx.z == 0) {
-        for (int64_t row = range.begin + threadIdx.x / 32; row < range.end; row += WARPS) {
+/* Squares of a part: its rows' new means (y = 0), its columns' sums (y = 1), and that of p (y = 2). */
+static __device__ void square_part(const struct adafactor &a, const struct place &at, const struct snug_cuda_step &step,
+                                   float clip) {
+    if (blockIdx.y == 0) {
+        for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
             double sum = 0;
             for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
-                const float g = a.g[first + row * a.cols + c] * clip;
+                const float g = a.g[at.first + row * a.cols + c] * clip;
                 sum += g * g;
             }
             sum = warp_sum(sum);
             if (threadIdx.x % 32 == 0)
                 a.row_state[row] = average(a.row_state[row], (float)(sum / (double)a.cols + a.eps), step.fresh);
         }
-    } else if (blockIdx.z == 1) {
+    } else if (blockIdx.y == 1) {
         for (int64_t c = threadIdx.x; c < a.cols; c += THREADS) {
             float sum = 0;
-            for (int64_t row = range.begin; row < range.end; row++) {
-                const float g = a.g[first + row * a.cols + c] * clip;
+            for (int64_t row = at.begin; row < at.end; row++) {
+                const float g = a.g[at.first + row * a.cols + c] * clip;
                 sum += g * g;
             }
-            a.columns[blockIdx.x * a.cols + c] = sum;
+            a.columns[at.part * a.cols + c] = sum;
         }
     } else {
         double sum = 0;
-        for (int64_t i = range.begin * a.cols + threadIdx.x; i < range.end * a.cols; i += THREADS)
-            sum += (double)parameter_at(a, first + i) * parameter_at(a, first + i);
+        for (int64_t i = at.begin * a.cols + threadIdx.x; i < at.end * a.cols; i += THREADS)
+            sum += (double)parameter_at(a, at.first + i) * parameter_at(a, at.first + i);
         sum = block_sum(sum);
-        if (threadIdx.x == 0) a.sizes[blockIdx.x] = sum;
+        if (threadIdx.x == 0) a.sizes[at.part] = sum;
     }
 }
 
-/* 256 columns a block; the last block means the rows. */
+/* A part's share of the columns; the first part means the rows. */
 static __global__ void __launch_bounds__(THREADS) factor_kernel(struct adafactor a) {
     const struct snug_cuda_step step = *a.step;
     if (step.skip) return;
-    take_one(a);
-    if (blockIdx.x == gridDim.x - 1) {
+    const struct place at = take_place(a);
+    if (a.vector) return;
+    for (int64_t c = a.cols * at.part / a.parts + threadIdx.x; c < a.cols * (at.part + 1) / a.parts; c += THREADS) {
         double sum = 0;
-        for (int64_t row = threadIdx.x; row < a.rows; row += THREADS) sum += a.row_state[row];
-        sum = block_sum(sum);
-        if (threadIdx.x == 0) *a.row_mean = sum / (double)a.rows;
-        return;
+        for (int part = 0; part < a.parts; part++) sum += a.columns[part * a.cols + c];
+        a.column_state[c] = average(a.column_state[c], (float)(sum / (double)a.rows + a.eps), step.fresh);
+        a.factors[c] = 1 / sqrtf(a.column_state[c]);
     }
-    const int64_t c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (c >= a.cols) return;
+    if (at.part > 0) return;
     double sum = 0;
-    for (int part = 0; part < a.parts; part++) sum += a.columns[part * a.cols + c];
-    a.column_state[c] = average(a.column_state[c], (float)(sum / (double)a.rows + a.eps), step.fresh);
-    a.factors[c] = 1 / sqrtf(a.column_state[c]);
+    for (int64_t row = threadIdx.x; row < a.rows; row += THREADS) sum += a.row_state[row];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) *a.row_mean = sum / (double)a.rows;
 }
 
 static __device__ __forceinline__ float row_factor(const struct adafactor &a, int64_t row) {
@@ -128,12 +155,12 @@ static __device__ __forceinline__ float row_factor(const struct adafactor &a, in
 /* Squares of a part's update, before it is scaled. */
 static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafactor a) {
     if (a.step->skip) return;
-    take_one(a);
+    const struct place at = take_place(a);
+    if (a.vector) return;
     const float clip = a.clip ? a.clip[1] : 1;
-    const struct range range = rows_of_part(a, blockIdx.x);
-    const float *g = a.g + blockIdx.y * a.rows * a.cols;
+    const float *g = a.g + at.first;
     double sum = 0;
-    for (int64_t row = range.begin + threadIdx.x / 32; row < range.end; row += WARPS) {
+    for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
         const float factor = row_factor(a, row) * clip;
         float part = 0;
         for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
@@ -143,7 +170,7 @@ static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafacto
         sum += part;
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) a.squares[blockIdx.x] = sum;
+    if (threadIdx.x == 0) a.squares[at.part] = sum;
 }
 
 /* What the update of a parameter is multiplied by, from sums of squares of p and of the update; what p keeps. */
@@ -165,10 +192,11 @@ static __device__ __forceinline__ void update_one(const struct adafactor &a, con
     store_parameter(a, step, i, parameter_at(a, i) * s.keep - u);
 }
 
-static __global__ void __launch_bounds__(THREADS) update_kernel(struct adafactor a) {
+static __global__ void __launch_bounds__(THREADS) apply_kernel(struct adafactor a) {
     const struct snug_cuda_step step = *a.step;
     if (step.skip) return;
-    take_one(a);
+    const struct place at = take_place(a);
+    if (a.vector) return;
     double size = 0, square = 0; /* of all parts, in order */
     for (int part = 0; part < a.parts; part++) {
         if (a.scales) size += a.sizes[part];
@@ -176,91 +204,103 @@ static __global__ void __launch_bounds__(THREADS) update_kernel(struct adafactor
     }
     const struct scales s = scales_of(a, step.learning_rate, size, square);
     const float clip = a.clip ? a.clip[1] : 1;
-    const struct range range = rows_of_part(a, blockIdx.x);
-    const int64_t first = blockIdx.y * a.rows * a.cols;
-    for (int64_t row = range.begin + threadIdx.x / 32; row < range.end; row += WARPS) {
+    for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
         const float factor = row_factor(a, row) * clip;
         for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
-            const int64_t i = first + row * a.cols + c;
+            const int64_t i = at.first + row * a.cols + c;
             update_one(a, step, s, i, a.g[i] * factor * a.factors[c]);
         }
     }
 }
 
 /* All of a vector. */
-static __global__ void __launch_bounds__(THREADS) vector_kernel(struct adafactor a) {
-    const struct snug_cuda_step step = *a.step;
-    if (step.skip) return;
-    take_one(a);
-    const float clip = a.clip ? a.clip[1] : 1;
-    const int64_t first = blockIdx.y * a.cols;
+static __device__ void update_vector(const struct adafactor &a, const struct place &at,
+                                     const struct snug_cuda_step &step, float clip) {
     double size = 0, square = 0;
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS) {
-        const float g = a.g[first + c] * clip, mean = average(a.column_state[c], g * g + a.eps, step.fresh);
+        const float g = a.g[at.first + c] * clip, mean = average(a.column_state[c], g * g + a.eps, step.fresh);
         const float u = g / sqrtf(mean);
         a.column_state[c] = mean;
         square += (double)u * u;
-        if (a.scales) size += (double)parameter_at(a, first + c) * parameter_at(a, first + c);
+        if (a.scales) size += (double)parameter_at(a, at.first + c) * parameter_at(a, at.first + c);
     }
     square = block_sum(square);
     if (a.scales) size = block_sum(size);
     const struct scales s = scales_of(a, step.learning_rate, size, square);
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS)
-        update_one(a, step, s, first + c, a.g[first + c] * clip / sqrtf(a.column_state[c]));
+        update_one(a, step, s, at.first + c, a.g[at.first + c] * clip / sqrtf(a.column_state[c]));
+}
+
+static __global__ void __launch_bounds__(THREADS) square_kernel(struct adafactor a) {
+    const struct snug_cuda_step step = *a.step;
+    if (step.skip) return;
+    const struct place at = take_place(a);
+    const float clip = a.clip ? a.clip[1] : 1;
+    if (!a.vector)
+        square_part(a, at, step, clip);
+    else if (blockIdx.y == 0)
+        update_vector(a, at, step, clip);
 }
 
 /* ---- launching ---- */
 
-/* So many that the device is busy, and that each has some rows. */
-static int parts_of(int64_t rows) {
-    const int64_t parts = (rows + 7) / 8;
-    return (int)(parts < MOST_PARTS ? parts : MOST_PARTS);
-}
-
-extern "C" int64_t snug_cuda_adafactor_workspace(const struct snug_program *program, const struct snug_op *op) {
+int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all) {
     const struct snug_tensor *g = &program->tensors[op->in[0]];
-    const int64_t parts = parts_of(g->rows / op->segments);
+    const int64_t parts = snug_cuda_parts(g->rows / op->segments, all);
     const int64_t doubles = 2 * parts + 1, floats = (parts + 1) * g->cols;
-    return op->vector ? 0 : op->segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
+    const int64_t bytes = op->segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
+    return op->vector ? 0 : (bytes + 255) / 256 * 256;
 }
 
-static void carve_scratch(struct adafactor *a, void *workspace, int64_t segments) {
-    a->sizes = (double *)workspace;
-    a->squares = a->sizes + segments * a->parts;
-    a->row_mean = a->squares + segments * a->parts;
-    a->columns = (float *)(a->row_mean + segments);
-    a->factors = a->columns + segments * a->parts * a->cols;
+/* Where one launch is for all weights, the first of them has the scratch of all. */
+extern "C" int64_t snug_cuda_adafactor_workspace(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_cuda_many many = snug_cuda_find_many(program, SNUG_OP_ADAFACTOR);
+    const int64_t own = snug_cuda_adafactor_scratch(program, op, false);
+    int64_t all = 0;
+    for (int64_t i = many.first; op - program->ops == many.first && i <= many.last; i++)
+        if (program->ops[i].kind == SNUG_OP_ADAFACTOR)
+            all += snug_cuda_adafactor_scratch(program, &program->ops[i], true);
+    return own > all ? own : all;
 }
 
 extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;
-    const unsigned segments = (unsigned)op->segments;
+    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
     const int after = op->vector ? 3 : 4; /* where the first moment stands among the outputs */
     struct adafactor a = weight_of<struct adafactor>(run, op);
-    a.row_state = op->vector ? NULL : (float *)snug_run_data(run, op->out[2]);
-    a.column_state = (float *)snug_run_data(run, op->out[after - 1]);
-    a.momentum = (float *)snug_run_data(run, op->out[after]);
-    a.rows = snug_run_rows(run, op->out[0]) / op->segments;
-    a.cols = snug_run_cols(run, op->out[0]);
     a.eps = (float)o->epsilon;
     a.eps2 = (float)o->epsilon2;
     a.threshold = (float)o->clip_threshold;
     a.b1 = (float)o->beta1;
     a.rest1 = (float)(1 - o->beta1);
-    a.decay = decay_of(run, op);
+    a.decay = (float)o->weight_decay;
     a.scales = o->scale_parameter;
-    if (a.rows == 0 || a.cols == 0) return SNUG_OK;
-    if (op->vector) {
-        vector_kernel<<<dim3(1, segments), THREADS, 0, cuda->stream>>>(a);
-        return snug_cuda_done(run, op);
+    a.arena = run->arena;
+    a.workspace = (uint8_t *)run->workspace;
+    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
+    int64_t blocks = cuda->updates.blocks;
+    if (turn == SNUG_CUDA_FOR_ALL) {
+        a.pieces = cuda->batch.updates;
+        a.count = cuda->updates.count;
+    } else {
+        a.cols = snug_run_cols(run, op->out[0]);
+        a.rows = snug_run_rows(run, op->out[0]) / op->segments;
+        a.parts = op->vector ? 1 : snug_cuda_parts(a.rows, false);
+        a.vector = op->vector;
+        a.row_state = op->vector ? NULL : (float *)snug_run_data(run, op->out[2]);
+        a.column_state = (float *)snug_run_data(run, op->out[after - 1]);
+        a.momentum = (float *)snug_run_data(run, op->out[after]);
+        if (!op->decay) a.decay = 0;
+        carve_scratch(a, a.workspace, op->segments);
+        blocks = a.cols > 0 ? op->segments * a.parts : 0;
     }
-    a.parts = parts_of(a.rows);
-    carve_scratch(&a, run->workspace, op->segments);
-    const dim3 parts((unsigned)a.parts, segments);
-    square_kernel<<<dim3(parts.x, parts.y, a.scales ? 3 : 2), THREADS, 0, cuda->stream>>>(a);
-    factor_kernel<<<dim3(blocks_for(a.cols, THREADS) + 1, segments), THREADS, 0, cuda->stream>>>(a);
-    measure_kernel<<<parts, THREADS, 0, cuda->stream>>>(a);
-    update_kernel<<<parts, THREADS, 0, cuda->stream>>>(a);
+    if (blocks == 0) return SNUG_OK;
+    square_kernel<<<dim3((unsigned)blocks, a.scales ? 3 : 2), THREADS, 0, cuda->stream>>>(a);
+    if (!a.vector) {
+        factor_kernel<<<(unsigned)blocks, THREADS, 0, cuda->stream>>>(a);
+        measure_kernel<<<(unsigned)blocks, THREADS, 0, cuda->stream>>>(a);
+        apply_kernel<<<(unsigned)blocks, THREADS, 0, cuda->stream>>>(a);
+    }
     return snug_cuda_done(run, op);
 }

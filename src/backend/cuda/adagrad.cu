@@ -3,6 +3,7 @@
 #include "backend/cuda/update.cuh"
 
 struct adagrad {
+    enum { LEAST = 1, MOST = 1 }; /* the sum */
     float lr_decay, start, eps, decay; /* start: of the sum */
 
     __device__ float operator()(float p, float g, float (&state)[3], const struct snug_cuda_step &step) const {
@@ -15,6 +16,6 @@ struct adagrad {
 extern "C" snug_status snug_cuda_adagrad(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
     const struct adagrad formula = {(float)o->lr_decay, (float)o->initial_accumulator_value, (float)o->epsilon,
-                                    decay_of(run, op)};
+                                    (float)o->weight_decay};
     return run_update(run, op, formula);
 }

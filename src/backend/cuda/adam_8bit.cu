@@ -178,19 +178,14 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) adam_8bit_kernel(con
 }
 
 /* What a tensor of the table adds to what all weights share. */
-static __device__ void take_piece(struct adam_8bit &a, const struct snug_cuda_piece &piece, uint8_t *arena) {
-    a.p = piece.low ? NULL : (float *)(arena + piece.p);
-    a.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
-    a.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
-    a.g = (const float *)(arena + piece.g);
-    a.m = arena + piece.m;
-    a.v = arena + piece.v;
-    a.absmax_m = (float *)(arena + piece.absmax_m);
-    a.absmax_v = (float *)(arena + piece.absmax_v);
+static __device__ void take_states(struct adam_8bit &a, const struct snug_cuda_piece &piece, uint8_t *arena) {
+    a.m = arena + piece.state[0];
+    a.v = arena + piece.state[1];
+    a.absmax_m = (float *)(arena + piece.state[2]);
+    a.absmax_v = (float *)(arena + piece.state[3]);
     a.each = piece.count / piece.segments;
     a.blocks = (a.each + BLOCK - 1) / BLOCK;
     a.count = a.blocks * piece.segments;
-    a.parameter = piece.parameter;
     if (!piece.decay) a.decay = 0;
 }
 
@@ -211,6 +206,7 @@ adam_8bit_all(const struct adam_8bit a, uint8_t *arena, const struct snug_cuda_p
             const struct snug_cuda_piece piece = piece_of_block(pieces, count, turn);
             own = a;
             take_piece(own, piece, arena);
+            take_states(own, piece, arena);
             begin = (turn - piece.block) * PART;
         }
         __syncthreads();

@@ -94,7 +94,7 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     out->targets = carve(base, &size, 4 * rows * target_width(program));
     out->norms =
         carve(base, &size, snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
-    out->updates = carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM).count * (int64_t)sizeof *out->updates);
+    out->updates = carve(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);
     out->updates_8bit =
         carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
     const bool coded = snug_program_has(program, SNUG_OP_ADAM_8BIT);
@@ -234,7 +234,7 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     cuda->tf32 = program->tf32;
     cuda->scaler = snug_program_scaler(program);
     cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
-    cuda->updates = snug_cuda_find_many(program, SNUG_OP_ADAM);
+    cuda->updates = snug_cuda_find_updates(program);
     cuda->updates_8bit = snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT);
     for (int i = 0; i < 2; i++) {
         void *memory;

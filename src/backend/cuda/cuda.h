@@ -45,11 +45,12 @@ struct snug_cuda_pace {
 /* See many.c. */
 #define SNUG_CUDA_BLOCK 16384
 struct snug_cuda_piece {
-    int64_t block, count;     /* its first block; its elements */
-    int64_t g, p, copy, m, v; /* places in the arena, -1 where there is none */
-    int64_t absmax_m, absmax_v;
+    int64_t block, count;         /* its first block; its elements */
+    int64_t g, p, copy, state[4]; /* places in the arena, -1 where there is none */
+    int64_t cols, scratch;        /* Adafactor's: of the tensor; its place in the workspace; parts of its rows */
+    int32_t parts;
     int32_t parameter, slot, segments;
-    bool decay, low, half; /* weight decay applies; p is bf16; its copy is fp16 */
+    bool decay, low, half, vector; /* weight decay applies; p is bf16; its copy is fp16; a stack of vectors */
 };
 struct snug_cuda_many {
     int64_t first, last; /* operations; first is -1 where there is no such row */
@@ -157,13 +158,23 @@ static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor)
                                         : snug_cuda_whole(run->batch->sequences, SNUG_ROW_TILE);
 }
 
-/* The row of operations of kind, the table of their tensors, and what operation op of it is to do. */
+/* The row of operations of kind, or of updates whose states are not of 8 bits; the table of their tensors; what
+   operation op of it is to do. */
 struct snug_cuda_many snug_cuda_find_many(const struct snug_program *program, enum snug_op_kind kind);
+struct snug_cuda_many snug_cuda_find_updates(const struct snug_program *program);
 void snug_cuda_list_many(const struct snug_program *program, const struct snug_cuda_many *many,
                          struct snug_cuda_piece *pieces);
 enum snug_cuda_turn { SNUG_CUDA_ALONE, SNUG_CUDA_FOR_ALL, SNUG_CUDA_DONE };
 enum snug_cuda_turn snug_cuda_turn_of(const struct snug_run *run, const struct snug_op *op,
                                       const struct snug_cuda_many *many);
+
+/* Adafactor cuts a matrix of so many rows into parts: one launch for each weight wants more of them than one for all,
+   which has a block for each part of each segment, and scratch of so many bytes for a weight. */
+static inline int32_t snug_cuda_parts(int64_t rows, bool all) {
+    const int64_t parts = all ? (rows + 31) / 32 : (rows + 7) / 8;
+    return (int32_t)(parts < 256 ? parts : 256);
+}
+int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all);
 
 /* See bias_gradient.c. The LINEAR_DW whose bias's gradient op gives, or NULL; whether LINEAR_DW op was given its own;
    where op writes the one that it gives, or NULL. */

@@ -3,6 +3,7 @@
 #include "backend/cuda/update.cuh"
 
 struct lion {
+    enum { LEAST = 1, MOST = 1 }; /* m */
     float b1, b2, rest1, rest2, decay; /* rest: 1 - b */
 
     __device__ float operator()(float p, float g, float (&state)[3], const struct snug_cuda_step &step) const {
@@ -16,6 +17,6 @@ struct lion {
 extern "C" snug_status snug_cuda_lion(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
     const struct lion formula = {(float)o->beta1, (float)o->beta2, (float)(1 - o->beta1), (float)(1 - o->beta2),
-                                 decay_of(run, op)};
+                                 (float)o->weight_decay};
     return run_update(run, op, formula);
 }

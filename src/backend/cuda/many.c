@@ -11,10 +11,13 @@ static bool belongs(const struct snug_op *op, enum snug_op_kind kind) {
     return kind != SNUG_OP_SQUARED_NORM || op->in[1] < 0;
 }
 
-/* Blocks of the table; states of 8 bits are cut into blocks of their own, parameter by parameter. */
+/* Blocks of the table; states of 8 bits are cut into blocks of their own, parameter by parameter, and Adafactor cuts
+   matrices by rows. */
 static int64_t blocks_of(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_tensor *g = &program->tensors[op->in[0]];
     int64_t elements = g->rows * g->cols;
+    if (op->kind == SNUG_OP_ADAFACTOR)
+        return op->segments * (op->vector ? 1 : snug_cuda_parts(g->rows / op->segments, true));
     if (op->kind == SNUG_OP_ADAM_8BIT) {
         const int64_t each = elements / op->segments;
         elements = op->segments * ((each + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK) * SNUG_QUANTISED_BLOCK;
@@ -43,13 +46,23 @@ struct snug_cuda_many snug_cuda_find_many(const struct snug_program *program, en
     return many;
 }
 
+/* Of the optimizer whose states are not of 8 bits: a program has one. */
+struct snug_cuda_many snug_cuda_find_updates(const struct snug_program *program) {
+    static const enum snug_op_kind kinds[] = {SNUG_OP_ADAM,    SNUG_OP_SGD,  SNUG_OP_ADAGRAD,
+                                              SNUG_OP_RMSPROP, SNUG_OP_LION, SNUG_OP_ADAFACTOR};
+    struct snug_cuda_many many = {.first = -1};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && many.first < 0; i++)
+        many = snug_cuda_find_many(program, kinds[i]);
+    return many;
+}
+
 static int64_t place_of(const struct snug_program *program, int32_t tensor) {
     return tensor < 0 ? -1 : program->tensors[tensor].offset;
 }
 
 void snug_cuda_list_many(const struct snug_program *program, const struct snug_cuda_many *many,
                          struct snug_cuda_piece *pieces) {
-    int64_t block = 0;
+    int64_t block = 0, scratch = 0;
     int32_t i = 0;
     for (int64_t number = many->first; i < many->count; number++) {
         const struct snug_op *op = &program->ops[number];
@@ -61,17 +74,21 @@ void snug_cuda_list_many(const struct snug_program *program, const struct snug_c
                                              .g = g->offset,
                                              .p = updates ? place_of(program, op->out[0]) : -1,
                                              .copy = updates ? place_of(program, op->out[1]) : -1,
-                                             .m = updates ? place_of(program, op->out[2]) : -1,
-                                             .v = updates ? place_of(program, op->out[3]) : -1,
-                                             .absmax_m = updates ? place_of(program, op->out[4]) : -1,
-                                             .absmax_v = updates ? place_of(program, op->out[5]) : -1,
                                              .parameter = op->parameter,
                                              .segments = op->segments,
                                              .slot = op->slot,
+                                             .vector = op->vector,
                                              .decay = op->decay,
                                              .low = updates && program->tensors[op->out[0]].dtype == SNUG_BF16,
                                              .half = copies && program->tensors[op->out[1]].dtype == SNUG_F16};
+        for (int k = 0; k < 4; k++) pieces[i].state[k] = updates ? place_of(program, op->out[2 + k]) : -1;
         block += blocks_of(program, op);
+        if (op->kind == SNUG_OP_ADAFACTOR) {
+            pieces[i].cols = g->cols;
+            pieces[i].parts = op->vector ? 1 : snug_cuda_parts(g->rows / op->segments, true);
+            pieces[i].scratch = scratch;
+            scratch += snug_cuda_adafactor_scratch(program, op, true);
+        }
         i++;
     }
 }

@@ -3,6 +3,7 @@
 #include "backend/cuda/update.cuh"
 
 struct rmsprop {
+    enum { LEAST = 1, MOST = 3 }; /* v, the momentum buffer, the mean of g */
     float alpha, rest, momentum, eps, decay; /* rest: 1 - alpha */
     bool centered;
 
@@ -24,6 +25,6 @@ struct rmsprop {
 extern "C" snug_status snug_cuda_rmsprop(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
     const struct rmsprop formula = {(float)o->alpha,   (float)(1 - o->alpha), (float)o->momentum,
-                                    (float)o->epsilon, decay_of(run, op),     o->centered};
+                                    (float)o->epsilon, (float)o->weight_decay,     o->centered};
     return run_update(run, op, formula);
 }

@@ -3,6 +3,7 @@
 #include "backend/cuda/update.cuh"
 
 struct sgd {
+    enum { LEAST = 0, MOST = 1 }; /* the momentum buffer */
     float momentum, rest, decay; /* rest: 1 - dampening */
     bool nesterov;
 
@@ -19,6 +20,6 @@ struct sgd {
 
 extern "C" snug_status snug_cuda_sgd(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
-    const struct sgd formula = {(float)o->momentum, (float)(1 - o->dampening), decay_of(run, op), o->nesterov};
+    const struct sgd formula = {(float)o->momentum, (float)(1 - o->dampening), (float)o->weight_decay, o->nesterov};
     return run_update(run, op, formula);
 }

@@ -93,7 +93,19 @@ static __device__ __forceinline__ void store_parameters(const Weight &w, const s
         store<W>((bf16 *)w.copy.data + first, value);
 }
 
-/* ---- the optimizers that look at elements one by one ---- */
+/* The same of a tensor of many.c's table. */
+template <typename W>
+static __device__ __forceinline__ void take_piece(W &w, const struct snug_cuda_piece &piece, uint8_t *arena) {
+    w.p = piece.low ? NULL : (float *)(arena + piece.p);
+    w.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
+    w.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
+    w.g = (const float *)(arena + piece.g);
+    w.parameter = piece.parameter;
+}
+
+/* ---- the optimizers that look at elements one by one ----
+ * A formula F of one gives the new p of (p, g, state, step), where state holds an element's own: LEAST to MOST, as the
+ * settings have it. Its field decay is the weight decay. */
 
 struct weight {
     float *p; /* NULL where p16 is the parameter */
@@ -106,54 +118,84 @@ struct weight {
     int32_t parameter; /* key of stochastic rounding */
 };
 
-/* formula(p, g, state, step) gives the new p; state holds an element's own. A thread takes four elements. */
+/* Elements first … first + 3. */
 template <typename F>
-static __global__ void __launch_bounds__(256) update_kernel(const struct weight w, const F formula) {
-    const struct snug_cuda_step step = *w.step;
-    if (step.skip) return;
+static __device__ __forceinline__ void update_four(const struct weight &w, const F &formula,
+                                                   const struct snug_cuda_step &step, int64_t first) {
     const float scale = w.clip ? w.clip[1] : 1;
-    const int64_t first = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
-    if (first + 4 <= w.count) {
-        float p[4], g[4], state[3][4] = {};
-        load_parameters(p, w, first);
-        load<4>(g, w.g + first);
-#pragma unroll
-        for (int k = 0; k < 3; k++)
-            if (w.state[k]) load<4>(state[k], w.state[k] + first);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float own[3] = {state[0][i], state[1][i], state[2][i]};
-            p[i] = formula(p[i], g[i] * scale, own, step);
-#pragma unroll
-            for (int k = 0; k < 3; k++) state[k][i] = own[k];
+    if (first + 4 > w.count) { /* what is left behind the last four */
+        for (int64_t i = first; i < w.count; i++) {
+            float own[3] = {};
+            for (int k = 0; k < F::MOST; k++)
+                if (k < F::LEAST || w.state[k]) own[k] = w.state[k][i];
+            const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, own, step);
+            for (int k = 0; k < F::MOST; k++)
+                if (k < F::LEAST || w.state[k]) w.state[k][i] = own[k];
+            store_parameter(w, step, i, p);
         }
-#pragma unroll
-        for (int k = 0; k < 3; k++)
-            if (w.state[k]) store<4>(w.state[k] + first, state[k]);
-        store_parameters(w, step, first, p);
         return;
     }
-    for (int64_t i = first; i < w.count; i++) {
-        float own[3];
-        for (int k = 0; k < 3; k++) own[k] = w.state[k] ? w.state[k][i] : 0;
-        const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, own, step);
-        for (int k = 0; k < 3; k++)
-            if (w.state[k]) w.state[k][i] = own[k];
-        store_parameter(w, step, i, p);
+    float p[4], g[4], state[3][4] = {};
+    load_parameters(p, w, first);
+    load<4>(g, w.g + first);
+#pragma unroll
+    for (int k = 0; k < F::MOST; k++)
+        if (k < F::LEAST || w.state[k]) load<4>(state[k], w.state[k] + first);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float own[3] = {state[0][i], state[1][i], state[2][i]};
+        p[i] = formula(p[i], g[i] * scale, own, step);
+#pragma unroll
+        for (int k = 0; k < F::MOST; k++) state[k][i] = own[k];
     }
+#pragma unroll
+    for (int k = 0; k < F::MOST; k++)
+        if (k < F::LEAST || w.state[k]) store<4>(w.state[k] + first, state[k]);
+    store_parameters(w, step, first, p);
 }
 
-template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, const F &formula) {
+enum { UPDATE_THREADS = 256, UPDATE_PARTS = SNUG_CUDA_BLOCK / (4 * UPDATE_THREADS) };
+
+template <typename F>
+static __global__ void __launch_bounds__(UPDATE_THREADS) update_kernel(const struct weight w, const F formula) {
+    const struct snug_cuda_step step = *w.step;
+    if (step.skip) return;
+    update_four(w, formula, step, ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4);
+}
+
+/* All weights at once; w has what they share. A block of the table is that of UPDATE_PARTS blocks here, so that what
+   runs at the same time lies together in memory. */
+template <typename F>
+static __global__ void __launch_bounds__(UPDATE_THREADS)
+    update_all(struct weight w, F formula, uint8_t *arena, const struct snug_cuda_piece *pieces, int32_t count) {
+    const struct snug_cuda_step step = *w.step;
+    if (step.skip) return;
+    const struct snug_cuda_piece piece = piece_of_block(pieces, count, blockIdx.x / UPDATE_PARTS);
+    take_piece(w, piece, arena);
+    for (int k = 0; k < F::MOST; k++)
+        w.state[k] = k < F::LEAST || piece.state[k] >= 0 ? (float *)(arena + piece.state[k]) : NULL;
+    w.count = piece.count;
+    if (!piece.decay) formula.decay = 0;
+    update_four(w, formula, step, ((blockIdx.x - piece.block * UPDATE_PARTS) * UPDATE_THREADS + threadIdx.x) * 4);
+}
+
+/* formula's weight decay is the run's. */
+template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, F formula) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
+    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
     struct weight w = weight_of<struct weight>(run, op);
+    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
+    if (turn == SNUG_CUDA_FOR_ALL) {
+        update_all<<<(unsigned)cuda->updates.blocks * UPDATE_PARTS, UPDATE_THREADS, 0, cuda->stream>>>(
+            w, formula, run->arena, cuda->batch.updates, cuda->updates.count);
+        return snug_cuda_done(run, op);
+    }
     w.count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]);
     for (int k = 0; k < 3; k++) w.state[k] = (float *)snug_run_data(run, op->out[2 + k]);
-    if (w.count > 0) update_kernel<<<blocks_for(w.count, 4 * 256), 256, 0, cuda->stream>>>(w, formula);
+    if (!op->decay) formula.decay = 0;
+    if (w.count > 0)
+        update_kernel<<<blocks_for(w.count, 4 * UPDATE_THREADS), UPDATE_THREADS, 0, cuda->stream>>>(w, formula);
     return snug_cuda_done(run, op);
-}
-
-static inline float decay_of(const struct snug_run *run, const struct snug_op *op) {
-    return op->decay ? (float)run->optimizer->weight_decay : 0;
 }
 
 #endif
