@@ -104,7 +104,6 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     const int32_t count = snug_cuda_count_biases(program, &bytes);
     out->bias_list = carve(base, &size, count * (int64_t)sizeof *out->bias_list);
     out->sent = size;
-    out->landing = carve(base, &size, out->sent);
     out->biases = carve(base, &size, bytes);
     return size;
 }
@@ -129,21 +128,6 @@ static void put(void *to, const void *from, int64_t bytes) {
     if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
 }
 
-/* From staging into the device's copy, beside the operations that were asked for before: recorded ones read a fixed
-   place, so that the batch waits where it landed until they are done. */
-static cudaError_t send(struct snug_cuda *cuda, void *place, int64_t bytes) {
-    const int turn = cuda->turn;
-    cudaError_t error = cudaStreamWaitEvent(cuda->copies, cuda->taken, 0);
-    if (error == cudaSuccess)
-        error = cudaMemcpyAsync(cuda->batch.landing, cuda->staging[turn], (size_t)bytes, cudaMemcpyHostToDevice,
-                                cuda->copies);
-    if (error == cudaSuccess) error = cudaEventRecord(cuda->sent[turn], cuda->copies);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(NULL, cuda->sent[turn], 0);
-    if (error == cudaSuccess)
-        error = cudaMemcpyAsync(place, cuda->batch.landing, (size_t)bytes, cudaMemcpyDeviceToDevice, NULL);
-    return error == cudaSuccess ? cudaEventRecord(cuda->taken, NULL) : error;
-}
-
 /* Through one of two blocks of page-locked memory, laid out as the device's copy, so that one transfer takes it all and
    the loader may have its own arrays back at once. */
 static snug_status load(struct snug_run *run) {
@@ -164,7 +148,10 @@ static snug_status load(struct snug_run *run) {
     put(h.head_rows, b->head_rows, 4 * b->rows);
     put(h.labels, b->labels, 4 * b->rows);
     put(h.targets, b->targets, 4 * b->rows * target_width(run->program));
-    RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run->batch_copy, h.sent), "sending a batch"));
+    RETURN_IF_ERROR(snug_cuda_check(
+        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)h.sent, cudaMemcpyHostToDevice, NULL),
+        "sending a batch"));
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(cuda->sent[turn], NULL), "sending a batch"));
     return snug_cuda_send_step(run);
 }
 
@@ -200,8 +187,6 @@ static void close_state(void *state) {
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (cuda->record) cudaStreamDestroy(cuda->record);
     if (cuda->side) cudaStreamDestroy(cuda->side);
-    if (cuda->copies) cudaStreamDestroy(cuda->copies);
-    if (cuda->taken) cudaEventDestroy(cuda->taken);
     for (int i = 0; i < 2; i++) {
         if (cuda->staging[i]) cudaFreeHost(cuda->staging[i]);
         if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
@@ -246,10 +231,6 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
                                     "a stream cannot be had"));
     RETURN_IF_ERROR(
         snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking), "a stream cannot be had"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking),
-                                    "a stream cannot be had"));
-    RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->taken, cudaEventDisableTiming), "an event cannot be had"));
     cuda->tf32 = program->tf32;
     cuda->scaler = snug_program_scaler(program);
     cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
@@ -257,11 +238,10 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     cuda->updates_8bit = snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT);
     for (int i = 0; i < 2; i++) {
         void *memory;
-        struct snug_cuda_batch tables;
-        snug_cuda_carve_batch(program, NULL, &tables);
-        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)tables.sent, cudaHostAllocDefault),
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)batch_bytes(program), cudaHostAllocDefault),
                                         "page-locked memory"));
         cuda->staging[i] = memory;
+        struct snug_cuda_batch tables;
         snug_cuda_carve_batch(program, memory, &tables);
         snug_cuda_list_many(program, &cuda->norms, tables.norms);
         snug_cuda_list_many(program, &cuda->updates, tables.updates);
