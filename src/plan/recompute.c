@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clang-format off */
 /*
  * Re-running instead of storing (Chen et al., arXiv:1604.06174). What a layer's level says is not stored is made again
  * right before its first use backward, by the same operations from what is stored, and so with the same bits:
  *
  *   NONE         everything that backward reads is stored
- *   ELEMENTWISE  outputs of norms and activations are made again: 10 h values a token stay in BERT, no product is run
- * twice FFN          and the feed-forward network's pre-activation: 6 h stay, one product is run again ATTENTION
- * elementwise, and query, key, value and the attention's output: 6 h stay LAYER        everything but the layer's last
- * pre-norm sum: h stay, all but the layer's last product are run again
+ *   ELEMENTWISE  outputs of norms and activations are made again: 10 h values a token stay in BERT, no product is run twice
+ *   FFN          and the feed-forward network's pre-activation: 6 h stay, one product is run again
+ *   ATTENTION    elementwise, and query, key, value and the attention's output: 6 h stay
+ *   LAYER        everything but the layer's last pre-norm sum: h stay, all but the layer's last product are run again
  */
+/* clang-format on */
 #include <stdlib.h>
 
 #include "plan/stages.h"

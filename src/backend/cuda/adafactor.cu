@@ -267,6 +267,7 @@ extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct sn
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;
     const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
+    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
     const int after = op->vector ? 3 : 4; /* where the first moment stands among the outputs */
     struct adafactor a = weight_of<struct adafactor>(run, op);
     a.eps = (float)o->epsilon;
@@ -278,7 +279,6 @@ extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct sn
     a.scales = o->scale_parameter;
     a.arena = run->arena;
     a.workspace = (uint8_t *)run->workspace;
-    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
     int64_t blocks = cuda->updates.blocks;
     if (turn == SNUG_CUDA_FOR_ALL) {
         a.pieces = cuda->batch.updates;

@@ -42,6 +42,16 @@ template <typename W> static inline W weight_of(struct snug_run *run, const stru
     return w;
 }
 
+/* The same of a tensor of many.c's table. */
+template <typename W>
+static __device__ __forceinline__ void take_piece(W &w, const struct snug_cuda_piece &piece, uint8_t *arena) {
+    w.p = piece.low ? NULL : (float *)(arena + piece.p);
+    w.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
+    w.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
+    w.g = (const float *)(arena + piece.g);
+    w.parameter = piece.parameter;
+}
+
 /* Element i of a weight that has p, p16, copy and parameter, as struct weight below. */
 template <typename W>
 static __device__ __forceinline__ void store_parameter(const W &w, const struct snug_cuda_step &step, int64_t i,
@@ -91,16 +101,6 @@ static __device__ __forceinline__ void store_parameters(const Weight &w, const s
         store<W>((f16 *)w.copy.data + first, value);
     else
         store<W>((bf16 *)w.copy.data + first, value);
-}
-
-/* The same of a tensor of many.c's table. */
-template <typename W>
-static __device__ __forceinline__ void take_piece(W &w, const struct snug_cuda_piece &piece, uint8_t *arena) {
-    w.p = piece.low ? NULL : (float *)(arena + piece.p);
-    w.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
-    w.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
-    w.g = (const float *)(arena + piece.g);
-    w.parameter = piece.parameter;
 }
 
 /* ---- the optimizers that look at elements one by one ----
@@ -183,8 +183,8 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
 template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, F formula) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
-    struct weight w = weight_of<struct weight>(run, op);
     if (turn == SNUG_CUDA_DONE) return SNUG_OK;
+    struct weight w = weight_of<struct weight>(run, op);
     if (turn == SNUG_CUDA_FOR_ALL) {
         update_all<<<(unsigned)cuda->updates.blocks * UPDATE_PARTS, UPDATE_THREADS, 0, cuda->stream>>>(
             w, formula, run->arena, cuda->batch.updates, cuda->updates.count);
