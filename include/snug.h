@@ -328,7 +328,7 @@ snug_status snug_scheduler_step(snug_session *session);
 double snug_learning_rate(const snug_session *session);
 /* Forgets the gradients: the next backward starts anew. */
 snug_status snug_zero_grad(snug_session *session);
-/* Evaluates on validation_file with the current weights. */
+/* Evaluates on validation_file with the current weights. There is no current batch afterwards. */
 snug_status snug_session_evaluate(snug_session *session, snug_metrics *metrics);
 /* Writes config.json, model.safetensors and the tokenizer's files into folder, each whole or not at all;
    from_pretrained loads it. Other files there stay. */

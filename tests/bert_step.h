@@ -117,6 +117,7 @@ static inline void bert_load(struct bert_step *s, struct snug_batch *b) {
     s->run.batch = b;
     s->run.loss_scale = s->overflow ? 1e9f : 1.0f / (float)b->items_in_step;
     bert_check(s->ctx, s->backend->load(&s->run), "load");
+    s->run.in_turn = true; /* the arena is its own */
 }
 
 static inline void bert_batch(struct bert_step *s, const int32_t *lengths, int32_t sequences) {

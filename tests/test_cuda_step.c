@@ -2,7 +2,7 @@
 /*
  * Whole training steps on the GPU, dropout on, against the reference: losses, every gradient, every weight after some
  * steps, with ragged batches that change, accumulation, and phases that are recorded; optimizers; fp16's skipped steps.
- * The same bits twice.
+ * The same bits twice; two programs in turn.
  * test_cuda_step [TEST]
  */
 #include <dirent.h>
@@ -285,6 +285,47 @@ static void same_bits_twice(void **state) {
         }
 }
 
+/* Training and evaluation have their batches in one part of the arena, each laid out in its own way: what one is sent
+   must not arrive where operations of the other, which were not waited for, still read. */
+static void programs_take_turns(void **state) {
+    static const int32_t lengths[SEQUENCES] = {130, 1, 64, 17, 65, 31}, few[2] = {60, 40};
+    enum { ALONE, TOGETHER };
+    (void)state;
+    if (!cuda) skip();
+    const struct snug_config config = small();
+    const struct bert_options infers = {
+        .compute = SNUG_BF16, .tokens = TOKENS / 4, .sequences = 2, .longest = TOKENS / 4, .infers = true};
+    struct bert_step trained[2], evaluated[2];
+    for (int k = 0; k < 2; k++) {
+        bert_open(&trained[k], cuda, &config, SNUG_BF16, TOKENS, SEQUENCES);
+        assert_int_equal(bert_open_case(&evaluated[k], cuda, &config, &infers), SNUG_OK);
+    }
+    assert_true(cuda->batch(&evaluated[TOGETHER].program) <= cuda->batch(&trained[TOGETHER].program));
+    evaluated[TOGETHER].run.batch_copy = trained[TOGETHER].run.batch_copy;
+    for (int i = 0; i < 8; i++) { /* from the third on, phases are replayed */
+        float loss, logits[2][4];
+        for (int k = 0; k < 2; k++) {
+            trained[k].run.micro_batch = 0;
+            trained[k].run.in_turn = evaluated[k].run.in_turn = false;
+            bert_batch(&trained[k], lengths, SEQUENCES);
+            bert_gradients(&trained[k]);
+            if (k == ALONE) bert_read(&trained[k], trained[k].program.loss, &loss, sizeof loss); /* waits */
+            bert_batch(&evaluated[k], few, 2);
+            bert_phase(&evaluated[k], SNUG_PHASE_FORWARD);
+            bert_phase(&evaluated[k], SNUG_PHASE_HEAD);
+            bert_read(&evaluated[k], evaluated[k].program.logits, logits[k], sizeof *logits);
+        }
+        const char *name = "";
+        assert_memory_equal(logits[ALONE], logits[TOGETHER], sizeof *logits);
+        if (worst_of(&trained[ALONE], &trained[TOGETHER], SNUG_MEMORY_GRADIENTS, &name) != 0)
+            fail_msg("%s is another where evaluation has its turn", name);
+    }
+    for (int k = 0; k < 2; k++) {
+        bert_close(&trained[k]);
+        bert_close(&evaluated[k]);
+    }
+}
+
 /* What the backend keeps of its trials in folder; freed by the caller. */
 static char *kept_in(const char *folder, char *path, size_t size) {
     char *text = NULL;
@@ -389,6 +430,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(skipped_steps_change_nothing),
         cmocka_unit_test(same_bits_twice),
         cmocka_unit_test(mixed_steps_agree),
+        cmocka_unit_test(programs_take_turns),
         cmocka_unit_test_setup_teardown(choices_are_kept, scratch_setup, scratch_teardown),
     };
     snug_context *ctx;

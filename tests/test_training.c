@@ -98,6 +98,16 @@ static void test_misused_loop(void **state) {
     assert_contains(snug_error_message(f->ctx), "--validation_file");
     snug_session_destroy(session);
     snug_args_destroy(args);
+    args = training_args(f, "validation_file=@dev.csv");
+    ok(f, snug_session_create(args, &session));
+    ok(f, snug_session_begin_epoch(session, 0));
+    ok(f, snug_next_batch(session, NULL));
+    ok(f, snug_forward(session));
+    ok(f, snug_session_evaluate(session, &metrics));
+    assert_int_equal(snug_backward(session), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "snug_next_batch");
+    snug_session_destroy(session);
+    snug_args_destroy(args);
 }
 
 /* ---- accumulation --------------------------------------------------------------------------------------------- */

@@ -133,6 +133,7 @@ struct snug_run {
     int64_t skipped;
     float later_rates[SNUG_UNSEEN_STEPS - 1];
     bool one_by_one;          /* phases are not recorded: somebody times or blames single operations */
+    bool in_turn;             /* no other program had the arena since this one's last batch; false is always safe */
     struct snug_spool *spool; /* NULL where nothing is offloaded */
     uint64_t *copies;         /* by tensor: the number of its last copy in the spool */
     const struct snug_optimizer *optimizer;
@@ -160,7 +161,7 @@ struct snug_backend {
     /* Bytes of the arena's kind of memory that are free now; NULL where that is the host's. */
     int64_t (*available)(void);
     /* Says that run->batch is another one. Its arrays may change when this has returned, unless operations read
-       them where they are. */
+       them where they are. Where run->in_turn, it may travel while operations before still run. */
     snug_status (*load)(struct snug_run *run);
     /* Before and after the operations of a phase, or of one chunk of HEAD, which a backend may run by itself, as a
        whole: then *done, and they are skipped. Operations may go on after end; what reads the arena waits for them. */

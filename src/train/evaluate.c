@@ -27,6 +27,7 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
                                void *user) {
     struct snug_run *run = &s->eval_run;
     const int64_t batches = snug_loader_batches(s->job.eval.rows, &s->job.eval.options);
+    s->batch = NULL; /* its activations, and the backend's copy of it, are overwritten */
     RETURN_IF_ERROR(snug_session_settle(s));
     RETURN_IF_ERROR(snug_loader_begin_epoch(s->eval_loader, 0, 0));
     for (int64_t done = 0;; done++) {
@@ -40,7 +41,7 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
             return snug_fail(s->ctx, SNUG_E_INTERRUPTED, "interrupted after %lld of %lld batches", (long long)done,
                              (long long)batches);
         run->loss_scale = 1;
-        RETURN_IF_ERROR(s->job.backend->load(run));
+        RETURN_IF_ERROR(snug_session_load(s, run));
         RETURN_IF_ERROR(snug_run_phase(run, s->job.backend, SNUG_PHASE_FORWARD, NULL));
         for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++) {
             RETURN_IF_ERROR(snug_run_head_chunk(run, s->job.backend, chunk, NULL));

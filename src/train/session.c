@@ -231,6 +231,13 @@ snug_status snug_session_read(struct snug_session *s, const struct snug_run *run
     return after_operations(s, run, snug_block_copy(s->ctx, &s->arena, values, snug_run_data(run, tensor), bytes));
 }
 
+snug_status snug_session_load(struct snug_session *s, struct snug_run *run) {
+    RETURN_IF_ERROR(s->job.backend->load(run));
+    s->train_run.in_turn = run == &s->train_run;
+    s->eval_run.in_turn = run == &s->eval_run;
+    return SNUG_OK;
+}
+
 /* ---- one's own loop ------------------------------------------------------------------------------------------- */
 
 int64_t snug_session_epochs(const snug_session *s) { return s->job.epochs; }
@@ -266,7 +273,7 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
                                   .items = s->batch->items,
                                   .items_in_step = s->batch->items_in_step,
                                   .last_in_step = s->batch->last_in_step};
-    return s->job.backend->load(&s->train_run);
+    return snug_session_load(s, &s->train_run);
 }
 
 static snug_status need_batch(struct snug_session *s, const char *call) {

@@ -48,6 +48,9 @@ snug_status snug_session_resume_epoch(struct snug_session *session);
 snug_status snug_session_read(struct snug_session *session, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes);
 
+/* Says that run, one of the session's, has another batch. */
+snug_status snug_session_load(struct snug_session *session, struct snug_run *run);
+
 /* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss: that is
    there once the step's norm has been read. SNUG_END as snug_next_batch() has it. */
 snug_status snug_session_micro_batch(struct snug_session *session, snug_batch_info *info);

@@ -21,7 +21,7 @@ enum {
 };
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
-enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDefault = 4 };
+enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
 enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 enum {
     cudaDevAttrMultiProcessorCount = 16,

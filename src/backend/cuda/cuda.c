@@ -2,9 +2,9 @@
 /*
  * The CUDA backend: memory, batches, and the table of operations.
  *
- * Everything is put into the device's default stream, so that operations, uploads and what the host reads are in order
- * by themselves, also between the programs of a run. A recorded phase is recorded in a stream of its own and launched
- * into the default one.
+ * Operations and what the host reads are put into the device's default stream, so that they are in order by themselves,
+ * also between the programs of a run. A recorded phase is recorded in a stream of its own and launched into the default
+ * one. Batches travel in a stream of their own (send()).
  */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/codes.h"
@@ -104,6 +104,7 @@ int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base,
     const int32_t count = snug_cuda_count_biases(program, &bytes);
     out->bias_list = carve(base, &size, count * (int64_t)sizeof *out->bias_list);
     out->sent = size;
+    out->landing = carve(base, &size, out->sent);
     out->biases = carve(base, &size, bytes);
     return size;
 }
@@ -128,6 +129,23 @@ static void put(void *to, const void *from, int64_t bytes) {
     if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
 }
 
+/* From staging into the device's copy, beside the operations that were asked for before. Recorded ones read a fixed
+   place, so the batch waits where it landed until they are done. What another program has in this part of the arena is
+   laid out differently: then it travels when that one's operations are done. */
+static cudaError_t send(struct snug_cuda *cuda, const struct snug_run *run) {
+    const size_t bytes = (size_t)cuda->batch.sent;
+    const int turn = cuda->turn;
+    cudaError_t error = run->in_turn ? cudaSuccess : cudaEventRecord(cuda->taken, NULL);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(cuda->copies, cuda->taken, 0);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(cuda->batch.landing, cuda->staging[turn], bytes, cudaMemcpyHostToDevice, cuda->copies);
+    if (error == cudaSuccess) error = cudaEventRecord(cuda->sent[turn], cuda->copies);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(NULL, cuda->sent[turn], 0);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(run->batch_copy, cuda->batch.landing, bytes, cudaMemcpyDeviceToDevice, NULL);
+    return error == cudaSuccess ? cudaEventRecord(cuda->taken, NULL) : error;
+}
+
 /* Through one of two blocks of page-locked memory, laid out as the device's copy, so that one transfer takes it all and
    the loader may have its own arrays back at once. */
 static snug_status load(struct snug_run *run) {
@@ -148,10 +166,7 @@ static snug_status load(struct snug_run *run) {
     put(h.head_rows, b->head_rows, 4 * b->rows);
     put(h.labels, b->labels, 4 * b->rows);
     put(h.targets, b->targets, 4 * b->rows * target_width(run->program));
-    RETURN_IF_ERROR(snug_cuda_check(
-        run->ctx, cudaMemcpyAsync(run->batch_copy, cuda->staging[turn], (size_t)h.sent, cudaMemcpyHostToDevice, NULL),
-        "sending a batch"));
-    RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventRecord(cuda->sent[turn], NULL), "sending a batch"));
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
     return snug_cuda_send_step(run);
 }
 
@@ -187,6 +202,8 @@ static void close_state(void *state) {
     if (cuda->lt) cublasLtDestroy(cuda->lt);
     if (cuda->record) cudaStreamDestroy(cuda->record);
     if (cuda->side) cudaStreamDestroy(cuda->side);
+    if (cuda->copies) cudaStreamDestroy(cuda->copies);
+    if (cuda->taken) cudaEventDestroy(cuda->taken);
     for (int i = 0; i < 2; i++) {
         if (cuda->staging[i]) cudaFreeHost(cuda->staging[i]);
         if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
@@ -231,6 +248,10 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
                                     "a stream cannot be had"));
     RETURN_IF_ERROR(
         snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking), "a stream cannot be had"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking),
+                                    "a stream cannot be had"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->taken, cudaEventDisableTiming), "an event cannot be had"));
     cuda->tf32 = program->tf32;
     cuda->scaler = snug_program_scaler(program);
     cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
@@ -238,10 +259,11 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     cuda->updates_8bit = snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT);
     for (int i = 0; i < 2; i++) {
         void *memory;
-        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)batch_bytes(program), cudaHostAllocDefault),
+        struct snug_cuda_batch tables;
+        snug_cuda_carve_batch(program, NULL, &tables);
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)tables.sent, cudaHostAllocDefault),
                                         "page-locked memory"));
         cuda->staging[i] = memory;
-        struct snug_cuda_batch tables;
         snug_cuda_carve_batch(program, memory, &tables);
         snug_cuda_list_many(program, &cuda->norms, tables.norms);
         snug_cuda_list_many(program, &cuda->updates, tables.updates);

@@ -71,8 +71,9 @@ struct snug_cuda_batch {
     struct snug_cuda_piece *norms, *updates, *updates_8bit;
     struct snug_cuda_codes *codes; /* NULL where nothing is kept in 8 bits */
     struct snug_cuda_bias *bias_list;
-    int64_t sent;    /* bytes so far: what travels with a batch */
-    uint8_t *biases; /* in 16 bits */
+    int64_t sent;     /* bytes so far: what travels with a batch */
+    uint8_t *landing; /* where it arrives */
+    uint8_t *biases;  /* in 16 bits */
 };
 
 /* c [m, n] (+)= a b, everything row-major; turn_a: a is stored as [k, m], turn_b: b as [n, k]. bias [n], or NULL, is of
@@ -95,7 +96,9 @@ struct snug_cuda {
     cudaStream_t stream; /* where operations are put: the default stream, or the one that is recorded */
     cudaStream_t record; /* the latter */
     uint8_t *staging[2]; /* page-locked, for batches on their way */
-    cudaEvent_t sent[2];
+    cudaStream_t copies; /* on which they travel */
+    cudaEvent_t sent[2]; /* what staging holds has landed */
+    cudaEvent_t taken;   /* nobody needs the landing place any more */
     int turn;
     int multiprocessors;
     int capability;   /* compute capability 9.0 is 90 */
