@@ -38,6 +38,7 @@ static void measure(struct bert_step *s, enum snug_op_kind kind) {
     struct snug_cost cost = {0};
     if (only.op_count > 0) {
         s->run.program = &only;
+        s->run.in_turn = false;
         s->run.rows = s->batch.rows;
         bert_check(s->ctx, s->backend->open(s->ctx, &only, 1, &s->run.backend_state), "open");
         bert_check(s->ctx, s->backend->load(&s->run), "load");
@@ -60,6 +61,7 @@ static void measure(struct bert_step *s, enum snug_op_kind kind) {
     }
     free(only.ops);
     s->run = run;
+    s->run.in_turn = false;
 }
 
 static bool is_wanted(enum snug_op_kind kind, int count, char **names) {

@@ -12,6 +12,7 @@
 #include "core/block.h"
 #include "core/context.h"
 #include "core/dtype.h"
+#include "core/normal.h"
 #include "core/philox.h"
 
 /* AddressSanitizer ends a program that asks for too much, unless told that we want to see NULL. */
@@ -38,6 +39,40 @@ static void test_philox_known_answers(void **state) {
         const struct snug_philox_block block = snug_philox(v[0], v[1], v[2], v[3], v[4], v[5]);
         assert_memory_equal(fewer.word, v + 6, sizeof fewer.word);
         assert_memory_equal(block.word, v + 10, sizeof block.word);
+    }
+}
+
+/* What the C library makes of the same words, moments, and no number that depends on those beside it. */
+static void test_normal(void **state) {
+    enum { COUNT = 1 << 18 };
+    static const uint32_t ends[] = {0, 0, 0, ~0u, ~0u, 0, ~0u, ~0u, 1u << 31, 0x3fffffff, 7, 0x40000000, 7, 0x80000000};
+    static uint32_t words[COUNT];
+    static float values[COUNT], fewer[COUNT];
+    (void)state;
+    for (uint32_t i = 0; i < COUNT / 4; i++) {
+        const struct snug_philox_block block = snug_philox(i, 0, 0, 0, 42, 0);
+        memcpy(words + (size_t)4 * i, block.word, sizeof block);
+    }
+    memcpy(words, ends, sizeof ends);
+    snug_normal(values, words, COUNT, 0.5);
+    double sums[4] = {0};
+    for (size_t i = 0; i < COUNT; i++) {
+        const uint32_t turn = words[i | 1];
+        const double radius = sqrt(-2 * log((words[i & ~(size_t)1] + 0.5) * 0x1p-32));
+        const double angle = ((turn & 0x3fffffff) + 0.5) * 0x1p-30 * acos(0);
+        const double part = i % 2 ? sin(angle) * (turn >> 30 & 1 ? -1 : 1) : cos(angle) * (turn >> 31 ? -1 : 1);
+        const double expected = 0.5 * radius * part, x = 2 * (double)values[i];
+        if (!(fabs((double)values[i] - expected) <= 1e-7 * fabs(expected) + 1e-9))
+            fail_msg("%zu: %.9g, expected %.9g", i, (double)values[i], expected);
+        for (int k = 0; k < 4; k++) sums[k] += pow(x, k + 1) / COUNT;
+    }
+    /* within four standard deviations of sums of so many: of x^n, E[x^2n] - E[x^n]^2 is 1, 2, 15, 96 */
+    assert_true(fabs(sums[0]) < 4 * sqrt(1. / COUNT) && fabs(sums[1] - 1) < 4 * sqrt(2. / COUNT));
+    assert_true(fabs(sums[2]) < 4 * sqrt(15. / COUNT) && fabs(sums[3] - 3) < 4 * sqrt(96. / COUNT));
+    for (int count = 0; count < 9; count++) {
+        fewer[count] = 99;
+        snug_normal(fewer, words, count, 0.5);
+        assert_true(fewer[count] == 99 && memcmp(fewer, values, (size_t)count * sizeof *fewer) == 0);
     }
 }
 
@@ -316,6 +351,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_philox_helpers),
+        cmocka_unit_test(test_normal),
         cmocka_unit_test(test_widening),
         cmocka_unit_test(test_narrowing),
         cmocka_unit_test(test_dtype_table),

@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/normal.h"
 #include "core/philox.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "optim/optimizer.h"
 #include "text/lexicon.h"
 
-/* Values that go through fp32 at a time between files and where they stand. */
-enum { PIECE = 4096 };
+enum {
+    PIECE = 4096,      /* values that a thread works on at a time */
+    PART = 64 * PIECE, /* and that go to where they stand in one copy: each costs a device a few microseconds */
+};
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -54,13 +57,17 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
     const int64_t to = element_of(program, parameter, first);
     const enum snug_dtype dtype = type_of(program, parameter);
     if (dtype == SNUG_F32) return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
-    for (int64_t i = 0; i < count; i += PIECE) {
-        uint16_t stored[PIECE];
-        const int64_t n = smaller(PIECE, count - i);
+    uint16_t *stored;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)smaller(PART, count), sizeof *stored, (void **)&stored));
+    snug_status status = SNUG_OK;
+    for (int64_t i = 0; i < count && status == SNUG_OK; i += PART) {
+        const int64_t n = smaller(PART, count - i);
+#pragma omp parallel for schedule(static) if (n > PIECE)
         for (int64_t k = 0; k < n; k++) stored[k] = narrowed(dtype, values[i + k]);
-        RETURN_IF_ERROR(snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored));
+        status = snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored);
     }
-    return SNUG_OK;
+    free(stored);
+    return status;
 }
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
@@ -76,20 +83,17 @@ static uint32_t name_hash(const char *name) {
     return hash;
 }
 
-/* Elements first … first + count - 1 of a parameter; first is a multiple of 4. */
+/* Elements first … first + count - 1 of a parameter, no more than PIECE; first is a multiple of 4. */
 static void draw_normal(float *values, int64_t first, int64_t count, double deviation, uint32_t name, uint64_t seed) {
-    const double pi = 3.14159265358979323846;
+    uint32_t words[PIECE];
     for (int64_t i = 0; i < count; i += 4) {
         const int64_t number = (first + i) / 4;
         const struct snug_philox_block block =
             snug_philox((uint32_t)number, (uint32_t)(number >> 32), name, (uint32_t)SNUG_PHILOX_INIT << 29,
                         (uint32_t)seed, (uint32_t)(seed >> 32));
-        for (int k = 0; k < 4 && i + k < count; k++) { /* Box and Muller: two words give two normal numbers */
-            const double u = (block.word[k & 2] + 0.5) * 0x1p-32, v = (block.word[k | 1] + 0.5) * 0x1p-32;
-            const double radius = deviation * sqrt(-2 * log(u));
-            values[i + k] = (float)(radius * (k & 1 ? sin(2 * pi * v) : cos(2 * pi * v)));
-        }
+        memcpy(words + i, block.word, sizeof block);
     }
+    snug_normal(values, words, count, deviation);
 }
 
 /* The padding token's row is zero. */
@@ -101,27 +105,31 @@ static void clear_padding(const struct snug_config *config, const struct snug_pa
     for (int64_t i = pad * size < first ? first : pad * size; i < end; i++) values[i - first] = 0;
 }
 
+/* Elements first … first + count - 1, no more than PIECE. */
+static void init_piece(const struct snug_config *config, const struct snug_parameter *parameter, float *values,
+                       int64_t first, int64_t count, uint64_t seed) {
+    if (parameter->init == SNUG_INIT_NORMAL) {
+        draw_normal(values, first, count, config->initializer_range, name_hash(parameter->name), seed);
+        clear_padding(config, parameter, values, first, count);
+    } else {
+        for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+    }
+}
+
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
     const int64_t count = snug_parameter_count(parameter);
-    const uint32_t name = name_hash(parameter->name);
+    float *values;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)smaller(PART, count), sizeof *values, (void **)&values));
     snug_status status = SNUG_OK;
-#pragma omp parallel for schedule(static)
-    for (int64_t first = 0; first < count; first += PIECE) {
-        float values[PIECE];
-        const int64_t n = smaller(PIECE, count - first);
-        if (parameter->init == SNUG_INIT_NORMAL) {
-            draw_normal(values, first, n, config->initializer_range, name, seed);
-            clear_padding(config, parameter, values, first, n);
-        } else {
-            for (int64_t i = 0; i < n; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
-        }
-        const snug_status written = snug_parameter_write(program, memory, parameter, first, n, values);
-        if (written != SNUG_OK) {
-#pragma omp atomic write
-            status = written;
-        }
+    for (int64_t first = 0; first < count && status == SNUG_OK; first += PART) {
+        const int64_t n = smaller(PART, count - first);
+#pragma omp parallel for schedule(static) if (n > PIECE)
+        for (int64_t i = 0; i < n; i += PIECE)
+            init_piece(config, parameter, values + i, first + i, smaller(PIECE, n - i), seed);
+        status = snug_parameter_write(program, memory, parameter, first, n, values);
     }
+    free(values);
     return status;
 }
 
@@ -180,6 +188,26 @@ static bool same_shape(const struct snug_stored_tensor *stored, const struct snu
            (dims == 1 || stored->shape[1] == parameter->shape[1]);
 }
 
+/* Of what is stored from element first on: the largest number that fp32 has left, or that dtype has, is none. */
+static snug_status check_values(const struct loading *l, const struct snug_stored_tensor *stored, enum snug_dtype dtype,
+                                int64_t first, int64_t count, const float *values) {
+    int64_t fit = 0;
+#pragma omp parallel for schedule(static) reduction(+ : fit) if (count > PIECE)
+    for (int64_t i = 0; i < count; i++)
+        fit += isfinite(dtype == SNUG_F32 ? values[i] : widened(dtype, narrowed(dtype, values[i]))) != 0;
+    for (int64_t i = 0; fit < count; i++) {
+        if (!isfinite(values[i]))
+            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)(first + i));
+        if (dtype != SNUG_F32 && !isfinite(widened(dtype, narrowed(dtype, values[i]))))
+            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s",
+                             l->path, stored->name, (double)values[i], (long long)(first + i),
+                             dtype == SNUG_F16 ? "float16" : "bfloat16",
+                             dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
+    }
+    return SNUG_OK;
+}
+
 static snug_status load_one(const struct loading *l, const struct snug_safetensors *files,
                             const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *parameter = &l->program->parameters[index];
@@ -196,27 +224,19 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const enum snug_dtype dtype = type_of(l->program, parameter);
     const int64_t count = snug_parameter_count(parameter);
-    for (int64_t first = 0; first < count; first += PIECE) {
-        float values[PIECE];
-        const int64_t n = smaller(PIECE, count - first);
-        RETURN_IF_ERROR(snug_safetensors_read(l->ctx, files, stored, first, n, values));
-        for (int64_t i = 0; i < n; i++) {
-            if (!isfinite(values[i]))
-                return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                                 l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity",
-                                 (long long)(first + i));
-            if (dtype != SNUG_F32 && !isfinite(widened(dtype, narrowed(dtype, values[i]))))
-                return snug_fail(
-                    l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s", l->path,
-                    stored->name, (double)values[i], (long long)(first + i), dtype == SNUG_F16 ? "float16" : "bfloat16",
-                    dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
-        }
-        RETURN_IF_ERROR(snug_parameter_write(l->program, l->memory, parameter, first, n, values));
+    float *values;
+    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)smaller(PART, count), sizeof *values, (void **)&values));
+    snug_status status = SNUG_OK;
+    for (int64_t first = 0; first < count && status == SNUG_OK; first += PART) {
+        const int64_t n = smaller(PART, count - first);
+        status = snug_safetensors_read(l->ctx, files, stored, first, n, values);
+        if (status == SNUG_OK) status = check_values(l, stored, type_of(l->program, parameter), first, n, values);
+        if (status == SNUG_OK) status = snug_parameter_write(l->program, l->memory, parameter, first, n, values);
     }
-    l->loaded[index] = true;
-    return SNUG_OK;
+    free(values);
+    l->loaded[index] = status == SNUG_OK;
+    return status;
 }
 
 /* A list of names for the log, cut when it gets long. */
@@ -394,13 +414,17 @@ snug_status snug_states_save(snug_context *ctx, const char *path, const struct s
 
 static snug_status load_state(snug_context *ctx, const struct snug_safetensors *files,
                               const struct snug_stored_tensor *stored, const struct origin *to) {
-    float values[PIECE]; /* of any type: none is larger */
-    for (int64_t first = 0; first < stored->count; first += PIECE) {
-        const int64_t count = smaller(PIECE, stored->count - first);
-        RETURN_IF_ERROR(snug_safetensors_read_stored(ctx, files, stored, first, count, values));
-        RETURN_IF_ERROR(snug_tensor_write(to->program, to->memory, to->tensor, first, count, values));
+    void *values;
+    RETURN_IF_ERROR(
+        snug_alloc(ctx, (size_t)smaller(PART, stored->count), (size_t)snug_dtype_size(stored->dtype), &values));
+    snug_status status = SNUG_OK;
+    for (int64_t first = 0; first < stored->count && status == SNUG_OK; first += PART) {
+        const int64_t count = smaller(PART, stored->count - first);
+        status = snug_safetensors_read_stored(ctx, files, stored, first, count, values);
+        if (status == SNUG_OK) status = snug_tensor_write(to->program, to->memory, to->tensor, first, count, values);
     }
-    return SNUG_OK;
+    free(values);
+    return status;
 }
 
 snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
