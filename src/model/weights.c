@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/block.h"
 #include "core/normal.h"
 #include "core/philox.h"
 #include "io/file.h"
@@ -19,6 +20,12 @@ enum {
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Room for the next part of count elements of size bytes; snug_block_release() gives it back to the system: what malloc
+   gets back may stay resident, and is in no plan. */
+static snug_status open_part(snug_context *ctx, int64_t count, int64_t size, struct snug_block *out) {
+    return snug_block_host(ctx, smaller(PART, count) * size, out);
+}
 
 static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
     return program->tensors[parameter->tensor].dtype;
@@ -57,8 +64,9 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
     const int64_t to = element_of(program, parameter, first);
     const enum snug_dtype dtype = type_of(program, parameter);
     if (dtype == SNUG_F32) return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
-    uint16_t *stored;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)smaller(PART, count), sizeof *stored, (void **)&stored));
+    struct snug_block part;
+    RETURN_IF_ERROR(open_part(program->ctx, count, sizeof(uint16_t), &part));
+    uint16_t *stored = (uint16_t *)part.base;
     snug_status status = SNUG_OK;
     for (int64_t i = 0; i < count && status == SNUG_OK; i += PART) {
         const int64_t n = smaller(PART, count - i);
@@ -66,7 +74,7 @@ snug_status snug_parameter_write(const struct snug_program *program, const struc
         for (int64_t k = 0; k < n; k++) stored[k] = narrowed(dtype, values[i + k]);
         status = snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored);
     }
-    free(stored);
+    snug_block_release(&part);
     return status;
 }
 
@@ -119,8 +127,9 @@ static void init_piece(const struct snug_config *config, const struct snug_param
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
     const int64_t count = snug_parameter_count(parameter);
-    float *values;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)smaller(PART, count), sizeof *values, (void **)&values));
+    struct snug_block part;
+    RETURN_IF_ERROR(open_part(program->ctx, count, sizeof(float), &part));
+    float *values = (float *)part.base;
     snug_status status = SNUG_OK;
     for (int64_t first = 0; first < count && status == SNUG_OK; first += PART) {
         const int64_t n = smaller(PART, count - first);
@@ -129,7 +138,7 @@ snug_status snug_weights_init(const struct snug_program *program, const struct s
             init_piece(config, parameter, values + i, first + i, smaller(PIECE, n - i), seed);
         status = snug_parameter_write(program, memory, parameter, first, n, values);
     }
-    free(values);
+    snug_block_release(&part);
     return status;
 }
 
@@ -225,8 +234,9 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
     const int64_t count = snug_parameter_count(parameter);
-    float *values;
-    RETURN_IF_ERROR(snug_alloc(l->ctx, (size_t)smaller(PART, count), sizeof *values, (void **)&values));
+    struct snug_block part;
+    RETURN_IF_ERROR(open_part(l->ctx, count, sizeof(float), &part));
+    float *values = (float *)part.base;
     snug_status status = SNUG_OK;
     for (int64_t first = 0; first < count && status == SNUG_OK; first += PART) {
         const int64_t n = smaller(PART, count - first);
@@ -234,7 +244,7 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
         if (status == SNUG_OK) status = check_values(l, stored, type_of(l->program, parameter), first, n, values);
         if (status == SNUG_OK) status = snug_parameter_write(l->program, l->memory, parameter, first, n, values);
     }
-    free(values);
+    snug_block_release(&part);
     l->loaded[index] = status == SNUG_OK;
     return status;
 }
@@ -414,16 +424,15 @@ snug_status snug_states_save(snug_context *ctx, const char *path, const struct s
 
 static snug_status load_state(snug_context *ctx, const struct snug_safetensors *files,
                               const struct snug_stored_tensor *stored, const struct origin *to) {
-    void *values;
-    RETURN_IF_ERROR(
-        snug_alloc(ctx, (size_t)smaller(PART, stored->count), (size_t)snug_dtype_size(stored->dtype), &values));
+    struct snug_block part;
+    RETURN_IF_ERROR(open_part(ctx, stored->count, snug_dtype_size(stored->dtype), &part));
     snug_status status = SNUG_OK;
     for (int64_t first = 0; first < stored->count && status == SNUG_OK; first += PART) {
         const int64_t count = smaller(PART, stored->count - first);
-        status = snug_safetensors_read_stored(ctx, files, stored, first, count, values);
-        if (status == SNUG_OK) status = snug_tensor_write(to->program, to->memory, to->tensor, first, count, values);
+        status = snug_safetensors_read_stored(ctx, files, stored, first, count, part.base);
+        if (status == SNUG_OK) status = snug_tensor_write(to->program, to->memory, to->tensor, first, count, part.base);
     }
-    free(values);
+    snug_block_release(&part);
     return status;
 }
 
