@@ -2,29 +2,21 @@
 #include "core/normal.h"
 
 #include <math.h>
-#include <string.h>
 
-static inline double double_of(uint64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint64_t bits_of(double value) {
+union number {
     uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
+    double value;
+};
 
 /* Of an integer below 2^52, in a way that vectors of any processor have. */
-static inline double whole(uint64_t number) { return double_of(0x4330000000000000u | number) - 0x1p52; }
+static inline double whole(uint64_t n) { return (union number){0x4330000000000000u | n}.value - 0x1p52; }
 
 /* Of a positive normal number: 2^e m with m in [sqrt(1/2), sqrt(2)), and log m = 2 artanh((m - 1) / (m + 1)). */
 static inline double logarithm(double x) {
     static const double log_2 = 0.693147180559945309417;
-    const uint64_t bits = bits_of(x), one = 0x3ff0000000000000u, root = 0x3fe6a09e667f3bcdu;
+    const uint64_t bits = (union number){.value = x}.bits, one = 0x3ff0000000000000u, root = 0x3fe6a09e667f3bcdu;
     const uint64_t biased = (bits + (one - root)) >> 52;
-    const double m = double_of(bits - (biased << 52) + one), s = (m - 1) / (m + 1), z = s * s;
+    const double m = (union number){bits - (biased << 52) + one}.value, s = (m - 1) / (m + 1), z = s * s;
     const double series = 1 + z * (1. / 3 + z * (1. / 5 + z * (1. / 7 + z * (1. / 9 + z * (1. / 11 + z * (1. / 13))))));
     return (whole(biased) - 1023) * log_2 + 2 * s * series;
 }
@@ -52,9 +44,11 @@ static inline void pair_of(float *values, const uint32_t *words, double deviatio
     const double uniform = whole(2 * (uint64_t)words[0] + 1) * 0x1p-33;
     const double angle = whole(2 * (uint64_t)(words[1] & 0x3fffffffu) + 1) * (3.14159265358979323846 / 2 * 0x1p-31);
     const double radius = deviation * sqrt(-2 * logarithm(uniform));
-    const uint64_t left = words[1] & 0x80000000u, below = words[1] & 0x40000000u;
-    values[0] = (float)(radius * double_of(bits_of(cosine(angle)) ^ left << 32));
-    values[1] = (float)(radius * double_of(bits_of(sine(angle)) ^ below << 33));
+    union number x = {.value = cosine(angle)}, y = {.value = sine(angle)};
+    x.bits ^= (uint64_t)(words[1] & 0x80000000u) << 32;
+    y.bits ^= (uint64_t)(words[1] & 0x40000000u) << 33;
+    values[0] = (float)(radius * x.value);
+    values[1] = (float)(radius * y.value);
 }
 
 void snug_normal(float *restrict values, const uint32_t *restrict words, int64_t count, double deviation) {

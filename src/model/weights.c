@@ -21,12 +21,6 @@ enum {
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Room for the next part of count elements of size bytes; snug_block_release() gives it back to the system: what malloc
-   gets back may stay resident, and is in no plan. */
-static snug_status open_part(snug_context *ctx, int64_t count, int64_t size, struct snug_block *out) {
-    return snug_block_host(ctx, smaller(PART, count) * size, out);
-}
-
 static enum snug_dtype type_of(const struct snug_program *program, const struct snug_parameter *parameter) {
     return program->tensors[parameter->tensor].dtype;
 }
@@ -58,24 +52,61 @@ snug_status snug_parameter_read(const struct snug_program *program, const struct
     return SNUG_OK;
 }
 
-snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
-                                 const struct snug_parameter *parameter, int64_t first, int64_t count,
-                                 const float *values) {
-    const int64_t to = element_of(program, parameter, first);
-    const enum snug_dtype dtype = type_of(program, parameter);
-    if (dtype == SNUG_F32) return snug_tensor_write(program, memory, parameter->tensor, to, count, values);
-    struct snug_block part;
-    RETURN_IF_ERROR(open_part(program->ctx, count, sizeof(uint16_t), &part));
-    uint16_t *stored = (uint16_t *)part.base;
+/* ---- filling -------------------------------------------------------------------------------------------------- */
+
+/* A place in a persistent tensor: from element first on. */
+struct place {
+    const struct snug_program *program;
+    const struct snug_memory *memory;
+    int32_t tensor;
+    int64_t first;
+};
+
+/* Puts elements first … first + count - 1 of what goes there into values. */
+typedef snug_status make_fn(const void *user, int64_t first, int64_t count, void *values);
+
+/* Fills count elements, a part at a time, with what make gives in type made: the tensor's own, or F32, which is rounded
+   to it. The room for a part is not malloc's: what that gets back may stay resident, and is in no plan. */
+static snug_status fill(const struct place *to, int64_t count, enum snug_dtype made, make_fn *make, const void *user) {
+    const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
+    const int64_t most = smaller(PART, count), bytes = most * snug_dtype_size(made);
+    struct snug_block room;
+    RETURN_IF_ERROR(
+        snug_block_host(to->program->ctx, bytes + (made == dtype ? 0 : most * snug_dtype_size(dtype)), &room));
+    const float *values = (const float *)room.base;
+    uint16_t *rounded = (uint16_t *)(room.base + bytes);
     snug_status status = SNUG_OK;
     for (int64_t i = 0; i < count && status == SNUG_OK; i += PART) {
         const int64_t n = smaller(PART, count - i);
+        status = make(user, i, n, room.base);
+        if (status != SNUG_OK) break;
+        if (made != dtype) {
 #pragma omp parallel for schedule(static) if (n > PIECE)
-        for (int64_t k = 0; k < n; k++) stored[k] = narrowed(dtype, values[i + k]);
-        status = snug_tensor_write(program, memory, parameter->tensor, to + i, n, stored);
+            for (int64_t k = 0; k < n; k++) rounded[k] = narrowed(dtype, values[k]);
+        }
+        status = snug_tensor_write(to->program, to->memory, to->tensor, to->first + i, n,
+                                   made == dtype ? room.base : (const void *)rounded);
     }
-    snug_block_release(&part);
+    snug_block_release(&room);
     return status;
+}
+
+static snug_status fill_parameter(const struct snug_program *program, const struct snug_memory *memory,
+                                  const struct snug_parameter *parameter, int64_t first, int64_t count, make_fn *make,
+                                  const void *user) {
+    const struct place to = {program, memory, parameter->tensor, element_of(program, parameter, first)};
+    return fill(&to, count, SNUG_F32, make, user);
+}
+
+static snug_status copy_values(const void *user, int64_t first, int64_t count, void *values) {
+    memcpy(values, (const float *)user + first, (size_t)count * sizeof(float));
+    return SNUG_OK;
+}
+
+snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
+                                 const struct snug_parameter *parameter, int64_t first, int64_t count,
+                                 const float *values) {
+    return fill_parameter(program, memory, parameter, first, count, copy_values, values);
 }
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter) {
@@ -113,33 +144,33 @@ static void clear_padding(const struct snug_config *config, const struct snug_pa
     for (int64_t i = pad * size < first ? first : pad * size; i < end; i++) values[i - first] = 0;
 }
 
-/* Elements first … first + count - 1, no more than PIECE. */
-static void init_piece(const struct snug_config *config, const struct snug_parameter *parameter, float *values,
-                       int64_t first, int64_t count, uint64_t seed) {
-    if (parameter->init == SNUG_INIT_NORMAL) {
-        draw_normal(values, first, count, config->initializer_range, name_hash(parameter->name), seed);
-        clear_padding(config, parameter, values, first, count);
-    } else {
-        for (int64_t i = 0; i < count; i++) values[i] = parameter->init == SNUG_INIT_ONES ? 1 : 0;
+struct initialisation {
+    const struct snug_config *config;
+    const struct snug_parameter *parameter;
+    uint32_t name;
+    uint64_t seed;
+};
+
+static snug_status init_values(const void *user, int64_t first, int64_t count, void *values) {
+    const struct initialisation *init = user;
+#pragma omp parallel for schedule(static) if (count > PIECE)
+    for (int64_t i = 0; i < count; i += PIECE) {
+        float *piece = (float *)values + i;
+        const int64_t n = smaller(PIECE, count - i);
+        if (init->parameter->init == SNUG_INIT_NORMAL) {
+            draw_normal(piece, first + i, n, init->config->initializer_range, init->name, init->seed);
+            clear_padding(init->config, init->parameter, piece, first + i, n);
+        } else {
+            for (int64_t k = 0; k < n; k++) piece[k] = init->parameter->init == SNUG_INIT_ONES ? 1 : 0;
+        }
     }
+    return SNUG_OK;
 }
 
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
-    const int64_t count = snug_parameter_count(parameter);
-    struct snug_block part;
-    RETURN_IF_ERROR(open_part(program->ctx, count, sizeof(float), &part));
-    float *values = (float *)part.base;
-    snug_status status = SNUG_OK;
-    for (int64_t first = 0; first < count && status == SNUG_OK; first += PART) {
-        const int64_t n = smaller(PART, count - first);
-#pragma omp parallel for schedule(static) if (n > PIECE)
-        for (int64_t i = 0; i < n; i += PIECE)
-            init_piece(config, parameter, values + i, first + i, smaller(PIECE, n - i), seed);
-        status = snug_parameter_write(program, memory, parameter, first, n, values);
-    }
-    snug_block_release(&part);
-    return status;
+    const struct initialisation init = {config, parameter, name_hash(parameter->name), seed};
+    return fill_parameter(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init);
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -197,24 +228,36 @@ static bool same_shape(const struct snug_stored_tensor *stored, const struct snu
            (dims == 1 || stored->shape[1] == parameter->shape[1]);
 }
 
-/* Of what is stored from element first on: the largest number that fp32 has left, or that dtype has, is none. */
-static snug_status check_values(const struct loading *l, const struct snug_stored_tensor *stored, enum snug_dtype dtype,
-                                int64_t first, int64_t count, const float *values) {
-    int64_t fit = 0;
-#pragma omp parallel for schedule(static) reduction(+ : fit) if (count > PIECE)
+/* A stored tensor on its way into a parameter of type dtype. */
+struct reading {
+    const struct loading *l;
+    const struct snug_safetensors *files;
+    const struct snug_stored_tensor *stored;
+    enum snug_dtype dtype;
+};
+
+static bool fits(enum snug_dtype dtype, float value) {
+    return isfinite(dtype == SNUG_F32 ? value : widened(dtype, narrowed(dtype, value)));
+}
+
+/* The first value that does not fit is told. */
+static snug_status read_values(const void *user, int64_t first, int64_t count, void *out) {
+    const struct reading *r = user;
+    const float *values = out;
+    int64_t bad = count;
+    RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->files, r->stored, first, count, out));
+#pragma omp parallel for schedule(static) reduction(min : bad) if (count > PIECE)
     for (int64_t i = 0; i < count; i++)
-        fit += isfinite(dtype == SNUG_F32 ? values[i] : widened(dtype, narrowed(dtype, values[i]))) != 0;
-    for (int64_t i = 0; fit < count; i++) {
-        if (!isfinite(values[i]))
-            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
-                             l->path, stored->name, isnan(values[i]) ? "NaN" : "an infinity", (long long)(first + i));
-        if (dtype != SNUG_F32 && !isfinite(widened(dtype, narrowed(dtype, values[i]))))
-            return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s",
-                             l->path, stored->name, (double)values[i], (long long)(first + i),
-                             dtype == SNUG_F16 ? "float16" : "bfloat16",
-                             dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
-    }
-    return SNUG_OK;
+        if (!fits(r->dtype, values[i]) && i < bad) bad = i;
+    if (bad == count) return SNUG_OK;
+    if (!isfinite(values[bad]))
+        return snug_fail(r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %s at element %lld: the file is damaged",
+                         r->l->path, r->stored->name, isnan(values[bad]) ? "NaN" : "an infinity",
+                         (long long)(first + bad));
+    return snug_fail(r->l->ctx, SNUG_E_INPUT, "%s: tensor %s holds %g at element %lld, more than %s has: use %s",
+                     r->l->path, r->stored->name, (double)values[bad], (long long)(first + bad),
+                     r->dtype == SNUG_F16 ? "float16" : "bfloat16",
+                     r->dtype == SNUG_F16 ? "--fp16 or --bf16_full_eval" : "--dtype float32");
 }
 
 static snug_status load_one(const struct loading *l, const struct snug_safetensors *files,
@@ -233,20 +276,11 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                          found, expected,
                          parameter->head ? " (--ignore_mismatched_sizes initialises a new head instead)" : "");
     }
-    const int64_t count = snug_parameter_count(parameter);
-    struct snug_block part;
-    RETURN_IF_ERROR(open_part(l->ctx, count, sizeof(float), &part));
-    float *values = (float *)part.base;
-    snug_status status = SNUG_OK;
-    for (int64_t first = 0; first < count && status == SNUG_OK; first += PART) {
-        const int64_t n = smaller(PART, count - first);
-        status = snug_safetensors_read(l->ctx, files, stored, first, n, values);
-        if (status == SNUG_OK) status = check_values(l, stored, type_of(l->program, parameter), first, n, values);
-        if (status == SNUG_OK) status = snug_parameter_write(l->program, l->memory, parameter, first, n, values);
-    }
-    snug_block_release(&part);
-    l->loaded[index] = status == SNUG_OK;
-    return status;
+    const struct reading reading = {l, files, stored, type_of(l->program, parameter)};
+    RETURN_IF_ERROR(
+        fill_parameter(l->program, l->memory, parameter, 0, snug_parameter_count(parameter), read_values, &reading));
+    l->loaded[index] = true;
+    return SNUG_OK;
 }
 
 /* A list of names for the log, cut when it gets long. */
@@ -358,42 +392,34 @@ static const char *second_name(const char *name) {
     return strcmp(name, "cls.predictions.decoder.bias") == 0 ? "cls.predictions.bias" : NULL;
 }
 
-/* Where a tensor of a file being written comes from: the tensor of the program, from element first on. */
-struct origin {
-    const struct snug_program *program;
-    const struct snug_memory *memory;
-    int32_t tensor;
-    int64_t first;
-};
-
-static snug_status read_origin(void *user, int64_t first, int64_t count, void *out) {
-    const struct origin *o = user;
-    return snug_tensor_read(o->program, o->memory, o->tensor, o->first + first, count, out);
+static snug_status read_place(void *user, int64_t first, int64_t count, void *out) {
+    const struct place *from = user;
+    return snug_tensor_read(from->program, from->memory, from->tensor, from->first + first, count, out);
 }
 
 snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
                               const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
-    struct origin *origins = NULL;
+    struct place *places = NULL;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count + 1, sizeof *sources, (void **)&sources));
-    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *origins, (void **)&origins);
+    snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *places, (void **)&places);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const struct snug_parameter *p = &program->parameters[i];
-        origins[i] = (struct origin){program, memory, p->tensor, element_of(program, p, 0)};
+        places[i] = (struct place){program, memory, p->tensor, element_of(program, p, 0)};
         const struct snug_tensor_source source = {.name = p->name,
                                                   .dtype = type_of(program, p),
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
-                                                  .read = read_origin,
-                                                  .user = &origins[i]};
+                                                  .read = read_place,
+                                                  .user = &places[i]};
         sources[count++] = source;
         if (!second_name(p->name)) continue;
         sources[count] = source;
         sources[count++].name = second_name(p->name);
     }
     if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
-    free(origins);
+    free(places);
     free(sources);
     return status;
 }
@@ -401,39 +427,37 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
 snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program,
                              const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
-    struct origin *origins = NULL;
+    struct place *places = NULL;
     size_t count = 0;
     RETURN_IF_ERROR(snug_alloc(ctx, program->tensor_count, sizeof *sources, (void **)&sources));
-    snug_status status = snug_alloc(ctx, program->tensor_count, sizeof *origins, (void **)&origins);
+    snug_status status = snug_alloc(ctx, program->tensor_count, sizeof *places, (void **)&places);
     for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
         const struct snug_tensor *t = &program->tensors[i];
         if (!t->saved) continue;
-        origins[i] = (struct origin){program, memory, (int32_t)i, 0};
+        places[i] = (struct place){program, memory, (int32_t)i, 0};
         sources[count++] = (struct snug_tensor_source){.name = t->name,
                                                        .dtype = t->dtype,
                                                        .dims = 2,
                                                        .shape = {t->rows, t->cols},
-                                                       .read = read_origin,
-                                                       .user = &origins[i]};
+                                                       .read = read_place,
+                                                       .user = &places[i]};
     }
     if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
-    free(origins);
+    free(places);
     free(sources);
     return status;
 }
 
-static snug_status load_state(snug_context *ctx, const struct snug_safetensors *files,
-                              const struct snug_stored_tensor *stored, const struct origin *to) {
-    struct snug_block part;
-    RETURN_IF_ERROR(open_part(ctx, stored->count, snug_dtype_size(stored->dtype), &part));
-    snug_status status = SNUG_OK;
-    for (int64_t first = 0; first < stored->count && status == SNUG_OK; first += PART) {
-        const int64_t count = smaller(PART, stored->count - first);
-        status = snug_safetensors_read_stored(ctx, files, stored, first, count, part.base);
-        if (status == SNUG_OK) status = snug_tensor_write(to->program, to->memory, to->tensor, first, count, part.base);
-    }
-    snug_block_release(&part);
-    return status;
+/* A state's tensor in its file. */
+struct stored_state {
+    snug_context *ctx;
+    const struct snug_safetensors *files;
+    const struct snug_stored_tensor *stored;
+};
+
+static snug_status read_state(const void *user, int64_t first, int64_t count, void *out) {
+    const struct stored_state *state = user;
+    return snug_safetensors_read_stored(state->ctx, state->files, state->stored, first, count, out);
 }
 
 snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
@@ -453,7 +477,8 @@ snug_status snug_states_load(snug_context *ctx, const char *path, const struct s
                           "optimizer",
                           path, t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
         else
-            status = load_state(ctx, &files, stored, &(struct origin){program, memory, (int32_t)i, 0});
+            status = fill(&(struct place){program, memory, (int32_t)i, 0}, stored->count, t->dtype, read_state,
+                          &(struct stored_state){ctx, &files, stored});
     }
     snug_safetensors_close(&files);
     return status;

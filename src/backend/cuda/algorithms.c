@@ -215,7 +215,7 @@ static snug_status meet(struct snug_run *run, int64_t tokens) {
     /* cppcheck-suppress autoVariables ; taken away below */
     run->batch = &batch;
     run->rows = capacity[SNUG_EXTENT_ROWS];
-    snug_cuda_carve_batch(run->program, (uint8_t *)run->batch_copy, &cuda->batch);
+    snug_cuda_place_batch(run);
     cuda->bucket = tokens;
     cuda->padded = true;
     snug_status status = SNUG_OK;

@@ -80,8 +80,9 @@ static int64_t target_width(const struct snug_program *program) {
     return 0;
 }
 
-/* Head rows are tokens or sequences, of which there are no more than tokens. */
-int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
+/* Bytes of the batch's copy; out is carved from base unless that is NULL. Head rows are tokens or sequences, of which
+   there are no more than tokens. */
+static int64_t carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
     const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
     const int64_t rows = tokens > program->capacity[SNUG_EXTENT_ROWS] ? tokens : program->capacity[SNUG_EXTENT_ROWS];
     int64_t size = 0;
@@ -116,7 +117,13 @@ static int64_t available(void) {
 
 static int64_t batch_bytes(const struct snug_program *program) {
     struct snug_cuda_batch batch;
-    return snug_cuda_carve_batch(program, NULL, &batch);
+    return carve_batch(program, NULL, &batch);
+}
+
+/* It asks for the program's operations, so not for every batch again. */
+void snug_cuda_place_batch(const struct snug_run *run) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    if (cuda->batch.step != run->batch_copy) carve_batch(run->program, run->batch_copy, &cuda->batch);
 }
 
 int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens) {
@@ -138,7 +145,8 @@ static cudaError_t send(struct snug_cuda *cuda, const struct snug_run *run) {
     cudaError_t error = run->in_turn ? cudaSuccess : cudaEventRecord(cuda->taken, NULL);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(cuda->copies, cuda->taken, 0);
     if (error == cudaSuccess)
-        error = cudaMemcpyAsync(cuda->batch.landing, cuda->staging[turn], bytes, cudaMemcpyHostToDevice, cuda->copies);
+        error =
+            cudaMemcpyAsync(cuda->batch.landing, cuda->staging[turn].step, bytes, cudaMemcpyHostToDevice, cuda->copies);
     if (error == cudaSuccess) error = cudaEventRecord(cuda->sent[turn], cuda->copies);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(NULL, cuda->sent[turn], 0);
     if (error == cudaSuccess)
@@ -152,20 +160,19 @@ static snug_status load(struct snug_run *run) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_batch *b = run->batch;
     const int turn = cuda->turn ^= 1;
-    struct snug_cuda_batch h;
-    snug_cuda_carve_batch(run->program, cuda->staging[turn], &h);
-    snug_cuda_carve_batch(run->program, run->batch_copy, &cuda->batch);
+    const struct snug_cuda_batch *h = &cuda->staging[turn];
+    snug_cuda_place_batch(run);
     cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[turn]), "sending a batch"));
-    put(h.offsets, b->offsets, 4 * (b->sequences + 1));
-    put(h.ids, b->ids, 4 * b->tokens);
-    put(h.types, b->types, 4 * b->tokens);
-    put(h.positions, b->positions, 4 * b->tokens);
-    put(h.sample, b->sample, 4 * b->tokens);
-    put(h.by_id, b->by_id, 4 * b->tokens);
-    put(h.head_rows, b->head_rows, 4 * b->rows);
-    put(h.labels, b->labels, 4 * b->rows);
-    put(h.targets, b->targets, 4 * b->rows * target_width(run->program));
+    put(h->offsets, b->offsets, 4 * (b->sequences + 1));
+    put(h->ids, b->ids, 4 * b->tokens);
+    put(h->types, b->types, 4 * b->tokens);
+    put(h->positions, b->positions, 4 * b->tokens);
+    put(h->sample, b->sample, 4 * b->tokens);
+    put(h->by_id, b->by_id, 4 * b->tokens);
+    put(h->head_rows, b->head_rows, 4 * b->rows);
+    put(h->labels, b->labels, 4 * b->rows);
+    put(h->targets, b->targets, 4 * b->rows * target_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
     return snug_cuda_send_step(run);
 }
@@ -205,7 +212,7 @@ static void close_state(void *state) {
     if (cuda->copies) cudaStreamDestroy(cuda->copies);
     if (cuda->taken) cudaEventDestroy(cuda->taken);
     for (int i = 0; i < 2; i++) {
-        if (cuda->staging[i]) cudaFreeHost(cuda->staging[i]);
+        if (cuda->staging[i].step) cudaFreeHost(cuda->staging[i].step);
         if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
         if (cuda->fork[i]) cudaEventDestroy(cuda->fork[i]);
     }
@@ -257,22 +264,22 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
     cuda->updates = snug_cuda_find_updates(program);
     cuda->updates_8bit = snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT);
+    struct snug_cuda_batch sizes;
+    carve_batch(program, NULL, &sizes);
     for (int i = 0; i < 2; i++) {
         void *memory;
-        struct snug_cuda_batch tables;
-        snug_cuda_carve_batch(program, NULL, &tables);
-        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)tables.sent, cudaHostAllocDefault),
+        struct snug_cuda_batch *tables = &cuda->staging[i];
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)sizes.sent, cudaHostAllocDefault),
                                         "page-locked memory"));
-        cuda->staging[i] = memory;
-        snug_cuda_carve_batch(program, memory, &tables);
-        snug_cuda_list_many(program, &cuda->norms, tables.norms);
-        snug_cuda_list_many(program, &cuda->updates, tables.updates);
-        snug_cuda_list_many(program, &cuda->updates_8bit, tables.updates_8bit);
-        if (tables.codes) RETURN_IF_ERROR(fill_codes(ctx, tables.codes));
+        carve_batch(program, memory, tables);
+        snug_cuda_list_many(program, &cuda->norms, tables->norms);
+        snug_cuda_list_many(program, &cuda->updates, tables->updates);
+        snug_cuda_list_many(program, &cuda->updates_8bit, tables->updates_8bit);
+        if (tables->codes) RETURN_IF_ERROR(fill_codes(ctx, tables->codes));
         int64_t bytes;
         const int32_t most = snug_cuda_count_biases(program, &bytes);
-        cuda->biases = tables.bias_list;
-        cuda->bias_count = snug_cuda_list_biases(program, tables.bias_list, most);
+        cuda->biases = tables->bias_list;
+        cuda->bias_count = snug_cuda_list_biases(program, tables->bias_list, most);
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming),
                                         "an event cannot be had"));
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming),

@@ -92,13 +92,13 @@ struct snug_cuda_graph;
 
 /* State of a program. */
 struct snug_cuda {
-    void *lt;            /* cublasLtHandle_t */
-    cudaStream_t stream; /* where operations are put: the default stream, or the one that is recorded */
-    cudaStream_t record; /* the latter */
-    uint8_t *staging[2]; /* page-locked, for batches on their way */
-    cudaStream_t copies; /* on which they travel */
-    cudaEvent_t sent[2]; /* what staging holds has landed */
-    cudaEvent_t taken;   /* nobody needs the landing place any more */
+    void *lt;                          /* cublasLtHandle_t */
+    cudaStream_t stream;               /* where operations are put: the default stream, or the one that is recorded */
+    cudaStream_t record;               /* the latter */
+    struct snug_cuda_batch staging[2]; /* page-locked, up to sent: for batches on their way */
+    cudaStream_t copies;               /* on which they travel */
+    cudaEvent_t sent[2];               /* what staging holds has landed */
+    cudaEvent_t taken;                 /* nobody needs the landing place any more */
     int turn;
     int multiprocessors;
     int capability;   /* compute capability 9.0 is 90 */
@@ -131,8 +131,8 @@ static inline struct snug_cuda *snug_cuda_of(const struct snug_run *run) {
     return (struct snug_cuda *)run->backend_state;
 }
 
-/* Bytes of the batch's copy; out is carved from base unless that is NULL. */
-int64_t snug_cuda_carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out);
+/* Makes the state's batch run's place for it. */
+void snug_cuda_place_batch(const struct snug_run *run);
 /* scaler: the run's loss scale, or NULL. */
 void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step, const struct snug_cuda_pace *pace,
                         const float *scaler);

@@ -25,6 +25,6 @@ struct rmsprop {
 extern "C" snug_status snug_cuda_rmsprop(struct snug_run *run, const struct snug_op *op) {
     const struct snug_optimizer *o = run->optimizer;
     const struct rmsprop formula = {(float)o->alpha,   (float)(1 - o->alpha), (float)o->momentum,
-                                    (float)o->epsilon, (float)o->weight_decay,     o->centered};
+                                    (float)o->epsilon, (float)o->weight_decay, o->centered};
     return run_update(run, op, formula);
 }
