@@ -16,7 +16,7 @@
 
 enum {
     PIECE = 4096,      /* values that a thread works on at a time */
-    PART = 64 * PIECE, /* and that go to where they stand in one copy: each costs a device a few microseconds */
+    PART = 64 * PIECE, /* and that go to where they stand in one copy: each has its price on a device */
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
