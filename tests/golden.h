@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file.h"
+#include "folders.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/spool.h"
@@ -240,7 +240,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     if (method->waits) g->config.vocab_size *= 2;
     char file[600];
     snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
-    assert_int_equal(snug_safetensors_open(g->ctx, file, &g->expected), SNUG_OK);
+    assert_int_equal(snug_safetensors_open(g->ctx, NULL, file, &g->expected), SNUG_OK);
     golden_batch(g);
     golden_split(g, method->micro_batches);
 
@@ -278,7 +278,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
         golden_widen(g, &narrow);
         golden_close(&narrow);
     } else {
-        assert_int_equal(snug_weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
+        assert_int_equal(weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
     }
     const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
     const int32_t scaler = snug_program_scaler(program);

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "core/context.h"
-#include "io/file.h"
+#include "io/folder.h"
 
 struct scratch {
     snug_context *ctx;
@@ -45,7 +45,7 @@ static inline int scratch_setup(void **state) {
 
 static inline int scratch_teardown(void **state) {
     struct scratch *scratch = *state;
-    snug_status status = snug_folder_remove(scratch->ctx, scratch->folder);
+    snug_status status = snug_folder_remove(scratch->ctx, NULL, scratch->folder);
     snug_context_destroy(scratch->ctx);
     free(scratch);
     return status == SNUG_OK ? 0 : -1;
@@ -102,21 +102,23 @@ static inline int entries(const char *folder) {
 static inline void assert_file_is(struct scratch *s, const char *path, const char *expected) {
     char *text;
     size_t size;
-    assert_ok(s, snug_file_read(s->ctx, path, &text, &size));
+    assert_ok(s, snug_file_read(s->ctx, NULL, path, &text, &size));
     assert_int_equal(size, strlen(expected));
     assert_string_equal(text, expected);
     free(text);
 }
 
-/* Makes the file sub/a in a folder that is written aside. */
-static inline void fill(struct scratch *s, char *aside, const char *text) {
-    char *path;
-    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub"));
-    assert_ok(s, snug_folder_create(s->ctx, path));
-    free(path);
-    assert_ok(s, snug_path_join(s->ctx, &path, aside, "sub/a"));
-    assert_ok(s, snug_file_replace(s->ctx, path, text, strlen(text)));
-    free(path);
+/* Opens the scratch folder. */
+static inline struct snug_folder scratch_open(struct scratch *s) {
+    struct snug_folder folder;
+    assert_ok(s, snug_folder_open(s->ctx, NULL, s->folder, &folder));
+    folder.run = 0x0123456789abcdef;
+    return folder;
+}
+
+/* Makes the file a in a folder. */
+static inline void fill(struct scratch *s, const struct snug_folder *folder, const char *text) {
+    assert_ok(s, snug_file_replace(s->ctx, folder, "a", text, strlen(text)));
 }
 
 #endif

@@ -73,7 +73,7 @@ static void test_wrong_libraries(void **state) {
         says(output, cases[i].says);
         remove(path);
     }
-    assert_int_equal(snug_folder_remove(f->ctx, folder), SNUG_OK);
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, folder), SNUG_OK);
     /* Nor is there any where the program stands alone, and where NVML's is named wrongly or by nothing. */
     if (run("SNUG_NVML=" SNUG_FAKE_DIR "/libfake_nothing.so " WITH_FAKES, "gpu", output, sizeof output) != 0)
         fail_msg("%s", output);
@@ -259,7 +259,7 @@ static void test_context_is_learnt(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = path_of(f, "cache/gpu-%s-NVIDIA-H200-580.65.06.json", SNUG_VERSION);
-        assert_true(snug_file_exists(path));
+        assert_true(snug_file_exists(NULL, path));
         write_bytes(path, cases[i].remembered, strlen(cases[i].remembered));
         set_world(cases[i].world);
         assert_int_equal(context_of_run(f, "other", NULL), (int64_t)cases[i].context << 20);

@@ -150,8 +150,8 @@ static void copy_folder(const char *from, const char *to) {
 }
 
 static void prepare(const struct fixture *f, const struct scene *scene) {
-    assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
-    if (scene->cold) assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "cache")), SNUG_OK);
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
+    if (scene->cold) assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "cache")), SNUG_OK);
     if (scene->given) copy_folder(path_of(f, "%s", scene->given), path_of(f, "out"));
 }
 
@@ -243,7 +243,7 @@ static int64_t look_at(struct fixture *f, const char *name, bool killed, struct 
             if (!killed && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
                 wrong(f, t, "%s is left behind", path);
         } else if (starts_with(entry->d_name, "checkpoint-")) {
-            if (snug_folder_verify(f->ctx, path) != SNUG_OK) wrong(f, t, "%s", snug_error_message(f->ctx));
+            if (folder_verify(f->ctx, path) != SNUG_OK) wrong(f, t, "%s", snug_error_message(f->ctx));
             checkpoints++;
         } else if (strstr(entry->d_name, ".json")) {
             json_decref(read_json(f, path));
@@ -440,16 +440,16 @@ static void test_disk_is_looked_at_beforehand(void **state) {
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         const struct scene scene = {.words = runs[i].words, .given = runs[i].given};
         prepare(f, &scene);
-        const int64_t before = snug_folder_bytes(path_of(f, "out"));
+        const int64_t before = tree_bytes(path_of(f, "out"));
         nursery.run->faults = (struct faults){.free_bytes = 1};
         assert_int_equal(WEXITSTATUS(nursery_run(&nursery, scene.words)), 1);
         const double need = told(f, "the run will write ");
         assert_true(told(f, "the model), and ") < 1 + (double)before / 0x1p20);
-        assert_int_equal(snug_folder_bytes(path_of(f, "out")), before); /* nothing was removed or begun */
+        assert_int_equal(tree_bytes(path_of(f, "out")), before); /* nothing was removed or begun */
         nursery.run->faults = (struct faults){.free_bytes = (int64_t)((need + 0.1) * 0x1p20)};
         const int status = nursery_run(&nursery, scene.words);
         if (status != 0) fail_msg("%s: %s", scene.words, read_text(f, path_of(f, "stderr"), NULL));
-        const double written = (double)(snug_folder_bytes(path_of(f, "out")) - before) / 0x1p20;
+        const double written = (double)(tree_bytes(path_of(f, "out")) - before) / 0x1p20;
         print_message("asked for %.1f MiB, wrote %.1f:%s\n", need, written, scene.words + strlen(TINY) - 1);
         if (written > need) fail_msg("%s: %.1f MiB are more than the %.1f asked for", scene.words, written, need);
     }

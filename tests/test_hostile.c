@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "folders.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "model/config.h"
@@ -135,16 +136,16 @@ static void pickles(void **state) {
     char *folder;
     snug_program_init(&program, s->ctx);
     const struct snug_memory memory = {0};
-    assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
+    assert_fails(s, weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
                  "neither model.safetensors nor");
     write_text(s, "pytorch_model.bin.index.json", "{}");
-    assert_fails(s, snug_weights_look(s->ctx, s->folder), SNUG_E_INPUT, "index.json names pickled PyTorch files");
-    assert_fails(s, snug_weights_look(s->ctx, s->folder), SNUG_E_INPUT, "/pytorch_model-*.bin\")");
+    assert_fails(s, weights_look(s->ctx, s->folder), SNUG_E_INPUT, "index.json names pickled PyTorch files");
+    assert_fails(s, weights_look(s->ctx, s->folder), SNUG_E_INPUT, "/pytorch_model-*.bin\")");
     write_text(s, "pytorch_model.bin", "PK\3\4");
-    assert_fails(s, snug_weights_look(s->ctx, s->folder), SNUG_E_INPUT, "/model.safetensors\", {");
-    assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
+    assert_fails(s, weights_look(s->ctx, s->folder), SNUG_E_INPUT, "/model.safetensors\", {");
+    assert_fails(s, weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
                  "pytorch_model.bin is a pickled PyTorch file");
-    assert_fails(s, snug_weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
+    assert_fails(s, weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
                  "weights_only=True");
     assert_fails(s, snug_model_locate(s->ctx, scratch_path(s, "pytorch_model.bin"), &folder), SNUG_E_INPUT,
                  "pytorch_model.bin is a file: name the folder");
@@ -206,11 +207,11 @@ static void shards_behind_links(void **state) {
     snprintf(target, sizeof target, "%s", s->path);
     assert_int_equal(symlink(target, scratch_path(s, "m.safetensors")), 0);
     const char *path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"m.safetensors\"}}");
-    assert_ok(s, snug_safetensors_open(s->ctx, path, &files));
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &files));
     snug_safetensors_close(&files);
     assert_int_equal(mkfifo(scratch_path(s, "pipe.safetensors"), 0600), 0); /* would wait for a writer for ever */
     path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"pipe.safetensors\"}}");
-    assert_fails(s, snug_safetensors_open(s->ctx, path, &files), SNUG_E_INPUT, "is not a regular file");
+    assert_fails(s, snug_safetensors_open(s->ctx, NULL, path, &files), SNUG_E_INPUT, "is not a regular file");
 }
 
 static void manifests(void **state) {
@@ -233,7 +234,7 @@ static void manifests(void **state) {
     assert_int_equal(mkfifo(scratch_path(s, "in/pipe"), 0600), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(s, "in/manifest.json", cases[i].json);
-        assert_fails(s, snug_folder_verify(s->ctx, scratch_path(s, "in")), SNUG_E_INPUT, cases[i].sentence);
+        assert_fails(s, folder_verify(s->ctx, scratch_path(s, "in")), SNUG_E_INPUT, cases[i].sentence);
     }
 }
 
@@ -243,9 +244,9 @@ static void files_read_whole_end_somewhere(void **state) {
     size_t size;
     write_text(s, "config.json", "{");
     assert_int_equal(truncate(s->path, (1 << 28) + 1), 0); /* a hole, which takes no space */
-    assert_fails(s, snug_file_read(s->ctx, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx, NULL, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
     assert_null(data);
-    assert_fails(s, snug_file_read(s->ctx, "/dev/zero", &data, &size), SNUG_E_INPUT, "/dev/zero has over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx, NULL, "/dev/zero", &data, &size), SNUG_E_INPUT, "/dev/zero has over 256 MiB");
 }
 
 static void messages_are_printable(void **state) {
@@ -300,9 +301,9 @@ static void only_what_is_used_is_copied(void **state) {
     for (int i = 0; i < 2; i++) {
         write_text(s, "vocab.txt", vocabularies[i]);
         assert_ok(s, snug_tokenizer_load(s->ctx, s->folder, &tokenizer));
-        assert_ok(s, snug_tokenizer_save(s->ctx, tokenizer, scratch_path(s, "out")));
-        assert_true(snug_file_exists(scratch_path(s, "out/tokenizer.json")));
-        assert_false(snug_file_exists(scratch_path(s, "out/vocab.txt")));
+        assert_ok(s, tokenizer_save(s->ctx, tokenizer, scratch_path(s, "out")));
+        assert_true(snug_file_exists(NULL, scratch_path(s, "out/tokenizer.json")));
+        assert_false(snug_file_exists(NULL, scratch_path(s, "out/vocab.txt")));
         snug_tokenizer_free(tokenizer);
     }
 }

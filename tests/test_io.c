@@ -31,12 +31,12 @@ static void reading(void **state) {
     size_t size;
     assert_file_is(s, scratch_write(s, "a", "hello", 5), "hello");
     assert_file_is(s, scratch_write(s, "empty", "", 0), "");
-    assert_ok(s, snug_file_read(s->ctx, "/proc/self/status", &text, &size)); /* says that it has 0 bytes */
+    assert_ok(s, snug_file_read(s->ctx, NULL, "/proc/self/status", &text, &size)); /* says that it has 0 bytes */
     assert_contains(text, "VmRSS");
     assert_int_equal(strlen(text), size);
     free(text);
-    assert_fails(s, snug_file_read(s->ctx, scratch_path(s, "none"), &text, &size), SNUG_E_IO, "none: No such file");
-    assert_fails(s, snug_file_read(s->ctx, s->folder, &text, &size), SNUG_E_IO, "directory");
+    assert_fails(s, snug_file_read(s->ctx, NULL, scratch_path(s, "none"), &text, &size), SNUG_E_IO, "none: No such file");
+    assert_fails(s, snug_file_read(s->ctx, NULL, s->folder, &text, &size), SNUG_E_INPUT, "directory");
 }
 
 static void names(void **state) {
@@ -44,13 +44,13 @@ static void names(void **state) {
     char path[512], *joined;
     const int fd = open(scratch_write(s, "a", "", 0), O_RDONLY, 0);
     snprintf(path, sizeof path, "%s", s->path);
-    assert_true(snug_file_is_named(fd, path));
-    assert_false(snug_file_is_named(fd, scratch_write(s, "b", "", 0)));
-    assert_false(snug_file_is_named(fd, scratch_path(s, "c")));
+    assert_true(snug_file_is_named(fd, NULL, path));
+    assert_false(snug_file_is_named(fd, NULL, scratch_write(s, "b", "", 0)));
+    assert_false(snug_file_is_named(fd, NULL, scratch_path(s, "c")));
     assert_int_equal(close(fd), 0);
-    assert_false(snug_file_is_named(fd, path));
+    assert_false(snug_file_is_named(fd, NULL, path));
     const int processes = open("/proc", O_RDONLY | O_DIRECTORY, 0); /* of the number 1, as all its kind */
-    assert_false(snug_file_is_named(processes, "/sys"));
+    assert_false(snug_file_is_named(processes, NULL, "/sys"));
     assert_int_equal(close(processes), 0);
     static const char *const pairs[][2] = {{"a", "a/x"}, {"a/", "a/x"}, {"/", "/x"}, {"", "x"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -96,20 +96,20 @@ static void folders(void **state) {
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "a/b//c/")));
     assert_ok(s, snug_folder_create(s->ctx, s->path));
     assert_true(snug_folder_exists(scratch_path(s, "a/b/c")));
-    assert_false(snug_file_exists(s->path));
+    assert_false(snug_file_exists(NULL, s->path));
     assert_ok(s, snug_disk_free(s->ctx, s->folder, &here));
     assert_ok(s, snug_disk_free(s->ctx, scratch_path(s, "x/y/z"), &there));
     assert_true(here > 0 && there > here / 2 && there < here * 2);
     assert_ok(s, snug_disk_free(s->ctx, "not-here/either", &here));
     assert_ok(s, snug_disk_free(s->ctx, "", &here));
-    assert_int_equal(snug_folder_bytes(s->folder), 0);
-    assert_int_equal(snug_folder_bytes(""), 0);
+    assert_int_equal(snug_folder_bytes(NULL, s->folder), 0);
+    assert_int_equal(snug_folder_bytes(NULL, "none"), 0);
     scratch_write(s, "file", "x", 1);
     assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file/sub")), SNUG_E_IO, "file/sub: Not a directory");
     assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file")), SNUG_E_IO, "file: File exists");
-    assert_ok(s, snug_folder_remove(s->ctx, scratch_path(s, "a")));
+    assert_ok(s, snug_folder_remove(s->ctx, NULL, scratch_path(s, "a")));
     assert_false(snug_folder_exists(s->path));
-    assert_ok(s, snug_folder_remove(s->ctx, s->path));
+    assert_ok(s, snug_folder_remove(s->ctx, NULL, s->path));
 }
 
 static void folder_check(void **state) {
@@ -135,9 +135,9 @@ static void writer(void **state) {
     struct snug_writer first, second;
     char path[512];
     snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
-    assert_ok(s, snug_file_replace(s->ctx, path, "old", 3));
-    assert_ok(s, snug_writer_open(s->ctx, path, &first));
-    assert_ok(s, snug_writer_open(s->ctx, path, &second)); /* two at once do not meet */
+    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "old", 3));
+    assert_ok(s, snug_writer_open(s->ctx, NULL, path, &first));
+    assert_ok(s, snug_writer_open(s->ctx, NULL, path, &second)); /* two at once do not meet */
     snug_writer_put(&first, "first", 5);
     snug_writer_put(&second, "second", 6);
     assert_file_is(s, path, "old");
@@ -146,9 +146,7 @@ static void writer(void **state) {
     assert_ok(s, snug_writer_commit(s->ctx, &second));
     snug_writer_abandon(&second);
     assert_file_is(s, path, "second");
-    assert_ok(s, snug_file_copy(s->ctx, path, scratch_path(s, "copy")));
-    assert_file_is(s, s->path, "second");
-    assert_int_equal(entries(s->folder), 2);
+    assert_int_equal(entries(s->folder), 1);
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     mode_t mask = umask(0);
@@ -160,11 +158,10 @@ static void unwritable(void **state) {
     struct scratch *s = *state;
     char path[512];
     scratch_write(s, "file", "x", 1);
-    assert_fails(s, snug_file_replace(s->ctx, scratch_path(s, "file/a"), "", 0), SNUG_E_IO, "file/a: Not a directory");
-    assert_fails(s, snug_file_replace(s->ctx, scratch_path(s, "none/a"), "", 0), SNUG_E_IO, "none/a: No such file");
-    assert_fails(s, snug_file_replace(s->ctx, s->folder, "", 0), SNUG_E_IO, "not a regular file");
-    assert_fails(s, snug_file_replace(s->ctx, "/dev/null", "", 0), SNUG_E_IO, "/dev/null");
-    assert_fails(s, snug_file_copy(s->ctx, scratch_path(s, "none"), "x"), SNUG_E_IO, "none");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, scratch_path(s, "file/a"), "", 0), SNUG_E_IO, "file/a: Not a directory");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, scratch_path(s, "none/a"), "", 0), SNUG_E_IO, "none/a: No such file");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, s->folder, "", 0), SNUG_E_IO, "not a regular file");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, "/dev/null", "", 0), SNUG_E_IO, "/dev/null");
     /* A disk that is full in the middle of a file, played by the limit on a file's size. */
     snprintf(path, sizeof path, "%s", scratch_write(s, "out", "old", 3));
     struct rlimit limit, small;
@@ -173,7 +170,7 @@ static void unwritable(void **state) {
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     char *big = calloc(1, 300000);
-    snug_status status = snug_file_replace(s->ctx, path, big, 300000);
+    snug_status status = snug_file_replace(s->ctx, NULL, path, big, 300000);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     free(big);
     assert_fails(s, status, SNUG_E_IO, "out: File too large");
@@ -181,51 +178,133 @@ static void unwritable(void **state) {
     assert_int_equal(entries(s->folder), 2);
 }
 
+static const struct snug_provenance from = {.run = 0xfedcba9876543210, .started = 1700000000};
+
+/* Writes checkpoint-1 with the file a of this text. */
+static void commit(struct scratch *s, const struct snug_folder *in, const char *text) {
+    struct snug_folder temporary;
+    assert_ok(s, snug_folder_begin(s->ctx, in, "checkpoint-1", &temporary));
+    fill(s, &temporary, text);
+    assert_ok(s, snug_folder_commit(s->ctx, in, "checkpoint-1", &temporary, &from));
+    assert_null(temporary.path);
+}
+
+static snug_status verify(struct scratch *s, const struct snug_folder *in, const char *required) {
+    struct snug_folder folder;
+    assert_ok(s, snug_folder_open(s->ctx, in, "checkpoint-1", &folder));
+    const snug_status status = snug_manifest_verify(s->ctx, &folder, (const char *const[]){required, NULL});
+    snug_folder_close(&folder);
+    return status;
+}
+
 static void folder_commit(void **state) {
     struct scratch *s = *state;
-    char path[512], *aside;
-    snprintf(path, sizeof path, "%s", scratch_path(s, "runs/checkpoint-1/"));
+    struct snug_folder in = scratch_open(s), temporary;
+    static const char *const texts[] = {"zero", "one", "two", "three"};
     for (int round = 0; round < 4; round++) {
-        static const char *const texts[] = {"zero", "one", "two", "three"};
         no_exchange = round == 2;
-        assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-        fill(s, aside, texts[round]);
-        if (round) assert_file_is(s, scratch_path(s, "runs/checkpoint-1/sub/a"), texts[round - 1]);
-        assert_ok(s, snug_folder_commit(s->ctx, aside, path));
-        assert_file_is(s, scratch_path(s, "runs/checkpoint-1/sub/a"), texts[round]);
-        assert_ok(s, snug_folder_verify(s->ctx, path));
-        assert_int_equal(entries(scratch_path(s, "runs")), 1);
-        assert_int_equal(entries(path), 2);
+        assert_ok(s, snug_folder_begin(s->ctx, &in, "checkpoint-1", &temporary));
+        fill(s, &temporary, texts[round]);
+        if (round) assert_file_is(s, scratch_path(s, "checkpoint-1/a"), texts[round - 1]);
+        assert_ok(s, snug_folder_commit(s->ctx, &in, "checkpoint-1", &temporary, &from));
+        assert_file_is(s, scratch_path(s, "checkpoint-1/a"), texts[round]);
+        assert_ok(s, verify(s, &in, "a"));
+        assert_int_equal(entries(s->folder), 1);
+        assert_int_equal(entries(scratch_path(s, "checkpoint-1")), 2);
     }
     no_exchange = false;
+    assert_fails(s, verify(s, &in, "b"), SNUG_E_INPUT, "does not list b");
     assert_int_equal(s->log_count, 0);
+    struct snug_manifest manifest;
+    assert_ok(s, snug_manifest_claim(s->ctx, &in, "checkpoint-1", NULL, &manifest));
+    assert_true(manifest.from.run == from.run && manifest.from.started == from.started);
+    snug_manifest_free(&manifest);
+    snug_folder_close(&in);
 }
 
-/* A process killed before commit, and one killed between the two renames: the old folder is there, then the new one. */
+/* A folder that is renamed, and replaced by another one, is written into where it is now. */
+static void folder_moves(void **state) {
+    struct scratch *s = *state;
+    struct snug_folder in;
+    char from_path[512];
+    assert_ok(s, snug_folder_make(s->ctx, NULL, scratch_path(s, "out"), 0600, &in));
+    in.run = 5;
+    snprintf(from_path, sizeof from_path, "%s", scratch_path(s, "out"));
+    assert_int_equal(rename(from_path, scratch_path(s, "moved")), 0);
+    assert_int_equal(mkdir(from_path, 0777), 0);
+    commit(s, &in, "text");
+    assert_ok(s, snug_file_replace(s->ctx, &in, "file", "x", 1));
+    assert_file_is(s, scratch_path(s, "moved/checkpoint-1/a"), "text");
+    assert_int_equal(entries(from_path), 0);
+    struct stat info;
+    assert_int_equal(stat(scratch_path(s, "moved/file"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_int_equal(stat(scratch_path(s, "moved/checkpoint-1"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    snug_folder_close(&in);
+}
+
+/* A process killed before commit, and one killed between the two renames: a sweep puts the old folder back. */
 static void folder_crash(void **state) {
     struct scratch *s = *state;
-    char path[512], old[512], *aside;
-    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
-    snprintf(old, sizeof old, "%s", scratch_path(s, ".out.snug-old"));
-    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-    fill(s, aside, "old");
-    assert_ok(s, snug_folder_commit(s->ctx, aside, path));
-    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-    fill(s, aside, "half");
-    free(aside);
-    assert_ok(s, snug_folder_verify(s->ctx, path));
-    assert_int_equal(rename(path, old), 0);
-    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-    assert_file_is(s, scratch_path(s, "out/sub/a"), "old");
-    assert_int_equal(entries(aside), 0);
-    fill(s, aside, "new");
-    assert_ok(s, snug_folder_commit(s->ctx, aside, path));
-    assert_file_is(s, scratch_path(s, "out/sub/a"), "new");
+    struct snug_folder in = scratch_open(s), temporary;
+    char whole[512];
+    const uint64_t killed[] = {1, in.run};
+    commit(s, &in, "old");
+    assert_ok(s, snug_folder_begin(s->ctx, &in, "checkpoint-1", &temporary));
+    fill(s, &temporary, "half");
+    snug_folder_close(&temporary);
+    snprintf(whole, sizeof whole, "%s", scratch_path(s, "checkpoint-1"));
+    assert_int_equal(rename(whole, scratch_path(s, ".checkpoint-1.snug-0123456789abcdef-0")), 0);
+    assert_int_equal(entries(s->folder), 2);
+    snug_folder_sweep(s->ctx, &in, killed, 1); /* not of that run */
+    assert_int_equal(entries(s->folder), 2);
+    snug_folder_sweep(s->ctx, &in, killed, 2);
     assert_int_equal(entries(s->folder), 1);
+    assert_file_is(s, scratch_path(s, "checkpoint-1/a"), "old");
+    assert_int_equal(s->log_count, 2);
+    assert_ok(s, snug_folder_begin(s->ctx, &in, "checkpoint-1", &temporary));
+    assert_int_equal(entries(scratch_path(s, ".checkpoint-1.snug-0123456789abcdef")), 0);
+    fill(s, &temporary, "new");
+    assert_ok(s, snug_folder_commit(s->ctx, &in, "checkpoint-1", &temporary, &from));
+    assert_file_is(s, scratch_path(s, "checkpoint-1/a"), "new");
+    assert_int_equal(entries(s->folder), 1);
+    snug_folder_close(&in);
 }
 
-/* A process that writes b and dies before it is done with it, by SIGKILL. */
-static void kill_writer(struct scratch *s, const char *path) {
+/* Of what is hidden the named runs' goes, and nothing that only looks alike. */
+static void sweep(void **state) {
+    struct scratch *s = *state;
+    struct snug_folder in = scratch_open(s);
+    static const char *const kept[] = {".a.snug-1",
+                                       ".mine.snug-1-2",
+                                       ".a.snug-0123456789abcdef-",
+                                       ".a.snug-0123456789abcdef-1x",
+                                       ".a.snug-0123456789abcdeg-1",
+                                       ".a.snug-0123456789abcdef0-1",
+                                       ".a.snug-fedcba9876543210-1",
+                                       "a.snug-0123456789abcdef-1",
+                                       ".snug-0123456789abcdef-1.txt"};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    char path[512];
+    for (int i = 0; i < KEPT; i++) scratch_write(s, kept[i], "", 0);
+    snprintf(path, sizeof path, "%s", scratch_path(s, kept[0]));
+    assert_int_equal(mkfifo(scratch_path(s, ".a.snug-0123456789abcdef-4"), 0600), 0);
+    assert_int_equal(symlink(path, scratch_path(s, ".a.snug-0123456789abcdef-5")), 0);
+    assert_int_equal(link(path, scratch_path(s, ".a.snug-0123456789abcdef-6")), 0);
+    scratch_write(s, ".a.b.snug-0123456789abcdef-7", "", 0);
+    scratch_write(s, ".a.snug-0123456789abcdef", "", 0);
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".b.snug-0123456789abcdef")));
+    scratch_write(s, ".b.snug-0123456789abcdef/file", "", 0);
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".c.snug-0123456789abcdef/sub"))); /* never snug's */
+    snug_folder_sweep(s->ctx, &in, (const uint64_t[]){7, in.run}, 2);
+    assert_int_equal(entries(s->folder), KEPT + 4);
+    assert_true(snug_folder_exists(scratch_path(s, ".c.snug-0123456789abcdef/sub")));
+    snug_folder_close(&in);
+}
+
+/* A process that writes into a cache and dies before it is done with it, by SIGKILL. */
+static void kill_writer(struct scratch *s, const struct snug_folder *cache, const char *name, int before) {
     struct snug_writer out;
     int ready[2], status;
     char byte = 0;
@@ -233,116 +312,163 @@ static void kill_writer(struct scratch *s, const char *path) {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        if (snug_writer_open(s->ctx, path, &out) != SNUG_OK || write(ready[1], &byte, 1) != 1) _exit(1);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it would outlive a failed test */
+        if (snug_writer_open(s->ctx, cache, name, &out) != SNUG_OK || write(ready[1], &byte, 1) != 1) _exit(1);
         for (;;) pause();
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     close(ready[0]);
     close(ready[1]);
-    snug_folder_sweep(s->ctx, s->folder); /* it lives */
-    assert_int_equal(entries(s->folder), 5);
+    snug_cache_folder_sweep(s->ctx, cache); /* it lives */
+    assert_int_equal(entries(s->folder), before + 1);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
 }
 
-/* Of what is hidden, files that nobody writes any more go, and nothing else. */
-static void sweep(void **state) {
+static void cache(void **state) {
     struct scratch *s = *state;
-    struct snug_writer own;
-    char path[512];
-    scratch_write(s, ".a.snug-1", "", 0);
-    scratch_write(s, ".snug-1-0.txt", "", 0);
-    scratch_write(s, "b.snug-1-0", "", 0);
-    snprintf(path, sizeof path, "%s", scratch_path(s, "own"));
-    assert_ok(s, snug_writer_open(s->ctx, path, &own));
-    snprintf(path, sizeof path, "%s", scratch_path(s, "b"));
-    kill_writer(s, path);
-    assert_int_equal(entries(s->folder), 5);
-    assert_int_equal(s->log_count, 0);
-    snug_folder_sweep(s->ctx, s->folder);
-    assert_int_equal(entries(s->folder), 4);
-    assert_contains(s->log, "/.b.snug-");
+    struct snug_folder folder = scratch_open(s);
+    static const char tokens[] = "0123456789abcdef0123456789abcdef.tokens";
+    folder.run = 0;
+    folder.mode = 0600;
+    scratch_write(s, ".mine.snug-1-2", "", 0);
+    scratch_write(s, ".notes.txt.snug-0123456789abcdef-0", "", 0);
+    kill_writer(s, &folder, tokens, 2);
+    kill_writer(s, &folder, "notes.txt", 2);
+    snug_cache_folder_sweep(s->ctx, &folder);
+    assert_int_equal(entries(s->folder), 3); /* of a name that no cache has: it stays */
+    assert_contains(s->log, "/.0123456789abcdef0123456789abcdef.tokens.snug-");
+    assert_int_equal(snug_cache_folder_find(s->ctx, &folder, tokens), -1);
     assert_int_equal(s->log_count, 1);
-    snug_writer_put(&own, "whole", 5);
-    assert_ok(s, snug_writer_commit(s->ctx, &own));
-    assert_file_is(s, scratch_path(s, "own"), "whole");
-    snug_folder_sweep(s->ctx, scratch_path(s, "none"));
+    assert_ok(s, snug_file_replace(s->ctx, &folder, tokens, "x", 1));
+    const int fd = snug_cache_folder_find(s->ctx, &folder, tokens);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(chmod(scratch_path(s, tokens), 0666), 0);
+    assert_int_equal(snug_cache_folder_find(s->ctx, &folder, tokens), -1);
+    assert_contains(s->log, "other users may write to it");
+    assert_int_equal(unlink(scratch_path(s, tokens)), 0);
+    assert_int_equal(symlink("/etc/hostname", scratch_path(s, tokens)), 0);
+    assert_int_equal(snug_cache_folder_find(s->ctx, &folder, tokens), -1);
+    assert_int_equal(unlink(scratch_path(s, tokens)), 0);
+    assert_int_equal(mkfifo(scratch_path(s, tokens), 0600), 0);
+    assert_int_equal(snug_cache_folder_find(s->ctx, &folder, tokens), -1);
+    assert_contains(s->log, "as a regular file");
+    if (geteuid() == 0) {
+        assert_int_equal(unlink(scratch_path(s, tokens)), 0);
+        scratch_write(s, tokens, "x", 1);
+        assert_int_equal(chmod(s->path, 0600), 0);
+        assert_int_equal(chown(s->path, 65534, 65534), 0);
+        assert_int_equal(snug_cache_folder_find(s->ctx, &folder, tokens), -1);
+        assert_contains(s->log, "another user");
+    }
+    snug_folder_close(&folder);
 }
 
 static void folder_discard(void **state) {
     struct scratch *s = *state;
-    char path[512], *aside;
-    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
-    assert_ok(s, snug_folder_discard(s->ctx, path)); /* there is none */
+    struct snug_folder in = scratch_open(s);
+    assert_ok(s, snug_folder_discard(s->ctx, &in, "checkpoint-1")); /* there is none */
     for (int round = 0; round < 2; round++) {
-        assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-        fill(s, aside, "a");
-        assert_ok(s, snug_folder_commit(s->ctx, aside, path));
-        if (round) assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".out.snug-aside/x"))); /* left by a kill */
-        assert_ok(s, snug_folder_discard(s->ctx, path));
+        commit(s, &in, "a");
+        if (round) /* left by a kill */
+            assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".checkpoint-1.snug-0123456789abcdef")));
+        assert_ok(s, snug_folder_discard(s->ctx, &in, "checkpoint-1"));
         assert_int_equal(entries(s->folder), 0);
     }
-    scratch_write(s, "file", "", 0);
-    assert_fails(s, snug_folder_discard(s->ctx, scratch_path(s, "file/x")), SNUG_E_IO, "Not a directory");
+    snug_folder_close(&in);
 }
 
-static void folder_links_and_refusals(void **state) {
+/* What snug did not make is neither replaced nor removed, and is named. */
+static void foreign(void **state) {
     struct scratch *s = *state;
-    char target[512], link[512], *aside;
-    snprintf(target, sizeof target, "%s", scratch_path(s, "disk"));
-    snprintf(link, sizeof link, "%s", scratch_path(s, "link"));
-    assert_ok(s, snug_folder_create(s->ctx, target));
-    assert_int_equal(symlink(target, link), 0);
-    assert_ok(s, snug_folder_begin(s->ctx, link, &aside));
-    fill(s, aside, "x");
-    assert_ok(s, snug_folder_commit(s->ctx, aside, link)); /* the link stays, what it names is replaced */
-    assert_file_is(s, scratch_path(s, "disk/sub/a"), "x");
-    assert_fails(s, snug_folder_begin(s->ctx, ".", &aside), SNUG_E_USAGE, "\".\"");
-    assert_fails(s, snug_folder_begin(s->ctx, "..", &aside), SNUG_E_USAGE, "\"..\"");
-    assert_int_equal(symlink("nowhere", scratch_path(s, "lost")), 0);
-    assert_fails(s, snug_folder_begin(s->ctx, s->path, &aside), SNUG_E_IO, "cannot follow the link ");
-    assert_ok(s, snug_folder_begin(s->ctx, target, &aside));
-    assert_int_equal(symlink("nowhere", scratch_path(s, ".disk.snug-aside/lost")), 0);
-    assert_fails(s, snug_folder_commit(s->ctx, aside, target), SNUG_E_INTERNAL, "lost is neither a file nor a folder");
-    assert_fails(s, snug_folder_begin(s->ctx, "/", &aside), SNUG_E_USAGE, "\"/\"");
-    scratch_write(s, "file", "x", 1);
-    assert_fails(s, snug_folder_begin(s->ctx, scratch_path(s, "file"), &aside), SNUG_E_IO, "file of that name");
-    assert_fails(s, snug_folder_begin(s->ctx, scratch_path(s, "file/out"), &aside), SNUG_E_IO, "file");
-    assert_fails(s, snug_folder_begin(s->ctx, "/proc/snug/out", &aside), SNUG_E_IO, "/proc/snug");
-    assert_null(aside);
+    struct snug_folder in = scratch_open(s), temporary;
+    char outside[512], target[512];
+    snprintf(outside, sizeof outside, "%s", scratch_path(s, "outside"));
+    assert_ok(s, snug_folder_create(s->ctx, outside));
+    scratch_write(s, "outside/file", "mine", 4);
+    snprintf(target, sizeof target, "%s", scratch_path(s, "checkpoint-1"));
+    for (int kind = 0; kind < 7; kind++) {
+        static const char *const says[] = {"is a symbolic link", "is a symbolic link", "is a file",      "is a pipe",
+                                           "has no manifest",    "notes was not made", "checksum differs"};
+        switch (kind) {
+        case 0: assert_int_equal(symlink(outside, target), 0); break;
+        case 1: assert_int_equal(symlink("nowhere", target), 0); break;
+        case 2: scratch_write(s, "checkpoint-1", "x", 1); break;
+        case 3: assert_int_equal(mkfifo(target, 0600), 0); break;
+        case 4: assert_ok(s, snug_folder_create(s->ctx, target)); break;
+        case 5:
+            commit(s, &in, "a");
+            scratch_write(s, "checkpoint-1/notes", "mine", 4);
+            break;
+        default:
+            commit(s, &in, "a");
+            FILE *file = fopen(scratch_path(s, "checkpoint-1/manifest.json"), "r+");
+            assert_non_null(file);
+            char text[1024] = "";
+            assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+            char *started = strstr(text, "17000");
+            assert_non_null(started);
+            assert_int_equal(fseek(file, started - text, SEEK_SET), 0);
+            fputc('2', file);
+            assert_int_equal(fclose(file), 0);
+        }
+        assert_fails(s, snug_folder_begin(s->ctx, &in, "checkpoint-1", &temporary), SNUG_E_IO, says[kind]);
+        assert_fails(s, snug_folder_discard(s->ctx, &in, "checkpoint-1"), SNUG_E_IO, says[kind]);
+        assert_file_is(s, scratch_path(s, "outside/file"), "mine");
+        assert_int_equal(entries(s->folder), 2);
+        assert_ok(s, snug_folder_remove(s->ctx, &in, "checkpoint-1")); /* the link, not what it leads to */
+        assert_int_equal(entries(outside), 1);
+    }
+    /* What comes in the way while the new folder is written. */
+    assert_ok(s, snug_folder_begin(s->ctx, &in, "checkpoint-1", &temporary));
+    fill(s, &temporary, "a");
+    assert_int_equal(symlink(outside, target), 0);
+    assert_fails(s, snug_folder_commit(s->ctx, &in, "checkpoint-1", &temporary, &from), SNUG_E_IO, "symbolic link");
+    assert_int_equal(entries(outside), 1);
+    assert_int_equal(entries(s->folder), 2);
+    /* Links and hard links where files are written. */
+    assert_int_equal(symlink("outside/file", scratch_path(s, "file")), 0);
+    assert_fails(s, snug_file_replace(s->ctx, &in, "file", "x", 1), SNUG_E_IO, "file: it exists and is not a regular");
+    assert_file_is(s, scratch_path(s, "outside/file"), "mine");
+    assert_int_equal(link(scratch_path(s, "outside/file"), outside), -1);
+    snug_folder_close(&in);
 }
 
 static void folder_verify(void **state) {
     struct scratch *s = *state;
-    char path[512], *aside;
-    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
-    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-    fill(s, aside, "twelve bytes");
-    scratch_write(s, ".out.snug-aside/ab", "", 0);
-    assert_ok(s, snug_folder_commit(s->ctx, aside, path));
-    assert_ok(s, snug_folder_verify(s->ctx, path));
+    struct snug_folder in = scratch_open(s);
+    commit(s, &in, "twelve bytes");
+    assert_ok(s, verify(s, &in, NULL));
     for (size_t at = 0; at < 12; at++) { /* any one bit */
         char text[] = "twelve bytes";
         text[at] ^= (char)(1 << at % 8);
-        scratch_write(s, "out/sub/a", text, 12);
-        assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "out/sub/a is damaged: its checksum");
+        scratch_write(s, "checkpoint-1/a", text, 12);
+        assert_fails(s, verify(s, &in, NULL), SNUG_E_INPUT, "checkpoint-1/a is damaged: its checksum");
     }
-    scratch_write(s, "out/sub/a", "twelve byte", 11);
-    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "has 11 bytes");
+    scratch_write(s, "checkpoint-1/a", "twelve byte", 11);
+    assert_fails(s, verify(s, &in, NULL), SNUG_E_INPUT, "has 11 bytes");
     unlink(s->path);
-    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "out/sub/a is missing");
-    scratch_write(s, "out/manifest.json", "{\"files\": 1}", 12);
-    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "\"files\" must be an object");
-    scratch_write(s, "out/manifest.json", "{\"fil", 5);
-    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "manifest.json:1");
+    assert_fails(s, verify(s, &in, NULL), SNUG_E_INPUT, "checkpoint-1/a is missing");
+    assert_int_equal(mkfifo(s->path, 0600), 0);
+    assert_fails(s, verify(s, &in, NULL), SNUG_E_INPUT, "checkpoint-1/a is not a regular file");
+    static const char *const wrong[][2] = {{"{\"files\": {}}", "was not written by this version of snug"},
+                                           {"{\"fil", "cannot be read"},
+                                           {"{\"program\": \"snug\", \"version\": 1}", "\"version\" must be 2"},
+                                           {"{\"program\": \"snug\", \"version\": 2}", "\"run\" must be"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        scratch_write(s, "checkpoint-1/manifest.json", wrong[i][0], strlen(wrong[i][0]));
+        assert_fails(s, verify(s, &in, NULL), SNUG_E_INPUT, wrong[i][1]);
+    }
     unlink(s->path);
-    assert_fails(s, snug_folder_verify(s->ctx, path), SNUG_E_INPUT, "has no manifest.json");
+    assert_fails(s, verify(s, &in, NULL), SNUG_E_INPUT, "has no manifest.json");
+    snug_folder_close(&in);
 }
 
 static json_t *json_from(struct scratch *s, const char *text) {
     json_t *value;
-    assert_ok(s, snug_json_read(s->ctx, scratch_write(s, "a.json", text, strlen(text)), &value));
+    assert_ok(s, snug_json_read(s->ctx, NULL, scratch_write(s, "a.json", text, strlen(text)), &value));
     return value;
 }
 
@@ -401,13 +527,13 @@ static void json_files(void **state) {
     struct scratch *s = *state;
     json_t *o = json_from(s, "{\"lr\": 5e-05, \"eps\": 1e-12, \"p\": 0.1, \"third\": 0.3333333333333333, \"one\": 1.0,"
                              " \"n\": -7, \"big\": 1e22, \"s\": \"0.10000000000000001 \\\" \\u00e9\"}");
-    assert_ok(s, snug_json_write(s->ctx, scratch_path(s, "b.json"), o));
+    assert_ok(s, snug_json_write(s->ctx, NULL, scratch_path(s, "b.json"), o));
     assert_file_is(s, s->path,
                    "{\n  \"lr\": 5e-5,\n  \"eps\": 1e-12,\n  \"p\": 0.1,\n  \"third\": 0.3333333333333333,\n"
                    "  \"one\": 1.0,\n  \"n\": -7,\n  \"big\": 1e22,\n"
                    "  \"s\": \"0.10000000000000001 \\\" \xC3\xA9\"\n}\n");
     json_t *back;
-    assert_ok(s, snug_json_read(s->ctx, s->path, &back));
+    assert_ok(s, snug_json_read(s->ctx, NULL, s->path, &back));
     assert_true(json_equal(o, back));
     json_decref(back);
     json_decref(o);
@@ -423,11 +549,11 @@ static void json_files(void **state) {
                                         "{\"a\": \"\\",
                                         "{\"a\": 1000000000000000000000, \"\\"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", wrong[i], strlen(wrong[i])), &back),
+        assert_fails(s, snug_json_read(s->ctx, NULL, scratch_write(s, "w.json", wrong[i], strlen(wrong[i])), &back),
                      SNUG_E_INPUT, "w.json");
-    assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", "{\n\n1", 4), &back), SNUG_E_INPUT, "w.json:3:");
-    assert_fails(s, snug_json_read(s->ctx, scratch_path(s, "none.json"), &back), SNUG_E_IO, "none.json");
-    assert_fails(s, snug_json_read(s->ctx, scratch_write(s, "w.json", "{\"a\": 1\0}", 9), &back), SNUG_E_INPUT,
+    assert_fails(s, snug_json_read(s->ctx, NULL, scratch_write(s, "w.json", "{\n\n1", 4), &back), SNUG_E_INPUT, "w.json:3:");
+    assert_fails(s, snug_json_read(s->ctx, NULL, scratch_path(s, "none.json"), &back), SNUG_E_IO, "none.json");
+    assert_fails(s, snug_json_read(s->ctx, NULL, scratch_write(s, "w.json", "{\"a\": 1\0}", 9), &back), SNUG_E_INPUT,
                  "a NUL byte");
 }
 
@@ -511,8 +637,8 @@ static void events(void **state) {
     assert_int_equal(checksum((const unsigned char *)"123456789", 9),
                      0xC78AB0E5u); /* 0xE3069283, the published check value, masked */
     struct snug_events *file, *other;
-    assert_ok(s, snug_events_open(s->ctx, scratch_path(s, "runs/x"), &file));
-    assert_ok(s, snug_events_open(s->ctx, s->path, &other)); /* a name of its own */
+    assert_ok(s, snug_events_open(s->ctx, NULL, scratch_path(s, "runs/x"), 0666, &file));
+    assert_ok(s, snug_events_open(s->ctx, NULL, s->path, 0666, &other)); /* a name of its own */
     snug_events_close(other);
     assert_ok(s, snug_events_scalar(file, "train/loss", 10, 0.693147, 1700000000.25));
     assert_ok(s, snug_events_scalar(file, "eval/accuracy", 123456789012, -1.5, 1700000001.5));
@@ -532,7 +658,7 @@ static void events(void **state) {
             assert_int_equal(strncmp(entry->d_name, "events.out.tfevents.", 20), 0);
             char path[1024];
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-            assert_ok(s, snug_file_read(s->ctx, path, &bytes, &size));
+            assert_ok(s, snug_file_read(s->ctx, NULL, path, &bytes, &size));
         }
     closedir(list);
     struct decoded found[3] = {{0}};
@@ -559,7 +685,7 @@ static void events(void **state) {
     assert_string_equal(found[2].tag, "eval/accuracy");
     assert_true(found[2].step == 123456789012 && found[2].value == -1.5f && found[2].wall_time == 1700000001.5);
     scratch_write(s, "file", "", 0);
-    assert_fails(s, snug_events_open(s->ctx, scratch_path(s, "file/x"), &file), SNUG_E_IO, "file/x");
+    assert_fails(s, snug_events_open(s->ctx, NULL, scratch_path(s, "file/x"), 0666, &file), SNUG_E_IO, "file/x");
 }
 
 int main(void) {
@@ -570,10 +696,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(writer, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(unwritable, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_commit, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(folder_moves, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_crash, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sweep, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_discard, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_links_and_refusals, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(foreign, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(cache, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_verify, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(names, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cache_folder, scratch_setup, scratch_teardown),

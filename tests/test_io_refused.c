@@ -111,21 +111,21 @@ static void other_file_systems(void **state) {
     int fd;
     snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
     flock_refused = (struct refusal){.times = 1, .error = ENOLCK};
-    assert_ok(s, snug_writer_open(s->ctx, path, &out));
+    assert_ok(s, snug_writer_open(s->ctx, NULL, path, &out));
     assert_contains(out.aside, "-0");
     assert_ok(s, snug_writer_commit(s->ctx, &out));
     flock_refused = (struct refusal){.times = 1, .error = EWOULDBLOCK}; /* a sweep has it */
-    assert_ok(s, snug_writer_open(s->ctx, path, &out));
+    assert_ok(s, snug_writer_open(s->ctx, NULL, path, &out));
     assert_contains(out.aside, "-1");
     snug_writer_abandon(&out);
     snug_folder_sweep(s->ctx, s->folder); /* now it takes the other one */
     assert_int_equal(entries(s->folder), 1);
     assert_int_equal(s->log_count, 1);
     fsync_refused = (struct refusal){.pass = 1, .times = 1, .error = EINVAL}; /* folders are not synced */
-    assert_ok(s, snug_file_replace(s->ctx, path, "", 0));
+    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
     assert_int_equal(s->log_count, 1);
     fsync_refused = (struct refusal){.pass = 1, .times = 1, .error = EIO};
-    assert_ok(s, snug_file_replace(s->ctx, path, "", 0));
+    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
     assert_contains(s->log, "cannot sync folder ");
     static const int without[] = {EOPNOTSUPP, EISDIR, ENOENT, EINVAL};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
@@ -142,7 +142,7 @@ static void other_file_systems(void **state) {
     char here[1024];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(s->folder), 0);
-    const snug_status written = snug_file_replace(s->ctx, "alone", "x", 1);
+    const snug_status written = snug_file_replace(s->ctx, NULL, "alone", "x", 1);
     assert_int_equal(chdir(here), 0);
     assert_ok(s, written);
     assert_file_is(s, scratch_path(s, "alone"), "x");
@@ -286,7 +286,7 @@ static void locks(void **state) {
     assert_int_equal(truncate(path, 0), 0); /* who holds it has not written its name yet */
     assert_fails(s, snug_lock_take(s->ctx, s->folder, &other), SNUG_E_IO, "(another process)");
     snug_lock_release(&lock);
-    assert_false(snug_file_exists(path));
+    assert_false(snug_file_exists(NULL, path));
     gone_before_lock = path; /* by whom held it until now */
     assert_ok(s, snug_lock_take(s->ctx, s->folder, &lock));
     assert_true(snug_file_is_named(lock.fd, path));

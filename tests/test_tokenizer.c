@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "io/file.h"
+#include "folders.h"
 #include "io/json.h"
 #include "text/normalize.h"
 #include "text/tokenizer.h"
@@ -48,7 +48,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
-    assert_int_equal(snug_folder_remove(fixture->ctx, fixture->folder), SNUG_OK);
+    assert_int_equal(snug_folder_remove(fixture->ctx, NULL, fixture->folder), SNUG_OK);
     snug_context_destroy(fixture->ctx);
     free(fixture);
     return 0;
@@ -71,7 +71,7 @@ static json_t *read_golden(struct fixture *fixture, const char *name) {
     char path[512];
     json_t *value;
     snprintf(path, sizeof path, GOLDEN "/%s.json", name);
-    if (snug_json_read(fixture->ctx, path, &value) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
+    if (snug_json_read(fixture->ctx, NULL, path, &value) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
     return value;
 }
 
@@ -294,7 +294,7 @@ static void test_endless_marks(void **state) {
 static void test_save_and_fingerprint(void **state) {
     struct fixture *fixture = *state;
     struct snug_tokenizer *first = load_golden(fixture, "disagree"), *other = load_golden(fixture, "added_cased_left");
-    assert_int_equal(snug_tokenizer_save(fixture->ctx, first, fixture->folder), SNUG_OK);
+    assert_int_equal(tokenizer_save(fixture->ctx, first, fixture->folder), SNUG_OK);
     struct snug_tokenizer *second = load(fixture, fixture->folder);
     assert_true(snug_tokenizer_fingerprint(first) == snug_tokenizer_fingerprint(second));
     assert_true(snug_tokenizer_fingerprint(first) != snug_tokenizer_fingerprint(other));
@@ -372,7 +372,7 @@ static void put_file(struct fixture *fixture, const char *name, const char *text
     char path[128];
     snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
     unlink(path);
-    if (text) assert_int_equal(snug_file_replace(fixture->ctx, path, text, strlen(text)), SNUG_OK);
+    if (text) assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, text, strlen(text)), SNUG_OK);
 }
 
 static void test_refused(void **state) {
@@ -522,7 +522,7 @@ static void test_nul(void **state) {
     struct snug_tokenizer *tokenizer;
     struct snug_ids ids = {0};
     snprintf(path, sizeof path, "%s/vocab.txt", fixture->folder);
-    assert_int_equal(snug_file_replace(fixture->ctx, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
+    assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
     assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer), SNUG_E_INPUT);
     assert_non_null(strstr(snug_error_message(fixture->ctx), "vocab.txt, line 4: not valid UTF-8 text"));
     snug_clear_error(fixture->ctx);

@@ -118,23 +118,39 @@ static void test_old_checkpoints(void **state) {
     train(f, "out", "max_steps=4 save_strategy=steps save_steps=3 resume_from_checkpoint=False");
     assert_true(exists(path_of(f, "out/checkpoint-2")));
     assert_true(exists(path_of(f, "out/checkpoint-3")));
-    /* Who resumes keeps them. What a killed run left goes, and nothing that has only a similar name. */
-    ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-5.snug-aside")));
-    ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-5.snug-aside-not")));
-    write_text(f, "out/checkpoint-4/optimizer.pt", "beside its own");
+    /* A resumed run keeps them. What a killed run left goes, by the number in its lock, and nothing of a similar name. */
+    write_text(f, "out/.snug.lock", "process 1 on host, run 00000000000000aa\nprocess 2 on host, run 00000000000000bb\n");
+    ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-5.snug-00000000000000aa")));
+    ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-6.snug-00000000000000cc")));
+    write_text(f, "out/.config.json.snug-00000000000000bb-0", "");
+    write_text(f, "out/.mine.snug-1-2", "");
     train(f, "out", "max_steps=5 overwrite_output_dir=True resume_from_checkpoint=@out/checkpoint-4");
     assert_true(exists(path_of(f, "out/checkpoint-2")));
-    assert_false(exists(path_of(f, "out/.checkpoint-5.snug-aside")));
-    assert_true(exists(path_of(f, "out/.checkpoint-5.snug-aside-not")));
+    assert_false(exists(path_of(f, "out/.checkpoint-5.snug-00000000000000aa")));
+    assert_false(exists(path_of(f, "out/.config.json.snug-00000000000000bb-0")));
+    assert_true(exists(path_of(f, "out/.checkpoint-6.snug-00000000000000cc")));
+    assert_true(exists(path_of(f, "out/.mine.snug-1-2")));
+    assert_false(exists(path_of(f, "out/.snug.lock")));
     train(f, "out", "max_steps=4 overwrite_output_dir=True resume_from_checkpoint=False");
     assert_false(exists(path_of(f, "out/checkpoint-2")));
+    /* A checkpoint in which the user keeps a file stays. */
+    train(f, "out", "max_steps=4 save_strategy=steps save_steps=1");
+    write_text(f, "out/checkpoint-2/notes.txt", "mine");
+    train(f, "out", "max_steps=8 save_strategy=steps save_steps=1 save_total_limit=1 resume_from_checkpoint=True");
+    assert_true(exists(path_of(f, "out/checkpoint-2/notes.txt")));
+    assert_false(exists(path_of(f, "out/checkpoint-3")));
+    fails(f, try_train(f, "out", "max_steps=4 overwrite_output_dir=True", 0, NULL), SNUG_E_IO,
+          "out/checkpoint-2/notes.txt was not made by snug");
 }
 
 static void test_results(void **state) {
     struct fixture *f = *state;
     const snug_metrics metrics = {3, {{"whole", 3}, {"large", 0x1p60}, {"none", NAN}}};
-    ok(f, snug_results_write(f->ctx, f->folder, "eval", &metrics, NULL));
-    json_t *json = read_json(f, path_of(f, "eval_results.json"));
+    struct snug_output output = {0};
+    ok(f, snug_output_make(f->ctx, path_of(f, "results"), false, 0666, &output));
+    ok(f, snug_results_write(&output, "eval", &metrics, NULL));
+    snug_output_close(&output);
+    json_t *json = read_json(f, path_of(f, "results/eval_results.json"));
     assert_int_equal(json_integer_value(json_object_get(json, "whole")), 3);
     assert_true(json_is_real(json_object_get(json, "large"))); /* which JSON's integers would not hold exactly */
     assert_true(json_is_null(json_object_get(json, "none")));
@@ -151,22 +167,20 @@ static void test_hostile_states(void **state) {
         {"\"global_step\": 3", "\"logged_step\": 4", "logged_step is 4"},
         {"\"global_step\": 3", "\"samples\": -5", "samples is -5"},
         {"\"global_step\": 3, \"best_global_step\": 4", "", "best_global_step is 4"},
-        {"\"global_step\": 3, \"best_model_checkpoint\": \"%s\"", "",
-         "best_model_checkpoint is a path of over 511 bytes"},
+        {"\"global_step\": 3", "\"best_checkpoint_step\": 4", "best_checkpoint_step is 4"},
+        {"\"global_step\": 3", "\"best_checkpoint_step\": -2", "best_checkpoint_step is -2"},
     };
     struct fixture *f = *state;
     struct snug_trainer t = {.ctx = f->ctx};
-    char name[600];
-    memset(name, 'a', sizeof name - 1);
-    name[sizeof name - 1] = '\0';
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];
-        int used = snprintf(text, sizeof text, "{");
-        used += snprintf(text + used, sizeof text - (size_t)used, cases[i].state, name);
-        snprintf(text + used, sizeof text - (size_t)used,
-                 ", \"log_history\": [], \"stateful_callbacks\": {\"snug\": {%s}}}", cases[i].own);
+        snprintf(text, sizeof text, "{%s, \"log_history\": [], \"stateful_callbacks\": {\"snug\": {%s}}}",
+                 cases[i].state, cases[i].own);
         write_text(f, "trainer_state.json", text);
-        fails(f, snug_trainer_state_read(&t, f->folder), SNUG_E_INPUT, cases[i].says);
+        struct snug_folder folder;
+        ok(f, snug_folder_open(f->ctx, NULL, f->folder, &folder));
+        fails(f, snug_trainer_state_read(&t, &folder), SNUG_E_INPUT, cases[i].says);
+        snug_folder_close(&folder);
     }
 }
 

@@ -73,23 +73,44 @@ static void test_steps_that_overflow_are_skipped(void **state) {
             ok(f, try_train(f, name, more, 0, &resumed));
             assert_same_run(f, "out", name);
             assert_int_equal(resumed.infinite_gradients, 2);
-            ok(f, snug_folder_remove(f->ctx, path_of(f, "%s", name)));
+            ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "%s", name)));
         }
     }
 }
 
-/* The weights before and behind a step that is skipped have the same bits. */
+/* A step that is skipped changes neither weights nor states, which a loop of one's own sees. */
 static void test_skipped_step_changes_no_weight(void **state) {
     struct fixture *f = *state;
     write_overflowing(f, "over.csv", 1);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char words[512];
-        snprintf(words, sizeof words,
-                 "%s max_steps=0 max_steps=3 save_strategy=steps save_steps=1 train_file=@over.csv", ways[i]);
-        train(f, "out", words);
-        assert_same_in_both(f, "out/checkpoint-1", "out/checkpoint-3", "model.safetensors");
-        assert_same_in_both(f, "out/checkpoint-1", "out/checkpoint-3", "optimizer.safetensors");
+        snprintf(words, sizeof words, "%s max_steps=3 save_strategy=steps save_steps=1 train_file=@over.csv", ways[i]);
+        assert_int_equal(try_train(f, "out", words, 0, NULL), SNUG_E_NUMERIC);
+        assert_contains(snug_error_message(f->ctx), "the last 3 steps had no finite loss");
+        assert_contains(snug_error_message(f->ctx), "this run has saved no checkpoint");
+        assert_false(exists(path_of(f, "out/checkpoint-1")) || exists(path_of(f, "out/model.safetensors")));
     }
+}
+
+/* In a streak nothing is saved, and the last checkpoint before it stays. */
+static void test_streak_keeps_last_good(void **state) {
+    struct fixture *f = *state;
+    FILE *file = fopen(path_of(f, "late.csv"), "w");
+    assert_non_null(file);
+    fprintf(file, "sentence,label\n");
+    for (uint32_t row = 0; row < 160; row++) fprintf(file, "w%u good w%u,%s\n", row % 50, row % 49, row < 32 ? "0.25" : "3e38");
+    assert_int_equal(fclose(file), 0);
+    static const char words[] = "train_file=@late.csv train_sampling_strategy=sequential num_train_epochs=1 "
+                                "save_strategy=steps save_steps=1 save_total_limit=1";
+    assert_int_equal(try_train(f, "out", words, 0, NULL), SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "its last checkpoint is ");
+    assert_contains(snug_error_message(f->ctx), "out/checkpoint-4");
+    assert_true(exists(path_of(f, "out/checkpoint-4")));
+    assert_false(exists(path_of(f, "out/checkpoint-5")));
+    ok(f, folder_verify(f->ctx, path_of(f, "out/checkpoint-4")));
+    /* Whoever stops a run in a streak waits for its end, and is told what is left. */
+    assert_int_equal(try_train(f, "cut", words, 6, NULL), SNUG_E_NUMERIC);
+    assert_true(exists(path_of(f, "cut/checkpoint-4")));
 }
 
 static void test_logging_filter(void **state) {
@@ -161,12 +182,22 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
                 write_bytes(path_of(f, "%s", name), bytes, damage ? size / 2 : size);
             free(bytes);
             f->log[0] = '\0';
+            if (strcmp(files[i], "manifest.json") == 0) { /* nothing says any more that the folder is snug's own */
+                assert_int_equal(try_train(f, "cut", SAVING " resume_from_checkpoint=True", 0, NULL), SNUG_E_IO);
+                assert_contains(snug_error_message(f->ctx), "cut/checkpoint-12 was not made by snug");
+                ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut/checkpoint-12")));
+                f->log[0] = '\0';
+                train(f, "cut", SAVING " resume_from_checkpoint=True");
+                assert_same_run(f, "whole", "cut");
+                ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
+                continue;
+            }
             train(f, "cut", SAVING " resume_from_checkpoint=True");
             if (!strstr(f->log, "checkpoint-12 is skipped") || !strstr(f->log, files[i]) ||
                 !strstr(f->log, "checkpoint-10, step 10 of 20"))
                 fail_msg("%s %s: %s", files[i], damages[damage], f->log);
             assert_same_run(f, "whole", "cut");
-            ok(f, snug_folder_remove(f->ctx, path_of(f, "cut")));
+            ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
         }
 }
 
@@ -183,7 +214,7 @@ static void test_any_byte_of_a_manifest(void **state) {
         bytes[i] ^= (char)(1 << i % 7);
         write_bytes(path, bytes, size);
         snug_clear_error(f->ctx);
-        if (snug_folder_verify(f->ctx, path_of(f, "out/checkpoint-20")) == SNUG_OK) {
+        if (folder_verify(f->ctx, path_of(f, "out/checkpoint-20")) == SNUG_OK) {
             json_t *changed = json_loadb(bytes, size, 0, NULL);
             if (!json_equal(whole, changed)) fail_msg("byte %zu of the manifest: %s", i, bytes);
             json_decref(changed);
@@ -199,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_steps_that_overflow_are_skipped),
         TEST(test_skipped_step_changes_no_weight),
+        TEST(test_streak_keeps_last_good),
         TEST(test_logging_filter),
         TEST(test_hopeless_runs_end),
         TEST(test_damaged_checkpoints_are_passed_over),

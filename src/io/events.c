@@ -2,13 +2,14 @@
 #include "io/events.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 
 struct snug_events {
     snug_context *ctx;
@@ -69,29 +70,38 @@ static snug_status put_record(struct snug_events *events, const struct message *
     return snug_fail(events->ctx, SNUG_E_IO, "cannot write %s: %s", events->path, strerror(errno));
 }
 
-static snug_status open_new(struct snug_events *events, const char *folder) {
+static snug_status open_new(struct snug_events *events, const struct snug_folder *folder) {
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
     for (int number = 0; !events->file; number++) {
         free(events->path);
         events->path = NULL;
-        RETURN_IF_ERROR(snug_format(events->ctx, &events->path, "%s/events.out.tfevents.%010lld.%s.%ld.%d", folder,
-                                    (long long)time(NULL), host, (long)getpid(), number));
-        events->file = fopen(events->path, "wxe");
-        if (!events->file && errno != EEXIST)
+        RETURN_IF_ERROR(snug_format(events->ctx, &events->path, "%s/events.out.tfevents.%010lld.%s.%ld.%d",
+                                    folder->path, (long long)time(NULL), host, (long)getpid(), number));
+        const int fd = openat(folder->fd, strrchr(events->path, '/') + 1,
+                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, folder->mode);
+        const bool exists = fd < 0 && errno == EEXIST;
+        events->file = fd < 0 ? NULL : fdopen(fd, "w");
+        if (!events->file && fd >= 0) close(fd);
+        if (!events->file && !exists)
             return snug_fail(events->ctx, SNUG_E_IO, "cannot write %s: %s", events->path, strerror(errno));
     }
     return SNUG_OK;
 }
 
-snug_status snug_events_open(snug_context *ctx, const char *folder, struct snug_events **out) {
+snug_status snug_events_open(snug_context *ctx, const struct snug_folder *in, const char *folder, mode_t mode,
+                             struct snug_events **out) {
+    struct snug_folder opened;
     void *memory;
     *out = NULL;
-    RETURN_IF_ERROR(snug_folder_create(ctx, folder));
-    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_events), &memory));
+    RETURN_IF_ERROR(snug_folder_make(ctx, in, folder, mode, &opened));
+    snug_status status = snug_alloc(ctx, 1, sizeof(struct snug_events), &memory);
     struct snug_events *events = memory;
-    events->ctx = ctx;
-    snug_status status = open_new(events, folder);
+    if (status == SNUG_OK) {
+        events->ctx = ctx;
+        status = open_new(events, &opened);
+    }
+    snug_folder_close(&opened);
     if (status == SNUG_OK) {
         static const char version[] = "brain.Event:2";
         struct message event = {.size = 0};

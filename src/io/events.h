@@ -7,12 +7,14 @@
 #ifndef SNUG_IO_EVENTS_H
 #define SNUG_IO_EVENTS_H
 
-#include "core/context.h"
+#include "io/file.h"
 
 struct snug_events;
 
-/* Makes the folder, and in it events.out.tfevents.<seconds>.<host>.<pid>.<n>, n being the first free one from 0. */
-snug_status snug_events_open(snug_context *ctx, const char *folder, struct snug_events **out);
+/* Makes the folder (in: see io/file.h), and in it events.out.tfevents.<seconds>.<host>.<pid>.<n>, n being the first free
+   one from 0. mode: permissions of the file. */
+snug_status snug_events_open(snug_context *ctx, const struct snug_folder *in, const char *folder, mode_t mode,
+                             struct snug_events **out);
 /* wall_time: seconds since 1970. */
 snug_status snug_events_scalar(struct snug_events *events, const char *tag, int64_t step, double value,
                                double wall_time);

@@ -1,73 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files: read whole; written aside, synced and renamed, so that they appear whole or not at all. */
+/*
+ * Files: read as a whole; written under a temporary name, synced and renamed, so that they appear whole or not at all.
+ *
+ * Files are named by an opened folder and a name in it, so that a folder may be renamed or replaced while it is in use.
+ * Where the folder is NULL the name is a path of the process. Links are followed when a file is read, never when one is
+ * written, replaced or removed. No file is waited for: what is not a regular file is refused.
+ */
 #ifndef SNUG_IO_FILE_H
 #define SNUG_IO_FILE_H
 
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "core/context.h"
 
-/* read(), again where a signal cut in. */
+/* An opened folder. A zeroed struct is none: path is NULL. */
+struct snug_folder {
+    int fd;
+    char *path;   /* as the user named it; for messages only */
+    mode_t mode;  /* permissions of the files made in it, which the process's mask reduces further */
+    uint64_t run; /* part of the temporary names in it: who finds one knows whose it is */
+};
+
+/* A path for messages: snug_fail(ctx, status, "cannot open " SNUG_PATH, SNUG_PATH_IN(in, name)). */
+#define SNUG_PATH "%s%s%s"
+#define SNUG_PATH_IN(in, name) (in) ? (in)->path : "", (in) ? "/" : "", (name)
+
+/* The descriptor that names in a folder are relative to. */
+int snug_folder_fd(const struct snug_folder *in);
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+/* read(), repeated when a signal interrupts it. */
 ssize_t snug_read(int fd, void *data, size_t size);
-/* size bytes at offset; fewer, with errno 0, where the file ends before; -1 with errno where it cannot be read. */
+/* size bytes at offset; fewer, with errno 0, where the file ends before; -1 with errno where reading fails. */
 ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset);
-/* The whole file, NUL-terminated after size bytes; freed with free(). One of over 256 MiB is SNUG_E_INPUT. */
-snug_status snug_file_read(snug_context *ctx, const char *path, char **data, size_t *size);
-bool snug_file_exists(const char *path);
-bool snug_folder_exists(const char *path);
-/* Whether path still names the file behind fd, which another process may have removed or replaced. */
-bool snug_file_is_named(int fd, const char *path);
-/* Makes the folder and its parents. */
-snug_status snug_folder_create(snug_context *ctx, const char *path);
-/* Where snug keeps what it can make again: $SNUG_CACHE, $XDG_CACHE_HOME/snug or ~/.cache/snug; NULL where none is set.
-   Not made here; freed by the caller. */
-snug_status snug_cache_folder(snug_context *ctx, char **out);
-/* Whether files can be written into path, or path be made and then written into; nothing is made yet. */
-snug_status snug_folder_check(snug_context *ctx, const char *path);
-/* Removes a folder and all in it; one that does not exist is fine. */
-snug_status snug_folder_remove(snug_context *ctx, const char *path);
-/* The same in one moment: who looks meanwhile, or after a kill, finds it whole or not at all. */
-snug_status snug_folder_discard(snug_context *ctx, const char *path);
-/* Removes the files of a folder that processes, since killed, were writing aside. Those of living ones are locked. */
-void snug_folder_sweep(snug_context *ctx, const char *path);
-/* Bytes of the files in a folder and below it, as far as they can be told. */
-int64_t snug_folder_bytes(const char *path);
+/* Opens a regular file for reading. SNUG_E_IO if it cannot be opened, SNUG_E_INPUT if it is of another kind. */
+snug_status snug_file_open(snug_context *ctx, const struct snug_folder *in, const char *name, int *fd);
+/* The whole file, NUL-terminated after size bytes; freed with free(). A file of over 256 MiB is SNUG_E_INPUT. */
+snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, const char *name, char **data, size_t *size);
+/* XXH3-64 and size of an opened file from its beginning, read through a small buffer. name is for messages. */
+snug_status snug_file_digest(snug_context *ctx, int fd, const char *name, int64_t *size, uint64_t *digest);
+/* Whether there is something of that name that is not a folder; links are followed. */
+bool snug_file_exists(const struct snug_folder *in, const char *name);
+/* Whether the name still refers to the opened file, which another process may have removed or replaced. */
+bool snug_file_is_named(int fd, const struct snug_folder *in, const char *name);
+
 /* folder + "/" + name. */
 snug_status snug_path_join(snug_context *ctx, char **out, const char *folder, const char *name);
-/* Free bytes of the file system that holds path (or its nearest existing parent). */
-snug_status snug_disk_free(snug_context *ctx, const char *path, int64_t *bytes);
 
-/* A file in folder for reading and writing that has no name, so that nothing of it stays however the process ends.
-   0, or errno. */
-int snug_unnamed_open(snug_context *ctx, const char *folder, int *fd);
+/* ---- writing -------------------------------------------------------------------------------------------------- */
 
-/* A file being written beside its final name. */
+/* A file being written under a temporary name. */
 struct snug_writer {
     FILE *file;
-    char *path, *aside;
+    const struct snug_folder *in;
+    char *name, *temporary;
+    char *path; /* for messages */
     bool failed;
     int error; /* errno of the first failed write */
 };
-snug_status snug_writer_open(snug_context *ctx, const char *path, struct snug_writer *writer);
-/* Remembers a failure, which commit reports: callers need not look at each write. */
+/* Refuses a name that exists and is not a regular file: a link, a pipe, a folder. in must outlive the writer. */
+snug_status snug_writer_open(snug_context *ctx, const struct snug_folder *in, const char *name,
+                             struct snug_writer *writer);
+/* Remembers a failure, which commit reports: callers need not check each write. */
 void snug_writer_put(struct snug_writer *writer, const void *data, size_t size);
-/* Flushes, syncs, renames to the final name and syncs the folder. On any failure the old file stays as it was. */
+/* Flushes, syncs, renames to the final name and syncs the folder. After any failure the old file is unchanged. */
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer);
-/* Gives up and removes what was written aside; nothing to do after commit. */
+/* Gives up and removes the temporary file; does nothing after commit. */
 void snug_writer_abandon(struct snug_writer *writer);
-/* data into path, whole or not at all. */
-snug_status snug_file_replace(snug_context *ctx, const char *path, const void *data, size_t size);
-snug_status snug_file_copy(snug_context *ctx, const char *from, const char *to);
-
-/* A folder that appears whole or not at all: files are made in *aside, then it is renamed to path. An existing path is
-   replaced. */
-snug_status snug_folder_begin(snug_context *ctx, const char *path, char **aside);
-/* Writes manifest.json (size and XXH3-64 of every file) last, syncs everything and renames. Frees aside. */
-snug_status snug_folder_commit(snug_context *ctx, char *aside, const char *path);
-/* SNUG_OK if every file of the manifest is there with its size and checksum; SNUG_E_INPUT names the first that is not.
-   Names in it may not leave the folder. */
-snug_status snug_folder_verify(snug_context *ctx, const char *path);
+/* data as the content of the file, whole or not at all. */
+snug_status snug_file_replace(snug_context *ctx, const struct snug_folder *in, const char *name, const void *data,
+                              size_t size);
+/* ".NAME.snug-RUN", or ".NAME.snug-RUN-NUMBER" where number >= 0: a hidden name beside name, which no pattern such as
+   "checkpoint-*" matches. Freed by the caller. */
+snug_status snug_temporary_name(snug_context *ctx, const char *name, uint64_t run, int number, char **out);
+/* The run of such a name; false if it is not one. name_length: of NAME, which begins at the second character. */
+bool snug_temporary_run(const char *name, uint64_t *run, size_t *name_length);
+/* A random number that is not 0. */
+uint64_t snug_random_number(void);
+/* Makes the rename to that name durable. It comes too late to fail: a failure is logged. */
+void snug_folder_sync(snug_context *ctx, const struct snug_folder *in, const char *name);
 
 #endif

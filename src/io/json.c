@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/utf8.h"
-#include "io/file.h"
 
 /* Writes what shall stand for a number of length bytes; returns how many bytes that takes. */
 typedef size_t rewrite_fn(char *out, const char *number, size_t length);
@@ -245,34 +244,35 @@ snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags,
     return *text ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing JSON");
 }
 
-snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out) {
+snug_status snug_json_read(snug_context *ctx, const struct snug_folder *in, const char *name, json_t **out) {
     char *text;
     size_t size;
     *out = NULL;
-    RETURN_IF_ERROR(snug_file_read(ctx, path, &text, &size));
+    RETURN_IF_ERROR(snug_file_read(ctx, in, name, &text, &size));
     size_t bom = size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
     json_error_t error;
     json_t *value = snug_json_parse(text + bom, size - bom, 0, &error);
     free(text);
     if (!value && snug_json_status(&error) == SNUG_E_MEMORY)
-        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s (%zu bytes)", path, size);
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading " SNUG_PATH " (%zu bytes)",
+                         SNUG_PATH_IN(in, name), size);
     if (!value)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s:%d: not valid JSON (column %d): %s", path, error.line, error.column,
-                         error.text);
+        return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH ":%d: not valid JSON (column %d): %s", SNUG_PATH_IN(in, name),
+                         error.line, error.column, error.text);
     if (!json_is_object(value)) {
         json_decref(value);
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: must hold one JSON object, {…}", path);
+        return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH ": must hold one JSON object, {…}", SNUG_PATH_IN(in, name));
     }
     *out = value;
     return SNUG_OK;
 }
 
-snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *value) {
+snug_status snug_json_write(snug_context *ctx, const struct snug_folder *in, const char *name, const json_t *value) {
     char *text;
     RETURN_IF_ERROR(snug_json_text(ctx, value, JSON_INDENT(2), &text));
     size_t length = strlen(text);
     text[length] = '\n'; /* in the place of its NUL */
-    snug_status status = snug_file_replace(ctx, path, text, length + 1);
+    snug_status status = snug_file_replace(ctx, in, name, text, length + 1);
     free(text);
     return status;
 }

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "core/context.h"
+#include "io/file.h"
 
 /* json_loadb() of an object or array, but never with characters missing where memory was short, and more values than
    any file needs (2^24) are an error. NULL on failure: see error. */
@@ -18,10 +18,10 @@ snug_status snug_json_status(const json_error_t *error);
 char *snug_json_dump(const json_t *value, size_t flags);
 /* The same, but reals have the fewest digits that read back the same, as Python writes them. Freed with free(). */
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
-/* Reads a file that must hold one JSON object. *out is released with json_decref(). */
-snug_status snug_json_read(snug_context *ctx, const char *path, json_t **out);
+/* Reads a file that must hold one JSON object. *out is released with json_decref(). in: see io/file.h. */
+snug_status snug_json_read(snug_context *ctx, const struct snug_folder *in, const char *name, json_t **out);
 /* Writes value, indented by 2, whole or not at all (snug_file_replace). */
-snug_status snug_json_write(snug_context *ctx, const char *path, const json_t *value);
+snug_status snug_json_write(snug_context *ctx, const struct snug_folder *in, const char *name, const json_t *value);
 /* Add a member or an element, taking the reference. Where memory is short the whole is freed and becomes NULL, so that
    nothing is written without a part of it. */
 void snug_json_add(json_t **object, const char *key, json_t *value);

@@ -10,71 +10,149 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "io/file.h"
+static const char lock_name[] = ".snug.lock";
 
-/* Whom the file names, as "process 4711 on host"; it may be empty, since it is locked before it is written. */
-static void read_owner(int fd, char *text, size_t size) {
-    const ssize_t got = pread(fd, text, size - 1, 0);
-    text[got > 0 ? got : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    if (!*text) snprintf(text, size, "another process");
+enum { TEXT_MAX = 1 << 16 }; /* bytes of the file: some 1000 killed runs */
+
+static snug_status fail_in_the_way(snug_context *ctx, const struct snug_folder *folder, const char *what) {
+    return snug_fail(ctx, SNUG_E_IO,
+                     SNUG_PATH ", which keeps other runs out of the folder, %s: move it, or give another --output_dir",
+                     SNUG_PATH_IN(folder, lock_name), what);
 }
 
-static void write_owner(int fd) {
-    char text[128], host[HOST_NAME_MAX + 1];
-    gethostname(host, sizeof host); /* has room for any */
-    const int length = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
-    /* Without the name the lock holds all the same. */
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length) return;
+/* "process 4711 on HOST, run 0123456789abcdef"; the last line may be cut off. Its length; 0 if it is not such a line. */
+static size_t read_line(const char *line, uint64_t *run) {
+    int host = 0, number = 0;
+    const size_t length = strcspn(line, "\n");
+    sscanf(line, "process %*d on %n%*[^,\n], run %n", &host, &number);
+    if (!host) return 0;
+    const bool whole = number > 0 && length == (size_t)number + 16 && line[length] == '\n' &&
+                       strspn(line + number, "0123456789abcdef") == 16;
+    *run = whole ? strtoull(line + number, NULL, 16) : 0;
+    return length + (line[length] == '\n');
 }
 
-snug_status snug_lock_take(snug_context *ctx, const char *folder, struct snug_lock *lock) {
-    char owner[128];
-    int fd;
-    *lock = (struct snug_lock){0};
-    RETURN_IF_ERROR(snug_path_join(ctx, &lock->path, folder, ".snug.lock"));
-    snug_status status = SNUG_OK;
-    for (;;) {
-        fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (fd < 0) {
-            status = snug_fail(ctx, SNUG_E_IO, "cannot write %s, which keeps other runs out of the folder: %s",
-                               lock->path, strerror(errno));
-            break;
-        }
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            if (snug_file_is_named(fd, lock->path)) break; /* else who held it has removed it since it was opened */
-            close(fd);
-            continue;
-        }
-        if (errno == EWOULDBLOCK) {
-            read_owner(fd, owner, sizeof owner);
-            status = snug_fail(ctx, SNUG_E_IO,
-                               "%s: another run is writing into this folder (%s): wait for its end, or give another "
-                               "--output_dir",
-                               folder, owner);
-        } else {
-            snug_log(ctx, SNUG_LOG_WARNING, "%s cannot be locked (%s): see that no second run writes into it", folder,
-                     strerror(errno));
-            unlink(lock->path);
-        }
-        close(fd);
-        fd = -1;
-        break;
+static snug_status read_killed(snug_context *ctx, const struct snug_folder *folder, const char *text,
+                               struct snug_lock *lock) {
+    size_t capacity = 0;
+    for (size_t length; *text; text += length) {
+        uint64_t run;
+        length = read_line(text, &run);
+        if (!length) return fail_in_the_way(ctx, folder, "holds text that is not snug's");
+        if (!run) continue;
+        RETURN_IF_ERROR(
+            snug_grow(ctx, (void **)&lock->killed, &capacity, lock->killed_count + 1, sizeof *lock->killed));
+        lock->killed[lock->killed_count++] = run;
     }
-    if (fd >= 0) {
-        write_owner(fd);
-        lock->fd = fd;
+    return SNUG_OK;
+}
+
+/* The file's text; NUL-terminated. */
+static snug_status read_text(snug_context *ctx, int fd, const struct snug_folder *folder, char **text) {
+    RETURN_IF_ERROR(snug_alloc(ctx, TEXT_MAX + 1, 1, (void **)text));
+    const ssize_t got = snug_read_at(fd, *text, TEXT_MAX, 0);
+    if (got < TEXT_MAX && got >= 0) return SNUG_OK;
+    free(*text);
+    *text = NULL;
+    return fail_in_the_way(ctx, folder, got < 0 ? "cannot be read" : "holds text that is not snug's");
+}
+
+/* Appends the line of this run. Without it the lock holds all the same. */
+static void write_line(int fd, uint64_t run) {
+    char text[128 + HOST_NAME_MAX], host[HOST_NAME_MAX + 1];
+    gethostname(host, sizeof host); /* has room for any */
+    host[strcspn(host, ",\n")] = '\0';
+    const int length = snprintf(text, sizeof text, "process %ld on %s, run %016llx\n", (long)getpid(), host,
+                                (unsigned long long)run);
+    const off_t end = lseek(fd, 0, SEEK_END);
+    if (pwrite(fd, text, (size_t)length, end < 0 ? 0 : end) != length) return;
+}
+
+static snug_status fail_held(snug_context *ctx, int fd, const struct snug_folder *folder) {
+    char *text, *line;
+    RETURN_IF_ERROR(read_text(ctx, fd, folder, &text));
+    const size_t length = strlen(text);
+    if (length && text[length - 1] == '\n') text[length - 1] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    const snug_status status = snug_fail(ctx, SNUG_E_IO,
+                                         "%s: another run is writing into this folder (%.*s): wait for its end, or "
+                                         "give another --output_dir",
+                                         folder->path, (int)strcspn(line, ","), *line ? line : "another process");
+    free(text);
+    return status;
+}
+
+/* What is opened must be a file that only this name leads to. */
+static snug_status check_kind(snug_context *ctx, int fd, const struct snug_folder *folder) {
+    struct stat info = {0};
+    fstat(fd, &info);
+    if (!S_ISREG(info.st_mode)) return fail_in_the_way(ctx, folder, "is not a regular file");
+    return info.st_nlink > 1 ? fail_in_the_way(ctx, folder, "has several names (hard links)") : SNUG_OK;
+}
+
+static snug_status open_lock(snug_context *ctx, const struct snug_folder *folder, int *fd) {
+    *fd = openat(folder->fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, folder->mode);
+    if (*fd >= 0) return SNUG_OK;
+    if (errno == ELOOP) return fail_in_the_way(ctx, folder, "is a symbolic link");
+    if (errno == ENXIO || errno == EISDIR) return fail_in_the_way(ctx, folder, "is not a regular file");
+    return snug_fail(ctx, SNUG_E_IO, "cannot write " SNUG_PATH ", which keeps other runs out of the folder: %s",
+                     SNUG_PATH_IN(folder, lock_name), strerror(errno));
+}
+
+/* SNUG_END where it has to be tried again. */
+static snug_status try_lock(snug_context *ctx, int fd, const struct snug_folder *folder, struct snug_lock *lock) {
+    struct stat info = {0};
+    char *text;
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        if (errno == EWOULDBLOCK) return fail_held(ctx, fd, folder);
+        snug_log(ctx, SNUG_LOG_WARNING, "%s cannot be locked (%s): make sure that no second run writes into it",
+                 folder->path, strerror(errno));
+        fstat(fd, &info);
+        if (info.st_size == 0) unlinkat(folder->fd, lock_name, 0); /* it was made here */
         return SNUG_OK;
     }
-    free(lock->path);
+    if (!snug_file_is_named(fd, folder, lock_name)) return SNUG_END; /* its holder has removed it since it was opened */
+    RETURN_IF_ERROR(read_text(ctx, fd, folder, &text));
+    const snug_status status = read_killed(ctx, folder, text, lock);
+    free(text);
+    if (status == SNUG_OK) lock->folder = folder;
+    return status;
+}
+
+snug_status snug_lock_take(snug_context *ctx, struct snug_folder *folder, struct snug_lock *lock) {
+    snug_status status = SNUG_END;
+    int fd = -1;
+    *lock = (struct snug_lock){0};
+    while (status == SNUG_END) {
+        RETURN_IF_ERROR(open_lock(ctx, folder, &fd));
+        status = check_kind(ctx, fd, folder);
+        if (status == SNUG_OK) status = try_lock(ctx, fd, folder, lock);
+        if (status != SNUG_OK || !lock->folder) close(fd);
+    }
+    folder->run = snug_random_number();
+    if (status == SNUG_OK && lock->folder) {
+        lock->fd = fd;
+        write_line(fd, folder->run);
+        return SNUG_OK;
+    }
+    free(lock->killed);
     *lock = (struct snug_lock){0};
     return status;
 }
 
+void snug_lock_forget_killed(struct snug_lock *lock) {
+    if (!lock->folder || !lock->killed_count) return;
+    free(lock->killed);
+    lock->killed = NULL;
+    lock->killed_count = 0;
+    if (ftruncate(lock->fd, 0) == 0) write_line(lock->fd, lock->folder->run);
+}
+
 void snug_lock_release(struct snug_lock *lock) {
-    if (!lock->path) return;
-    unlink(lock->path); /* while it is held: nobody else's can be meant */
+    if (!lock->folder) return;
+    unlinkat(lock->folder->fd, lock_name, 0); /* while it is held: no other run's can be meant */
     close(lock->fd);
-    free(lock->path);
+    free(lock->killed);
     *lock = (struct snug_lock){0};
 }

@@ -213,7 +213,8 @@ static snug_status read_header(snug_context *ctx, const struct snug_safetensors_
 }
 
 /* Opens one file as the next of out. What it takes is released by snug_safetensors_close(), also after a failure. */
-static snug_status open_file(snug_context *ctx, const char *path, struct snug_safetensors *out) {
+static snug_status open_file(snug_context *ctx, const struct snug_folder *in, const char *name,
+                             struct snug_safetensors *out) {
     size_t capacity = out->file_count;
     void *grown = out->files;
     RETURN_IF_ERROR(snug_grow(ctx, &grown, &capacity, out->file_count + 1, sizeof *out->files));
@@ -221,12 +222,10 @@ static snug_status open_file(snug_context *ctx, const char *path, struct snug_sa
     int number = (int)out->file_count++;
     struct snug_safetensors_file *file = &out->files[number];
     *file = (struct snug_safetensors_file){.fd = -1};
-    RETURN_IF_ERROR(snug_strdup(ctx, path, &file->path));
+    RETURN_IF_ERROR(snug_format(ctx, &file->path, SNUG_PATH, SNUG_PATH_IN(in, name)));
     struct stat info = {0};
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would keep who opens it waiting */
-    if (file->fd < 0) return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno));
+    RETURN_IF_ERROR(snug_file_open(ctx, in, name, &file->fd));
     fstat(file->fd, &info);
-    if (!S_ISREG(info.st_mode)) return snug_fail(ctx, SNUG_E_INPUT, "%s is not a regular file", path);
     file->size = (uint64_t)info.st_size;
 
     unsigned char start[9] = {0};
@@ -260,7 +259,7 @@ static snug_status sort_tensors(snug_context *ctx, struct snug_safetensors *out)
 }
 
 /* Opens the shard of one line of the index, unless it is open. opened: name → number of the file. */
-static snug_status open_shard(snug_context *ctx, const char *path, const char *tensor, const json_t *shard,
+static snug_status open_shard(snug_context *ctx, const struct snug_folder *in, const char *path, const char *tensor, const json_t *shard,
                               json_t *opened, struct snug_safetensors *out) {
     const char *name = json_string_value(shard);
     if (!name || !*name || strchr(name, '/') || strstr(name, ".."))
@@ -270,22 +269,23 @@ static snug_status open_shard(snug_context *ctx, const char *path, const char *t
     const char *slash = strrchr(path, '/');
     char *shard_path;
     RETURN_IF_ERROR(snug_format(ctx, &shard_path, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name));
-    snug_status status = open_file(ctx, shard_path, out);
+    snug_status status = open_file(ctx, in, shard_path, out);
     free(shard_path);
     if (status == SNUG_OK && json_object_set_new(opened, name, json_integer((json_int_t)out->file_count - 1)))
         status = snug_fail(ctx, SNUG_E_MEMORY, "out of memory while opening %s", path);
     return status;
 }
 
-static snug_status open_index(snug_context *ctx, const char *path, struct snug_safetensors *out) {
+static snug_status open_index(snug_context *ctx, const struct snug_folder *in, const char *path,
+                              struct snug_safetensors *out) {
     json_t *index, *opened = json_object(), *shard;
-    snug_status status = snug_json_read(ctx, path, &index);
+    snug_status status = snug_json_read(ctx, in, path, &index);
     json_t *map = json_object_get(index, "weight_map");
     if (status == SNUG_OK && json_object_size(map) == 0)
         status = snug_fail(ctx, SNUG_E_INPUT, "%s: needs \"weight_map\", the shard of each tensor", path);
     const char *name;
     json_object_foreach(map, name, shard) {
-        if (status == SNUG_OK) status = open_shard(ctx, path, name, shard, opened, out);
+        if (status == SNUG_OK) status = open_shard(ctx, in, path, name, shard, opened, out);
     }
     if (status == SNUG_OK) status = sort_tensors(ctx, out);
     json_object_foreach(map, name, shard) {
@@ -300,13 +300,14 @@ static snug_status open_index(snug_context *ctx, const char *path, struct snug_s
     return status;
 }
 
-snug_status snug_safetensors_open(snug_context *ctx, const char *path, struct snug_safetensors *out) {
+snug_status snug_safetensors_open(snug_context *ctx, const struct snug_folder *in, const char *path,
+                                  struct snug_safetensors *out) {
     *out = (struct snug_safetensors){0};
     snug_status status;
     if (ends_with(path, ".json")) {
-        status = open_index(ctx, path, out);
+        status = open_index(ctx, in, path, out);
     } else {
-        status = open_file(ctx, path, out);
+        status = open_file(ctx, in, path, out);
         if (status == SNUG_OK) status = sort_tensors(ctx, out);
     }
     if (status != SNUG_OK) snug_safetensors_close(out);
@@ -434,12 +435,12 @@ static snug_status put_source(snug_context *ctx, struct snug_writer *writer, con
     return SNUG_OK;
 }
 
-static snug_status write_all(snug_context *ctx, const char *path, const struct snug_tensor_source **sources,
-                             size_t count, const char *header) {
+static snug_status write_all(snug_context *ctx, const struct snug_folder *in, const char *name,
+                             const struct snug_tensor_source **sources, size_t count, const char *header) {
     struct snug_writer writer;
     size_t length = strlen(header), padding = -length % 8;
     uint64_t padded = length + padding;
-    RETURN_IF_ERROR(snug_writer_open(ctx, path, &writer));
+    RETURN_IF_ERROR(snug_writer_open(ctx, in, name, &writer));
     snug_writer_put(&writer, &padded, sizeof padded);
     snug_writer_put(&writer, header, length);
     snug_writer_put(&writer, "       ", padding);
@@ -453,8 +454,8 @@ static snug_status write_all(snug_context *ctx, const char *path, const struct s
     return snug_writer_commit(ctx, &writer);
 }
 
-snug_status snug_safetensors_write(snug_context *ctx, const char *path, const struct snug_tensor_source *tensors,
-                                   size_t count) {
+snug_status snug_safetensors_write(snug_context *ctx, const struct snug_folder *in, const char *name,
+                                   const struct snug_tensor_source *tensors, size_t count) {
     void *memory;
     RETURN_IF_ERROR(snug_alloc(ctx, count, sizeof(struct snug_tensor_source *), &memory));
     const struct snug_tensor_source **sources = memory;
@@ -462,7 +463,7 @@ snug_status snug_safetensors_write(snug_context *ctx, const char *path, const st
     if (count) qsort(sources, count, sizeof *sources, compare_sources);
     char *header = NULL;
     snug_status status = make_header(ctx, sources, count, &header);
-    if (status == SNUG_OK) status = write_all(ctx, path, sources, count, header);
+    if (status == SNUG_OK) status = write_all(ctx, in, name, sources, count, header);
     free(header);
     free(memory);
     return status;

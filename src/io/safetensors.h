@@ -5,6 +5,7 @@
 
 #include "core/context.h"
 #include "core/dtype.h"
+#include "io/file.h"
 
 #define SNUG_SAFETENSORS_DIMS 8
 
@@ -28,9 +29,10 @@ struct snug_safetensors {
     size_t file_count;
 };
 
-/* Opens path: a .safetensors file, or a model.safetensors.index.json with the shards beside it (their names may not
+/* Opens a .safetensors file, or a model.safetensors.index.json with the shards beside it (their names may not
    leave the folder). Every size and offset is checked against the file's length. */
-snug_status snug_safetensors_open(snug_context *ctx, const char *path, struct snug_safetensors *out);
+snug_status snug_safetensors_open(snug_context *ctx, const struct snug_folder *in, const char *name,
+                                  struct snug_safetensors *out);
 void snug_safetensors_close(struct snug_safetensors *files);
 /* Refuses a pickled file, and says how to convert it. */
 snug_status snug_fail_pickled(snug_context *ctx, const char *path);
@@ -56,7 +58,7 @@ struct snug_tensor_source {
     void *user;
 };
 /* Writes one file, whole or not at all, with "__metadata__": {"format": "pt"}. Data starts at a multiple of 8. */
-snug_status snug_safetensors_write(snug_context *ctx, const char *path, const struct snug_tensor_source *tensors,
-                                   size_t count);
+snug_status snug_safetensors_write(snug_context *ctx, const struct snug_folder *in, const char *name,
+                                   const struct snug_tensor_source *tensors, size_t count);
 
 #endif

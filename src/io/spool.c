@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 
 enum {
     REQUESTS = 256,         /* copies under way at most */

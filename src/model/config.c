@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/json.h"
 
 /* Far above any encoder in use, and low enough that no product of two sizes and a batch overflows 64 bits. */
@@ -42,8 +42,8 @@ static snug_status folder_in_cache(snug_context *ctx, const char *name, char **o
 static snug_status read_ref(snug_context *ctx, const char *model, const char *ref, char **folder) {
     char *data;
     size_t size;
-    if (!snug_file_exists(ref)) return SNUG_OK;
-    RETURN_IF_ERROR(snug_file_read(ctx, ref, &data, &size));
+    if (!snug_file_exists(NULL, ref)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_file_read(ctx, NULL, ref, &data, &size));
     data[strcspn(data, " \r\n")] = '\0';
     snug_status status;
     if (*data == '.' || strchr(data, '/')) /* a commit's name, which leads to no other place */
@@ -73,7 +73,7 @@ static snug_status locate_in_cache(snug_context *ctx, const char *name, char **f
 snug_status snug_model_locate(snug_context *ctx, const char *name_or_path, char **folder) {
     *folder = NULL;
     if (snug_folder_exists(name_or_path)) return snug_strdup(ctx, name_or_path, folder);
-    if (snug_file_exists(name_or_path))
+    if (snug_file_exists(NULL, name_or_path))
         return snug_fail(ctx, SNUG_E_INPUT, "model %s is a file: name the folder that holds it and its config.json",
                          name_or_path);
     RETURN_IF_ERROR(locate_in_cache(ctx, name_or_path, folder));
@@ -260,7 +260,7 @@ snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_co
     *out = (struct snug_config){0};
     RETURN_IF_ERROR(snug_folder_exists(path) ? snug_path_join(ctx, &file, path, "config.json")
                                              : snug_strdup(ctx, path, &file));
-    snug_status status = snug_json_read(ctx, file, &json);
+    snug_status status = snug_json_read(ctx, NULL, file, &json);
     if (status == SNUG_OK) status = read_config(ctx, file, json, out);
     if (status != SNUG_OK) snug_config_free(out);
     free(file);
@@ -290,7 +290,7 @@ snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug
 }
 
 snug_status snug_config_find(snug_context *ctx, const char *name_or_path, struct snug_config *out) {
-    if (snug_folder_exists(name_or_path) || snug_file_exists(name_or_path))
+    if (snug_folder_exists(name_or_path) || snug_file_exists(NULL, name_or_path))
         return snug_config_read(ctx, name_or_path, out);
     char *folder = NULL;
     snug_status status = snug_model_locate(ctx, name_or_path, &folder);

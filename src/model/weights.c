@@ -319,34 +319,50 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
     return SNUG_OK;
 }
 
-/* The weights' file in folder. *path is freed by the caller. */
-static snug_status find_file(snug_context *ctx, const char *folder, char **path) {
+/* The name of the weights' file in folder. */
+static snug_status find_file(snug_context *ctx, const struct snug_folder *folder, const char **name) {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
     static const char *const pickled[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth"};
-    for (size_t i = 0; i < 2; i++) {
-        RETURN_IF_ERROR(snug_path_join(ctx, path, folder, names[i]));
-        if (snug_file_exists(*path)) return SNUG_OK;
-        free(*path);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *name = names[i];
+        if (snug_file_exists(folder, *name)) return SNUG_OK;
     }
     for (size_t i = 0; i < sizeof pickled / sizeof *pickled; i++) {
-        RETURN_IF_ERROR(snug_path_join(ctx, path, folder, pickled[i]));
-        const snug_status status = snug_file_exists(*path) ? snug_fail_pickled(ctx, *path) : SNUG_OK;
-        free(*path);
-        *path = NULL;
-        RETURN_IF_ERROR(status);
+        char *path;
+        if (!snug_file_exists(folder, pickled[i])) continue;
+        RETURN_IF_ERROR(snug_path_join(ctx, &path, folder->path, pickled[i]));
+        const snug_status status = snug_fail_pickled(ctx, path);
+        free(path);
+        return status;
     }
     return snug_fail(ctx, SNUG_E_INPUT, "%s: there is neither model.safetensors nor model.safetensors.index.json",
-                     folder);
+                     folder->path);
 }
 
-snug_status snug_weights_look(snug_context *ctx, const char *folder) {
-    char *path = NULL;
-    const snug_status status = find_file(ctx, folder, &path);
-    free(path);
+/* A folder of snug's whose files were being replaced when the run ended: what is there may be of two models. */
+static snug_status check_whole(snug_context *ctx, const struct snug_folder *folder) {
+    struct snug_manifest manifest;
+    const char *name;
+    json_t *entry;
+    RETURN_IF_ERROR(snug_manifest_read(ctx, folder, &manifest));
+    snug_status status = SNUG_OK;
+    json_object_foreach(manifest.files, name, entry) {
+        if (status == SNUG_OK && json_is_null(entry))
+            status = snug_fail(ctx, SNUG_E_INPUT,
+                               "%s/%s was being written when its run ended: resume that run, or load a checkpoint",
+                               folder->path, name);
+    }
+    snug_manifest_free(&manifest);
     return status;
 }
 
-snug_status snug_weights_load(snug_context *ctx, const char *folder, const struct snug_program *program,
+snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder) {
+    const char *name;
+    RETURN_IF_ERROR(find_file(ctx, folder, &name));
+    return check_whole(ctx, folder);
+}
+
+snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes) {
     struct loading l = {.ctx = ctx,
@@ -355,15 +371,17 @@ snug_status snug_weights_load(snug_context *ctx, const char *folder, const struc
                         .memory = memory,
                         .ignore_mismatched_sizes = ignore_mismatched_sizes};
     struct snug_safetensors files = {0};
+    const char *name;
     char *path;
-    RETURN_IF_ERROR(find_file(ctx, folder, &path));
+    RETURN_IF_ERROR(find_file(ctx, folder, &name));
+    RETURN_IF_ERROR(snug_path_join(ctx, &path, folder->path, name));
     l.path = path;
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&l.loaded);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
-        const char *name = program->parameters[i].name;
-        status = snug_lexicon_add(ctx, &l.names, name, strlen(name), (int32_t)i, &(int32_t){0});
+        const char *parameter = program->parameters[i].name;
+        status = snug_lexicon_add(ctx, &l.names, parameter, strlen(parameter), (int32_t)i, &(int32_t){0});
     }
-    if (status == SNUG_OK) status = snug_safetensors_open(ctx, path, &files);
+    if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &files);
     if (status == SNUG_OK) status = load_all(&l, &files);
     if (status == SNUG_OK) {
         struct names fresh = {0};
@@ -392,13 +410,27 @@ static const char *second_name(const char *name) {
     return strcmp(name, "cls.predictions.decoder.bias") == 0 ? "cls.predictions.bias" : NULL;
 }
 
+/* A value that is not finite would make the file useless, and hide that an earlier one is the last good one. */
+static snug_status read_parameter(void *user, int64_t first, int64_t count, void *out) {
+    const struct place *from = user;
+    const enum snug_dtype dtype = from->program->tensors[from->tensor].dtype;
+    RETURN_IF_ERROR(snug_tensor_read(from->program, from->memory, from->tensor, from->first + first, count, out));
+    for (int64_t i = 0; i < count; i++) {
+        const float value = dtype == SNUG_F32 ? ((const float *)out)[i] : widened(dtype, ((const uint16_t *)out)[i]);
+        if (!isfinite(value))
+            return snug_fail(from->program->ctx, SNUG_E_NUMERIC, "%s holds %s: it is not saved",
+                             from->program->tensors[from->tensor].name, isnan(value) ? "NaN" : "an infinity");
+    }
+    return SNUG_OK;
+}
+
 static snug_status read_place(void *user, int64_t first, int64_t count, void *out) {
     const struct place *from = user;
     return snug_tensor_read(from->program, from->memory, from->tensor, from->first + first, count, out);
 }
 
-snug_status snug_weights_save(snug_context *ctx, const char *path, const struct snug_program *program,
-                              const struct snug_memory *memory) {
+snug_status snug_weights_save(snug_context *ctx, const struct snug_folder *in, const char *name,
+                              const struct snug_program *program, const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
     struct place *places = NULL;
     size_t count = 0;
@@ -411,21 +443,21 @@ snug_status snug_weights_save(snug_context *ctx, const char *path, const struct 
                                                   .dtype = type_of(program, p),
                                                   .dims = p->shape[1] ? 2 : 1,
                                                   .shape = {p->shape[0], p->shape[1]},
-                                                  .read = read_place,
+                                                  .read = read_parameter,
                                                   .user = &places[i]};
         sources[count++] = source;
         if (!second_name(p->name)) continue;
         sources[count] = source;
         sources[count++].name = second_name(p->name);
     }
-    if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
+    if (status == SNUG_OK) status = snug_safetensors_write(ctx, in, name, sources, count);
     free(places);
     free(sources);
     return status;
 }
 
-snug_status snug_states_save(snug_context *ctx, const char *path, const struct snug_program *program,
-                             const struct snug_memory *memory) {
+snug_status snug_states_save(snug_context *ctx, const struct snug_folder *in, const char *name,
+                             const struct snug_program *program, const struct snug_memory *memory) {
     struct snug_tensor_source *sources;
     struct place *places = NULL;
     size_t count = 0;
@@ -442,7 +474,7 @@ snug_status snug_states_save(snug_context *ctx, const char *path, const struct s
                                                        .read = read_place,
                                                        .user = &places[i]};
     }
-    if (status == SNUG_OK) status = snug_safetensors_write(ctx, path, sources, count);
+    if (status == SNUG_OK) status = snug_safetensors_write(ctx, in, name, sources, count);
     free(places);
     free(sources);
     return status;
@@ -460,10 +492,10 @@ static snug_status read_state(const void *user, int64_t first, int64_t count, vo
     return snug_safetensors_read_stored(state->ctx, state->files, state->stored, first, count, out);
 }
 
-snug_status snug_states_load(snug_context *ctx, const char *path, const struct snug_program *program,
-                             const struct snug_memory *memory) {
+snug_status snug_states_load(snug_context *ctx, const struct snug_folder *in, const char *name,
+                             const struct snug_program *program, const struct snug_memory *memory) {
     struct snug_safetensors files;
-    RETURN_IF_ERROR(snug_safetensors_open(ctx, path, &files));
+    RETURN_IF_ERROR(snug_safetensors_open(ctx, in, name, &files));
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < program->tensor_count && status == SNUG_OK; i++) {
         const struct snug_tensor *t = &program->tensors[i];
@@ -473,9 +505,9 @@ snug_status snug_states_load(snug_context *ctx, const char *path, const struct s
             stored->dtype != t->dtype)
             status =
                 snug_fail(ctx, SNUG_E_INPUT,
-                          "%s: no state %s of shape [%lld, %lld] and type %s: the checkpoint is of another model or "
+                          SNUG_PATH ": no state %s of shape [%lld, %lld] and type %s: the checkpoint is of another model or "
                           "optimizer",
-                          path, t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
+                          SNUG_PATH_IN(in, name), t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
         else
             status = fill(&(struct place){program, memory, (int32_t)i, 0}, stored->count, t->dtype, read_state,
                           &(struct stored_state){ctx, &files, stored});

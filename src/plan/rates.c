@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/spool.h"
 #include "model/build.h"
 
@@ -322,12 +322,14 @@ static snug_status measure_all(struct bench *bench) {
 static snug_status measure_spool(struct bench *bench, struct snug_rates *rates) {
     enum { PIECE = 4 << 20, PIECES = 16 };
     static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
-    char *folder;
+    struct snug_folder folder;
+    char problem[256];
     void *data = NULL;
     struct snug_spool *spool = NULL;
-    RETURN_IF_ERROR(snug_cache_folder(bench->ctx, &folder));
+    RETURN_IF_ERROR(snug_cache_folder_open(bench->ctx, &folder, problem));
+    if (!folder.path) return snug_fail(bench->ctx, SNUG_E_IO, "%s", problem);
     snug_status status = snug_alloc(bench->ctx, PIECE, 1, &data);
-    if (status == SNUG_OK) status = snug_spool_open(bench->ctx, folder, (int64_t)PIECE * PIECES, &spool);
+    if (status == SNUG_OK) status = snug_spool_open(bench->ctx, folder.path, (int64_t)PIECE * PIECES, &spool);
     for (int k = 0; k < 2 && status == SNUG_OK; k++) {
         const double begin = snug_seconds();
         for (int64_t i = 0; i < PIECES; i++)
@@ -340,7 +342,7 @@ static snug_status measure_spool(struct bench *bench, struct snug_rates *rates) 
     }
     snug_spool_close(spool);
     free(data);
-    free(folder);
+    snug_folder_close(&folder);
     return status;
 }
 

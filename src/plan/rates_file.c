@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/json.h"
 #include "plan/rates.h"
 
@@ -102,7 +102,7 @@ static snug_status read_rates(snug_context *ctx, const char *path, const json_t 
 snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rates *out) {
     json_t *json;
     *out = (struct snug_rates){.ctx = ctx};
-    RETURN_IF_ERROR(snug_json_read(ctx, path, &json));
+    RETURN_IF_ERROR(snug_json_read(ctx, NULL, path, &json));
     const snug_status status = read_rates(ctx, path, json, out);
     json_decref(json);
     if (status != SNUG_OK) snug_rates_free(out);
@@ -111,53 +111,55 @@ snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rat
 
 /* ---- the cache ------------------------------------------------------------------------------------------------ */
 
-/* The file for rates' machine; NULL where there is no folder to write to. */
-static snug_status cache_path(snug_context *ctx, const struct snug_rates *rates, char **path) {
-    char *folder, *name, cpu[sizeof rates->cpu];
-    *path = NULL;
-    RETURN_IF_ERROR(snug_cache_folder(ctx, &folder));
-    if (!folder) return SNUG_OK;
+/* The name of the file for rates' machine. */
+static snug_status cached_name(snug_context *ctx, const struct snug_rates *rates, char **name) {
+    char cpu[sizeof rates->cpu];
     for (size_t i = 0; i < sizeof cpu; i++) cpu[i] = isalnum((unsigned char)rates->cpu[i]) ? rates->cpu[i] : '-';
     cpu[strlen(rates->cpu)] = '\0';
-    snug_status status =
-        snug_format(ctx, &name, "rates-%s-%s-%s-%d.json", SNUG_VERSION, cpu, rates->isa, rates->threads);
-    if (status == SNUG_OK) {
-        status = snug_path_join(ctx, path, folder, name);
-        free(name);
-    }
-    free(folder);
-    return status;
+    return snug_format(ctx, name, "rates-%s-%s-%s-%d.json", SNUG_VERSION, cpu, rates->isa, rates->threads);
 }
 
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path) {
     snug_context *ctx = rates->ctx;
-    char *text = NULL, *folder;
+    struct snug_folder cache;
+    char *text = NULL, *name = NULL, problem[256];
     *path = NULL;
-    RETURN_IF_ERROR(snug_cache_folder(ctx, &folder));
-    snug_status status = folder ? snug_folder_create(ctx, folder) : SNUG_OK;
-    if (status == SNUG_OK) status = cache_path(ctx, rates, path);
-    if (status == SNUG_OK && *path) status = snug_rates_json(rates, &text);
-    if (status == SNUG_OK && *path) status = snug_file_replace(ctx, *path, text, strlen(text));
-    free(folder);
+    RETURN_IF_ERROR(snug_cache_folder_open(ctx, &cache, problem));
+    if (!cache.path) return snug_fail(ctx, SNUG_E_IO, "%s", problem);
+    snug_status status = cached_name(ctx, rates, &name);
+    if (status == SNUG_OK) status = snug_rates_json(rates, &text);
+    if (status == SNUG_OK) status = snug_file_replace(ctx, &cache, name, text, strlen(text));
+    if (status == SNUG_OK) status = snug_path_join(ctx, path, cache.path, name);
+    free(name);
     free(text);
-    if (status == SNUG_OK) return SNUG_OK;
-    free(*path);
-    *path = NULL;
+    snug_folder_close(&cache);
     return status;
 }
 
 /* The cached rates of this machine, which their name tells, if they are there and whole; else *out stays empty. */
 static snug_status open_cached(snug_context *ctx, const struct snug_rates *wanted, struct snug_rates *out) {
-    char *path;
-    RETURN_IF_ERROR(cache_path(ctx, wanted, &path));
-    if (path && snug_file_exists(path)) {
-        if (snug_rates_read(ctx, path, out) != SNUG_OK) {
-            snug_log(ctx, SNUG_LOG_WARNING, "%s: the rates are measured anew", snug_error_message(ctx));
+    struct snug_folder cache;
+    char *name = NULL, problem[256];
+    json_t *json = NULL;
+    RETURN_IF_ERROR(snug_cache_folder_open(ctx, &cache, problem));
+    if (!cache.path) return SNUG_OK;
+    snug_status status = cached_name(ctx, wanted, &name);
+    const int fd = status == SNUG_OK ? snug_cache_folder_find(ctx, &cache, name) : -1;
+    if (fd >= 0) {
+        close(fd);
+        *out = (struct snug_rates){.ctx = ctx};
+        snug_status found = snug_json_read(ctx, &cache, name, &json);
+        if (found == SNUG_OK) found = read_rates(ctx, name, json, out);
+        if (found != SNUG_OK) {
+            snug_rates_free(out);
+            snug_log(ctx, SNUG_LOG_WARNING, "%s: the rates are measured again", snug_error_message(ctx));
             snug_clear_error(ctx);
         }
+        json_decref(json);
     }
-    free(path);
-    return SNUG_OK;
+    free(name);
+    snug_folder_close(&cache);
+    return status;
 }
 
 snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, int threads,

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "backend/gpu.h"
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/json.h"
 #include "report/report.h"
 #include "train/device.h"

@@ -237,20 +237,16 @@ static double times_to_come(const struct builder *builder, int64_t done, int64_t
 }
 
 /* A cache that the disk cannot hold is told as soon as that can be seen, before the disk is full for everybody. */
-static snug_status check_disk(const struct builder *builder, const char *cache_path, double times) {
-    char *folder;
+static snug_status check_disk(const struct builder *builder, double times) {
+    const char *folder = builder->writer.in->path;
     int64_t free_bytes;
-    RETURN_IF_ERROR(
-        snug_format(builder->ctx, &folder, "%.*s", (int)(strrchr(cache_path, '/') - cache_path + 1), cache_path));
-    snug_status status = snug_disk_free(builder->ctx, folder, &free_bytes);
+    RETURN_IF_ERROR(snug_disk_free(builder->ctx, folder, &free_bytes));
     const int64_t need = snug_cache_writer_needs(&builder->writer, times);
-    if (status == SNUG_OK && need > free_bytes)
-        status = snug_fail(builder->ctx, SNUG_E_IO,
+    if (need <= free_bytes) return SNUG_OK;
+    return snug_fail(builder->ctx, SNUG_E_IO,
                            "%s: its tokens will take about %.1f MiB more in %s, and %.1f MiB are free: make room, name "
                            "another folder in SNUG_CACHE, or take fewer rows (--max_train_samples)",
                            builder->options->path, (double)need / 0x1p20, folder, (double)free_bytes / 0x1p20);
-    free(folder);
-    return status;
 }
 
 static void tell(struct builder *builder, int64_t done, int64_t size) {
@@ -262,8 +258,7 @@ static void tell(struct builder *builder, int64_t done, int64_t size) {
 }
 
 /* done: bytes of the file whose tokens are written. */
-static snug_status look_ahead(struct builder *builder, const struct snug_reader *reader, const char *cache_path,
-                              int64_t done) {
+static snug_status look_ahead(struct builder *builder, const struct snug_reader *reader, int64_t done) {
     int64_t size;
     snug_reader_position(reader, &size);
     if (snug_stop_asked(builder->ctx))
@@ -272,7 +267,7 @@ static snug_status look_ahead(struct builder *builder, const struct snug_reader 
     if (done < builder->look || size <= done) return SNUG_OK;
     builder->look = done + (done < LOOK_MOST ? done : LOOK_MOST);
     tell(builder, done, size);
-    return cache_path ? check_disk(builder, cache_path, times_to_come(builder, done, size)) : SNUG_OK;
+    return builder->writer.in ? check_disk(builder, times_to_come(builder, done, size)) : SNUG_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
@@ -298,18 +293,18 @@ static snug_status do_together(struct builder *builder, struct snug_reader *read
 }
 
 /* With a limit on rows nothing is done ahead: how many of a chunk are taken must be known before the next is read. */
-static snug_status build_rows(struct builder *builder, struct snug_reader *reader, const char *cache_path) {
+static snug_status build_rows(struct builder *builder, struct snug_reader *reader) {
     const bool ahead = builder->options->max_samples < 0;
     struct chunk *before = NULL, *now = &builder->chunks[0];
     snug_status reading = read_chunk(builder, reader, now);
     for (int turn = 1; reading == SNUG_OK || (reading == SNUG_END && now); turn = (turn + 1) % 3) {
         struct chunk *next = reading == SNUG_OK ? &builder->chunks[turn] : NULL;
         RETURN_IF_ERROR(do_together(builder, reader, before, now, ahead ? next : NULL, &reading));
-        if (before) RETURN_IF_ERROR(look_ahead(builder, reader, cache_path, before->position));
+        if (before) RETURN_IF_ERROR(look_ahead(builder, reader, before->position));
         before = now;
         if (!ahead) {
             RETURN_IF_ERROR(write_chunk(builder, now));
-            RETURN_IF_ERROR(look_ahead(builder, reader, cache_path, now->position));
+            RETURN_IF_ERROR(look_ahead(builder, reader, now->position));
             before = NULL;
             if (next) reading = read_chunk(builder, reader, next);
         }
@@ -359,12 +354,12 @@ static void note_oddities(struct builder *builder, const struct snug_reader *rea
     builder->writer.added = added < UINT32_MAX ? (uint32_t)added : UINT32_MAX;
 }
 
-static snug_status build(struct builder *builder, struct snug_reader *reader, const char *cache_path, XXH128_hash_t key,
-                         int *fd) {
+static snug_status build(struct builder *builder, struct snug_reader *reader, const struct snug_folder *in,
+                         const char *name, XXH128_hash_t key, int *fd) {
     enum snug_label_form form;
     RETURN_IF_ERROR(prepare(builder, reader));
-    RETURN_IF_ERROR(snug_cache_create(builder->ctx, cache_path, &builder->writer));
-    RETURN_IF_ERROR(build_rows(builder, reader, cache_path));
+    RETURN_IF_ERROR(snug_cache_create(builder->ctx, in, name, &builder->writer));
+    RETURN_IF_ERROR(build_rows(builder, reader));
     note_oddities(builder, reader);
     RETURN_IF_ERROR(check_rows(builder));
     RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
@@ -373,8 +368,8 @@ static snug_status build(struct builder *builder, struct snug_reader *reader, co
 }
 
 snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                             const struct snug_dataset_options *options, const char *cache_path, XXH128_hash_t key,
-                             int *fd) {
+                             const struct snug_dataset_options *options, int data, const struct snug_folder *in,
+                             const char *name, XXH128_hash_t key, int *fd) {
     struct snug_reader *reader;
     void *memory;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct builder), &memory));
@@ -382,9 +377,9 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
     builder->ctx = ctx;
     builder->tokenizer = tokenizer;
     builder->options = options;
-    snug_status status = snug_reader_open(ctx, options->path, options->strict, &reader);
+    snug_status status = snug_reader_open_file(ctx, options->path, data, options->strict, &reader);
     if (status == SNUG_OK) {
-        status = build(builder, reader, cache_path, key, fd);
+        status = build(builder, reader, in, name, key, fd);
         snug_reader_close(reader);
     }
     builder_free(builder);

@@ -5,10 +5,10 @@
 
 #include "text/cache.h"
 
-/* Reads and tokenizes the file that options name, in constant memory, and gives the finished cache's file in *fd.
-   cache_path NULL: a file without a name. */
+/* Reads and tokenizes the file that options name, opened as data, in constant memory, and gives the finished cache's
+   file in *fd. in NULL: a file without a name. data stays open. */
 snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                             const struct snug_dataset_options *options, const char *cache_path, XXH128_hash_t key,
-                             int *fd);
+                             const struct snug_dataset_options *options, int data, const struct snug_folder *in,
+                             const char *name, XXH128_hash_t key, int *fd);
 
 #endif

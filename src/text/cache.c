@@ -261,6 +261,8 @@ static snug_status check_file(snug_context *ctx, struct snug_cache *cache, XXH12
     cache->malformed = header.malformed;
     cache->added = header.added;
     cache->form = (enum snug_label_form)header.label_form;
+    const uint64_t content[] = {header.rows_sum, header.index_sum, header.labels_sum, header.label_form};
+    cache->digest = XXH3_64bits(content, sizeof content);
     cache->index = sizeof header + header.rows_size;
     cache->lengths = cache->index + header.index_size;
     *problem = read_labels(ctx, cache, &header, &status);
@@ -339,27 +341,26 @@ static FILE *anonymous_file(void) {
 }
 
 /* For the index while it grows: beside the cache, since the temporary folder may be memory. */
-static FILE *index_file(snug_context *ctx, const char *path) {
-    char *folder;
+static FILE *index_file(snug_context *ctx, const struct snug_folder *in) {
     int fd;
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    if (!slash) return anonymous_file();
-    if (snug_format(ctx, &folder, "%.*s", (int)(slash - path) + 1, path) != SNUG_OK) return NULL;
-    const int error = snug_unnamed_open(ctx, folder, &fd);
-    free(folder);
+    if (!in) return anonymous_file();
+    const int error = snug_unnamed_open(ctx, in->path, &fd);
     errno = error;
     FILE *file = error ? NULL : fdopen(fd, "w+b");
     if (!file && !error) close(fd);
     return file;
 }
 
-static snug_status open_files(snug_context *ctx, const char *path, struct snug_cache_writer *writer) {
-    if (path) RETURN_IF_ERROR(snug_writer_open(ctx, path, &writer->out));
-    if (!path) writer->out.file = anonymous_file();
-    writer->index = index_file(ctx, path);
+static snug_status open_files(snug_context *ctx, const struct snug_folder *in, const char *name,
+                              struct snug_cache_writer *writer) {
+    writer->in = in;
+    if (in) RETURN_IF_ERROR(snug_strdup(ctx, name, &writer->name));
+    if (in) RETURN_IF_ERROR(snug_writer_open(ctx, in, name, &writer->out));
+    if (!in) writer->out.file = anonymous_file();
+    writer->index = index_file(ctx, in);
     if (!writer->out.file || !writer->index)
-        return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made %s%s: %s", path ? "beside " : "",
-                         path ? path : "in /tmp or in memory", strerror(errno));
+        return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made in %s: %s",
+                         in ? in->path : "/tmp or in memory", strerror(errno));
     RETURN_IF_ERROR(create_sum(ctx, &writer->rows_sum));
     struct snug_cache_header header = {0}; /* stays so, and so invalid, until the file is finished */
     snug_writer_put(&writer->out, &header, sizeof header);
@@ -367,9 +368,10 @@ static snug_status open_files(snug_context *ctx, const char *path, struct snug_c
     return SNUG_OK;
 }
 
-snug_status snug_cache_create(snug_context *ctx, const char *path, struct snug_cache_writer *out) {
+snug_status snug_cache_create(snug_context *ctx, const struct snug_folder *in, const char *name,
+                              struct snug_cache_writer *out) {
     *out = (struct snug_cache_writer){0};
-    snug_status status = open_files(ctx, path, out);
+    snug_status status = open_files(ctx, in, name, out);
     if (status != SNUG_OK) snug_cache_writer_free(out);
     return status;
 }
@@ -381,7 +383,7 @@ static void note_failure(struct snug_cache_writer *writer) {
 }
 
 static snug_status fail_writer(snug_context *ctx, const struct snug_cache_writer *writer) {
-    if (!writer->out.path)
+    if (!writer->in)
         return snug_fail(ctx, SNUG_E_IO, "tokens cannot be written to a temporary file: %s",
                          strerror(writer->out.error));
     return snug_fail(ctx, SNUG_E_IO, "the token cache %s cannot be written: %s; SNUG_CACHE names another folder for it",
@@ -472,13 +474,8 @@ static void append_labels(struct snug_cache_writer *writer, XXH3_state_t *state,
 }
 
 static snug_status commit(snug_context *ctx, struct snug_cache_writer *writer, int *fd) {
-    char *path;
-    RETURN_IF_ERROR(snug_strdup(ctx, writer->out.path, &path));
-    snug_status status = snug_writer_commit(ctx, &writer->out);
-    if (status == SNUG_OK && (*fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-        status = snug_fail(ctx, SNUG_E_IO, "%s: the token cache cannot be reopened: %s", path, strerror(errno));
-    free(path);
-    return status;
+    RETURN_IF_ERROR(snug_writer_commit(ctx, &writer->out));
+    return snug_file_open(ctx, writer->in, writer->name, fd);
 }
 
 snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *writer, XXH128_hash_t key,
@@ -506,17 +503,18 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
     if (fseeko(writer->out.file, 0, SEEK_SET) != 0) note_failure(writer);
     snug_writer_put(&writer->out, &header, sizeof header);
     if (writer->out.failed) return fail_writer(ctx, writer);
-    if (writer->out.path) return commit(ctx, writer, fd);
+    if (writer->in) return commit(ctx, writer, fd);
     if (fflush(writer->out.file) != 0) note_failure(writer);
     if (!writer->out.failed && (*fd = fcntl(fileno(writer->out.file), F_DUPFD_CLOEXEC, 0)) < 0) note_failure(writer);
     return writer->out.failed ? fail_writer(ctx, writer) : SNUG_OK;
 }
 
 void snug_cache_writer_free(struct snug_cache_writer *writer) {
-    if (writer->out.path)
+    if (writer->in)
         snug_writer_abandon(&writer->out);
     else if (writer->out.file)
         fclose(writer->out.file);
+    free(writer->name);
     if (writer->index) fclose(writer->index);
     XXH3_freeState(writer->rows_sum);
     *writer = (struct snug_cache_writer){0};

@@ -17,7 +17,7 @@
 
 #include <xxhash.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "text/labels.h"
 
 #define SNUG_CACHE_MAGIC UINT64_C(0x334b4f5447554e53) /* "SNUGTOK3" as little-endian machines write it */
@@ -47,6 +47,7 @@ struct snug_cache {
     int fd;
     uint64_t index, lengths; /* where they begin */
     int64_t rows, tokens, longest, truncated;
+    uint64_t digest;        /* of all rows and labels */
     int64_t labelled;       /* rows with a label */
     double squared_lengths; /* sum of all */
     uint32_t malformed, added;
@@ -75,16 +76,19 @@ snug_status snug_cache_read_lengths(snug_context *ctx, const struct snug_cache *
                                     void *out);
 
 struct snug_cache_writer {
-    struct snug_writer out; /* path NULL: a file without a name */
-    FILE *index;            /* without a name, beside path */
+    const struct snug_folder *in; /* NULL: a file without a name */
+    char *name;
+    struct snug_writer out;
+    FILE *index; /* without a name, in the same folder */
     XXH3_state_t *rows_sum;
     uint64_t offset;
     int64_t rows, tokens, longest, truncated;
     uint32_t malformed, added; /* the caller's to set */
 };
 
-/* path NULL: an anonymous file. */
-snug_status snug_cache_create(snug_context *ctx, const char *path, struct snug_cache_writer *out);
+/* in NULL: an anonymous file. in must outlive the writer. */
+snug_status snug_cache_create(snug_context *ctx, const struct snug_folder *in, const char *name,
+                              struct snug_cache_writer *out);
 snug_status snug_cache_put(snug_context *ctx, struct snug_cache_writer *writer, const struct snug_cache_row *row,
                            const uint32_t *labels, size_t label_count, const int32_t *ids, size_t count);
 /* Bytes that are still to be written if so many times the rows so far are to come: a guess, from those. */

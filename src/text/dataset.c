@@ -2,7 +2,6 @@
 #include "text/dataset.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,10 @@
 #include <unistd.h>
 
 #include "core/philox.h"
+#include "io/folder.h"
 #include "text/build.h"
 #include "text/dataset_impl.h"
+#include "text/reader.h"
 
 /* ---- dummy data ------------------------------------------------------------------------------------------------ */
 
@@ -61,6 +62,8 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
     dataset->dummy_most = most;
     dataset->seed = options->seed;
     dataset->cache.rows = rows;
+    const uint64_t content[] = {options->seed, (uint64_t)rows, (uint64_t)least, (uint64_t)most, (uint64_t)end_id};
+    dataset->cache.digest = XXH3_64bits(content, sizeof content);
     dataset->cache.longest = most;
     dataset->cache.tokens = rows * most;
     dataset->cache.squared_lengths = least == most ? (double)rows * (double)most * (double)most : 0;
@@ -100,68 +103,55 @@ static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *data
     return SNUG_OK;
 }
 
-/* ---- where the cache lies -------------------------------------------------------------------------------------- */
+/* ---- the cache's key ------------------------------------------------------------------------------------------- */
+
+/* Files up to this size are known by their content: 10 ms for a processor. A larger one cannot be written again within
+   a tick of the clock that its times are taken from. */
+#define BY_CONTENT ((int64_t)64 << 20)
+
+/* What tells the data: its content, or, of a large file, its path, inode, size and times. The time of the last change
+   of the inode cannot be set by a user, and changes when a file is written, renamed over another or given other times.
+   *regular is false for a pipe, which nothing tells. */
+static snug_status describe_data(snug_context *ctx, const char *path, int fd, char **out, bool *regular) {
+    struct stat info = {0};
+    fstat(fd, &info);
+    *out = NULL;
+    *regular = S_ISREG(info.st_mode);
+    if (!*regular) return snug_strdup(ctx, "", out);
+    if (info.st_size <= BY_CONTENT) {
+        int64_t size;
+        uint64_t digest = 0;
+        RETURN_IF_ERROR(snug_file_digest(ctx, fd, path, &size, &digest));
+        return snug_format(ctx, out, "%" PRId64 " %016" PRIx64, size, digest);
+    }
+    char *real = realpath(path, NULL);
+    const snug_status status =
+        snug_format(ctx, out, "%s\n%" PRIu64 " %" PRId64 " %" PRId64 ".%09ld %" PRId64 ".%09ld", real ? real : path,
+                    (uint64_t)info.st_ino, (int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                    (int64_t)info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+    free(real);
+    return status;
+}
 
 /* Everything that the tokens depend on; a change of any gives another file. */
 static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                             const struct snug_dataset_options *options, XXH128_hash_t *out) {
-    struct stat info;
-    char *real = stat(options->path, &info) == 0 ? realpath(options->path, NULL) : NULL, *text;
-    if (!real) return snug_fail(ctx, SNUG_E_IO, "%s: cannot be opened: %s", options->path, strerror(errno));
-    snug_status status = snug_format(
-        ctx, &text, "%s\n%" PRId64 "\n%" PRId64 ".%09ld\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d\n%" PRId64 " %" PRId64,
-        real, (int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                             const struct snug_dataset_options *options, const char *data, XXH128_hash_t *out) {
+    const char *end = strrchr(options->path, '.'); /* tells how the file is read */
+    char *text;
+    RETURN_IF_ERROR(snug_format(
+        ctx, &text, "%s\n%s\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d\n%" PRId64 " %" PRId64, data, end ? end : "",
         snug_tokenizer_fingerprint(tokenizer), (int)options->task, options->text_columns ? options->text_columns : "",
         options->label_column ? options->label_column : "", options->need_labels, options->line_by_line,
-        options->strict, options->max_length, options->max_samples);
-    free(real);
-    RETURN_IF_ERROR(status);
+        options->strict, options->max_length, options->max_samples));
     *out = XXH3_128bits(text, strlen(text));
     free(text);
     return SNUG_OK;
 }
 
-/* The cache file's path, or NULL where none can be written: the run then keeps its tokens to itself. */
-static snug_status cache_path(snug_context *ctx, XXH128_hash_t key, char **out) {
-    char *folder, *name;
-    *out = NULL;
-    RETURN_IF_ERROR(snug_cache_folder(ctx, &folder));
-    if (!folder || snug_folder_create(ctx, folder) != SNUG_OK || access(folder, W_OK | X_OK) != 0) {
-        snug_clear_error(ctx);
-        snug_log(ctx, SNUG_LOG_WARNING,
-                 "the folder %s for cached tokens cannot be written: texts are tokenized anew in "
-                 "every run; name another folder in SNUG_CACHE",
-                 folder ? folder : "~/.cache");
-        free(folder);
-        return SNUG_OK;
-    }
-    snug_status status =
-        snug_format(ctx, &name, "%016" PRIx64 "%016" PRIx64 ".tokens", (uint64_t)key.high64, (uint64_t)key.low64);
-    if (status == SNUG_OK) {
-        status = snug_path_join(ctx, out, folder, name);
-        free(name);
-    }
-    free(folder);
-    return status;
-}
-
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-/* Takes the cache at path if it is there and whole; *done says so. */
-static snug_status open_cached(snug_context *ctx, const char *path, XXH128_hash_t key, int64_t id_limit,
-                               struct snug_cache *cache, bool *done) {
-    const char *problem;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    *done = false;
-    if (fd < 0) return SNUG_OK;
-    RETURN_IF_ERROR(snug_cache_open(ctx, fd, key, id_limit, cache, &problem));
-    *done = !problem;
-    if (problem) snug_log(ctx, SNUG_LOG_WARNING, "%s: the token cache is damaged and is built anew: %s", path, problem);
-    return SNUG_OK;
-}
-
 /* What the reader said when the tokens were made. */
-static void tell_oddities(snug_context *ctx, const char *path, const struct snug_cache *cache) {
+static void log_oddities(snug_context *ctx, const char *path, const struct snug_cache *cache) {
     if (cache->malformed)
         snug_log(ctx, SNUG_LOG_WARNING, "%s: malformed UTF-8 in %" PRIu32 " line(s), replaced by U+FFFD", path,
                  cache->malformed);
@@ -170,44 +160,111 @@ static void tell_oddities(snug_context *ctx, const char *path, const struct snug
                  cache->added);
 }
 
-/* Who is killed while tokenizing leaves as much as a cache has. */
-static void sweep_caches(snug_context *ctx) {
-    char *folder;
-    if (snug_cache_folder(ctx, &folder) != SNUG_OK) snug_clear_error(ctx);
-    if (folder) snug_folder_sweep(ctx, folder);
-    free(folder);
+/* A data file on its way into tokens. */
+struct opening {
+    snug_context *ctx;
+    const struct snug_tokenizer *tokenizer;
+    const struct snug_dataset_options *options;
+    struct snug_cache *cache;
+    int data;                  /* the opened data file */
+    char *description;         /* of the data */
+    struct snug_folder folder; /* of the cache; none where the tokens are for this run alone */
+    char *name;                /* of the file in it */
+    XXH128_hash_t key;
+};
+
+/* The folder and the name of the cache, or none, which is logged. */
+static snug_status find_cache(struct opening *o) {
+    char problem[256];
+    bool regular;
+    RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &o->description, &regular));
+    RETURN_IF_ERROR(cache_key(o->ctx, o->tokenizer, o->options, o->description, &o->key));
+    if (!regular) return SNUG_OK; /* a pipe gives its data once */
+    RETURN_IF_ERROR(snug_cache_folder_open(o->ctx, &o->folder, problem));
+    if (!o->folder.path) {
+        snug_log(o->ctx, SNUG_LOG_WARNING, "texts are tokenized again in every run: %s", problem);
+        return SNUG_OK;
+    }
+    return snug_format(o->ctx, &o->name, "%016" PRIx64 "%016" PRIx64 ".tokens", (uint64_t)o->key.high64,
+                       (uint64_t)o->key.low64);
 }
 
-static snug_status build_and_open(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                                  const struct snug_dataset_options *options, const char *path, XXH128_hash_t key,
-                                  struct snug_cache *cache) {
+/* Takes the cached tokens if they are there and whole; *done says so. A file of another user keeps its place: the
+   tokens are then for this run alone. */
+static snug_status open_cached(struct opening *o, bool *done) {
+    const char *problem;
+    *done = false;
+    const int fd = snug_cache_folder_find(o->ctx, &o->folder, o->name);
+    if (fd < 0) {
+        if (snug_entry_kind(&o->folder, o->name)) snug_folder_close(&o->folder);
+        return SNUG_OK;
+    }
+    if (o->options->overwrite_cache) {
+        close(fd);
+        return SNUG_OK;
+    }
+    RETURN_IF_ERROR(
+        snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
+    *done = !problem;
+    if (problem)
+        snug_log(o->ctx, SNUG_LOG_WARNING, "%s/%s: the token cache is damaged and is made again: %s", o->folder.path,
+                 o->name, problem);
+    return SNUG_OK;
+}
+
+/* Tokens of a file that changed while it was read are of no state of it. */
+static snug_status check_unchanged(const struct opening *o) {
+    char *now;
+    bool regular;
+    RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &now, &regular));
+    const bool same = strcmp(now, o->description) == 0;
+    free(now);
+    if (same) return SNUG_OK;
+    return snug_fail(o->ctx, SNUG_E_INPUT, "%s changed while it was read: start again when it is complete",
+                     o->options->path);
+}
+
+static snug_status build_and_open(struct opening *o) {
+    const struct snug_folder *folder = o->folder.path ? &o->folder : NULL;
     const char *problem;
     int fd = -1;
-    RETURN_IF_ERROR(snug_cache_build(ctx, tokenizer, options, path, key, &fd));
-    RETURN_IF_ERROR(snug_cache_open(ctx, fd, key, snug_tokenizer_vocab_size(tokenizer), cache, &problem));
+    if (folder) snug_cache_folder_sweep(o->ctx, folder);
+    RETURN_IF_ERROR(snug_cache_build(o->ctx, o->tokenizer, o->options, o->data, folder, o->name, o->key, &fd));
+    const snug_status unchanged = check_unchanged(o);
+    if (unchanged != SNUG_OK) {
+        close(fd);
+        if (folder) unlinkat(folder->fd, o->name, 0);
+        return unchanged;
+    }
+    RETURN_IF_ERROR(
+        snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
     if (!problem) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_IO, "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?",
-                     options->path, path ? path : "in a temporary file", problem);
+    return snug_fail(o->ctx, SNUG_E_IO, "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?",
+                     o->options->path, folder ? o->name : "in a temporary file", problem);
+}
+
+static snug_status open_tokens(struct opening *o) {
+    bool cached = false;
+    RETURN_IF_ERROR(find_cache(o));
+    if (o->folder.path) RETURN_IF_ERROR(open_cached(o, &cached));
+    if (cached) log_oddities(o->ctx, o->options->path, o->cache);
+    if (!cached) RETURN_IF_ERROR(build_and_open(o));
+    snug_log(o->ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s%s%s", o->options->path,
+             o->cache->rows, o->cache->tokens, cached ? "read from" : "tokenized into",
+             o->folder.path ? o->folder.path : "a temporary file", o->folder.path ? "/" : "",
+             o->folder.path ? o->name : "");
+    return SNUG_OK;
 }
 
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
-    XXH128_hash_t key;
-    char *path;
-    bool cached = false;
-    RETURN_IF_ERROR(cache_key(ctx, tokenizer, options, &key));
-    RETURN_IF_ERROR(cache_path(ctx, key, &path));
-    snug_status status = SNUG_OK;
-    if (path && !options->overwrite_cache)
-        status = open_cached(ctx, path, key, snug_tokenizer_vocab_size(tokenizer), &dataset->cache, &cached);
-    if (status == SNUG_OK && cached) tell_oddities(ctx, options->path, &dataset->cache);
-    if (status == SNUG_OK && !cached && path) sweep_caches(ctx);
-    if (status == SNUG_OK && !cached) status = build_and_open(ctx, tokenizer, options, path, key, &dataset->cache);
-    if (status == SNUG_OK)
-        snug_log(ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s", options->path,
-                 dataset->cache.rows, dataset->cache.tokens, cached ? "read from" : "tokenized into",
-                 path ? path : "a temporary file");
-    free(path);
+    struct opening o = {.ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache};
+    RETURN_IF_ERROR(snug_reader_open_data(ctx, options->path, &o.data));
+    const snug_status status = open_tokens(&o);
+    close(o.data);
+    snug_folder_close(&o.folder);
+    free(o.description);
+    free(o.name);
     return status;
 }
 
@@ -249,6 +306,7 @@ int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
 int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
 double snug_dataset_squared_lengths(const struct snug_dataset *dataset) { return dataset->cache.squared_lengths; }
+uint64_t snug_dataset_digest(const struct snug_dataset *dataset) { return dataset->cache.digest; }
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }

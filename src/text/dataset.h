@@ -67,6 +67,7 @@ int64_t snug_dataset_rows(const struct snug_dataset *dataset);
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset); /* of all rows; of single ones: text/lengths.h */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
 double snug_dataset_squared_lengths(const struct snug_dataset *dataset); /* sum of all rows' tokens squared */
+uint64_t snug_dataset_digest(const struct snug_dataset *dataset);        /* of all tokens and raw labels */
 bool snug_dataset_pairs(const struct snug_dataset *dataset);             /* some row has tokens of type 1 */
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were cut */
 /* Reads a row into buffer; out points into it until its next use. Read, not mapped: pages of a mapped file would count

@@ -35,6 +35,7 @@ struct snug_reader {
     bool strict, ended;
 
     int fd;
+    bool owns_fd;
     snug_status input_status; /* of the last refill */
     int64_t line;             /* of the next byte, from 1 */
     int64_t taken;            /* bytes read so far */
@@ -529,8 +530,6 @@ static snug_status form_of(snug_context *ctx, const char *path, enum form *out) 
 }
 
 static snug_status open_input(struct snug_reader *reader) {
-    reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
-    if (reader->fd < 0) return snug_fail(reader->ctx, SNUG_E_IO, "cannot open %s: %s", reader->path, strerror(errno));
     if (!refill(reader)) {
         RETURN_IF_ERROR(reader->input_status);
         return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
@@ -552,14 +551,33 @@ static snug_status open_input(struct snug_reader *reader) {
     return SNUG_OK;
 }
 
+snug_status snug_reader_open_data(snug_context *ctx, const char *path, int *fd) {
+    enum form form;
+    RETURN_IF_ERROR(form_of(ctx, path, &form));
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    return *fd < 0 ? snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno)) : SNUG_OK;
+}
+
 snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out) {
+    int fd;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_reader_open_data(ctx, path, &fd));
+    const snug_status status = snug_reader_open_file(ctx, path, fd, strict, out);
+    if (status == SNUG_OK)
+        (*out)->owns_fd = true;
+    else
+        close(fd);
+    return status;
+}
+
+snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, struct snug_reader **out) {
     void *memory;
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_reader), &memory));
     struct snug_reader *reader = memory;
     reader->ctx = ctx;
     reader->strict = strict;
-    reader->fd = -1;
+    reader->fd = fd;
     reader->line = 1;
     snug_status status = form_of(ctx, path, &reader->form);
     if (status == SNUG_OK) status = snug_strdup(ctx, path, &reader->path);
@@ -593,7 +611,7 @@ void snug_reader_close(struct snug_reader *reader) {
     if (!reader) return;
     if (!reader->ended) tell_oddities(reader);
     forget_row(reader);
-    if (reader->fd >= 0) close(reader->fd);
+    if (reader->owns_fd) close(reader->fd);
     for (size_t i = 0; i < reader->columns; i++) free(reader->names[i]);
     free(reader->names);
     free(reader->spans);

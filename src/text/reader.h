@@ -35,6 +35,10 @@ struct snug_row {
 /* strict: malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the first line
    logged once at the end. */
 snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out);
+/* Opens a data file, which may be a pipe, for snug_reader_open_file(). A name that tells no kind is SNUG_E_USAGE. */
+snug_status snug_reader_open_data(snug_context *ctx, const char *path, int *fd);
+/* The same as snug_reader_open() of a file that is open, and that the caller closes after the reader. */
+snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, struct snug_reader **out);
 void snug_reader_close(struct snug_reader *reader);
 /* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
    key is counted and logged once); "text". */

@@ -22,16 +22,24 @@ void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
     free(tokenizer);
 }
 
-snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *folder) {
+snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                const struct snug_folder *in) {
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
         if (!tokenizer->paths[file]) continue;
-        char *to;
-        RETURN_IF_ERROR(snug_path_join(ctx, &to, folder, snug_tokenizer_file_names[file]));
-        snug_status status = snug_file_copy(ctx, tokenizer->paths[file], to);
-        free(to);
+        char *data;
+        size_t size;
+        RETURN_IF_ERROR(snug_file_read(ctx, NULL, tokenizer->paths[file], &data, &size));
+        snug_status status = snug_file_replace(ctx, in, snug_tokenizer_file_names[file], data, size);
+        free(data);
         RETURN_IF_ERROR(status);
     }
     return SNUG_OK;
+}
+
+const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t index) {
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++)
+        if (tokenizer->paths[file] && index-- == 0) return snug_tokenizer_file_names[file];
+    return NULL;
 }
 
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer) { return tokenizer->vocab_size; }

@@ -3,7 +3,7 @@
 #ifndef SNUG_TEXT_TOKENIZER_H
 #define SNUG_TEXT_TOKENIZER_H
 
-#include "core/context.h"
+#include "io/file.h"
 
 struct snug_tokenizer;
 
@@ -18,8 +18,12 @@ struct snug_ids {
    where the vocabularies do, tokenizer.json's holds, as in transformers 5. Both are logged. */
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
-/* Copies the tokenizer's own files, those that the folder had, into another folder. */
-snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *folder);
+/* Writes the tokenizer's own files, those that its folder had, into another one. */
+snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                const struct snug_folder *in);
+
+/* The name of number index of these files, from 0; NULL after the last. */
+const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t index);
 
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer); /* largest id + 1 */
 /* The token's text; "" for an id that has none. */

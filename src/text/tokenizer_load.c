@@ -48,7 +48,7 @@ static snug_status find_files(struct loader *loader) {
     char **paths = loader->tokenizer->paths;
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
         RETURN_IF_ERROR(snug_path_join(loader->ctx, &paths[file], loader->folder, snug_tokenizer_file_names[file]));
-        if (snug_file_exists(paths[file])) continue;
+        if (snug_file_exists(NULL, paths[file])) continue;
         free(paths[file]);
         paths[file] = NULL;
     }
@@ -63,7 +63,7 @@ static snug_status find_files(struct loader *loader) {
 
 static snug_status read_optional(struct loader *loader, enum snug_tokenizer_file file, json_t **out) {
     const char *path = loader->tokenizer->paths[file];
-    return path ? snug_json_read(loader->ctx, path, out) : SNUG_OK;
+    return path ? snug_json_read(loader->ctx, NULL, path, out) : SNUG_OK;
 }
 
 static const char *path_of(const struct loader *loader, enum snug_tokenizer_file file) {
@@ -83,7 +83,7 @@ static snug_status read_class(struct loader *loader, char **out) {
                                          "tokenizer_class", NULL, &name));
     if (!name) {
         RETURN_IF_ERROR(snug_path_join(ctx, &path, loader->folder, "config.json"));
-        if (snug_file_exists(path)) status = snug_json_read(ctx, path, &config);
+        if (snug_file_exists(NULL, path)) status = snug_json_read(ctx, NULL, path, &config);
         if (status == SNUG_OK && config) status = snug_json_string(ctx, path, config, "tokenizer_class", NULL, &name);
     }
     if (status == SNUG_OK) status = snug_strdup(ctx, name ? name : "BertTokenizer", out);
@@ -173,7 +173,7 @@ static snug_status read_vocabulary_file(struct loader *loader) {
     if (!path) return SNUG_OK;
     char *text;
     size_t length;
-    RETURN_IF_ERROR(snug_file_read(loader->ctx, path, &text, &length));
+    RETURN_IF_ERROR(snug_file_read(loader->ctx, NULL, path, &text, &length));
     snug_status status = snug_wordpiece_read(loader->ctx, model, path, text, length);
     free(text);
     loader->read = status == SNUG_OK;
@@ -185,7 +185,7 @@ static snug_status read_tokenizer_json(struct loader *loader) {
     const char *path = path_of(loader, SNUG_TOKENIZER_JSON);
     char *text;
     size_t length;
-    RETURN_IF_ERROR(snug_file_read(ctx, path, &text, &length));
+    RETURN_IF_ERROR(snug_file_read(ctx, NULL, path, &text, &length));
     bool cut = loader->read && cut_vocabulary(&loader->tokenizer->model, text, &length);
     json_error_t error;
     loader->json = snug_json_parse(text, length, 0, &error);
@@ -195,7 +195,7 @@ static snug_status read_tokenizer_json(struct loader *loader) {
         json_decref(loader->json);
         loader->json = NULL;
         loader->read = false;
-        return snug_json_read(ctx, path, &loader->json);
+        return snug_json_read(ctx, NULL, path, &loader->json);
     }
     if (!cut) loader->read = false;
     if (!json_is_object(loader->json))

@@ -9,36 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file.h"
 #include "io/json.h"
 #include "model/weights.h"
+#include "train/identity.h"
 #include "train/results.h"
 #include "train/trainer.h"
 
 /* ---- trainer_state.json --------------------------------------------------------------------------------------- */
 
-/* What has to be the same for a resumed run to be the same run. */
-static json_t *identity_of(const struct snug_trainer *t) {
-    const struct snug_job *job = &t->session->job;
-    const struct snug_loader_options *options = &job->train.options;
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "train_rows", (json_int_t)job->train.rows,
-        "train_batch_size", (json_int_t)options->batch_size, "gradient_accumulation_steps",
-        (json_int_t)options->accumulation, "seed", (json_int_t)t->args->seed, "data_seed", (json_int_t)options->seed,
-        "sampling", (int)options->sampling, "max_steps", (json_int_t)job->max_steps, "compute",
-        job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute), "dtype", snug_dtype_name(job->weights),
-        "optim", job->optimizer.name, "optim_args", t->args->optim_args ? t->args->optim_args : "");
-}
-
 /* What only snug reads: where transformers keeps the state of callbacks that it may not know. A sum that is not finite
    is null, and NaN when it is read back. */
 static json_t *own_state_of(const struct snug_trainer *t) {
-    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:o}}", "snug", "loss_sum",
+    return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}}", "snug", "loss_sum",
                      snug_json_number(t->loss_sum), "loss_total", snug_json_number(t->loss_total), "logged_step",
                      (json_int_t)t->logged_step, "evaluated_step", (json_int_t)t->evaluated_step, "samples",
                      (json_int_t)t->samples, "tokens", (json_int_t)t->tokens, "impatience", (json_int_t)t->impatience,
                      "unjudged", t->unjudged, "nan_inf_losses", (json_int_t)t->infinite_losses, "nan_inf_gradients",
-                     (json_int_t)t->infinite_gradients, "identity", identity_of(t));
+                     (json_int_t)t->infinite_gradients, "best_checkpoint_step", (json_int_t)t->best_saved_step,
+                     "identity", snug_identity(&t->session->job));
+}
+
+/* As transformers names it. Read back is its step alone, and it is looked for in the output folder. */
+static json_t *best_path(const struct snug_trainer *t) {
+    char path[SNUG_CHECKPOINT_PATH];
+    if (t->best_saved_step < 0) return json_null();
+    snug_checkpoint_path(t, t->best_saved_step, path);
+    return snug_json_from_text(path);
 }
 
 static json_t *state_of(const struct snug_trainer *t) {
@@ -46,7 +42,7 @@ static json_t *state_of(const struct snug_trainer *t) {
     return json_pack(
         "{s:o, s:o, s:I, s:o, s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:n, s:n}",
         "best_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(), "best_model_checkpoint",
-        t->best_checkpoint[0] ? json_string(t->best_checkpoint) : json_null(), "best_global_step",
+        best_path(t), "best_global_step",
         (json_int_t)t->best_step, "epoch", snug_json_number(snug_trainer_epoch(t)), "eval_steps",
         (json_int_t)t->eval_steps, "global_step", (json_int_t)t->session->step, "is_hyper_param_search", 0,
         "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", t->log_history, "logging_steps",
@@ -57,14 +53,12 @@ static json_t *state_of(const struct snug_trainer *t) {
         "trial_name", "trial_params");
 }
 
-snug_status snug_trainer_state_write(struct snug_trainer *t, const char *folder) {
-    char *path = NULL;
+snug_status snug_trainer_state_write(struct snug_trainer *t, const struct snug_folder *folder) {
     json_t *state = state_of(t);
-    snug_status status = state ? snug_path_join(t->ctx, &path, folder, "trainer_state.json")
-                               : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing trainer_state.json");
-    if (status == SNUG_OK) status = snug_json_write(t->ctx, path, state);
+    const snug_status status =
+        state ? snug_json_write(t->ctx, folder, "trainer_state.json", state)
+              : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing trainer_state.json");
     json_decref(state);
-    free(path);
     return status;
 }
 
@@ -74,22 +68,6 @@ static double real_of(const json_t *object, const char *key) {
 }
 static int64_t int_of(const json_t *object, const char *key) {
     return json_integer_value(json_object_get(object, key));
-}
-
-static snug_status check_identity(struct snug_trainer *t, const char *path, const json_t *saved) {
-    json_t *here = identity_of(t);
-    const char *key;
-    json_t *value;
-    snug_status status = here ? SNUG_OK : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
-    json_object_foreach(here, key, value) {
-        if (json_equal(value, json_object_get(saved, key))) continue;
-        snug_log(t->ctx, SNUG_LOG_WARNING,
-                 "%s: %s was another when this checkpoint was made: the run goes on, but not "
-                 "as it would have without the interruption",
-                 path, key);
-    }
-    json_decref(here);
-    return status;
 }
 
 /* Counts of a run so far, each from 0 to a most that the run to come can be added to; and what has its place in t. */
@@ -102,6 +80,7 @@ static snug_status check_state(const struct snug_trainer *t, const char *path, c
         int64_t most;
     } counts[] = {{state, "global_step", most_steps},
                   {state, "best_global_step", step},
+                  {own, "best_checkpoint_step", step},
                   {own, "logged_step", step},
                   {own, "evaluated_step", step},
                   {own, "nan_inf_losses", step},
@@ -111,61 +90,72 @@ static snug_status check_state(const struct snug_trainer *t, const char *path, c
                   {own, "impatience", most}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const int64_t count = int_of(counts[i].object, counts[i].key);
-        if (count < 0 || count > counts[i].most)
+        const bool none = count == -1 && strcmp(counts[i].key, "best_checkpoint_step") == 0;
+        if ((count < 0 && !none) || count > counts[i].most)
             return snug_fail(ctx, SNUG_E_INPUT, "%s: %s is %lld, which no run comes to: it cannot be resumed from",
                              path, counts[i].key, (long long)count);
     }
-    if (json_string_length(json_object_get(state, "best_model_checkpoint")) >= sizeof t->best_checkpoint)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: best_model_checkpoint is a path of over %zu bytes", path,
-                         sizeof t->best_checkpoint - 1);
     return SNUG_OK;
 }
 
-snug_status snug_trainer_state_read(struct snug_trainer *t, const char *folder) {
+static snug_status take_state(struct snug_trainer *t, const char *path, const json_t *state, const json_t *own) {
+    bool other_best;
+    RETURN_IF_ERROR(check_state(t, path, state, own));
+    RETURN_IF_ERROR(snug_identity_check(&t->session->job, path, json_object_get(own, "identity"), &other_best));
+    snug_session_seek(t->session, int_of(state, "global_step"));
+    t->loss_sum = real_of(own, "loss_sum");
+    t->loss_total = real_of(own, "loss_total");
+    t->logged_step = int_of(own, "logged_step");
+    t->evaluated_step = int_of(own, "evaluated_step");
+    t->samples = int_of(own, "samples");
+    t->tokens = int_of(own, "tokens");
+    t->infinite_losses = int_of(own, "nan_inf_losses");
+    t->infinite_gradients = int_of(own, "nan_inf_gradients");
+    t->unjudged = json_is_true(json_object_get(own, "unjudged"));
+    if (!other_best) { /* else what comes cannot be compared with it */
+        t->impatience = int_of(own, "impatience");
+        t->has_best = json_is_number(json_object_get(state, "best_metric"));
+        t->best_metric = real_of(state, "best_metric");
+        t->best_step = int_of(state, "best_global_step");
+        t->best_saved_step = int_of(own, "best_checkpoint_step");
+    }
+    json_array_clear(t->log_history);
+    if (json_array_extend(t->log_history, json_object_get(state, "log_history")))
+        return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
+    return SNUG_OK;
+}
+
+snug_status snug_trainer_state_read(struct snug_trainer *t, const struct snug_folder *folder) {
     char *path;
     json_t *state;
-    RETURN_IF_ERROR(snug_path_join(t->ctx, &path, folder, "trainer_state.json"));
-    snug_status status = snug_json_read(t->ctx, path, &state);
+    RETURN_IF_ERROR(snug_json_read(t->ctx, folder, "trainer_state.json", &state));
+    snug_status status = snug_path_join(t->ctx, &path, folder->path, "trainer_state.json");
     if (status == SNUG_OK) {
         const json_t *own = json_object_get(json_object_get(state, "stateful_callbacks"), "snug");
-        const json_t *history = json_object_get(state, "log_history");
-        if (!json_is_object(own) || !json_is_array(history))
-            status = snug_fail(t->ctx, SNUG_E_INPUT, "%s was not written by snug: it cannot be resumed from", path);
+        if (json_is_object(own) && json_is_array(json_object_get(state, "log_history")))
+            status = take_state(t, path, state, own);
         else
-            status = check_state(t, path, state, own);
-        if (status == SNUG_OK) status = check_identity(t, path, json_object_get(own, "identity"));
-        if (status == SNUG_OK) {
-            snug_session_seek(t->session, int_of(state, "global_step"));
-            t->loss_sum = real_of(own, "loss_sum");
-            t->loss_total = real_of(own, "loss_total");
-            t->logged_step = int_of(own, "logged_step");
-            t->evaluated_step = int_of(own, "evaluated_step");
-            t->samples = int_of(own, "samples");
-            t->tokens = int_of(own, "tokens");
-            t->impatience = int_of(own, "impatience");
-            t->infinite_losses = int_of(own, "nan_inf_losses");
-            t->infinite_gradients = int_of(own, "nan_inf_gradients");
-            t->unjudged = json_is_true(json_object_get(own, "unjudged"));
-            t->has_best = json_is_number(json_object_get(state, "best_metric"));
-            t->best_metric = real_of(state, "best_metric");
-            t->best_step = int_of(state, "best_global_step");
-            const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
-            snprintf(t->best_checkpoint, sizeof t->best_checkpoint, "%s", best ? best : "");
-            json_array_clear(t->log_history);
-            if (json_array_extend(t->log_history, (json_t *)history))
-                status = snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
-        }
-        json_decref(state);
+            status = snug_fail(t->ctx, SNUG_E_INPUT, "%s was not written by snug: it cannot be resumed from", path);
+        free(path);
     }
-    free(path);
+    json_decref(state);
     return status;
 }
 
 /* ---- the folders ---------------------------------------------------------------------------------------------- */
 
+/* What a checkpoint must hold to be resumed from, and to load weights from. */
+static const char *const resumable[] = {"config.json", "model.safetensors", "trainer_state.json",
+                                        "optimizer.safetensors", NULL};
+static const char *const loadable[] = {"config.json", "model.safetensors", "trainer_state.json", NULL};
+
 static int by_step(const void *a, const void *b) {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
+    const struct snug_checkpoint *x = a, *y = b;
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+static void name_of(int64_t step, char name[SNUG_CHECKPOINT_NAME]) {
+    snprintf(name, SNUG_CHECKPOINT_NAME, "checkpoint-%lld", (long long)step);
 }
 
 /* The step of a checkpoint's folder; -1 where it is none. As snug writes it: what is called checkpoint-007 would be
@@ -177,208 +167,324 @@ static int64_t step_of(const char *folder) {
     return length > 0 && length <= 18 && digits[length] == '\0' ? strtoll(digits, NULL, 10) : -1;
 }
 
-static snug_status fail_list(const struct snug_trainer *t) {
-    return snug_fail(t->ctx, SNUG_E_IO, "the checkpoints in %s cannot be listed: %s", t->args->output_dir,
-                     strerror(errno));
+static bool is_source(const struct snug_trainer *t, const struct snug_folder *folder) {
+    const struct snug_job *job = t->session ? &t->session->job : NULL;
+    struct stat info;
+    if (!job || fstat(folder->fd, &info)) return false;
+    for (int i = 0; i < job->source_count; i++)
+        if (job->sources[i].device == info.st_dev && job->sources[i].inode == info.st_ino) return true;
+    return false;
 }
 
-snug_status snug_checkpoint_list(const struct snug_trainer *t, int64_t **steps, size_t *count) {
+/* Fills the rest of a checkpoint whose step is known. */
+static snug_status look_at(const struct snug_trainer *t, struct snug_checkpoint *checkpoint) {
+    char name[SNUG_CHECKPOINT_NAME];
+    struct snug_folder folder;
+    struct snug_manifest manifest;
+    name_of(checkpoint->step, name);
+    const snug_status status = snug_manifest_claim(t->ctx, &t->output.folder, name, &folder, &manifest);
+    if (status == SNUG_E_MEMORY) return status;
+    snug_clear_error(t->ctx);
+    if (status != SNUG_OK) return SNUG_OK;
+    checkpoint->own = true;
+    checkpoint->from = manifest.from;
+    checkpoint->source = is_source(t, &folder);
+    snug_folder_close(&folder);
+    snug_manifest_free(&manifest);
+    return SNUG_OK;
+}
+
+snug_status snug_checkpoint_list(const struct snug_trainer *t, struct snug_checkpoint **items, size_t *count) {
     size_t capacity = 0;
-    *steps = NULL;
+    *items = NULL;
     *count = 0;
-    DIR *folder = opendir(t->args->output_dir);
-    if (!folder && errno == ENOENT) return SNUG_OK;
-    if (!folder) return fail_list(t);
+    if (!t->output.folder.path) return SNUG_OK;
+    DIR *entries = snug_folder_entries(&t->output.folder);
     snug_status status = SNUG_OK;
-    for (struct dirent *entry; status == SNUG_OK && (errno = 0, entry = readdir(folder));) {
+    int error = entries ? 0 : errno;
+    for (struct dirent *entry; entries && status == SNUG_OK && (errno = 0, entry = readdir(entries));) {
         const int64_t step = step_of(entry->d_name);
         if (step < 0) continue;
-        status = snug_grow(t->ctx, (void **)steps, &capacity, *count + 1, sizeof **steps);
-        if (status == SNUG_OK) (*steps)[(*count)++] = step;
+        status = snug_grow(t->ctx, (void **)items, &capacity, *count + 1, sizeof **items);
+        if (status != SNUG_OK) break;
+        struct snug_checkpoint *checkpoint = &(*items)[(*count)++];
+        *checkpoint = (struct snug_checkpoint){.step = step};
+        status = look_at(t, checkpoint);
+        errno = 0;
     }
-    if (status == SNUG_OK && errno) status = fail_list(t);
-    closedir(folder);
-    if (*count) qsort(*steps, *count, sizeof **steps, by_step);
+    if (entries && status == SNUG_OK) error = errno;
+    if (entries) closedir(entries);
+    if (error)
+        status = snug_fail(t->ctx, SNUG_E_IO, "the checkpoints in %s cannot be listed: %s", t->output.folder.path,
+                           strerror(error));
+    if (*count) qsort(*items, *count, sizeof **items, by_step);
     return status;
 }
 
 int snug_checkpoint_path(const struct snug_trainer *t, int64_t step, char path[SNUG_CHECKPOINT_PATH]) {
-    return snprintf(path, SNUG_CHECKPOINT_PATH, "%s/checkpoint-%lld", t->args->output_dir, (long long)step);
+    const char *folder = t->output.folder.path ? t->output.folder.path : t->args->output_dir;
+    return snprintf(path, SNUG_CHECKPOINT_PATH, "%s/checkpoint-%lld", folder, (long long)step);
 }
 
-/* The oldest go first; the best and the newest stay, as in Trainer. */
+static bool is_of_run(const struct snug_trainer *t, const struct snug_checkpoint *checkpoint) {
+    return checkpoint->own && checkpoint->from.run == t->from.run;
+}
+
+/* The oldest of this run go first; the best and the newest stay, as in Trainer, and what the model was read from. */
 static snug_status rotate(struct snug_trainer *t, int64_t newest) {
-    int64_t *steps;
+    struct snug_checkpoint *items;
     size_t count;
+    int64_t left = 0;
     if (t->save_total_limit <= 0) return SNUG_OK;
-    snug_status status = snug_checkpoint_list(t, &steps, &count);
-    int64_t left = (int64_t)count;
+    snug_status status = snug_checkpoint_list(t, &items, &count);
+    for (size_t i = 0; i < count; i++) left += is_of_run(t, &items[i]);
     for (size_t i = 0; i < count && left > t->save_total_limit && status == SNUG_OK; i++) {
-        char path[SNUG_CHECKPOINT_PATH];
-        snug_checkpoint_path(t, steps[i], path);
-        if (steps[i] == newest || strcmp(path, t->best_checkpoint) == 0) continue;
-        status = snug_folder_discard(t->ctx, path);
+        char name[SNUG_CHECKPOINT_NAME];
+        name_of(items[i].step, name);
+        if (!is_of_run(t, &items[i]) || items[i].source || items[i].step == newest ||
+            items[i].step == t->best_saved_step)
+            continue;
+        status = snug_folder_discard(t->ctx, &t->output.folder, name);
         left--;
     }
-    free(steps);
+    free(items);
     return status;
 }
 
-snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
-    int64_t *steps;
+snug_status snug_checkpoint_clear_way(struct snug_trainer *t) {
+    struct snug_checkpoint *items;
     size_t count;
-    snug_status status = snug_checkpoint_list(t, &steps, &count);
+    const bool all = snug_trainer_starts_anew(t);
+    snug_status status = snug_checkpoint_list(t, &items, &count);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
-        char path[SNUG_CHECKPOINT_PATH];
-        snug_checkpoint_path(t, steps[i], path);
-        status = snug_folder_discard(t->ctx, path);
+        const int64_t step = items[i].step;
+        char name[SNUG_CHECKPOINT_NAME];
+        name_of(step, name);
+        if (!all && (step <= t->session->step || step > t->session->job.max_steps)) continue;
+        if (!items[i].own) /* says what it is */
+            status = snug_manifest_claim(t->ctx, &t->output.folder, name, NULL, NULL);
+        else if (items[i].source)
+            status = snug_fail(t->ctx, SNUG_E_USAGE,
+                               "%s/%s, which this run reads its model, tokenizer or data from, would be %s: give "
+                               "another --output_dir",
+                               t->output.folder.path, name,
+                               all ? "removed by --overwrite_output_dir" : "replaced by a checkpoint");
     }
-    free(steps);
+    for (size_t i = 0; i < count && all && status == SNUG_OK; i++) {
+        char name[SNUG_CHECKPOINT_NAME];
+        name_of(items[i].step, name);
+        status = snug_folder_discard(t->ctx, &t->output.folder, name);
+    }
+    free(items);
     return status;
 }
 
-void snug_checkpoint_sweep(struct snug_trainer *t) {
-    DIR *folder = opendir(t->args->output_dir);
-    if (!folder) return;
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        char path[SNUG_CHECKPOINT_PATH + sizeof entry->d_name];
-        int end = 0;
-        if (sscanf(entry->d_name, ".checkpoint-%*d.snug-aside%n", &end) != 0 || !end || entry->d_name[end]) continue;
-        snprintf(path, sizeof path, "%s/%s", t->args->output_dir, entry->d_name);
-        if (snug_folder_remove(t->ctx, path) == SNUG_OK)
-            snug_log(t->ctx, SNUG_LOG_INFO, "removed %s, which a killed run left unfinished", path);
-        snug_clear_error(t->ctx);
-    }
-    closedir(folder);
-    snug_folder_sweep(t->ctx, t->args->output_dir);
-}
-
-static snug_status write_checkpoint(struct snug_trainer *t, const char *aside) {
-    RETURN_IF_ERROR(snug_session_write_model(t->session, aside));
-    RETURN_IF_ERROR(snug_trainer_state_write(t, aside));
+static snug_status write_checkpoint(struct snug_trainer *t, const struct snug_folder *folder) {
+    RETURN_IF_ERROR(snug_session_write_files(t->session, folder));
+    RETURN_IF_ERROR(snug_trainer_state_write(t, folder));
     if (t->args->save_only_model) return SNUG_OK;
-    char *path;
-    RETURN_IF_ERROR(snug_path_join(t->ctx, &path, aside, "optimizer.safetensors"));
-    snug_status status = snug_states_save(t->ctx, path, t->session->job.training, &t->session->memory);
-    free(path);
-    return status;
+    return snug_states_save(t->ctx, folder, "optimizer.safetensors", t->session->job.training, &t->session->memory);
 }
 
 snug_status snug_checkpoint_save(struct snug_trainer *t, char path[SNUG_CHECKPOINT_PATH]) {
-    char *aside = NULL;
+    struct snug_folder temporary;
+    char name[SNUG_CHECKPOINT_NAME];
+    name_of(t->session->step, name);
     snug_checkpoint_path(t, t->session->step, path);
-    RETURN_IF_ERROR(snug_folder_begin(t->ctx, path, &aside));
-    snug_status status = write_checkpoint(t, aside);
+    RETURN_IF_ERROR(snug_folder_begin(t->ctx, &t->output.folder, name, &temporary));
+    const snug_status status = write_checkpoint(t, &temporary);
     if (status != SNUG_OK) {
-        snug_folder_remove(t->ctx, aside);
-        free(aside);
+        snug_folder_abandon(t->ctx, &t->output.folder, name, &temporary);
         return status;
     }
-    RETURN_IF_ERROR(snug_folder_commit(t->ctx, aside, path));
+    RETURN_IF_ERROR(snug_folder_commit(t->ctx, &t->output.folder, name, &temporary, &t->from));
     return rotate(t, t->session->step);
 }
 
-/* ---- going on ------------------------------------------------------------------------------------------------- */
+snug_status snug_checkpoint_last(const struct snug_trainer *t, int64_t *step) {
+    struct snug_checkpoint *items;
+    size_t count;
+    *step = -1;
+    const snug_status status = snug_checkpoint_list(t, &items, &count);
+    for (size_t i = 0; i < count; i++)
+        if (is_of_run(t, &items[i])) *step = items[i].step;
+    free(items);
+    return status;
+}
 
-snug_status snug_checkpoint_load_weights(struct snug_trainer *t, const char *folder) {
+/* ---- loading -------------------------------------------------------------------------------------------------- */
+
+static snug_status load_weights(struct snug_trainer *t, const struct snug_folder *folder) {
     struct snug_session *s = t->session;
     RETURN_IF_ERROR(
         snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, &s->memory, (uint64_t)t->args->seed, false));
     return snug_session_prepare(s);
 }
 
+/* Opens the best checkpoint if it is there, and of this run. */
+static snug_status open_best(struct snug_trainer *t, struct snug_folder *folder) {
+    struct snug_manifest manifest;
+    char name[SNUG_CHECKPOINT_NAME];
+    name_of(t->best_saved_step, name);
+    const snug_status status = snug_manifest_claim(t->ctx, &t->output.folder, name, folder, &manifest);
+    if (status == SNUG_END)
+        return snug_fail(t->ctx, SNUG_E_INPUT, "the best checkpoint, %s, is not in %s", name, t->output.folder.path);
+    RETURN_IF_ERROR(status);
+    const bool own = manifest.from.run == t->from.run;
+    snug_manifest_free(&manifest);
+    if (own) return SNUG_OK;
+    snug_folder_close(folder);
+    return snug_fail(t->ctx, SNUG_E_INPUT, "the best checkpoint, %s/%s, is of another run", t->output.folder.path,
+                     name);
+}
+
+snug_status snug_checkpoint_check_best(struct snug_trainer *t) {
+    struct snug_folder folder;
+    if (t->best_saved_step < 0 || !t->args->load_best_model_at_end) return SNUG_OK;
+    const snug_status status = open_best(t, &folder);
+    if (status == SNUG_OK) snug_folder_close(&folder);
+    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
+    return snug_add_to_error(t->ctx, status, ": put it there, or leave --load_best_model_at_end out");
+}
+
+snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
+    struct snug_folder folder;
+    RETURN_IF_ERROR(open_best(t, &folder));
+    snug_status status = snug_manifest_verify(t->ctx, &folder, loadable);
+    if (status == SNUG_OK) status = load_weights(t, &folder);
+    snug_folder_close(&folder);
+    return status;
+}
+
+/* ---- resuming ------------------------------------------------------------------------------------------------- */
+
 /* What transformers' Trainer saves: states as pickles, and no manifest. */
-static snug_status refuse_pickled(const struct snug_trainer *t, const char *folder) {
-    char *states, *own = NULL;
-    RETURN_IF_ERROR(snug_path_join(t->ctx, &states, folder, "optimizer.pt"));
-    snug_status status = snug_path_join(t->ctx, &own, folder, "optimizer.safetensors");
-    if (status == SNUG_OK && snug_file_exists(states) && !snug_file_exists(own))
-        status = snug_fail(t->ctx, SNUG_E_INPUT,
-                           "%s is pickled, and may run any code when it is loaded: snug does not go on with a run of "
-                           "transformers' Trainer; start a new one from its weights with --model_name_or_path %s",
-                           states, folder);
-    free(states);
-    free(own);
-    return status;
+static snug_status refuse_pickled(const struct snug_trainer *t, const struct snug_folder *folder) {
+    if (!snug_file_exists(folder, "optimizer.pt") || snug_file_exists(folder, "optimizer.safetensors")) return SNUG_OK;
+    return snug_fail(t->ctx, SNUG_E_INPUT,
+                     "%s/optimizer.pt is pickled, and may run any code when it is loaded: snug does not resume a run of "
+                     "transformers' Trainer; start a new one from its weights with --model_name_or_path %s",
+                     folder->path, folder->path);
 }
 
-static snug_status resume_from(struct snug_trainer *t, const char *folder) {
-    char *states;
-    RETURN_IF_ERROR(snug_path_join(t->ctx, &states, folder, "optimizer.safetensors"));
-    snug_status status = SNUG_OK;
-    if (!snug_file_exists(states))
-        status = snug_fail(t->ctx, SNUG_E_INPUT,
-                           "%s holds no optimizer.safetensors (saved with --save_only_model?): start from it with "
-                           "--model_name_or_path instead",
-                           folder);
-    if (status == SNUG_OK) status = snug_trainer_state_read(t, folder);
-    if (status == SNUG_OK) status = snug_states_load(t->ctx, states, t->session->job.training, &t->session->memory);
-    if (status == SNUG_OK) status = snug_session_look(t->session);
-    if (status == SNUG_OK) status = snug_checkpoint_load_weights(t, folder);
-    free(states);
-    if (status == SNUG_OK)
-        snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder, (long long)t->session->step,
-                 (long long)t->session->job.max_steps);
-    return status;
+static snug_status resume_from(struct snug_trainer *t, const struct snug_folder *folder) {
+    struct snug_manifest manifest;
+    RETURN_IF_ERROR(snug_manifest_read(t->ctx, folder, &manifest));
+    t->from = manifest.from;
+    snug_manifest_free(&manifest);
+    RETURN_IF_ERROR(snug_trainer_state_read(t, folder));
+    RETURN_IF_ERROR(snug_states_load(t->ctx, folder, "optimizer.safetensors", t->session->job.training,
+                                     &t->session->memory));
+    RETURN_IF_ERROR(snug_session_look(t->session));
+    RETURN_IF_ERROR(load_weights(t, folder));
+    snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder->path, (long long)t->session->step,
+             (long long)t->session->job.max_steps);
+    return SNUG_OK;
 }
 
-static snug_status fail_nothing_whole(const struct snug_trainer *t) {
-    return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from", t->args->output_dir);
+/* The run that was last at work in the folder: the folder's own manifest says it, else its checkpoints do. */
+static uint64_t last_run(const struct snug_trainer *t, const struct snug_checkpoint *items, size_t count) {
+    struct snug_provenance last = t->output.from;
+    for (size_t i = 0; i < count && !t->output.from.run; i++)
+        if (items[i].own && (!last.run || items[i].from.started >= last.started)) last = items[i].from;
+    return last.run;
+}
+
+static snug_status fail_nothing_whole(const struct snug_trainer *t, bool others) {
+    return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from%s", t->args->output_dir,
+                     others ? " of the last run in it: name one of an earlier run with --resume_from_checkpoint" : "");
+}
+
+/* A checkpoint that was saved with --save_only_model lacks the optimizer's state. */
+static snug_status check_resumable(const struct snug_trainer *t, const struct snug_folder *folder) {
+    struct snug_manifest manifest;
+    RETURN_IF_ERROR(snug_manifest_read(t->ctx, folder, &manifest));
+    const bool lacks_state = manifest.files && !json_object_get(manifest.files, "optimizer.safetensors");
+    snug_manifest_free(&manifest);
+    if (!lacks_state) return SNUG_OK;
+    return snug_fail(t->ctx, SNUG_E_INPUT,
+                     "%s holds no optimizer.safetensors (saved with --save_only_model?): start from it with "
+                     "--model_name_or_path instead",
+                     folder->path);
 }
 
 snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     const char *from = t->args->resume_from_checkpoint;
     char path[SNUG_CHECKPOINT_PATH];
+    struct snug_folder folder;
     if (snug_checkpoint_path(t, INT64_MAX, path) >= SNUG_CHECKPOINT_PATH)
         return snug_fail(t->ctx, SNUG_E_USAGE, "--output_dir %s is too long", t->args->output_dir);
     if (!snug_trainer_resumes(t)) return SNUG_OK;
     if (strcasecmp(from, "true") == 0) {
-        int64_t *steps;
-        size_t count;
-        RETURN_IF_ERROR(snug_checkpoint_list(t, &steps, &count));
-        free(steps);
-        return count ? SNUG_OK : fail_nothing_whole(t);
+        struct snug_checkpoint *items;
+        size_t count, own = 0;
+        RETURN_IF_ERROR(snug_checkpoint_list(t, &items, &count));
+        for (size_t i = 0; i < count; i++) own += items[i].own;
+        free(items);
+        return own ? SNUG_OK : fail_nothing_whole(t, false);
     }
-    if (snug_folder_exists(from)) {
-        char *manifest;
-        RETURN_IF_ERROR(refuse_pickled(t, from));
-        RETURN_IF_ERROR(snug_path_join(t->ctx, &manifest, from, "manifest.json"));
-        const bool whole = snug_file_exists(manifest);
-        free(manifest);
-        return whole ? SNUG_OK
-                     : snug_fail(t->ctx, SNUG_E_INPUT,
-                                 "--resume_from_checkpoint %s: there is no manifest.json: it is no checkpoint, as "
-                                 "out/checkpoint-500 is one, or was not written to its end",
-                                 from);
+    if (!snug_folder_exists(from))
+        return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,
+                         snug_file_exists(NULL, from)
+                             ? "that is a file: name the checkpoint's folder"
+                             : "there is no such folder; True takes the last one of --output_dir");
+    RETURN_IF_ERROR(snug_folder_open(t->ctx, NULL, from, &folder));
+    snug_status status = refuse_pickled(t, &folder);
+    if (status == SNUG_OK && !snug_entry_kind(&folder, SNUG_MANIFEST))
+        status = snug_fail(t->ctx, SNUG_E_INPUT,
+                           "--resume_from_checkpoint %s: there is no manifest.json: it is no checkpoint, as "
+                           "out/checkpoint-500 is one, or was not written to its end",
+                           from);
+    snug_folder_close(&folder);
+    return status;
+}
+
+/* Resumes from the folder if it is whole. *whole is false, which is logged, where it is damaged. */
+static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, bool *whole) {
+    struct snug_folder folder;
+    char name[SNUG_CHECKPOINT_NAME];
+    name_of(step, name);
+    RETURN_IF_ERROR(snug_folder_open(t->ctx, &t->output.folder, name, &folder));
+    snug_status status = check_resumable(t, &folder);
+    const snug_status found = status == SNUG_OK ? snug_manifest_verify(t->ctx, &folder, resumable) : SNUG_OK;
+    *whole = found == SNUG_OK;
+    if (status == SNUG_OK && *whole) {
+        status = resume_from(t, &folder);
+    } else if (found == SNUG_E_MEMORY) {
+        status = found; /* which says nothing of the checkpoint */
+    } else if (!*whole) {
+        snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", folder.path, snug_error_message(t->ctx));
+        snug_clear_error(t->ctx);
     }
-    return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,
-                     snug_file_exists(from) ? "that is a file: name the checkpoint's folder"
-                                            : "there is no such folder; True takes the last one of --output_dir");
+    snug_folder_close(&folder);
+    return status;
+}
+
+static snug_status resume_named(struct snug_trainer *t, const char *from) {
+    struct snug_folder folder;
+    RETURN_IF_ERROR(snug_folder_open(t->ctx, NULL, from, &folder));
+    snug_status status = check_resumable(t, &folder);
+    if (status == SNUG_OK) status = snug_manifest_verify(t->ctx, &folder, resumable);
+    if (status == SNUG_OK) status = resume_from(t, &folder);
+    snug_folder_close(&folder);
+    return status;
 }
 
 snug_status snug_checkpoint_resume(struct snug_trainer *t) {
-    const char *from = t->args->resume_from_checkpoint;
+    struct snug_checkpoint *items;
+    size_t count, others = 0;
+    bool whole = false;
     if (!snug_trainer_resumes(t)) return SNUG_OK;
-    if (strcasecmp(from, "true") != 0) {
-        RETURN_IF_ERROR(snug_folder_verify(t->ctx, from));
-        return resume_from(t, from);
+    if (strcasecmp(t->args->resume_from_checkpoint, "true") != 0)
+        return resume_named(t, t->args->resume_from_checkpoint);
+    snug_status status = snug_checkpoint_list(t, &items, &count);
+    const uint64_t run = last_run(t, items, count);
+    for (size_t i = count; i-- > 0 && status == SNUG_OK && !whole;) {
+        if (items[i].own && items[i].from.run == run)
+            status = try_checkpoint(t, items[i].step, &whole);
+        else
+            others += items[i].own;
     }
-    int64_t *steps;
-    size_t count;
-    snug_status status = snug_checkpoint_list(t, &steps, &count), found = SNUG_END;
-    for (size_t i = count; i-- > 0 && status == SNUG_OK && found != SNUG_OK;) {
-        char path[SNUG_CHECKPOINT_PATH];
-        snug_checkpoint_path(t, steps[i], path);
-        found = snug_folder_verify(t->ctx, path);
-        if (found == SNUG_OK) {
-            status = resume_from(t, path);
-        } else if (found == SNUG_E_MEMORY) {
-            status = found; /* which says nothing of the checkpoint */
-        } else {
-            snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", path, snug_error_message(t->ctx));
-            snug_clear_error(t->ctx);
-        }
-    }
-    free(steps);
-    return status == SNUG_OK && found != SNUG_OK ? fail_nothing_whole(t) : status;
+    free(items);
+    return status == SNUG_OK && !whole ? fail_nothing_whole(t, others) : status;
 }

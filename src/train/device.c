@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/json.h"
 
 static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
@@ -66,31 +67,26 @@ static void key_of(const struct snug_job *job, char *key, size_t size) {
     snprintf(key, size, "%s %s", snug_dtype_name(job->programs[0].compute), job->trains ? "training" : "evaluation");
 }
 
-/* The file for this GPU, driver and version; NULL where there is no folder to write to. */
-static snug_status growth_path(const struct snug_job *job, char **path) {
-    char *folder, *name, gpu[sizeof job->meter.gpu.name + 1];
-    *path = NULL;
-    RETURN_IF_ERROR(snug_cache_folder(job->ctx, &folder));
-    if (!folder) return SNUG_OK;
+/* The name of the file for this GPU, driver and version. */
+static snug_status growth_name(const struct snug_job *job, char **name) {
+    char gpu[sizeof job->meter.gpu.name + 1];
     snprintf(gpu, sizeof gpu, "%s", job->meter.gpu.name);
     for (char *at = gpu; *at; at++)
         if (!isalnum((unsigned char)*at)) *at = '-';
-    snug_status status = snug_format(job->ctx, &name, "gpu-%s-%s-%s.json", SNUG_VERSION, gpu,
-                                     *job->meter.driver ? job->meter.driver : "unknown");
-    if (status == SNUG_OK) {
-        status = snug_path_join(job->ctx, path, folder, name);
-        free(name);
-    }
-    free(folder);
-    return status;
+    return snug_format(job->ctx, name, "gpu-%s-%s-%s.json", SNUG_VERSION, gpu,
+                       *job->meter.driver ? job->meter.driver : "unknown");
 }
 
 /* What is remembered, by kind of run: an object, empty where there is nothing. */
-static json_t *read_growth(const struct snug_job *job, const char *path) {
+static json_t *read_growth(const struct snug_job *job, const struct snug_folder *cache, const char *name) {
     json_t *json = NULL;
-    if (path && snug_file_exists(path) && snug_json_read(job->ctx, path, &json) != SNUG_OK) {
-        snug_log(job->ctx, SNUG_LOG_WARNING, "%s: it is made anew", snug_error_message(job->ctx));
-        snug_clear_error(job->ctx);
+    const int fd = cache->path ? snug_cache_folder_find(job->ctx, cache, name) : -1;
+    if (fd >= 0) {
+        close(fd);
+        if (snug_json_read(job->ctx, cache, name, &json) != SNUG_OK) {
+            snug_log(job->ctx, SNUG_LOG_WARNING, "%s: it is written again", snug_error_message(job->ctx));
+            snug_clear_error(job->ctx);
+        }
     }
     if (json_is_object(json)) return json;
     json_decref(json);
@@ -99,34 +95,34 @@ static json_t *read_growth(const struct snug_job *job, const char *path) {
 
 static snug_status find_growth(const struct snug_job *job, int64_t *growth) {
     enum { FIRST_GUESS = 8 << 20 }; /* what BERTs made the driver load on an H200 */
-    char key[48], *path;
-    RETURN_IF_ERROR(growth_path(job, &path));
-    json_t *known = read_growth(job, path);
+    char key[48], *name, problem[256];
+    struct snug_folder cache;
+    RETURN_IF_ERROR(growth_name(job, &name));
+    const snug_status status = snug_cache_folder_open(job->ctx, &cache, problem);
+    json_t *known = read_growth(job, &cache, name);
     key_of(job, key, sizeof key);
     const json_t *bytes = json_object_get(known, key);
     *growth = json_is_integer(bytes) && json_integer_value(bytes) >= 0 ? json_integer_value(bytes) : FIRST_GUESS;
     json_decref(known);
-    free(path);
-    return SNUG_OK;
+    snug_folder_close(&cache);
+    free(name);
+    return status;
 }
 
 static snug_status keep_growth(const struct snug_job *job, int64_t growth) {
-    char key[48], *path, *folder;
-    RETURN_IF_ERROR(growth_path(job, &path));
-    if (!path) return SNUG_OK;
-    json_t *known = read_growth(job, path);
-    key_of(job, key, sizeof key);
-    json_object_set_new(known, key, json_integer(growth));
-    char *text = known ? snug_json_dump(known, JSON_INDENT(2)) : NULL;
-    json_decref(known);
-    snug_status status = text ? snug_cache_folder(job->ctx, &folder) : SNUG_E_MEMORY;
-    if (status == SNUG_OK) {
-        status = snug_folder_create(job->ctx, folder);
-        free(folder);
+    char key[48], *name, problem[256];
+    struct snug_folder cache;
+    RETURN_IF_ERROR(growth_name(job, &name));
+    snug_status status = snug_cache_folder_open(job->ctx, &cache, problem);
+    if (status == SNUG_OK && cache.path) {
+        json_t *known = read_growth(job, &cache, name);
+        key_of(job, key, sizeof key);
+        json_object_set_new(known, key, json_integer(growth));
+        status = known ? snug_json_write(job->ctx, &cache, name, known) : SNUG_E_MEMORY;
+        json_decref(known);
     }
-    if (status == SNUG_OK) status = snug_file_replace(job->ctx, path, text, strlen(text));
-    free(text);
-    free(path);
+    snug_folder_close(&cache);
+    free(name);
     return status;
 }
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "model/weights.h"
 #include "train/trainer.h"
 
@@ -117,21 +117,25 @@ static snug_status compare(const struct snug_trainer *t, const struct prospect *
 }
 
 snug_status snug_trainer_check_disk(const struct snug_trainer *t) {
-    int64_t *steps, freed = 0;
+    struct snug_checkpoint *items;
+    int64_t *steps = NULL, freed = 0, there = 0, old = 0; /* old: those that rotation counts */
     size_t count;
-    snug_status status = snug_checkpoint_list(t, &steps, &count);
-    if (status == SNUG_OK && snug_trainer_starts_anew(t)) { /* they go before the first step */
-        for (size_t i = 0; i < count; i++) {
-            char path[SNUG_CHECKPOINT_PATH];
-            snug_checkpoint_path(t, steps[i], path);
-            freed += snug_folder_bytes(path);
-        }
-        count = 0;
+    snug_status status = snug_checkpoint_list(t, &items, &count);
+    if (status == SNUG_OK) status = snug_alloc(t->ctx, count, sizeof *steps, (void **)&steps);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+        char name[SNUG_CHECKPOINT_NAME];
+        snprintf(name, sizeof name, "checkpoint-%lld", (long long)items[i].step);
+        if (snug_trainer_starts_anew(t) && items[i].own) /* it goes before the first step */
+            freed += snug_folder_bytes(&t->output.folder, name);
+        else if (items[i].own)
+            steps[there++] = items[i].step;
+        old += items[i].own && items[i].from.run == t->from.run;
     }
     if (status == SNUG_OK) {
-        const struct prospect p = look_ahead(t, steps, count);
-        status = compare(t, &p, (int64_t)count, freed);
+        const struct prospect p = look_ahead(t, steps, (size_t)there);
+        status = compare(t, &p, old, freed);
     }
     free(steps);
+    free(items);
     return status;
 }

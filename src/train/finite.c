@@ -14,7 +14,6 @@
 enum {
     PIECE = 4096,         /* values looked at at a time */
     TOLD_ONE_BY_ONE = 10, /* warnings before they come at powers of two only */
-    HOPELESS = 10,        /* steps in a row without a finite gradient: what follows would be no better */
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -174,9 +173,9 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
                              "step %lld: %s, and the weight %s is not finite since an update before: " ADVICE, step,
                              loss_text, weight);
     }
-    if (t->infinite_in_a_row == HOPELESS)
+    if (t->infinite_in_a_row == SNUG_HOPELESS)
         return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: %s and %s, as in the %d steps before; " ADVICE, step,
-                         loss_text, text, HOPELESS - 1);
+                         loss_text, text, SNUG_HOPELESS - 1);
     if (is_told(t->infinite_gradients))
         snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: %s and %s: this step changes no weight%s", step, loss_text, text,
                  t->infinite_gradients == TOLD_ONE_BY_ONE ? "; not every further one is told, all are counted" : "");

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/job.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "model/build.h"
 #include "model/weights.h"
@@ -29,14 +31,53 @@ int snug_args_threads(const struct snug_args *args) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+/* Notes a file or folder that the job reads. */
+static void note_source(struct snug_job *job, const char *path) {
+    struct stat info;
+    char *folder = realpath(path, NULL);
+    if (folder && stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) *strrchr(folder, '/') = '\0';
+    if (folder && job->source_count < SNUG_SOURCES && stat(*folder ? folder : "/", &info) == 0)
+        job->sources[job->source_count++] = (struct snug_source){info.st_dev, info.st_ino};
+    const mode_t readable = snug_readable_by(path);
+    job->mode &= 0600 | readable | readable >> 1;
+    free(folder);
+}
+
+/* The files of a model or tokenizer: links of the hub's cache lead to other folders. */
+static void note_folder(struct snug_job *job, const char *folder) {
+    static const char *const ends[] = {".json", ".txt", ".safetensors"};
+    note_source(job, folder);
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        const char *end = strrchr(entry->d_name, '.');
+        char *path;
+        for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++) {
+            if (strcmp(end, ends[i]) != 0 || snug_path_join(job->ctx, &path, folder, entry->d_name) != SNUG_OK) continue;
+            const mode_t readable = snug_readable_by(path);
+            job->mode &= 0600 | readable | readable >> 1;
+            free(path);
+        }
+    }
+    if (entries) closedir(entries);
+}
+
+static snug_status open_model(struct snug_job *job, const char *name) {
+    char *folder;
+    RETURN_IF_ERROR(snug_model_locate(job->ctx, name, &folder));
+    const snug_status status = snug_folder_open(job->ctx, NULL, folder, &job->model);
+    if (status == SNUG_OK) note_folder(job, folder);
+    free(folder);
+    return status;
+}
+
 static snug_status find_model(struct snug_job *job) {
     const struct snug_args *args = job->args;
     const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
     if (job->command == SNUG_COMMAND_PLAN) return snug_config_find(job->ctx, config, &job->config);
-    if (model) RETURN_IF_ERROR(snug_model_locate(job->ctx, model, &job->model_folder));
-    RETURN_IF_ERROR(
-        snug_config_find(job->ctx, args->config_name ? args->config_name : job->model_folder, &job->config));
-    return model ? snug_weights_look(job->ctx, job->model_folder) : SNUG_OK; /* before the data is read */
+    if (model) RETURN_IF_ERROR(open_model(job, model));
+    RETURN_IF_ERROR(snug_config_find(job->ctx, args->config_name ? args->config_name : job->model.path, &job->config));
+    if (args->config_name) note_source(job, args->config_name);
+    return model ? snug_weights_look(job->ctx, &job->model) : SNUG_OK; /* before the data is read */
 }
 
 /* Whether some file needs tokens; dummy data is made of ids. */
@@ -60,6 +101,7 @@ static snug_status open_tokenizer(struct snug_job *job) {
                          file);
     RETURN_IF_ERROR(snug_model_locate(job->ctx, name, &job->tokenizer_folder));
     RETURN_IF_ERROR(snug_tokenizer_load(job->ctx, job->tokenizer_folder, &job->tokenizer));
+    note_folder(job, job->tokenizer_folder);
     const int64_t vocabulary = snug_tokenizer_vocab_size(job->tokenizer);
     if (vocabulary > job->config.vocab_size)
         return snug_fail(job->ctx, SNUG_E_INPUT,
@@ -96,6 +138,7 @@ static snug_status open_dataset(struct snug_job *job, const char *path, int64_t 
                                                  .seed = (uint64_t)args->seed,
                                                  .vocab_size = job->config.vocab_size};
     RETURN_IF_ERROR(snug_dataset_open(job->ctx, job->tokenizer, &options, &feed->dataset));
+    if (!is_dummy(path)) note_source(job, path);
     feed->rows = snug_dataset_rows(feed->dataset);
     if (feed->rows > SNUG_ROWS_MOST)
         return snug_fail(job->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: name at most %d", path,
@@ -151,7 +194,7 @@ static snug_status choose_task(struct snug_job *job, bool trains) {
             job->ctx, SNUG_E_INPUT,
             "%s: its config names neither BertForSequenceClassification nor BertForMaskedLM: train it first, "
             "or say --task",
-            job->model_folder);
+            job->model.path);
     }
     const char *only_mlm = args->line_by_line                          ? "line_by_line"
                            : snug_args_is_set(args, "mlm_probability") ? "mlm_probability"
@@ -574,7 +617,7 @@ snug_status snug_job_longest(const struct snug_args *args, int64_t limit, int64_
 }
 
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
-    *job = (struct snug_job){.ctx = args->ctx, .args = args, .command = command};
+    *job = (struct snug_job){.ctx = args->ctx, .args = args, .command = command, .mode = 0666};
     snug_clear_error(job->ctx);
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
@@ -607,7 +650,7 @@ void snug_job_close(struct snug_job *job) {
     snug_tokenizer_free(job->tokenizer);
     snug_config_free(&job->config);
     free(job->fit);
-    free(job->model_folder);
+    snug_folder_close(&job->model);
     free(job->tokenizer_folder);
     *job = (struct snug_job){0};
 }

@@ -7,6 +7,7 @@
 #define SNUG_TRAIN_JOB_H
 
 #include "backend/gpu.h"
+#include "io/folder.h"
 #include "model/config.h"
 #include "plan/rates.h"
 #include "text/loader.h"
@@ -23,6 +24,13 @@ struct snug_feed {
     struct snug_load load; /* training: of a step */
 };
 
+/* A folder that the job read from; it may be renamed meanwhile. */
+struct snug_source {
+    dev_t device;
+    ino_t inode;
+};
+enum { SNUG_SOURCES = 8 };
+
 struct snug_job {
     snug_context *ctx;
     struct snug_args *args;
@@ -33,8 +41,11 @@ struct snug_job {
     enum snug_recompute *recompute; /* by layer */
     struct snug_offload offload;
     struct snug_config config;
-    char *model_folder;     /* NULL: weights are initialised */
-    char *tokenizer_folder; /* NULL: dummy data */
+    struct snug_folder model; /* none: weights are initialised */
+    char *tokenizer_folder;   /* NULL: dummy data */
+    struct snug_source sources[SNUG_SOURCES];
+    int source_count;
+    mode_t mode; /* of files made from these: no more readable than they are */
     struct snug_tokenizer *tokenizer;
     struct snug_feed train, eval; /* eval: what is evaluated or predicted */
     bool trains, evaluates;

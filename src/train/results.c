@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "io/file.h"
 #include "io/json.h"
 
 json_t *snug_json_number(double value) {
@@ -12,18 +11,18 @@ json_t *snug_json_number(double value) {
     return value == floor(value) && fabs(value) < 0x1p53 ? json_integer((json_int_t)value) : json_real(value);
 }
 
-static snug_status merge_and_write(snug_context *ctx, const char *path, const json_t *values, bool merge) {
+static snug_status merge_and_write(struct snug_output *o, const char *name, const json_t *values, bool merge) {
     json_t *all = NULL;
-    if (merge && snug_file_exists(path)) RETURN_IF_ERROR(snug_json_read(ctx, path, &all));
+    if (merge && snug_entry_kind(&o->folder, name)) RETURN_IF_ERROR(snug_json_read(o->ctx, &o->folder, name, &all));
     if (!all) all = json_object();
     snug_status status = !all || json_object_update(all, (json_t *)values)
-                             ? snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing %s", path)
-                             : snug_json_write(ctx, path, all);
+                             ? snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while writing %s/%s", o->folder.path, name)
+                             : snug_json_write(o->ctx, &o->folder, name, all);
     json_decref(all);
     return status;
 }
 
-snug_status snug_results_write(snug_context *ctx, const char *folder, const char *split, const snug_metrics *metrics,
+snug_status snug_results_write(struct snug_output *output, const char *split, const snug_metrics *metrics,
                                json_t *more) {
     json_t *values = json_object();
     int failed = !values || (more && json_object_update(values, more)); /* json_copy() leaves out what it cannot add */
@@ -31,15 +30,14 @@ snug_status snug_results_write(snug_context *ctx, const char *folder, const char
         failed = json_object_set_new(values, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) {
         json_decref(values);
-        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while gathering results");
+        return snug_fail(output->ctx, SNUG_E_MEMORY, "out of memory while gathering results");
     }
-    char *own = NULL, *all = NULL;
-    snug_status status = snug_format(ctx, &own, "%s/%s_results.json", folder, split);
-    if (status == SNUG_OK) status = snug_path_join(ctx, &all, folder, "all_results.json");
-    if (status == SNUG_OK) status = merge_and_write(ctx, own, values, false);
-    if (status == SNUG_OK) status = merge_and_write(ctx, all, values, true);
-    free(own);
-    free(all);
+    char own[64];
+    snprintf(own, sizeof own, "%s_results.json", split);
+    snug_status status = snug_output_begin(output, (const char *const[]){own, "all_results.json", NULL});
+    if (status == SNUG_OK) status = merge_and_write(output, own, values, false);
+    if (status == SNUG_OK) status = merge_and_write(output, "all_results.json", values, true);
+    if (status == SNUG_OK) status = snug_output_end(output);
     json_decref(values);
     return status;
 }

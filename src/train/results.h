@@ -6,11 +6,11 @@
 
 #include <jansson.h>
 
-#include "core/context.h"
+#include "train/output.h"
 
-/* Writes metrics (with more, an object of further values, or NULL) as folder/<split>_results.json and merges them into
-   folder/all_results.json. A value that is not finite is written as null, which JSON has. */
-snug_status snug_results_write(snug_context *ctx, const char *folder, const char *split, const snug_metrics *metrics,
+/* Writes metrics (with more, an object of further values, or NULL) as <split>_results.json and merges them into
+   all_results.json. A value that is not finite is written as null, which JSON has. */
+snug_status snug_results_write(struct snug_output *output, const char *split, const snug_metrics *metrics,
                                json_t *more);
 /* A number for JSON: null where it is not finite. */
 json_t *snug_json_number(double value);

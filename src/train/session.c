@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file.h"
 #include "io/json.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
@@ -74,33 +73,29 @@ static snug_status load_weights(struct snug_session *s) {
     const struct snug_job *job = &s->job;
     const struct snug_program *program = any_program(s);
     const uint64_t seed = (uint64_t)job->args->seed;
-    if (!job->model_folder) {
+    if (!job->model.path) {
         for (size_t i = 0; i < program->parameter_count; i++)
             RETURN_IF_ERROR(snug_weights_init(program, &job->config, &s->memory, &program->parameters[i], seed));
         snug_log(s->ctx, SNUG_LOG_INFO, "training from scratch: all %zu tensors were initialised",
                  program->parameter_count);
         return SNUG_OK;
     }
-    return snug_weights_load(s->ctx, job->model_folder, program, &job->config, &s->memory, seed,
+    return snug_weights_load(s->ctx, &job->model, program, &job->config, &s->memory, seed,
                              job->args->ignore_mismatched_sizes);
 }
 
-/* Where there is no folder to write to the backend does without. */
+/* Without a folder to write to the backend does without. */
 static snug_status warm_backend(struct snug_session *s) {
     const struct snug_job *job = &s->job;
-    char *folder = NULL;
+    struct snug_folder cache;
+    char problem[256];
     if (!job->backend->warm) return SNUG_OK;
-    RETURN_IF_ERROR(snug_cache_folder(s->ctx, &folder));
-    if (folder && snug_folder_create(s->ctx, folder) != SNUG_OK) {
-        snug_clear_error(s->ctx);
-        free(folder);
-        folder = NULL;
-    }
-    snug_status status = SNUG_OK;
-    if (job->training) status = job->backend->warm(&s->train_run, &job->train.limits.sizes, folder);
+    snug_status status = snug_cache_folder_open(s->ctx, &cache, problem);
+    if (job->training && status == SNUG_OK)
+        status = job->backend->warm(&s->train_run, &job->train.limits.sizes, cache.path);
     if (job->evaluation && status == SNUG_OK)
-        status = job->backend->warm(&s->eval_run, &job->eval.limits.sizes, folder);
-    free(folder);
+        status = job->backend->warm(&s->eval_run, &job->eval.limits.sizes, cache.path);
+    snug_folder_close(&cache);
     return status;
 }
 
@@ -478,21 +473,26 @@ const char *snug_parameter_name(const snug_session *s, size_t index, size_t *cou
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-snug_status snug_session_write_model(struct snug_session *s, const char *folder) {
-    char *config = NULL, *weights = NULL;
-    snug_status status = snug_path_join(s->ctx, &config, folder, "config.json");
-    if (status == SNUG_OK) status = snug_path_join(s->ctx, &weights, folder, "model.safetensors");
-    if (status == SNUG_OK) status = snug_session_settle(s);
-    if (status == SNUG_OK) status = snug_json_write(s->ctx, config, s->job.config.json);
-    if (status == SNUG_OK) status = snug_weights_save(s->ctx, weights, any_program(s), &s->memory);
-    if (status == SNUG_OK && s->job.tokenizer) status = snug_tokenizer_save(s->ctx, s->job.tokenizer, folder);
-    free(config);
-    free(weights);
-    return status;
+snug_status snug_session_write_files(struct snug_session *s, const struct snug_folder *folder) {
+    RETURN_IF_ERROR(snug_session_settle(s));
+    RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.config.json));
+    RETURN_IF_ERROR(snug_weights_save(s->ctx, folder, "model.safetensors", any_program(s), &s->memory));
+    return s->job.tokenizer ? snug_tokenizer_save(s->ctx, s->job.tokenizer, folder) : SNUG_OK;
+}
+
+snug_status snug_session_write_model(struct snug_session *s, struct snug_output *output) {
+    const char *names[16] = {"config.json", "model.safetensors"};
+    for (size_t i = 0; s->job.tokenizer && i < 13; i++) names[2 + i] = snug_tokenizer_file(s->job.tokenizer, i);
+    RETURN_IF_ERROR(snug_output_begin(output, names));
+    RETURN_IF_ERROR(snug_session_write_files(s, &output->folder));
+    return snug_output_end(output);
 }
 
 snug_status snug_save_model(snug_session *s, const char *folder) {
+    struct snug_output output = {0};
     snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(snug_folder_create(s->ctx, folder));
-    return snug_session_write_model(s, folder);
+    RETURN_IF_ERROR(snug_output_make(s->ctx, folder, s->job.args->overwrite_output_dir, s->job.mode, &output));
+    const snug_status status = snug_session_write_model(s, &output);
+    snug_output_close(&output);
+    return status;
 }

@@ -6,6 +6,7 @@
 #include "optim/schedule.h"
 #include "train/job.h"
 #include "train/metrics.h"
+#include "train/output.h"
 
 struct snug_session {
     struct snug_job job;
@@ -67,8 +68,10 @@ typedef snug_status snug_logits_fn(void *user, const float *logits, int64_t firs
 snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
                                void *user);
 
-/* Writes config.json, model.safetensors and the tokenizer's files into an existing folder. */
-snug_status snug_session_write_model(struct snug_session *session, const char *folder);
+/* Writes config.json, model.safetensors and the tokenizer's files. */
+snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);
+/* The same into an output folder, in the place of those that an earlier run wrote there. */
+snug_status snug_session_write_model(struct snug_session *session, struct snug_output *output);
 
 static inline int64_t snug_metrics_find(const snug_metrics *metrics, const char *name) {
     for (size_t i = 0; i < metrics->count; i++)

@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "io/file.h"
 #include "io/json.h"
 #include "train/device.h"
 #include "train/results.h"
@@ -92,24 +91,33 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
 static snug_status open_events(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     if (!snug_trainer_reports(t->args)) return SNUG_OK;
-    char stamp[32], host[HOST_NAME_MAX + 1] = "", *folder = NULL;
+    char timestamp[32], host[HOST_NAME_MAX + 1] = "", *name = NULL;
+    struct snug_folder runs;
+    const mode_t mode = t->output.folder.mode;
     const time_t seconds = time(NULL);
     struct tm local;
-    strftime(stamp, sizeof stamp, "%b%d_%H-%M-%S", localtime_r(&seconds, &local));
+    if (args->logging_dir) return snug_events_open(t->ctx, NULL, args->logging_dir, mode, &t->events);
+    strftime(timestamp, sizeof timestamp, "%b%d_%H-%M-%S", localtime_r(&seconds, &local));
     gethostname(host, sizeof host);
-    snug_status status = args->logging_dir
-                             ? snug_strdup(t->ctx, args->logging_dir, &folder)
-                             : snug_format(t->ctx, &folder, "%s/runs/%s_%s", args->output_dir, stamp, host);
-    if (status == SNUG_OK) status = snug_events_open(t->ctx, folder, &t->events);
-    free(folder);
+    RETURN_IF_ERROR(snug_folder_make(t->ctx, &t->output.folder, "runs", mode, &runs));
+    snug_status status = snug_format(t->ctx, &name, "%s_%s", timestamp, host);
+    if (status == SNUG_OK) status = snug_events_open(t->ctx, &runs, name, mode, &t->events);
+    free(name);
+    snug_folder_close(&runs);
     return status;
 }
 
 /* ---- saving and evaluating ------------------------------------------------------------------------------------ */
 
+/* In a streak of steps without a finite loss nothing is saved, and so no earlier checkpoint removed. */
 static snug_status save(struct snug_trainer *t) {
     char path[SNUG_CHECKPOINT_PATH];
     const double begin = snug_seconds();
+    if (t->streak) {
+        snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld is not saved: its loss or gradients are not finite",
+                 (long long)t->session->step);
+        return SNUG_OK;
+    }
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
     t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
@@ -156,6 +164,11 @@ static bool wants_stop(const struct snug_trainer *t) {
 
 static snug_status interrupted(struct snug_trainer *t) {
     snug_clear_error(t->ctx); /* an evaluation's, which says less */
+    if (t->streak)
+        return snug_fail(t->ctx, SNUG_E_INTERRUPTED,
+                         "interrupted at step %lld of %lld, which is not saved: the last %lld steps had no finite loss "
+                         "or gradients",
+                         (long long)t->session->step, (long long)t->session->job.max_steps, (long long)t->streak);
     RETURN_IF_ERROR(save(t));
     return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld of %lld; %s", (long long)t->session->step,
                      (long long)t->session->job.max_steps,
@@ -184,9 +197,7 @@ static snug_status after_step(struct snug_trainer *t, double grad_norm, double l
     const bool save_best = args->save_strategy == SNUG_INTERVAL_BEST && improved;
     if (save_best || snug_trainer_is_due(args->save_strategy, t->save_steps, step, epoch_ends) ||
         (ends && args->save_strategy == SNUG_INTERVAL_STEPS)) {
-        if (improved)
-            snprintf(t->best_checkpoint, sizeof t->best_checkpoint, "%s/checkpoint-%lld", args->output_dir,
-                     (long long)step);
+        if (improved && !t->streak) t->best_saved_step = step;
         RETURN_IF_ERROR(save(t));
     }
     if (evaluated && args->early_stopping_patience > 0 && t->impatience >= args->early_stopping_patience) {
@@ -219,6 +230,8 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
         *loss += part;
         *logged += snug_trainer_filter_loss(t, *logged, part);
     }
+    const bool finite = isfinite(*loss) && (isfinite(*grad_norm) || s->scaler >= 0); /* fp16 skips steps by design */
+    t->streak = finite ? 0 : t->streak + 1;
     if (isfinite(*loss) && isfinite(*grad_norm))
         t->infinite_in_a_row = 0;
     else if (s->scaler < 0) /* else the device skips the step, and lowers the scale */
@@ -243,7 +256,8 @@ static snug_status train_epoch(struct snug_trainer *t) {
         send(t, (snug_event){
                     .kind = SNUG_EVENT_STEP, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
         RETURN_IF_ERROR(after_step(t, grad_norm, learning_rate));
-        if (s->step < s->job.max_steps && wants_stop(t)) return interrupted(t);
+        const bool may_be_saved = t->streak == 0 || t->streak >= SNUG_HOPELESS; /* it waits a few steps for that */
+        if (s->step < s->job.max_steps && may_be_saved && wants_stop(t)) return interrupted(t);
     }
     return SNUG_OK;
 }
@@ -265,10 +279,9 @@ static int64_t resolve_steps(double steps, int64_t max_steps) {
     return steps < 1 ? (int64_t)ceil(steps * (double)max_steps) : (int64_t)steps;
 }
 
-/* Against a second run, as soon as the folder is there. */
-static snug_status hold_output(struct snug_trainer *t) {
-    if (t->lock.path || !snug_folder_exists(t->args->output_dir)) return SNUG_OK;
-    return snug_lock_take(t->ctx, t->args->output_dir, &t->lock);
+/* The training that this is: a new one, unless it resumes. */
+static struct snug_provenance new_training(void) {
+    return (struct snug_provenance){.run = snug_random_number(), .started = (int64_t)time(NULL)};
 }
 
 static snug_status begin(struct snug_trainer *t) {
@@ -278,17 +291,21 @@ static snug_status begin(struct snug_trainer *t) {
     t->eval_steps = args->eval_steps > 0 ? resolve_steps(args->eval_steps, steps) : t->logging_steps;
     t->save_steps = resolve_steps(args->save_steps, steps);
     t->save_total_limit = args->save_total_limit;
+    t->from = new_training();
+    t->best_saved_step = -1;
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
-    const bool there = snug_folder_exists(args->output_dir);
-    if (!there) RETURN_IF_ERROR(snug_trainer_check_disk(t));
-    RETURN_IF_ERROR(snug_folder_create(t->ctx, args->output_dir));
-    RETURN_IF_ERROR(hold_output(t));
-    if (t->lock.path) snug_checkpoint_sweep(t);
-    if (there) RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* what the sweep left */
-    if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t));
-    return open_events(t);
+    if (!t->output.folder.path) RETURN_IF_ERROR(snug_trainer_check_disk(t));
+    RETURN_IF_ERROR(
+        snug_output_make(t->ctx, args->output_dir, args->overwrite_output_dir, t->session->job.mode, &t->output));
+    snug_folder_sweep(t->ctx, &t->output.folder, t->output.lock.killed, t->output.lock.killed_count);
+    snug_lock_forget_killed(&t->output.lock);
+    RETURN_IF_ERROR(snug_checkpoint_check_best(t));
+    RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* with what the sweep freed */
+    RETURN_IF_ERROR(snug_checkpoint_clear_way(t));
+    RETURN_IF_ERROR(open_events(t));
+    return snug_output_start(&t->output, &t->from);
 }
 
 /* Before the data is read, and without making the folder: a run that is refused leaves nothing behind. */
@@ -297,13 +314,6 @@ static snug_status choose_output(struct snug_args *args) {
         RETURN_IF_ERROR(snug_strdup(args->ctx, "trainer_output", &args->output_dir));
         snug_log(args->ctx, SNUG_LOG_INFO, "--output_dir is not given: writing to trainer_output");
     }
-    json_t *name = json_string(args->output_dir);
-    json_decref(name);
-    if (!name && args->metric_for_best_model)
-        return snug_fail(args->ctx, SNUG_E_USAGE,
-                         "--output_dir %s: the name is not UTF-8, and trainer_state.json has to name the best "
-                         "checkpoint in it: choose another one",
-                         args->output_dir);
     if (args->logging_dir && snug_trainer_reports(args))
         RETURN_IF_ERROR(snug_folder_check(args->ctx, args->logging_dir));
     return snug_folder_check(args->ctx, args->output_dir);
@@ -345,7 +355,7 @@ static snug_status summarise(struct snug_trainer *t) {
     r->truncated_texts = snug_dataset_truncated(t->session->job.train.dataset);
     r->infinite_losses = t->infinite_losses;
     r->infinite_gradients = t->infinite_gradients;
-    snprintf(r->best_checkpoint, sizeof r->best_checkpoint, "%s", t->best_checkpoint);
+    if (t->best_saved_step >= 0) snug_checkpoint_path(t, t->best_saved_step, r->best_checkpoint);
     return fill_ledger(t);
 }
 
@@ -381,17 +391,35 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
     return results;
 }
 
+/* Where the best checkpoint is damaged the last weights must not be lost. */
+static snug_status load_best(struct snug_trainer *t) {
+    char path[SNUG_CHECKPOINT_PATH];
+    snug_checkpoint_path(t, t->best_saved_step, path);
+    snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", path, t->args->metric_for_best_model,
+             t->best_metric);
+    const snug_status status = snug_checkpoint_load_best(t);
+    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
+    char why[1024];
+    int64_t last;
+    snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
+    snug_clear_error(t->ctx);
+    RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
+    if (last != t->session->step) RETURN_IF_ERROR(snug_checkpoint_save(t, path));
+    snug_checkpoint_path(t, t->session->step, path);
+    return snug_fail(t->ctx, status, "%s; the last model is in %s", why, path);
+}
+
 /* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */
 static snug_status finish(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     const bool evaluated_last = t->result->metrics.count > 0 && t->evaluated_step == t->session->step;
     snug_status evaluated = SNUG_OK;
+    if (t->streak > 1)
+        return snug_fail(t->ctx, SNUG_E_NUMERIC,
+                         "the last %lld steps had no finite loss or gradients: the model is not saved",
+                         (long long)t->streak);
     RETURN_IF_ERROR(summarise(t));
-    if (args->load_best_model_at_end && t->best_checkpoint[0]) {
-        snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", t->best_checkpoint,
-                 args->metric_for_best_model, t->best_metric);
-        RETURN_IF_ERROR(snug_checkpoint_load_weights(t, t->best_checkpoint));
-    }
+    if (args->load_best_model_at_end && t->best_saved_step >= 0) RETURN_IF_ERROR(load_best(t));
     t->logged_evaluation =
         !t->result->metrics.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;
     if (t->session->job.evaluation && (!evaluated_last || args->load_best_model_at_end)) evaluated = evaluate(t, NULL);
@@ -399,18 +427,34 @@ static snug_status finish(struct snug_trainer *t) {
         t->result->metrics.count = 0; /* the model is done and shall not be lost */
     else
         RETURN_IF_ERROR(evaluated);
-    RETURN_IF_ERROR(snug_session_write_model(t->session, args->output_dir));
-    RETURN_IF_ERROR(snug_trainer_state_write(t, args->output_dir));
+    RETURN_IF_ERROR(snug_session_write_model(t->session, &t->output));
+    RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", NULL}));
+    RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
     json_t *train = results_and_device_json(t);
-    snug_status status = train ? snug_results_write(t->ctx, args->output_dir, "train", NULL, train)
+    snug_status status = train ? snug_results_write(&t->output, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
     json_decref(train);
     if (status == SNUG_OK && t->result->metrics.count)
-        status = snug_results_write(t->ctx, args->output_dir, "eval", &t->result->metrics, NULL);
+        status = snug_results_write(&t->output, "eval", &t->result->metrics, NULL);
     if (status != SNUG_OK || evaluated == SNUG_OK) return status;
     snug_clear_error(t->ctx);
     return snug_fail(t->ctx, evaluated, "interrupted in the last evaluation; the trained model is in %s",
                      args->output_dir);
+}
+
+/* Of a training whose numbers went wrong, what is left that is sound. */
+static snug_status name_last_good(struct snug_trainer *t, snug_status status) {
+    char path[SNUG_CHECKPOINT_PATH], why[1024];
+    int64_t last;
+    if (status != SNUG_E_NUMERIC && !(status == SNUG_E_INTERRUPTED && t->streak)) return status;
+    snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
+    const snug_status listed = snug_checkpoint_last(t, &last); /* forgets the error */
+    snug_clear_error(t->ctx);
+    snug_fail(t->ctx, status, "%s", why);
+    if (listed != SNUG_OK) return status;
+    snug_checkpoint_path(t, last, path);
+    return last < 0 ? snug_add_to_error(t->ctx, status, "; this run has saved no checkpoint")
+                    : snug_add_to_error(t->ctx, status, "; its last checkpoint is %s", path);
 }
 
 /* Where time went, by kind of operation: for those who ask for it with --log_level debug. */
@@ -423,15 +467,17 @@ static void log_profile(const struct snug_trainer *t) {
 }
 
 static snug_status run(struct snug_trainer *t, struct snug_args *args, double called) {
-    RETURN_IF_ERROR(hold_output(t));
+    RETURN_IF_ERROR(snug_output_open(t->ctx, args->output_dir, args->overwrite_output_dir, &t->output));
+    RETURN_IF_ERROR(snug_checkpoint_look(t));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
     if (wants_stop(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
     send(t, (snug_event){.kind = SNUG_EVENT_BEGIN});
-    RETURN_IF_ERROR(train(t));
-    RETURN_IF_ERROR(finish(t));
+    snug_status status = train(t);
+    if (status == SNUG_OK) status = finish(t);
+    if (status != SNUG_OK) return name_last_good(t, status);
     log_profile(t);
     send(t, (snug_event){.kind = SNUG_EVENT_END});
     return SNUG_OK;
@@ -447,12 +493,11 @@ snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug
     snug_clear_error(t.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "train"));
     RETURN_IF_ERROR(choose_output(args));
-    RETURN_IF_ERROR(snug_checkpoint_look(&t));
     const snug_status status = run(&t, args, called);
     snug_events_close(t.events);
     json_decref(t.log_history);
     snug_session_destroy(t.session);
-    snug_lock_release(&t.lock);
+    snug_output_close(&t.output);
     return status;
 }
 

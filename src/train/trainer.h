@@ -6,9 +6,10 @@
 #include <jansson.h>
 
 #include "io/events.h"
-#include "io/lock.h"
+#include "train/output.h"
 #include "train/session.h"
 
+enum { SNUG_CHECKPOINT_NAME = 32 }; /* "checkpoint-" and a step */
 enum { SNUG_CHECKPOINT_PATH = 512 }; /* room for the path of one; snug_checkpoint_look() knows that it is enough */
 
 struct snug_trainer {
@@ -22,8 +23,10 @@ struct snug_trainer {
     int64_t save_total_limit;
     struct snug_events *events; /* TensorBoard, or NULL */
     double started, idle;       /* clock at the first step; seconds spent outside training since */
-    struct snug_lock lock;      /* of output_dir */
-    int64_t infinite_in_a_row;  /* steps up to now whose gradients were not finite */
+    struct snug_output output;  /* output_dir */
+    struct snug_provenance from; /* this training: resumed runs keep it */
+    int64_t infinite_in_a_row;  /* steps up to now whose gradients were not finite, and were not applied */
+    int64_t streak;             /* steps up to now whose loss or gradients were not finite: nothing is saved meanwhile */
 
     /* What a checkpoint holds beside weights and optimizer. */
     json_t *log_history;
@@ -36,7 +39,15 @@ struct snug_trainer {
     int64_t best_step, impatience; /* evaluations without improvement */
     bool logged_evaluation;        /* the one to come stands in log_history already */
     bool unjudged;                 /* the last step's evaluation was interrupted: who resumes begins with it */
-    char best_checkpoint[SNUG_CHECKPOINT_PATH];
+    int64_t best_saved_step;       /* of the best checkpoint; -1: none */
+};
+
+/* A folder named checkpoint-<step> in output_dir. */
+struct snug_checkpoint {
+    int64_t step;
+    bool own;    /* snug made it, and everything in it */
+    bool source; /* the model, tokenizer or data was read from it */
+    struct snug_provenance from;
 };
 
 /* snug_train() with a room of the caller's. */
@@ -52,19 +63,23 @@ snug_status snug_checkpoint_save(struct snug_trainer *trainer, char path[SNUG_CH
 snug_status snug_checkpoint_look(const struct snug_trainer *trainer);
 /* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir. */
 snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
-/* Weights alone, of a checkpoint. */
-snug_status snug_checkpoint_load_weights(struct snug_trainer *trainer, const char *folder);
-/* Removes what killed runs left unfinished in output_dir, whose lock is held. */
-void snug_checkpoint_sweep(struct snug_trainer *trainer);
-/* Removes all of output_dir's checkpoints. */
-snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
-/* Steps of the checkpoints in output_dir, ascending; *steps is freed by the caller. */
-snug_status snug_checkpoint_list(const struct snug_trainer *trainer, int64_t **steps, size_t *count);
-/* output_dir/checkpoint-<step>; its length. */
+/* Before the first step: SNUG_E_INPUT where the best checkpoint of a resumed run, which the end will load, is not in
+   output_dir. */
+snug_status snug_checkpoint_check_best(struct snug_trainer *trainer);
+/* Loads the weights of the best checkpoint, verified. */
+snug_status snug_checkpoint_load_best(struct snug_trainer *trainer);
+/* Refuses what is in the way of checkpoints to come: what snug did not make, and what the run reads its model from. With
+   --overwrite_output_dir removes all checkpoints of snug's. */
+snug_status snug_checkpoint_clear_way(struct snug_trainer *trainer);
+/* The checkpoints in output_dir by step, ascending; *items is freed by the caller. */
+snug_status snug_checkpoint_list(const struct snug_trainer *trainer, struct snug_checkpoint **items, size_t *count);
+/* The step of this run's newest checkpoint, or -1. */
+snug_status snug_checkpoint_last(const struct snug_trainer *trainer, int64_t *step);
+/* output_dir/checkpoint-<step>, for messages; its length. */
 int snug_checkpoint_path(const struct snug_trainer *trainer, int64_t step, char path[SNUG_CHECKPOINT_PATH]);
 /* trainer_state.json into folder, and from there; one that cannot be of this run is SNUG_E_INPUT. */
-snug_status snug_trainer_state_write(struct snug_trainer *trainer, const char *folder);
-snug_status snug_trainer_state_read(struct snug_trainer *trainer, const char *folder);
+snug_status snug_trainer_state_write(struct snug_trainer *trainer, const struct snug_folder *folder);
+snug_status snug_trainer_state_read(struct snug_trainer *trainer, const struct snug_folder *folder);
 
 /* When something is due that has a strategy and a number of steps. */
 static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {
@@ -88,6 +103,8 @@ static inline bool snug_trainer_reports(const struct snug_args *args) {
 /* SNUG_E_IO where what the run will write does not fit on the disks that it goes to. */
 snug_status snug_trainer_check_disk(const struct snug_trainer *trainer);
 
+/* Steps in a row without a finite gradient after which a training ends: what follows would be no better. */
+enum { SNUG_HOPELESS = 10 };
 /* To be called after clipping, before the step, where the loss or the gradient norm is not finite: names what it is,
    counts it. SNUG_E_NUMERIC where there is no sense in going on. */
 snug_status snug_trainer_not_finite(struct snug_trainer *trainer, double loss, double grad_norm);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "train/trainer.h"
 
 enum { STEPS = 6, DETAIL = 512 };
@@ -120,15 +120,17 @@ static bool should_stop(void *user) {
 }
 
 static snug_status hash_weights(const struct verifying *v, const char *folder, uint64_t *out) {
-    char *path, *data;
-    size_t size;
+    char *path;
+    int64_t size;
+    int fd;
     RETURN_IF_ERROR(snug_path_join(v->quiet, &path, folder, "model.safetensors"));
-    const snug_status status = snug_file_read(v->quiet, path, &data, &size);
+    snug_status status = snug_file_open(v->quiet, NULL, path, &fd);
+    if (status == SNUG_OK) {
+        status = snug_file_digest(v->quiet, fd, path, &size, out);
+        close(fd);
+    }
     free(path);
-    RETURN_IF_ERROR(status);
-    *out = XXH3_64bits(data, size);
-    free(data);
-    return SNUG_OK;
+    return status;
 }
 
 /* What helps where the disk is full: of the flags for saving none does. */
@@ -144,7 +146,7 @@ static snug_status train(const struct verifying *v, const char *output, bool kee
     snug_status status = make_args(v, output, list, &args);
     if (status == SNUG_OK) status = snug_train_in(args, &callbacks, &out->result, room);
     if (status == SNUG_OK) status = hash_weights(v, args->output_dir, &out->weights);
-    if (status == SNUG_OK && !keep) status = snug_folder_remove(v->quiet, args->output_dir);
+    if (status == SNUG_OK && !keep) status = snug_folder_remove(v->quiet, NULL, args->output_dir);
     out->losses = XXH3_64bits_digest(l.losses);
     XXH3_freeState(l.losses);
     snug_args_destroy(args);
@@ -488,7 +490,7 @@ snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
     status = snug_job_longest(args, args->max_seq_length, &v.longest);
     if (status == SNUG_OK) status = make_folder(&v);
     if (status == SNUG_OK) status = verify_devices(&v);
-    if (v.folder) snug_folder_remove(v.quiet, v.folder);
+    if (v.folder) snug_folder_remove(v.quiet, NULL, v.folder);
     if (v.made) rmdir(args->output_dir);
     free(v.folder);
     snug_context_destroy(v.quiet);

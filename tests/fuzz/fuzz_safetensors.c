@@ -23,7 +23,7 @@ static void read_tensor(snug_context *ctx, const struct snug_safetensors *files,
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_safetensors files;
     const char *path = fuzz_file(FUZZ_FOLDER "/model.safetensors", data, size);
-    if (!fuzz_accepts(ctx, snug_safetensors_open(ctx, path, &files))) return;
+    if (!fuzz_accepts(ctx, snug_safetensors_open(ctx, NULL, path, &files))) return;
     for (size_t i = 0; i < files.count && i < 8; i++) read_tensor(ctx, &files, &files.tensors[i]);
     snug_safetensors_close(&files);
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/cuda/products.h"
@@ -272,14 +273,26 @@ static snug_status warm(struct snug_run *run, const struct snug_sizes *sizes, FI
     return snug_cuda_clear(run);
 }
 
+/* For reading and appending; NULL where it cannot be opened, or another user may have written it. */
+static FILE *open_own(const char *path) {
+    struct stat info;
+    const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+    if (fd < 0) return NULL;
+    const bool own = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
+                     info.st_uid == geteuid() && !(info.st_mode & 0022);
+    FILE *file = own ? fdopen(fd, "a+") : NULL;
+    if (!file) close(fd);
+    return file;
+}
+
 snug_status snug_cuda_warm(struct snug_run *run, const struct snug_sizes *sizes, const char *folder) {
     char *path = NULL;
     if (folder) RETURN_IF_ERROR(path_of(run, folder, &path));
-    FILE *file = path ? fopen(path, "a+e") : NULL;
+    FILE *file = path ? open_own(path) : NULL;
     free(path);
     if (!file) {
         snug_log(run->ctx, SNUG_LOG_WARNING,
-                 "no folder to keep what is found out of this GPU: products are done in the way that cuBLASLt guesses "
+                 "no file that only this user may write, for what is found out about this GPU: products are done in the way that cuBLASLt guesses "
                  "(SNUG_CACHE names a folder)");
         return SNUG_OK;
     }

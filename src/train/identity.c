@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/identity.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "io/json.h"
+
+static json_t *hex(uint64_t number) {
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, number);
+    return json_string(text);
+}
+
+static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
+
+static json_t *hash_labels(const struct snug_labels *labels) {
+    uint64_t hash = 0;
+    for (int64_t i = 0; i < labels->count; i++)
+        hash = XXH3_64bits_withSeed(labels->names[i], strlen(labels->names[i]) + 1, hash + 1);
+    return hex(hash);
+}
+
+/* What the weights mean. */
+static void add_model(json_t **to, const struct snug_config *c) {
+    snug_json_add(to, "hidden_size", json_integer(c->hidden_size));
+    snug_json_add(to, "num_hidden_layers", json_integer(c->num_hidden_layers));
+    snug_json_add(to, "num_attention_heads", json_integer(c->num_attention_heads));
+    snug_json_add(to, "intermediate_size", json_integer(c->intermediate_size));
+    snug_json_add(to, "vocab_size", json_integer(c->vocab_size));
+    snug_json_add(to, "max_position_embeddings", json_integer(c->max_position_embeddings));
+    snug_json_add(to, "type_vocab_size", json_integer(c->type_vocab_size));
+    snug_json_add(to, "layer_norm_eps", json_real(c->layer_norm_eps));
+    snug_json_add(to, "hidden_dropout_prob", json_real(c->hidden_dropout_prob));
+    snug_json_add(to, "attention_probs_dropout_prob", json_real(c->attention_probs_dropout_prob));
+    snug_json_add(to, "classifier_dropout", json_real(c->classifier_dropout));
+    snug_json_add(to, "pad_token_id", json_integer(c->pad_token_id));
+    const json_t *activation = json_object_get(c->json, "hidden_act");
+    snug_json_add(to, "hidden_act", json_string(json_is_string(activation) ? json_string_value(activation) : "gelu"));
+    snug_json_add(to, "tie_word_embeddings", json_boolean(c->tie_word_embeddings));
+}
+
+static json_t *fixed_of(const struct snug_job *job) {
+    const struct snug_loader_options *options = &job->train.options;
+    const struct snug_labels *labels = &job->config.labels;
+    const bool mlm = job->config.task == SNUG_TASK_MLM;
+    json_t *o = json_object();
+    add_model(&o, &job->config);
+    snug_json_add(&o, "task", json_string(mlm ? "mlm" : "classification"));
+    snug_json_add(&o, "problem", json_integer(mlm ? 0 : labels->problem));
+    snug_json_add(&o, "labels", mlm ? json_null() : hash_labels(labels));
+    snug_json_add(&o, "vocabulary", job->tokenizer ? hex(snug_tokenizer_fingerprint(job->tokenizer)) : json_null());
+    snug_json_add(&o, "train_file", hex(snug_dataset_digest(job->train.dataset)));
+    snug_json_add(&o, "train_rows", json_integer(job->train.rows));
+    snug_json_add(&o, "rows_per_step", json_integer(options->batch_size * options->accumulation));
+    snug_json_add(&o, "dataloader_drop_last", json_boolean(options->drop_last));
+    snug_json_add(&o, "train_sampling_strategy", text_or_null(job->args->train_sampling_strategy));
+    snug_json_add(&o, "data_seed", json_integer((json_int_t)options->seed));
+    snug_json_add(&o, "optim", json_string(job->optimizer.name));
+    snug_json_add(&o, "dtype", json_string(snug_dtype_name(job->weights)));
+    return o;
+}
+
+static json_t *settings_of(const struct snug_job *job) {
+    const struct snug_args *args = job->args;
+    const bool judges = args->metric_for_best_model;
+    json_t *o = json_object();
+    snug_json_add(&o, "learning_rate", json_real(args->learning_rate));
+    snug_json_add(&o, "lr_scheduler_type", text_or_null(args->lr_scheduler_type));
+    snug_json_add(&o, "lr_scheduler_kwargs", text_or_null(args->lr_scheduler_kwargs));
+    snug_json_add(&o, "warmup_steps", json_real(args->warmup_steps));
+    snug_json_add(&o, "max_steps", json_integer(job->max_steps));
+    snug_json_add(&o, "optim_args", text_or_null(args->optim_args));
+    snug_json_add(&o, "weight_decay", json_real(args->weight_decay));
+    snug_json_add(&o, "adam_beta1", json_real(args->adam_beta1));
+    snug_json_add(&o, "adam_beta2", json_real(args->adam_beta2));
+    snug_json_add(&o, "adam_epsilon", json_real(args->adam_epsilon));
+    snug_json_add(&o, "max_grad_norm", json_real(args->max_grad_norm));
+    snug_json_add(&o, "label_smoothing_factor", json_real(args->label_smoothing_factor));
+    snug_json_add(&o, "mlm_probability", json_real(job->config.task == SNUG_TASK_MLM ? args->mlm_probability : 0));
+    snug_json_add(&o, "seed", json_integer(args->seed));
+    snug_json_add(&o, "per_device_train_batch_size", json_integer(job->train.options.batch_size));
+    snug_json_add(&o, "compute",
+                  json_string(job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute)));
+    snug_json_add(&o, "device", snug_json_from_text(*job->meter.gpu.name ? job->meter.gpu.name : job->backend->name));
+    snug_json_add(&o, "metric_for_best_model", text_or_null(judges ? args->metric_for_best_model : NULL));
+    snug_json_add(&o, "greater_is_better", text_or_null(judges ? args->greater_is_better : NULL));
+    snug_json_add(&o, "validation_file",
+                  judges && job->eval.dataset ? hex(snug_dataset_digest(job->eval.dataset)) : json_null());
+    snug_json_add(&o, "eval_strategy", json_integer(judges ? args->eval_strategy : 0));
+    snug_json_add(&o, "eval_steps", json_real(judges ? args->eval_steps : 0));
+    snug_json_add(&o, "eval_delay", json_real(judges ? args->eval_delay : 0));
+    snug_json_add(&o, "early_stopping_patience", json_integer(args->early_stopping_patience));
+    snug_json_add(&o, "early_stopping_threshold", json_real(args->early_stopping_threshold));
+    return o;
+}
+
+json_t *snug_identity(const struct snug_job *job) {
+    json_t *o = json_object();
+    snug_json_add(&o, "fixed", fixed_of(job));
+    snug_json_add(&o, "settings", settings_of(job));
+    return o;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------------------------ */
+
+/* A value for messages: numbers and short texts as they are; a checksum says nothing to a reader. */
+static void show(const json_t *value, char *text, size_t size) {
+    const char *string = json_string_value(value);
+    char *dumped = NULL;
+    snug_context *quiet = NULL;
+    *text = '\0';
+    if (string && strlen(string) == 16 && strspn(string, "0123456789abcdef") == 16) return;
+    if (snug_context_create(&quiet) == SNUG_OK &&
+        snug_json_text(quiet, value ? value : json_null(), JSON_ENCODE_ANY | JSON_COMPACT, &dumped) == SNUG_OK)
+        snprintf(text, size, "%s", dumped);
+    free(dumped);
+    snug_context_destroy(quiet);
+}
+
+/* "hidden_dropout_prob was 0.1 and is 0", or "train_file is another one". */
+static void describe(const char *key, const json_t *saved, const json_t *here, char *text, size_t size) {
+    char was[80], is[80];
+    show(saved, was, sizeof was);
+    show(here, is, sizeof is);
+    if (*was && *is)
+        snprintf(text, size, "%s was %s and is %s", key, was, is);
+    else
+        snprintf(text, size, "%s is another one", key);
+}
+
+static bool is_same(const json_t *a, const json_t *b) {
+    /* An integer that a JSON reader made of 1.0 is the same number. */
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return a && b && json_equal(a, b);
+}
+
+static bool decides_best(const char *key) {
+    return strcmp(key, "metric_for_best_model") == 0 || strcmp(key, "greater_is_better") == 0 ||
+           strcmp(key, "validation_file") == 0;
+}
+
+static snug_status compare(const struct snug_job *job, const char *path, const json_t *here, const json_t *saved,
+                           bool *other_best) {
+    const char *key;
+    json_t *value;
+    char text[256];
+    const json_t *saved_fixed = json_object_get(saved, "fixed"), *saved_settings = json_object_get(saved, "settings");
+    json_object_foreach(json_object_get(here, "fixed"), key, value) {
+        if (is_same(value, json_object_get(saved_fixed, key))) continue;
+        describe(key, json_object_get(saved_fixed, key), value, text, sizeof text);
+        return snug_fail(job->ctx, SNUG_E_INPUT,
+                         "%s cannot be resumed by this run: %s; start a new run from its weights with "
+                         "--model_name_or_path, or give what it was made with",
+                         path, text);
+    }
+    json_object_foreach(json_object_get(here, "settings"), key, value) {
+        if (is_same(value, json_object_get(saved_settings, key))) continue;
+        describe(key, json_object_get(saved_settings, key), value, text, sizeof text);
+        *other_best |= decides_best(key);
+        snug_log(job->ctx, SNUG_LOG_WARNING,
+                 "%s: %s: the run goes on, but not as it would have without the interruption", path, text);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_identity_check(const struct snug_job *job, const char *path, const json_t *saved, bool *other_best) {
+    json_t *here = snug_identity(job);
+    *other_best = false;
+    const snug_status status = here ? compare(job, path, here, saved, other_best)
+                                    : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
+    json_decref(here);
+    return status;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/output.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/json.h"
+
+/* Every file that snug writes into such a folder, or that would be read beside those as a part of the model. */
+static const struct {
+    const char *name;
+    bool model;
+} known[] = {
+    {"config.json", true},
+    {"model.safetensors", true},
+    {"model.safetensors.index.json", true},
+    {"vocab.txt", true},
+    {"tokenizer.json", true},
+    {"tokenizer_config.json", true},
+    {"special_tokens_map.json", true},
+    {"added_tokens.json", true},
+    {"trainer_state.json", false},
+    {"train_results.json", false},
+    {"eval_results.json", false},
+    {"all_results.json", false},
+};
+enum { KNOWN = sizeof known / sizeof *known };
+
+/* ---- what is in the way --------------------------------------------------------------------------------------- */
+
+static bool is_listed(const struct snug_output *o, const char *name) { return json_object_get(o->files, name); }
+
+static snug_status check_name(const struct snug_output *o, const char *name, bool own) {
+    const char *kind = snug_entry_kind(&o->folder, name);
+    if (!kind) return SNUG_OK;
+    if (strcmp(kind, "a file") != 0)
+        return snug_fail(o->ctx, SNUG_E_IO, "%s/%s is %s, and snug writes a file there: move it, or give another "
+                         "--output_dir", o->folder.path, name, kind);
+    if (own || o->overwrite) return SNUG_OK;
+    return snug_fail(o->ctx, SNUG_E_IO,
+                     "%s/%s was not written by snug: move it, give another --output_dir, or --overwrite_output_dir to "
+                     "replace it",
+                     o->folder.path, name);
+}
+
+/* Results are merged into the file of this name. */
+static snug_status check_results(const struct snug_output *o) {
+    json_t *all;
+    if (!snug_entry_kind(&o->folder, "all_results.json")) return SNUG_OK;
+    RETURN_IF_ERROR(snug_json_read(o->ctx, &o->folder, "all_results.json", &all));
+    json_decref(all);
+    return SNUG_OK;
+}
+
+static snug_status check_folder(struct snug_output *o) {
+    struct snug_manifest manifest;
+    RETURN_IF_ERROR(snug_manifest_read(o->ctx, &o->folder, &manifest));
+    snug_status status = check_name(o, SNUG_MANIFEST, !*manifest.problem);
+    o->files = manifest.files ? json_incref(manifest.files) : json_object();
+    o->from = manifest.from;
+    snug_manifest_free(&manifest);
+    if (!o->files) return snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while opening %s", o->folder.path);
+    for (int i = 0; i < KNOWN && status == SNUG_OK; i++) status = check_name(o, known[i].name, is_listed(o, known[i].name));
+    return status == SNUG_OK ? check_results(o) : status;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------------- */
+
+static snug_status lock_and_check(struct snug_output *o) {
+    RETURN_IF_ERROR(snug_lock_take(o->ctx, &o->folder, &o->lock));
+    return check_folder(o);
+}
+
+static snug_status opened(struct snug_output *o, snug_status status) {
+    if (status == SNUG_OK) status = lock_and_check(o);
+    if (status != SNUG_OK) snug_output_close(o);
+    return status;
+}
+
+snug_status snug_output_open(snug_context *ctx, const char *path, bool overwrite, struct snug_output *out) {
+    *out = (struct snug_output){.ctx = ctx, .overwrite = overwrite};
+    if (!snug_folder_exists(path)) return SNUG_OK;
+    return opened(out, snug_folder_open(ctx, NULL, path, &out->folder));
+}
+
+snug_status snug_output_make(snug_context *ctx, const char *path, bool overwrite, mode_t mode,
+                             struct snug_output *out) {
+    if (!out->folder.path) {
+        *out = (struct snug_output){.ctx = ctx, .overwrite = overwrite};
+        RETURN_IF_ERROR(opened(out, snug_folder_make(ctx, NULL, path, mode, &out->folder)));
+    }
+    out->folder.mode = mode;
+    return SNUG_OK;
+}
+
+void snug_output_close(struct snug_output *output) {
+    if (!output) return;
+    snug_lock_release(&output->lock);
+    snug_folder_close(&output->folder);
+    json_decref(output->files);
+    *output = (struct snug_output){0};
+}
+
+/* ---- writing -------------------------------------------------------------------------------------------------- */
+
+static snug_status write_manifest(struct snug_output *o) {
+    return snug_manifest_write(o->ctx, &o->folder, o->files, &o->from);
+}
+
+snug_status snug_output_start(struct snug_output *output, const struct snug_provenance *from) {
+    output->from = *from;
+    return write_manifest(output);
+}
+
+static bool has_name(const char *const *names, const char *name) {
+    for (; *names; names++)
+        if (strcmp(*names, name) == 0) return true;
+    return false;
+}
+
+snug_status snug_output_begin(struct snug_output *output, const char *const *names) {
+    const bool model = has_name(names, "config.json");
+    for (const char *const *name = names; *name; name++)
+        if (json_object_set_new(output->files, *name, json_null()))
+            return snug_fail(output->ctx, SNUG_E_MEMORY, "out of memory while writing into %s", output->folder.path);
+    RETURN_IF_ERROR(write_manifest(output));
+    for (int i = 0; i < KNOWN && model; i++) {
+        const char *name = known[i].name;
+        if (!known[i].model || has_name(names, name) || !snug_entry_kind(&output->folder, name)) continue;
+        RETURN_IF_ERROR(check_name(output, name, is_listed(output, name)));
+        if (unlinkat(output->folder.fd, name, 0))
+            return snug_fail(output->ctx, SNUG_E_IO, "cannot remove %s/%s, which belongs to another model: %s",
+                             output->folder.path, name, strerror(errno));
+        json_object_del(output->files, name);
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_output_end(struct snug_output *output) {
+    const char *name;
+    json_t *entry;
+    void *next;
+    json_object_foreach_safe(output->files, next, name, entry) {
+        if (!json_is_null(entry)) continue;
+        if (snug_entry_kind(&output->folder, name))
+            RETURN_IF_ERROR(snug_manifest_add(output->ctx, output->files, &output->folder, name));
+        else
+            json_object_del(output->files, name);
+    }
+    return write_manifest(output);
+}
