@@ -431,6 +431,57 @@ static void json_files(void **state) {
                  "a NUL byte");
 }
 
+/* What is wrong with a text is said of that text: nothing is named that it does not hold, and places are its own. */
+static void json_messages(void **state) {
+    struct scratch *s = *state;
+    static const struct {
+        const char *text;
+        int line, column;
+        const char *message;
+    } cases[] = {
+        {"", 1, 0, "'[' or '{' expected near end of file"},
+        {"   ", 1, 3, "'[' or '{' expected near end of file"},
+        {"{", 1, 1, "string or '}' expected near end of file"},
+        {"{\"a\": 1", 1, 7, "'}' expected near end of file"},
+        {"{\"a\": [1, 2", 1, 11, "']' expected near end of file"},
+        {"{\"a\": 1}}", 1, 9, "end of file expected near '}'"},
+        {"{\"a\": 1}]", 1, 9, "end of file expected near ']'"},
+        {"{} x", 1, 4, "end of file expected near 'x'"},
+        {"{}, {}", 1, 3, "end of file expected near ','"},
+        {"{\n}\n[]", 3, 1, "end of file expected near '['"},
+        {"3", 1, 1, "'[' or '{' expected near '3'"},
+        {"\"x\"", 1, 3, "'[' or '{' expected near '\"x\"'"},
+        {"]", 1, 1, "'[' or '{' expected near ']'"},
+        {"{\"a\": 1,}", 1, 9, "string or '}' expected near '}'"},
+        {"{\"a\": \"xx", 1, 9, "premature end of input near '\"xx'"},
+        {"{\"a\" 1}", 1, 6, "':' expected near '1'"},
+        {"{\"a\":\n  \"b\"\n  \"c\": 1}", 3, 5, "'}' expected near '\"c\"'"},
+        {"{\"\u00e9\": 1 2}", 1, 9, "'}' expected near '2'"},
+        {"{\"a\": tru}", 1, 9, "invalid token near 'tru'"},
+        {"{\"a\": 1e999}", 1, 11, "real number overflow near '1e999'"},
+        {"{\"a\": \"long enough for a buffer to grow \\q\"}", 1, 42, "invalid escape"},
+        /* integers beyond 64 bits, which are read as reals */
+        {"{\"a\": 10000000000000000000000, \"b\": x}", 1, 37, "invalid token near 'x'"},
+        {"{\"a\": 10000000000000000000000 5}", 1, 31, "'}' expected near '5'"},
+        {"{\n\"a\": 10000000000000000000000, }", 2, 31, "string or '}' expected near '}'"},
+    };
+    json_t *value;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[256];
+        snprintf(expected, sizeof expected, "/w.json:%d: not valid JSON (column %d): %s", cases[i].line,
+                 cases[i].column, cases[i].message);
+        const char *path = scratch_write(s, "w.json", cases[i].text, strlen(cases[i].text));
+        const snug_status status = snug_json_read(s->ctx, path, &value);
+        const char *end = strstr(snug_error_message(s->ctx), cases[i].message);
+        if (!end || strcmp(end, cases[i].message) != 0)
+            fail_msg("%s: \"%s\"", cases[i].text, snug_error_message(s->ctx));
+        assert_fails(s, status, SNUG_E_INPUT, expected);
+    }
+    const char *path = scratch_write(s, "w.json", "{\n\"a\": \"\xC3\xA9\0\"}", 13);
+    assert_fails(s, snug_json_read(s->ctx, path, &value), SNUG_E_INPUT,
+                 "/w.json:2: not valid JSON (column 8): a NUL byte");
+}
+
 /* Any double comes back as it was. */
 static void json_reals(void **state) {
     struct scratch *s = *state;
@@ -579,6 +630,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(cache_folder, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_members, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_messages, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_reals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(events, scratch_setup, scratch_teardown),
     };
