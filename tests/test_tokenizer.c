@@ -312,6 +312,55 @@ static void test_save_and_fingerprint(void **state) {
     snug_tokenizer_free(other);
 }
 
+/* What is saved is what was loaded, though the files change, grow or disappear in between. */
+static void test_save_after_changes(void **state) {
+    static const char *const folders[] = {"older", "json_and_config", "disagree", "vocab_alone", "two_vocabularies"};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char from[600], to[600], *before[SNUG_TOKENIZER_FILES] = {NULL}, *after;
+        size_t sizes[SNUG_TOKENIZER_FILES], size;
+        snprintf(to, sizeof to, "%s/from", fixture->folder);
+        assert_int_equal(snug_folder_create(fixture->ctx, to), SNUG_OK);
+        for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+            snprintf(from, sizeof from, GOLDEN "/%s/%s", folders[i], snug_tokenizer_file_names[file]);
+            snprintf(to, sizeof to, "%s/from/%s", fixture->folder, snug_tokenizer_file_names[file]);
+            if (snug_file_exists(from))
+                assert_int_equal(snug_file_read(fixture->ctx, from, &before[file], &sizes[file]), SNUG_OK);
+            if (before[file]) assert_int_equal(snug_file_replace(fixture->ctx, to, before[file], sizes[file]), SNUG_OK);
+        }
+        snprintf(from, sizeof from, "%s/from", fixture->folder);
+        struct snug_tokenizer *tokenizer = load(fixture, from);
+        const struct snug_tokenizer used = *tokenizer;
+        for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+            snprintf(to, sizeof to, "%s/from/%s", fixture->folder, snug_tokenizer_file_names[file]);
+            if (!before[file] || file % 2)
+                unlink(to);
+            else
+                assert_int_equal(snug_file_replace(fixture->ctx, to, "changed", 7), SNUG_OK);
+        }
+        snprintf(to, sizeof to, "%s/to", fixture->folder);
+        assert_int_equal(snug_folder_create(fixture->ctx, to), SNUG_OK);
+        if (snug_tokenizer_save(fixture->ctx, tokenizer, to) != SNUG_OK)
+            fail_msg("%s", snug_error_message(fixture->ctx));
+        for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+            snprintf(to, sizeof to, "%s/to/%s", fixture->folder, snug_tokenizer_file_names[file]);
+            assert_int_equal(snug_file_exists(to), used.paths[file] != NULL);
+            if (used.paths[file]) {
+                assert_int_equal(snug_file_read(fixture->ctx, to, &after, &size), SNUG_OK);
+                assert_int_equal(size, sizes[file]);
+                assert_memory_equal(after, before[file], size);
+                free(after);
+            }
+            free(before[file]);
+        }
+        snug_tokenizer_free(tokenizer);
+        snprintf(to, sizeof to, "%s/from", fixture->folder);
+        assert_int_equal(snug_folder_remove(fixture->ctx, to), SNUG_OK);
+        snprintf(to, sizeof to, "%s/to", fixture->folder);
+        assert_int_equal(snug_folder_remove(fixture->ctx, to), SNUG_OK);
+    }
+}
+
 #define MODEL(vocab) "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":" vocab "}"
 #define SMALL "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
 #define SMALL_JSON MODEL("{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}")
@@ -768,6 +817,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_truncation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_endless_marks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_save_and_fingerprint, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_save_after_changes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accepted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nul, set_up, tear_down),

@@ -18,7 +18,10 @@ void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
     snug_wordpiece_free(&tokenizer->model);
     snug_added_tokens_free(&tokenizer->added);
     free(tokenizer->tokens);
-    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) free(tokenizer->paths[file]);
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+        free(tokenizer->paths[file]);
+        free(tokenizer->data[file]);
+    }
     free(tokenizer);
 }
 
@@ -27,7 +30,7 @@ snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *
         if (!tokenizer->paths[file]) continue;
         char *to;
         RETURN_IF_ERROR(snug_path_join(ctx, &to, folder, snug_tokenizer_file_names[file]));
-        snug_status status = snug_file_copy(ctx, tokenizer->paths[file], to);
+        snug_status status = snug_file_replace(ctx, to, tokenizer->data[file], tokenizer->sizes[file]);
         free(to);
         RETURN_IF_ERROR(status);
     }

@@ -18,7 +18,8 @@ struct snug_ids {
    where the vocabularies do, tokenizer.json's holds, as in transformers 5. Both are logged. */
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
-/* Copies the tokenizer's own files, those that the folder had, into another folder. */
+/* Writes the tokenizer's own files, those that the folder had, into another folder: as they were when they were loaded,
+   whatever has happened to them since. */
 snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *folder);
 
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer); /* largest id + 1 */
