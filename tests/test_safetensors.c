@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors: round trips, shards, and every way in which a file can be wrong. */
+#include <errno.h>
 #include <math.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "io/safetensors.h"
+#include "sanitized.h"
 #include "scratch.h"
 
 /* Writes a file of the given header and size bytes of data, 0, 1, 2, … */
@@ -197,7 +201,10 @@ static void wrong_headers(void **state) {
     refuses(s, "{\"b\":" T("U8", "[4]", "2", "6") ",\"a\":" T("U8", "[4]", "0", "4") "}", 6, "a and b overlap");
     refuses(s, "{\"a\":" T("U8", "[4]", "0", "4") ",\"b\":" T("U8", "[2]", "5", "7") "}", 7,
             "1 bytes before tensor b belong to none");
-    refuses(s, "{\"a\":" T("U8", "[1]", "0", "1") ",\"a\":" T("U8", "[1]", "1", "2") "}", 2, "duplicate");
+    refuses(s, "{\"a\":" T("U8", "[1]", "0", "1") ",\"a\":" T("U8", "[1]", "1", "2") "}", 2,
+            "tensor a is listed twice");
+    refuses(s, "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+            "tensor a: duplicate");
     refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "tensor a: needs");
     refuses(s, "{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "tensor a: needs");
     refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", 8, "tensor a: needs");
@@ -207,6 +214,141 @@ static void wrong_headers(void **state) {
     refuses(s, "{\"a\":", 8, "its header is not valid");
     refuses(s, "[]", 8, "is not a safetensors file");
     refuses(s, "", 8, "is not a safetensors file");
+}
+
+/* What is not JSON, or not of the format's form, by place. */
+static void malformed_headers(void **state) {
+#define A "\"a\":" T("U8", "[1]", "0", "1")
+#define M(value) "{\"__metadata__\":" value "," A "}"
+    static const struct {
+        const char *header, *sentence;
+    } cases[] = {
+        {"{" A, "',' or '}' expected at its byte 52"},
+        {"{" A "} x", "the end of the header expected at its byte 54"},
+        {"{" A "}}", "the end of the header expected at its byte 53"},
+        {"{" A "]", "',' or '}' expected at its byte 52"},
+        {"{" A ",}", "a string expected at its byte 53"},
+        {"{," A "}", "a string expected at its byte 1"},
+        {"{" A " " A "}", "',' or '}' expected at its byte 53"},
+        {"{\"a\" {}}", "':' expected at its byte 5"},
+        {"{\"a\":}", "a value expected at its byte 5"},
+        {"{\"a\":,}", "tensor a: unexpected token near ','"},
+        {"{\"a\":[}}", "tensor a: unexpected token near '}'"},
+        {"{\"a\":[[]", "the end of the value expected at its byte 8"},
+        {"{\"a\":\"b", "the end of the string expected at its byte 5"},
+        {"{\"a\":\"b\\", "the end of the string expected at its byte 5"},
+        {"{\"a\":\"b\"}", "tensor a: needs"},
+        {"{\"a\":nul}", "tensor a: invalid token near 'nul'"},
+        {"{\"a\\q\":1}", "tensor a\\q: invalid escape"},
+        {"{\"\xff\":1}", "not UTF-8 at its byte 2"},
+        {M("7"), "an object of strings as \"__metadata__\" expected at its byte 16"},
+        {M("{\"a\":7}"), "a string expected at its byte 21"},
+        {M("{\"a\" \"b\"}"), "':' expected at its byte 21"},
+        {M("{\"a\":\"b\" \"c\":\"d\"}"), "',' or '}' expected at its byte 25"},
+        {M("{\"a\":\"b\",}"), "a string expected at its byte 25"},
+        {M("{\"a\":\"\\q\"}"), "a character that JSON allows expected at its byte 23"},
+        {M("{\"a\":\"\\u12g4\"}"), "a character that JSON allows expected at its byte 23"},
+        {M("{\"a\":\"\n\"}"), "a character that JSON allows expected at its byte 22"},
+        {M("{"), "a string expected at its byte"},
+        {M("{},\"__metadata__\":{}"), "\"__metadata__\" is listed twice"},
+        {M("{},\"__metadat\\u0061__\":0"), "\"__metadata__\" is listed twice"},
+    };
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refuses(s, cases[i].header, 1, cases[i].sentence);
+    static const char *const accepted[] = {
+        M("null"),
+        M("{}"),
+        M("{ }"),
+        M(" { \"a\" : \"\\u00e9\\\"\\n\" , \"b\":\"\" } "),
+        "{\"__metadat\\u0061__\":0," A "}",
+        " { " A " } \n" + 1,
+    };
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        assert_ok(s, snug_safetensors_open(s->ctx, write_raw(s, "a.safetensors", accepted[i], 1), &files));
+        assert_int_equal(files.count, 1);
+        assert_string_equal(files.tensors[0].name, "a");
+        snug_safetensors_close(&files);
+    }
+}
+
+/* Opens a file in a process of its own: the memory that it takes at most, and what is said. */
+static int64_t peak_of_opening(struct scratch *s, const char *path, char *message, size_t size) {
+    int channel[2], status;
+    struct rusage usage;
+    assert_int_equal(pipe(channel), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct snug_safetensors files;
+        const bool fine = snug_safetensors_open(s->ctx, path, &files) == SNUG_OK;
+        char text[512];
+        const int length = fine ? snprintf(text, sizeof text, "%zu tensors", files.count)
+                                : snprintf(text, sizeof text, "%s", snug_error_message(s->ctx));
+        const size_t bytes = (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
+        _exit(write(channel[1], text, bytes) != (ssize_t)bytes);
+    }
+    close(channel[1]);
+    const ssize_t got = read(channel[0], message, size - 1);
+    close(channel[0]);
+    message[got > 0 ? got : 0] = '\0';
+    while (wait4(child, &status, 0, &usage) < 0) assert_int_equal(errno, EINTR);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+static void put_many(FILE *file, const char *piece, size_t bytes) {
+    const size_t size = strlen(piece);
+    for (size_t i = 0; i < bytes / size; i++) fwrite(piece, 1, size, file);
+}
+
+/* The longest headers take a small multiple of their size, whatever is in them. */
+static void long_headers(void **state) {
+    enum { LONG = SANITIZED ? 9000000 : 90000000 };
+    static const struct {
+        const char *before, *piece, *middle, *other, *after; /* half of each piece; a piece with % is numbered */
+        const char *said;
+    } cases[] = {
+        {"{\"a\":", "[", "", "[", "", "the end of the value expected"},
+        {"{\"a\":", "[", "", "]", "}", "tensor a: its entry of"},
+        {"{\"a\":[", "0,", "", "{},", "0]}", "tensor a: its entry of"},
+        {"{", "\"\":0,", "", "\"\":0,", "}", "tensor : needs"},
+        {"{", "\"\":{},", "", "\"\":[],", "}", "tensor : needs"},
+        {"{\"", "a", "", "\xC3\xA9", "\":0}", "aaa: its entry of"},
+        {"{\"", "\xC3\xA9", "a", "a", "", "the end of the string expected"},
+        {"{\"__metadata__\":{\"", "a", "\":\"", "b", "\"}}", "0 tensors"},
+        {"{\"__metadata__\":{\"\":\"\"", ",\"\":\"\"", "", ",\"\":\"\"", "}}", "0 tensors"},
+        {"{", " ", "", "\n", "}", "0 tensors"},
+        {"{", "%", "", "", "}", " tensors"},
+    };
+    struct scratch *s = *state;
+    char message[512];
+    const char *path = write_raw(s, "a.safetensors", "{}", 0);
+    const int64_t before = peak_of_opening(s, path, message, sizeof message);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *file = fopen(scratch_path(s, "a.safetensors"), "w");
+        assert_non_null(file);
+        fwrite("12345678", 1, 8, file);
+        fputs(cases[i].before, file);
+        if (*cases[i].piece == '%') {
+            for (int k = 0; k < LONG / 60; k++)
+                fprintf(file, "%s\"%07x\":" T("U8", "[0]", "0", "0"), k ? "," : "", (unsigned)k * 7919u % 0xfffffffu);
+        } else {
+            put_many(file, cases[i].piece, LONG / 2);
+            fputs(cases[i].middle, file);
+            put_many(file, cases[i].other, LONG / 2);
+        }
+        fputs(cases[i].after, file);
+        const uint64_t length = (uint64_t)ftell(file) - 8;
+        rewind(file);
+        fwrite(&length, sizeof length, 1, file);
+        assert_int_equal(fclose(file), 0);
+        const int64_t peak = peak_of_opening(s, s->path, message, sizeof message) - before;
+        print_message("header %zu: %lld bytes, %.1f times its size: %.60s\n", i, (long long)length,
+                      (double)peak / (double)length, message);
+        assert_contains(message, cases[i].said);
+        if (!SANITIZED) assert_true(peak < 5 * (int64_t)length);
+    }
 }
 
 static void other_files(void **state) {
@@ -348,6 +490,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(parts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(types, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_headers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(malformed_headers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(long_headers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shards, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(every_byte, scratch_setup, scratch_teardown),
