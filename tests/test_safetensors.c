@@ -272,6 +272,25 @@ static void malformed_headers(void **state) {
     }
 }
 
+/* Of a long name messages show whole characters. */
+static void long_name(void **state) {
+    enum { NAME = 70000 };
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    char *bytes = calloc(1, 8 + NAME + 8), shown[256] = "tensor a";
+    assert_non_null(bytes);
+    strcpy(bytes + 8, "{\"a");
+    for (int i = 0; i < NAME; i++) bytes[11 + i] = "\xC3\xA9"[i % 2];
+    strcpy(bytes + 11 + NAME, "\":0}");
+    const uint64_t length = NAME + 7;
+    memcpy(bytes, &length, sizeof length);
+    for (int i = 0; i < 49; i++) strcat(shown, "\xC3\xA9");
+    strcat(shown, ": its entry of 70005 bytes is longer than any tensor needs");
+    scratch_write(s, "a.safetensors", bytes, 8 + length);
+    assert_fails(s, snug_safetensors_open(s->ctx, s->path, &files), SNUG_E_INPUT, shown);
+    free(bytes);
+}
+
 /* Opens a file in a process of its own: the memory that it takes at most, and what is said. */
 static int64_t peak_of_opening(struct scratch *s, const char *path, char *message, size_t size) {
     int channel[2], status;
@@ -491,6 +510,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(types, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_headers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(malformed_headers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(long_name, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(long_headers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shards, scratch_setup, scratch_teardown),

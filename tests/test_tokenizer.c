@@ -501,6 +501,15 @@ static const struct {
      "c cs",
      {2, 1},
      0},
+    /* Of one FNV-1a hash: "declinate" and "macallums", "costarring" and "liquid". "##" is the prefix of no piece. */
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\n##\ndecl\nmacallums\n##inatex\n##tarringx\nliquid\ncos\n",
+     NULL,
+     NULL,
+     NULL,
+     "declinatex costarringx",
+     {5, 7, 10, 8},
+     0},
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\n##\nmacallums\n", NULL, NULL, NULL, "declinatex", {1}, 0},
     /* The vocabulary of vocab.txt in another order is the same, one of fewer tokens is not. */
     {"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n",
      "{" SPLIT "," MODEL("{\"[UNK]\":1,\"[PAD]\":0,\"a\":4,\"[CLS]\":2,\"[SEP]\":3}") "}",

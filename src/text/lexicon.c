@@ -105,7 +105,7 @@ static bool may_have(const struct snug_lexicon *lexicon, uint32_t hash, size_t l
 
 size_t snug_lexicon_longest(const struct snug_lexicon *lexicon, const char *text, size_t length, int32_t *value) {
     size_t most = lexicon->longest < length ? lexicon->longest : length;
-    while (most > 0) {
+    for (;;) {
         uint32_t hash = FNV_BASIS, longest_hash = 0;
         size_t longest = 0;
         for (size_t i = 0; i < most; i++) {
@@ -124,5 +124,4 @@ size_t snug_lexicon_longest(const struct snug_lexicon *lexicon, const char *text
         }
         most = longest - 1; /* another string of the same hash */
     }
-    return 0;
 }

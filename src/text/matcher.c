@@ -8,6 +8,7 @@
  */
 #include "text/matcher.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,7 +147,7 @@ static snug_status expand_all(struct build *build) {
 
 snug_status snug_matcher_finish(snug_context *ctx, struct snug_matcher *matcher) {
     if (!matcher->count) return SNUG_OK;
-    if (matcher->count >= UINT32_MAX) return snug_fail(ctx, SNUG_E_UNSUPPORTED, "more than %u tokens", UINT32_MAX - 1);
+    assert(matcher->count < UINT32_MAX); /* a pattern takes more than a byte of a file below 256 MiB */
     struct build build = {.ctx = ctx, .matcher = matcher};
     snug_status status = snug_alloc(ctx, matcher->count, sizeof *build.order, (void **)&build.order);
     if (status == SNUG_OK) status = snug_alloc(ctx, matcher->count, sizeof *build.sorted, (void **)&build.sorted);
