@@ -434,7 +434,7 @@ static char *interrupt_after_loss(struct fixture *f, const char *words, int sign
 static void test_interrupted_and_resumed(void **state) {
     struct fixture *f = *state;
     for (const int *number = (const int[]){SIGINT, SIGTERM, 0}; *number; number++) {
-        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "out")), SNUG_OK);
         char *errors =
             interrupt_after_loss(f, LONG "--max_steps 20000 --lr_scheduler_type constant --output_dir out", *number);
         char *out = output_of(f, "stdout");

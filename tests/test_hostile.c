@@ -207,11 +207,11 @@ static void shards_behind_links(void **state) {
     snprintf(target, sizeof target, "%s", s->path);
     assert_int_equal(symlink(target, scratch_path(s, "m.safetensors")), 0);
     const char *path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"m.safetensors\"}}");
-    assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &files));
+    assert_ok(s, snug_safetensors_open(s->ctx,NULL, path, &files));
     snug_safetensors_close(&files);
     assert_int_equal(mkfifo(scratch_path(s, "pipe.safetensors"), 0600), 0); /* would wait for a writer for ever */
     path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"pipe.safetensors\"}}");
-    assert_fails(s, snug_safetensors_open(s->ctx, NULL, path, &files), SNUG_E_INPUT, "is not a regular file");
+    assert_fails(s, snug_safetensors_open(s->ctx,NULL, path, &files), SNUG_E_INPUT, "is not a regular file");
 }
 
 static void manifests(void **state) {
@@ -244,9 +244,9 @@ static void files_read_whole_end_somewhere(void **state) {
     size_t size;
     write_text(s, "config.json", "{");
     assert_int_equal(truncate(s->path, (1 << 28) + 1), 0); /* a hole, which takes no space */
-    assert_fails(s, snug_file_read(s->ctx, NULL, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx,NULL, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
     assert_null(data);
-    assert_fails(s, snug_file_read(s->ctx, NULL, "/dev/zero", &data, &size), SNUG_E_INPUT, "/dev/zero has over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx,NULL, "/dev/zero", &data, &size), SNUG_E_INPUT, "/dev/zero has over 256 MiB");
 }
 
 static void messages_are_printable(void **state) {

@@ -122,10 +122,10 @@ static void other_file_systems(void **state) {
     assert_int_equal(entries(s->folder), 1);
     assert_int_equal(s->log_count, 1);
     fsync_refused = (struct refusal){.pass = 1, .times = 1, .error = EINVAL}; /* folders are not synced */
-    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
+    assert_ok(s, snug_file_replace(s->ctx,NULL, path, "", 0));
     assert_int_equal(s->log_count, 1);
     fsync_refused = (struct refusal){.pass = 1, .times = 1, .error = EIO};
-    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
+    assert_ok(s, snug_file_replace(s->ctx,NULL, path, "", 0));
     assert_contains(s->log, "cannot sync folder ");
     static const int without[] = {EOPNOTSUPP, EISDIR, ENOENT, EINVAL};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
@@ -142,7 +142,7 @@ static void other_file_systems(void **state) {
     char here[1024];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(s->folder), 0);
-    const snug_status written = snug_file_replace(s->ctx, NULL, "alone", "x", 1);
+    const snug_status written = snug_file_replace(s->ctx,NULL, "alone", "x", 1);
     assert_int_equal(chdir(here), 0);
     assert_ok(s, written);
     assert_file_is(s, scratch_path(s, "alone"), "x");

@@ -555,7 +555,7 @@ static void test_many_numbers(void **state) {
     fclose(file);
     char *text;
     size_t size;
-    assert_int_equal(snug_file_read(f->ctx, NULL, path_of(f, "n.csv"), &text, &size), SNUG_OK);
+    assert_int_equal(snug_file_read(f->ctx,NULL, path_of(f, "n.csv"), &text, &size), SNUG_OK);
     file = fopen(path_of(f, "o.csv"), "w"); /* the same, and one that no float can hold */
     assert_non_null(file);
     fprintf(file, "%sw1,1e99\n", text);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors: round trips, shards, and every way in which a file can be wrong. */
+#include <errno.h>
 #include <math.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "io/safetensors.h"
+#include "sanitized.h"
 #include "scratch.h"
 
 /* Writes a file of the given header and size bytes of data, 0, 1, 2, … */
@@ -19,7 +23,7 @@ static const char *write_raw(struct scratch *s, const char *name, const char *he
 
 static void refuses(struct scratch *s, const char *header, size_t size, const char *sentence) {
     struct snug_safetensors files;
-    snug_status status = snug_safetensors_open(s->ctx, NULL, write_raw(s, "m.safetensors", header, size), &files);
+    snug_status status = snug_safetensors_open(s->ctx,NULL, write_raw(s, "m.safetensors", header, size), &files);
     assert_contains(snug_error_message(s->ctx), "m.safetensors");
     assert_fails(s, status, SNUG_E_INPUT, sentence);
     assert_null(files.tensors);
@@ -45,8 +49,8 @@ static void round_trip(void **state) {
         {.name = "none", .dtype = SNUG_F32, .dims = 2, .shape = {5, 0}, .data = NULL},
     };
     struct snug_safetensors files;
-    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), sources, 6));
-    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), sources, 6));
+    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
     assert_int_equal(files.count, 6);
     for (size_t i = 1; i < files.count; i++) assert_true(strcmp(files.tensors[i - 1].name, files.tensors[i].name) < 0);
     static float found[COUNT];
@@ -94,8 +98,8 @@ static void written_form(void **state) {
     const struct snug_tensor_source source = {.name = "a", .dtype = SNUG_F32, .dims = 1, .shape = {2}, .data = two};
     char *text;
     size_t size;
-    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), &source, 1));
-    assert_ok(s, snug_file_read(s->ctx, NULL, s->path, &text, &size));
+    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), &source, 1));
+    assert_ok(s, snug_file_read(s->ctx,NULL, s->path, &text, &size));
     static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
                                  "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
     uint64_t length;
@@ -107,22 +111,22 @@ static void written_form(void **state) {
     assert_memory_equal(text + 8 + length, two, 8);
     free(text);
     struct snug_safetensors files;
-    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "empty.safetensors"), NULL, 0));
-    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "empty.safetensors"), NULL, 0));
+    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
     assert_int_equal(files.count, 0);
     assert_null(snug_safetensors_find(&files, "a"));
     snug_safetensors_close(&files);
 
     const struct snug_tensor_source twice[] = {source, source};
-    assert_fails(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "b"), twice, 2), SNUG_E_INTERNAL, "tensor a");
+    assert_fails(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "b"), twice, 2), SNUG_E_INTERNAL, "tensor a");
     struct snug_tensor_source huge = {.name = "h", .dims = 2, .shape = {INT64_MAX, 2}};
-    assert_fails(s, snug_safetensors_write(s->ctx, NULL, s->path, &huge, 1), SNUG_E_INTERNAL, "tensor h");
+    assert_fails(s, snug_safetensors_write(s->ctx,NULL, s->path, &huge, 1), SNUG_E_INTERNAL, "tensor h");
     const struct snug_tensor_source halves_of_all[] = {
         {.name = "h", .dtype = SNUG_U8, .dims = 1, .shape = {1LL << 62}},
         {.name = "i", .dtype = SNUG_U8, .dims = 1, .shape = {1LL << 62}}};
-    assert_fails(s, snug_safetensors_write(s->ctx, NULL, s->path, halves_of_all, 2), SNUG_E_INTERNAL, "tensor i");
+    assert_fails(s, snug_safetensors_write(s->ctx,NULL, s->path, halves_of_all, 2), SNUG_E_INTERNAL, "tensor i");
     assert_false(snug_file_exists(NULL, s->path));
-    assert_fails(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "none/b"), &source, 1), SNUG_E_IO, "none/b");
+    assert_fails(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "none/b"), &source, 1), SNUG_E_IO, "none/b");
 }
 
 /* Values that are asked for in parts, as of a tensor that is offloaded. */
@@ -139,13 +143,13 @@ static void parts(void **state) {
     static float found[50000];
     struct snug_tensor_source source = {
         .name = "a", .dtype = SNUG_F32, .dims = 1, .shape = {50000}, .read = count_up, .user = s};
-    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), &source, 1));
-    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), &source, 1));
+    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
     assert_ok(s, snug_safetensors_read(s->ctx, &files, files.tensors, 0, 50000, found));
     for (int i = 0; i < 50000; i++) assert_true(found[i] == (float)i);
     snug_safetensors_close(&files);
     source.shape[0] = 100001;
-    assert_fails(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "b.safetensors"), &source, 1), SNUG_E_IO,
+    assert_fails(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "b.safetensors"), &source, 1), SNUG_E_IO,
                  "the disk is lost");
     assert_false(snug_file_exists(NULL, s->path));
 }
@@ -158,7 +162,7 @@ static void types(void **state) {
     float value;
     assert_ok(s, snug_safetensors_open(
                      s->ctx,
-                     NULL, write_raw(s, "t.safetensors",
+                    NULL, write_raw(s, "t.safetensors",
                                "{\"i\":" T("I64", "[1]", "0", "8") ",\"f4\":" T("F4", "[6]", "8", "11") ",\"new\":" T(
                                    "A_TYPE_OF_TOMORROW", "[2]", "11", "16") ",\"__metadata__\":{\"format\":\"pt\"}}",
                                16),
@@ -197,7 +201,10 @@ static void wrong_headers(void **state) {
     refuses(s, "{\"b\":" T("U8", "[4]", "2", "6") ",\"a\":" T("U8", "[4]", "0", "4") "}", 6, "a and b overlap");
     refuses(s, "{\"a\":" T("U8", "[4]", "0", "4") ",\"b\":" T("U8", "[2]", "5", "7") "}", 7,
             "1 bytes before tensor b belong to none");
-    refuses(s, "{\"a\":" T("U8", "[1]", "0", "1") ",\"a\":" T("U8", "[1]", "1", "2") "}", 2, "duplicate");
+    refuses(s, "{\"a\":" T("U8", "[1]", "0", "1") ",\"a\":" T("U8", "[1]", "1", "2") "}", 2,
+            "tensor a is listed twice");
+    refuses(s, "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+            "tensor a: duplicate");
     refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "tensor a: needs");
     refuses(s, "{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "tensor a: needs");
     refuses(s, "{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", 8, "tensor a: needs");
@@ -207,6 +214,160 @@ static void wrong_headers(void **state) {
     refuses(s, "{\"a\":", 8, "its header is not valid");
     refuses(s, "[]", 8, "is not a safetensors file");
     refuses(s, "", 8, "is not a safetensors file");
+}
+
+/* What is not JSON, or not of the format's form, by place. */
+static void malformed_headers(void **state) {
+#define A "\"a\":" T("U8", "[1]", "0", "1")
+#define M(value) "{\"__metadata__\":" value "," A "}"
+    static const struct {
+        const char *header, *sentence;
+    } cases[] = {
+        {"{" A, "',' or '}' expected at its byte 52"},
+        {"{" A "} x", "the end of the header expected at its byte 54"},
+        {"{" A "}}", "the end of the header expected at its byte 53"},
+        {"{" A "]", "',' or '}' expected at its byte 52"},
+        {"{" A ",}", "a string expected at its byte 53"},
+        {"{," A "}", "a string expected at its byte 1"},
+        {"{" A " " A "}", "',' or '}' expected at its byte 53"},
+        {"{\"a\" {}}", "':' expected at its byte 5"},
+        {"{\"a\":}", "a value expected at its byte 5"},
+        {"{\"a\":,}", "tensor a: unexpected token near ','"},
+        {"{\"a\":[}}", "tensor a: unexpected token near '}'"},
+        {"{\"a\":[[]", "the end of the value expected at its byte 8"},
+        {"{\"a\":\"b", "the end of the string expected at its byte 5"},
+        {"{\"a\":\"b\\", "the end of the string expected at its byte 5"},
+        {"{\"a\":\"b\"}", "tensor a: needs"},
+        {"{\"a\":nul}", "tensor a: invalid token near 'nul'"},
+        {"{\"a\\q\":1}", "tensor a\\q: invalid escape"},
+        {"{\"\xff\":1}", "not UTF-8 at its byte 2"},
+        {M("7"), "an object of strings as \"__metadata__\" expected at its byte 16"},
+        {M("{\"a\":7}"), "a string expected at its byte 21"},
+        {M("{\"a\" \"b\"}"), "':' expected at its byte 21"},
+        {M("{\"a\":\"b\" \"c\":\"d\"}"), "',' or '}' expected at its byte 25"},
+        {M("{\"a\":\"b\",}"), "a string expected at its byte 25"},
+        {M("{\"a\":\"\\q\"}"), "a character that JSON allows expected at its byte 23"},
+        {M("{\"a\":\"\\u12g4\"}"), "a character that JSON allows expected at its byte 23"},
+        {M("{\"a\":\"\n\"}"), "a character that JSON allows expected at its byte 22"},
+        {M("{"), "a string expected at its byte"},
+        {M("{},\"__metadata__\":{}"), "\"__metadata__\" is listed twice"},
+        {M("{},\"__metadat\\u0061__\":0"), "\"__metadata__\" is listed twice"},
+    };
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refuses(s, cases[i].header, 1, cases[i].sentence);
+    static const char *const accepted[] = {
+        M("null"),
+        M("{}"),
+        M("{ }"),
+        M(" { \"a\" : \"\\u00e9\\\"\\n\" , \"b\":\"\" } "),
+        "{\"__metadat\\u0061__\":0," A "}",
+        "{ " A " } \n",
+    };
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        assert_ok(s, snug_safetensors_open(s->ctx, NULL, write_raw(s, "a.safetensors", accepted[i], 1), &files));
+        assert_int_equal(files.count, 1);
+        assert_string_equal(files.tensors[0].name, "a");
+        snug_safetensors_close(&files);
+    }
+}
+
+/* Of a long name messages show whole characters. */
+static void long_name(void **state) {
+    enum { NAME = 70000 };
+    struct scratch *s = *state;
+    struct snug_safetensors files;
+    char *bytes = calloc(1, 8 + NAME + 8), shown[256] = "tensor a";
+    assert_non_null(bytes);
+    strcpy(bytes + 8, "{\"a");
+    for (int i = 0; i < NAME; i++) bytes[11 + i] = "\xC3\xA9"[i % 2];
+    strcpy(bytes + 11 + NAME, "\":0}");
+    const uint64_t length = NAME + 7;
+    memcpy(bytes, &length, sizeof length);
+    for (int i = 0; i < 49; i++) strcat(shown, "\xC3\xA9");
+    strcat(shown, ": its entry of 70005 bytes is longer than any tensor needs");
+    scratch_write(s, "a.safetensors", bytes, 8 + length);
+    assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->path, &files), SNUG_E_INPUT, shown);
+    free(bytes);
+}
+
+/* Opens a file in a process of its own: the memory that it takes at most, and what is said. */
+static int64_t peak_of_opening(struct scratch *s, const char *path, char *message, size_t size) {
+    int channel[2], status;
+    struct rusage usage;
+    assert_int_equal(pipe(channel), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct snug_safetensors files;
+        const bool fine = snug_safetensors_open(s->ctx, NULL, path, &files) == SNUG_OK;
+        char text[512];
+        const int length = fine ? snprintf(text, sizeof text, "%zu tensors", files.count)
+                                : snprintf(text, sizeof text, "%s", snug_error_message(s->ctx));
+        const size_t bytes = (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
+        _exit(write(channel[1], text, bytes) != (ssize_t)bytes);
+    }
+    close(channel[1]);
+    const ssize_t got = read(channel[0], message, size - 1);
+    close(channel[0]);
+    message[got > 0 ? got : 0] = '\0';
+    while (wait4(child, &status, 0, &usage) < 0) assert_int_equal(errno, EINTR);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+static void put_many(FILE *file, const char *piece, size_t bytes) {
+    const size_t size = strlen(piece);
+    for (size_t i = 0; i < bytes / size; i++) assert_int_equal(fwrite(piece, 1, size, file), size);
+}
+
+/* The longest headers take a small multiple of their size, whatever is in them. */
+static void long_headers(void **state) {
+    enum { LONG = SANITIZED ? 9000000 : 90000000 };
+    static const struct {
+        const char *before, *piece, *middle, *other, *after; /* half of each piece; a piece with % is numbered */
+        const char *said;
+    } cases[] = {
+        {"{\"a\":", "[", "", "[", "", "the end of the value expected"},
+        {"{\"a\":", "[", "", "]", "}", "tensor a: its entry of"},
+        {"{\"a\":[", "0,", "", "{},", "0]}", "tensor a: its entry of"},
+        {"{", "\"\":0,", "", "\"\":0,", "}", "tensor : needs"},
+        {"{", "\"\":{},", "", "\"\":[],", "}", "tensor : needs"},
+        {"{\"", "a", "", "\xC3\xA9", "\":0}", "aaa: its entry of"},
+        {"{\"", "\xC3\xA9", "a", "a", "", "the end of the string expected"},
+        {"{\"__metadata__\":{\"", "a", "\":\"", "b", "\"}}", "0 tensors"},
+        {"{\"__metadata__\":{\"\":\"\"", ",\"\":\"\"", "", ",\"\":\"\"", "}}", "0 tensors"},
+        {"{", " ", "", "\n", "}", "0 tensors"},
+        {"{", "%", "", "", "}", " tensors"},
+    };
+    struct scratch *s = *state;
+    char message[512];
+    const char *path = write_raw(s, "a.safetensors", "{}", 0);
+    const int64_t before = peak_of_opening(s, path, message, sizeof message);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *file = fopen(scratch_path(s, "a.safetensors"), "w");
+        assert_non_null(file);
+        assert_int_equal(fwrite("12345678", 1, 8, file), 8);
+        fputs(cases[i].before, file);
+        if (*cases[i].piece == '%') {
+            for (int k = 0; k < LONG / 60; k++)
+                fprintf(file, "%s\"%07x\":" T("U8", "[0]", "0", "0"), k ? "," : "", (unsigned)k * 7919u % 0xfffffffu);
+        } else {
+            put_many(file, cases[i].piece, LONG / 2);
+            fputs(cases[i].middle, file);
+            put_many(file, cases[i].other, LONG / 2);
+        }
+        fputs(cases[i].after, file);
+        const uint64_t length = (uint64_t)ftell(file) - 8;
+        rewind(file);
+        assert_int_equal(fwrite(&length, sizeof length, 1, file), 1);
+        assert_int_equal(fclose(file), 0);
+        const int64_t peak = peak_of_opening(s, s->path, message, sizeof message) - before;
+        print_message("header %zu: %lld bytes, %.1f times its size: %.60s\n", i, (long long)length,
+                      (double)peak / (double)length, message);
+        assert_contains(message, cases[i].said);
+        if (!SANITIZED) assert_true(peak < 5 * (int64_t)length);
+    }
 }
 
 static void other_files(void **state) {
@@ -233,27 +394,27 @@ static void other_files(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = scratch_write(s, cases[i].name, cases[i].bytes, cases[i].size);
-        assert_fails(s, snug_safetensors_open(s->ctx, NULL, path, &files), SNUG_E_INPUT, cases[i].sentence);
+        assert_fails(s, snug_safetensors_open(s->ctx,NULL, path, &files), SNUG_E_INPUT, cases[i].sentence);
     }
     char here[1024]; /* names without a folder, and shorter than any end */
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(s->folder), 0);
-    const snug_status pickled = snug_safetensors_open(s->ctx, NULL, "model.pt", &files);
+    const snug_status pickled = snug_safetensors_open(s->ctx,NULL, "model.pt", &files);
     assert_fails(s, pickled, SNUG_E_INPUT, "save_file(w, \"model.safetensors\"");
-    assert_fails(s, snug_safetensors_open(s->ctx, NULL, scratch_write(s, "m", "?", 1) + strlen(s->folder) + 1, &files),
+    assert_fails(s, snug_safetensors_open(s->ctx,NULL, scratch_write(s, "m", "?", 1) + strlen(s->folder) + 1, &files),
                  SNUG_E_INPUT, "m is not a safetensors file");
     assert_int_equal(chdir(here), 0);
     /* a header over the format's limit, in a file that is long enough for it (and has holes, so takes no space) */
     scratch_write(s, "long.safetensors", "\1\xe1\xf5\5\0\0\0\0{}", 10); /* 100,000,001 */
     assert_int_equal(truncate(s->path, 200000000), 0);
-    assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->path, &files), SNUG_E_INPUT, "would take 100000001");
-    assert_fails(s, snug_safetensors_open(s->ctx, NULL, scratch_path(s, "none"), &files), SNUG_E_IO, "none: No such file");
-    assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->folder, &files), SNUG_E_INPUT, "not a regular file");
+    assert_fails(s, snug_safetensors_open(s->ctx,NULL, s->path, &files), SNUG_E_INPUT, "would take 100000001");
+    assert_fails(s, snug_safetensors_open(s->ctx,NULL, scratch_path(s, "none"), &files), SNUG_E_IO, "none: No such file");
+    assert_fails(s, snug_safetensors_open(s->ctx,NULL, s->folder, &files), SNUG_E_INPUT, "not a regular file");
 }
 
 static snug_status open_index(struct scratch *s, const char *index, struct snug_safetensors *files) {
     scratch_write(s, "model.safetensors.index.json", index, strlen(index));
-    return snug_safetensors_open(s->ctx, NULL, s->path, files);
+    return snug_safetensors_open(s->ctx,NULL, s->path, files);
 }
 
 static void shards(void **state) {
@@ -310,8 +471,8 @@ static void every_byte(void **state) {
         {.name = "bert.b", .dtype = SNUG_BF16, .dims = 1, .shape = {4}, .data = values + 4}};
     char *bytes;
     size_t size;
-    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), sources, 2));
-    assert_ok(s, snug_file_read(s->ctx, NULL, s->path, &bytes, &size));
+    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), sources, 2));
+    assert_ok(s, snug_file_read(s->ctx,NULL, s->path, &bytes, &size));
     /* in place: to truncate and write anew for each case would wait for the disk each time */
     struct snug_safetensors files;
     FILE *file = fopen(scratch_path(s, "a.safetensors"), "r+");
@@ -319,7 +480,7 @@ static void every_byte(void **state) {
     for (size_t at = 0; at < size * 8; at++) {
         char flipped = bytes[at / 8] ^ (char)(1 << at % 8);
         assert_int_equal(pwrite(fileno(file), &flipped, 1, (off_t)(at / 8)), 1);
-        snug_status status = snug_safetensors_open(s->ctx, NULL, s->path, &files);
+        snug_status status = snug_safetensors_open(s->ctx,NULL, s->path, &files);
         if (status != SNUG_OK) assert_fails(s, status, SNUG_E_INPUT, "a.safetensors"); /* and files is empty */
         for (size_t i = 0; i < files.count; i++) {
             float found[16];
@@ -331,11 +492,11 @@ static void every_byte(void **state) {
         snug_safetensors_close(&files);
         assert_int_equal(pwrite(fileno(file), &bytes[at / 8], 1, (off_t)(at / 8)), 1);
     }
-    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
     snug_safetensors_close(&files);
     for (size_t cut = size; cut-- > 0;) {
         assert_int_equal(ftruncate(fileno(file), (off_t)cut), 0);
-        assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->path, &files), SNUG_E_INPUT, "a.safetensors");
+        assert_fails(s, snug_safetensors_open(s->ctx,NULL, s->path, &files), SNUG_E_INPUT, "a.safetensors");
     }
     fclose(file);
     free(bytes);
@@ -348,6 +509,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(parts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(types, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_headers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(malformed_headers, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(long_name, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(long_headers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shards, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(every_byte, scratch_setup, scratch_teardown),

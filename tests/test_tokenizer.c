@@ -48,7 +48,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
-    assert_int_equal(snug_folder_remove(fixture->ctx, NULL, fixture->folder), SNUG_OK);
+    assert_int_equal(snug_folder_remove(fixture->ctx,NULL, fixture->folder), SNUG_OK);
     snug_context_destroy(fixture->ctx);
     free(fixture);
     return 0;
@@ -71,7 +71,7 @@ static json_t *read_golden(struct fixture *fixture, const char *name) {
     char path[512];
     json_t *value;
     snprintf(path, sizeof path, GOLDEN "/%s.json", name);
-    if (snug_json_read(fixture->ctx, NULL, path, &value) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
+    if (snug_json_read(fixture->ctx,NULL, path, &value) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
     return value;
 }
 
@@ -312,6 +312,55 @@ static void test_save_and_fingerprint(void **state) {
     snug_tokenizer_free(other);
 }
 
+/* What is saved is what was loaded, though the files change, grow or disappear in between. */
+static void test_save_after_changes(void **state) {
+    static const char *const folders[] = {"older", "json_and_config", "disagree", "vocab_alone", "two_vocabularies"};
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char from[600], to[600], *before[SNUG_TOKENIZER_FILES] = {NULL}, *after;
+        size_t sizes[SNUG_TOKENIZER_FILES], size;
+        snprintf(to, sizeof to, "%s/from", fixture->folder);
+        assert_int_equal(snug_folder_create(fixture->ctx, to), SNUG_OK);
+        for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+            snprintf(from, sizeof from, GOLDEN "/%s/%s", folders[i], snug_tokenizer_file_names[file]);
+            snprintf(to, sizeof to, "%s/from/%s", fixture->folder, snug_tokenizer_file_names[file]);
+            if (snug_file_exists(from))
+                assert_int_equal(snug_file_read(fixture->ctx, NULL, from, &before[file], &sizes[file]), SNUG_OK);
+            if (before[file]) assert_int_equal(snug_file_replace(fixture->ctx, NULL, to, before[file], sizes[file]), SNUG_OK);
+        }
+        snprintf(from, sizeof from, "%s/from", fixture->folder);
+        struct snug_tokenizer *tokenizer = load(fixture, from);
+        const struct snug_tokenizer used = *tokenizer;
+        for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+            snprintf(to, sizeof to, "%s/from/%s", fixture->folder, snug_tokenizer_file_names[file]);
+            if (!before[file] || file % 2)
+                unlink(to);
+            else
+                assert_int_equal(snug_file_replace(fixture->ctx, NULL, to, "changed", 7), SNUG_OK);
+        }
+        snprintf(to, sizeof to, "%s/to", fixture->folder);
+        assert_int_equal(snug_folder_create(fixture->ctx, to), SNUG_OK);
+        if (tokenizer_save(fixture->ctx, tokenizer, to) != SNUG_OK)
+            fail_msg("%s", snug_error_message(fixture->ctx));
+        for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+            snprintf(to, sizeof to, "%s/to/%s", fixture->folder, snug_tokenizer_file_names[file]);
+            assert_int_equal(snug_file_exists(to), used.paths[file] != NULL);
+            if (used.paths[file]) {
+                assert_int_equal(snug_file_read(fixture->ctx, NULL, to, &after, &size), SNUG_OK);
+                assert_int_equal(size, sizes[file]);
+                assert_memory_equal(after, before[file], size);
+                free(after);
+            }
+            free(before[file]);
+        }
+        snug_tokenizer_free(tokenizer);
+        snprintf(to, sizeof to, "%s/from", fixture->folder);
+        assert_int_equal(snug_folder_remove(fixture->ctx, NULL, to), SNUG_OK);
+        snprintf(to, sizeof to, "%s/to", fixture->folder);
+        assert_int_equal(snug_folder_remove(fixture->ctx, NULL, to), SNUG_OK);
+    }
+}
+
 #define MODEL(vocab) "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":" vocab "}"
 #define SMALL "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
 #define SMALL_JSON MODEL("{\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3}")
@@ -372,7 +421,7 @@ static void put_file(struct fixture *fixture, const char *name, const char *text
     char path[128];
     snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
     unlink(path);
-    if (text) assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, text, strlen(text)), SNUG_OK);
+    if (text) assert_int_equal(snug_file_replace(fixture->ctx,NULL, path, text, strlen(text)), SNUG_OK);
 }
 
 static void test_refused(void **state) {
@@ -452,6 +501,15 @@ static const struct {
      "c cs",
      {2, 1},
      0},
+    /* Of one FNV-1a hash: "declinate" and "macallums", "costarring" and "liquid". "##" is the prefix of no piece. */
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\n##\ndecl\nmacallums\n##inatex\n##tarringx\nliquid\ncos\n",
+     NULL,
+     NULL,
+     NULL,
+     "declinatex costarringx",
+     {5, 7, 10, 8},
+     0},
+    {"[PAD]\n[UNK]\n[CLS]\n[SEP]\n##\nmacallums\n", NULL, NULL, NULL, "declinatex", {1}, 0},
     /* The vocabulary of vocab.txt in another order is the same, one of fewer tokens is not. */
     {"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n",
      "{" SPLIT "," MODEL("{\"[UNK]\":1,\"[PAD]\":0,\"a\":4,\"[CLS]\":2,\"[SEP]\":3}") "}",
@@ -522,7 +580,7 @@ static void test_nul(void **state) {
     struct snug_tokenizer *tokenizer;
     struct snug_ids ids = {0};
     snprintf(path, sizeof path, "%s/vocab.txt", fixture->folder);
-    assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
+    assert_int_equal(snug_file_replace(fixture->ctx,NULL, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
     assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer), SNUG_E_INPUT);
     assert_non_null(strstr(snug_error_message(fixture->ctx), "vocab.txt, line 4: not valid UTF-8 text"));
     snug_clear_error(fixture->ctx);
@@ -630,6 +688,136 @@ static void test_templates(void **state) {
     }
 }
 
+/* ---- linear searches beside slow ones ---- */
+
+static uint64_t draw(uint64_t *state) { /* xorshift64 (Marsaglia) */
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return *state >> 8;
+}
+
+/* A word of few different letters, so that its parts occur in others. */
+static void draw_text(uint64_t *state, const char *letters, size_t length, char *out) {
+    const size_t kinds = strlen(letters);
+    for (size_t i = 0; i < length; i++) out[i] = letters[draw(state) % kinds];
+    out[length] = '\0';
+}
+
+/* The pattern that a search of every length finds at text[at]: the number, or -1. */
+static int32_t slow_longest(char patterns[][600], int count, const char *text, size_t length, size_t at) {
+    int32_t longest = -1;
+    for (int i = 0; i < count; i++) {
+        const size_t size = strlen(patterns[i]);
+        if (size <= length - at && !memcmp(patterns[i], text + at, size) &&
+            (longest < 0 || size > strlen(patterns[longest])))
+            longest = i;
+    }
+    return longest;
+}
+
+static int draw_patterns(uint64_t *state, const char *letters, int most, size_t longest, char patterns[][600]) {
+    int count = 0;
+    for (int i = 0; i < most; i++) {
+        bool twice = false;
+        draw_text(state, letters, 1 + draw(state) % (draw(state) % 8 ? 6 : longest), patterns[count]);
+        for (int k = 0; k < count; k++) twice |= !strcmp(patterns[k], patterns[count]);
+        count += !twice;
+    }
+    return count;
+}
+
+static void test_matcher(void **state) {
+    struct fixture *fixture = *state;
+    static char patterns[400][600], text[2001];
+    uint64_t seed = 88172645463325252u;
+    struct snug_search search = {0};
+    for (int round = 0; round < 300; round++) {
+        struct snug_matcher matcher = {0};
+        const char *letters = round % 3 == 0 ? "a" : round % 3 == 1 ? "ab" : "abcd";
+        const int count = draw_patterns(&seed, letters, round % 10 ? 20 : 400, round % 7 ? 40 : 500, patterns);
+        const size_t length = draw(&seed) % sizeof text;
+        draw_text(&seed, round % 3 == 2 ? "abcde" : letters, length, text);
+        for (int i = 0; i < count; i++)
+            assert_int_equal(snug_matcher_add(fixture->ctx, &matcher, patterns[i], strlen(patterns[i]), i), SNUG_OK);
+        assert_int_equal(snug_matcher_finish(fixture->ctx, &matcher), SNUG_OK);
+        snug_search_begin(&search, &matcher, text, length);
+        for (size_t at = 0; at < length; at += 1 + (draw(&seed) % 16 == 0 ? draw(&seed) % 300 : 0)) {
+            const struct snug_pattern *found;
+            assert_int_equal(snug_search_at(fixture->ctx, &search, at, &found), SNUG_OK);
+            assert_int_equal(found ? found->value : -1, slow_longest(patterns, count, text, length, at));
+        }
+        snug_matcher_free(&matcher);
+    }
+    snug_search_free(&search);
+}
+
+static bool is_blank(char c) { return c == ' '; }
+
+/* What the `tokenizers` library does (AddedVocabulary::find_matches), in quadratic time: the tokens' numbers and
+   places, -1 for the text between them. */
+static size_t slow_split(const struct snug_added_token *tokens, int count, bool ignore_special, char sought[][600],
+                         const char *text, size_t length, int64_t out[][3]) {
+    size_t pieces = 0, done = 0;
+    for (size_t at = 0; at < length;) {
+        const int32_t found = slow_longest(sought, count, text, length, at);
+        size_t start = at, stop = at + (found < 0 ? 1 : strlen(sought[found]));
+        at = stop;
+        if (found < 0 || (tokens[found].special && ignore_special)) continue;
+        if (tokens[found].single_word &&
+            ((start > 0 && !is_blank(text[start - 1])) || (stop < length && !is_blank(text[stop]))))
+            continue;
+        if (tokens[found].lstrip) {
+            while (start > 0 && is_blank(text[start - 1])) start--;
+            if (start < done) start = done;
+        }
+        while (tokens[found].rstrip && stop < length && is_blank(text[stop])) stop++;
+        if (done < start) memcpy(out[pieces++], (int64_t[3]){-1, (int64_t)done, (int64_t)start}, sizeof *out);
+        memcpy(out[pieces++], (int64_t[3]){found, (int64_t)start, (int64_t)stop}, sizeof *out);
+        done = stop;
+    }
+    if (done < length) memcpy(out[pieces++], (int64_t[3]){-1, (int64_t)done, (int64_t)length}, sizeof *out);
+    return pieces;
+}
+
+static void test_splitter(void **state) {
+    struct fixture *fixture = *state;
+    static char sought[30][600], text[1001];
+    static int64_t expected[2002][3];
+    uint64_t seed = 362436069362436069u;
+    struct snug_search search = {0};
+    for (int round = 0; round < 2000; round++) {
+        struct snug_added_tokens tokens = {.ignore_special = round % 5 == 0};
+        struct snug_wordpiece model = {0};
+        const int count = draw_patterns(&seed, round % 2 ? "a " : "ab  ", 1 + round % 12, 20, sought);
+        for (int i = 0; i < count; i++) {
+            const uint64_t flags = draw(&seed);
+            const struct snug_added_token token = {.content = sought[i],
+                                                   .single_word = flags % 4 == 0,
+                                                   .lstrip = flags & 16,
+                                                   .rstrip = flags & 32,
+                                                   .special = flags & 64};
+            assert_int_equal(snug_added_tokens_add(fixture->ctx, &tokens, &model, &token), SNUG_OK);
+        }
+        assert_int_equal(snug_added_tokens_finish(fixture->ctx, &tokens, &(struct snug_normalizer){0}), SNUG_OK);
+        const size_t length = draw(&seed) % sizeof text;
+        draw_text(&seed, round % 3 ? "ab    " : " ", length, text);
+        const size_t pieces = slow_split(tokens.items, count, tokens.ignore_special, sought, text, length, expected);
+        struct snug_splitter splitter = {.tokens = &tokens, .search = &search};
+        const struct snug_added_token *token;
+        size_t start, stop;
+        snug_search_begin(&search, &tokens.raw, text, length);
+        for (size_t i = 0; i < pieces; i++) {
+            assert_int_equal(snug_splitter_next(fixture->ctx, &splitter, &token, &start, &stop), SNUG_OK);
+            assert_int_equal(token ? token - tokens.items : -1, expected[i][0]);
+            if (token) continue; /* of a token the place is not reported after text before it */
+            assert_int_equal(start, expected[i][1]);
+            assert_int_equal(stop, expected[i][2]);
+        }
+        assert_int_equal(snug_splitter_next(fixture->ctx, &splitter, &token, &start, &stop), SNUG_END);
+        snug_added_tokens_free(&tokens);
+    }
+    snug_search_free(&search);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_golden_strings, set_up, tear_down),
@@ -638,11 +826,14 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_truncation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_endless_marks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_save_and_fingerprint, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_save_after_changes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accepted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nul, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vocabulary_is_cut_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_templates, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_matcher, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_splitter, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static void test_steps_that_overflow_are_skipped(void **state) {
             ok(f, try_train(f, name, more, 0, &resumed));
             assert_same_run(f, "out", name);
             assert_int_equal(resumed.infinite_gradients, 2);
-            ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "%s", name)));
+            ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "%s", name)));
         }
     }
 }
@@ -185,11 +185,11 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
             if (strcmp(files[i], "manifest.json") == 0) { /* nothing says any more that the folder is snug's own */
                 assert_int_equal(try_train(f, "cut", SAVING " resume_from_checkpoint=True", 0, NULL), SNUG_E_IO);
                 assert_contains(snug_error_message(f->ctx), "cut/checkpoint-12 was not made by snug");
-                ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut/checkpoint-12")));
+                ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "cut/checkpoint-12")));
                 f->log[0] = '\0';
                 train(f, "cut", SAVING " resume_from_checkpoint=True");
                 assert_same_run(f, "whole", "cut");
-                ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
+                ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "cut")));
                 continue;
             }
             train(f, "cut", SAVING " resume_from_checkpoint=True");
@@ -197,7 +197,7 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
                 !strstr(f->log, "checkpoint-10, step 10 of 20"))
                 fail_msg("%s %s: %s", files[i], damages[damage], f->log);
             assert_same_run(f, "whole", "cut");
-            ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
+            ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "cut")));
         }
 }
 

@@ -124,7 +124,7 @@ static size_t longest_token(const char *text, size_t length) {
 
 static json_t *refuse(json_t *value, json_error_t *error, enum json_error_code code, const char *text) {
     json_decref(value);
-    error->line = 1;
+    *error = (json_error_t){.line = 1};
     snprintf(error->text, sizeof error->text, "%s", text);
     error->text[sizeof error->text - 1] = (char)code; /* where Jansson keeps it, see json_error_code() */
     return NULL;
@@ -156,8 +156,9 @@ static size_t count_chars(const json_t *value) {
     return chars;
 }
 
-/* A value takes some 150 bytes of memory for as few as two of the file: this bounds them by some 2 GiB. */
-enum { VALUES_MAX = 1 << 24 };
+/* A value takes up to 172 bytes of memory ({"a":0}, in a list, is two) for as few as two of the file: this bounds them
+   by 1.4 GiB. Trainer's log of a million entries has 7 million. */
+enum { VALUES_MAX = 1 << 23 };
 
 static bool has_too_many_values(const char *text, size_t length) {
     size_t values = 1;
@@ -174,11 +175,25 @@ static bool has_too_many_values(const char *text, size_t length) {
     return values > VALUES_MAX;
 }
 
-json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error) {
+/* Line and column of text[at], as Jansson counts them: columns are characters from 1. */
+static void locate(json_error_t *error, const char *text, size_t at) {
+    error->line = error->column = 1;
+    for (size_t i = 0; i < at; i++) {
+        if (((unsigned char)text[i] & 0xC0) != 0x80) error->column++;
+        if (text[i] == '\n') error->line++, error->column = 1;
+    }
+}
+
+/* json_loadb(), but a failure is never for the brackets that are added to the text: see describe(). */
+static json_t *parse(const char *text, size_t length, size_t flags, json_error_t *error) {
     size_t chars;
+    const char *nul = memchr(text, 0, length);
+    if (nul) { /* Jansson skips some */
+        refuse(NULL, error, json_error_null_character, "a NUL byte");
+        locate(error, text, (size_t)(nul - text));
+        return NULL;
+    }
     *error = (json_error_t){0};
-    if (memchr(text, 0, length))
-        return refuse(NULL, error, json_error_null_character, "a NUL byte"); /* Jansson skips some */
     if (has_too_many_values(text, length)) {
         error->line = 1;
         snprintf(error->text, sizeof error->text, "over %d values", VALUES_MAX);
@@ -193,9 +208,8 @@ json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, jso
     struct feed feed = {{"[\"", NULL, "\",", text, "]"}, {2, token, 2, length, 1}, 0, 0};
     *error = (json_error_t){0};
     json_t *pair = json_load_callback(give, &feed, flags, error), *value = json_array_get(pair, 1);
-    if (!pair) { /* counted as in the text alone */
+    if (!pair) {
         if (error->line == 1 && error->column >= (int)prefix) error->column -= (int)prefix;
-        if (error->position >= (int)prefix) error->position -= (int)prefix;
         return *error->text ? NULL : refuse(NULL, error, json_error_out_of_memory, "out of memory");
     }
     if (json_string_length(json_array_get(pair, 0)) != token)
@@ -208,15 +222,33 @@ json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, jso
     return value;
 }
 
+/* Makes *error that of the text alone, without the brackets that parse() adds and the digits that widen() does. What
+   is nested too deep for parse() alone, and a lack of memory, stay as they are. */
+static json_t *describe(const char *text, size_t length, size_t flags, json_error_t *error) {
+    json_error_t bare;
+    if (snug_json_status(error) == SNUG_E_MEMORY || memchr(text, 0, length) || has_too_many_values(text, length))
+        return NULL;
+    json_t *value = json_loadb(text, length, flags, &bare);
+    if (!value && *bare.text && snug_json_status(&bare) != SNUG_E_MEMORY) *error = bare;
+    json_decref(value);
+    return NULL;
+}
+
+json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error) {
+    json_t *value = parse(text, length, flags, error);
+    return value ? value : describe(text, length, flags, error);
+}
+
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error) {
-    json_t *value = snug_json_parse_exact(text, length, flags, error);
-    if (value || json_error_code(error) != json_error_numeric_overflow) return value;
-    size_t wide_length;
-    char *wide = rewrite_numbers(text, length, widen, &wide_length);
-    if (!wide) return refuse(NULL, error, json_error_out_of_memory, "out of memory");
-    value = snug_json_parse_exact(wide, wide_length, flags, error);
-    free(wide);
-    return value;
+    json_t *value = parse(text, length, flags, error);
+    if (!value && json_error_code(error) == json_error_numeric_overflow) {
+        size_t wide_length;
+        char *wide = rewrite_numbers(text, length, widen, &wide_length);
+        if (!wide) return refuse(NULL, error, json_error_out_of_memory, "out of memory");
+        value = parse(wide, wide_length, flags, error);
+        free(wide);
+    }
+    return value ? value : describe(text, length, flags | JSON_DECODE_INT_AS_REAL, error);
 }
 
 snug_status snug_json_status(const json_error_t *error) {
@@ -244,27 +276,36 @@ snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags,
     return *text ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing JSON");
 }
 
-snug_status snug_json_read(snug_context *ctx, const struct snug_folder *in, const char *name, json_t **out) {
-    char *text;
-    size_t size;
+snug_status snug_json_read_text(snug_context *ctx, const char *path, const char *text, size_t size, json_t **out) {
     *out = NULL;
-    RETURN_IF_ERROR(snug_file_read(ctx, in, name, &text, &size));
     size_t bom = size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
     json_error_t error;
     json_t *value = snug_json_parse(text + bom, size - bom, 0, &error);
-    free(text);
     if (!value && snug_json_status(&error) == SNUG_E_MEMORY)
-        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading " SNUG_PATH " (%zu bytes)",
-                         SNUG_PATH_IN(in, name), size);
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s (%zu bytes)", path, size);
     if (!value)
-        return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH ":%d: not valid JSON (column %d): %s", SNUG_PATH_IN(in, name),
-                         error.line, error.column, error.text);
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%d: not valid JSON (column %d): %s", path, error.line, error.column,
+                         error.text);
     if (!json_is_object(value)) {
         json_decref(value);
-        return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH ": must hold one JSON object, {…}", SNUG_PATH_IN(in, name));
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: must hold one JSON object, {…}", path);
     }
     *out = value;
     return SNUG_OK;
+}
+
+snug_status snug_json_read(snug_context *ctx, const struct snug_folder *in, const char *name, json_t **out) {
+    char *text, *path;
+    size_t size;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_file_read(ctx, in, name, &text, &size));
+    snug_status status = snug_format(ctx, &path, SNUG_PATH, SNUG_PATH_IN(in, name));
+    if (status == SNUG_OK) {
+        status = snug_json_read_text(ctx, path, text, size, out);
+        free(path);
+    }
+    free(text);
+    return status;
 }
 
 snug_status snug_json_write(snug_context *ctx, const struct snug_folder *in, const char *name, const json_t *value) {

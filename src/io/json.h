@@ -8,7 +8,7 @@
 #include "io/file.h"
 
 /* json_loadb() of an object or array, but never with characters missing where memory was short, and more values than
-   any file needs (2^24) are an error. NULL on failure: see error. */
+   any file needs are an error. NULL on failure: see error, whose text, line and column are those of the text. */
 json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error);
 /* The same, but an integer beyond 64 bits becomes a real instead of an error. */
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error);
@@ -20,6 +20,8 @@ char *snug_json_dump(const json_t *value, size_t flags);
 snug_status snug_json_text(snug_context *ctx, const json_t *value, size_t flags, char **text);
 /* Reads a file that must hold one JSON object. *out is released with json_decref(). in: see io/file.h. */
 snug_status snug_json_read(snug_context *ctx, const struct snug_folder *in, const char *name, json_t **out);
+/* The same of a file's text that was read before; path is for messages. */
+snug_status snug_json_read_text(snug_context *ctx, const char *path, const char *text, size_t size, json_t **out);
 /* Writes value, indented by 2, whole or not at all (snug_file_replace). */
 snug_status snug_json_write(snug_context *ctx, const struct snug_folder *in, const char *name, const json_t *value);
 /* Add a member or an element, taking the reference. Where memory is short the whole is freed and becomes NULL, so that

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/utf8.h"
 #include "io/file.h"
 #include "io/json.h"
 
@@ -172,43 +173,226 @@ static snug_status check_extents(snug_context *ctx, const struct snug_safetensor
     return SNUG_OK;
 }
 
-/* Appends the header's tensors to those of out. */
-static snug_status add_tensors(snug_context *ctx, struct snug_safetensors *out, int number, json_t *header) {
-    const struct snug_safetensors_file *file = &out->files[number];
-    size_t capacity = out->count, count = 0;
-    void *grown = out->tensors, *extents;
-    RETURN_IF_ERROR(snug_grow(ctx, &grown, &capacity, out->count + json_object_size(header), sizeof *out->tensors));
-    out->tensors = grown;
-    RETURN_IF_ERROR(snug_alloc(ctx, json_object_size(header), sizeof(struct extent), &extents));
+/* ---- the header ---- */
+
+/* A tensor's entry has a name, a type, at most 8 extents and 2 offsets. One that is longer than this is refused, so
+   that JSON's trees stay small however long the header is. */
+#define ENTRY_MAX 65536
+/* Bytes of a name that messages show. */
+#define NAME_SHOWN 100
+
+/* The text of a header, and where it is read. text[length] is 0, which no token begins with. */
+struct header {
+    snug_context *ctx;
+    const struct snug_safetensors_file *file;
+    char *text;
+    size_t length, at;
+    size_t name, name_end; /* text of the current entry's name, without its quotes */
+    bool metadata;         /* "__metadata__" was read */
+};
+
+static snug_status bad_header(const struct header *h, const char *expected) {
+    return snug_fail(h->ctx, SNUG_E_INPUT, "%s: its header is not valid: %s expected at its byte %zu", h->file->path,
+                     expected, h->at);
+}
+
+static void skip_space(struct header *h) { h->at += strspn(h->text + h->at, " \t\r\n"); }
+
+/* A string: what it may hold is left to who parses it. */
+static snug_status skip_string(struct header *h) {
+    if (h->text[h->at] != '"') return bad_header(h, "a string");
+    size_t at = h->at + 1;
+    for (; h->text[at] != '"'; at++) {
+        at += h->text[at] == '\\';
+        if (at >= h->length) return bad_header(h, "the end of the string");
+    }
+    h->at = at + 1;
+    return SNUG_OK;
+}
+
+/* A value of any form, to the end of its brackets or before the next comma or bracket. */
+static snug_status skip_value(struct header *h) {
+    size_t depth = 0;
+    do {
+        const char c = h->text[h->at];
+        if (c == '"') {
+            RETURN_IF_ERROR(skip_string(h));
+            continue;
+        }
+        if (!c) return bad_header(h, "the end of the value");
+        if (c == '[' || c == '{') depth++;
+        if (c == ']' || c == '}') {
+            if (!depth) return bad_header(h, "a value");
+            depth--;
+        }
+        h->at++;
+        if (depth)
+            h->at += strcspn(h->text + h->at, "\"[]{}");
+        else if (c != ']' && c != '}')
+            h->at += strcspn(h->text + h->at, " \t\r\n,[]{}\"");
+    } while (depth);
+    return SNUG_OK;
+}
+
+/* A string that is not parsed by Jansson: escapes are what JSON has; bytes are UTF-8 without controls, see
+   read_header(). */
+static snug_status check_string(struct header *h) {
+    const size_t from = h->at;
+    RETURN_IF_ERROR(skip_string(h));
+    for (size_t at = from + 1; at < h->at - 1; at++) {
+        const unsigned char c = (unsigned char)h->text[at];
+        const char *escape = c == '\\' ? h->text + ++at : NULL;
+        const bool fine = c >= ' ' && (!escape || strchr("\"\\/bfnrt", *escape) ||
+                                       (*escape == 'u' && strspn(escape + 1, "0123456789abcdefABCDEF") >= 4));
+        if (fine) continue;
+        h->at = at;
+        return bad_header(h, "a character that JSON allows");
+    }
+    return SNUG_OK;
+}
+
+/* "__metadata__": null or an object of strings. Nothing of it is used, so nothing is kept. */
+static snug_status skip_metadata(struct header *h) {
+    if (!strncmp(h->text + h->at, "null", 4)) {
+        h->at += 4;
+        return SNUG_OK;
+    }
+    if (h->text[h->at] != '{') return bad_header(h, "an object of strings as \"__metadata__\"");
+    h->at++;
+    skip_space(h);
+    for (bool first = true; h->text[h->at] != '}'; first = false) {
+        if (!first && h->text[h->at] != ',') return bad_header(h, "',' or '}'");
+        if (!first) h->at++;
+        skip_space(h);
+        RETURN_IF_ERROR(check_string(h));
+        skip_space(h);
+        if (h->text[h->at] != ':') return bad_header(h, "':'");
+        h->at++;
+        skip_space(h);
+        RETURN_IF_ERROR(check_string(h));
+        skip_space(h);
+    }
+    h->at++;
+    return SNUG_OK;
+}
+
+/* How many bytes of the current name a message shows: whole characters. */
+static int shown_bytes(const struct header *h) {
+    size_t shown = h->name_end - h->name;
+    if (shown <= NAME_SHOWN) return (int)shown;
+    for (shown = NAME_SHOWN; ((unsigned char)h->text[h->name + shown] & 0xC0) == 0x80;) shown--;
+    return (int)shown;
+}
+
+/* Parses the entry text[from … at) as an object of its own, for which its neighbours become braces. */
+static snug_status parse_member(struct header *h, size_t from, json_t **out) {
+    const int shown = shown_bytes(h);
+    *out = NULL;
+    if (h->at - from > ENTRY_MAX)
+        return snug_fail(h->ctx, SNUG_E_INPUT,
+                         "%s: tensor %.*s: its entry of %zu bytes is longer than any tensor needs", h->file->path,
+                         shown, h->text + h->name, h->at - from);
+    const char before = h->text[from - 1], after = h->text[h->at];
+    json_error_t error;
+    h->text[from - 1] = '{';
+    h->text[h->at] = '}';
+    *out = snug_json_parse(h->text + from - 1, h->at - from + 2, JSON_REJECT_DUPLICATES, &error);
+    h->text[from - 1] = before;
+    h->text[h->at] = after;
+    if (*out) return SNUG_OK;
+    return snug_fail(h->ctx, snug_json_status(&error), "%s: its header is not valid: tensor %.*s: %s", h->file->path,
+                     shown, h->text + h->name, error.text);
+}
+
+struct extents {
+    struct extent *items;
+    size_t count, capacity, tensors;
+};
+
+/* Takes over one tensor. */
+static snug_status add_tensor(struct header *h, struct snug_safetensors *out, int number, const char *name,
+                              const json_t *entry, struct extents *extents) {
+    snug_context *ctx = h->ctx;
+    struct snug_stored_tensor tensor = {.file = number};
+    struct extent extent;
+    RETURN_IF_ERROR(parse_entry(ctx, h->file, name, entry, &tensor, &extent.end));
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&extents->items, &extents->capacity, extents->count + 1, sizeof extent));
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&out->tensors, &extents->tensors, out->count + 1, sizeof tensor));
+    RETURN_IF_ERROR(snug_strdup(ctx, name, &tensor.name));
+    extent.begin = tensor.offset - h->file->data;
+    extent.name = tensor.name;
+    extents->items[extents->count++] = extent;
+    out->tensors[out->count++] = tensor;
+    return SNUG_OK;
+}
+
+static snug_status note_metadata(struct header *h) {
+    if (h->metadata)
+        return snug_fail(h->ctx, SNUG_E_INPUT, "%s: its header is not valid: \"__metadata__\" is listed twice",
+                         h->file->path);
+    h->metadata = true;
+    return SNUG_OK;
+}
+
+/* One `"name": value` of the header. */
+static snug_status read_member(struct header *h, struct snug_safetensors *out, int number, struct extents *extents) {
+    static const char metadata[] = "\"__metadata__\"";
+    const size_t from = h->at;
+    RETURN_IF_ERROR(skip_string(h));
+    h->name = from + 1;
+    h->name_end = h->at - 1;
+    skip_space(h);
+    if (h->text[h->at] != ':') return bad_header(h, "':'");
+    h->at++;
+    skip_space(h);
+    if (!strncmp(h->text + from, metadata, strlen(metadata))) {
+        RETURN_IF_ERROR(note_metadata(h));
+        return skip_metadata(h);
+    }
+    RETURN_IF_ERROR(skip_value(h));
+    json_t *member, *entry;
+    RETURN_IF_ERROR(parse_member(h, from, &member));
     snug_status status = SNUG_OK;
     const char *name;
-    json_t *entry;
-    json_object_foreach(header, name, entry) {
-        if (status != SNUG_OK || !strcmp(name, "__metadata__")) continue;
-        struct snug_stored_tensor tensor = {.file = number};
-        struct extent *extent = (struct extent *)extents + count;
-        status = parse_entry(ctx, file, name, entry, &tensor, &extent->end);
-        if (status == SNUG_OK) status = snug_strdup(ctx, name, &tensor.name);
-        if (status != SNUG_OK) continue;
-        extent->begin = tensor.offset - file->data;
-        extent->name = name;
-        count++;
-        out->tensors[out->count++] = tensor;
+    json_object_foreach(member, name, entry) {
+        status = strcmp(name, "__metadata__") ? add_tensor(h, out, number, name, entry, extents) : note_metadata(h);
     }
-    if (status == SNUG_OK) status = check_extents(ctx, file, extents, count);
-    free(extents);
+    json_decref(member);
     return status;
 }
 
-static snug_status read_header(snug_context *ctx, const struct snug_safetensors_file *file, uint64_t length,
-                               json_t **out) {
-    void *text;
-    RETURN_IF_ERROR(snug_alloc(ctx, length, 1, &text));
-    snug_status status = read_at(ctx, file, text, length, 8);
-    json_error_t error;
-    if (status == SNUG_OK && !(*out = snug_json_parse(text, length, JSON_REJECT_DUPLICATES, &error)))
-        status = snug_fail(ctx, snug_json_status(&error), "%s: its header is not valid: %s", file->path, error.text);
-    free(text);
+/* The header entry by entry: a tree of all of it would take 25 times its size. */
+static snug_status read_members(struct header *h, struct snug_safetensors *out, int number, struct extents *extents) {
+    h->at = 1; /* after the brace, which was looked at */
+    skip_space(h);
+    for (bool first = true; h->text[h->at] != '}'; first = false) {
+        if (!first && h->text[h->at] != ',') return bad_header(h, "',' or '}'");
+        if (!first) h->at++;
+        skip_space(h);
+        RETURN_IF_ERROR(read_member(h, out, number, extents));
+        skip_space(h);
+    }
+    h->at++;
+    skip_space(h);
+    return h->at == h->length ? SNUG_OK : bad_header(h, "the end of the header");
+}
+
+/* Appends the header's tensors to those of out. */
+static snug_status read_header(snug_context *ctx, struct snug_safetensors *out, int number, uint64_t length) {
+    const struct snug_safetensors_file *file = &out->files[number];
+    struct header h = {.ctx = ctx, .file = file, .length = (size_t)length};
+    struct extents extents = {.tensors = out->count};
+    RETURN_IF_ERROR(snug_alloc(ctx, h.length + 1, 1, (void **)&h.text));
+    snug_status status = read_at(ctx, file, h.text, h.length, 8);
+    if (status == SNUG_OK && memchr(h.text, 0, h.length))
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: its header is not valid: a NUL byte", file->path);
+    if (status == SNUG_OK && snug_utf8_invalid(h.text, h.length) < h.length)
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: its header is not valid: not UTF-8 at its byte %zu", file->path,
+                           snug_utf8_invalid(h.text, h.length));
+    if (status == SNUG_OK) status = read_members(&h, out, number, &extents);
+    free(h.text);
+    if (status == SNUG_OK) status = check_extents(ctx, file, extents.items, extents.count);
+    free(extents.items);
     return status;
 }
 
@@ -235,11 +419,7 @@ static snug_status open_file(snug_context *ctx, const struct snug_folder *in, co
     if (file->size < sizeof start || length < 2 || length > HEADER_MAX || length > file->size - 8 || start[8] != '{')
         return not_safetensors(ctx, file, start);
     file->data = 8 + length;
-    json_t *header = NULL;
-    RETURN_IF_ERROR(read_header(ctx, file, length, &header));
-    snug_status status = add_tensors(ctx, out, number, header);
-    json_decref(header);
-    return status;
+    return read_header(ctx, out, number, length);
 }
 
 static int compare_names(const void *left, const void *right) {
@@ -251,9 +431,11 @@ static snug_status sort_tensors(snug_context *ctx, struct snug_safetensors *out)
     if (out->count) qsort(out->tensors, out->count, sizeof *out->tensors, compare_names);
     for (size_t i = 1; i < out->count; i++) {
         const struct snug_stored_tensor *a = &out->tensors[i - 1], *b = &out->tensors[i];
-        if (!strcmp(a->name, b->name))
-            return snug_fail(ctx, SNUG_E_INPUT, "tensor %s is in %s and in %s", a->name, out->files[a->file].path,
-                             out->files[b->file].path);
+        if (strcmp(a->name, b->name) != 0) continue;
+        if (a->file == b->file)
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s is listed twice", out->files[a->file].path, a->name);
+        return snug_fail(ctx, SNUG_E_INPUT, "tensor %s is in %s and in %s", a->name, out->files[a->file].path,
+                         out->files[b->file].path);
     }
     return SNUG_OK;
 }

@@ -30,27 +30,22 @@ snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *t
     return snug_lexicon_add(ctx, &tokens->content, added.content, strlen(added.content), index, &(int32_t){0});
 }
 
-/* Puts item number index among those that are looked for. */
+/* Puts item number index among those that are looked for. seen: the normalised contents so far. */
 static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, size_t index,
-                        const struct snug_normalizer *normalizer) {
+                        const struct snug_normalizer *normalizer, struct snug_lexicon *seen) {
     struct snug_added_token *item = &tokens->items[index];
-    struct snug_lexicon *lexicon = item->normalized ? &tokens->normalized : &tokens->raw;
-    size_t length = strlen(item->content);
+    if (!item->normalized)
+        return snug_matcher_add(ctx, &tokens->raw, item->content, strlen(item->content), (int32_t)index);
     int32_t same;
     struct snug_text text = {0};
-    if (item->normalized) {
-        snug_status status = snug_normalize(ctx, normalizer, item->content, length, &text);
-        item->sought = text.text;
-        length = text.length;
-        RETURN_IF_ERROR(status);
-        if (!length)
-            return snug_fail(ctx, SNUG_E_INPUT,
-                             "added token \"%s\" is empty once normalised; make it \"normalized\": false",
-                             item->content);
-    }
-    const char *sought = item->normalized ? item->sought : item->content;
-    RETURN_IF_ERROR(snug_lexicon_add(ctx, lexicon, sought, length, (int32_t)index, &same));
-    if (same < 0) return SNUG_OK;
+    const snug_status status = snug_normalize(ctx, normalizer, item->content, strlen(item->content), &text);
+    item->sought = text.text;
+    RETURN_IF_ERROR(status);
+    if (!text.length)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "added token \"%s\" is empty once normalised; make it \"normalized\": false", item->content);
+    RETURN_IF_ERROR(snug_lexicon_add(ctx, seen, item->sought, text.length, (int32_t)index, &same));
+    if (same < 0) return snug_matcher_add(ctx, &tokens->normalized, item->sought, text.length, (int32_t)index);
     return snug_fail(ctx, SNUG_E_INPUT,
                      "added tokens \"%s\" and \"%s\" are the same once normalised; make one \"normalized\": false",
                      tokens->items[same].content, item->content);
@@ -58,8 +53,12 @@ static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, siz
 
 snug_status snug_added_tokens_finish(snug_context *ctx, struct snug_added_tokens *tokens,
                                      const struct snug_normalizer *normalizer) {
-    for (size_t i = 0; i < tokens->count; i++) RETURN_IF_ERROR(seek(ctx, tokens, i, normalizer));
-    return SNUG_OK;
+    struct snug_lexicon seen = {0};
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < tokens->count && status == SNUG_OK; i++) status = seek(ctx, tokens, i, normalizer, &seen);
+    snug_lexicon_free(&seen);
+    if (status == SNUG_OK) status = snug_matcher_finish(ctx, &tokens->raw);
+    return status == SNUG_OK ? snug_matcher_finish(ctx, &tokens->normalized) : status;
 }
 
 void snug_added_tokens_free(struct snug_added_tokens *tokens) {
@@ -69,8 +68,8 @@ void snug_added_tokens_free(struct snug_added_tokens *tokens) {
     }
     free(tokens->items);
     snug_lexicon_free(&tokens->content);
-    snug_lexicon_free(&tokens->raw);
-    snug_lexicon_free(&tokens->normalized);
+    snug_matcher_free(&tokens->raw);
+    snug_matcher_free(&tokens->normalized);
     *tokens = (struct snug_added_tokens){0};
 }
 
@@ -92,60 +91,71 @@ static bool stands_alone(const char *text, size_t length, size_t start, size_t s
            (stop == length || !has_flag(text, stop, SNUG_CODEPOINT_WORD));
 }
 
-/* The next token that counts, leftmost and longest; false if there is none. Passed-over ones are not looked into. */
-static bool find_token(struct snug_splitter *splitter, const struct snug_added_token **token, size_t *start,
-                       size_t *stop) {
-    const char *text = splitter->text;
-    while (splitter->searched < splitter->length) {
-        size_t at = splitter->searched;
-        int32_t index = -1;
-        size_t size = 0;
-        if (splitter->lexicon->first[(unsigned char)text[at]])
-            size = snug_lexicon_longest(splitter->lexicon, "", 0, text + at, splitter->length - at, &index);
-        splitter->searched += size ? size : 1;
-        if (!size) continue;
-        *token = &splitter->tokens->items[index];
-        if ((*token)->special && splitter->tokens->ignore_special) continue;
-        if ((*token)->single_word && !stands_alone(text, splitter->length, at, at + size)) continue;
+/* The next token that counts, leftmost and longest, or *token NULL. Passed-over ones are not looked into. */
+static snug_status find_token(snug_context *ctx, struct snug_splitter *splitter, const struct snug_added_token **token,
+                              size_t *start, size_t *stop) {
+    struct snug_search *search = splitter->search;
+    for (;;) {
+        const size_t at = splitter->searched = snug_search_skip(search, splitter->searched);
+        const struct snug_pattern *pattern;
+        if (at == search->length) break;
+        RETURN_IF_ERROR(snug_search_at(ctx, search, at, &pattern));
+        splitter->searched += pattern ? pattern->length : 1;
+        if (!pattern) continue;
+        const struct snug_added_token *found = &splitter->tokens->items[pattern->value];
+        if (found->special && splitter->tokens->ignore_special) continue;
+        if (found->single_word && !stands_alone(search->text, search->length, at, splitter->searched)) continue;
+        *token = found;
         *start = at;
-        *stop = at + size;
-        return true;
+        *stop = splitter->searched;
+        return SNUG_OK;
     }
-    return false;
+    *token = NULL;
+    return SNUG_OK;
 }
 
-bool snug_splitter_next(struct snug_splitter *splitter, const struct snug_added_token **token, size_t *start,
-                        size_t *stop) {
-    const char *text = splitter->text;
+/* Moves *start and *stop over the white space that the token takes. No character is looked at twice: lstrip ends where
+   the token before ends, and where a stretch of white space that rstrip took ends is remembered. */
+static void strip(struct snug_splitter *splitter, const struct snug_added_token *token, size_t *start, size_t *stop) {
+    const char *text = splitter->search->text;
+    const size_t length = splitter->search->length;
+    if (token->lstrip) {
+        while (*start > splitter->done && has_flag(text, snug_utf8_previous(text, *start), SNUG_CODEPOINT_SPACE))
+            *start = snug_utf8_previous(text, *start);
+        if (*start < splitter->done) *start = splitter->done;
+    }
+    if (token->rstrip) {
+        if (*stop < splitter->spaces_end) *stop = splitter->spaces_end;
+        while (*stop < length && has_flag(text, *stop, SNUG_CODEPOINT_SPACE)) snug_utf8_next(text, stop);
+        splitter->spaces_end = *stop;
+    }
+}
+
+snug_status snug_splitter_next(snug_context *ctx, struct snug_splitter *splitter, const struct snug_added_token **token,
+                               size_t *start, size_t *stop) {
     if (splitter->pending) {
         *token = splitter->pending;
         splitter->pending = NULL;
         splitter->done = splitter->pending_stop;
-        return true;
+        return SNUG_OK;
     }
-    if (!find_token(splitter, token, start, stop)) {
-        *token = NULL;
+    RETURN_IF_ERROR(find_token(ctx, splitter, token, start, stop));
+    if (!*token) {
         *start = splitter->done;
-        *stop = splitter->done = splitter->length;
-        return *start < *stop;
+        *stop = splitter->done = splitter->search->length;
+        return *start < *stop ? SNUG_OK : SNUG_END;
     }
-    /* White space that the token before has taken is not taken again. The search goes on behind the bare token: a token
+    /* White space that the token before has taken is not taken again. The search goes on after the bare token: a token
        that begins with white space may still be found in what rstrip took. */
-    if ((*token)->lstrip) {
-        while (*start > 0 && has_flag(text, snug_utf8_previous(text, *start), SNUG_CODEPOINT_SPACE))
-            *start = snug_utf8_previous(text, *start);
-        if (*start < splitter->done) *start = splitter->done;
-    }
-    if ((*token)->rstrip)
-        while (*stop < splitter->length && has_flag(text, *stop, SNUG_CODEPOINT_SPACE)) snug_utf8_next(text, stop);
+    strip(splitter, *token, start, stop);
     if (splitter->done < *start) {
         splitter->pending = *token;
         splitter->pending_stop = *stop;
         *token = NULL;
         *stop = *start;
         *start = splitter->done;
-        return true;
+        return SNUG_OK;
     }
     splitter->done = *stop;
-    return true;
+    return SNUG_OK;
 }

@@ -4,6 +4,7 @@
 #define SNUG_TEXT_ADDED_TOKENS_H
 
 #include "text/lexicon.h"
+#include "text/matcher.h"
 #include "text/normalize.h"
 #include "text/wordpiece.h"
 
@@ -24,7 +25,7 @@ struct snug_added_tokens {
     int64_t next_id;                     /* largest id + 1 */
     bool ignore_special;                 /* split_special_tokens: special tokens in a text are ordinary text */
     struct snug_lexicon content;         /* index of the item */
-    struct snug_lexicon raw, normalized; /* the same, of what is looked for; filled by finish */
+    struct snug_matcher raw, normalized; /* the same, of what is looked for; filled by finish */
 };
 
 /* Adds a token, or replaces the one of the same content. One that the vocabulary has keeps its id, another gets the
@@ -41,18 +42,18 @@ int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const stru
 /* NULL if there is none of this content. */
 const struct snug_added_token *snug_added_tokens_find(const struct snug_added_tokens *tokens, const char *content);
 
-/* Cuts a text into added tokens and what lies between them. Start with text, length and lexicon set. */
+/* Cuts a text into added tokens and what lies between them, in linear time. Zero-initialise all but tokens and search.
+ */
 struct snug_splitter {
     const struct snug_added_tokens *tokens;
-    const struct snug_lexicon *lexicon; /* &tokens->raw or &tokens->normalized */
-    const char *text;
-    size_t length;
+    struct snug_search *search; /* begun with the text, and &tokens->raw or &tokens->normalized */
     size_t searched, done;
+    size_t spaces_end; /* of the white space that rstrip took last */
     const struct snug_added_token *pending;
     size_t pending_stop;
 };
-/* The next piece: a token, or *token NULL and text[*start … *stop). False after the last. */
-bool snug_splitter_next(struct snug_splitter *splitter, const struct snug_added_token **token, size_t *start,
-                        size_t *stop);
+/* The next piece: a token, or *token NULL and text[*start … *stop). SNUG_END after the last. */
+snug_status snug_splitter_next(snug_context *ctx, struct snug_splitter *splitter, const struct snug_added_token **token,
+                               size_t *start, size_t *stop);
 
 #endif

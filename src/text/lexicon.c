@@ -78,7 +78,6 @@ snug_status snug_lexicon_add(snug_context *ctx, struct snug_lexicon *lexicon, co
     lexicon->entries[lexicon->count++] = (struct snug_lexicon_entry){text, (uint32_t)length, value};
     occupy(lexicon, hash, (uint32_t)lexicon->count);
     if (length > lexicon->longest) lexicon->longest = length;
-    if (length) lexicon->first[(unsigned char)text[0]] = true;
     return SNUG_OK;
 }
 
@@ -96,18 +95,33 @@ int32_t snug_lexicon_find(const struct snug_lexicon *lexicon, const char *prefix
     return entry ? entry->value : -1;
 }
 
-size_t snug_lexicon_longest(const struct snug_lexicon *lexicon, const char *prefix, size_t prefix_length,
-                            const char *text, size_t length, int32_t *value) {
-    size_t longest = 0, most = lexicon->longest > prefix_length ? lexicon->longest - prefix_length : 0;
-    if (most > length) most = length;
-    uint32_t hash = hash_of(FNV_BASIS, prefix, prefix_length);
-    for (size_t i = 0; i < most; i++) {
-        hash = extend(hash, text[i]);
-        if (i + 1 < length && ((unsigned char)text[i + 1] & 0xc0) == 0x80) continue; /* within a character */
-        const struct snug_lexicon_entry *entry = look_up(lexicon, hash, prefix, prefix_length, text, i + 1);
-        if (!entry) continue;
-        longest = i + 1;
-        *value = entry->value;
+/* Whether there may be a string of this hash and length: its text is not compared. */
+static bool may_have(const struct snug_lexicon *lexicon, uint32_t hash, size_t length) {
+    for (size_t place = place_of(lexicon, hash); lexicon->slots[place].entry; place = (place + 1) & (lexicon->size - 1))
+        if (lexicon->slots[place].hash == hash && lexicon->entries[lexicon->slots[place].entry - 1].length == length)
+            return true;
+    return false;
+}
+
+size_t snug_lexicon_longest(const struct snug_lexicon *lexicon, const char *text, size_t length, int32_t *value) {
+    size_t most = lexicon->longest < length ? lexicon->longest : length;
+    for (;;) {
+        uint32_t hash = FNV_BASIS, longest_hash = 0;
+        size_t longest = 0;
+        for (size_t i = 0; i < most; i++) {
+            hash = extend(hash, text[i]);
+            if (i + 1 < length && ((unsigned char)text[i + 1] & 0xc0) == 0x80) continue; /* within a character */
+            if (!may_have(lexicon, hash, i + 1)) continue;
+            longest = i + 1;
+            longest_hash = hash;
+        }
+        if (!longest) return 0;
+        /* Only the longest is compared: to compare each prefix would take quadratic time. */
+        const struct snug_lexicon_entry *entry = look_up(lexicon, longest_hash, "", 0, text, longest);
+        if (entry) {
+            *value = entry->value;
+            return longest;
+        }
+        most = longest - 1; /* another string of the same hash */
     }
-    return longest;
 }

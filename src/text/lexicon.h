@@ -16,9 +16,8 @@ struct snug_lexicon {
     struct snug_lexicon_entry *entries;
     size_t count, capacity;
     struct snug_lexicon_slot *slots;
-    size_t size;     /* of slots: 0 or a power of two */
-    size_t longest;  /* bytes of the longest string */
-    bool first[256]; /* bytes that strings begin with */
+    size_t size;    /* of slots: 0 or a power of two */
+    size_t longest; /* bytes of the longest string */
 };
 
 /* Makes room for count strings at once. */
@@ -30,9 +29,7 @@ void snug_lexicon_free(struct snug_lexicon *lexicon);
 /* The value of prefix followed by text, or -1. */
 int32_t snug_lexicon_find(const struct snug_lexicon *lexicon, const char *prefix, size_t prefix_length,
                           const char *text, size_t length);
-/* The longest part of text, from its beginning on, that after prefix makes a string of the set: its length (0 if there
-   is none) and value. */
-size_t snug_lexicon_longest(const struct snug_lexicon *lexicon, const char *prefix, size_t prefix_length,
-                            const char *text, size_t length, int32_t *value);
+/* The longest prefix of text that is in the set: its length (0 if there is none) and value. */
+size_t snug_lexicon_longest(const struct snug_lexicon *lexicon, const char *text, size_t length, int32_t *value);
 
 #endif

@@ -18,7 +18,10 @@ void snug_tokenizer_free(struct snug_tokenizer *tokenizer) {
     snug_wordpiece_free(&tokenizer->model);
     snug_added_tokens_free(&tokenizer->added);
     free(tokenizer->tokens);
-    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) free(tokenizer->paths[file]);
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+        free(tokenizer->paths[file]);
+        free(tokenizer->data[file]);
+    }
     free(tokenizer);
 }
 
@@ -26,12 +29,8 @@ snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *
                                 const struct snug_folder *in) {
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
         if (!tokenizer->paths[file]) continue;
-        char *data;
-        size_t size;
-        RETURN_IF_ERROR(snug_file_read(ctx, NULL, tokenizer->paths[file], &data, &size));
-        snug_status status = snug_file_replace(ctx, in, snug_tokenizer_file_names[file], data, size);
-        free(data);
-        RETURN_IF_ERROR(status);
+        RETURN_IF_ERROR(snug_file_replace(ctx, in, snug_tokenizer_file_names[file], tokenizer->data[file],
+                                          tokenizer->sizes[file]));
     }
     return SNUG_OK;
 }
@@ -55,43 +54,60 @@ struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *toke
 
 uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer) { return tokenizer->fingerprint; }
 
+/* One text being encoded, with the buffers that its parts share. */
+struct encoding {
+    snug_context *ctx;
+    const struct snug_tokenizer *tokenizer;
+    size_t most;                               /* tokens in out after which nothing more is read */
+    struct snug_text normalized;               /* of the part between two raw added tokens */
+    struct snug_search raw, normalized_search; /* for added tokens, in the text and in its normalized parts */
+    struct snug_search pieces;                 /* for pieces of words */
+    struct snug_ids *out;
+};
+
+static snug_status encode_word(struct encoding *e, const char *word, size_t length) {
+    return snug_wordpiece_encode(e->ctx, &e->tokenizer->model, word, length, &e->pieces, e->out);
+}
+
 /* BertPreTokenizer and the model: words end at white space, and each punctuation character is one. Ends after the word
    that makes most tokens of out. */
-static snug_status encode_words(snug_context *ctx, const struct snug_wordpiece *model, const char *text, size_t length,
-                                size_t most, struct snug_ids *out) {
+static snug_status encode_words(struct encoding *e, const char *text, size_t length) {
     size_t word = 0;
     for (size_t at = 0; at < length;) {
-        if (out->count >= most) return SNUG_OK;
+        if (e->out->count >= e->most) return SNUG_OK;
         size_t next = at;
         unsigned flags = snug_codepoint_flags(snug_utf8_next(text, &next));
         if (flags & (SNUG_CODEPOINT_SPACE | SNUG_CODEPOINT_PUNCTUATION)) {
-            if (at > word) RETURN_IF_ERROR(snug_wordpiece_encode(ctx, model, text + word, at - word, out));
-            if (flags & SNUG_CODEPOINT_PUNCTUATION)
-                RETURN_IF_ERROR(snug_wordpiece_encode(ctx, model, text + at, next - at, out));
+            if (at > word) RETURN_IF_ERROR(encode_word(e, text + word, at - word));
+            if (flags & SNUG_CODEPOINT_PUNCTUATION) RETURN_IF_ERROR(encode_word(e, text + at, next - at));
             word = next;
         }
         at = next;
     }
-    return length > word ? snug_wordpiece_encode(ctx, model, text + word, length - word, out) : SNUG_OK;
+    return length > word ? encode_word(e, text + word, length - word) : SNUG_OK;
 }
 
-/* A piece of text without raw added tokens: normalises it and looks for the normalized ones. */
-static snug_status encode_piece(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
-                                size_t length, size_t most, struct snug_text *buffer, struct snug_ids *out) {
-    RETURN_IF_ERROR(snug_normalize(ctx, &tokenizer->normalizer, text, length, buffer));
-    struct snug_splitter splitter = {.tokens = &tokenizer->added,
-                                     .lexicon = &tokenizer->added.normalized,
-                                     .text = buffer->text,
-                                     .length = buffer->length};
+/* A part of a text in which added tokens are looked for: each becomes its id, and what lies between them is left to
+   encode_between. SNUG_END at its end. */
+static snug_status encode_part(struct encoding *e, struct snug_search *search,
+                               snug_status (*encode_between)(struct encoding *e, const char *text, size_t length)) {
+    struct snug_splitter splitter = {.tokens = &e->tokenizer->added, .search = search};
     const struct snug_added_token *token;
     size_t start, stop;
-    while (out->count < most && snug_splitter_next(&splitter, &token, &start, &stop)) {
-        if (token)
-            RETURN_IF_ERROR(snug_ids_append(ctx, out, token->id));
-        else
-            RETURN_IF_ERROR(encode_words(ctx, &tokenizer->model, buffer->text + start, stop - start, most, out));
+    while (e->out->count < e->most) {
+        RETURN_IF_ERROR(snug_splitter_next(e->ctx, &splitter, &token, &start, &stop));
+        RETURN_IF_ERROR(token ? snug_ids_append(e->ctx, e->out, token->id)
+                              : encode_between(e, search->text + start, stop - start));
     }
-    return SNUG_OK;
+    return SNUG_END;
+}
+
+/* A part without raw added tokens: is normalized, and the normalized tokens are looked for. */
+static snug_status encode_normalized(struct encoding *e, const char *text, size_t length) {
+    RETURN_IF_ERROR(snug_normalize(e->ctx, &e->tokenizer->normalizer, text, length, &e->normalized));
+    snug_search_begin(&e->normalized_search, &e->tokenizer->added.normalized, e->normalized.text, e->normalized.length);
+    const snug_status status = encode_part(e, &e->normalized_search, encode_words);
+    return status == SNUG_END ? SNUG_OK : status;
 }
 
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
@@ -101,24 +117,18 @@ snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer
 
 snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                         size_t length, size_t most, struct snug_ids *out) {
-    most = tokenizer->truncate_left || most > SIZE_MAX - out->count ? SIZE_MAX : out->count + most;
-    size_t invalid = snug_utf8_invalid(text, length);
+    const size_t invalid = snug_utf8_invalid(text, length);
     if (invalid < length)
         return snug_fail(ctx, SNUG_E_INPUT, "byte %zu of a text to be tokenized is not valid UTF-8", invalid);
-    struct snug_text buffer = {0};
-    struct snug_splitter splitter = {
-        .tokens = &tokenizer->added, .lexicon = &tokenizer->added.raw, .text = text, .length = length};
-    const struct snug_added_token *token;
-    size_t start, stop;
-    snug_status status = SNUG_OK;
-    while (status == SNUG_OK && out->count < most && snug_splitter_next(&splitter, &token, &start, &stop)) {
-        if (token)
-            status = snug_ids_append(ctx, out, token->id);
-        else
-            status = encode_piece(ctx, tokenizer, text + start, stop - start, most, &buffer, out);
-    }
-    free(buffer.text);
-    return status;
+    struct encoding e = {.ctx = ctx, .tokenizer = tokenizer, .out = out};
+    e.most = tokenizer->truncate_left || most > SIZE_MAX - out->count ? SIZE_MAX : out->count + most;
+    snug_search_begin(&e.raw, &tokenizer->added.raw, text, length);
+    const snug_status status = encode_part(&e, &e.raw, encode_normalized);
+    free(e.normalized.text);
+    snug_search_free(&e.raw);
+    snug_search_free(&e.normalized_search);
+    snug_search_free(&e.pieces);
+    return status == SNUG_END ? SNUG_OK : status;
 }
 
 /* How many tokens of each stay, as truncate_encodings of the library decides: only the longer is cut while the shorter

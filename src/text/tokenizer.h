@@ -18,7 +18,8 @@ struct snug_ids {
    where the vocabularies do, tokenizer.json's holds, as in transformers 5. Both are logged. */
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
-/* Writes the tokenizer's own files, those that its folder had, into another one. */
+/* Writes the tokenizer's own files, those that its folder had, into another one: as they were when they were loaded,
+   whatever has happened to them since. */
 snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                 const struct snug_folder *in);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/json.h"
 #include "text/special_tokens.h"
 #include "text/tokenizer_parts.h"
@@ -44,11 +44,20 @@ static const char *type_of(const json_t *object) {
 
 /* ---- files --------------------------------------------------------------------------------------------------- */
 
-static snug_status find_files(struct loader *loader) {
+static snug_status read_file(struct loader *loader, enum snug_tokenizer_file file) {
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    return snug_file_read(loader->ctx, NULL, tokenizer->paths[file], &tokenizer->data[file], &tokenizer->sizes[file]);
+}
+
+/* Reads each file once, vocab.txt later: what is used and what is saved is then the same, whatever happens to it. */
+static snug_status read_files(struct loader *loader) {
     char **paths = loader->tokenizer->paths;
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
         RETURN_IF_ERROR(snug_path_join(loader->ctx, &paths[file], loader->folder, snug_tokenizer_file_names[file]));
-        if (snug_file_exists(NULL, paths[file])) continue;
+        if (snug_entry_kind(NULL, paths[file])) {
+            if (file != SNUG_TOKENIZER_VOCAB) RETURN_IF_ERROR(read_file(loader, file));
+            continue;
+        }
         free(paths[file]);
         paths[file] = NULL;
     }
@@ -61,9 +70,10 @@ static snug_status find_files(struct loader *loader) {
     return SNUG_OK;
 }
 
-static snug_status read_optional(struct loader *loader, enum snug_tokenizer_file file, json_t **out) {
-    const char *path = loader->tokenizer->paths[file];
-    return path ? snug_json_read(loader->ctx, NULL, path, out) : SNUG_OK;
+static snug_status parse_optional(struct loader *loader, enum snug_tokenizer_file file, json_t **out) {
+    const struct snug_tokenizer *tokenizer = loader->tokenizer;
+    if (!tokenizer->paths[file]) return SNUG_OK;
+    return snug_json_read_text(loader->ctx, tokenizer->paths[file], tokenizer->data[file], tokenizer->sizes[file], out);
 }
 
 static const char *path_of(const struct loader *loader, enum snug_tokenizer_file file) {
@@ -140,15 +150,16 @@ static bool take_string(const char *text, size_t *at, const char *token) {
     return true;
 }
 
-/* Where the text of tokenizer.json holds exactly the vocabulary of vocab.txt, in order of ids as it is always written,
-   takes that out, leaving "{}". That spares the JSON parser nine tenths of the file: 20 ms of a start. */
-static bool cut_vocabulary(const struct snug_wordpiece *model, char *text, size_t *length) {
-    char *key = strstr(text, "\"vocab\"");
+/* Where the text of tokenizer.json holds exactly the vocabulary of vocab.txt, in order of ids as it is always written:
+   the places of the braces around it. To leave it out spares the JSON parser nine tenths of the file: 20 ms of a start.
+ */
+static bool find_vocabulary(const struct snug_wordpiece *model, const char *text, size_t *open, size_t *close) {
+    const char *key = strstr(text, "\"vocab\"");
     if (!key) return false;
     size_t at = skip_space(text, (size_t)(key - text) + strlen("\"vocab\""));
     if (text[at++] != ':') return false;
     at = skip_space(text, at);
-    size_t open = at;
+    *open = at;
     if (text[at++] != '{') return false;
     for (int64_t id = 0; id < model->size; id++) {
         at = skip_space(text, at);
@@ -161,47 +172,47 @@ static bool cut_vocabulary(const struct snug_wordpiece *model, char *text, size_
         at = skip_space(text, (size_t)(end - text));
         if (text[at++] != (id + 1 < model->size ? ',' : '}')) return false;
     }
-    memmove(text + open + 2, text + at, *length - at + 1);
-    text[open + 1] = '}';
-    *length -= at - (open + 2);
+    *close = at - 1;
     return true;
 }
 
 static snug_status read_vocabulary_file(struct loader *loader) {
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
     const char *path = path_of(loader, SNUG_TOKENIZER_VOCAB);
-    struct snug_wordpiece *model = &loader->tokenizer->model;
     if (!path) return SNUG_OK;
-    char *text;
-    size_t length;
-    RETURN_IF_ERROR(snug_file_read(loader->ctx, NULL, path, &text, &length));
-    snug_status status = snug_wordpiece_read(loader->ctx, model, path, text, length);
-    free(text);
+    RETURN_IF_ERROR(read_file(loader, SNUG_TOKENIZER_VOCAB));
+    const snug_status status =
+        snug_wordpiece_read(loader->ctx, &tokenizer->model, path, tokenizer->data[SNUG_TOKENIZER_VOCAB],
+                            tokenizer->sizes[SNUG_TOKENIZER_VOCAB]);
     loader->read = status == SNUG_OK;
     return status;
 }
 
-static snug_status read_tokenizer_json(struct loader *loader) {
-    snug_context *ctx = loader->ctx;
-    const char *path = path_of(loader, SNUG_TOKENIZER_JSON);
-    char *text;
-    size_t length;
-    RETURN_IF_ERROR(snug_file_read(ctx, NULL, path, &text, &length));
-    bool cut = loader->read && cut_vocabulary(&loader->tokenizer->model, text, &length);
+/* tokenizer.json without its vocabulary, if that is the one of vocab.txt; otherwise loader->json stays NULL. */
+static snug_status parse_without_vocabulary(struct loader *loader) {
+    const char *text = loader->tokenizer->data[SNUG_TOKENIZER_JSON];
+    size_t size = loader->tokenizer->sizes[SNUG_TOKENIZER_JSON], open, close;
+    char *rest;
+    if (!find_vocabulary(&loader->tokenizer->model, text, &open, &close)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(loader->ctx, open + 1 + size - close, 1, (void **)&rest));
+    memcpy(rest, text, open + 1);
+    memcpy(rest + open + 1, text + close, size - close);
     json_error_t error;
-    loader->json = snug_json_parse(text, length, 0, &error);
-    free(text);
-    const json_t *vocab = json_object_get(json_object_get(loader->json, "model"), "vocab");
-    if (cut && (!loader->json || json_object_size(vocab))) { /* it was not the vocabulary: all of it, then */
-        json_decref(loader->json);
-        loader->json = NULL;
-        loader->read = false;
-        return snug_json_read(ctx, NULL, path, &loader->json);
-    }
-    if (!cut) loader->read = false;
-    if (!json_is_object(loader->json))
-        return snug_fail(ctx, loader->json ? SNUG_E_INPUT : snug_json_status(&error), "%s:%d: not a JSON object: %s",
-                         path, loader->json ? 1 : error.line, loader->json ? "another value" : error.text);
+    loader->json = snug_json_parse(rest, open + 1 + size - close, 0, &error);
+    free(rest);
+    if (json_object_size(json_object_get(json_object_get(loader->json, "model"), "vocab")) == 0) return SNUG_OK;
+    json_decref(loader->json); /* what was left out is not the model's vocabulary */
+    loader->json = NULL;
     return SNUG_OK;
+}
+
+static snug_status read_tokenizer_json(struct loader *loader) {
+    if (loader->read) RETURN_IF_ERROR(parse_without_vocabulary(loader));
+    if (json_is_object(loader->json)) return SNUG_OK;
+    loader->read = false;
+    json_decref(loader->json);
+    loader->json = NULL;
+    return parse_optional(loader, SNUG_TOKENIZER_JSON, &loader->json);
 }
 
 /* The vocabulary of tokenizer.json, which transformers prefers to vocab.txt. */
@@ -241,8 +252,10 @@ static bool same_vocabulary(const struct snug_wordpiece *a, const struct snug_wo
 
 /* What is not used is not copied into a trained model's folder either: it may be anything. */
 static void forget_vocabulary_file(struct loader *loader) {
-    free(loader->tokenizer->paths[SNUG_TOKENIZER_VOCAB]);
-    loader->tokenizer->paths[SNUG_TOKENIZER_VOCAB] = NULL;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    free(tokenizer->paths[SNUG_TOKENIZER_VOCAB]);
+    free(tokenizer->data[SNUG_TOKENIZER_VOCAB]);
+    tokenizer->paths[SNUG_TOKENIZER_VOCAB] = tokenizer->data[SNUG_TOKENIZER_VOCAB] = NULL;
 }
 
 static snug_status load_vocabulary(struct loader *loader) {
@@ -411,11 +424,11 @@ static snug_status load(struct loader *loader) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     struct snug_special_sources *sources = &loader->sources;
-    RETURN_IF_ERROR(find_files(loader));
+    RETURN_IF_ERROR(read_files(loader));
     sources->paths = tokenizer->paths;
-    RETURN_IF_ERROR(read_optional(loader, SNUG_TOKENIZER_CONFIG, &sources->config));
-    RETURN_IF_ERROR(read_optional(loader, SNUG_TOKENIZER_SPECIAL_MAP, &sources->map));
-    RETURN_IF_ERROR(read_optional(loader, SNUG_TOKENIZER_ADDED, &sources->added));
+    RETURN_IF_ERROR(parse_optional(loader, SNUG_TOKENIZER_CONFIG, &sources->config));
+    RETURN_IF_ERROR(parse_optional(loader, SNUG_TOKENIZER_SPECIAL_MAP, &sources->map));
+    RETURN_IF_ERROR(parse_optional(loader, SNUG_TOKENIZER_ADDED, &sources->added));
     RETURN_IF_ERROR(resolve_class(loader));
     if (json_object_get(sources->config, "auto_map"))
         snug_log(ctx, SNUG_LOG_WARNING, "%s: auto_map names Python code; snug runs none",

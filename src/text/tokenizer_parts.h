@@ -29,6 +29,8 @@ struct snug_tokenizer {
     const char **tokens; /* [vocab_size] text by id; NULL where an id has none */
     uint64_t fingerprint;
     char *paths[SNUG_TOKENIZER_FILES]; /* NULL where the folder has no such file */
+    char *data[SNUG_TOKENIZER_FILES];  /* what was read of it, NUL-terminated after sizes[] bytes */
+    size_t sizes[SNUG_TOKENIZER_FILES];
 };
 
 #endif

@@ -85,6 +85,25 @@ snug_status snug_wordpiece_read(snug_context *ctx, struct snug_wordpiece *model,
     return SNUG_OK;
 }
 
+static int64_t characters(const char *text, size_t length) {
+    int64_t count = 0;
+    for (size_t i = 0; i < length; i++) count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* Pieces that are longer than any word have no use. */
+static snug_status add_pieces(snug_context *ctx, struct snug_wordpiece *model) {
+    const size_t prefix = strlen(model->prefix);
+    for (int64_t id = 0; id < model->size; id++) {
+        const char *token = model->tokens[id];
+        if (!token || strncmp(token, model->prefix, prefix) != 0) continue;
+        const size_t length = strlen(token + prefix);
+        if (!length || characters(token + prefix, length) > model->max_word) continue;
+        RETURN_IF_ERROR(snug_matcher_add(ctx, &model->pieces, token + prefix, length, (int32_t)id));
+    }
+    return snug_matcher_finish(ctx, &model->pieces);
+}
+
 snug_status snug_wordpiece_finish(snug_context *ctx, struct snug_wordpiece *model, const char *path, const char *unk,
                                   const char *prefix, int64_t max_word) {
     model->unk = snug_wordpiece_find(model, unk);
@@ -95,7 +114,8 @@ snug_status snug_wordpiece_finish(snug_context *ctx, struct snug_wordpiece *mode
             "tokenizer_config.json",
             path, unk);
     model->max_word = max_word;
-    return snug_strdup(ctx, prefix, &model->prefix);
+    RETURN_IF_ERROR(snug_strdup(ctx, prefix, &model->prefix));
+    return add_pieces(ctx, model);
 }
 
 void snug_wordpiece_free(struct snug_wordpiece *model) {
@@ -103,33 +123,28 @@ void snug_wordpiece_free(struct snug_wordpiece *model) {
     free(model->tokens);
     free(model->prefix);
     snug_lexicon_free(&model->lexicon);
+    snug_matcher_free(&model->pieces);
     *model = (struct snug_wordpiece){0};
 }
 
-static int64_t characters(const char *text, size_t length) {
-    int64_t count = 0;
-    for (size_t i = 0; i < length; i++) count += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return count;
-}
-
 snug_status snug_wordpiece_encode(snug_context *ctx, const struct snug_wordpiece *model, const char *word,
-                                  size_t length, struct snug_ids *out) {
-    const struct snug_lexicon *lexicon = &model->lexicon;
+                                  size_t length, struct snug_search *search, struct snug_ids *out) {
     if ((int64_t)length > model->max_word && characters(word, length) > model->max_word)
         return snug_ids_append(ctx, out, model->unk);
     /* Most words are in the vocabulary, and the whole word is the longest piece of itself. */
-    int32_t id = snug_lexicon_find(lexicon, "", 0, word, length);
+    int32_t id = snug_lexicon_find(&model->lexicon, "", 0, word, length);
     if (id >= 0) return snug_ids_append(ctx, out, id);
-    size_t before = out->count, prefix_length = 0;
-    for (size_t at = 0; at < length;) {
-        size_t piece = snug_lexicon_longest(lexicon, model->prefix, prefix_length, word + at, length - at, &id);
-        if (!piece) {
-            out->count = before;
-            return snug_ids_append(ctx, out, model->unk);
-        }
-        RETURN_IF_ERROR(snug_ids_append(ctx, out, id));
-        at += piece;
-        prefix_length = strlen(model->prefix);
+    const size_t before = out->count;
+    size_t at = snug_lexicon_longest(&model->lexicon, word, length, &id);
+    if (at) RETURN_IF_ERROR(snug_ids_append(ctx, out, id));
+    snug_search_begin(search, &model->pieces, word, length);
+    while (at > 0 && at < length) {
+        const struct snug_pattern *piece;
+        RETURN_IF_ERROR(snug_search_at(ctx, search, at, &piece));
+        if (piece) RETURN_IF_ERROR(snug_ids_append(ctx, out, piece->value));
+        at = piece ? at + piece->length : 0;
     }
-    return SNUG_OK;
+    if (at) return SNUG_OK;
+    out->count = before;
+    return snug_ids_append(ctx, out, model->unk);
 }

@@ -4,6 +4,7 @@
 #define SNUG_TEXT_WORDPIECE_H
 
 #include "text/lexicon.h"
+#include "text/matcher.h"
 #include "text/tokenizer.h"
 
 /* Zero-initialise; snug_wordpiece_free also after a failure. */
@@ -13,7 +14,8 @@ struct snug_wordpiece {
     int64_t size;        /* largest id + 1 */
     int64_t count;       /* tokens */
     struct snug_lexicon lexicon;
-    char *prefix; /* of pieces that continue a word */
+    char *prefix;               /* of pieces that continue a word */
+    struct snug_matcher pieces; /* those pieces without the prefix; values are ids */
     int32_t unk;
     int64_t max_word; /* characters; longer words are unknown */
 };
@@ -34,9 +36,10 @@ snug_status snug_wordpiece_finish(snug_context *ctx, struct snug_wordpiece *mode
 int32_t snug_wordpiece_find(const struct snug_wordpiece *model, const char *token);
 void snug_wordpiece_free(struct snug_wordpiece *model);
 
-/* Appends the pieces of one word (well-formed UTF-8, not empty). */
+/* Appends the pieces of one word (well-formed UTF-8, not empty), in time linear in its length. search: a buffer, kept
+   from word to word. */
 snug_status snug_wordpiece_encode(snug_context *ctx, const struct snug_wordpiece *model, const char *word,
-                                  size_t length, struct snug_ids *out);
+                                  size_t length, struct snug_search *search, struct snug_ids *out);
 
 snug_status snug_ids_append(snug_context *ctx, struct snug_ids *ids, int32_t id);
 

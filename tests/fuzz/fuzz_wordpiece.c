@@ -27,9 +27,10 @@ static size_t longest_piece(const struct snug_wordpiece *model, bool first, cons
 
 static void check_word(snug_context *ctx, const struct snug_wordpiece *model, const char *word, size_t length) {
     struct snug_ids ids = {0};
+    struct snug_search search = {0};
     size_t at = 0, count = 0;
     int32_t id;
-    FUZZ_CHECK(snug_wordpiece_encode(ctx, model, word, length, &ids) == SNUG_OK);
+    FUZZ_CHECK(snug_wordpiece_encode(ctx, model, word, length, &search, &ids) == SNUG_OK);
     for (size_t piece; at < length && count < ids.count; at += piece, count++) {
         piece = longest_piece(model, at == 0, word + at, length - at, &id);
         if (!piece || ids.ids[count] != id) break;
@@ -38,6 +39,7 @@ static void check_word(snug_context *ctx, const struct snug_wordpiece *model, co
         FUZZ_CHECK(ids.count == 1 && ids.ids[0] == model->unk);
     else
         FUZZ_CHECK(count == ids.count);
+    snug_search_free(&search);
     free(ids.ids);
 }
 
