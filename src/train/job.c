@@ -241,6 +241,7 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
         .drop_last = training && args->dataloader_drop_last,
         .workers = (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
+        .threads = job->threads,
         .task = job->config.task,
         .problem = job->config.labels.problem,
         .labels = job->config.labels.count,
@@ -272,6 +273,21 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
     job->max_steps = args->max_steps > 0 ? args->max_steps : steps < 1 ? 1 : (int64_t)steps;
     job->epochs = (job->max_steps + job->steps_per_epoch - 1) / job->steps_per_epoch;
     return snug_loader_limits(job->ctx, feed->dataset, &feed->options, job->epochs, job->max_steps, &feed->limits);
+}
+
+/* What the plan of a training counts with, where that is not the run's own order. */
+static void log_any_order(const struct snug_job *job) {
+    const struct snug_loader_limits *limits = &job->train.limits;
+    char first[80] = "";
+    if (!limits->any_order) return;
+    if (limits->first_epoch_tokens)
+        snprintf(first, sizeof first, "; the largest batch of the first epoch has %lld tokens",
+                 (long long)limits->first_epoch_tokens);
+    snug_log(
+        job->ctx, SNUG_LOG_INFO,
+        "%s: the order of %lld epochs is too long to scan, so the plan counts with the largest batch of any order: the "
+        "%lld longest rows, %lld tokens%s",
+        job->args->train_file, (long long)job->epochs, (long long)limits->sequences, (long long)limits->tokens, first);
 }
 
 /* ---- methods -------------------------------------------------------------------------------------------------- */
@@ -588,6 +604,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_data(job));
     if (job->train.dataset) job->squared_lengths = snug_dataset_squared_lengths(job->train.dataset);
     if (job->trains) RETURN_IF_ERROR(snug_job_plan_training(job, args, &job->train));
+    log_any_order(job);
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     RETURN_IF_ERROR(plan_programs(job));
     RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));

@@ -260,9 +260,10 @@ static snug_status train(struct snug_trainer *t) {
 
 /* ---- before and after ----------------------------------------------------------------------------------------- */
 
-/* Below 1 a share of all steps, as in Trainer. */
+/* Below 1 a share of all steps, as in Trainer; more than any run has mean never. */
 static int64_t resolve_steps(double steps, int64_t max_steps) {
-    return steps < 1 ? (int64_t)ceil(steps * (double)max_steps) : (int64_t)steps;
+    const double whole = steps < 1 ? ceil(steps * (double)max_steps) : steps;
+    return whole < (double)SNUG_NEVER ? (int64_t)whole : SNUG_NEVER;
 }
 
 /* Against a second run, as soon as the folder is there. */
@@ -277,7 +278,7 @@ static snug_status begin(struct snug_trainer *t) {
     t->logging_steps = resolve_steps(args->logging_steps, steps);
     t->eval_steps = args->eval_steps > 0 ? resolve_steps(args->eval_steps, steps) : t->logging_steps;
     t->save_steps = resolve_steps(args->save_steps, steps);
-    t->save_total_limit = args->save_total_limit;
+    t->save_total_limit = args->save_total_limit < SNUG_NEVER ? args->save_total_limit : SNUG_NEVER;
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */

@@ -11,6 +11,9 @@
 
 enum { SNUG_CHECKPOINT_PATH = 512 }; /* room for the path of one; snug_checkpoint_look() knows that it is enough */
 
+/* More steps than any run has (--max_steps takes 10^12), and checkpoints; sums of a few stay below 64 bits. */
+#define SNUG_NEVER (INT64_C(1) << 53)
+
 struct snug_trainer {
     struct snug_session *session;
     snug_context *ctx;
@@ -85,6 +88,16 @@ static inline bool snug_trainer_reports(const struct snug_args *args) {
     return strcmp(args->report_to, "tensorboard") == 0 || strcmp(args->report_to, "all") == 0;
 }
 
+/* What happens from the next step to step last: for what the disks must hold. */
+struct snug_prospect {
+    int64_t logs, evaluations;
+    int64_t made, replaced; /* checkpoints: where none is, where there is one of that step */
+};
+/* there: steps of the checkpoints that output_dir has, ascending. The time does not grow with the steps. */
+struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *trainer, int64_t last, const int64_t *there,
+                                             size_t count);
+/* The earliest step in which early stopping can end the run; without it max_steps. */
+int64_t snug_trainer_first_stop(const struct snug_trainer *trainer);
 /* SNUG_E_IO where what the run will write does not fit on the disks that it goes to. */
 snug_status snug_trainer_check_disk(const struct snug_trainer *trainer);
 
