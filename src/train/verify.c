@@ -89,6 +89,7 @@ static const char *const always[] = {"use_cpu",
 static snug_status make_args(const struct verifying *v, const char *output, words list, snug_args **out) {
     const int64_t steps = v->args->max_steps > 0 ? v->args->max_steps : STEPS;
     const int64_t batch = v->args->per_device_train_batch_size * v->args->gradient_accumulation_steps;
+    const int64_t rows = steps < SNUG_ROWS_MOST / 2 / batch ? 2 * steps * batch : SNUG_ROWS_MOST;
     char *folder;
     *out = NULL;
     RETURN_IF_ERROR(snug_path_join(v->quiet, &folder, v->folder, output));
@@ -98,7 +99,7 @@ static snug_status make_args(const struct verifying *v, const char *output, word
     if (status == SNUG_OK) status = snug_args_set(*out, "output_dir", folder);
     free(folder);
     if (status == SNUG_OK) status = set_number(*out, "max_steps", steps);
-    if (status == SNUG_OK) status = choose_data(v, *out, 2 * steps * batch);
+    if (status == SNUG_OK) status = choose_data(v, *out, rows);
     return status == SNUG_OK ? set_words(*out, list) : status;
 }
 
