@@ -184,6 +184,7 @@ static void test_bad_input(void **state) {
         {"predict --model_name_or_path good --test_file none.csv", 1, {"none.csv"}},
         {"predict --model_name_or_path nan --test_file dev.csv", 1, {"NaN"}},
         {"predict --model_name_or_path huge --test_file dev.csv", 1, {"dev.csv: row 0", "outputs are NaN"}},
+        {"eval --model_name_or_path huge --validation_file dev.csv", 1, {"dev.csv: row 0", "outputs are NaN"}},
         {"tokenize --model_name_or_path good --test_file empty.csv", 1, {"empty.csv"}},
     };
     struct fixture *f = *state;

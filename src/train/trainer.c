@@ -141,7 +141,9 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
-    RETURN_IF_ERROR(snug_session_evaluate_with(t->session, t->callbacks, metrics));
+    const snug_status status = snug_session_evaluate_with(t->session, t->callbacks, metrics);
+    if (status == SNUG_E_NUMERIC) return snug_trainer_outputs_not_finite(t);
+    RETURN_IF_ERROR(status);
     t->idle += snug_seconds() - begin;
     if (!t->logged_evaluation) RETURN_IF_ERROR(record(t, metrics));
     t->evaluated_step = t->session->step;

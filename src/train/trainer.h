@@ -104,6 +104,8 @@ snug_status snug_trainer_check_disk(const struct snug_trainer *trainer);
 /* To be called after clipping, before the step, where the loss or the gradient norm is not finite: names what it is,
    counts it. SNUG_E_NUMERIC where there is no sense in going on. */
 snug_status snug_trainer_not_finite(struct snug_trainer *trainer, double loss, double grad_norm);
+/* Adds to an evaluation's error of that kind after which step it is, and which one was the last with finite outputs. */
+snug_status snug_trainer_outputs_not_finite(struct snug_trainer *trainer);
 /* What a micro-batch's loss counts as in the log, after in_step of its step's others: see --logging_nan_inf_filter. */
 double snug_trainer_filter_loss(const struct snug_trainer *trainer, double in_step, double part);
 
