@@ -131,6 +131,7 @@ static snug_status choose_labels(struct snug_job *job) {
         status = snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION,
                                       keep ? &job->config.labels : &labels);
     snug_labels_free(&labels);
+    if (status == SNUG_OK) status = snug_config_check_size(job->ctx, &job->config, job->args->train_file);
     if (status != SNUG_OK) return status;
     if (job->args->label_smoothing_factor > 0 && job->config.labels.problem != SNUG_PROBLEM_SINGLE_LABEL)
         return snug_fail(job->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; %s has %s",
