@@ -2,7 +2,6 @@
 #include "text/build.h"
 
 #include <inttypes.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -339,7 +338,7 @@ static snug_status prepare(struct builder *builder, struct snug_reader *reader) 
     builder->join = options->task == SNUG_TASK_MLM && !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->told = snug_seconds();
-    builder->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
+    builder->threads = options->threads > 0 ? options->threads : 1;
     int64_t least = builder->join ? 1 : builder->columns.texts == 2 ? 3 : 2;
     if (options->max_length < least || options->max_length > INT32_MAX)
         return snug_fail(builder->ctx, SNUG_E_USAGE,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/threads.h"
 #include "model/build.h"
 #include "model/weights.h"
 #include "train/device.h"
@@ -596,6 +597,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
+    RETURN_IF_ERROR(snug_threads_check(job->ctx, job->threads));
     RETURN_IF_ERROR(snug_device_choose(job));
     RETURN_IF_ERROR(snug_device_check(job));
     const int64_t before = snug_resident_bytes();

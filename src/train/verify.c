@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "core/threads.h"
 #include "io/file.h"
 #include "train/trainer.h"
 
@@ -484,6 +485,7 @@ snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
         .ctx = args->ctx, .args = args, .callbacks = callbacks, .on_promise = on_promise, .user = user};
     snug_clear_error(v.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "verify"));
+    RETURN_IF_ERROR(snug_threads_check(v.ctx, snug_args_threads(args)));
     snug_status status = snug_context_create(&v.quiet);
     if (status != SNUG_OK) return snug_fail(v.ctx, status, "out of memory");
     status = snug_job_longest(args, args->max_seq_length, &v.longest);
