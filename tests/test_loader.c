@@ -222,7 +222,7 @@ static int compare_lengths(const void *a, const void *b) {
 /* Tokens of the longest rows, count of them. */
 static int64_t tokens_of_longest(struct fixture *f, const struct snug_dataset *dataset, int64_t count) {
     const int64_t rows = snug_dataset_rows(dataset);
-    int32_t lengths[256];
+    int32_t lengths[256] = {0};
     int64_t tokens = 0;
     for (int64_t row = 0; row < rows; row++) lengths[row] = (int32_t)length_of(f, dataset, row);
     qsort(lengths, (size_t)rows, sizeof *lengths, compare_lengths);

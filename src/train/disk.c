@@ -71,7 +71,8 @@ int64_t snug_trainer_first_stop(const struct snug_trainer *t) {
     if (args->early_stopping_patience <= 0 || args->eval_strategy == SNUG_INTERVAL_NO) return job->max_steps;
     const int64_t unit = by_steps ? t->eval_steps : job->steps_per_epoch;
     const double delayed = ceil(by_steps ? args->eval_delay / (double)unit : args->eval_delay);
-    const double first = fmax((double)(t->session->step / unit + 1), delayed);
+    const int64_t next = t->session->step / unit + 1;
+    const double first = fmax((double)next, delayed);
     const double stop = (first + (double)args->early_stopping_patience) * (double)unit;
     return stop < (double)job->max_steps ? (int64_t)stop : job->max_steps;
 }
