@@ -208,6 +208,14 @@ WRAP(int, open, (const char *path, int flags, ...)) {
     const bool refused = flags & O_CREAT ? NO_WRITE("open") : NO_READ("open", EMFILE);
     return refused ? -1 : hold_descriptor(__real_open(path, flags, mode));
 }
+WRAP(int, openat, (int folder, const char *path, int flags, ...)) {
+    va_list values;
+    va_start(values, flags);
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(values, mode_t) : 0;
+    va_end(values);
+    const bool refused = flags & O_CREAT ? NO_WRITE("openat") : NO_READ("openat", EMFILE);
+    return refused ? -1 : hold_descriptor(__real_openat(folder, path, flags, mode));
+}
 WRAP(int, mkostemp, (char *template, int flags)) {
     return NO_WRITE("mkostemp") ? -1 : hold_descriptor(__real_mkostemp(template, flags));
 }
@@ -281,21 +289,30 @@ WRAP(int, ftruncate, (int fd, off_t size)) { return NO_WRITE("ftruncate") ? -1 :
 WRAP(int, posix_fallocate, (int fd, off_t offset, off_t size)) {
     return NO_WRITE("posix_fallocate") ? ENOSPC : __real_posix_fallocate(fd, offset, size);
 }
-WRAP(int, rename, (const char *from, const char *to)) { return NO_WRITE("rename") ? -1 : __real_rename(from, to); }
+WRAP(int, renameat, (int from_folder, const char *from, int to_folder, const char *to)) {
+    return NO_WRITE("renameat") ? -1 : __real_renameat(from_folder, from, to_folder, to);
+}
 WRAP(int, renameat2, (int from_folder, const char *from, int to_folder, const char *to, unsigned flags)) {
     return NO_WRITE("renameat2") ? -1 : __real_renameat2(from_folder, from, to_folder, to, flags);
 }
-WRAP(int, remove, (const char *path)) {
-    may_be_killed("remove");
-    return __real_remove(path);
+WRAP(int, unlinkat, (int folder, const char *path, int flags)) {
+    may_be_killed("unlinkat");
+    return __real_unlinkat(folder, path, flags);
 }
 WRAP(int, unlink, (const char *path)) {
     may_be_killed("unlink");
     return __real_unlink(path);
 }
-WRAP(int, mkdir, (const char *path, mode_t mode)) { return NO_WRITE("mkdir") ? -1 : __real_mkdir(path, mode); }
+WRAP(int, mkdirat, (int folder, const char *path, mode_t mode)) {
+    return NO_WRITE("mkdirat") ? -1 : __real_mkdirat(folder, path, mode);
+}
 WRAP(DIR *, opendir, (const char *path)) {
     return NO_READ("opendir", EMFILE) ? NULL : hold_memory(__real_opendir(path));
+}
+WRAP(DIR *, fdopendir, (int fd)) {
+    DIR *entries = NO_READ("fdopendir", ENOMEM) ? NULL : __real_fdopendir(fd);
+    if (entries) release((uintptr_t)(fd + 1)); /* it is the stream's now */
+    return hold_memory(entries);
 }
 WRAP(struct dirent *, readdir, (DIR * folder)) { return NO_READ("readdir", EIO) ? NULL : __real_readdir(folder); }
 WRAP(int, closedir, (DIR * folder)) {

@@ -29,8 +29,7 @@ static inline snug_status weights_load(snug_context *ctx, const char *path, cons
                                        uint64_t seed, bool ignore_mismatched_sizes) {
     struct snug_folder folder;
     RETURN_IF_ERROR(snug_folder_open(ctx, NULL, path, &folder));
-    const snug_status status =
-        snug_weights_load(ctx, &folder, program, config, memory, seed, ignore_mismatched_sizes);
+    const snug_status status = snug_weights_load(ctx, &folder, program, config, memory, seed, ignore_mismatched_sizes);
     snug_folder_close(&folder);
     return status;
 }

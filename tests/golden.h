@@ -240,7 +240,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     if (method->waits) g->config.vocab_size *= 2;
     char file[600];
     snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
-    assert_int_equal(snug_safetensors_open(g->ctx,NULL, file, &g->expected), SNUG_OK);
+    assert_int_equal(snug_safetensors_open(g->ctx, NULL, file, &g->expected), SNUG_OK);
     golden_batch(g);
     golden_split(g, method->micro_batches);
 

@@ -45,7 +45,7 @@ static inline int scratch_setup(void **state) {
 
 static inline int scratch_teardown(void **state) {
     struct scratch *scratch = *state;
-    snug_status status = snug_folder_remove(scratch->ctx,NULL, scratch->folder);
+    snug_status status = snug_folder_remove(scratch->ctx, NULL, scratch->folder);
     snug_context_destroy(scratch->ctx);
     free(scratch);
     return status == SNUG_OK ? 0 : -1;
@@ -102,7 +102,7 @@ static inline int entries(const char *folder) {
 static inline void assert_file_is(struct scratch *s, const char *path, const char *expected) {
     char *text;
     size_t size;
-    assert_ok(s, snug_file_read(s->ctx,NULL, path, &text, &size));
+    assert_ok(s, snug_file_read(s->ctx, NULL, path, &text, &size));
     assert_int_equal(size, strlen(expected));
     assert_string_equal(text, expected);
     free(text);
@@ -118,7 +118,7 @@ static inline struct snug_folder scratch_open(struct scratch *s) {
 
 /* Makes the file a in a folder. */
 static inline void fill(struct scratch *s, const struct snug_folder *folder, const char *text) {
-    assert_ok(s, snug_file_replace(s->ctx,folder, "a", text, strlen(text)));
+    assert_ok(s, snug_file_replace(s->ctx, folder, "a", text, strlen(text)));
 }
 
 #endif

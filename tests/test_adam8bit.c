@@ -20,7 +20,7 @@ struct golden {
 static void open_golden(struct golden *golden) {
     static const struct ops_shape shape = {{1}, 1, 1, 1, 1, 1, 1, 1};
     ops_open(&golden->ops, &shape, SNUG_F32);
-    assert_int_equal(snug_safetensors_open(golden->ops.ctx,NULL, "tests/golden/adam8bit.safetensors", &golden->file),
+    assert_int_equal(snug_safetensors_open(golden->ops.ctx, NULL, "tests/golden/adam8bit.safetensors", &golden->file),
                      SNUG_OK);
 }
 

@@ -184,6 +184,7 @@ static void test_bad_input(void **state) {
         {"predict --model_name_or_path good --test_file none.csv", 1, {"none.csv"}},
         {"predict --model_name_or_path nan --test_file dev.csv", 1, {"NaN"}},
         {"predict --model_name_or_path huge --test_file dev.csv", 1, {"dev.csv: row 0", "outputs are NaN"}},
+        {"eval --model_name_or_path huge --validation_file dev.csv", 1, {"dev.csv: row 0", "outputs are NaN"}},
         {"tokenize --model_name_or_path good --test_file empty.csv", 1, {"empty.csv"}},
     };
     struct fixture *f = *state;
@@ -434,7 +435,7 @@ static char *interrupt_after_loss(struct fixture *f, const char *words, int sign
 static void test_interrupted_and_resumed(void **state) {
     struct fixture *f = *state;
     for (const int *number = (const int[]){SIGINT, SIGTERM, 0}; *number; number++) {
-        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "out")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         char *errors =
             interrupt_after_loss(f, LONG "--max_steps 20000 --lr_scheduler_type constant --output_dir out", *number);
         char *out = output_of(f, "stdout");
@@ -633,6 +634,41 @@ static void test_nobody_reads(void **state) {
     free(errors);
 }
 
+/* Where too few threads can be made, snug says so: not OpenMP's library, which would end the process. */
+static void test_too_few_threads(void **state) {
+    static const char *const commands[] = {
+        "train --config_name model --tokenizer_name model --train_file train.csv --output_dir out",
+        "plan --config_name model --tokenizer_name model --train_file train.csv",
+        "verify --config_name model --tokenizer_name model --train_file train.csv",
+        "bench rates",
+    };
+    struct fixture *f = *state;
+    if (SANITIZED) skip(); /* it takes terabytes of address space */
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        for (int threads = i == 1 ? 8 : 64; threads <= 64; threads += 4) {
+            char command[512];
+            snprintf(command, sizeof command,
+                     "cd %s && ulimit -s 8192 && ulimit -v 300000 && %s/snug %s --threads %d >stdout 2>stderr",
+                     f->folder, SNUG_BINARY_DIR, commands[i], threads);
+            const int status = system(command);
+            assert_true(WIFEXITED(status));
+            char *errors = output_of(f, "stderr");
+            if (strstr(errors, "libgomp") || strstr(errors, "OMP:")) fail_msg("%d threads: %s", threads, errors);
+            if (threads == 64) {
+                assert_int_equal(WEXITSTATUS(status), 1);
+                assert_contains(errors, "snug: 64 threads are wanted, and no more than ");
+                assert_contains(errors, "ulimit -u");
+                assert_contains(errors, "use fewer --threads");
+                assert_false(exists(path_of(f, "out")));
+            }
+            free(errors);
+        }
+    const char *const few = "cd %s && ulimit -v 300000 && %s/snug %s --threads 1 --max_steps 1 >stdout 2>stderr";
+    char command[512];
+    snprintf(command, sizeof command, few, f->folder, SNUG_BINARY_DIR, commands[0]);
+    if (system(command) != 0) fail_msg("%s", output_of(f, "stderr"));
+}
+
 static int set_up_here(void **state) {
     if (set_up(state)) return -1;
     write_text(*state, "one.csv", "sentence\ngood w1\n");
@@ -657,6 +693,7 @@ int main(void) {
         TEST(test_interrupted_verification),
         TEST(test_verification_needs_a_place),
         TEST(test_nobody_reads),
+        TEST(test_too_few_threads),
         TEST(test_second_run_is_refused),
         TEST(test_limited_file_size),
         TEST(test_interrupted_while_tokenizing),

@@ -358,7 +358,7 @@ static char *kept_in(const char *folder, char *path, size_t size) {
     closedir(listing);
     snug_context *ctx;
     assert_int_equal(snug_context_create(&ctx), SNUG_OK);
-    assert_int_equal(snug_file_read(ctx,NULL, path, &text, &bytes), SNUG_OK);
+    assert_int_equal(snug_file_read(ctx, NULL, path, &text, &bytes), SNUG_OK);
     snug_context_destroy(ctx);
     return text;
 }

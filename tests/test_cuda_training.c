@@ -73,9 +73,9 @@ static void resumed_is_uninterrupted_in_fp16(void **state) {
             assert_same_file(f, path_of(f, "whole/model.safetensors"), path_of(f, "cut/model.safetensors"));
             assert_same_file(f, path_of(f, "whole/checkpoint-20/optimizer.safetensors"),
                              path_of(f, "cut/checkpoint-20/optimizer.safetensors"));
-            assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "cut")), SNUG_OK);
+            assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "cut")), SNUG_OK);
         }
-        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "whole")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "whole")), SNUG_OK);
     }
 }
 

@@ -568,7 +568,7 @@ static void test_damaged_cache(void **state) {
     char *data;
     size_t size;
     const char *path = cache_file(f);
-    assert_int_equal(snug_file_read(f->ctx,NULL, path, &data, &size), SNUG_OK);
+    assert_int_equal(snug_file_read(f->ctx, NULL, path, &data, &size), SNUG_OK);
     for (size_t i = 0; i < size; i++) {
         data[i] ^= (char)(1 << i % 8);
         FILE *file = fopen(path, "wb");
@@ -636,7 +636,7 @@ static void test_forged_cache(void **state) {
     char *whole, *data;
     size_t size;
     const char *path = cache_file(f);
-    assert_int_equal(snug_file_read(f->ctx,NULL, path, &whole, &size), SNUG_OK);
+    assert_int_equal(snug_file_read(f->ctx, NULL, path, &whole, &size), SNUG_OK);
     data = malloc(size);
     assert_non_null(data);
     for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {

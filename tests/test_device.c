@@ -73,7 +73,7 @@ static void test_wrong_libraries(void **state) {
         says(output, cases[i].says);
         remove(path);
     }
-    assert_int_equal(snug_folder_remove(f->ctx,NULL, folder), SNUG_OK);
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, folder), SNUG_OK);
     /* Nor is there any where the program stands alone, and where NVML's is named wrongly or by nothing. */
     if (run("SNUG_NVML=" SNUG_FAKE_DIR "/libfake_nothing.so " WITH_FAKES, "gpu", output, sizeof output) != 0)
         fail_msg("%s", output);

@@ -150,8 +150,8 @@ static void copy_folder(const char *from, const char *to) {
 }
 
 static void prepare(const struct fixture *f, const struct scene *scene) {
-    assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "out")), SNUG_OK);
-    if (scene->cold) assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "cache")), SNUG_OK);
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
+    if (scene->cold) assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "cache")), SNUG_OK);
     if (scene->given) copy_folder(path_of(f, "%s", scene->given), path_of(f, "out"));
 }
 

@@ -11,6 +11,7 @@
 #include "model/weights.h"
 #include "plan/stages.h"
 #include "scratch.h"
+#include "text/dataset_impl.h"
 #include "text/tokenizer.h"
 
 static const char *write_text(struct scratch *s, const char *name, const char *text) {
@@ -127,6 +128,120 @@ static void code_is_not_run(void **state) {
     assert_fails(s, snug_config_read(s->ctx, path, &config), SNUG_E_UNSUPPORTED, "model_type evil is not supported");
 }
 
+/* Names decide which class a label is: equal ones are refused, of many in linear time. */
+static void names_of_classes(void **state) {
+    struct scratch *s = *state;
+    struct snug_config config;
+    const char *path = write_text(s, "config.json", "{\"id2label\": {\"0\": \"a\", \"1\": \"b\", \"2\": \"a\"}}");
+    assert_fails(s, snug_config_read(s->ctx, path, &config), SNUG_E_INPUT,
+                 "config.json: id2label gives classes 0 and 2 the same name, \"a\"");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 400000; i++)
+        fprintf(file, "%s\"%d\": \"name %d\"", i ? ", " : "{\"id2label\": {", i, i % 399999);
+    fputs("}}", file);
+    assert_int_equal(fclose(file), 0);
+    const double begin = snug_seconds();
+    assert_fails(s, snug_config_read(s->ctx, path, &config), SNUG_E_INPUT, "classes 0 and 399999 the same name");
+    assert_true(snug_seconds() - begin < 20);
+}
+
+static void label2id_is_compared(void **state) {
+    static const struct {
+        const char *label2id, *says;
+    } cases[] = {
+        {"{\"a\": 0, \"b\": 1}", NULL},
+        {"{\"b\": 1}", NULL},
+        {"null", NULL},
+        {"{\"a\": 1, \"b\": 0}", "config.json: label2id contradicts id2label, where class 1 is not \"a\""},
+        {"{\"a\": 0, \"c\": 7}", "where class 7 is not \"c\""},
+        {"{\"a\": \"0\"}", "where class -1 is not \"a\""},
+    };
+    struct scratch *s = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_config config;
+        char json[256];
+        snprintf(json, sizeof json, "{\"id2label\": {\"0\": \"a\", \"1\": \"b\"}, \"label2id\": %s}",
+                 cases[i].label2id);
+        *s->log = '\0';
+        assert_ok(s, snug_config_read(s->ctx, write_text(s, "config.json", json), &config));
+        if (cases[i].says)
+            assert_contains(s->log, cases[i].says);
+        else
+            assert_null(strstr(s->log, "label2id"));
+        snug_config_free(&config);
+    }
+}
+
+/* What a training would write and no run could read back is refused before it is written. */
+static void too_many_classes(void **state) {
+    struct scratch *s = *state;
+    struct snug_labels labels;
+    struct snug_config config;
+    struct snug_dataset many = {.path = "many.csv"};
+    many.cache.form = SNUG_LABELS_STRING;
+    many.cache.raw.count = SNUG_CLASSES_MOST + 1;
+    assert_fails(s, snug_labels_of(s->ctx, &many, false, &labels), SNUG_E_UNSUPPORTED,
+                 "many.csv: its labels are 1048577 different classes, and a model has at most 1048576");
+    char json[64];
+    snprintf(json, sizeof json, "{\"num_labels\": %d}", SNUG_CLASSES_MOST);
+    assert_ok(s, snug_config_read(s->ctx, write_text(s, "config.json", json), &config)); /* the same limit */
+    snug_config_free(&config);
+    snprintf(json, sizeof json, "{\"num_labels\": %d}", SNUG_CLASSES_MOST + 1);
+    assert_fails(s, snug_config_read(s->ctx, write_text(s, "config.json", json), &config), SNUG_E_INPUT,
+                 "num_labels is 1048577, expected 1 to 1048576");
+    FILE *file = fopen(scratch_path(s, "config.json"), "w");
+    assert_non_null(file);
+    for (int i = 0; i <= SNUG_CLASSES_MOST; i++) fprintf(file, "%s\"%d\":\"%d\"", i ? "," : "{\"id2label\":{", i, i);
+    fputs("},\"num_labels\":2}", file);
+    assert_int_equal(fclose(file), 0);
+    assert_fails(s, snug_config_read(s->ctx, scratch_path(s, "config.json"), &config), SNUG_E_UNSUPPORTED,
+                 "id2label names 1048577 classes, and a model has at most 1048576");
+}
+
+/* A control character takes six bytes of JSON: 25 names of 1 MiB are 300 MiB with id2label and label2id. */
+static void too_long_names(void **state) {
+    enum { CLASSES = 25, LENGTH = 1 << 20 };
+    struct scratch *s = *state;
+    struct snug_config config;
+    struct snug_labels labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = CLASSES};
+    assert_ok(s, snug_config_builtin(s->ctx, "bert-base-uncased", &config));
+    assert_ok(s, snug_config_check_size(s->ctx, &config, "train.csv"));
+    labels.names = calloc(CLASSES, sizeof *labels.names);
+    assert_non_null(labels.names);
+    for (int i = 0; i < CLASSES; i++) {
+        labels.names[i] = malloc(LENGTH + 1);
+        assert_non_null(labels.names[i]);
+        memset(labels.names[i], 1, LENGTH);
+        labels.names[i][0] = (char)('a' + i);
+        labels.names[i][LENGTH] = '\0';
+    }
+    assert_ok(s, snug_config_set_task(s->ctx, &config, SNUG_TASK_CLASSIFICATION, &labels));
+    assert_fails(s, snug_config_check_size(s->ctx, &config, "train.csv"), SNUG_E_UNSUPPORTED,
+                 "train.csv: the names of its 25 classes make a config.json of 300.0 MiB, and at most 256.0");
+    snug_config_free(&config);
+    /* The limit is that of the reader. */
+    char *data;
+    size_t size;
+    assert_int_equal(truncate(write_text(s, "large", ""), SNUG_CONFIG_BYTES_MOST), 0);
+    assert_ok(s, snug_file_read(s->ctx, NULL, scratch_path(s, "large"), &data, &size));
+    free(data);
+    assert_int_equal(truncate(scratch_path(s, "large"), SNUG_CONFIG_BYTES_MOST + 2), 0);
+    assert_fails(s, snug_file_read(s->ctx, NULL, scratch_path(s, "large"), &data, &size), SNUG_E_INPUT, "over 256 MiB");
+}
+
+static void too_many_values(void **state) {
+    struct scratch *s = *state;
+    struct snug_config config;
+    assert_ok(s, snug_config_builtin(s->ctx, "bert-base-uncased", &config));
+    json_t *list = json_array(), *null = json_null(); /* a value that takes no memory of its own */
+    for (int64_t i = 0; i < SNUG_CONFIG_VALUES_MOST; i++) assert_int_equal(json_array_append_new(list, null), 0);
+    assert_int_equal(json_object_set_new(config.json, "own", list), 0);
+    assert_fails(s, snug_config_check_size(s->ctx, &config, "train.csv"), SNUG_E_UNSUPPORTED,
+                 "values, and at most 16777216 can be read back");
+    snug_config_free(&config);
+}
+
 /* ---- files of the folder -------------------------------------------------------------------------------------- */
 
 static void pickles(void **state) {
@@ -207,11 +322,11 @@ static void shards_behind_links(void **state) {
     snprintf(target, sizeof target, "%s", s->path);
     assert_int_equal(symlink(target, scratch_path(s, "m.safetensors")), 0);
     const char *path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"m.safetensors\"}}");
-    assert_ok(s, snug_safetensors_open(s->ctx,NULL, path, &files));
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &files));
     snug_safetensors_close(&files);
     assert_int_equal(mkfifo(scratch_path(s, "pipe.safetensors"), 0600), 0); /* would wait for a writer for ever */
     path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"pipe.safetensors\"}}");
-    assert_fails(s, snug_safetensors_open(s->ctx,NULL, path, &files), SNUG_E_INPUT, "is not a regular file");
+    assert_fails(s, snug_safetensors_open(s->ctx, NULL, path, &files), SNUG_E_INPUT, "is not a regular file");
 }
 
 static void manifests(void **state) {
@@ -244,9 +359,10 @@ static void files_read_whole_end_somewhere(void **state) {
     size_t size;
     write_text(s, "config.json", "{");
     assert_int_equal(truncate(s->path, (1 << 28) + 1), 0); /* a hole, which takes no space */
-    assert_fails(s, snug_file_read(s->ctx,NULL, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx, NULL, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
     assert_null(data);
-    assert_fails(s, snug_file_read(s->ctx,NULL, "/dev/zero", &data, &size), SNUG_E_INPUT, "/dev/zero has over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx, NULL, "/dev/zero", &data, &size), SNUG_E_INPUT,
+                 "/dev/zero has over 256 MiB");
 }
 
 static void messages_are_printable(void **state) {
@@ -335,6 +451,11 @@ int main(void) {
         TEST(names_are_bounded),
         TEST(sums_are_checked),
         TEST(code_is_not_run),
+        TEST(names_of_classes),
+        TEST(label2id_is_compared),
+        TEST(too_many_classes),
+        TEST(too_long_names),
+        TEST(too_many_values),
         TEST(pickles),
         TEST(snapshots_stay_in_the_cache),
         TEST(shards_behind_links),

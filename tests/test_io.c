@@ -31,12 +31,13 @@ static void reading(void **state) {
     size_t size;
     assert_file_is(s, scratch_write(s, "a", "hello", 5), "hello");
     assert_file_is(s, scratch_write(s, "empty", "", 0), "");
-    assert_ok(s, snug_file_read(s->ctx,NULL, "/proc/self/status", &text, &size)); /* says that it has 0 bytes */
+    assert_ok(s, snug_file_read(s->ctx, NULL, "/proc/self/status", &text, &size)); /* says that it has 0 bytes */
     assert_contains(text, "VmRSS");
     assert_int_equal(strlen(text), size);
     free(text);
-    assert_fails(s, snug_file_read(s->ctx,NULL, scratch_path(s, "none"), &text, &size), SNUG_E_IO, "none: No such file");
-    assert_fails(s, snug_file_read(s->ctx,NULL, s->folder, &text, &size), SNUG_E_INPUT, "directory");
+    assert_fails(s, snug_file_read(s->ctx, NULL, scratch_path(s, "none"), &text, &size), SNUG_E_IO,
+                 "none: No such file");
+    assert_fails(s, snug_file_read(s->ctx, NULL, s->folder, &text, &size), SNUG_E_INPUT, "directory");
 }
 
 static void names(void **state) {
@@ -107,9 +108,9 @@ static void folders(void **state) {
     scratch_write(s, "file", "x", 1);
     assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file/sub")), SNUG_E_IO, "file/sub: Not a directory");
     assert_fails(s, snug_folder_create(s->ctx, scratch_path(s, "file")), SNUG_E_IO, "file: File exists");
-    assert_ok(s, snug_folder_remove(s->ctx,NULL, scratch_path(s, "a")));
+    assert_ok(s, snug_folder_remove(s->ctx, NULL, scratch_path(s, "a")));
     assert_false(snug_folder_exists(s->path));
-    assert_ok(s, snug_folder_remove(s->ctx,NULL, s->path));
+    assert_ok(s, snug_folder_remove(s->ctx, NULL, s->path));
 }
 
 static void folder_check(void **state) {
@@ -135,7 +136,7 @@ static void writer(void **state) {
     struct snug_writer first, second;
     char path[512];
     snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
-    assert_ok(s, snug_file_replace(s->ctx,NULL, path, "old", 3));
+    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "old", 3));
     assert_ok(s, snug_writer_open(s->ctx, NULL, path, &first));
     assert_ok(s, snug_writer_open(s->ctx, NULL, path, &second)); /* two at once do not meet */
     snug_writer_put(&first, "first", 5);
@@ -158,10 +159,12 @@ static void unwritable(void **state) {
     struct scratch *s = *state;
     char path[512];
     scratch_write(s, "file", "x", 1);
-    assert_fails(s, snug_file_replace(s->ctx,NULL, scratch_path(s, "file/a"), "", 0), SNUG_E_IO, "file/a: Not a directory");
-    assert_fails(s, snug_file_replace(s->ctx,NULL, scratch_path(s, "none/a"), "", 0), SNUG_E_IO, "none/a: No such file");
-    assert_fails(s, snug_file_replace(s->ctx,NULL, s->folder, "", 0), SNUG_E_IO, "not a regular file");
-    assert_fails(s, snug_file_replace(s->ctx,NULL, "/dev/null", "", 0), SNUG_E_IO, "/dev/null");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, scratch_path(s, "file/a"), "", 0), SNUG_E_IO,
+                 "file/a: Not a directory");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, scratch_path(s, "none/a"), "", 0), SNUG_E_IO,
+                 "none/a: No such file");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, s->folder, "", 0), SNUG_E_IO, "not a regular file");
+    assert_fails(s, snug_file_replace(s->ctx, NULL, "/dev/null", "", 0), SNUG_E_IO, "/dev/null");
     /* A disk that is full in the middle of a file, played by the limit on a file's size. */
     snprintf(path, sizeof path, "%s", scratch_write(s, "out", "old", 3));
     struct rlimit limit, small;
@@ -170,7 +173,7 @@ static void unwritable(void **state) {
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     char *big = calloc(1, 300000);
-    snug_status status = snug_file_replace(s->ctx,NULL, path, big, 300000);
+    snug_status status = snug_file_replace(s->ctx, NULL, path, big, 300000);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     free(big);
     assert_fails(s, status, SNUG_E_IO, "out: File too large");
@@ -233,7 +236,7 @@ static void folder_moves(void **state) {
     assert_int_equal(rename(from_path, scratch_path(s, "moved")), 0);
     assert_int_equal(mkdir(from_path, 0777), 0);
     commit(s, &in, "text");
-    assert_ok(s, snug_file_replace(s->ctx,&in, "file", "x", 1));
+    assert_ok(s, snug_file_replace(s->ctx, &in, "file", "x", 1));
     assert_file_is(s, scratch_path(s, "moved/checkpoint-1/a"), "text");
     assert_int_equal(entries(from_path), 0);
     struct stat info;
@@ -341,7 +344,7 @@ static void cache(void **state) {
     assert_contains(s->log, "/.0123456789abcdef0123456789abcdef.tokens.snug-");
     assert_int_equal(snug_cache_folder_find(s->ctx, &folder, tokens), -1);
     assert_int_equal(s->log_count, 1);
-    assert_ok(s, snug_file_replace(s->ctx,&folder, tokens, "x", 1));
+    assert_ok(s, snug_file_replace(s->ctx, &folder, tokens, "x", 1));
     const int fd = snug_cache_folder_find(s->ctx, &folder, tokens);
     assert_true(fd >= 0);
     close(fd);
@@ -390,7 +393,7 @@ static void foreign(void **state) {
     scratch_write(s, "outside/file", "mine", 4);
     snprintf(target, sizeof target, "%s", scratch_path(s, "checkpoint-1"));
     for (int kind = 0; kind < 7; kind++) {
-        static const char *const says[] = {"is a symbolic link", "is a symbolic link", "is a file",      "is a pipe",
+        static const char *const says[] = {"is a symbolic link", "is a symbolic link", "is a file",       "is a pipe",
                                            "has no manifest",    "notes was not made", "checksum differs"};
         switch (kind) {
         case 0: assert_int_equal(symlink(outside, target), 0); break;
@@ -418,7 +421,7 @@ static void foreign(void **state) {
         assert_fails(s, snug_folder_discard(s->ctx, &in, "checkpoint-1"), SNUG_E_IO, says[kind]);
         assert_file_is(s, scratch_path(s, "outside/file"), "mine");
         assert_int_equal(entries(s->folder), 2);
-        assert_ok(s, snug_folder_remove(s->ctx,&in, "checkpoint-1")); /* the link, not what it leads to */
+        assert_ok(s, snug_folder_remove(s->ctx, &in, "checkpoint-1")); /* the link, not what it leads to */
         assert_int_equal(entries(outside), 1);
     }
     /* What comes in the way while the new folder is written. */
@@ -430,7 +433,7 @@ static void foreign(void **state) {
     assert_int_equal(entries(s->folder), 2);
     /* Links and hard links where files are written. */
     assert_int_equal(symlink("outside/file", scratch_path(s, "file")), 0);
-    assert_fails(s, snug_file_replace(s->ctx,&in, "file", "x", 1), SNUG_E_IO, "file: it exists and is not a regular");
+    assert_fails(s, snug_file_replace(s->ctx, &in, "file", "x", 1), SNUG_E_IO, "file: it exists and is not a regular");
     assert_file_is(s, scratch_path(s, "outside/file"), "mine");
     assert_int_equal(link(scratch_path(s, "outside/file"), outside), -1);
     snug_folder_close(&in);
@@ -468,7 +471,7 @@ static void folder_verify(void **state) {
 
 static json_t *json_from(struct scratch *s, const char *text) {
     json_t *value;
-    assert_ok(s, snug_json_read(s->ctx,NULL, scratch_write(s, "a.json", text, strlen(text)), &value));
+    assert_ok(s, snug_json_read(s->ctx, NULL, scratch_write(s, "a.json", text, strlen(text)), &value));
     return value;
 }
 
@@ -527,13 +530,13 @@ static void json_files(void **state) {
     struct scratch *s = *state;
     json_t *o = json_from(s, "{\"lr\": 5e-05, \"eps\": 1e-12, \"p\": 0.1, \"third\": 0.3333333333333333, \"one\": 1.0,"
                              " \"n\": -7, \"big\": 1e22, \"s\": \"0.10000000000000001 \\\" \\u00e9\"}");
-    assert_ok(s, snug_json_write(s->ctx,NULL, scratch_path(s, "b.json"), o));
+    assert_ok(s, snug_json_write(s->ctx, NULL, scratch_path(s, "b.json"), o));
     assert_file_is(s, s->path,
                    "{\n  \"lr\": 5e-5,\n  \"eps\": 1e-12,\n  \"p\": 0.1,\n  \"third\": 0.3333333333333333,\n"
                    "  \"one\": 1.0,\n  \"n\": -7,\n  \"big\": 1e22,\n"
                    "  \"s\": \"0.10000000000000001 \\\" \xC3\xA9\"\n}\n");
     json_t *back;
-    assert_ok(s, snug_json_read(s->ctx,NULL, s->path, &back));
+    assert_ok(s, snug_json_read(s->ctx, NULL, s->path, &back));
     assert_true(json_equal(o, back));
     json_decref(back);
     json_decref(o);
@@ -549,11 +552,12 @@ static void json_files(void **state) {
                                         "{\"a\": \"\\",
                                         "{\"a\": 1000000000000000000000, \"\\"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(s, snug_json_read(s->ctx,NULL, scratch_write(s, "w.json", wrong[i], strlen(wrong[i])), &back),
+        assert_fails(s, snug_json_read(s->ctx, NULL, scratch_write(s, "w.json", wrong[i], strlen(wrong[i])), &back),
                      SNUG_E_INPUT, "w.json");
-    assert_fails(s, snug_json_read(s->ctx,NULL, scratch_write(s, "w.json", "{\n\n1", 4), &back), SNUG_E_INPUT, "w.json:3:");
-    assert_fails(s, snug_json_read(s->ctx,NULL, scratch_path(s, "none.json"), &back), SNUG_E_IO, "none.json");
-    assert_fails(s, snug_json_read(s->ctx,NULL, scratch_write(s, "w.json", "{\"a\": 1\0}", 9), &back), SNUG_E_INPUT,
+    assert_fails(s, snug_json_read(s->ctx, NULL, scratch_write(s, "w.json", "{\n\n1", 4), &back), SNUG_E_INPUT,
+                 "w.json:3:");
+    assert_fails(s, snug_json_read(s->ctx, NULL, scratch_path(s, "none.json"), &back), SNUG_E_IO, "none.json");
+    assert_fails(s, snug_json_read(s->ctx, NULL, scratch_write(s, "w.json", "{\"a\": 1\0}", 9), &back), SNUG_E_INPUT,
                  "a NUL byte");
 }
 
@@ -709,7 +713,7 @@ static void events(void **state) {
             assert_int_equal(strncmp(entry->d_name, "events.out.tfevents.", 20), 0);
             char path[1024];
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-            assert_ok(s, snug_file_read(s->ctx,NULL, path, &bytes, &size));
+            assert_ok(s, snug_file_read(s->ctx, NULL, path, &bytes, &size));
         }
     closedir(list);
     struct decoded found[3] = {{0}};

@@ -38,7 +38,8 @@ static bool refused(struct refusal *r) {
     }
 REFUSABLE(int, fsync, (int fd), (fd))
 REFUSABLE(int, lstat, (const char *path, struct stat *out), (path, out))
-REFUSABLE(int, rename, (const char *from, const char *to), (from, to))
+REFUSABLE(int, renameat, (int a, const char *from, int b, const char *to), (a, from, b, to))
+REFUSABLE(int, openat, (int folder, const char *path, int flags, mode_t mode), (folder, path, flags, mode))
 REFUSABLE(int, statvfs, (const char *path, struct statvfs *out), (path, out))
 REFUSABLE(int, sync_file_range, (int fd, off_t at, off_t size, unsigned flags), (fd, at, size, flags))
 REFUSABLE(int, renameat2, (int a, const char *from, int b, const char *to, unsigned flags), (a, from, b, to, flags))
@@ -112,20 +113,22 @@ static void other_file_systems(void **state) {
     snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
     flock_refused = (struct refusal){.times = 1, .error = ENOLCK};
     assert_ok(s, snug_writer_open(s->ctx, NULL, path, &out));
-    assert_contains(out.aside, "-0");
+    assert_string_equal(out.temporary + strlen(out.temporary) - 2, "-0");
     assert_ok(s, snug_writer_commit(s->ctx, &out));
     flock_refused = (struct refusal){.times = 1, .error = EWOULDBLOCK}; /* a sweep has it */
     assert_ok(s, snug_writer_open(s->ctx, NULL, path, &out));
-    assert_contains(out.aside, "-1");
+    assert_string_equal(out.temporary + strlen(out.temporary) - 2, "-1");
     snug_writer_abandon(&out);
-    snug_folder_sweep(s->ctx, s->folder); /* now it takes the other one */
-    assert_int_equal(entries(s->folder), 1);
-    assert_int_equal(s->log_count, 1);
+    assert_int_equal(entries(s->folder), 2); /* the sweep would have removed the other one */
+    assert_ok(s, snug_folder_remove(s->ctx, NULL, s->folder));
+    assert_ok(s, snug_folder_create(s->ctx, s->folder));
+    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
+    assert_int_equal(s->log_count, 0);
     fsync_refused = (struct refusal){.pass = 1, .times = 1, .error = EINVAL}; /* folders are not synced */
-    assert_ok(s, snug_file_replace(s->ctx,NULL, path, "", 0));
-    assert_int_equal(s->log_count, 1);
+    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
+    assert_int_equal(s->log_count, 0);
     fsync_refused = (struct refusal){.pass = 1, .times = 1, .error = EIO};
-    assert_ok(s, snug_file_replace(s->ctx,NULL, path, "", 0));
+    assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
     assert_contains(s->log, "cannot sync folder ");
     static const int without[] = {EOPNOTSUPP, EISDIR, ENOENT, EINVAL};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
@@ -142,7 +145,7 @@ static void other_file_systems(void **state) {
     char here[1024];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(s->folder), 0);
-    const snug_status written = snug_file_replace(s->ctx,NULL, "alone", "x", 1);
+    const snug_status written = snug_file_replace(s->ctx, NULL, "alone", "x", 1);
     assert_int_equal(chdir(here), 0);
     assert_ok(s, written);
     assert_file_is(s, scratch_path(s, "alone"), "x");
@@ -150,152 +153,150 @@ static void other_file_systems(void **state) {
 
 static void permissions(void **state) {
     struct scratch *s = *state;
-    char closed[512], below[512], *aside = NULL;
-    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "closed/.out.snug-aside/full")));
-    scratch_write(s, "closed/.a.snug-1-2", "", 0);
-    assert_int_equal(chmod(s->path, 0666), 0);
+    char closed[512], below[512];
+    struct snug_folder in, temporary = {0};
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "closed/.out.snug-0123456789abcdef/full")));
     snprintf(below, sizeof below, "%s", scratch_path(s, "closed/out"));
     snprintf(closed, sizeof closed, "%s", scratch_path(s, "closed"));
+    assert_ok(s, snug_folder_open(s->ctx, NULL, closed, &in));
+    in.run = 0x0123456789abcdef;
     assert_int_equal(chmod(closed, 0555), 0);
     assert_int_equal(chmod(s->folder, 0755), 0);
     be_somebody_else(true);
-    const snug_status in = snug_folder_check(s->ctx, closed);
-    const bool in_told = strstr(snug_error_message(s->ctx), "closed: Permission denied");
+    const snug_status checked = snug_folder_check(s->ctx, closed);
+    const bool checked_named = strstr(snug_error_message(s->ctx), "closed: Permission denied");
     snug_clear_error(s->ctx);
     const snug_status made = snug_folder_check(s->ctx, below);
-    const bool made_told = strstr(snug_error_message(s->ctx), "closed: Permission denied");
+    const bool made_named = strstr(snug_error_message(s->ctx), "closed: Permission denied");
     snug_clear_error(s->ctx);
-    const snug_status begun = snug_folder_begin(s->ctx, below, &aside); /* what a killed run left cannot be removed */
-    const bool begun_told = strstr(snug_error_message(s->ctx), ".out.snug-aside: Permission denied");
+    const snug_status begun = snug_folder_begin(s->ctx, &in, "out", &temporary); /* what is left cannot be removed */
+    const bool begun_named = strstr(snug_error_message(s->ctx), ".out.snug-0123456789abcdef: ");
     snug_clear_error(s->ctx);
-    snug_folder_sweep(s->ctx, closed); /* nor swept */
+    snug_folder_sweep(s->ctx, &in, &in.run, 1); /* nor swept, which is logged */
     be_somebody_else(false);
     assert_int_equal(chmod(closed, 0755), 0);
-    assert_true(in == SNUG_E_IO && in_told);
-    assert_true(made == SNUG_E_IO && made_told);
-    assert_true(begun == SNUG_E_IO && begun_told && !aside);
-    assert_int_equal(entries(closed), 2);
-    assert_int_equal(s->log_count, 0);
+    assert_true(checked == SNUG_E_IO && checked_named);
+    assert_true(made == SNUG_E_IO && made_named);
+    assert_true(begun == SNUG_E_IO && begun_named && !temporary.path);
+    assert_int_equal(entries(closed), 1);
+    assert_int_equal(s->log_count, 1);
+    snug_folder_close(&in);
+}
+
+static const struct snug_provenance from = {.run = 1, .started = 2};
+
+static void commit(struct scratch *s, const struct snug_folder *in, const char *text, snug_status *status) {
+    struct snug_folder temporary;
+    *status = snug_folder_begin(s->ctx, in, "out", &temporary);
+    if (*status != SNUG_OK) return;
+    fill(s, &temporary, text);
+    *status = snug_folder_commit(s->ctx, in, "out", &temporary, &from);
+}
+
+static snug_status verify(struct scratch *s, const struct snug_folder *in) {
+    struct snug_folder folder;
+    assert_ok(s, snug_folder_open(s->ctx, in, "out", &folder));
+    const snug_status status = snug_manifest_verify(s->ctx, &folder, (const char *const[]){"a", NULL});
+    snug_folder_close(&folder);
+    return status;
 }
 
 /* Each step of a commit fails: what was there stays, and nothing else. */
 static void folder_commit_fails(void **state) {
     struct scratch *s = *state;
     static const struct {
-        struct refusal rename, fsync, lstat;
+        struct refusal rename, fsync;
         const char *sentence; /* NULL: it goes well all the same */
     } cases[] = {
         {.rename = {0, 1, EIO}, .sentence = "manifest.json: "},
-        {.rename = {1, 1, EIO}, .sentence = "cannot write folder "},
-        {.rename = {1, 1, EEXIST}}, /* what some file systems call a folder that is not empty */
-        {.rename = {2, 1, EIO}, .sentence = "cannot replace folder "},
-        {.rename = {3, 1, EIO}, .sentence = "cannot write folder "},
-        {.fsync = {1, 1, EINVAL}}, /* folders are not synced */
-        {.fsync = {1, 1, EIO}, .sentence = "cannot sync folder "},
-        {.lstat = {1, 1, EIO}, .sentence = "cannot read "},
+        {.rename = {1, 1, EIO}, .sentence = "cannot replace folder "},
+        {.rename = {2, 1, EIO}, .sentence = "cannot write folder "},
+        {.fsync = {1, 1, EIO}, .sentence = "cannot write "},
+        {.fsync = {3, 1, EINVAL}}, /* folders are not synced */
+        {.fsync = {3, 1, EIO}, .sentence = "cannot sync folder "},
     };
-    char path[512], *aside;
-    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
+    struct snug_folder in = scratch_open(s), temporary;
+    snug_status status;
     renameat2_refused = (struct refusal){.times = INT_MAX, .error = EINVAL}; /* it cannot exchange two folders */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-        fill(s, aside, "old");
-        assert_ok(s, snug_folder_commit(s->ctx, aside, path));
-        assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-        fill(s, aside, "new");
-        rename_refused = cases[i].rename;
+        commit(s, &in, "old", &status);
+        assert_ok(s, status);
+        assert_ok(s, snug_folder_begin(s->ctx, &in, "out", &temporary));
+        fill(s, &temporary, "new");
+        renameat_refused = cases[i].rename;
         fsync_refused = cases[i].fsync;
-        lstat_refused = cases[i].lstat;
-        const snug_status status = snug_folder_commit(s->ctx, aside, path);
-        assert_int_equal(rename_refused.times + fsync_refused.times + lstat_refused.times, 0);
+        status = snug_folder_commit(s->ctx, &in, "out", &temporary, &from);
+        assert_int_equal(renameat_refused.times + fsync_refused.times, 0);
         if (cases[i].sentence)
             assert_fails(s, status, SNUG_E_IO, cases[i].sentence);
         else
             assert_ok(s, status);
-        assert_file_is(s, scratch_path(s, "out/sub/a"), cases[i].sentence ? "old" : "new");
-        assert_ok(s, snug_folder_verify(s->ctx, path));
+        assert_file_is(s, scratch_path(s, "out/a"), cases[i].sentence ? "old" : "new");
+        assert_ok(s, verify(s, &in));
         assert_int_equal(entries(s->folder), 1);
     }
-    /* Nor can the old folder be put back: it is named, and the next run does it, if it can. */
-    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-    fill(s, aside, "new");
-    rename_refused = (struct refusal){3, 2, EIO};
-    assert_fails(s, snug_folder_commit(s->ctx, aside, path), SNUG_E_IO, "cannot write folder ");
-    assert_contains(s->log, "/.out.snug-old");
-    rename_refused = (struct refusal){0, 1, EIO};
-    assert_fails(s, snug_folder_begin(s->ctx, path, &aside), SNUG_E_IO, "cannot restore folder ");
-    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-    assert_file_is(s, scratch_path(s, "out/sub/a"), "old");
-    free(aside);
+    /* Nor can the old folder be put back: it is named, and a sweep does it. */
+    assert_ok(s, snug_folder_begin(s->ctx, &in, "out", &temporary));
+    fill(s, &temporary, "new");
+    renameat_refused = (struct refusal){2, 2, EIO};
+    assert_fails(s, snug_folder_commit(s->ctx, &in, "out", &temporary, &from), SNUG_E_IO, "cannot write folder ");
+    assert_contains(s->log, "/.out.snug-0123456789abcdef-0");
+    snug_folder_sweep(s->ctx, &in, &in.run, 1);
+    assert_file_is(s, scratch_path(s, "out/a"), "old");
     renameat2_refused = (struct refusal){0};
-}
-
-/* What the new folder stands in place of belongs to somebody else. */
-static void folder_is_superseded_and_stays(void **state) {
-    struct scratch *s = *state;
-    char path[512], *aside;
-    snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
-    assert_ok(s, snug_folder_begin(s->ctx, path, &aside));
-    fill(s, aside, "old");
-    assert_ok(s, snug_folder_commit(s->ctx, aside, path));
-    assert_int_equal(chmod(scratch_path(s, "out/sub"), 0555), 0);
-    assert_int_equal(chmod(s->folder, 0777), 0);
-    renameat2_refused = (struct refusal){.times = INT_MAX, .error = EINVAL};
-    be_somebody_else(true);
-    snug_status status[4] = {snug_folder_begin(s->ctx, path, &aside)};
-    fill(s, aside, "new");
-    status[1] = snug_folder_commit(s->ctx, aside, path);
-    status[2] = snug_folder_begin(s->ctx, path, &aside); /* both are there: nothing is restored */
-    fill(s, aside, "newer");
-    status[3] = snug_folder_commit(s->ctx, aside, path);
-    be_somebody_else(false);
-    renameat2_refused = (struct refusal){0};
-    assert_int_equal(chmod(scratch_path(s, ".out.snug-old/sub"), 0755), 0);
-    for (int i = 0; i < 3; i++) assert_int_equal(status[i], SNUG_OK);
-    assert_contains(s->log, "cannot remove the superseded folder ");
-    assert_fails(s, status[3], SNUG_E_IO, "cannot remove folder ");
-    assert_file_is(s, scratch_path(s, "out/sub/a"), "new");
-}
-
-/* Names that are not quite of that form, and what is no file. */
-static void sweep_spares(void **state) {
-    struct scratch *s = *state;
-    static const char *const spared[] = {".a.snug-x-1", ".a.snug-1x2", ".a.snug-1-2x", ".a.snug-1-"};
-    char path[512];
-    for (size_t i = 0; i < sizeof spared / sizeof *spared; i++) scratch_write(s, spared[i], "", 0);
-    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".a.snug-1-3")));
-    assert_int_equal(mkfifo(scratch_path(s, ".a.snug-1-4"), 0600), 0);
-    assert_int_equal(symlink(spared[0], scratch_path(s, ".a.snug-1-5")), 0);
-    const int before = entries(s->folder);
-    snug_folder_sweep(s->ctx, s->folder);
-    assert_int_equal(entries(s->folder), before);
-    snprintf(path, sizeof path, "%s", scratch_write(s, ".a.snug-1-6", "", 0));
-    gone_before_lock = path; /* another sweep was quicker */
-    snug_folder_sweep(s->ctx, s->folder);
-    assert_null(gone_before_lock);
-    assert_int_equal(s->log_count, 0);
+    snug_folder_close(&in);
 }
 
 static void locks(void **state) {
     struct scratch *s = *state;
+    struct snug_folder folder = scratch_open(s), second = scratch_open(s);
     struct snug_lock lock, other;
-    char path[512];
+    char path[512], outside[512];
     snprintf(path, sizeof path, "%s", scratch_path(s, ".snug.lock"));
-    assert_ok(s, snug_lock_take(s->ctx, s->folder, &lock));
-    assert_fails(s, snug_lock_take(s->ctx, s->folder, &other), SNUG_E_IO, "(process ");
-    assert_int_equal(truncate(path, 0), 0); /* who holds it has not written its name yet */
-    assert_fails(s, snug_lock_take(s->ctx, s->folder, &other), SNUG_E_IO, "(another process)");
+    assert_ok(s, snug_lock_take(s->ctx, &folder, &lock));
+    assert_true(folder.run && folder.run != 0x0123456789abcdef);
+    assert_fails(s, snug_lock_take(s->ctx, &second, &other), SNUG_E_IO, "(process ");
+    assert_int_equal(truncate(path, 0), 0); /* its holder has not written its name yet */
+    assert_fails(s, snug_lock_take(s->ctx, &second, &other), SNUG_E_IO, "(another process)");
     snug_lock_release(&lock);
     assert_false(snug_file_exists(NULL, path));
-    gone_before_lock = path; /* by whom held it until now */
-    assert_ok(s, snug_lock_take(s->ctx, s->folder, &lock));
-    assert_true(snug_file_is_named(lock.fd, path));
+    gone_before_lock = path; /* removed by its holder until now */
+    assert_ok(s, snug_lock_take(s->ctx, &folder, &lock));
+    assert_true(snug_file_is_named(lock.fd, NULL, path));
     snug_lock_release(&lock);
     flock_refused = (struct refusal){.times = 1, .error = ENOLCK};
-    assert_ok(s, snug_lock_take(s->ctx, s->folder, &lock));
+    assert_ok(s, snug_lock_take(s->ctx, &folder, &lock));
     assert_contains(s->log, "cannot be locked");
     snug_lock_release(&lock);
     assert_int_equal(entries(s->folder), 0);
+    /* What killed runs left in it: one of another version, one whose line was cut. */
+    static const char left[] = "process 1 on a\nprocess 2 on b, run 00000000000000aa\nprocess 3 on c, ru";
+    scratch_write(s, ".snug.lock", left, strlen(left));
+    assert_ok(s, snug_lock_take(s->ctx, &folder, &lock));
+    assert_int_equal(lock.killed_count, 1);
+    assert_int_equal(lock.killed[0], 0xaa);
+    snug_lock_forget_killed(&lock);
+    assert_int_equal(lock.killed_count, 0);
+    snug_lock_release(&lock);
+    /* What is not snug's lock stays as it is. */
+    snprintf(outside, sizeof outside, "%s", scratch_write(s, "outside", "mine\n", 5));
+    for (int kind = 0; kind < 5; kind++) {
+        static const char *const says[] = {"is a symbolic link", "several names", "is not a regular file",
+                                           "is not a regular file", "holds text that is not snug's"};
+        switch (kind) {
+        case 0: assert_int_equal(symlink(outside, path), 0); break;
+        case 1: assert_int_equal(link(outside, path), 0); break;
+        case 2: assert_int_equal(mkfifo(path, 0600), 0); break;
+        case 3: assert_int_equal(mkdir(path, 0777), 0); break;
+        default: scratch_write(s, ".snug.lock", "mine\n", 5);
+        }
+        assert_fails(s, snug_lock_take(s->ctx, &folder, &lock), SNUG_E_IO, says[kind]);
+        assert_file_is(s, outside, "mine\n");
+        if (kind == 4) assert_file_is(s, path, "mine\n");
+        assert_int_equal(kind == 3 ? rmdir(path) : unlink(path), 0);
+    }
+    snug_folder_close(&folder);
+    snug_folder_close(&second);
 }
 
 static void spool_failures(void **state) {
@@ -350,8 +351,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(other_file_systems, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(permissions, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_commit_fails, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folder_is_superseded_and_stays, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(sweep_spares, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(locks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(spool_failures, scratch_setup, scratch_teardown),
     };

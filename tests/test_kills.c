@@ -150,7 +150,7 @@ static void end_often(struct trial *trial, int number, int64_t ends[PLACES]) {
     bool early = false;
     trial->checkpoints = 0;
     for (uint32_t draw = 0; had < wanted && (early || had == 0); draw++) {
-        if (had == 0) assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "out")), SNUG_OK);
+        if (had == 0) assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         ready(trial->shared);
         early = trial->end(trial, snug_philox((uint32_t)number, draw, 0, 0, seed, 0).word);
         if (!early) continue;

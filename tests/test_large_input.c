@@ -281,7 +281,7 @@ static void test_stopped_while_tokenizing(void **state) {
             assert_true(!end || strcmp(end, ".tokens") != 0);
         }
         closedir(folder);
-        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "stopped")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "stopped")), SNUG_OK);
     }
 }
 

@@ -67,8 +67,8 @@ static void test_tf32_needs_a_gpu(void **state) {
 /* All tensors of two files have the same bits, those of a table in the rows that both have. */
 static void assert_same_but_wider(const struct fixture *f, const char *narrow, const char *wide, size_t expected) {
     struct snug_safetensors a, b;
-    ok(f, snug_safetensors_open(f->ctx,NULL, narrow, &a));
-    ok(f, snug_safetensors_open(f->ctx,NULL, wide, &b));
+    ok(f, snug_safetensors_open(f->ctx, NULL, narrow, &a));
+    ok(f, snug_safetensors_open(f->ctx, NULL, wide, &b));
     assert_true(a.count == b.count && a.count >= expected);
     for (size_t i = 0; i < a.count; i++) {
         const struct snug_stored_tensor *x = &a.tensors[i], *y = snug_safetensors_find(&b, x->name);
@@ -113,8 +113,8 @@ static void test_waiting_changes_nothing(void **state) {
         assert_same_but_wider(f, path_of(f, "narrow/model.safetensors"), path_of(f, "wider/model.safetensors"), 30);
         const char *a = path_of(f, "narrow/checkpoint-%d/optimizer.safetensors", (int)narrow.steps);
         assert_same_but_wider(f, a, path_of(f, "wider/checkpoint-%d/optimizer.safetensors", (int)narrow.steps), 30);
-        ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "narrow")));
-        ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "wider")));
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "narrow")));
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "wider")));
     }
 }
 

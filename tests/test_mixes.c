@@ -94,7 +94,7 @@ static void test_mixes(void **state) {
         check_ledger(mixed, &result);
         if (!same_file(f, path_of(f, "plain/model.safetensors"), path_of(f, "mixed/model.safetensors")))
             fail_msg("mix %u is not the plain run: %s", mix, mixed);
-        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "mixed")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "mixed")), SNUG_OK);
     }
     print_message("%u mixes\n", count);
 }

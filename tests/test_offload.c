@@ -287,8 +287,8 @@ static void test_same_bits(void **state) {
                         wide ? "checkpoint-5/optimizer.safetensors" : "checkpoint-10/optimizer.safetensors");
             assert_int_equal(files_in(path_of(f, "spool")), 0);
         }
-        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "plain")), SNUG_OK);
-        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "offloaded")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "plain")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "offloaded")), SNUG_OK);
     }
 }
 
@@ -308,7 +308,7 @@ static void test_resumed_is_uninterrupted(void **state) {
         train(f, "again", second);
         assert_same(f, "plain", "again", "model.safetensors");
         assert_same(f, "plain", "again", "checkpoint-12/optimizer.safetensors");
-        assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "again")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "again")), SNUG_OK);
     }
     static const char *const best = "save_strategy=epoch eval_strategy=epoch validation_file=@dev.csv "
                                     "load_best_model_at_end=True num_train_epochs=3 learning_rate=1e-2";

@@ -45,7 +45,7 @@ static void test_each_resumes(void **state) {
         snprintf(words, sizeof words, "%s save_strategy=steps save_steps=1000", optimizers[i]);
         train(f, "whole", words);
         for (size_t k = 0; k < sizeof stops / sizeof *stops; k++) {
-            assert_int_equal(snug_folder_remove(f->ctx,NULL, path_of(f, "cut")), SNUG_OK);
+            assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "cut")), SNUG_OK);
             assert_int_equal(try_train(f, "cut", words, stops[k], NULL), SNUG_E_INTERRUPTED);
             snprintf(more, sizeof more, "%s resume_from_checkpoint=True threads=1", words);
             train(f, "cut", more);

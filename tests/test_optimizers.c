@@ -77,7 +77,7 @@ static void run_case(const struct golden_case *c, const struct snug_backend *bac
     const int64_t one = weights[w].rows * weights[w].cols, rows = weights[w].rows * update.segments;
     struct ops f;
     ops_open(&f, &shape, SNUG_F32);
-    assert_int_equal(snug_safetensors_open(f.ctx,NULL, GOLDEN, &file), SNUG_OK);
+    assert_int_equal(snug_safetensors_open(f.ctx, NULL, GOLDEN, &file), SNUG_OK);
     if (snug_optimizer_parse(f.ctx, c->optim, c->optim_args, 0.9, 0.999, 1e-8, 0.1, &f.optimizer) != SNUG_OK)
         fail_msg("%s", snug_error_message(f.ctx));
     update.optimizer = f.optimizer;

@@ -23,7 +23,7 @@ static const char *write_raw(struct scratch *s, const char *name, const char *he
 
 static void refuses(struct scratch *s, const char *header, size_t size, const char *sentence) {
     struct snug_safetensors files;
-    snug_status status = snug_safetensors_open(s->ctx,NULL, write_raw(s, "m.safetensors", header, size), &files);
+    snug_status status = snug_safetensors_open(s->ctx, NULL, write_raw(s, "m.safetensors", header, size), &files);
     assert_contains(snug_error_message(s->ctx), "m.safetensors");
     assert_fails(s, status, SNUG_E_INPUT, sentence);
     assert_null(files.tensors);
@@ -49,8 +49,8 @@ static void round_trip(void **state) {
         {.name = "none", .dtype = SNUG_F32, .dims = 2, .shape = {5, 0}, .data = NULL},
     };
     struct snug_safetensors files;
-    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), sources, 6));
-    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), sources, 6));
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
     assert_int_equal(files.count, 6);
     for (size_t i = 1; i < files.count; i++) assert_true(strcmp(files.tensors[i - 1].name, files.tensors[i].name) < 0);
     static float found[COUNT];
@@ -98,8 +98,8 @@ static void written_form(void **state) {
     const struct snug_tensor_source source = {.name = "a", .dtype = SNUG_F32, .dims = 1, .shape = {2}, .data = two};
     char *text;
     size_t size;
-    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), &source, 1));
-    assert_ok(s, snug_file_read(s->ctx,NULL, s->path, &text, &size));
+    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), &source, 1));
+    assert_ok(s, snug_file_read(s->ctx, NULL, s->path, &text, &size));
     static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
                                  "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
     uint64_t length;
@@ -111,22 +111,22 @@ static void written_form(void **state) {
     assert_memory_equal(text + 8 + length, two, 8);
     free(text);
     struct snug_safetensors files;
-    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "empty.safetensors"), NULL, 0));
-    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "empty.safetensors"), NULL, 0));
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
     assert_int_equal(files.count, 0);
     assert_null(snug_safetensors_find(&files, "a"));
     snug_safetensors_close(&files);
 
     const struct snug_tensor_source twice[] = {source, source};
-    assert_fails(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "b"), twice, 2), SNUG_E_INTERNAL, "tensor a");
+    assert_fails(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "b"), twice, 2), SNUG_E_INTERNAL, "tensor a");
     struct snug_tensor_source huge = {.name = "h", .dims = 2, .shape = {INT64_MAX, 2}};
-    assert_fails(s, snug_safetensors_write(s->ctx,NULL, s->path, &huge, 1), SNUG_E_INTERNAL, "tensor h");
+    assert_fails(s, snug_safetensors_write(s->ctx, NULL, s->path, &huge, 1), SNUG_E_INTERNAL, "tensor h");
     const struct snug_tensor_source halves_of_all[] = {
         {.name = "h", .dtype = SNUG_U8, .dims = 1, .shape = {1LL << 62}},
         {.name = "i", .dtype = SNUG_U8, .dims = 1, .shape = {1LL << 62}}};
-    assert_fails(s, snug_safetensors_write(s->ctx,NULL, s->path, halves_of_all, 2), SNUG_E_INTERNAL, "tensor i");
+    assert_fails(s, snug_safetensors_write(s->ctx, NULL, s->path, halves_of_all, 2), SNUG_E_INTERNAL, "tensor i");
     assert_false(snug_file_exists(NULL, s->path));
-    assert_fails(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "none/b"), &source, 1), SNUG_E_IO, "none/b");
+    assert_fails(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "none/b"), &source, 1), SNUG_E_IO, "none/b");
 }
 
 /* Values that are asked for in parts, as of a tensor that is offloaded. */
@@ -143,13 +143,13 @@ static void parts(void **state) {
     static float found[50000];
     struct snug_tensor_source source = {
         .name = "a", .dtype = SNUG_F32, .dims = 1, .shape = {50000}, .read = count_up, .user = s};
-    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), &source, 1));
-    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), &source, 1));
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
     assert_ok(s, snug_safetensors_read(s->ctx, &files, files.tensors, 0, 50000, found));
     for (int i = 0; i < 50000; i++) assert_true(found[i] == (float)i);
     snug_safetensors_close(&files);
     source.shape[0] = 100001;
-    assert_fails(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "b.safetensors"), &source, 1), SNUG_E_IO,
+    assert_fails(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "b.safetensors"), &source, 1), SNUG_E_IO,
                  "the disk is lost");
     assert_false(snug_file_exists(NULL, s->path));
 }
@@ -161,8 +161,8 @@ static void types(void **state) {
     struct snug_safetensors files;
     float value;
     assert_ok(s, snug_safetensors_open(
-                     s->ctx,
-                    NULL, write_raw(s, "t.safetensors",
+                     s->ctx, NULL,
+                     write_raw(s, "t.safetensors",
                                "{\"i\":" T("I64", "[1]", "0", "8") ",\"f4\":" T("F4", "[6]", "8", "11") ",\"new\":" T(
                                    "A_TYPE_OF_TOMORROW", "[2]", "11", "16") ",\"__metadata__\":{\"format\":\"pt\"}}",
                                16),
@@ -394,27 +394,28 @@ static void other_files(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = scratch_write(s, cases[i].name, cases[i].bytes, cases[i].size);
-        assert_fails(s, snug_safetensors_open(s->ctx,NULL, path, &files), SNUG_E_INPUT, cases[i].sentence);
+        assert_fails(s, snug_safetensors_open(s->ctx, NULL, path, &files), SNUG_E_INPUT, cases[i].sentence);
     }
     char here[1024]; /* names without a folder, and shorter than any end */
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(s->folder), 0);
-    const snug_status pickled = snug_safetensors_open(s->ctx,NULL, "model.pt", &files);
+    const snug_status pickled = snug_safetensors_open(s->ctx, NULL, "model.pt", &files);
     assert_fails(s, pickled, SNUG_E_INPUT, "save_file(w, \"model.safetensors\"");
-    assert_fails(s, snug_safetensors_open(s->ctx,NULL, scratch_write(s, "m", "?", 1) + strlen(s->folder) + 1, &files),
+    assert_fails(s, snug_safetensors_open(s->ctx, NULL, scratch_write(s, "m", "?", 1) + strlen(s->folder) + 1, &files),
                  SNUG_E_INPUT, "m is not a safetensors file");
     assert_int_equal(chdir(here), 0);
     /* a header over the format's limit, in a file that is long enough for it (and has holes, so takes no space) */
     scratch_write(s, "long.safetensors", "\1\xe1\xf5\5\0\0\0\0{}", 10); /* 100,000,001 */
     assert_int_equal(truncate(s->path, 200000000), 0);
-    assert_fails(s, snug_safetensors_open(s->ctx,NULL, s->path, &files), SNUG_E_INPUT, "would take 100000001");
-    assert_fails(s, snug_safetensors_open(s->ctx,NULL, scratch_path(s, "none"), &files), SNUG_E_IO, "none: No such file");
-    assert_fails(s, snug_safetensors_open(s->ctx,NULL, s->folder, &files), SNUG_E_INPUT, "not a regular file");
+    assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->path, &files), SNUG_E_INPUT, "would take 100000001");
+    assert_fails(s, snug_safetensors_open(s->ctx, NULL, scratch_path(s, "none"), &files), SNUG_E_IO,
+                 "none: No such file");
+    assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->folder, &files), SNUG_E_INPUT, "not a regular file");
 }
 
 static snug_status open_index(struct scratch *s, const char *index, struct snug_safetensors *files) {
     scratch_write(s, "model.safetensors.index.json", index, strlen(index));
-    return snug_safetensors_open(s->ctx,NULL, s->path, files);
+    return snug_safetensors_open(s->ctx, NULL, s->path, files);
 }
 
 static void shards(void **state) {
@@ -471,8 +472,8 @@ static void every_byte(void **state) {
         {.name = "bert.b", .dtype = SNUG_BF16, .dims = 1, .shape = {4}, .data = values + 4}};
     char *bytes;
     size_t size;
-    assert_ok(s, snug_safetensors_write(s->ctx,NULL, scratch_path(s, "a.safetensors"), sources, 2));
-    assert_ok(s, snug_file_read(s->ctx,NULL, s->path, &bytes, &size));
+    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), sources, 2));
+    assert_ok(s, snug_file_read(s->ctx, NULL, s->path, &bytes, &size));
     /* in place: to truncate and write anew for each case would wait for the disk each time */
     struct snug_safetensors files;
     FILE *file = fopen(scratch_path(s, "a.safetensors"), "r+");
@@ -480,7 +481,7 @@ static void every_byte(void **state) {
     for (size_t at = 0; at < size * 8; at++) {
         char flipped = bytes[at / 8] ^ (char)(1 << at % 8);
         assert_int_equal(pwrite(fileno(file), &flipped, 1, (off_t)(at / 8)), 1);
-        snug_status status = snug_safetensors_open(s->ctx,NULL, s->path, &files);
+        snug_status status = snug_safetensors_open(s->ctx, NULL, s->path, &files);
         if (status != SNUG_OK) assert_fails(s, status, SNUG_E_INPUT, "a.safetensors"); /* and files is empty */
         for (size_t i = 0; i < files.count; i++) {
             float found[16];
@@ -492,11 +493,11 @@ static void every_byte(void **state) {
         snug_safetensors_close(&files);
         assert_int_equal(pwrite(fileno(file), &bytes[at / 8], 1, (off_t)(at / 8)), 1);
     }
-    assert_ok(s, snug_safetensors_open(s->ctx,NULL, s->path, &files));
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, s->path, &files));
     snug_safetensors_close(&files);
     for (size_t cut = size; cut-- > 0;) {
         assert_int_equal(ftruncate(fileno(file), (off_t)cut), 0);
-        assert_fails(s, snug_safetensors_open(s->ctx,NULL, s->path, &files), SNUG_E_INPUT, "a.safetensors");
+        assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->path, &files), SNUG_E_INPUT, "a.safetensors");
     }
     fclose(file);
     free(bytes);

@@ -48,7 +48,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct fixture *fixture = *state;
-    assert_int_equal(snug_folder_remove(fixture->ctx,NULL, fixture->folder), SNUG_OK);
+    assert_int_equal(snug_folder_remove(fixture->ctx, NULL, fixture->folder), SNUG_OK);
     snug_context_destroy(fixture->ctx);
     free(fixture);
     return 0;
@@ -71,7 +71,7 @@ static json_t *read_golden(struct fixture *fixture, const char *name) {
     char path[512];
     json_t *value;
     snprintf(path, sizeof path, GOLDEN "/%s.json", name);
-    if (snug_json_read(fixture->ctx,NULL, path, &value) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
+    if (snug_json_read(fixture->ctx, NULL, path, &value) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
     return value;
 }
 
@@ -324,9 +324,10 @@ static void test_save_after_changes(void **state) {
         for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
             snprintf(from, sizeof from, GOLDEN "/%s/%s", folders[i], snug_tokenizer_file_names[file]);
             snprintf(to, sizeof to, "%s/from/%s", fixture->folder, snug_tokenizer_file_names[file]);
-            if (snug_file_exists(from))
+            if (snug_file_exists(NULL, from))
                 assert_int_equal(snug_file_read(fixture->ctx, NULL, from, &before[file], &sizes[file]), SNUG_OK);
-            if (before[file]) assert_int_equal(snug_file_replace(fixture->ctx, NULL, to, before[file], sizes[file]), SNUG_OK);
+            if (before[file])
+                assert_int_equal(snug_file_replace(fixture->ctx, NULL, to, before[file], sizes[file]), SNUG_OK);
         }
         snprintf(from, sizeof from, "%s/from", fixture->folder);
         struct snug_tokenizer *tokenizer = load(fixture, from);
@@ -340,11 +341,10 @@ static void test_save_after_changes(void **state) {
         }
         snprintf(to, sizeof to, "%s/to", fixture->folder);
         assert_int_equal(snug_folder_create(fixture->ctx, to), SNUG_OK);
-        if (tokenizer_save(fixture->ctx, tokenizer, to) != SNUG_OK)
-            fail_msg("%s", snug_error_message(fixture->ctx));
+        if (tokenizer_save(fixture->ctx, tokenizer, to) != SNUG_OK) fail_msg("%s", snug_error_message(fixture->ctx));
         for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
             snprintf(to, sizeof to, "%s/to/%s", fixture->folder, snug_tokenizer_file_names[file]);
-            assert_int_equal(snug_file_exists(to), used.paths[file] != NULL);
+            assert_int_equal(snug_file_exists(NULL, to), used.paths[file] != NULL);
             if (used.paths[file]) {
                 assert_int_equal(snug_file_read(fixture->ctx, NULL, to, &after, &size), SNUG_OK);
                 assert_int_equal(size, sizes[file]);
@@ -421,7 +421,7 @@ static void put_file(struct fixture *fixture, const char *name, const char *text
     char path[128];
     snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
     unlink(path);
-    if (text) assert_int_equal(snug_file_replace(fixture->ctx,NULL, path, text, strlen(text)), SNUG_OK);
+    if (text) assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, text, strlen(text)), SNUG_OK);
 }
 
 static void test_refused(void **state) {
@@ -580,7 +580,7 @@ static void test_nul(void **state) {
     struct snug_tokenizer *tokenizer;
     struct snug_ids ids = {0};
     snprintf(path, sizeof path, "%s/vocab.txt", fixture->folder);
-    assert_int_equal(snug_file_replace(fixture->ctx,NULL, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
+    assert_int_equal(snug_file_replace(fixture->ctx, NULL, path, vocabulary, sizeof vocabulary - 1), SNUG_OK);
     assert_int_equal(snug_tokenizer_load(fixture->ctx, fixture->folder, &tokenizer), SNUG_E_INPUT);
     assert_non_null(strstr(snug_error_message(fixture->ctx), "vocab.txt, line 4: not valid UTF-8 text"));
     snug_clear_error(fixture->ctx);

@@ -118,8 +118,10 @@ static void test_old_checkpoints(void **state) {
     train(f, "out", "max_steps=4 save_strategy=steps save_steps=3 resume_from_checkpoint=False");
     assert_true(exists(path_of(f, "out/checkpoint-2")));
     assert_true(exists(path_of(f, "out/checkpoint-3")));
-    /* A resumed run keeps them. What a killed run left goes, by the number in its lock, and nothing of a similar name. */
-    write_text(f, "out/.snug.lock", "process 1 on host, run 00000000000000aa\nprocess 2 on host, run 00000000000000bb\n");
+    /* A resumed run keeps them. What a killed run left goes, by the number in its lock, and nothing of a similar name.
+     */
+    write_text(f, "out/.snug.lock",
+               "process 1 on host, run 00000000000000aa\nprocess 2 on host, run 00000000000000bb\n");
     ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-5.snug-00000000000000aa")));
     ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-6.snug-00000000000000cc")));
     write_text(f, "out/.config.json.snug-00000000000000bb-0", "");
@@ -398,6 +400,102 @@ static void test_gradients_of_many_tokens(void **state) {
     assert_true(norm > 0 && sqrt(difference / norm) < 0.05);
 }
 
+/* ---- what the disk must hold ---------------------------------------------------------------------------------- */
+
+/* The same, step by step. */
+static struct snug_prospect walk(const struct snug_trainer *t, int64_t last, const int64_t *there, size_t count) {
+    const struct snug_job *job = &t->session->job;
+    const enum snug_interval saves = t->args->save_strategy;
+    struct snug_prospect p = {.evaluations = 2};
+    for (int64_t step = t->session->step + 1; step <= last; step++) {
+        const bool ends = step == job->max_steps, epoch_ends = ends || step % job->steps_per_epoch == 0;
+        const bool evaluated = snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, epoch_ends);
+        p.logs += snug_trainer_is_due(t->args->logging_strategy, t->logging_steps, step, epoch_ends);
+        p.evaluations += evaluated;
+        if (saves == SNUG_INTERVAL_BEST ? !evaluated
+                                        : !snug_trainer_is_due(saves, t->save_steps, step, epoch_ends) &&
+                                              !(saves == SNUG_INTERVAL_STEPS && ends))
+            continue;
+        bool replaced = false;
+        for (size_t i = 0; i < count; i++) replaced |= there[i] == step;
+        *(replaced ? &p.replaced : &p.made) += 1;
+    }
+    return p;
+}
+
+/* The step in which an early stop is possible first, evaluation by evaluation, as after_step() counts them. */
+static int64_t first_stop(const struct snug_trainer *t) {
+    const struct snug_job *job = &t->session->job;
+    int64_t evaluations = 0;
+    for (int64_t step = t->session->step + 1; step < job->max_steps; step++) {
+        const bool by_steps = t->args->eval_strategy == SNUG_INTERVAL_STEPS;
+        const double reached = by_steps ? (double)step : (double)step / (double)job->steps_per_epoch;
+        if (!snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, step % job->steps_per_epoch == 0) ||
+            reached < t->args->eval_delay)
+            continue;
+        if (++evaluations > t->args->early_stopping_patience) return step;
+    }
+    return job->max_steps;
+}
+
+static void test_look_ahead_is_the_loop(void **state) {
+    static const enum snug_interval strategies[] = {SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH};
+    (void)state;
+    for (uint32_t trial = 0; trial < 20000; trial++) {
+        uint32_t words[4][4];
+        for (uint32_t i = 0; i < 4; i++) memcpy(words[i], snug_philox(trial, i, 0, 0, 3, 9).word, sizeof words[i]);
+        struct snug_session session = {.step = words[0][0] % 60};
+        session.job.max_steps = session.step + words[0][1] % 80;
+        if (session.job.max_steps == 0) session.job.max_steps = 1;
+        session.job.steps_per_epoch = 1 + words[0][2] % 30;
+        const struct snug_args args = {.eval_strategy = strategies[words[0][3] % 3],
+                                       .logging_strategy = strategies[words[1][0] % 3],
+                                       .save_strategy = (enum snug_interval)(words[1][1] % 4),
+                                       .early_stopping_patience = words[1][2] % 5,
+                                       .eval_delay = words[1][3] % 3 ? 0 : words[1][3] % 97 / 4.0};
+        const struct snug_trainer t = {.session = &session,
+                                       .args = &args,
+                                       .logging_steps = words[2][0] % 9 ? 1 + words[2][0] % 20 : SNUG_NEVER,
+                                       .eval_steps = words[2][1] % 9 ? 1 + words[2][1] % 20 : SNUG_NEVER,
+                                       .save_steps = words[2][2] % 9 ? 1 + words[2][2] % 20 : SNUG_NEVER};
+        int64_t there[5], at = 0;
+        size_t count = words[3][0] % 6;
+        for (size_t i = 0; i < count; i++) there[i] = at += 1 + (words[3][1] >> 4 * i) % 40;
+        const int64_t stop = snug_trainer_first_stop(&t);
+        if (args.early_stopping_patience) assert_int_equal(stop, first_stop(&t));
+        for (int whole = 0; whole < 2; whole++) {
+            const int64_t last = whole ? session.job.max_steps : stop;
+            const struct snug_prospect p = snug_trainer_look_ahead(&t, last, there, count);
+            const struct snug_prospect q = walk(&t, last, there, count);
+            if (p.logs != q.logs || p.evaluations != q.evaluations || p.made != q.made || p.replaced != q.replaced)
+                fail_msg("trial %u: %lld %lld %lld %lld, the loop has %lld %lld %lld %lld", trial, (long long)p.logs,
+                         (long long)p.evaluations, (long long)p.made, (long long)p.replaced, (long long)q.logs,
+                         (long long)q.evaluations, (long long)q.made, (long long)q.replaced);
+        }
+    }
+}
+
+/* 10^12 steps begin as soon as 10 do, and with early stopping the disk need not hold what all of them would write. */
+static void test_endless_runs_start(void **state) {
+    struct fixture *f = *state;
+    const double begin = snug_seconds();
+    const char *const endless = "max_steps=1000000000000 validation_file=@dev.csv eval_strategy=steps eval_steps=1 "
+                                "save_strategy=steps save_steps=1 "
+                                "load_best_model_at_end=True early_stopping_patience=2 learning_rate=0";
+    *f->log = '\0';
+    ok(f, train_with(f, "endless", endless, NULL));
+    assert_contains(f->log, "stopped early at step 3");
+    assert_contains(f->log, "train.csv: the order of ");
+    assert_contains(f->log, "early stopping may end the run at step 3, until which it writes up to ");
+    assert_contains(f->log, "all 1000000000000 steps would write up to ");
+    /* Without it such a run is refused at once, by what it would write. */
+    fails(f, train_with(f, "refused", "max_steps=1000000000000 save_strategy=steps save_steps=1", NULL), SNUG_E_IO,
+          "at most 1000000000000 new checkpoints");
+    fails(f, train_with(f, "refused", "max_steps=1000000000000 save_strategy=no logging_steps=1", NULL), SNUG_E_IO,
+          "a larger --logging_steps makes it less");
+    if (!SANITIZED) assert_true(snug_seconds() - begin < 10);
+}
+
 /* ---- what is not finite --------------------------------------------------------------------------------------- */
 
 /* The sum of squares of the gradient whose parameter's name holds name is made infinite, all others 1; spoils: the
@@ -491,6 +589,8 @@ static void test_how_often_it_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(test_look_ahead_is_the_loop),
+        TEST(test_endless_runs_start),
         TEST(test_stopped_before_a_step),
         TEST(test_more_may_be_better),
         TEST(test_no_best),

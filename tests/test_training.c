@@ -267,7 +267,7 @@ static void test_resumed_is_uninterrupted(void **state) {
         snprintf(words, sizeof words, "%s save_strategy=steps save_steps=1000", runs[run]);
         train(f, "whole", words);
         for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-            ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "cut")));
+            ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
             assert_int_equal(try_train(f, "cut", words, stops[i], NULL), SNUG_E_INTERRUPTED);
             assert_contains(snug_error_message(f->ctx), "--resume_from_checkpoint True");
             const char *checkpoint = path_of(f, "cut/checkpoint-%d", stops[i]);
@@ -280,7 +280,7 @@ static void test_resumed_is_uninterrupted(void **state) {
             assert_same_run(f, "whole", "cut");
             assert_same_in_both(f, "whole", "cut", "checkpoint-20/optimizer.safetensors");
         }
-        ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "whole")));
+        ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "whole")));
     }
 }
 
@@ -662,7 +662,7 @@ static void test_true_labels_learn_and_random_ones_do_not(void **state) {
     enum { TAKEN = 2000 };
     /* The demo's first rows, once with their labels and once with labels from a generator. */
     snprintf(words, sizeof words, "%s/train.csv", demo);
-    ok(f, snug_file_read(f->ctx,NULL, words, &text, &size));
+    ok(f, snug_file_read(f->ctx, NULL, words, &text, &size));
     FILE *files[2] = {fopen(path_of(f, "true.csv"), "w"), fopen(path_of(f, "random.csv"), "w")};
     char *line = strchr(text, '\n') + 1;
     fputs("sentence,label\n", files[0]);

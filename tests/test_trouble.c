@@ -73,7 +73,7 @@ static void test_steps_that_overflow_are_skipped(void **state) {
             ok(f, try_train(f, name, more, 0, &resumed));
             assert_same_run(f, "out", name);
             assert_int_equal(resumed.infinite_gradients, 2);
-            ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "%s", name)));
+            ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "%s", name)));
         }
     }
 }
@@ -98,7 +98,8 @@ static void test_streak_keeps_last_good(void **state) {
     FILE *file = fopen(path_of(f, "late.csv"), "w");
     assert_non_null(file);
     fprintf(file, "sentence,label\n");
-    for (uint32_t row = 0; row < 160; row++) fprintf(file, "w%u good w%u,%s\n", row % 50, row % 49, row < 32 ? "0.25" : "3e38");
+    for (uint32_t row = 0; row < 160; row++)
+        fprintf(file, "w%u good w%u,%s\n", row % 50, row % 49, row < 32 ? "0.25" : "3e38");
     assert_int_equal(fclose(file), 0);
     static const char words[] = "train_file=@late.csv train_sampling_strategy=sequential num_train_epochs=1 "
                                 "save_strategy=steps save_steps=1 save_total_limit=1";
@@ -156,6 +157,37 @@ static void test_hopeless_runs_end(void **state) {
     assert_contains(snug_error_message(f->ctx), "the weight bert.");
 }
 
+/* An evaluation whose outputs are not finite ends the run, also where early stopping would end it just then. */
+static void test_evaluations_to_nan_end_the_run(void **state) {
+#define JUDGED                                                                                                         \
+    "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 max_steps=4 "          \
+    "load_best_model_at_end=True early_stopping_patience=1 lr_scheduler_type=constant "
+    struct fixture *f = *state;
+    assert_int_equal(try_train(f, "out", JUDGED "learning_rate=1e39", 0, NULL), SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "dev.csv: row 0: the model's outputs are NaN");
+    assert_contains(snug_error_message(f->ctx), "this is the evaluation after step 1: a smaller --learning_rate");
+    assert_int_equal(try_train(f, "late", JUDGED "early_stopping_patience=9", 2, NULL), SNUG_E_INTERRUPTED);
+    assert_int_equal(try_train(f, "late",
+                               JUDGED "early_stopping_patience=9 learning_rate=1e39 resume_from_checkpoint=True", 0,
+                               NULL),
+                     SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "the evaluation after step 3; after step 2 they were finite");
+    assert_int_equal(try_train(f, "mlm",
+                               "task=mlm train_file=@train.txt validation_file=@dev.txt line_by_line=True "
+                               "learning_rate=1e39 max_steps=1",
+                               0, NULL),
+                     SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "dev.txt: row 0: the model's outputs are NaN");
+}
+
+/* A label that no output comes near has an infinite loss, and the model is not to blame. */
+static void test_infinite_losses_of_finite_outputs(void **state) {
+    struct fixture *f = *state;
+    write_overflowing(f, "over.csv", TRAIN_ROWS);
+    const snug_train_result result = train(f, "out", OVERFLOWING "validation_file=@over.csv max_steps=2");
+    assert_true(isinf(metric_of(&result.metrics, "eval_loss")));
+}
+
 /* ---- damaged checkpoints -------------------------------------------------------------------------------------- */
 
 #define SAVING "save_strategy=steps save_steps=5"
@@ -185,11 +217,11 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
             if (strcmp(files[i], "manifest.json") == 0) { /* nothing says any more that the folder is snug's own */
                 assert_int_equal(try_train(f, "cut", SAVING " resume_from_checkpoint=True", 0, NULL), SNUG_E_IO);
                 assert_contains(snug_error_message(f->ctx), "cut/checkpoint-12 was not made by snug");
-                ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "cut/checkpoint-12")));
+                ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut/checkpoint-12")));
                 f->log[0] = '\0';
                 train(f, "cut", SAVING " resume_from_checkpoint=True");
                 assert_same_run(f, "whole", "cut");
-                ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "cut")));
+                ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
                 continue;
             }
             train(f, "cut", SAVING " resume_from_checkpoint=True");
@@ -197,7 +229,7 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
                 !strstr(f->log, "checkpoint-10, step 10 of 20"))
                 fail_msg("%s %s: %s", files[i], damages[damage], f->log);
             assert_same_run(f, "whole", "cut");
-            ok(f, snug_folder_remove(f->ctx,NULL, path_of(f, "cut")));
+            ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut")));
         }
 }
 
@@ -228,6 +260,8 @@ static void test_any_byte_of_a_manifest(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(test_evaluations_to_nan_end_the_run),
+        TEST(test_infinite_losses_of_finite_outputs),
         TEST(test_steps_that_overflow_are_skipped),
         TEST(test_skipped_step_changes_no_weight),
         TEST(test_streak_keeps_last_good),

@@ -49,7 +49,7 @@ static void assert_rounded(const struct fixture *f, snug_session *narrow, snug_s
 
 static void assert_stored_types(const struct fixture *f, const char *path) {
     struct snug_safetensors files;
-    ok(f, snug_safetensors_open(f->ctx,NULL, path, &files));
+    ok(f, snug_safetensors_open(f->ctx, NULL, path, &files));
     assert_true(files.count > 30);
     for (size_t i = 0; i < files.count; i++)
         assert_int_equal(files.tensors[i].dtype, files.tensors[i].dims == 2 ? SNUG_BF16 : SNUG_F32);
@@ -245,7 +245,7 @@ static void test_untied_decoder(void **state) {
     ok(f, snug_save_model(session, path_of(f, "untied")));
     close_session(session);
     struct snug_safetensors files;
-    ok(f, snug_safetensors_open(f->ctx,NULL, path_of(f, "untied/model.safetensors"), &files));
+    ok(f, snug_safetensors_open(f->ctx, NULL, path_of(f, "untied/model.safetensors"), &files));
     assert_non_null(snug_safetensors_find(&files, decoder));
     assert_non_null(snug_safetensors_find(&files, "cls.predictions.decoder.bias"));
     assert_non_null(snug_safetensors_find(&files, "cls.predictions.bias")); /* transformers looks for both */
@@ -275,7 +275,7 @@ static void write_tensor(struct fixture *f, const char *folder, const char *name
     void *zeros = calloc((size_t)(rows * (dims == 2 ? cols : 1)), sizeof(float));
     const struct snug_tensor_source source = {.name = name, .dims = dims, .shape = {rows, cols}, .data = zeros};
     assert_non_null(zeros);
-    ok(f, snug_safetensors_write(f->ctx,NULL, path_of(f, "%s/model.safetensors", folder), &source, 1));
+    ok(f, snug_safetensors_write(f->ctx, NULL, path_of(f, "%s/model.safetensors", folder), &source, 1));
     free(zeros);
 }
 
@@ -319,7 +319,7 @@ static void test_unused_tensors(void **state) {
     }
     memset(names[1], 'A', sizeof names[1] - 1);
     write_model(f, "odd", 0.1, 32, 2, VOCABULARY);
-    ok(f, snug_safetensors_write(f->ctx,NULL, path_of(f, "odd/model.safetensors"), sources, TENSORS));
+    ok(f, snug_safetensors_write(f->ctx, NULL, path_of(f, "odd/model.safetensors"), sources, TENSORS));
     close_session(open_session(f, "model_name_or_path=@odd"));
     assert_contains(f->log, "99 tensors are not used: tensor.that.nobody.uses.10, ");
     assert_contains(f->log, ", ...\n");
@@ -430,7 +430,7 @@ static void test_states_of_another_model(void **state) {
         {.name = t->name, .dtype = SNUG_F16, .dims = 2, .shape = {t->rows, t->cols}, .data = zeros},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ok(f, snug_safetensors_write(f->ctx,NULL, path, &cases[i], 1));
+        ok(f, snug_safetensors_write(f->ctx, NULL, path, &cases[i], 1));
         assert_int_equal(snug_states_load(f->ctx, NULL, path, program, &session->memory), SNUG_E_INPUT);
         assert_contains(snug_error_message(f->ctx), "the checkpoint is of another model or optimizer");
         snug_clear_error(f->ctx);

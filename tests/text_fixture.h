@@ -67,7 +67,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *f = *state;
     snug_tokenizer_free(f->tokenizer);
-    assert_int_equal(snug_folder_remove(f->ctx,NULL, f->folder), SNUG_OK);
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, f->folder), SNUG_OK);
     snug_context_destroy(f->ctx);
     free(f);
     return 0;

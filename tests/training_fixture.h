@@ -70,7 +70,7 @@ static inline const char *write_text(const struct fixture *f, const char *name, 
 __attribute__((noinline)) static char *read_text(const struct fixture *f, const char *path, size_t *size) {
     char *data;
     size_t length;
-    if (snug_file_read(f->ctx,NULL, path, &data, &length) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    if (snug_file_read(f->ctx, NULL, path, &data, &length) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
     if (size) *size = length;
     return data;
 }
@@ -193,7 +193,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     struct fixture *f = *state;
-    assert_int_equal(snug_folder_remove(f->ctx,NULL, f->folder), SNUG_OK);
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, f->folder), SNUG_OK);
     snug_context_destroy(f->ctx);
     free(f);
     return 0;

@@ -11,8 +11,8 @@
 
 struct snug_events;
 
-/* Makes the folder (in: see io/file.h), and in it events.out.tfevents.<seconds>.<host>.<pid>.<n>, n being the first free
-   one from 0. mode: permissions of the file. */
+/* Makes the folder (in: see io/file.h), and in it events.out.tfevents.<seconds>.<host>.<pid>.<n>, n being the first
+   free one from 0. mode: permissions of the file. */
 snug_status snug_events_open(snug_context *ctx, const struct snug_folder *in, const char *folder, mode_t mode,
                              struct snug_events **out);
 /* wall_time: seconds since 1970. */

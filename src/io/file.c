@@ -207,13 +207,13 @@ static bool is_swept(int fd, const struct snug_folder *in, const char *temporary
 /* 0, or EEXIST: a rename would lose what is there. */
 static int cannot_be_replaced(const struct snug_writer *writer) {
     struct stat info;
-    if (fstatat(snug_folder_fd(writer->in), writer->name, &info, AT_SYMLINK_NOFOLLOW)) return 0; /* none, or opening the temporary file fails too */
+    if (fstatat(snug_folder_fd(writer->in), writer->name, &info, AT_SYMLINK_NOFOLLOW))
+        return 0; /* none, or opening the temporary file fails too */
     return S_ISREG(info.st_mode) ? 0 : EEXIST;
 }
 
 static snug_status fail_write(snug_context *ctx, const char *path, int error) {
-    if (error == EEXIST)
-        return snug_fail(ctx, SNUG_E_IO, "cannot write %s: it exists and is not a regular file", path);
+    if (error == EEXIST) return snug_fail(ctx, SNUG_E_IO, "cannot write %s: it exists and is not a regular file", path);
     return snug_fail(ctx, SNUG_E_IO, "cannot write %s: %s", path, strerror(error));
 }
 

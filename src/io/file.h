@@ -40,7 +40,8 @@ ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset);
 /* Opens a regular file for reading. SNUG_E_IO if it cannot be opened, SNUG_E_INPUT if it is of another kind. */
 snug_status snug_file_open(snug_context *ctx, const struct snug_folder *in, const char *name, int *fd);
 /* The whole file, NUL-terminated after size bytes; freed with free(). A file of over 256 MiB is SNUG_E_INPUT. */
-snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, const char *name, char **data, size_t *size);
+snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, const char *name, char **data,
+                           size_t *size);
 /* XXH3-64 and size of an opened file from its beginning, read through a small buffer. name is for messages. */
 snug_status snug_file_digest(snug_context *ctx, int fd, const char *name, int64_t *size, uint64_t *digest);
 /* Whether there is something of that name that is not a folder; links are followed. */

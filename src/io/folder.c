@@ -375,7 +375,8 @@ snug_status snug_folder_discard(snug_context *ctx, const struct snug_folder *in,
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(snug_temporary_name(ctx, name, in->run, -1, &temporary));
     status = remove_temporary(ctx, in, temporary);
-    if (status == SNUG_OK && renameat(in->fd, name, in->fd, temporary)) status = fail_os(ctx, "remove folder", in, name);
+    if (status == SNUG_OK && renameat(in->fd, name, in->fd, temporary))
+        status = fail_os(ctx, "remove folder", in, name);
     if (status == SNUG_OK) status = remove_temporary(ctx, in, temporary);
     free(temporary);
     return status;
@@ -415,7 +416,8 @@ static snug_status write_manifest(snug_context *ctx, const struct snug_folder *f
     }
     if (entries && status == SNUG_OK && errno) status = fail_os(ctx, "read folder", NULL, folder->path);
     if (status == SNUG_OK) status = snug_manifest_write(ctx, folder, files, from);
-    if (status == SNUG_OK && fsync(folder->fd) && errno != EINVAL) status = fail_os(ctx, "sync folder", NULL, folder->path);
+    if (status == SNUG_OK && fsync(folder->fd) && errno != EINVAL)
+        status = fail_os(ctx, "sync folder", NULL, folder->path);
     if (entries) closedir(entries);
     json_decref(files);
     return status;

@@ -2,9 +2,9 @@
 /*
  * Folders that are opened once, and folders that appear whole or not at all.
  *
- * snug removes or replaces a folder only if it is a real folder with a manifest of snug (io/manifest.h) that lists every
- * entry in it, and then removes what the manifest lists, nothing else. Everything is relative to an opened folder, and
- * no link is followed.
+ * snug removes or replaces a folder only if it is a real folder with a manifest of snug (io/manifest.h) that lists
+ * every entry in it, and then removes what the manifest lists, nothing else. Everything is relative to an opened
+ * folder, and no link is followed.
  */
 #ifndef SNUG_IO_FOLDER_H
 #define SNUG_IO_FOLDER_H
@@ -68,13 +68,14 @@ snug_status snug_folder_commit(snug_context *ctx, const struct snug_folder *in, 
                                struct snug_folder *temporary, const struct snug_provenance *from);
 void snug_folder_abandon(snug_context *ctx, const struct snug_folder *in, const char *name,
                          struct snug_folder *temporary);
-/* Removes a folder of snug's own; one that does not exist is no failure. Whoever looks meanwhile, or after a kill, finds
-   it whole or not at all. SNUG_E_IO where it is not snug's own. */
+/* Removes a folder of snug's own; one that does not exist is no failure. Whoever looks meanwhile, or after a kill,
+   finds it whole or not at all. SNUG_E_IO where it is not snug's own. */
 snug_status snug_folder_discard(snug_context *ctx, const struct snug_folder *in, const char *name);
 /* Removes a folder and everything in it, links themselves and not what they lead to; for folders that the caller has
    made. One that does not exist is no failure. */
 snug_status snug_folder_remove(snug_context *ctx, const struct snug_folder *in, const char *name);
-/* Removes the temporary files and folders that runs of these numbers left; puts back a folder that was being replaced. */
+/* Removes the temporary files and folders that runs of these numbers left; puts back a folder that was being replaced.
+ */
 void snug_folder_sweep(snug_context *ctx, const struct snug_folder *in, const uint64_t *runs, size_t count);
 
 #endif

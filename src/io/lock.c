@@ -20,7 +20,8 @@ static snug_status fail_in_the_way(snug_context *ctx, const struct snug_folder *
                      SNUG_PATH_IN(folder, lock_name), what);
 }
 
-/* "process 4711 on HOST, run 0123456789abcdef"; the last line may be cut off. Its length; 0 if it is not such a line. */
+/* "process 4711 on HOST, run 0123456789abcdef"; the last line may be cut off. Its length; 0 if it is not such a line.
+ */
 static size_t read_line(const char *line, uint64_t *run) {
     int host = 0, number = 0;
     const size_t length = strcspn(line, "\n");
@@ -62,8 +63,8 @@ static void write_line(int fd, uint64_t run) {
     char text[128 + HOST_NAME_MAX], host[HOST_NAME_MAX + 1];
     gethostname(host, sizeof host); /* has room for any */
     host[strcspn(host, ",\n")] = '\0';
-    const int length = snprintf(text, sizeof text, "process %ld on %s, run %016llx\n", (long)getpid(), host,
-                                (unsigned long long)run);
+    const int length =
+        snprintf(text, sizeof text, "process %ld on %s, run %016llx\n", (long)getpid(), host, (unsigned long long)run);
     const off_t end = lseek(fd, 0, SEEK_END);
     if (pwrite(fd, text, (size_t)length, end < 0 ? 0 : end) != length) return;
 }
@@ -75,10 +76,11 @@ static snug_status fail_held(snug_context *ctx, int fd, const struct snug_folder
     if (length && text[length - 1] == '\n') text[length - 1] = '\0';
     line = strrchr(text, '\n');
     line = line ? line + 1 : text;
+    line[strcspn(line, ",")] = '\0';
     const snug_status status = snug_fail(ctx, SNUG_E_IO,
-                                         "%s: another run is writing into this folder (%.*s): wait for its end, or "
+                                         "%s: another run is writing into this folder (%s): wait for its end, or "
                                          "give another --output_dir",
-                                         folder->path, (int)strcspn(line, ","), *line ? line : "another process");
+                                         folder->path, *line ? line : "another process");
     free(text);
     return status;
 }
@@ -92,7 +94,8 @@ static snug_status check_kind(snug_context *ctx, int fd, const struct snug_folde
 }
 
 static snug_status open_lock(snug_context *ctx, const struct snug_folder *folder, int *fd) {
-    *fd = openat(folder->fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, folder->mode);
+    *fd =
+        openat(folder->fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, folder->mode);
     if (*fd >= 0) return SNUG_OK;
     if (errno == ELOOP) return fail_in_the_way(ctx, folder, "is a symbolic link");
     if (errno == ENXIO || errno == EISDIR) return fail_in_the_way(ctx, folder, "is not a regular file");

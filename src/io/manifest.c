@@ -68,8 +68,8 @@ snug_status snug_manifest_read(snug_context *ctx, const struct snug_folder *fold
     const char *kind = snug_entry_kind(folder, SNUG_MANIFEST);
     json_t *json = NULL;
     if (!kind || strcmp(kind, "a file") != 0) {
-        snprintf(out->problem, sizeof out->problem, kind ? "its %s is %s" : "it has no %s: it was not written to its end",
-                 SNUG_MANIFEST, kind);
+        snprintf(out->problem, sizeof out->problem,
+                 kind ? "its %s is %s" : "it has no %s: it was not written to its end", SNUG_MANIFEST, kind);
         return SNUG_OK;
     }
     const snug_status status = snug_json_read(ctx, folder, SNUG_MANIFEST, &json);
@@ -103,7 +103,8 @@ static snug_status digest_of(snug_context *ctx, const struct snug_folder *folder
     RETURN_IF_ERROR(snug_file_open(ctx, folder, name, &fd));
     snug_status status = snug_file_digest(ctx, fd, name, size, &digest);
     if (status == SNUG_OK && sync && fsync(fd))
-        status = snug_fail(ctx, SNUG_E_IO, "cannot sync " SNUG_PATH ": %s", SNUG_PATH_IN(folder, name), strerror(errno));
+        status =
+            snug_fail(ctx, SNUG_E_IO, "cannot sync " SNUG_PATH ": %s", SNUG_PATH_IN(folder, name), strerror(errno));
     close(fd);
     snprintf(hex, 17, "%016llx", (unsigned long long)digest);
     return status;
@@ -179,7 +180,8 @@ snug_status snug_manifest_claim(snug_context *ctx, const struct snug_folder *in,
     const char *kind = snug_entry_kind(in, name);
     if (!kind) return SNUG_END;
     if (strcmp(kind, "a folder") != 0)
-        return snug_fail(ctx, SNUG_E_IO, SNUG_PATH " is %s, which snug did not make: move it, or give another --output_dir",
+        return snug_fail(ctx, SNUG_E_IO,
+                         SNUG_PATH " is %s, which snug did not make: move it, or give another --output_dir",
                          SNUG_PATH_IN(in, name), kind);
     RETURN_IF_ERROR(snug_folder_open(ctx, in, name, &opened));
     const snug_status status = claim_opened(ctx, &opened, &read);
@@ -205,7 +207,8 @@ static snug_status verify_file(snug_context *ctx, const struct snug_folder *fold
     const char *expected = json_string_value(json_object_get(entry, "xxh3_64"));
     const int64_t expected_size = json_integer_value(json_object_get(entry, "size"));
     if (!expected)
-        return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH " was not written to its end: " SNUG_MANIFEST " has no checksum of it",
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         SNUG_PATH " was not written to its end: " SNUG_MANIFEST " has no checksum of it",
                          SNUG_PATH_IN(folder, name));
     if (fstatat(folder->fd, name, &info, AT_SYMLINK_NOFOLLOW))
         return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH " is missing, but " SNUG_MANIFEST " lists it",
@@ -230,7 +233,8 @@ snug_status snug_manifest_verify(snug_context *ctx, const struct snug_folder *fo
     if (*manifest.problem) status = snug_fail(ctx, SNUG_E_INPUT, "%s: %s", folder->path, manifest.problem);
     for (; status == SNUG_OK && *required; required++)
         if (!json_object_get(manifest.files, *required))
-            status = snug_fail(ctx, SNUG_E_INPUT, "%s: its " SNUG_MANIFEST " does not list %s", folder->path, *required);
+            status =
+                snug_fail(ctx, SNUG_E_INPUT, "%s: its " SNUG_MANIFEST " does not list %s", folder->path, *required);
     json_object_foreach(manifest.files, name, entry) {
         if (status == SNUG_OK) status = verify_file(ctx, folder, name, entry);
     }

@@ -441,8 +441,8 @@ static snug_status sort_tensors(snug_context *ctx, struct snug_safetensors *out)
 }
 
 /* Opens the shard of one line of the index, unless it is open. opened: name → number of the file. */
-static snug_status open_shard(snug_context *ctx, const struct snug_folder *in, const char *path, const char *tensor, const json_t *shard,
-                              json_t *opened, struct snug_safetensors *out) {
+static snug_status open_shard(snug_context *ctx, const struct snug_folder *in, const char *path, const char *tensor,
+                              const json_t *shard, json_t *opened, struct snug_safetensors *out) {
     const char *name = json_string_value(shard);
     if (!name || !*name || strchr(name, '/') || strstr(name, ".."))
         return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s: its shard must be the name of a file in the same folder",

@@ -7,6 +7,7 @@
 
 #include "io/folder.h"
 #include "io/json.h"
+#include "text/lexicon.h"
 
 /* Far above any encoder in use, and low enough that no product of two sizes and a batch overflows 64 bits. */
 enum { LARGEST_DIMENSION = 1 << 20, LARGEST_VOCABULARY = 1 << 24, LARGEST_LAYER_COUNT = 512 };
@@ -171,27 +172,61 @@ static snug_status refuse_other_architectures(const struct reading *r) {
     return SNUG_OK;
 }
 
+/* A file's label finds its class by name. */
+static snug_status check_names(const struct reading *r, const struct snug_labels *labels) {
+    struct snug_lexicon names = {0};
+    snug_status status = snug_lexicon_reserve(r->ctx, &names, (size_t)labels->count);
+    for (int64_t i = 0; i < labels->count && status == SNUG_OK; i++) {
+        int32_t before;
+        status = snug_lexicon_add(r->ctx, &names, labels->names[i], strlen(labels->names[i]), (int32_t)i, &before);
+        if (status == SNUG_OK && before >= 0)
+            status = snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label gives classes %d and %lld the same name, \"%s\"",
+                               r->path, (int)before, (long long)i, labels->names[i]);
+    }
+    snug_lexicon_free(&names);
+    return status;
+}
+
+/* transformers checks neither against the other: its scripts train by label2id, its pipelines predict by id2label. */
+static void compare_label2id(const struct reading *r, const struct snug_labels *labels) {
+    const json_t *number;
+    const char *name;
+    json_object_foreach(json_object_get(r->json, "label2id"), name, number) {
+        const int64_t i = json_is_integer(number) ? json_integer_value(number) : -1;
+        if (i >= 0 && i < labels->count && strcmp(labels->names[i], name) == 0) continue;
+        snug_log(r->ctx, SNUG_LOG_WARNING,
+                 "%s: label2id contradicts id2label, where class %lld is not \"%s\": using id2label", r->path,
+                 (long long)i, name);
+        return;
+    }
+}
+
 /* num_labels is not stored where id2label is: its length is the number. */
 static snug_status read_labels(const struct reading *r, struct snug_config *config) {
     const json_t *names = json_object_get(r->json, "id2label");
     if (names && !json_is_object(names) && !json_is_null(names))
         return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label is not an object", r->path);
     struct snug_labels *labels = &config->labels;
-    RETURN_IF_ERROR(read_size(r, "num_labels", names && json_object_size(names) ? (int64_t)json_object_size(names) : 2,
-                              1 << 20, &labels->count));
-    if (json_object_size(names)) labels->count = (int64_t)json_object_size(names);
+    const int64_t named = (int64_t)json_object_size(names);
+    if (named > SNUG_CLASSES_MOST)
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: id2label names %lld classes, and a model has at most %d",
+                         r->path, (long long)named, (int)SNUG_CLASSES_MOST);
+    RETURN_IF_ERROR(read_size(r, "num_labels", named ? named : 2, SNUG_CLASSES_MOST, &labels->count));
+    if (named) labels->count = named;
     RETURN_IF_ERROR(snug_alloc(r->ctx, (size_t)labels->count, sizeof *labels->names, (void **)&labels->names));
     for (int64_t i = 0; i < labels->count; i++) {
         char key[24], otherwise[32];
         snprintf(key, sizeof key, "%lld", (long long)i);
         snprintf(otherwise, sizeof otherwise, "LABEL_%lld", (long long)i);
         const json_t *name = json_object_get(names, key);
-        if (json_object_size(names) && !json_is_string(name))
+        if (named && !json_is_string(name))
             return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label has no name for class %s", r->path, key);
         const char *text = name ? json_string_value(name) : otherwise;
         if (strcmp(text, otherwise) != 0) config->has_label_names = true;
         RETURN_IF_ERROR(snug_strdup(r->ctx, text, &labels->names[i]));
     }
+    RETURN_IF_ERROR(check_names(r, labels));
+    if (named) compare_label2id(r, labels);
     const char *problem;
     RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "problem_type", NULL, &problem));
     if (!problem)
@@ -336,6 +371,33 @@ snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, 
         config->has_label_names = true;
     }
     if (failed) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
+    return SNUG_OK;
+}
+
+/* As the reader of JSON counts them. */
+static int64_t count_values(const json_t *value) {
+    int64_t count = 1;
+    size_t i;
+    const char *key;
+    json_t *item;
+    json_object_foreach((json_t *)(uintptr_t)value, key, item) count += count_values(item);
+    json_array_foreach(value, i, item) count += count_values(item);
+    return count;
+}
+
+snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *config, const char *path) {
+    const size_t bytes = json_dumpb(config->json, NULL, 0, JSON_INDENT(2)) + 1;
+    const int64_t values = bytes < SNUG_CONFIG_VALUES_MOST ? 0 : count_values(config->json);
+    if (bytes > SNUG_CONFIG_BYTES_MOST)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s: the names of its %lld classes make a config.json of %.1f MiB, and at most %.1f can be "
+                         "read back: shorten the labels",
+                         path, (long long)config->labels.count, (double)bytes / 0x1p20,
+                         (double)SNUG_CONFIG_BYTES_MOST / 0x1p20);
+    if (values > SNUG_CONFIG_VALUES_MOST)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s: its %lld classes make a config.json of %lld values, and at most %d can be read back",
+                         path, (long long)config->labels.count, (long long)values, (int)SNUG_CONFIG_VALUES_MOST);
     return SNUG_OK;
 }
 

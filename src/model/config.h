@@ -8,6 +8,9 @@
 #include "model/program.h"
 #include "text/dataset.h"
 
+/* What snug_json_read() takes (io/file.c, io/json.c). */
+enum { SNUG_CONFIG_BYTES_MOST = (1 << 28) - 2, SNUG_CONFIG_VALUES_MOST = 1 << 24 };
+
 struct snug_config {
     int64_t hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size, max_position_embeddings,
         type_vocab_size;
@@ -35,6 +38,9 @@ snug_status snug_config_find(snug_context *ctx, const char *name_or_path, struct
 /* Sets the task, the classes and the problem type, and brings json in line with them. Takes labels over. */
 snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, enum snug_task task,
                                  struct snug_labels *labels);
+/* Whether config.json can be read back once it is written; path: the data that the classes come from, for the message.
+ */
+snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *config, const char *path);
 /* Says in json what the matrices of the saved weights are stored in. */
 snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype);
 void snug_config_free(struct snug_config *config);

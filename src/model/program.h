@@ -180,6 +180,7 @@ struct snug_memory {
     /* The arena's way in and out, see core/block.h; NULL where it is the host's. */
     snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
     struct snug_spool *spool;
+    int threads; /* that make and check many values at a time; 0: the caller's alone */
 };
 /* Elements first … first + count - 1 of a persistent tensor, in its own type, between operations. */
 snug_status snug_tensor_read(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,

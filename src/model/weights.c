@@ -62,6 +62,8 @@ struct place {
     int64_t first;
 };
 
+static int threads_of(const struct snug_memory *memory) { return memory->threads > 0 ? memory->threads : 1; }
+
 /* Puts elements first … first + count - 1 of what goes there into values. */
 typedef snug_status make_fn(const void *user, int64_t first, int64_t count, void *values);
 
@@ -81,7 +83,7 @@ static snug_status fill(const struct place *to, int64_t count, enum snug_dtype m
         status = make(user, i, n, room.base);
         if (status != SNUG_OK) break;
         if (made != dtype) {
-#pragma omp parallel for schedule(static) if (n > PIECE)
+#pragma omp parallel for num_threads(threads_of(to->memory)) schedule(static) if (n > PIECE)
             for (int64_t k = 0; k < n; k++) rounded[k] = narrowed(dtype, values[k]);
         }
         status = snug_tensor_write(to->program, to->memory, to->tensor, to->first + i, n,
@@ -149,11 +151,12 @@ struct initialisation {
     const struct snug_parameter *parameter;
     uint32_t name;
     uint64_t seed;
+    int threads;
 };
 
 static snug_status init_values(const void *user, int64_t first, int64_t count, void *values) {
     const struct initialisation *init = user;
-#pragma omp parallel for schedule(static) if (count > PIECE)
+#pragma omp parallel for num_threads(init->threads) schedule(static) if (count > PIECE)
     for (int64_t i = 0; i < count; i += PIECE) {
         float *piece = (float *)values + i;
         const int64_t n = smaller(PIECE, count - i);
@@ -169,7 +172,7 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
 
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed) {
-    const struct initialisation init = {config, parameter, name_hash(parameter->name), seed};
+    const struct initialisation init = {config, parameter, name_hash(parameter->name), seed, threads_of(memory)};
     return fill_parameter(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init);
 }
 
@@ -246,7 +249,7 @@ static snug_status read_values(const void *user, int64_t first, int64_t count, v
     const float *values = out;
     int64_t bad = count;
     RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->files, r->stored, first, count, out));
-#pragma omp parallel for schedule(static) reduction(min : bad) if (count > PIECE)
+#pragma omp parallel for num_threads(threads_of(r->l->memory)) schedule(static) reduction(min : bad) if (count > PIECE)
     for (int64_t i = 0; i < count; i++)
         if (!fits(r->dtype, values[i]) && i < bad) bad = i;
     if (bad == count) return SNUG_OK;
@@ -503,11 +506,11 @@ snug_status snug_states_load(snug_context *ctx, const struct snug_folder *in, co
         const struct snug_stored_tensor *stored = snug_safetensors_find(&files, t->name);
         if (!stored || stored->dims != 2 || stored->shape[0] != t->rows || stored->shape[1] != t->cols ||
             stored->dtype != t->dtype)
-            status =
-                snug_fail(ctx, SNUG_E_INPUT,
-                          SNUG_PATH ": no state %s of shape [%lld, %lld] and type %s: the checkpoint is of another model or "
+            status = snug_fail(
+                ctx, SNUG_E_INPUT,
+                SNUG_PATH ": no state %s of shape [%lld, %lld] and type %s: the checkpoint is of another model or "
                           "optimizer",
-                          SNUG_PATH_IN(in, name), t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
+                SNUG_PATH_IN(in, name), t->name, (long long)t->rows, (long long)t->cols, snug_dtype_name(t->dtype));
         else
             status = fill(&(struct place){program, memory, (int32_t)i, 0}, stored->count, t->dtype, read_state,
                           &(struct stored_state){ctx, &files, stored});

@@ -28,8 +28,8 @@ snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folde
    gamma and beta names. What the file lacks is initialised, and named in the log; so are tensors that the model does
    not use. A wrong shape is SNUG_E_INPUT naming tensor, found and expected, unless it is the head's and
    ignore_mismatched_sizes. A NaN or infinity, also one that only rounding to BF16 or F16 makes, is SNUG_E_INPUT. */
-snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder,
-                              const struct snug_program *program, const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
+snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
+                              const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes);
 /* Writes all parameters in the types that they are stored in. One that is not finite is SNUG_E_NUMERIC. in: see
    io/file.h. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/threads.h"
 #include "report/report.h"
 #include "train/job.h"
 
@@ -13,6 +14,7 @@ snug_status snug_rates_create(snug_args *args, snug_rates **out) {
     char *path;
     *out = NULL;
     snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(snug_threads_check(args->ctx, snug_args_threads(args)));
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_rates *rates = memory;
     snug_status status = snug_rates_measure(args->ctx, snug_backend_cpu(), snug_args_threads(args), rates);

@@ -2,7 +2,6 @@
 #include "text/build.h"
 
 #include <inttypes.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,9 +243,9 @@ static snug_status check_disk(const struct builder *builder, double times) {
     const int64_t need = snug_cache_writer_needs(&builder->writer, times);
     if (need <= free_bytes) return SNUG_OK;
     return snug_fail(builder->ctx, SNUG_E_IO,
-                           "%s: its tokens will take about %.1f MiB more in %s, and %.1f MiB are free: make room, name "
-                           "another folder in SNUG_CACHE, or take fewer rows (--max_train_samples)",
-                           builder->options->path, (double)need / 0x1p20, folder, (double)free_bytes / 0x1p20);
+                     "%s: its tokens will take about %.1f MiB more in %s, and %.1f MiB are free: make room, name "
+                     "another folder in SNUG_CACHE, or take fewer rows (--max_train_samples)",
+                     builder->options->path, (double)need / 0x1p20, folder, (double)free_bytes / 0x1p20);
 }
 
 static void tell(struct builder *builder, int64_t done, int64_t size) {
@@ -334,7 +333,7 @@ static snug_status prepare(struct builder *builder, struct snug_reader *reader) 
     builder->join = options->task == SNUG_TASK_MLM && !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->told = snug_seconds();
-    builder->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
+    builder->threads = options->threads > 0 ? options->threads : 1;
     int64_t least = builder->join ? 1 : builder->columns.texts == 2 ? 3 : 2;
     if (options->max_length < least || options->max_length > INT32_MAX)
         return snug_fail(builder->ctx, SNUG_E_USAGE,

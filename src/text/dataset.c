@@ -138,11 +138,11 @@ static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tok
                              const struct snug_dataset_options *options, const char *data, XXH128_hash_t *out) {
     const char *end = strrchr(options->path, '.'); /* tells how the file is read */
     char *text;
-    RETURN_IF_ERROR(snug_format(
-        ctx, &text, "%s\n%s\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d\n%" PRId64 " %" PRId64, data, end ? end : "",
-        snug_tokenizer_fingerprint(tokenizer), (int)options->task, options->text_columns ? options->text_columns : "",
-        options->label_column ? options->label_column : "", options->need_labels, options->line_by_line,
-        options->strict, options->max_length, options->max_samples));
+    RETURN_IF_ERROR(snug_format(ctx, &text, "%s\n%s\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d\n%" PRId64 " %" PRId64, data,
+                                end ? end : "", snug_tokenizer_fingerprint(tokenizer), (int)options->task,
+                                options->text_columns ? options->text_columns : "",
+                                options->label_column ? options->label_column : "", options->need_labels,
+                                options->line_by_line, options->strict, options->max_length, options->max_samples));
     *out = XXH3_128bits(text, strlen(text));
     free(text);
     return SNUG_OK;
@@ -203,8 +203,7 @@ static snug_status open_cached(struct opening *o, bool *done) {
         close(fd);
         return SNUG_OK;
     }
-    RETURN_IF_ERROR(
-        snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
+    RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
     *done = !problem;
     if (problem)
         snug_log(o->ctx, SNUG_LOG_WARNING, "%s/%s: the token cache is damaged and is made again: %s", o->folder.path,
@@ -236,11 +235,11 @@ static snug_status build_and_open(struct opening *o) {
         if (folder) unlinkat(folder->fd, o->name, 0);
         return unchanged;
     }
-    RETURN_IF_ERROR(
-        snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
+    RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
     if (!problem) return SNUG_OK;
-    return snug_fail(o->ctx, SNUG_E_IO, "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?",
-                     o->options->path, folder ? o->name : "in a temporary file", problem);
+    return snug_fail(o->ctx, SNUG_E_IO,
+                     "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?", o->options->path,
+                     folder ? o->name : "in a temporary file", problem);
 }
 
 static snug_status open_tokens(struct opening *o) {

@@ -10,6 +10,9 @@
  */
 enum { SNUG_ROWS_MOST = 1000000000 };
 
+/* Classes of a model that snug reads back. */
+enum { SNUG_CLASSES_MOST = 1 << 20 };
+
 enum snug_task { SNUG_TASK_CLASSIFICATION, SNUG_TASK_MLM };
 
 /* How Hugging Face names and distinguishes them (config.problem_type). */

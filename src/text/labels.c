@@ -219,6 +219,11 @@ void snug_labels_free(struct snug_labels *labels) {
 static snug_status copy_names(snug_context *ctx, const struct snug_dataset *train, struct snug_labels *out) {
     void *names;
     int64_t count = out->problem == SNUG_PROBLEM_REGRESSION ? 1 : snug_dataset_raw_labels(train);
+    if (count > SNUG_CLASSES_MOST)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s: its labels are %" PRId64 " different classes, and a model has at most %d: name another "
+                         "column with --label_column_name, or give --do_regression if they are numbers to predict",
+                         train->path, count, (int)SNUG_CLASSES_MOST);
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *out->names, &names));
     out->names = names;
     out->count = count;

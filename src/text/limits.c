@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest batch of a run: the order of all its epochs is gone through by lengths alone, part by part. */
+/*
+ * The largest batch of a run. The order of all its epochs is scanned by lengths alone, part by part, as long as that is
+ * cheap. Longer runs get a bound from one histogram of the lengths: no order makes a batch larger than the longest
+ * rows.
+ */
 #include <inttypes.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -7,6 +11,8 @@
 #include "text/sampler.h"
 
 enum {
+    SCANNED = 1 << 24,  /* rows of all epochs: 0.8 s of two cores. Rows, not seconds: every machine plans the same */
+    SCANNED_EPOCHS = 3, /* of any number of rows: in proportion to the training that follows it takes no time */
     TOGETHER = 1 << 20, /* places whose lengths all threads ask for at a time: more of them lie in one block */
     PART_LEAST = 1 << 14,
     BYTES_A_PLACE = 8 + 4 + 4 /* the row, its length, what text/lengths.h needs: at most 16 MiB for 2^20 of them */
@@ -103,10 +109,10 @@ static void widen(struct snug_loader_limits *out, const struct snug_loader_limit
 static snug_status scan_epoch(snug_context *ctx, struct scan *scan, int64_t window, struct snug_loader_limits *out) {
     snug_status result = SNUG_OK;
     const bool worthwhile = scan->batches * scan->options->batch_size > 1 << 18; /* rows: some 10 ms for one thread */
-    const int threads = worthwhile ? omp_get_max_threads() : 1;
+    const int threads = worthwhile && scan->options->threads > 0 ? scan->options->threads : 1;
     scan->part = choose_part(scan, window, threads);
     const int64_t parts = (scan->batches + scan->part - 1) / scan->part;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct scanner own = {.rows = NULL};
         snug_status status = open_scanner(ctx, scan, &own);
@@ -155,6 +161,90 @@ static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dat
     return status;
 }
 
+/* ---- the bound ------------------------------------------------------------------------------------------------- */
+
+/* counts[n]: rows of n tokens. */
+static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *dataset, int64_t *counts) {
+    const int64_t all = snug_dataset_rows(dataset), part = all < PART_LEAST ? all : PART_LEAST;
+    struct snug_lengths lengths = {0};
+    void *rows = NULL, *tokens = NULL;
+    snug_status status = snug_lengths_init(ctx, dataset, part, &lengths);
+    if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)part, sizeof(int64_t), &rows);
+    if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)part, sizeof(int32_t), &tokens);
+    for (int64_t first = 0; status == SNUG_OK && first < all; first += part) {
+        const int64_t count = all - first < part ? all - first : part;
+        for (int64_t i = 0; i < count; i++) ((int64_t *)rows)[i] = first + i;
+        status = snug_lengths_read(ctx, &lengths, rows, count, tokens);
+        for (int64_t i = 0; status == SNUG_OK && i < count; i++) counts[((const int32_t *)tokens)[i]]++;
+        if (status == SNUG_OK && snug_stop_asked(ctx))
+            status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the lengths of the rows were counted");
+    }
+    free(rows);
+    free(tokens);
+    snug_lengths_free(&lengths);
+    return status;
+}
+
+/* Tokens of the wanted shortest rows, or of the longest. */
+static int64_t sum_of(const int64_t *counts, int64_t longest, int64_t wanted, bool of_longest) {
+    int64_t sum = 0;
+    for (int64_t i = 0; wanted > 0 && i <= longest; i++) {
+        const int64_t length = of_longest ? longest - i : i;
+        const int64_t taken = counts[length] < wanted ? counts[length] : wanted;
+        sum += taken * length;
+        wanted -= taken;
+    }
+    return sum;
+}
+
+/* Marks all sizes that batches of so many rows can have; returns the tokens of the largest. */
+static int64_t mark_sizes(const int64_t *counts, int64_t longest, int64_t sequences, struct snug_sizes *sizes) {
+    const int64_t most = sum_of(counts, longest, sequences, true);
+    if (most > INT32_MAX) return most; /* is refused */
+    const int last = snug_size_of(most);
+    for (int size = snug_size_of(sum_of(counts, longest, sequences, false)); size <= last; size++)
+        sizes->bits[size / 64] |= UINT64_C(1) << size % 64;
+    return most;
+}
+
+static snug_status bound_batches(snug_context *ctx, const struct snug_dataset *dataset,
+                                 const struct snug_loader_options *options, struct snug_loader_limits *out) {
+    const int64_t rows = snug_dataset_rows(dataset);
+    int64_t longest = snug_dataset_longest(dataset); /* of dummy data: what a row may have */
+    const int64_t full = rows < options->batch_size ? rows : options->batch_size, rest = rows % full;
+    void *counts;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)longest + 1, sizeof(int64_t), &counts));
+    const snug_status status = count_lengths(ctx, dataset, counts);
+    if (status == SNUG_OK) {
+        while (!((const int64_t *)counts)[longest]) longest--;
+        out->any_order = true;
+        out->longest = longest;
+        out->sequences = full;
+        out->tokens = mark_sizes(counts, longest, full, &out->sizes);
+        if (rest && !options->drop_last) mark_sizes(counts, longest, rest, &out->sizes);
+    }
+    free(counts);
+    return status;
+}
+
+/* The order of the first epoch is cheap to scan, if it is: its largest batch says how far the bound is from it. */
+static snug_status bound_epochs(snug_context *ctx, const struct snug_dataset *dataset,
+                                const struct snug_loader_options *options, struct snug_loader_limits *out) {
+    struct snug_loader_limits first = {0};
+    if (snug_dataset_rows(dataset) <= SCANNED / 4) RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, 1, 0, &first));
+    RETURN_IF_ERROR(bound_batches(ctx, dataset, options, out));
+    out->first_epoch_tokens = first.tokens;
+    return SNUG_OK;
+}
+
+/* ---- which of both --------------------------------------------------------------------------------------------- */
+
+static bool is_cheap(const struct snug_loader_options *options, int64_t rows, int64_t epochs, int64_t max_steps) {
+    const double step = (double)options->batch_size * (double)options->accumulation;
+    const double in_epochs = (double)epochs * (double)rows, in_steps = (double)max_steps * step;
+    return epochs <= SCANNED_EPOCHS || in_epochs <= SCANNED || (max_steps > 0 && in_steps <= SCANNED);
+}
+
 snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dataset,
                                const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
                                struct snug_loader_limits *out) {
@@ -171,7 +261,9 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
             snug_sizes_add(&out->sizes, rows % options->batch_size * out->longest);
         epochs = 0;
     }
-    RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, epochs, max_steps, out));
+    RETURN_IF_ERROR(is_cheap(options, rows, epochs, max_steps)
+                        ? scan_epochs(ctx, dataset, options, epochs, max_steps, out)
+                        : bound_epochs(ctx, dataset, options, out));
     if (out->tokens > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
                          snug_dataset_path(dataset), out->tokens);

@@ -22,6 +22,7 @@ struct snug_loader_options {
     bool drop_last;       /* drop the epoch's last incomplete micro-batch */
     int workers;          /* threads; 0 fills in the caller's */
     int prefetch;         /* batches ahead a worker */
+    int threads;          /* that scan the order of the epochs; 0 or 1: the caller's alone */
     enum snug_task task;
     enum snug_problem problem;
     int64_t labels;         /* classes */
@@ -32,10 +33,12 @@ struct snug_loader_options {
     int64_t vocab_size;                     /* masked LM: random replacements are drawn below this */
 };
 
-/* Largest batch that the run will see, and the sizes of all: exact for the given epochs. */
+/* Largest batch that the run will see, and the sizes of all: exact for the given epochs, or a bound. */
 struct snug_loader_limits {
     int64_t sequences, tokens, rows, longest;
     struct snug_sizes sizes;
+    bool any_order;             /* the run is too long to be scanned: the largest batch and all sizes of any order */
+    int64_t first_epoch_tokens; /* with any_order: of the first epoch's largest batch; 0: not scanned */
 };
 
 struct snug_loader;
@@ -48,7 +51,9 @@ int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *option
 /* Whether options make sense for the data set. */
 snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,
                               const struct snug_loader_options *options);
-/* Scans the order of epochs first … first + epochs - 1 (stopping after max_steps optimizer steps if that is > 0). */
+/* Scans the order of epochs 0 … epochs - 1 (stopping after max_steps optimizer steps if that is > 0). More than 3
+   epochs with over 2^24 rows in all are not scanned: the limits are then those of any order, so that the time does not
+   grow with the steps. */
 snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dataset,
                                const struct snug_loader_options *options, int64_t epochs, int64_t max_steps,
                                struct snug_loader_limits *out);

@@ -29,8 +29,8 @@ snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *
                                 const struct snug_folder *in) {
     for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
         if (!tokenizer->paths[file]) continue;
-        RETURN_IF_ERROR(snug_file_replace(ctx, in, snug_tokenizer_file_names[file], tokenizer->data[file],
-                                          tokenizer->sizes[file]));
+        RETURN_IF_ERROR(
+            snug_file_replace(ctx, in, snug_tokenizer_file_names[file], tokenizer->data[file], tokenizer->sizes[file]));
     }
     return SNUG_OK;
 }

@@ -42,10 +42,9 @@ static json_t *state_of(const struct snug_trainer *t) {
     return json_pack(
         "{s:o, s:o, s:I, s:o, s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:n, s:n}",
         "best_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(), "best_model_checkpoint",
-        best_path(t), "best_global_step",
-        (json_int_t)t->best_step, "epoch", snug_json_number(snug_trainer_epoch(t)), "eval_steps",
-        (json_int_t)t->eval_steps, "global_step", (json_int_t)t->session->step, "is_hyper_param_search", 0,
-        "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", t->log_history, "logging_steps",
+        best_path(t), "best_global_step", (json_int_t)t->best_step, "epoch", snug_json_number(snug_trainer_epoch(t)),
+        "eval_steps", (json_int_t)t->eval_steps, "global_step", (json_int_t)t->session->step, "is_hyper_param_search",
+        0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", t->log_history, "logging_steps",
         (json_int_t)t->logging_steps, "max_steps", (json_int_t)job->max_steps, "num_input_tokens_seen",
         (json_int_t)t->tokens, "num_train_epochs", snug_json_number(t->args->num_train_epochs), "save_steps",
         (json_int_t)t->save_steps, "stateful_callbacks", own_state_of(t), "total_flos",
@@ -55,9 +54,9 @@ static json_t *state_of(const struct snug_trainer *t) {
 
 snug_status snug_trainer_state_write(struct snug_trainer *t, const struct snug_folder *folder) {
     json_t *state = state_of(t);
-    const snug_status status =
-        state ? snug_json_write(t->ctx, folder, "trainer_state.json", state)
-              : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing trainer_state.json");
+    const snug_status status = state
+                                   ? snug_json_write(t->ctx, folder, "trainer_state.json", state)
+                                   : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing trainer_state.json");
     json_decref(state);
     return status;
 }
@@ -361,10 +360,11 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
 /* What transformers' Trainer saves: states as pickles, and no manifest. */
 static snug_status refuse_pickled(const struct snug_trainer *t, const struct snug_folder *folder) {
     if (!snug_file_exists(folder, "optimizer.pt") || snug_file_exists(folder, "optimizer.safetensors")) return SNUG_OK;
-    return snug_fail(t->ctx, SNUG_E_INPUT,
-                     "%s/optimizer.pt is pickled, and may run any code when it is loaded: snug does not resume a run of "
-                     "transformers' Trainer; start a new one from its weights with --model_name_or_path %s",
-                     folder->path, folder->path);
+    return snug_fail(
+        t->ctx, SNUG_E_INPUT,
+        "%s/optimizer.pt is pickled, and may run any code when it is loaded: snug does not resume a run of "
+        "transformers' Trainer; start a new one from its weights with --model_name_or_path %s",
+        folder->path, folder->path);
 }
 
 static snug_status resume_from(struct snug_trainer *t, const struct snug_folder *folder) {
@@ -373,8 +373,8 @@ static snug_status resume_from(struct snug_trainer *t, const struct snug_folder 
     t->from = manifest.from;
     snug_manifest_free(&manifest);
     RETURN_IF_ERROR(snug_trainer_state_read(t, folder));
-    RETURN_IF_ERROR(snug_states_load(t->ctx, folder, "optimizer.safetensors", t->session->job.training,
-                                     &t->session->memory));
+    RETURN_IF_ERROR(
+        snug_states_load(t->ctx, folder, "optimizer.safetensors", t->session->job.training, &t->session->memory));
     RETURN_IF_ERROR(snug_session_look(t->session));
     RETURN_IF_ERROR(load_weights(t, folder));
     snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder->path, (long long)t->session->step,

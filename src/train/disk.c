@@ -3,6 +3,7 @@
  * What a run will write, against the free space of the disks that it goes to, before the first step. The token cache is
  * written by then, and what is offloaded has its blocks.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,36 +18,63 @@ enum {
     EVALUATION = 1024 /* the same of an evaluation's metrics */
 };
 
-/* What happens from here to the last step. */
-struct prospect {
-    int64_t logs, evaluations, made, replaced; /* checkpoints: where none is, where one of that step is */
-};
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static bool is_saved(const struct snug_trainer *t, int64_t step, bool epoch_ends, bool evaluated) {
-    const enum snug_interval strategy = t->args->save_strategy;
-    if (strategy == SNUG_INTERVAL_BEST) return evaluated; /* each may turn out to be the best */
-    return snug_trainer_is_due(strategy, t->save_steps, step, epoch_ends) ||
-           (strategy == SNUG_INTERVAL_STEPS && step == t->session->job.max_steps);
+/* Multiples of every among the steps after step, last included; *ends: last is none of them. */
+static int64_t count_multiples(int64_t every, int64_t step, int64_t last, bool *ends) {
+    *ends = last % every != 0;
+    return last / every - step / every;
 }
 
-static struct prospect look_ahead(const struct snug_trainer *t, const int64_t *there, size_t count) {
+/* Steps in which something is due, of those after step up to last; last ends the run's last epoch if it is its last. */
+static int64_t count_due(const struct snug_trainer *t, enum snug_interval strategy, int64_t every, int64_t last) {
     const struct snug_job *job = &t->session->job;
-    struct prospect p = {0};
-    size_t next = 0;
-    for (int64_t step = t->session->step + 1; step <= job->max_steps; step++) {
-        const bool epoch_ends = step == job->max_steps || step % job->steps_per_epoch == 0;
-        const bool evaluated = snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, epoch_ends);
-        p.logs += snug_trainer_is_due(t->args->logging_strategy, t->logging_steps, step, epoch_ends);
-        p.evaluations += evaluated;
-        if (!is_saved(t, step, epoch_ends, evaluated)) continue;
-        while (next < count && there[next] < step) next++;
-        if (next < count && there[next] == step)
-            p.replaced++;
-        else
-            p.made++;
-    }
+    const int64_t step = t->session->step;
+    bool ends;
+    if (last <= step || strategy == SNUG_INTERVAL_NO || strategy == SNUG_INTERVAL_BEST) return 0;
+    if (strategy == SNUG_INTERVAL_STEPS) return count_multiples(every, step, last, &ends);
+    const int64_t count = count_multiples(job->steps_per_epoch, step, last, &ends);
+    return count + (ends && last == job->max_steps);
+}
+
+static bool is_saved(const struct snug_trainer *t, int64_t step) {
+    const struct snug_job *job = &t->session->job;
+    const bool last = step == job->max_steps, epoch_ends = last || step % job->steps_per_epoch == 0;
+    const enum snug_interval strategy = t->args->save_strategy;
+    if (strategy == SNUG_INTERVAL_BEST) /* each evaluation may turn out to be the best */
+        return snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, epoch_ends);
+    return snug_trainer_is_due(strategy, t->save_steps, step, epoch_ends) || (strategy == SNUG_INTERVAL_STEPS && last);
+}
+
+struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *t, int64_t last, const int64_t *there,
+                                             size_t count) {
+    const struct snug_args *args = t->args;
+    const int64_t step = t->session->step, max_steps = t->session->job.max_steps;
+    struct snug_prospect p = {.logs = count_due(t, args->logging_strategy, t->logging_steps, last),
+                              .evaluations = count_due(t, args->eval_strategy, t->eval_steps, last)};
+    p.made = args->save_strategy == SNUG_INTERVAL_BEST ? p.evaluations
+                                                       : count_due(t, args->save_strategy, t->save_steps, last);
+    if (args->save_strategy == SNUG_INTERVAL_STEPS && last > step && last == max_steps && last % t->save_steps)
+        p.made++;
+    for (size_t i = 0; i < count; i++) p.replaced += there[i] > step && there[i] <= last && is_saved(t, there[i]);
+    p.made -= p.replaced;
     p.evaluations += 2; /* before the first step, after the last */
     return p;
+}
+
+/* The first step in which early stopping may end the run: that of evaluation patience + 1, the first being the best. */
+int64_t snug_trainer_first_stop(const struct snug_trainer *t) {
+    const struct snug_args *args = t->args;
+    const struct snug_job *job = &t->session->job;
+    const bool by_steps = args->eval_strategy == SNUG_INTERVAL_STEPS;
+    if (args->early_stopping_patience <= 0 || args->eval_strategy == SNUG_INTERVAL_NO) return job->max_steps;
+    const int64_t unit = by_steps ? t->eval_steps : job->steps_per_epoch;
+    const double delayed = ceil(by_steps ? args->eval_delay / (double)unit : args->eval_delay);
+    const int64_t next = t->session->step / unit + 1;
+    const double first = fmax((double)next, delayed);
+    const double stop = (first + (double)args->early_stopping_patience) * (double)unit;
+    return stop < (double)job->max_steps ? (int64_t)stop : job->max_steps;
 }
 
 static int64_t weight_bytes(const struct snug_program *program) {
@@ -67,12 +95,9 @@ static int64_t state_bytes(const struct snug_program *program) {
     return bytes;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Checkpoints on the disk beyond the old ones: at the worst moment, and at the end. A new one stands beside the old
    until it is whole. */
-static void count_checkpoints(const struct snug_trainer *t, const struct prospect *p, int64_t old, int64_t *peak,
+static void count_checkpoints(const struct snug_trainer *t, const struct snug_prospect *p, int64_t old, int64_t *peak,
                               int64_t *end) {
     *peak = p->made + (p->replaced > 0);
     *end = p->made;
@@ -82,38 +107,75 @@ static void count_checkpoints(const struct snug_trainer *t, const struct prospec
     *end = smaller(*end, larger(old, kept) - old);
 }
 
-static snug_status compare(const struct snug_trainer *t, const struct prospect *p, int64_t old, int64_t freed) {
+/* Bytes that a run writes; doubles, since 10^12 steps may write more than 64 bits count. */
+struct need {
+    int64_t peak; /* new checkpoints at a time */
+    double history, events, model, checkpoint, all;
+};
+
+/* p says what is logged, saving which checkpoints are made. */
+static struct need need_of(const struct snug_trainer *t, const struct snug_prospect *p,
+                           const struct snug_prospect *saving, int64_t old) {
     const struct snug_program *program = t->session->job.training;
+    struct need need = {.history = (double)p->logs * LOG_ENTRY + (double)p->evaluations * EVALUATION,
+                        .model = (double)(weight_bytes(program) + REST)};
+    int64_t end;
+    count_checkpoints(t, saving, old, &need.peak, &end);
+    need.events = snug_trainer_reports(t->args) ? need.history : 0;
+    need.checkpoint = need.model + need.history + (t->args->save_only_model ? 0 : (double)state_bytes(program));
+    need.all = fmax((double)need.peak * need.checkpoint, (double)end * need.checkpoint + need.model + need.history) +
+               need.events + SLACK;
+    return need;
+}
+
+static snug_status refuse(const struct snug_trainer *t, const struct need *need, int64_t free_bytes) {
+    char what[96] = "the model", logs[64] = "";
+    const bool talkative = need->history > need->model; /* then the logs are what to do without */
+    const char *room = t->room           ? t->room
+                       : talkative       ? "a larger --logging_steps makes it less"
+                       : need->peak == 0 ? "free some, or name another --output_dir"
+                                         : "--save_total_limit, --save_only_model or --save_strategy make it less";
+    if (need->peak > 0)
+        snprintf(what, sizeof what, "at most %lld new checkpoints of %.1f MiB at a time, and the model",
+                 (long long)need->peak, need->checkpoint / 0x1p20);
+    if (talkative) snprintf(logs, sizeof logs, ", each with logs of %.1f MiB", need->history / 0x1p20);
+    return snug_fail(t->ctx, SNUG_E_IO, "%s: the run will write %.1f MiB (%s%s), and %.1f MiB are free; %s",
+                     t->args->output_dir, need->all / 0x1p20, what, logs, (double)free_bytes / 0x1p20, room);
+}
+
+static snug_status compare(const struct snug_trainer *t, const struct need *need, int64_t freed) {
     const char *folder = t->args->output_dir, *logs = t->args->logging_dir;
-    const int64_t history = p->logs * LOG_ENTRY + p->evaluations * EVALUATION,
-                  events = snug_trainer_reports(t->args) ? history : 0;
-    const int64_t model = weight_bytes(program) + REST;
-    const int64_t one = model + history + (t->args->save_only_model ? 0 : state_bytes(program));
-    int64_t peak, end, free_bytes;
-    count_checkpoints(t, p, old, &peak, &end);
-    const int64_t need = larger(peak * one, end * one + model + history) + events + SLACK;
+    int64_t free_bytes;
     RETURN_IF_ERROR(snug_disk_free(t->ctx, folder, &free_bytes));
     free_bytes += freed;
-    if (free_bytes < need) {
-        char what[96] = "the model";
-        const char *room = t->room     ? t->room
-                           : peak == 0 ? "free some, or name another --output_dir"
-                                       : "--save_total_limit, --save_only_model or --save_strategy make it less";
-        if (peak > 0)
-            snprintf(what, sizeof what, "at most %lld new checkpoints of %.1f MiB at a time, and the model",
-                     (long long)peak, (double)one / 0x1p20);
-        return snug_fail(t->ctx, SNUG_E_IO, "%s: the run will write %.1f MiB (%s), and %.1f MiB are free; %s", folder,
-                         (double)need / 0x1p20, what, (double)free_bytes / 0x1p20, room);
-    }
-    if (peak == 0 && free_bytes < need + one)
+    if ((double)free_bytes < need->all) return refuse(t, need, free_bytes);
+    if (need->peak == 0 && (double)free_bytes < need->all + need->checkpoint)
         snug_log(t->ctx, SNUG_LOG_WARNING,
                  "%s: %.1f MiB are free; a checkpoint of %.1f MiB, if the run is interrupted, would not fit", folder,
-                 (double)free_bytes / 0x1p20, (double)one / 0x1p20);
-    if (!logs || !events) return SNUG_OK;
+                 (double)free_bytes / 0x1p20, need->checkpoint / 0x1p20);
+    if (!logs || need->events == 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_disk_free(t->ctx, logs, &free_bytes));
-    if (free_bytes >= events) return SNUG_OK;
+    if ((double)free_bytes >= need->events) return SNUG_OK;
     return snug_fail(t->ctx, SNUG_E_IO, "%s: the run's event logs take %.1f MiB, and %.1f MiB are free", logs,
-                     (double)events / 0x1p20, (double)free_bytes / 0x1p20);
+                     need->events / 0x1p20, (double)free_bytes / 0x1p20);
+}
+
+/* Early stopping leaves the number of steps open: what is written until it may stop must fit. --save_total_limit bounds
+   the checkpoints of any number of steps, so these are all counted. */
+static snug_status check_prospects(const struct snug_trainer *t, const int64_t *there, size_t count, int64_t old,
+                                   int64_t freed) {
+    const int64_t last = t->session->job.max_steps, stop = snug_trainer_first_stop(t);
+    const struct snug_prospect whole = snug_trainer_look_ahead(t, last, there, count),
+                               sure = snug_trainer_look_ahead(t, stop, there, count);
+    const struct need all = need_of(t, &whole, &whole, old),
+                      need = need_of(t, &sure, t->save_total_limit > 0 ? &whole : &sure, old);
+    if (stop < last)
+        snug_log(
+            t->ctx, SNUG_LOG_INFO,
+            "%s: early stopping may end the run at step %lld, until which it writes up to %.1f MiB; all %lld steps "
+            "would write up to %.1f MiB",
+            t->args->output_dir, (long long)stop, need.all / 0x1p20, (long long)last, all.all / 0x1p20);
+    return compare(t, &need, freed);
 }
 
 snug_status snug_trainer_check_disk(const struct snug_trainer *t) {
@@ -131,10 +193,7 @@ snug_status snug_trainer_check_disk(const struct snug_trainer *t) {
             steps[there++] = items[i].step;
         old += items[i].own && items[i].from.run == t->from.run;
     }
-    if (status == SNUG_OK) {
-        const struct prospect p = look_ahead(t, steps, (size_t)there);
-        status = compare(t, &p, old, freed);
-    }
+    if (status == SNUG_OK) status = check_prospects(t, steps, (size_t)there, old, freed);
     free(steps);
     free(items);
     return status;

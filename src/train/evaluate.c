@@ -11,14 +11,51 @@
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
+/* The sequence that a token belongs to. */
+static int64_t sequence_of(const struct snug_batch *batch, int32_t token) {
+    int64_t low = 0, high = batch->sequences - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (batch->offsets[middle] <= token)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Row of the data set that head row number row of the batch belongs to. */
+static int64_t row_of(const struct snug_batch *batch, int64_t row) {
+    return batch->first_row + sequence_of(batch, batch->head_rows[row]);
+}
+
+static bool all_finite(const float *values, int64_t count) {
+    int infinite = 0;
+    for (int64_t i = 0; i < count; i++) infinite |= !isfinite(values[i]);
+    return !infinite;
+}
+
+/* Predictions and metrics would be made of NaN or infinite outputs too, and would look like any others. */
+static snug_status check_finite(const struct snug_session *s, const float *logits, const struct snug_run *run,
+                                int64_t cols) {
+    if (all_finite(logits, run->rows * cols)) return SNUG_OK;
+    int64_t i = 0;
+    while (isfinite(logits[i])) i++;
+    return snug_fail(s->ctx, SNUG_E_NUMERIC,
+                     "%s: row %lld: the model's outputs are %s: its numbers are too large for %s",
+                     snug_dataset_path(s->job.eval.dataset), (long long)row_of(run->batch, run->first_row + i / cols),
+                     isnan(logits[i]) ? "NaN" : "infinite", snug_dtype_name(s->job.evaluation->compute));
+}
+
 /* Lets on_chunk see the chunk's logits. */
 static snug_status show_chunk(struct snug_session *s, snug_logits_fn *on_chunk, void *user) {
     const struct snug_run *run = &s->eval_run;
     const int32_t logits = s->job.evaluation->logits;
-    const int64_t bytes = run->rows * snug_run_cols(run, logits) * (int64_t)sizeof(float);
+    const int64_t cols = snug_run_cols(run, logits), bytes = run->rows * cols * (int64_t)sizeof(float);
     void *view, *place = snug_run_data(run, logits);
     RETURN_IF_ERROR(snug_view_open(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, &view));
-    snug_status status = on_chunk(user, view, run->first_row, run->rows, run->batch);
+    snug_status status = check_finite(s, view, run, cols);
+    if (status == SNUG_OK) status = on_chunk(user, view, run->first_row, run->rows, run->batch);
     const snug_status closed = snug_view_close(s->ctx, &s->arena, place, bytes, SNUG_VIEW_READ, view);
     return status != SNUG_OK ? status : closed;
 }
@@ -172,41 +209,14 @@ static snug_status name_row(struct predicting *p, const float *logits, int64_t c
     return SNUG_OK;
 }
 
-/* The sequence that a token belongs to. */
-static int64_t sequence_of(const struct snug_batch *batch, int32_t token) {
-    int64_t low = 0, high = batch->sequences - 1;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (batch->offsets[middle] <= token)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
-/* A class would be named all the same, as if it were a prediction. */
-static snug_status check_finite(const struct predicting *p, const snug_prediction *row) {
-    for (size_t i = 0; i < row->logits_count; i++)
-        if (!isfinite(row->logits[i]))
-            return snug_fail(p->session->ctx, SNUG_E_NUMERIC,
-                             "%s: row %lld: the model's outputs are %s: its numbers are too large for %s",
-                             p->session->job.args->test_file, (long long)row->index,
-                             isnan(row->logits[i]) ? "NaN" : "infinite",
-                             snug_dtype_name(p->session->job.evaluation->compute));
-    return SNUG_OK;
-}
-
 static snug_status predict_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
                                  const struct snug_batch *batch) {
     struct predicting *p = user;
     const struct snug_program *program = p->session->job.evaluation;
     const int64_t classes = program->tensors[program->logits].cols;
     for (int64_t i = 0; i < rows; i++) {
-        snug_prediction row = {.index = batch->first_row + sequence_of(batch, batch->head_rows[first_row + i]),
-                               .logits_count = (size_t)classes,
-                               .logits = logits + i * classes};
-        RETURN_IF_ERROR(check_finite(p, &row));
+        snug_prediction row = {
+            .index = row_of(batch, first_row + i), .logits_count = (size_t)classes, .logits = logits + i * classes};
         RETURN_IF_ERROR(name_row(p, row.logits, classes, &row.score));
         row.label = p->label;
         p->rows++;

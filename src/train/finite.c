@@ -182,6 +182,14 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
     return SNUG_OK;
 }
 
+snug_status snug_trainer_outputs_not_finite(struct snug_trainer *t) {
+    char before[64] = "";
+    if (t->evaluated_step > 0)
+        snprintf(before, sizeof before, "; after step %lld they were finite", (long long)t->evaluated_step);
+    return snug_add_to_error(t->ctx, SNUG_E_NUMERIC, "; this is the evaluation after step %lld%s: " ADVICE,
+                             (long long)t->session->step, before);
+}
+
 /* As Trainer: a loss that is not finite counts as the mean of those since the last log. */
 double snug_trainer_filter_loss(const struct snug_trainer *t, double in_step, double part) {
     if (isfinite(part) || !t->args->logging_nan_inf_filter) return part;

@@ -83,8 +83,7 @@ static json_t *settings_of(const struct snug_job *job) {
     snug_json_add(&o, "mlm_probability", json_real(job->config.task == SNUG_TASK_MLM ? args->mlm_probability : 0));
     snug_json_add(&o, "seed", json_integer(args->seed));
     snug_json_add(&o, "per_device_train_batch_size", json_integer(job->train.options.batch_size));
-    snug_json_add(&o, "compute",
-                  json_string(job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute)));
+    snug_json_add(&o, "compute", json_string(job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute)));
     snug_json_add(&o, "device", snug_json_from_text(*job->meter.gpu.name ? job->meter.gpu.name : job->backend->name));
     snug_json_add(&o, "metric_for_best_model", text_or_null(judges ? args->metric_for_best_model : NULL));
     snug_json_add(&o, "greater_is_better", text_or_null(judges ? args->greater_is_better : NULL));

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/threads.h"
 #include "model/build.h"
 #include "model/weights.h"
 #include "train/device.h"
@@ -52,7 +53,8 @@ static void note_folder(struct snug_job *job, const char *folder) {
         const char *end = strrchr(entry->d_name, '.');
         char *path;
         for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++) {
-            if (strcmp(end, ends[i]) != 0 || snug_path_join(job->ctx, &path, folder, entry->d_name) != SNUG_OK) continue;
+            if (strcmp(end, ends[i]) != 0 || snug_path_join(job->ctx, &path, folder, entry->d_name) != SNUG_OK)
+                continue;
             const mode_t readable = snug_readable_by(path);
             job->mode &= 0600 | readable | readable >> 1;
             free(path);
@@ -174,6 +176,7 @@ static snug_status choose_labels(struct snug_job *job) {
         status = snug_config_set_task(job->ctx, &job->config, SNUG_TASK_CLASSIFICATION,
                                       keep ? &job->config.labels : &labels);
     snug_labels_free(&labels);
+    if (status == SNUG_OK) status = snug_config_check_size(job->ctx, &job->config, job->args->train_file);
     if (status != SNUG_OK) return status;
     if (job->args->label_smoothing_factor > 0 && job->config.labels.problem != SNUG_PROBLEM_SINGLE_LABEL)
         return snug_fail(job->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; %s has %s",
@@ -284,6 +287,7 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
         .drop_last = training && args->dataloader_drop_last,
         .workers = (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
+        .threads = job->threads,
         .task = job->config.task,
         .problem = job->config.labels.problem,
         .labels = job->config.labels.count,
@@ -315,6 +319,21 @@ static snug_status plan_feed(struct snug_job *job, struct snug_feed *feed, bool 
     job->max_steps = args->max_steps > 0 ? args->max_steps : steps < 1 ? 1 : (int64_t)steps;
     job->epochs = (job->max_steps + job->steps_per_epoch - 1) / job->steps_per_epoch;
     return snug_loader_limits(job->ctx, feed->dataset, &feed->options, job->epochs, job->max_steps, &feed->limits);
+}
+
+/* What the plan of a training counts with, where that is not the run's own order. */
+static void log_any_order(const struct snug_job *job) {
+    const struct snug_loader_limits *limits = &job->train.limits;
+    char first[80] = "";
+    if (!limits->any_order) return;
+    if (limits->first_epoch_tokens)
+        snprintf(first, sizeof first, "; the largest batch of the first epoch has %lld tokens",
+                 (long long)limits->first_epoch_tokens);
+    snug_log(
+        job->ctx, SNUG_LOG_INFO,
+        "%s: the order of %lld epochs is too long to scan, so the plan counts with the largest batch of any order: the "
+        "%lld longest rows, %lld tokens%s",
+        job->args->train_file, (long long)job->epochs, (long long)limits->sequences, (long long)limits->tokens, first);
 }
 
 /* ---- methods -------------------------------------------------------------------------------------------------- */
@@ -622,6 +641,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     static const char *const names[] = {"train", "eval", "predict", "plan"};
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     job->threads = snug_args_threads(args);
+    RETURN_IF_ERROR(snug_threads_check(job->ctx, job->threads));
     RETURN_IF_ERROR(snug_device_choose(job));
     RETURN_IF_ERROR(snug_device_check(job));
     const int64_t before = snug_resident_bytes();
@@ -631,6 +651,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(open_data(job));
     if (job->train.dataset) job->squared_lengths = snug_dataset_squared_lengths(job->train.dataset);
     if (job->trains) RETURN_IF_ERROR(snug_job_plan_training(job, args, &job->train));
+    log_any_order(job);
     if (job->evaluates) RETURN_IF_ERROR(plan_feed(job, &job->eval, false));
     RETURN_IF_ERROR(plan_programs(job));
     RETURN_IF_ERROR(snug_config_set_dtype(job->ctx, &job->config, job->weights));

@@ -35,8 +35,10 @@ static snug_status check_name(const struct snug_output *o, const char *name, boo
     const char *kind = snug_entry_kind(&o->folder, name);
     if (!kind) return SNUG_OK;
     if (strcmp(kind, "a file") != 0)
-        return snug_fail(o->ctx, SNUG_E_IO, "%s/%s is %s, and snug writes a file there: move it, or give another "
-                         "--output_dir", o->folder.path, name, kind);
+        return snug_fail(o->ctx, SNUG_E_IO,
+                         "%s/%s is %s, and snug writes a file there: move it, or give another "
+                         "--output_dir",
+                         o->folder.path, name, kind);
     if (own || o->overwrite) return SNUG_OK;
     return snug_fail(o->ctx, SNUG_E_IO,
                      "%s/%s was not written by snug: move it, give another --output_dir, or --overwrite_output_dir to "
@@ -61,7 +63,8 @@ static snug_status check_folder(struct snug_output *o) {
     o->from = manifest.from;
     snug_manifest_free(&manifest);
     if (!o->files) return snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while opening %s", o->folder.path);
-    for (int i = 0; i < KNOWN && status == SNUG_OK; i++) status = check_name(o, known[i].name, is_listed(o, known[i].name));
+    for (int i = 0; i < KNOWN && status == SNUG_OK; i++)
+        status = check_name(o, known[i].name, is_listed(o, known[i].name));
     return status == SNUG_OK ? check_results(o) : status;
 }
 

@@ -22,7 +22,7 @@ struct snug_output {
 };
 
 /* Opens and locks the folder at path, and checks what is in the way. The folder is not made: where there is none,
-   *out stays closed. */
+ *out stays closed. */
 snug_status snug_output_open(snug_context *ctx, const char *path, bool overwrite, struct snug_output *out);
 /* Makes the folder, if *out is closed, and opens it. mode: permissions of files made in it (io/folder.h). */
 snug_status snug_output_make(snug_context *ctx, const char *path, bool overwrite, mode_t mode, struct snug_output *out);

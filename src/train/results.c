@@ -15,9 +15,10 @@ static snug_status merge_and_write(struct snug_output *o, const char *name, cons
     json_t *all = NULL;
     if (merge && snug_entry_kind(&o->folder, name)) RETURN_IF_ERROR(snug_json_read(o->ctx, &o->folder, name, &all));
     if (!all) all = json_object();
-    snug_status status = !all || json_object_update(all, (json_t *)values)
-                             ? snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while writing %s/%s", o->folder.path, name)
-                             : snug_json_write(o->ctx, &o->folder, name, all);
+    snug_status status =
+        !all || json_object_update(all, (json_t *)values)
+            ? snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while writing %s/%s", o->folder.path, name)
+            : snug_json_write(o->ctx, &o->folder, name, all);
     json_decref(all);
     return status;
 }

@@ -19,6 +19,7 @@ static snug_status carve(struct snug_session *s) {
     if (status != SNUG_OK) return status;
     s->memory.arena = s->arena.base;
     s->memory.copy = s->arena.copy;
+    s->memory.threads = job->threads;
     return job->backend->allocate(s->ctx, job->layout.host, SNUG_BLOCK_HOST, &s->host);
 }
 

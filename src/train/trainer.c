@@ -149,7 +149,9 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
-    RETURN_IF_ERROR(snug_session_evaluate_with(t->session, t->callbacks, metrics));
+    const snug_status status = snug_session_evaluate_with(t->session, t->callbacks, metrics);
+    if (status == SNUG_E_NUMERIC) return snug_trainer_outputs_not_finite(t);
+    RETURN_IF_ERROR(status);
     t->idle += snug_seconds() - begin;
     if (!t->logged_evaluation) RETURN_IF_ERROR(record(t, metrics));
     t->evaluated_step = t->session->step;
@@ -274,9 +276,10 @@ static snug_status train(struct snug_trainer *t) {
 
 /* ---- before and after ----------------------------------------------------------------------------------------- */
 
-/* Below 1 a share of all steps, as in Trainer. */
+/* Below 1 a share of all steps, as in Trainer; more than any run has mean never. */
 static int64_t resolve_steps(double steps, int64_t max_steps) {
-    return steps < 1 ? (int64_t)ceil(steps * (double)max_steps) : (int64_t)steps;
+    const double whole = steps < 1 ? ceil(steps * (double)max_steps) : steps;
+    return whole < (double)SNUG_NEVER ? (int64_t)whole : SNUG_NEVER;
 }
 
 /* The training that this is: a new one, unless it resumes. */
@@ -290,7 +293,7 @@ static snug_status begin(struct snug_trainer *t) {
     t->logging_steps = resolve_steps(args->logging_steps, steps);
     t->eval_steps = args->eval_steps > 0 ? resolve_steps(args->eval_steps, steps) : t->logging_steps;
     t->save_steps = resolve_steps(args->save_steps, steps);
-    t->save_total_limit = args->save_total_limit;
+    t->save_total_limit = args->save_total_limit < SNUG_NEVER ? args->save_total_limit : SNUG_NEVER;
     t->from = new_training();
     t->best_saved_step = -1;
     t->log_history = json_array();

@@ -9,8 +9,11 @@
 #include "train/output.h"
 #include "train/session.h"
 
-enum { SNUG_CHECKPOINT_NAME = 32 }; /* "checkpoint-" and a step */
+enum { SNUG_CHECKPOINT_NAME = 32 };  /* "checkpoint-" and a step */
 enum { SNUG_CHECKPOINT_PATH = 512 }; /* room for the path of one; snug_checkpoint_look() knows that it is enough */
+
+/* More steps than any run has (--max_steps takes 10^12), and checkpoints; sums of a few stay below 64 bits. */
+#define SNUG_NEVER (INT64_C(1) << 53)
 
 struct snug_trainer {
     struct snug_session *session;
@@ -21,12 +24,12 @@ struct snug_trainer {
     const char *room; /* what helps where the disk is full, or NULL: the flags for saving do */
     int64_t logging_steps, eval_steps, save_steps; /* in optimizer steps; 0: not by step */
     int64_t save_total_limit;
-    struct snug_events *events; /* TensorBoard, or NULL */
-    double started, idle;       /* clock at the first step; seconds spent outside training since */
-    struct snug_output output;  /* output_dir */
+    struct snug_events *events;  /* TensorBoard, or NULL */
+    double started, idle;        /* clock at the first step; seconds spent outside training since */
+    struct snug_output output;   /* output_dir */
     struct snug_provenance from; /* this training: resumed runs keep it */
-    int64_t infinite_in_a_row;  /* steps up to now whose gradients were not finite, and were not applied */
-    int64_t streak;             /* steps up to now whose loss or gradients were not finite: nothing is saved meanwhile */
+    int64_t infinite_in_a_row;   /* steps up to now whose gradients were not finite, and were not applied */
+    int64_t streak; /* steps up to now whose loss or gradients were not finite: nothing is saved meanwhile */
 
     /* What a checkpoint holds beside weights and optimizer. */
     json_t *log_history;
@@ -68,7 +71,8 @@ snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
 snug_status snug_checkpoint_check_best(struct snug_trainer *trainer);
 /* Loads the weights of the best checkpoint, verified. */
 snug_status snug_checkpoint_load_best(struct snug_trainer *trainer);
-/* Refuses what is in the way of checkpoints to come: what snug did not make, and what the run reads its model from. With
+/* Refuses what is in the way of checkpoints to come: what snug did not make, and what the run reads its model from.
+   With
    --overwrite_output_dir removes all checkpoints of snug's. */
 snug_status snug_checkpoint_clear_way(struct snug_trainer *trainer);
 /* The checkpoints in output_dir by step, ascending; *items is freed by the caller. */
@@ -100,6 +104,16 @@ static inline bool snug_trainer_reports(const struct snug_args *args) {
     return strcmp(args->report_to, "tensorboard") == 0 || strcmp(args->report_to, "all") == 0;
 }
 
+/* What happens from the next step to step last: for what the disks must hold. */
+struct snug_prospect {
+    int64_t logs, evaluations;
+    int64_t made, replaced; /* checkpoints: where none is, where there is one of that step */
+};
+/* there: steps of the checkpoints that output_dir has, ascending. The time does not grow with the steps. */
+struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *trainer, int64_t last, const int64_t *there,
+                                             size_t count);
+/* The earliest step in which early stopping can end the run; without it max_steps. */
+int64_t snug_trainer_first_stop(const struct snug_trainer *trainer);
 /* SNUG_E_IO where what the run will write does not fit on the disks that it goes to. */
 snug_status snug_trainer_check_disk(const struct snug_trainer *trainer);
 
@@ -108,6 +122,8 @@ enum { SNUG_HOPELESS = 10 };
 /* To be called after clipping, before the step, where the loss or the gradient norm is not finite: names what it is,
    counts it. SNUG_E_NUMERIC where there is no sense in going on. */
 snug_status snug_trainer_not_finite(struct snug_trainer *trainer, double loss, double grad_norm);
+/* Adds to an evaluation's error of that kind after which step it is, and which one was the last with finite outputs. */
+snug_status snug_trainer_outputs_not_finite(struct snug_trainer *trainer);
 /* What a micro-batch's loss counts as in the log, after in_step of its step's others: see --logging_nan_inf_filter. */
 double snug_trainer_filter_loss(const struct snug_trainer *trainer, double in_step, double part);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "core/threads.h"
 #include "io/folder.h"
 #include "train/trainer.h"
 
@@ -89,6 +90,7 @@ static const char *const always[] = {"use_cpu",
 static snug_status make_args(const struct verifying *v, const char *output, words list, snug_args **out) {
     const int64_t steps = v->args->max_steps > 0 ? v->args->max_steps : STEPS;
     const int64_t batch = v->args->per_device_train_batch_size * v->args->gradient_accumulation_steps;
+    const int64_t rows = steps < SNUG_ROWS_MOST / 2 / batch ? 2 * steps * batch : SNUG_ROWS_MOST;
     char *folder;
     *out = NULL;
     RETURN_IF_ERROR(snug_path_join(v->quiet, &folder, v->folder, output));
@@ -98,7 +100,7 @@ static snug_status make_args(const struct verifying *v, const char *output, word
     if (status == SNUG_OK) status = snug_args_set(*out, "output_dir", folder);
     free(folder);
     if (status == SNUG_OK) status = set_number(*out, "max_steps", steps);
-    if (status == SNUG_OK) status = choose_data(v, *out, 2 * steps * batch);
+    if (status == SNUG_OK) status = choose_data(v, *out, rows);
     return status == SNUG_OK ? set_words(*out, list) : status;
 }
 
@@ -485,6 +487,7 @@ snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
         .ctx = args->ctx, .args = args, .callbacks = callbacks, .on_promise = on_promise, .user = user};
     snug_clear_error(v.ctx);
     RETURN_IF_ERROR(snug_args_check(args, "verify"));
+    RETURN_IF_ERROR(snug_threads_check(v.ctx, snug_args_threads(args)));
     snug_status status = snug_context_create(&v.quiet);
     if (status != SNUG_OK) return snug_fail(v.ctx, status, "out of memory");
     status = snug_job_longest(args, args->max_seq_length, &v.longest);

@@ -278,8 +278,8 @@ static FILE *open_own(const char *path) {
     struct stat info;
     const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
     if (fd < 0) return NULL;
-    const bool own = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 &&
-                     info.st_uid == geteuid() && !(info.st_mode & 0022);
+    const bool own = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1 && info.st_uid == geteuid() &&
+                     !(info.st_mode & 0022);
     FILE *file = own ? fdopen(fd, "a+") : NULL;
     if (!file) close(fd);
     return file;
@@ -292,7 +292,8 @@ snug_status snug_cuda_warm(struct snug_run *run, const struct snug_sizes *sizes,
     free(path);
     if (!file) {
         snug_log(run->ctx, SNUG_LOG_WARNING,
-                 "no file that only this user may write, for what is found out about this GPU: products are done in the way that cuBLASLt guesses "
+                 "no file that only this user may write, for what is found out about this GPU: products are done in "
+                 "the way that cuBLASLt guesses "
                  "(SNUG_CACHE names a folder)");
         return SNUG_OK;
     }
