@@ -14,7 +14,7 @@
  * Signals. oneDNN, which computes the CPU's fp32 products, at times keeps the stack pointer in a buffer of the heap,
  * and a signal handler that runs in such a thread would write over what lies there. A program with handlers of its own
  * blocks their signals before it makes the first thread, in all threads that call the library (those that it makes
- * inherit that), and takes them with sigwait() in one more thread, as src/cli/common.c does for should_stop. Signals
+ * inherit that), and takes them with sigwait() in one more thread, as src/cli/signals.c does for should_stop. Signals
  * without a handler do no harm.
  */
 #ifndef SNUG_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a training shows in a terminal: a bar that fits its width, in the characters and colours that it has. */
 #include <errno.h>
+#include <glob.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -16,28 +17,33 @@ struct terminal {
 
 static void set_or_not(const char *name, const char *value) { value ? setenv(name, value, 1) : unsetenv(name); }
 
-/* All that build/snug writes there with these words, to be freed; where until is not NULL it is interrupted once that
-   was written. */
-static char *written(const struct fixture *f, const struct terminal *t, const char *words, const char *until) {
+/* Starts build/snug there with these words. */
+static pid_t start_in(const struct fixture *f, const struct terminal *t, const char *words, int *master) {
     const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)t->columns};
-    size_t length = 0, capacity = 1 << 20;
-    char *text = malloc(capacity);
     char copy[1024], *rest = copy, *arguments[64] = {"snug"};
-    int master, status, count = 1;
+    int count = 1;
     snprintf(copy, sizeof copy, "%s", words);
     while (count < 63 && (arguments[count] = strsep(&rest, " "))) count++;
-    const pid_t child = forkpty(&master, NULL, NULL, &size);
-    assert_true(child >= 0 && text);
-    if (child == 0) {
-        set_or_not("TERM", t->terminal);
-        set_or_not("LC_ALL", t->all);
-        set_or_not("LC_CTYPE", t->type);
-        set_or_not("LANG", NULL);
-        set_or_not("NO_COLOR", t->colour);
-        if (chdir(f->folder) != 0) _exit(125);
-        execv(SNUG_BINARY_DIR "/snug", arguments);
-        _exit(127);
-    }
+    const pid_t child = forkpty(master, NULL, NULL, &size);
+    assert_true(child >= 0);
+    if (child) return child;
+    set_or_not("TERM", t->terminal);
+    set_or_not("LC_ALL", t->all);
+    set_or_not("LC_CTYPE", t->type);
+    set_or_not("LANG", NULL);
+    set_or_not("NO_COLOR", t->colour);
+    if (chdir(f->folder) != 0) _exit(125);
+    execv(SNUG_BINARY_DIR "/snug", arguments);
+    _exit(127);
+}
+
+/* All that it writes, to be freed; where until is not NULL it is interrupted once that was written. */
+static char *written(const struct fixture *f, const struct terminal *t, const char *words, const char *until) {
+    size_t length = 0, capacity = 1 << 20;
+    char *text = malloc(capacity);
+    int master, status;
+    const pid_t child = start_in(f, t, words, &master);
+    assert_non_null(text);
     for (ssize_t got; length < capacity - 1;) {
         got = read(master, text + length, capacity - 1 - length);
         if (got <= 0 && errno != EINTR) break; /* EIO: the other end is closed */
@@ -167,6 +173,27 @@ static void test_watch(void **state) {
     free(written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80}, "gpu --watch 0.1", "\n\033[H\033[2J"));
 }
 
+/* A training whose terminal is closed saves and ends. */
+static void test_closed_terminal(void **state) {
+    struct fixture *f = *state;
+    char text[4096] = "";
+    int master, status;
+    const pid_t child = start_in(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80},
+                                 MODEL "--train_file train.csv --max_steps 1000000 --logging_steps 5", &master);
+    for (size_t length = 0; !strstr(text, "'loss'");) {
+        const ssize_t got = read(master, text + length, sizeof text - 1 - length);
+        if (got <= 0) fail_msg("it ended by itself: %s", text);
+        length += (size_t)got;
+    }
+    close(master);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
+    glob_t found;
+    assert_int_equal(glob(path_of(f, "out/checkpoint-*"), 0, NULL, &found), 0);
+    assert_int_equal(snug_folder_verify(f->ctx, found.gl_pathv[0]), SNUG_OK);
+    globfree(&found);
+}
+
 static int set_up_here(void **state) {
     set_up(state);
     struct fixture *f = *state;
@@ -182,6 +209,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_the_terminal_does_not_say, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_hours, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_watch, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_closed_terminal, set_up_here, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,8 @@ struct cli {
    having been printed or the mistake been told. cli_close() in both cases. */
 bool cli_open(struct cli *cli, int argc, char **argv, int *code);
 void cli_close(struct cli *cli);
-/* SIGINT and SIGTERM ask the job to stop, which then ends with EXIT_INTERRUPTED; a second one ends at once. */
+/* SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU ask the job to stop, which then ends with EXIT_INTERRUPTED. A second SIGINT
+   or a second SIGTERM ends the program at once. Signals that were ignored when the program started stay ignored. */
 void cli_catch_signals(struct cli *cli);
 /* Tells what went wrong, if anything did, and gives the exit code. Flushes stdout, which may fail too. */
 int cli_finish(struct cli *cli, snug_status status);

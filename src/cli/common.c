@@ -3,13 +3,9 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- opening and ending -------------------------------------------------------------------------------------- */
 
@@ -30,42 +26,6 @@ static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
     return false;
-}
-
-/* Of the thread that takes signals, read by all others. */
-static volatile sig_atomic_t stop_asked;
-
-/* What comes within a moment of the first signal is the same wish: timeout(1) signals its child and then its group. */
-static void *await_signals(void *signals) {
-    const struct timespec moment = {.tv_nsec = 200000000}, now = {0};
-    int number;
-    sigwait(signals, &number);
-    stop_asked = 1;
-    nanosleep(&moment, NULL);
-    while (sigtimedwait(signals, NULL, &now) > 0) continue;
-    sigwait(signals, &number);
-    _exit(EXIT_INTERRUPTED);
-}
-
-static bool should_stop(void *user) {
-    (void)user;
-    return stop_asked;
-}
-
-/* A thread of their own takes signals, and every other blocks them: oneDNN's products keep rsp in buffers of the heap,
-   and a handler's frame, which the kernel writes there, would spoil operands and malloc's marks. */
-void cli_catch_signals(struct cli *cli) {
-    static sigset_t signals;
-    pthread_t thread;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    cli->callbacks.should_stop = should_stop;
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* threads that are made later inherit it */
-    if (pthread_create(&thread, NULL, await_signals, &signals) == 0)
-        pthread_detach(thread);
-    else
-        pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* an interrupt then ends the program at once */
 }
 
 bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
