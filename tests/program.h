@@ -55,6 +55,23 @@ static inline json_t *run_json(const struct fixture *f, const char *words) {
     return json;
 }
 
+/* A model in folder out that gives every row of rows.csv this label. */
+static inline void make_labeller(struct fixture *f, const char *label) {
+    if (!exists(path_of(f, "out"))) {
+        char data[1024] = "sentence,label\nw2 bad,b\n";
+        for (int i = 0; i < 30; i++) strcat(data, "w1 good,a\n");
+        write_text(f, "labelled.csv", data);
+        write_text(f, "rows.csv", "sentence\nw1 good\n");
+        free(run_well(f, "train --config_name model --tokenizer_name model --train_file labelled.csv --output_dir out "
+                         "--learning_rate 1e-2 --max_steps 12 --save_strategy no --threads 1"));
+    }
+    json_t *config = read_json(f, path_of(f, "out/config.json"));
+    json_object_set_new(config, "id2label", json_pack("{s:s, s:s}", "0", label, "1", "b"));
+    json_object_set_new(config, "label2id", json_pack("{s:i, s:i}", label, 0, "b", 1));
+    assert_int_equal(json_dump_file(config, path_of(f, "out/config.json"), 0), 0);
+    json_decref(config);
+}
+
 static inline void wait_for_text(const struct fixture *f, const char *stream, const char *part) {
     for (int tries = 0; tries < 3000; tries++) {
         if (exists(path_of(f, "%s", stream))) {

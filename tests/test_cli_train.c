@@ -353,6 +353,47 @@ static void test_labels_are_quoted(void **state) {
     free(text);
 }
 
+#define PREDICT "predict --model_name_or_path out --test_file rows.csv "
+
+/* Labels that a spreadsheet would run get an apostrophe where that is asked for; numbers are no formulas. */
+static void test_formulas_are_escaped(void **state) {
+    static const struct {
+        const char *label, *plain, *guarded; /* as the model has it; as fields */
+    } cases[] = {
+        {"=1+1", "=1+1", "'=1+1"},
+        {"+cmd|' /C calc'!A0", "+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"},
+        {"-1-1", "-1-1", "'-1-1"},
+        {"@SUM(A1)", "@SUM(A1)", "'@SUM(A1)"},
+        {"\tx", "\tx", "'\tx"},
+        {"\rx", "\"\rx\"", "\"'\rx\""},
+        {"=\"a\",b", "\"=\"\"a\"\",b\"", "\"'=\"\"a\"\",b\""},
+        {"-inf", "-inf", "'-inf"},
+        {"-0x1p3", "-0x1p3", "'-0x1p3"},
+        {"-", "-", "'-"},
+        {"--1", "--1", "'--1"},
+        {"-1", "-1", "-1"},
+        {"+1.5e3", "+1.5e3", "+1.5e3"},
+        {"a=b", "a=b", "a=b"},
+        {"\"\"", "\"\"\"\"\"\"", "\"\"\"\"\"\""},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[128];
+        make_labeller(f, cases[i].label);
+        char *text = run_well(f, PREDICT);
+        snprintf(expected, sizeof expected, "index,label,score\n0,%s,", cases[i].plain);
+        assert_contains(text, expected);
+        free(text);
+        text = run_well(f, PREDICT "--csv_escape_formulas");
+        snprintf(expected, sizeof expected, "index,label,score\n0,%s,", cases[i].guarded);
+        assert_contains(text, expected);
+        free(text);
+        json_t *row = run_json(f, PREDICT "--csv_escape_formulas --json"); /* which spreadsheets do not open */
+        assert_string_equal(json_string_value(json_object_get(row, "label")), cases[i].label);
+        json_decref(row);
+    }
+}
+
 /* ---- signals and pipes ---------------------------------------------------------------------------------------- */
 
 #define LONG                                                                                                           \
@@ -568,6 +609,7 @@ int main(void) {
         TEST(test_anatomy_and_verification),
         TEST(test_nothing_to_fill_in),
         TEST(test_labels_are_quoted),
+        TEST(test_formulas_are_escaped),
         TEST(test_interrupted_and_resumed),
         TEST(test_interrupted_without_optimizer),
         TEST(test_interrupted_verification),

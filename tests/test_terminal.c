@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "training_fixture.h"
+#include "program.h"
 
 /* What the terminal can do; NULL of a variable: it is not set. */
 struct terminal {
@@ -194,6 +194,93 @@ static void test_closed_terminal(void **state) {
     globfree(&found);
 }
 
+/* A label with ESC, DEL, CSI, a line break, an override of direction, a line separator and U+0082, and as it is shown.
+ */
+#define ODD "\033[2J\x7f\xC2\x9B\n\xE2\x80\xAE\xE2\x80\xA8,\xC3\xA9\xC2\x82"
+#define SHOWN "\\x1b[2J\\u007f\\u009b\\x0a\\u202e\\u2028,\xC3\xA9\\u0082"
+
+/* No byte that a terminal obeys but the ends of lines. */
+static void assert_harmless(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        if ((*at < ' ' && *at != '\n' && *at != '\r') || *at == 0x7F || (*at == 0xC2 && at[1] < 0xA0) ||
+            (*at == 0xE2 && at[1] == 0x80 && at[2] >= 0xA8 && at[2] <= 0xAE))
+            fail_msg("byte %02x: %s", *at, text);
+}
+
+static void test_results_are_escaped(void **state) {
+    struct fixture *f = *state;
+    const struct terminal terminal = {"xterm", "C.UTF-8", NULL, "1", 80};
+    make_labeller(f, ODD);
+    char *text = written(f, &terminal, "predict --disable_tqdm --model_name_or_path out --test_file rows.csv", NULL);
+    assert_harmless(text);
+    assert_contains(text, "0,\"" SHOWN "\",0.");
+    free(text);
+    text = written(f, &terminal, "predict --disable_tqdm --json --model_name_or_path out --test_file rows.csv", NULL);
+    assert_harmless(text);
+    json_t *row =
+        json_loads(strchr(text, '{'), JSON_DISABLE_EOF_CHECK, NULL); /* it still is JSON, with the same value */
+    assert_string_equal(json_string_value(json_object_get(row, "label")), ODD);
+    json_decref(row);
+    free(text);
+    /* Files and pipes get the label's own bytes. */
+    text = run_well(f, "predict --model_name_or_path out --test_file rows.csv");
+    assert_contains(text, "0,\"" ODD "\",0.");
+    free(text);
+    row = run_json(f, "predict --json --model_name_or_path out --test_file rows.csv");
+    assert_string_equal(json_string_value(json_object_get(row, "label")), ODD);
+    json_decref(row);
+    /* Tokens: an added one may be anything. */
+    write_text(f, "out/added_tokens.json", "{\"w1\\u009b\": 207}");
+    write_text(f, "rows.csv", "sentence\nw1\xC2\x9B\n");
+    text = written(f, &terminal, "tokenize --model_name_or_path out --test_file rows.csv", NULL);
+    assert_harmless(text);
+    free(text);
+}
+
+static void test_names_are_escaped(void **state) {
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"tr\033[2Jain", "snug: tr\\x1b[2Jain: unknown command; the nearest is train"},
+        {"bench \xE2\x80\xAE\xFF", "snug bench: \\u202e\\xff: unknown bench"},
+        {"gpu \a\xE2\x80\xA9", "snug gpu: \\x07\\u2029 cannot be taken"},
+        {"train --\xE2\x81\xA6x 1", "\\u2066x"},
+        {"plan --config_name \x7f\xC2\x85\n\xE2\x80\x8F", "\\u007f\\u0085\\x0a\\u200f"},
+        {"plan --config_name bert-base-uncased --train_file dummy:8x8 --offload optimizer --offload_dir out\033\n",
+         "to out\\x1b\\x0a"},
+        {"bench anatomy --config_name model --train_file dummy:8x8 --max_steps 1 --device cpu --threads 1 "
+         "--offload optimizer --offload_dir out\033\n",
+         "Where a step's time goes"},
+        {MODEL "--train_file train.csv --max_steps 2 --disable_tqdm --output_dir o\033ut\xD8\x9C --save_steps 1 "
+               "--save_strategy steps",
+         "saved o\\x1but\\u061c/checkpoint-1"},
+        {MODEL "--train_file train.csv --max_steps 1 --disable_tqdm --output_dir o\nut --validation_file dev.csv "
+               "--save_strategy steps --save_steps 1 --eval_strategy steps --eval_steps 1 --load_best_model_at_end",
+         "Best checkpoint: o\\x0aut/checkpoint-1"},
+        {"doctor --device cpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
+        {"gpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
+    };
+    struct fixture *f = *state;
+    setenv("CUDA_VISIBLE_DEVICES", "\033[2J\n\xE2\x80\xAE", 1);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "out\033\n")), SNUG_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int master;
+        char text[1 << 14] = "";
+        const pid_t child =
+            start_in(f, &(struct terminal){"dumb", "C.UTF-8", NULL, NULL, 200}, cases[i].words, &master);
+        for (size_t length = 0; length < sizeof text - 1;) {
+            const ssize_t got = read(master, text + length, sizeof text - 1 - length);
+            if (got <= 0) break;
+            length += (size_t)got;
+        }
+        close(master);
+        wait_for(child);
+        assert_harmless(text);
+        assert_contains(text, cases[i].says);
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 static int set_up_here(void **state) {
     set_up(state);
     struct fixture *f = *state;
@@ -210,6 +297,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_hours, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_watch, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_closed_terminal, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_results_are_escaped, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_names_are_escaped, set_up_here, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,9 @@ static int fail_unknown(const char *word) {
             nearest = i;
         }
     }
-    fprintf(stderr, "snug: %s: unknown command; the nearest is %s; snug --help lists all\n", word,
-            commands[nearest].name);
+    fputs("snug: ", stderr);
+    cli_show(stderr, word);
+    fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", commands[nearest].name);
     return EXIT_USAGE;
 }
 
