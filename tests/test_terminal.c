@@ -194,6 +194,7 @@ static void test_closed_terminal(void **state) {
     globfree(&found);
 }
 
+/* NOLINTBEGIN(misc-misleading-bidirectional): such characters are what is tested, written as escapes */
 /* A label with ESC, DEL, CSI, a line break, an override of direction, a line separator and U+0082, and as it is shown.
  */
 #define ODD "\033[2J\x7f\xC2\x9B\n\xE2\x80\xAE\xE2\x80\xA8,\xC3\xA9\xC2\x82"
@@ -280,6 +281,8 @@ static void test_names_are_escaped(void **state) {
     }
     unsetenv("CUDA_VISIBLE_DEVICES");
 }
+
+/* NOLINTEND(misc-misleading-bidirectional) */
 
 static int set_up_here(void **state) {
     set_up(state);

@@ -18,7 +18,7 @@ static void name_process(const struct snug_nvml *n, struct snug_gpu_process *pro
     const char *base = strrchr(text, '/');
     base = base ? base + 1 : text;
     if (*base && strcmp(base, "-") != 0) {
-        snprintf(process->name, sizeof process->name, "%s", base);
+        snprintf(process->name, sizeof process->name, "%.*s", (int)sizeof process->name - 1, base);
         return;
     }
     snprintf(path, sizeof path, "/proc/%lld/comm", (long long)process->pid);
