@@ -7,11 +7,14 @@ PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev
 
+# ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
+WERROR ?= OFF
+
 # How long `make fuzz` runs each target, JOBS of them at a time: seconds, or executions where RUNS is given (make fuzz
 # RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all install demo test check sanitize lint fuzz format format-check clean
+.PHONY: all install demo test check sanitize tsan lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS, showing what it said only where it failed
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -38,7 +41,7 @@ demo:
 
 test:
 	@tools/install-packages $(TEST_PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=ON)
+	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR))
 	$(call build,$(BUILD),all)
 	@$(call ctest,$(BUILD))
 
@@ -47,17 +50,24 @@ test:
 check: format-check sanitize
 
 sanitize:
-	$(call configure,$(BUILD)-asan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=ON -DSNUG_COVERAGE=ON -DSNUG_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
+	$(call configure,$(BUILD)-asan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=ON -DSNUG_WERROR=ON -DSNUG_COVERAGE=ON -DSNUG_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 	$(call build,$(BUILD)-asan,all)
 	@rm -rf $(BUILD)-asan/coverage
 	@LLVM_PROFILE_FILE=$(abspath $(BUILD)-asan)/coverage/%m.profraw $(call ctest,$(BUILD)-asan)
 	@tools/coverage $(BUILD)-asan 95 85
 	@tools/untested $(BUILD)-asan
 
+# Data races, by ThreadSanitizer.
+tsan:
+	@tools/install-packages $(PACKAGES) clang libomp-dev
+	$(call configure,$(BUILD)-tsan,-DCMAKE_C_COMPILER=clang -DSNUG_SANITIZE=thread -DSNUG_WERROR=ON -DSNUG_TESTS=OFF -DSNUG_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo)
+	$(call build,$(BUILD)-tsan,snug_cli)
+	@tests/test_races.sh $(BUILD)-tsan
+
 # All C, that of the CUDA backend by the emulator's headers, is read by clang-tidy and cppcheck; nothing is built.
 lint:
 	@tools/install-packages $(TEST_PACKAGES) clang clang-tidy cppcheck libomp-dev python3
-	$(call configure,$(BUILD)-lint,-DCMAKE_C_COMPILER=clang -DSNUG_FUZZ=ON -DSNUG_CUDA=EMULATE -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)
+	$(call configure,$(BUILD)-lint,-DCMAKE_C_COMPILER=clang -DSNUG_FUZZ=ON -DSNUG_WERROR=ON -DSNUG_CUDA=EMULATE -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)
 	@tools/lint $(BUILD)-lint $(FILES)
 
 fuzz:
@@ -72,4 +82,4 @@ format-check:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format --dry-run --Werror
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint $(BUILD)-fuzz
+	@rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint $(BUILD)-fuzz

@@ -14,7 +14,7 @@
  * Signals. oneDNN, which computes the CPU's fp32 products, at times keeps the stack pointer in a buffer of the heap,
  * and a signal handler that runs in such a thread would write over what lies there. A program with handlers of its own
  * blocks their signals before it makes the first thread, in all threads that call the library (those that it makes
- * inherit that), and takes them with sigwait() in one more thread, as src/cli/common.c does for should_stop. Signals
+ * inherit that), and takes them with sigwait() in one more thread, as src/cli/signals.c does for should_stop. Signals
  * without a handler do no harm.
  */
 #ifndef SNUG_H
@@ -83,6 +83,12 @@ void snug_context_destroy(snug_context *ctx);
 void snug_context_set_log(snug_context *ctx, snug_log_fn *fn, void *user, snug_log_level level);
 /* The sentence of the last failure in this context; "" if none. Valid until the next failing call. */
 const char *snug_error_message(const snug_context *ctx);
+/* length bytes of text as a terminal may show them. Control characters, bidirectional controls and line and paragraph
+   separators become \x1b or (above ASCII) \u202e, each byte of malformed UTF-8 \xff; a backslash stays as it is. Writes
+   whole characters and '\0', at most size bytes (16 or more), and returns how many bytes of text these are: fewer than
+   length where out is full. Messages and reports of the library are escaped already; paths of events, labels and tokens
+   are not. */
+size_t snug_escape(char *out, size_t size, const char *text, size_t length);
 
 /* ---- arguments ----------------------------------------------------------------------------------------------- */
 

@@ -1,60 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program on real files: from training to predictions, what it says about bad input, and signals. */
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "training_fixture.h"
-
-/* ---- running snug --------------------------------------------------------------------------------------------- */
-
-/* Starts build/snug in the test's folder with words as its arguments (@ is that folder), stdout and stderr in files. */
-static pid_t start(const struct fixture *f, const char *words) {
-    unlink(path_of(f, "stderr")); /* who waits for a text waits for this program's */
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child) return child;
-    char copy[2048], *rest = copy, *arguments[64] = {"snug"};
-    int count = 1;
-    if (chdir(f->folder) != 0 || !freopen("stdout", "w", stdout) || !freopen("stderr", "w", stderr)) _exit(125);
-    snprintf(copy, sizeof copy, "%s", words);
-    while (count < 63 && (arguments[count] = strsep(&rest, " ")))
-        if (*arguments[count]) count++;
-    execv(SNUG_BINARY_DIR "/snug", arguments);
-    _exit(127);
-}
-
-static int wait_for(pid_t child) {
-    int status;
-    while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
-    if (!WIFEXITED(status)) fail_msg("the program was ended by signal %d", WTERMSIG(status));
-    return WEXITSTATUS(status);
-}
-
-static int run(const struct fixture *f, const char *words) { return wait_for(start(f, words)); }
-
-static char *output_of(const struct fixture *f, const char *stream) {
-    return read_text(f, path_of(f, "%s", stream), NULL);
-}
-
-/* Succeeds; what it printed on stdout, to be freed. */
-static char *run_well(const struct fixture *f, const char *words) {
-    const int code = run(f, words);
-    if (code != 0) fail_msg("snug %s: exit code %d: %s", words, code, output_of(f, "stderr"));
-    return output_of(f, "stdout");
-}
-
-static json_t *run_json(const struct fixture *f, const char *words) {
-    char *text = run_well(f, words);
-    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    if (!json) fail_msg("snug %s: this is not JSON: %s", words, text);
-    free(text);
-    return json;
-}
+#include "program.h"
 
 /* ---- bad input ------------------------------------------------------------------------------------------------ */
 
@@ -404,20 +353,48 @@ static void test_labels_are_quoted(void **state) {
     free(text);
 }
 
-/* ---- signals and pipes ---------------------------------------------------------------------------------------- */
+#define PREDICT "predict --model_name_or_path out --test_file rows.csv "
 
-static void wait_for_text(const struct fixture *f, const char *stream, const char *part) {
-    for (int tries = 0; tries < 3000; tries++) {
-        if (exists(path_of(f, "%s", stream))) {
-            char *text = output_of(f, stream);
-            const bool found = strstr(text, part);
-            free(text);
-            if (found) return;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+/* Labels that a spreadsheet would run get an apostrophe where that is asked for; numbers are no formulas. */
+static void test_formulas_are_escaped(void **state) {
+    static const struct {
+        const char *label, *plain, *guarded; /* as the model has it; as fields */
+    } cases[] = {
+        {"=1+1", "=1+1", "'=1+1"},
+        {"+cmd|' /C calc'!A0", "+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"},
+        {"-1-1", "-1-1", "'-1-1"},
+        {"@SUM(A1)", "@SUM(A1)", "'@SUM(A1)"},
+        {"\tx", "\tx", "'\tx"},
+        {"\rx", "\"\rx\"", "\"'\rx\""},
+        {"=\"a\",b", "\"=\"\"a\"\",b\"", "\"'=\"\"a\"\",b\""},
+        {"-inf", "-inf", "'-inf"},
+        {"-0x1p3", "-0x1p3", "'-0x1p3"},
+        {"-", "-", "'-"},
+        {"--1", "--1", "'--1"},
+        {"-1", "-1", "-1"},
+        {"+1.5e3", "+1.5e3", "+1.5e3"},
+        {"a=b", "a=b", "a=b"},
+        {"\"\"", "\"\"\"\"\"\"", "\"\"\"\"\"\""},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[128];
+        make_labeller(f, cases[i].label);
+        char *text = run_well(f, PREDICT);
+        snprintf(expected, sizeof expected, "index,label,score\n0,%s,", cases[i].plain);
+        assert_contains(text, expected);
+        free(text);
+        text = run_well(f, PREDICT "--csv_escape_formulas");
+        snprintf(expected, sizeof expected, "index,label,score\n0,%s,", cases[i].guarded);
+        assert_contains(text, expected);
+        free(text);
+        json_t *row = run_json(f, PREDICT "--csv_escape_formulas --json"); /* which spreadsheets do not open */
+        assert_string_equal(json_string_value(json_object_get(row, "label")), cases[i].label);
+        json_decref(row);
     }
-    fail_msg("%s never came to hold %s", stream, part);
 }
+
+/* ---- signals and pipes ---------------------------------------------------------------------------------------- */
 
 #define LONG                                                                                                           \
     "train --config_name model --tokenizer_name model --train_file train.csv --threads 2 --save_strategy no "          \
@@ -463,26 +440,6 @@ static void test_interrupted_without_optimizer(void **state) {
     assert_contains(errors, "with --save_only_model it cannot be resumed");
     assert_null(strstr(errors, "--resume_from_checkpoint"));
     free(errors);
-}
-
-/* A job that cannot come to its next step ends at the second signal. */
-static void test_second_signal_ends_at_once(void **state) {
-    struct fixture *f = *state;
-    write_model(f, "large", 0.1, 512, 12, VOCABULARY);
-    const pid_t child =
-        start(f, "train --config_name large --train_file dummy:4096x64 --per_device_train_batch_size 64 "
-                 "--gradient_accumulation_steps 64 --max_steps 1000 --output_dir out --threads 1 --save_strategy no");
-    wait_for_text(f, "stderr", "from scratch");
-    int status;
-    for (int signals = 0; waitpid(child, &status, WNOHANG) == 0; signals++) {
-        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL); /* those at once count as one */
-        if (signals == 1)
-            assert_int_equal(waitpid(child, &status, WNOHANG), 0); /* the first waits for the step's end */
-        kill(child, SIGINT);
-    }
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
-    assert_false(exists(path_of(f, "out/model.safetensors")));
-    assert_false(exists(path_of(f, "out/checkpoint-0")));
 }
 
 /* Nothing stays of it, and nothing is said of a training that nobody asked for. */
@@ -687,9 +644,9 @@ int main(void) {
         TEST(test_anatomy_and_verification),
         TEST(test_nothing_to_fill_in),
         TEST(test_labels_are_quoted),
+        TEST(test_formulas_are_escaped),
         TEST(test_interrupted_and_resumed),
         TEST(test_interrupted_without_optimizer),
-        TEST(test_second_signal_ends_at_once),
         TEST(test_interrupted_verification),
         TEST(test_verification_needs_a_place),
         TEST(test_nobody_reads),

@@ -201,10 +201,71 @@ static void test_failures(void **state) {
     snug_context_destroy(NULL);
     snug_clear_error(ctx);
     snug_fail(ctx, SNUG_E_INPUT, "\xC2\x85\xC2\xA9\xC2"); /* a control character, ©, and half a character */
-    assert_string_equal(snug_error_message(ctx), "??\xC2\xA9\xC2");
-    snug_add_to_error(ctx, SNUG_E_INPUT, " (in %s)", "line 3");
-    assert_string_equal(snug_error_message(ctx), "??\xC2\xA9\xC2 (in line 3)");
+    assert_string_equal(snug_error_message(ctx), "\\u0085\xC2\xA9\\xc2");
+    snug_add_to_error(ctx, SNUG_E_INPUT, " (in %s)", "line\n3");
+    assert_string_equal(snug_error_message(ctx), "\\u0085\xC2\xA9\\xc2 (in line\\x0a3)");
+    /* A long one is cut between characters and between escapes. */
+    for (size_t length = 2000; length < 2100; length++) {
+        static const char *const pieces[] = {"\xF0\x9F\x8C\x8D", "\033", "\xE2\x80\xA8", "\xFF"};
+        for (int i = 0; i < 4; i++) {
+            memset(name, 'x', sizeof name);
+            name[length] = '\0';
+            for (int k = 0; k < 20; k++) strcat(name, pieces[i]);
+            snug_clear_error(ctx);
+            snug_fail(ctx, SNUG_E_INPUT, "%s", name);
+            const char *message = snug_error_message(ctx), *tail = message + strspn(message, "x");
+            assert_in_range(strlen(message), 2036, 2047);
+            const size_t unit = i == 0 ? 4 : i == 2 ? 6 : 4;
+            assert_int_equal(strlen(tail) % unit, 0);
+        }
+    }
 }
+
+/* NOLINTBEGIN(misc-misleading-bidirectional): such characters are what is tested, written as escapes */
+/* What a terminal would obey is escaped, all else stays; a text is cut between characters. */
+static void test_escape(void **state) {
+    static const struct {
+        const char *text, *escaped;
+    } cases[] = {
+        {"", ""},
+        {"plain, caf\xC3\xA9 \xE4\xB8\xAD \xF0\x9F\x8C\x8D \\x1b",
+         "plain, caf\xC3\xA9 \xE4\xB8\xAD \xF0\x9F\x8C\x8D \\x1b"},
+        {"\033[2J\a\t\r\n\x1f\x7f ~", "\\x1b[2J\\x07\\x09\\x0d\\x0a\\x1f\\u007f ~"},
+        {"\xC2\x80\xC2\x9B\xC2\x9F\xC2\xA0", "\\u0080\\u009b\\u009f\xC2\xA0"},
+        {"\xD8\x9B\xD8\x9C\xD8\x9D", "\xD8\x9B\\u061c\xD8\x9D"},
+        {"\xE2\x80\x8D\xE2\x80\x8E\xE2\x80\x8F\xE2\x80\x90", "\xE2\x80\x8D\\u200e\\u200f\xE2\x80\x90"},
+        {"\xE2\x80\xA7\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA\xE2\x80\xAE\xE2\x80\xAF",
+         "\xE2\x80\xA7\\u2028\\u2029\\u202a\\u202e\xE2\x80\xAF"},
+        {"\xE2\x81\xA5\xE2\x81\xA6\xE2\x81\xA9\xE2\x81\xAA", "\xE2\x81\xA5\\u2066\\u2069\xE2\x81\xAA"},
+        {"\xFF\x80 \xC0\xAF \xED\xA0\x80 \xF4\x90\x80\x80",
+         "\\xff\\x80 \\xc0\\xaf \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80"},
+        {"\xE2\x80", "\\xe2\\x80"},
+        {"\xF0\x9F\x8C", "\\xf0\\x9f\\x8c"},
+    };
+    char out[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = cases[i].text;
+        const size_t length = strlen(text);
+        assert_int_equal(snug_escape(out, sizeof out, text, length), length);
+        assert_string_equal(out, cases[i].escaped);
+        for (size_t size = 16; size < 24; size++) { /* piece by piece the same */
+            char joined[256] = "";
+            for (size_t at = 0, taken; at < length; at += taken) {
+                taken = snug_escape(out, size, text + at, length - at);
+                assert_true(taken > 0 && strlen(out) < size);
+                strcat(joined, out);
+            }
+            assert_string_equal(joined, cases[i].escaped);
+        }
+    }
+    assert_int_equal(snug_escape(out, sizeof out, "a\0b", 3), 3);
+    assert_string_equal(out, "a\\x00b");
+    assert_int_equal(snug_escape(out, 16, "0123456789abcde\033", 16), 15);
+    assert_string_equal(out, "0123456789abcde");
+}
+
+/* NOLINTEND(misc-misleading-bidirectional) */
 
 static void *fail_from_thread(void *ctx) {
     for (int i = 0; i < 1000; i++) {
@@ -357,6 +418,7 @@ int main(void) {
         cmocka_unit_test(test_dtype_table),
         cmocka_unit_test(test_f16),
         cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
+        cmocka_unit_test(test_escape),
         cmocka_unit_test_setup_teardown(test_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_alloc, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_grow, set_up, tear_down),

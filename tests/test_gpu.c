@@ -196,11 +196,24 @@ static void test_other_id(void **state) {
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 31337 520 -\n");
     expect(530, SNUG_GPU_BY_DIFFERENCE);
     set_world("gpu 143771 7630 0 NVIDIA H200\nvisible 0\nprocess 0 4711 1990 python\nprocess 0 31337 2620 -\n"
-              "process 0 5000 3000 newcomer\n");
+              "process 0 5000 3000 new\033[2Jcomer\xE2\x80\xAE\n");
     expect(2630, SNUG_GPU_BY_DIFFERENCE);
-    expect_others("4711 python 1990.0 MiB, 5000 newcomer 3000.0 MiB");
+    expect_others("4711 python 1990.0 MiB, 5000 new\\x1b[2Jcomer\\u202e 3000.0 MiB");
     set_world("gpu 143771 2640 0 NVIDIA H200\nvisible 0\nprocess 0 31337 2620 -\n");
     expect(2630, SNUG_GPU_BY_DIFFERENCE);
+}
+
+/* Any user's process may have any name. */
+static void test_names_are_escaped(void **state) {
+    snug_gpus *gpus;
+    char *text;
+    (void)state;
+    set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 \033[2J\xC2\x9B\xFFx\n");
+    assert_int_equal(snug_gpus_create(ctx, &gpus), SNUG_OK);
+    assert_int_equal(snug_gpus_text(gpus, &text), SNUG_OK);
+    assert_non_null(strstr(text, "  0       4711        990  \\x1b[2J\\u009b\\xffx\n"));
+    free(text);
+    snug_gpus_destroy(gpus);
 }
 
 /* NVML tells no processes: the plain difference. */
@@ -493,6 +506,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_no_answers),
         cmocka_unit_test_teardown(test_own_id, close_meter),
         cmocka_unit_test_teardown(test_other_id, close_meter),
+        cmocka_unit_test_teardown(test_names_are_escaped, close_meter),
         cmocka_unit_test_teardown(test_no_ids, close_meter),
         cmocka_unit_test_teardown(test_zero_ids, close_meter),
         cmocka_unit_test_teardown(test_foreign_own_id, close_meter),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a training shows in a terminal: a bar that fits its width, in the characters and colours that it has. */
 #include <errno.h>
+#include <glob.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "training_fixture.h"
+#include "program.h"
 
 /* What the terminal can do; NULL of a variable: it is not set. */
 struct terminal {
@@ -16,28 +17,33 @@ struct terminal {
 
 static void set_or_not(const char *name, const char *value) { value ? setenv(name, value, 1) : unsetenv(name); }
 
-/* All that build/snug writes there with these words, to be freed; where until is not NULL it is interrupted once that
-   was written. */
-static char *written(const struct fixture *f, const struct terminal *t, const char *words, const char *until) {
+/* Starts build/snug there with these words. */
+static pid_t start_in(const struct fixture *f, const struct terminal *t, const char *words, int *master) {
     const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)t->columns};
-    size_t length = 0, capacity = 1 << 20;
-    char *text = malloc(capacity);
     char copy[1024], *rest = copy, *arguments[64] = {"snug"};
-    int master, status, count = 1;
+    int count = 1;
     snprintf(copy, sizeof copy, "%s", words);
     while (count < 63 && (arguments[count] = strsep(&rest, " "))) count++;
-    const pid_t child = forkpty(&master, NULL, NULL, &size);
-    assert_true(child >= 0 && text);
-    if (child == 0) {
-        set_or_not("TERM", t->terminal);
-        set_or_not("LC_ALL", t->all);
-        set_or_not("LC_CTYPE", t->type);
-        set_or_not("LANG", NULL);
-        set_or_not("NO_COLOR", t->colour);
-        if (chdir(f->folder) != 0) _exit(125);
-        execv(SNUG_BINARY_DIR "/snug", arguments);
-        _exit(127);
-    }
+    const pid_t child = forkpty(master, NULL, NULL, &size);
+    assert_true(child >= 0);
+    if (child) return child;
+    set_or_not("TERM", t->terminal);
+    set_or_not("LC_ALL", t->all);
+    set_or_not("LC_CTYPE", t->type);
+    set_or_not("LANG", NULL);
+    set_or_not("NO_COLOR", t->colour);
+    if (chdir(f->folder) != 0) _exit(125);
+    execv(SNUG_BINARY_DIR "/snug", arguments);
+    _exit(127);
+}
+
+/* All that it writes, to be freed; where until is not NULL it is interrupted once that was written. */
+static char *written(const struct fixture *f, const struct terminal *t, const char *words, const char *until) {
+    size_t length = 0, capacity = 1 << 20;
+    char *text = malloc(capacity);
+    int master, status;
+    const pid_t child = start_in(f, t, words, &master);
+    assert_non_null(text);
     for (ssize_t got; length < capacity - 1;) {
         got = read(master, text + length, capacity - 1 - length);
         if (got <= 0 && errno != EINTR) break; /* EIO: the other end is closed */
@@ -167,6 +173,117 @@ static void test_watch(void **state) {
     free(written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80}, "gpu --watch 0.1", "\n\033[H\033[2J"));
 }
 
+/* A training whose terminal is closed saves and ends. */
+static void test_closed_terminal(void **state) {
+    struct fixture *f = *state;
+    char text[4096] = "";
+    int master, status;
+    const pid_t child = start_in(f, &(struct terminal){"xterm", NULL, NULL, NULL, 80},
+                                 MODEL "--train_file train.csv --max_steps 1000000 --logging_steps 5", &master);
+    for (size_t length = 0; !strstr(text, "'loss'");) {
+        const ssize_t got = read(master, text + length, sizeof text - 1 - length);
+        if (got <= 0) fail_msg("it ended by itself: %s", text);
+        length += (size_t)got;
+    }
+    close(master);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
+    glob_t found;
+    assert_int_equal(glob(path_of(f, "out/checkpoint-*"), 0, NULL, &found), 0);
+    assert_int_equal(snug_folder_verify(f->ctx, found.gl_pathv[0]), SNUG_OK);
+    globfree(&found);
+}
+
+/* NOLINTBEGIN(misc-misleading-bidirectional): such characters are what is tested, written as escapes */
+/* A label with ESC, DEL, CSI, a line break, an override of direction, a line separator and U+0082, and as it is shown.
+ */
+#define ODD "\033[2J\x7f\xC2\x9B\n\xE2\x80\xAE\xE2\x80\xA8,\xC3\xA9\xC2\x82"
+#define SHOWN "\\x1b[2J\\u007f\\u009b\\x0a\\u202e\\u2028,\xC3\xA9\\u0082"
+
+/* No byte that a terminal obeys but the ends of lines. */
+static void assert_harmless(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        if ((*at < ' ' && *at != '\n' && *at != '\r') || *at == 0x7F || (*at == 0xC2 && at[1] < 0xA0) ||
+            (*at == 0xE2 && at[1] == 0x80 && at[2] >= 0xA8 && at[2] <= 0xAE))
+            fail_msg("byte %02x: %s", *at, text);
+}
+
+static void test_results_are_escaped(void **state) {
+    struct fixture *f = *state;
+    const struct terminal terminal = {"xterm", "C.UTF-8", NULL, "1", 80};
+    make_labeller(f, ODD);
+    char *text = written(f, &terminal, "predict --disable_tqdm --model_name_or_path out --test_file rows.csv", NULL);
+    assert_harmless(text);
+    assert_contains(text, "0,\"" SHOWN "\",0.");
+    free(text);
+    text = written(f, &terminal, "predict --disable_tqdm --json --model_name_or_path out --test_file rows.csv", NULL);
+    assert_harmless(text);
+    json_t *row =
+        json_loads(strchr(text, '{'), JSON_DISABLE_EOF_CHECK, NULL); /* it still is JSON, with the same value */
+    assert_string_equal(json_string_value(json_object_get(row, "label")), ODD);
+    json_decref(row);
+    free(text);
+    /* Files and pipes get the label's own bytes. */
+    text = run_well(f, "predict --model_name_or_path out --test_file rows.csv");
+    assert_contains(text, "0,\"" ODD "\",0.");
+    free(text);
+    row = run_json(f, "predict --json --model_name_or_path out --test_file rows.csv");
+    assert_string_equal(json_string_value(json_object_get(row, "label")), ODD);
+    json_decref(row);
+    /* Tokens: an added one may be anything. */
+    write_text(f, "out/added_tokens.json", "{\"w1\\u009b\": 207}");
+    write_text(f, "rows.csv", "sentence\nw1\xC2\x9B\n");
+    text = written(f, &terminal, "tokenize --model_name_or_path out --test_file rows.csv", NULL);
+    assert_harmless(text);
+    free(text);
+}
+
+static void test_names_are_escaped(void **state) {
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"tr\033[2Jain", "snug: tr\\x1b[2Jain: unknown command; the nearest is train"},
+        {"bench \xE2\x80\xAE\xFF", "snug bench: \\u202e\\xff: unknown bench"},
+        {"gpu \a\xE2\x80\xA9", "snug gpu: \\x07\\u2029 cannot be taken"},
+        {"train --\xE2\x81\xA6x 1", "\\u2066x"},
+        {"plan --config_name \x7f\xC2\x85\n\xE2\x80\x8F", "\\u007f\\u0085\\x0a\\u200f"},
+        {"plan --config_name bert-base-uncased --train_file dummy:8x8 --offload optimizer --offload_dir out\033\n",
+         "to out\\x1b\\x0a"},
+        {"bench anatomy --config_name model --train_file dummy:8x8 --max_steps 1 --device cpu --threads 1 "
+         "--offload optimizer --offload_dir out\033\n",
+         "Where a step's time goes"},
+        {MODEL "--train_file train.csv --max_steps 2 --disable_tqdm --output_dir o\033ut\xD8\x9C --save_steps 1 "
+               "--save_strategy steps",
+         "saved o\\x1but\\u061c/checkpoint-1"},
+        {MODEL "--train_file train.csv --max_steps 1 --disable_tqdm --output_dir o\nut --validation_file dev.csv "
+               "--save_strategy steps --save_steps 1 --eval_strategy steps --eval_steps 1 --load_best_model_at_end",
+         "Best checkpoint: o\\x0aut/checkpoint-1"},
+        {"doctor --device cpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
+        {"gpu", "CUDA_VISIBLE_DEVICES=\\x1b[2J\\x0a\\u202e"},
+    };
+    struct fixture *f = *state;
+    setenv("CUDA_VISIBLE_DEVICES", "\033[2J\n\xE2\x80\xAE", 1);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "out\033\n")), SNUG_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int master;
+        char text[1 << 14] = "";
+        const pid_t child =
+            start_in(f, &(struct terminal){"dumb", "C.UTF-8", NULL, NULL, 200}, cases[i].words, &master);
+        for (size_t length = 0; length < sizeof text - 1;) {
+            const ssize_t got = read(master, text + length, sizeof text - 1 - length);
+            if (got <= 0) break;
+            length += (size_t)got;
+        }
+        close(master);
+        wait_for(child);
+        assert_harmless(text);
+        assert_contains(text, cases[i].says);
+    }
+    unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+/* NOLINTEND(misc-misleading-bidirectional) */
+
 static int set_up_here(void **state) {
     set_up(state);
     struct fixture *f = *state;
@@ -182,6 +299,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_the_terminal_does_not_say, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_hours, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_watch, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_closed_terminal, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_results_are_escaped, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_names_are_escaped, set_up_here, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

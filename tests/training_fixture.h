@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -179,6 +180,8 @@ static int set_up(void **state) {
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
     setenv("OMP_WAIT_POLICY", "passive", 0); /* for the programs that a test starts */
+    for (const int *number = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU, 0}; *number; number++)
+        signal(*number, SIG_DFL); /* nohup or a shell may have this process ignore some */
     assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
     snug_context_set_log(f->ctx, keep_log, f, SNUG_LOG_DEBUG);
     write_model(f, "model", 0.1, 32, 2, VOCABULARY);

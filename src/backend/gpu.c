@@ -18,7 +18,7 @@ static void name_process(const struct snug_nvml *n, struct snug_gpu_process *pro
     const char *base = strrchr(text, '/');
     base = base ? base + 1 : text;
     if (*base && strcmp(base, "-") != 0) {
-        snprintf(process->name, sizeof process->name, "%s", base);
+        snprintf(process->name, sizeof process->name, "%.*s", (int)sizeof process->name - 1, base);
         return;
     }
     snprintf(path, sizeof path, "/proc/%lld/comm", (long long)process->pid);
@@ -306,8 +306,10 @@ snug_status snug_gpu_meter_others(struct snug_gpu_meter *m, char **text) {
     const char *separator = "";
     for (size_t i = 0; i < now.process_count; i++) {
         const struct snug_gpu_process *p = &now.processes[i];
+        char shown[4 * sizeof p->name];
         if (p->pid == m->own_host_id) continue;
-        fprintf(out, "%s%lld %s", separator, (long long)p->pid, *p->name ? p->name : "(of a name not told here)");
+        snug_escape(shown, sizeof shown, p->name, strlen(p->name));
+        fprintf(out, "%s%lld %s", separator, (long long)p->pid, *shown ? shown : "(of a name not told here)");
         if (p->bytes >= 0) fprintf(out, " %.1f MiB", (double)p->bytes / 0x1p20);
         separator = ", ";
         listed += told(p);

@@ -31,7 +31,11 @@ int command_bench(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "rates") == 0) return bench(argc, argv, "bench rates", make_rates);
     if (argc > 1 && strcmp(argv[1], "anatomy") == 0) return bench(argc, argv, "bench anatomy", make_anatomy);
     const bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    if (argc > 1 && !help) fprintf(stderr, "snug bench: %s: unknown bench; there are anatomy and rates\n", argv[1]);
+    if (argc > 1 && !help) {
+        fputs("snug bench: ", stderr);
+        cli_show(stderr, argv[1]);
+        fputs(": unknown bench; there are anatomy and rates\n", stderr);
+    }
     fputs("usage: snug bench rates [--threads N] [--json]\n"
           "       snug bench anatomy [--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device "
           "cpu|cuda]\n"

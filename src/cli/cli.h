@@ -4,6 +4,7 @@
 #define SNUG_CLI_CLI_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "progress.h"
 #include "snug.h"
@@ -28,6 +29,8 @@ struct cli {
     snug_callbacks callbacks; /* draw the progress */
     struct progress progress;
     bool json;        /* --json */
+    bool terminal;    /* stdout is one: results are escaped */
+    bool guarded;     /* predict: --csv_escape_formulas */
     bool headed;      /* predict: the heading is out */
     bool reader_gone; /* stdout is a pipe that nobody reads any more */
     int write_error;  /* errno of another failed write to stdout */
@@ -37,7 +40,9 @@ struct cli {
    having been printed or the mistake been told. cli_close() in both cases. */
 bool cli_open(struct cli *cli, int argc, char **argv, int *code);
 void cli_close(struct cli *cli);
-/* SIGINT and SIGTERM ask the job to stop, which then ends with EXIT_INTERRUPTED; a second one ends at once. */
+/* SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU ask the job to stop, which then ends with EXIT_INTERRUPTED. A second
+   SIGINT or a second SIGTERM ends the program at once. Signals that were ignored when the program started stay ignored.
+ */
 void cli_catch_signals(struct cli *cli);
 /* Tells what went wrong, if anything did, and gives the exit code. Flushes stdout, which may fail too. */
 int cli_finish(struct cli *cli, snug_status status);
@@ -45,8 +50,13 @@ int cli_finish(struct cli *cli, snug_status status);
    that is printed too. */
 int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char **text));
 
-/* All results go through these two: SNUG_E_IO when they could not be written. */
+/* Text that snug.h does not escape, escaped: on stderr always. */
+void cli_show(FILE *out, const char *text);
+/* All results go through these: SNUG_E_IO when they could not be written. On a terminal lines are escaped, since names
+   and labels are shown there; files and pipes get the bytes, since those are data. */
 snug_status cli_put(struct cli *cli, const char *text);
+/* A part of a field: on a terminal newlines are escaped too. */
+snug_status cli_put_part(struct cli *cli, const char *text, size_t length);
 /* The same, with an end to its last line. */
 snug_status cli_put_lines(struct cli *cli, const char *text);
 /* value as one line; takes the reference; NULL is out of memory. digits: significant ones of a real. */

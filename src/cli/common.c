@@ -3,12 +3,9 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- opening and ending -------------------------------------------------------------------------------------- */
@@ -32,45 +29,10 @@ static bool asks_for_help(int argc, char **argv) {
     return false;
 }
 
-/* Of the thread that takes signals, read by all others. */
-static volatile sig_atomic_t stop_asked;
-
-/* What comes within a moment of the first signal is the same wish: timeout(1) signals its child and then its group. */
-static void *await_signals(void *signals) {
-    const struct timespec moment = {.tv_nsec = 200000000}, now = {0};
-    int number;
-    sigwait(signals, &number);
-    stop_asked = 1;
-    nanosleep(&moment, NULL);
-    while (sigtimedwait(signals, NULL, &now) > 0) continue;
-    sigwait(signals, &number);
-    _exit(EXIT_INTERRUPTED);
-}
-
-static bool should_stop(void *user) {
-    (void)user;
-    return stop_asked;
-}
-
-/* A thread of their own takes signals, and every other blocks them: oneDNN's products keep rsp in buffers of the heap,
-   and a handler's frame, which the kernel writes there, would spoil operands and malloc's marks. */
-void cli_catch_signals(struct cli *cli) {
-    static sigset_t signals;
-    pthread_t thread;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    cli->callbacks.should_stop = should_stop;
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* threads that are made later inherit it */
-    if (pthread_create(&thread, NULL, await_signals, &signals) == 0)
-        pthread_detach(thread);
-    else
-        pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* an interrupt then ends the program at once */
-}
-
 bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     *cli = (struct cli){.callbacks = {.user = &cli->progress, .on_event = progress_on_event}};
     progress_begin(&cli->progress);
+    cli->terminal = isatty(STDOUT_FILENO);
     if (asks_for_help(argc, argv)) {
         cli_help(argv[0]);
         *code = cli_finish(cli, SNUG_OK);
@@ -98,6 +60,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
+    cli->guarded = argument_is(cli->args, "csv_escape_formulas", "True");
     return true;
 }
 
@@ -148,14 +111,48 @@ int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char 
 
 /* ---- results ------------------------------------------------------------------------------------------------- */
 
+/* In pieces, since an escape takes up to twelve times the bytes. False: could not be written. */
+static bool write_escaped(FILE *out, const char *text, size_t length) {
+    bool good = true;
+    for (const char *end = text + length; text < end && good;) {
+        char piece[512];
+        text += snug_escape(piece, sizeof piece, text, (size_t)(end - text));
+        good = fputs(piece, out) != EOF;
+    }
+    return good;
+}
+
+void cli_show(FILE *out, const char *text) { write_escaped(out, text, strlen(text)); }
+
+static snug_status check_written(struct cli *cli, bool written) {
+    if (written) return SNUG_OK;
+    cli->reader_gone = errno == EPIPE;
+    cli->write_error = cli->reader_gone ? 0 : errno ? errno : EIO;
+    return SNUG_E_IO;
+}
+
+snug_status cli_put_part(struct cli *cli, const char *text, size_t length) {
+    if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
+    errno = 0;
+    return check_written(cli, cli->terminal ? write_escaped(stdout, text, length)
+                                            : fwrite(text, 1, length, stdout) == length);
+}
+
 snug_status cli_put(struct cli *cli, const char *text) {
     if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
     errno = 0;
     /* An empty text is the end: what is still buffered must get out. */
-    if ((*text ? fputs(text, stdout) : fflush(stdout)) != EOF) return SNUG_OK;
-    cli->reader_gone = errno == EPIPE;
-    cli->write_error = cli->reader_gone ? 0 : errno ? errno : EIO;
-    return SNUG_E_IO;
+    if (!*text || !cli->terminal) return check_written(cli, (*text ? fputs(text, stdout) : fflush(stdout)) != EOF);
+    snug_status status = SNUG_OK;
+    while (*text && status == SNUG_OK) {
+        const size_t length = strcspn(text, "\n");
+        status = cli_put_part(cli, text, length);
+        text += length;
+        if (*text != '\n') continue;
+        text++;
+        if (status == SNUG_OK) status = check_written(cli, putchar('\n') != EOF);
+    }
+    return status;
 }
 
 snug_status cli_put_lines(struct cli *cli, const char *text) {

@@ -72,7 +72,7 @@ static snug_status show(struct cli *cli, const struct wishes *wishes) {
     snug_gpus_destroy(gpus);
     if (status != SNUG_OK) return status;
     if (wishes->json && wishes->every > 0) join_lines(text);
-    if (!wishes->json && wishes->every > 0 && isatty(STDOUT_FILENO)) cli_put(cli, "\033[H\033[2J");
+    if (!wishes->json && wishes->every > 0 && cli->terminal) fputs("\033[H\033[2J", stdout);
     status = cli_put_lines(cli, text);
     free(text);
     return wishes->every > 0 ? cli_put(cli, "") : status;
@@ -101,11 +101,14 @@ int command_gpu(int argc, char **argv) {
     struct cli cli = {.ctx = NULL};
     const char *wrong = parse(argc, argv, &wishes);
     if (wrong) {
-        fprintf(stderr, "snug gpu: %s cannot be taken\n", wrong);
+        fputs("snug gpu: ", stderr);
+        cli_show(stderr, wrong);
+        fputs(" cannot be taken\n", stderr);
         print_help(stderr);
         return EXIT_USAGE;
     }
     progress_begin(&cli.progress);
+    cli.terminal = isatty(STDOUT_FILENO);
     if (wishes.help) {
         print_help(stdout);
         return cli_finish(&cli, SNUG_OK);

@@ -17,7 +17,7 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts behind the
 /* What a measurement chooses by itself, or does not do. */
 #define OF_RESULTS                                                                                                     \
     " validation_file test_file max_eval_samples max_predict_samples overwrite_output_dir resume_from_checkpoint "     \
-    "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size "
+    "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size csv_escape_formulas "
 #define OF_TALKING " log_level disable_tqdm json "
 
 static const struct help {
@@ -33,14 +33,14 @@ static const struct help {
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
      "Fine-tunes a model and writes a Hugging Face folder.",
      "",
-     " test_file max_predict_samples bf16_full_eval fp16_full_eval ",
+     " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas ",
      NULL,
      {{"output_dir", "trainer_output"}}},
     {"eval",
      "--model_name_or_path DIR --validation_file FILE",
      "Measures a model on labelled data; with --output_dir it writes eval_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING " test_file max_predict_samples ",
+     OF_TRAINING " test_file max_predict_samples csv_escape_formulas ",
      NULL,
      {{NULL, NULL}}},
     {"predict",
@@ -54,7 +54,7 @@ static const struct help {
      "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N]",
      "Says what a training takes in bytes and operations, without running it.",
      "",
-     " test_file max_predict_samples bf16_full_eval fp16_full_eval ",
+     " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas ",
      NULL,
      {{NULL, NULL}}},
     {"verify",

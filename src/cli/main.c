@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -58,8 +61,9 @@ static int fail_unknown(const char *word) {
             nearest = i;
         }
     }
-    fprintf(stderr, "snug: %s: unknown command; the nearest is %s; snug --help lists all\n", word,
-            commands[nearest].name);
+    fputs("snug: ", stderr);
+    cli_show(stderr, word);
+    fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", commands[nearest].name);
     return EXIT_USAGE;
 }
 
@@ -70,7 +74,30 @@ static int run(int argc, char **argv) {
     return fail_unknown(argv[0]);
 }
 
+/* A file that is opened later would otherwise get the number of a closed standard stream, and messages would be written
+   into it. /dev/null is opened in the mode in which using it fails, so that results for a closed stdout are an error.
+ */
+static bool open_standard_streams(void) {
+    static const int modes[] = {[STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_RDONLY};
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
+        if (fcntl(stream, F_GETFD) >= 0) continue;
+        if (open("/dev/null", modes[stream]) != stream) return false; /* else the lowest free number: this one */
+    }
+    return true;
+}
+
+/* Of help and version, which have no struct cli. */
+static int finish_stdout(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return EXIT_DONE;
+    fprintf(stderr, "snug: writing to stdout: %s\n", strerror(errno));
+    return EXIT_FAILED;
+}
+
 int main(int argc, char **argv) {
+    if (!open_standard_streams()) {
+        fprintf(stderr, "snug: a standard stream is closed and /dev/null cannot be opened: %s\n", strerror(errno));
+        return EXIT_FAILED;
+    }
     /* A reader that goes away, or the limit on a file's size, shows as a failed write, so that a job ends in order. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
@@ -82,11 +109,11 @@ int main(int argc, char **argv) {
     if (strcmp(word, "help") == 0 && argc > 2) return run(2, (char *[]){argv[2], "--help", NULL});
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         print_usage(stdout);
-        return EXIT_DONE;
+        return finish_stdout();
     }
     if (strcmp(word, "--version") == 0) {
         puts("snug " SNUG_VERSION);
-        return EXIT_DONE;
+        return finish_stdout();
     }
     return run(argc - 1, argv + 1);
 }

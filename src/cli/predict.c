@@ -1,18 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 
-/* RFC 4180: a field with a comma, quote or line break stands in quotes, its own quotes doubled. */
+/* As a spreadsheet reads it. */
+static bool is_number(const char *text) {
+    char *end;
+    if (text[strspn(text, "+-.0123456789eE")]) return false; /* strtod() knows more: inf, 0x1p3 */
+    (void)strtod(text, &end);                                /* where it ends is all that counts */
+    return end > text && !*end;
+}
+
+/* RFC 4180: a field with a comma, quote or line break is quoted, its own quotes doubled. With --csv_escape_formulas an
+   apostrophe precedes what a spreadsheet would take for a formula. */
 static snug_status put_field(struct cli *cli, const char *text) {
-    if (!text[strcspn(text, ",\"\r\n")]) return cli_put(cli, text);
-    cli_put(cli, "\"");
-    for (; *text; text++) {
-        char quoted[] = {*text, *text == '"' ? '"' : '\0', '\0'};
-        cli_put(cli, quoted);
+    const bool quoted = text[strcspn(text, ",\"\r\n")];
+    const bool formula = *text && strchr("=+-@\t\r", *text) && !is_number(text);
+    snug_status status = quoted ? cli_put(cli, "\"") : SNUG_OK;
+    if (cli->guarded && formula) status = cli_put(cli, "'");
+    for (size_t length; *text; text += length) { /* a part begins with its quote, if there is one */
+        length = 1 + strcspn(text + 1, "\"");
+        if (*text == '"') cli_put(cli, "\"");
+        status = cli_put_part(cli, text, length);
     }
-    return cli_put(cli, "\"");
+    return quoted ? cli_put(cli, "\"") : status;
 }
 
 static snug_status put_csv(struct cli *cli, const snug_prediction *row) {

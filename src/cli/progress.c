@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "progress.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -9,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "cli.h"
 
 /* A line being put together, cut at its end. */
 struct line {
@@ -69,7 +70,9 @@ void progress_end(struct progress *progress) {
 static void say(struct progress *progress, const char *prefix, const char *text) {
     flockfile(stderr);
     erase(progress);
-    fprintf(stderr, "%s%s\n", prefix, text);
+    fputs(prefix, stderr);
+    cli_show(stderr, text);
+    fputc('\n', stderr);
     fflush(stderr);
     funlockfile(stderr);
 }

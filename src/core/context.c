@@ -7,10 +7,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/utf8.h"
+
+enum { MESSAGE_SIZE = 2048 };
+
 struct snug_context {
     pthread_mutex_t lock; /* workers fail and log too */
     bool failed;
-    char message[2048];
+    char message[MESSAGE_SIZE];
     snug_log_fn *log;
     void *log_user;
     snug_log_level level;
@@ -53,12 +57,12 @@ void snug_clear_error(snug_context *ctx) {
     pthread_mutex_unlock(&ctx->lock);
 }
 
-/* Messages quote names from files, and are shown on terminals, which obey control characters. */
-static void make_printable(char *message) {
-    for (unsigned char *at = (unsigned char *)message; *at; at++) {
-        if (*at < ' ' || *at == 0x7F) *at = '?';
-        if (*at == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0) at[0] = at[1] = '?'; /* U+0080 … U+009F in UTF-8 */
-    }
+/* Messages quote names from files and are shown on terminals, which obey control characters. */
+static void write_message(char *out, size_t size, const char *format, va_list args) {
+    char text[MESSAGE_SIZE];
+    const int length = vsnprintf(text, sizeof text, format, args);
+    const size_t kept = length < (int)sizeof text ? strlen(text) : snug_utf8_cut(text, sizeof text - 1);
+    snug_escape(out, size, text, kept);
 }
 
 snug_status(snug_fail)(snug_context *ctx, snug_status status, const char *format, ...) {
@@ -66,9 +70,8 @@ snug_status(snug_fail)(snug_context *ctx, snug_status status, const char *format
     if (!ctx->failed) {
         va_list args;
         va_start(args, format);
-        vsnprintf(ctx->message, sizeof ctx->message, format, args);
+        write_message(ctx->message, sizeof ctx->message, format, args);
         va_end(args);
-        make_printable(ctx->message);
         ctx->failed = true;
     }
     pthread_mutex_unlock(&ctx->lock);
@@ -80,7 +83,7 @@ snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char 
     const size_t used = strlen(ctx->message);
     va_list args;
     va_start(args, format);
-    vsnprintf(ctx->message + used, sizeof ctx->message - used, format, args);
+    write_message(ctx->message + used, sizeof ctx->message - used, format, args);
     va_end(args);
     pthread_mutex_unlock(&ctx->lock);
     return status;
@@ -88,12 +91,11 @@ snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char 
 
 void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) {
     if (!ctx->log || level < ctx->level) return;
-    char message[2048];
+    char message[MESSAGE_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    write_message(message, sizeof message, format, args);
     va_end(args);
-    make_printable(message);
     pthread_mutex_lock(&ctx->lock);
     ctx->log(ctx->log_user, level, message);
     pthread_mutex_unlock(&ctx->lock);

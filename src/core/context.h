@@ -15,7 +15,7 @@
 
 /* Records the sentence and gives status back, so that a failing function ends with `return snug_fail(…)`.
    The sentence names the file, line, tensor, flag or device, and what to do. Safe from any thread; the first
-   failure since the last public call stands, since later ones follow from it. Control characters become '?'. */
+   failure since the last public call stands, since later ones follow from it. The text is escaped by snug_escape(). */
 snug_status snug_fail(snug_context *ctx, snug_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Adds to the sentence that was recorded, for who knows more of where it happened; gives status back. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Well-formed UTF-8 (Unicode 15, table 3-7) and the repair of what is not. */
+/* Well-formed UTF-8 (Unicode 15, table 3-7), the repair of what is not, and text for terminals. */
 #include "core/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes of the sequence at text (length > 0 bytes left): a well-formed character, or the longest prefix of one, at
@@ -62,4 +63,48 @@ snug_status snug_utf8_repair(snug_context *ctx, const char *text, size_t length,
     *out = repaired;
     *out_length = to;
     return SNUG_OK;
+}
+
+size_t snug_utf8_cut(const char *text, size_t length) {
+    size_t back = 1; /* bytes from the last character's lead to the end */
+    while (back < 4 && back < length && ((unsigned char)text[length - back] & 0xC0) == 0x80) back++;
+    const unsigned char lead = length ? (unsigned char)text[length - back] : 0;
+    const size_t need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    return need > back ? length - back : length;
+}
+
+/* Of a well-formed sequence. */
+static unsigned decode(const unsigned char *text, size_t length) {
+    unsigned code = length == 1 ? text[0] : text[0] & (0x7Fu >> length);
+    for (size_t i = 1; i < length; i++) code = code << 6 | (text[i] & 0x3Fu);
+    return code;
+}
+
+/* What changes more of a terminal's line than its own place: C0, DEL and C1; U+061C, U+200E and U+200F (marks of
+   direction), U+2028 and U+2029 (separators), U+202A to U+202E and U+2066 to U+2069 (embeddings, overrides, isolates).
+ */
+static bool is_control(unsigned code) {
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C || code == 0x200E || code == 0x200F ||
+           (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+size_t snug_escape(char *out, size_t size, const char *text, size_t length) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t at = 0, to = 0;
+    for (size_t step, shown; at < length; at += step, to += shown) {
+        bool well_formed;
+        char piece[16] = "";
+        step = sequence_length(bytes + at, length - at, &well_formed);
+        const unsigned code = well_formed ? decode(bytes + at, step) : 0;
+        if (!well_formed)
+            for (size_t i = shown = 0; i < step; i++) shown += (size_t)sprintf(piece + shown, "\\x%02x", bytes[at + i]);
+        else if (is_control(code)) /* what a JSON string may hold unescaped, DEL and above, as JSON escapes it */
+            shown = (size_t)sprintf(piece, code < 0x7F ? "\\x%02x" : "\\u%04x", code);
+        else
+            memcpy(piece, text + at, shown = step);
+        if (to + shown >= size) break;
+        memcpy(out + to, piece, shown);
+    }
+    out[to] = '\0';
+    return at;
 }

@@ -50,15 +50,9 @@ static void fill(struct tape *t, int32_t tensor, enum snug_phase phase, bool fir
 /* Replaces the weights among op's outputs by their gradients and emits it. Its first flag speaks for all of them: where
    some gradients were written before and others not, the latter are cleared first. */
 static void emit_weight_gradients(struct tape *t, struct snug_op op, const int32_t weights[SNUG_OP_OUTPUTS]) {
-    int fresh = 0, touched = 0;
-    for (int i = 0; i < SNUG_OP_OUTPUTS; i++) {
-        if (weights[i] < 0) continue;
-        if (t->touched[weights[i]])
-            touched++;
-        else
-            fresh++;
-    }
-    op.first = touched == 0;
+    bool touched = false;
+    for (int i = 0; i < SNUG_OP_OUTPUTS; i++) touched |= weights[i] >= 0 && t->touched[weights[i]];
+    op.first = !touched;
     for (int i = 0; i < SNUG_OP_OUTPUTS; i++) {
         const int32_t w = weights[i];
         if (w < 0) continue;

@@ -132,10 +132,11 @@ static void print_kinds(FILE *out, const snug_anatomy *a) {
 
 static void print_anatomy(FILE *out, const void *report) {
     const snug_anatomy *a = report;
+    char shown[SNUG_SHOWN];
     fprintf(out, "%s\n", a->place);
     fprintf(out, "BERT, %lld layers, hidden %lld, %.1f M parameters, random or as given; %s, batch %lld x %lld, %s\n",
-            (long long)a->layers, (long long)a->hidden, a->parameters / 1e6, a->data, (long long)a->batch,
-            (long long)a->accumulation, a->precision);
+            (long long)a->layers, (long long)a->hidden, a->parameters / 1e6, snug_shown(shown, a->data),
+            (long long)a->batch, (long long)a->accumulation, a->precision);
     print_memory(out, a);
     print_speed(out, a);
     print_groups(out, a);

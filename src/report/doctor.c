@@ -191,6 +191,7 @@ static double gib(int64_t bytes) { return (double)bytes / 0x1p30; }
 
 static void print_gpus(FILE *out, const snug_doctor *d) {
     const struct snug_gpus *gpus = &d->gpus;
+    char shown[SNUG_SHOWN];
     if (*gpus->driver || *gpus->cuda)
         fprintf(out, "Driver     %s%s%s\n", *gpus->driver ? gpus->driver : "of a version that NVML does not tell",
                 *gpus->cuda ? ", for CUDA up to " : "", gpus->cuda);
@@ -199,7 +200,7 @@ static void print_gpus(FILE *out, const snug_doctor *d) {
     fprintf(out, "NVML       %s\n", *gpus->nvml_problem ? gpus->nvml_problem : gpus->nvml);
     fprintf(out, "Plug-in    %s\n", d->plugin_text);
     if (*d->cublaslt) fprintf(out, "cuBLASLt   %s\n", d->cublaslt);
-    if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", gpus->visible);
+    if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", snug_shown(shown, gpus->visible));
     for (size_t i = 0; i < gpus->count; i++) {
         const struct snug_gpu *gpu = &gpus->items[i];
         fprintf(out, "GPU        %s, %s", gpu->name, gpu->bus);
@@ -215,12 +216,13 @@ static void print_gpus(FILE *out, const snug_doctor *d) {
 
 static void print_doctor(FILE *out, const void *report) {
     const snug_doctor *d = report;
+    char shown[SNUG_SHOWN];
     fprintf(out, "snug %s, %s %s, %s\n\n", SNUG_VERSION, d->system.sysname, d->system.release, d->system.machine);
     fprintf(out, "CPU        %s, %d of %d cores to be used\n", d->cpu, d->threads, d->cores);
     fprintf(out, "           %s: kernels of level %s\n", d->features, d->isa);
     fprintf(out, "Products   %s\n", d->products);
     fprintf(out, "Memory     %.1f GiB, %.1f available\n", gib(d->memory), gib(d->available));
-    fprintf(out, "Cache      %s\n", *d->cache_problem ? d->cache_problem : d->cache);
+    fprintf(out, "Cache      %s\n", snug_shown(shown, *d->cache_problem ? d->cache_problem : d->cache));
     print_gpus(out, d);
     fprintf(out, "\nUsed       %s\n", d->used);
     if (*d->refused) fprintf(out, "Refused    %s\n", d->refused);

@@ -30,11 +30,12 @@ void snug_gpus_destroy(snug_gpus *gpus) {
 /* ---- as text -------------------------------------------------------------------------------------------------- */
 
 static void print_versions(FILE *out, const snug_gpus *gpus) {
+    char shown[SNUG_SHOWN];
     if (*gpus->driver) fprintf(out, "NVIDIA driver %s", gpus->driver);
     if (*gpus->cuda) fprintf(out, "%sCUDA %s", *gpus->driver ? ", " : "NVIDIA driver of ", gpus->cuda);
     if (*gpus->nvml) fprintf(out, ", NVML %s", gpus->nvml);
     if (*gpus->driver || *gpus->cuda) fputc('\n', out);
-    if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", gpus->visible);
+    if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", snug_shown(shown, gpus->visible));
     if (!gpus->count) /* then CUDA says why */
         fprintf(out, "No GPU: %s. snug uses the CPU.\n", gpus->cuda_problem);
     else if (*gpus->cuda_problem)
@@ -70,10 +71,11 @@ static void print_processes(FILE *out, const snug_gpus *gpus) {
         const struct snug_gpu *gpu = &gpus->items[i];
         for (size_t k = 0; k < gpu->process_count; k++) {
             const struct snug_gpu_process *process = &gpu->processes[k];
-            char bytes[32] = "-";
+            char bytes[32] = "-", shown[SNUG_SHOWN];
             if (process->bytes >= 0) snprintf(bytes, sizeof bytes, "%.0f", (double)process->bytes / 0x1p20);
             fprintf(out, "%3d %10lld %10s  %s\n", gpu->index, (long long)process->pid, bytes,
-                    *process->name ? process->name : "(not told here: another container's, or the host's)");
+                    *process->name ? snug_shown(shown, process->name)
+                                   : "(not told here: another container's, or the host's)");
             told = true;
         }
     }

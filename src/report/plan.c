@@ -156,8 +156,9 @@ static void print_classes(FILE *out, const snug_plan *plan) {
 static void print_offloaded(FILE *out, const snug_plan *plan) {
     const struct snug_layout *layout = &plan->job.layout;
     const char *folder = snug_args_offload_dir(plan->job.args), *separator = "";
+    char shown[SNUG_SHOWN];
     if (!layout->spool) return;
-    fprintf(out, "\nOffloaded: %.1f MiB to %s%s:", mib(layout->spool), folder,
+    fprintf(out, "\nOffloaded: %.1f MiB to %s%s:", mib(layout->spool), snug_shown(shown, folder),
             snug_spool_is_memory(folder) ? ", which is host memory" : "");
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
         if (!layout->spooled[i]) continue;

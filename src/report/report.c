@@ -2,6 +2,7 @@
 #include "report/report.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/json.h"
 
@@ -34,17 +35,42 @@ const char *snug_precision_text(const struct snug_program *program, enum snug_dt
     return weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
 }
 
-snug_status snug_report_text(snug_context *ctx, void (*print)(FILE *out, const void *report), const void *report,
-                             char **text) {
+const char *snug_shown(char shown[static SNUG_SHOWN], const char *text) {
+    snug_escape(shown, SNUG_SHOWN, text, strlen(text));
+    return shown;
+}
+
+static void escape_lines(FILE *out, const void *report) {
+    for (const char *text = report; *text;) {
+        char piece[256];
+        text += snug_escape(piece, sizeof piece, text, strcspn(text, "\n"));
+        fputs(piece, out);
+        if (*text != '\n') continue;
+        fputc('\n', out);
+        text++;
+    }
+}
+
+static bool print_into(char **text, void (*print)(FILE *out, const void *report), const void *report) {
     size_t size;
     *text = NULL;
     FILE *out = open_memstream(text, &size);
     if (out) {
         print(out, report);
-        if (fclose(out) == 0) return SNUG_OK;
+        if (fclose(out) == 0) return true;
     }
     free(*text);
     *text = NULL;
+    return false;
+}
+
+snug_status snug_report_text(snug_context *ctx, void (*print)(FILE *out, const void *report), const void *report,
+                             char **text) {
+    char *raw;
+    *text = NULL;
+    const bool printed = print_into(&raw, print, report) && print_into(text, escape_lines, raw);
+    free(raw);
+    if (printed) return SNUG_OK;
     return ctx ? snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing a report") : SNUG_E_MEMORY;
 }
 

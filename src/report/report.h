@@ -20,7 +20,10 @@ const char *snug_group_key(enum snug_op_group group);
 const char *snug_precision_text(const struct snug_program *program, enum snug_dtype weights);
 /* The GPUs as a part of another report. */
 json_t *snug_gpus_object(const snug_gpus *gpus);
-/* What print writes of report, as text. ctx is NULL where there is none. */
+/* A name from elsewhere, escaped and cut, so that it cannot begin a line of its own. */
+enum { SNUG_SHOWN = 1024 };
+const char *snug_shown(char shown[static SNUG_SHOWN], const char *text);
+/* What print writes of report, as text whose lines are escaped. ctx is NULL where there is none. */
 snug_status snug_report_text(snug_context *ctx, void (*print)(FILE *out, const void *report), const void *report,
                              char **text);
 /* object, whose reference is taken, as text; NULL is one for which there was no memory. */

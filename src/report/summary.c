@@ -64,7 +64,8 @@ static void print_run(FILE *out, const snug_train_result *result) {
                 (long long)result->infinite_losses, (long long)result->infinite_gradients);
     for (size_t i = 0; i < result->metrics.count; i++)
         fprintf(out, "%s: %.4f\n", result->metrics.items[i].name, result->metrics.items[i].value);
-    if (*result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", result->best_checkpoint);
+    char shown[SNUG_SHOWN];
+    if (*result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", snug_shown(shown, result->best_checkpoint));
 }
 
 static void print_result(FILE *out, const void *report) {

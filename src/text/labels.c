@@ -113,7 +113,7 @@ static snug_status add_number(snug_context *ctx, struct snug_label_column *colum
                               int64_t line) {
     RETURN_IF_ERROR(
         snug_grow(ctx, (void **)&column->numbers, &column->capacity, column->count + 1, sizeof *column->numbers));
-    uint32_t number;
+    uint32_t number = 0;
     const size_t before = column->raw.count;
     RETURN_IF_ERROR(intern(ctx, &column->raw, text, length, line, &number));
     RETURN_IF_ERROR(

@@ -71,6 +71,8 @@ const struct snug_argument snug_arguments[] = {
         "messages shown; passive is info"),
     FLAG(disable_tqdm, "", OUTPUT, "False", "no live progress bar"),
     FLAG(json, "", OUTPUT, "False", "results on stdout as JSON (snug's own)"),
+    FLAG(csv_escape_formulas, "", OUTPUT, "False",
+         "predict: an apostrophe before labels that a spreadsheet would run: =, +, -, @, tab, CR (snug's own)"),
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]", "rows of a micro-batch"),
     COUNT(gradient_accumulation_steps, "", TRAINING, "1", "[1,65536]", "micro-batches of an optimizer step"),
