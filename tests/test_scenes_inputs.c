@@ -155,6 +155,8 @@ static void add_models(void) {
         const bool weights = strstr(model_files[i], "safetensors") != NULL;
         if (r == 1 || (r == 3 && weights)) continue; /* eval reads as predict does; tokenize reads no weights */
         if (k > 1 && r == 2) continue;
+        /* A folder or a broken link: where the run cannot do without the file. */
+        if (k > 2 && (r != 0 || (i > 1 && strcmp(model_files[i], "vocab.txt") != 0))) continue;
         add(model_file_is, model_files[i], file_kinds[k], (int)r, "in/model/%s is a %s, %s", model_files[i],
             file_kinds[k], reader_names[r]);
     }
@@ -219,14 +221,16 @@ static void add_evaluations(void) {
 /* ---- what may be read, and by whom
  * --------------------------------------------------------------------------------------- */
 
-/* Nothing that was made lets in whom the input kept out: mask: the bits that the input lacks. */
+/* No file in folder can be read by those who cannot read the input, who are those of the bits in mask. */
 static void expect_private(struct scene *s, const char *folder, mode_t mask) {
     char found[SCENE_PATH] = "";
     FTS *walk = fts_open((char *[]){(char *)(uintptr_t)folder, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     for (FTSENT *at; (at = fts_read(walk));) {
-        if (at->fts_info == FTS_D && !(at->fts_statp->st_mode & mask & 0011)) {
-            fts_set(walk, at, FTS_SKIP); /* nobody gets into it */
-        } else if (at->fts_info == FTS_F && (at->fts_statp->st_mode & mask)) {
+        const mode_t mode = at->fts_statp->st_mode;
+        const bool enters = (mask & 0070 && mode & 0010) || (mask & 0007 && mode & 0001);
+        if (at->fts_info == FTS_D && !enters) {
+            fts_set(walk, at, FTS_SKIP);
+        } else if (at->fts_info == FTS_F && (mode & mask)) {
             snprintf(found, sizeof found, "%s has mode %o", at->fts_path, at->fts_statp->st_mode & 07777);
         }
     }
