@@ -221,34 +221,37 @@ static void add_evaluations(void) {
 /* ---- what may be read, and by whom
  * --------------------------------------------------------------------------------------- */
 
-/* No file in folder can be read by those who cannot read the input, who are those of the bits in mask. */
-static void expect_private(struct scene *s, const char *folder, mode_t mask) {
+/* No file in folder whose name is one of names can be read by those who cannot read the input, which has this mode. */
+static void expect_private(struct scene *s, const char *folder, const char *names, mode_t input) {
+    const mode_t mask = ~input & 0066;
     char found[SCENE_PATH] = "";
     FTS *walk = fts_open((char *[]){(char *)(uintptr_t)folder, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     for (FTSENT *at; (at = fts_read(walk));) {
         const mode_t mode = at->fts_statp->st_mode;
         const bool enters = (mask & 0070 && mode & 0010) || (mask & 0007 && mode & 0001);
-        if (at->fts_info == FTS_D && !enters) {
+        if (at->fts_info == FTS_D && !enters)
             fts_set(walk, at, FTS_SKIP);
-        } else if (at->fts_info == FTS_F && (mode & mask)) {
-            snprintf(found, sizeof found, "%s has mode %o", at->fts_path, at->fts_statp->st_mode & 07777);
-        }
+        else if (at->fts_info == FTS_F && mode & mask && is_allowed(names, at->fts_name))
+            snprintf(found, sizeof found, "%s has mode %o", at->fts_path, mode & 07777);
     }
     fts_close(walk);
     if (found[0]) scene_fails(s, "%s, which is more than its input has", found);
 }
 
+#define MADE_OF_DATA "model.safetensors optimizer.safetensors"
+
+/* entry: the input; kind: the files that are made of it. */
 static void input_is_private(struct scene *s) {
     const mode_t mode = (mode_t)s->c->number;
     MUST(chmod(s->c->entry, mode));
-    umask(strcmp(s->c->kind, "umask 0") == 0 ? 0 : 022);
-    run(s, TRAIN "--report_to tensorboard --validation_file in/dev.csv --eval_strategy steps --eval_steps 2");
+    umask(mode & 0070 ? 0 : 022);
+    run(s, TRAIN "--validation_file in/dev.csv --eval_strategy steps --eval_steps 2");
     expect_success(s);
-    expect_private(s, "out", ~mode & 0066);
-    expect_private(s, "cache", 0077);
+    expect_private(s, "out", s->c->kind, mode);
+    expect_private(s, "cache", "*", 0600);
     run(s, "eval --model_name_or_path out --validation_file in/dev.csv --output_dir evaluated --threads 1");
     expect_success(s);
-    expect_private(s, "evaluated", ~mode & 0066);
+    expect_private(s, "evaluated", s->c->kind, mode);
 }
 
 static void private_again(struct scene *s) {
@@ -257,7 +260,7 @@ static void private_again(struct scene *s) {
     s->out = "next";
     run(s, TRAIN "--model_name_or_path out");
     expect_success(s);
-    expect_private(s, "next", 0066);
+    expect_private(s, "next", MADE_OF_DATA, 0600);
 }
 
 static void cache_is_private(struct scene *s) {
@@ -284,14 +287,20 @@ static void cache_is_private(struct scene *s) {
 }
 
 static void add_private(void) {
-    static const char *const inputs[] = {"in/model/model.safetensors", "in/model/config.json", "in/model/vocab.txt",
-                                         "in/train.csv", "in/dev.csv"};
+    static const char *const inputs[][2] = {{"in/model/model.safetensors", MADE_OF_DATA},
+                                            {"in/model/config.json", "config.json"},
+                                            {"in/model/vocab.txt", "vocab.txt"},
+                                            {"in/train.csv", MADE_OF_DATA},
+                                            {"in/dev.csv", "eval_results.json"},
+                                            {"in/model", MADE_OF_DATA " config.json vocab.txt tokenizer_config.json"},
+                                            {"in", MADE_OF_DATA " config.json vocab.txt tokenizer_config.json"}};
     EACH(i, inputs) {
-        add(input_is_private, inputs[i], "umask 022", 0600, "%s has mode 0600", inputs[i]);
-        add(input_is_private, inputs[i], "umask 0", 0640, "%s has mode 0640, umask 0", inputs[i]);
+        const bool folder = i > 4;
+        add(input_is_private, inputs[i][0], inputs[i][1], folder ? 0700 : 0600, "%s is its owner's alone",
+            inputs[i][0]);
+        add(input_is_private, inputs[i][0], inputs[i][1], folder ? 0750 : 0640, "%s is its group's, umask 0",
+            inputs[i][0]);
     }
-    add(input_is_private, "in/model", "umask 022", 0700, "in/model has mode 0700");
-    add(input_is_private, "in", "umask 0", 0700, "in has mode 0700, umask 0");
     add(private_again, NULL, NULL, 0, "a model of a private model is the next run's");
     add(cache_is_private, NULL, NULL, 022, "the cache of tokens is private");
     add(cache_is_private, NULL, NULL, 0, "the cache of tokens is private, umask 0");
