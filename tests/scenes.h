@@ -46,7 +46,7 @@
 
 #include "sanitized.h"
 
-enum { TIME_LIMIT = SANITIZED ? 60 : 10, SCENE_PATH = 4096, NOBODY = 65534 };
+enum { TIME_LIMIT = SANITIZED ? 30 : 10, SCENE_PATH = 4096, NOBODY = 65534 };
 
 struct scene;
 
