@@ -89,14 +89,18 @@ struct scene {
     bool timed_out;
 };
 
-#define EACH(i, array) for (size_t i = 0; i < sizeof(array) / sizeof *(array); i++)
+#define EACH(i, array) for (size_t i = 0; (i) < sizeof(array) / sizeof *(array); (i)++) /* NOLINT: a name */
 
 /* ---- making entries ------------------------------------------------------------------------------------------- */
 
-#define MUST(call) /* a system call of the test itself */                                                              \
-    do {                                                                                                               \
-        if ((call) < 0) fail_msg("%s: %s", #call, strerror(errno));                                                    \
-    } while (0)
+/* A call of the test itself failed. fail_msg() does not return, which compilers and linters do not know. */
+__attribute__((noreturn)) static inline void call_fails(const char *call, const char *path) {
+    fail_msg("%s %s: %s", call, path, strerror(errno));
+    abort();
+}
+
+/* A system call of the test. */
+#define MUST(call) ((call) < 0 ? call_fails(#call, "") : (void)0)
 
 static inline void make_parents(const char *path) {
     char copy[SCENE_PATH];
@@ -111,7 +115,7 @@ static inline void make_parents(const char *path) {
 static inline void put_bytes(const char *path, const void *data, size_t size) {
     make_parents(path);
     FILE *file = fopen(path, "wb");
-    if (!file) fail_msg("cannot write %s: %s", path, strerror(errno));
+    if (!file) call_fails("fopen", path);
     assert_int_equal(fwrite(data, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
 }
@@ -142,7 +146,7 @@ static inline void put_socket(const char *path) {
 static inline char *get_bytes(const char *path, size_t *size) {
     struct stat info;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) fail_msg("%s cannot be read: %s", path, strerror(errno));
+    if (fd < 0) call_fails("open", path);
     MUST(fstat(fd, &info));
     char *data = malloc((size_t)info.st_size + 1);
     assert_non_null(data);
