@@ -182,13 +182,13 @@ static const char *const similar[] = {".mine.snug-1-2",
                                       ".config.json.snug-fedcba9876543210-0",
                                       ".checkpoint-3.snug-fedcba9876543210",
                                       ".checkpoint-3.snug-fedcba9876543210.old",
-                                      ".config.json.snug-" RUN_NUMBER "-",
-                                      ".config.json.snug-" RUN_NUMBER "-0x",
-                                      ".config.json.snug-" RUN_NUMBER "0-0",
+                                      ".config.json.snug-0123456789abcdef-",
+                                      ".config.json.snug-0123456789abcdef-0x",
+                                      ".config.json.snug-0123456789abcdef0-0",
                                       ".config.json.snug-0123456789ABCDEF-0",
                                       ".config.json.snug-123456789abcdef-0",
-                                      "config.json.snug-" RUN_NUMBER "-0",
-                                      ".config.json.snag-" RUN_NUMBER "-0",
+                                      "config.json.snug-0123456789abcdef-0",
+                                      ".config.json.snag-0123456789abcdef-0",
                                       ".snug.lock.old",
                                       ".snug.lock~",
                                       "snug.lock",
@@ -269,7 +269,7 @@ static void similar_stays(struct scene *s) {
     char words[1024];
     s->may_make = OUTPUT;
     s->may_change = LEFT;
-    if (s->c->number) {
+    if (s->c->number && !s->c->entry) {
         train_first(s, "");
         s->may_change = LEFT " " OUTPUT;
     }
