@@ -433,8 +433,7 @@ __attribute__((noreturn)) static inline void become_snug(const struct scene *s, 
 }
 
 /* Starts build/snug with words, which blanks divide; @out becomes the scene's name of the output folder, and @root the
-   scene's folder. What the program writes to stderr waits in a pipe of 4 KiB: a run whose log is longer stops there
-   until it is read. */
+   scene's folder. stderr is a pipe of 4 KiB: a run with a longer log stops until the pipe is read. */
 static inline void start(struct scene *s, const char *words) {
     char copy[2048], *rest = copy, *word, *arguments[128] = {(char[]){"snug"}}, store[8][SCENE_PATH];
     int count = 1, stored = 0, ends[2];
@@ -480,14 +479,14 @@ static inline bool read_some(struct scene *s) {
     }
     char rest[256];
     const size_t room = sizeof s->err - 1 - s->err_size;
-    /* A line at a time would do; so that a run is not far ahead, no more than a few are taken. */
+    /* A few lines at a time, so that the run stops early. */
     const ssize_t got = room ? read(s->pipe, s->err + s->err_size, room < 256 ? room : 256) : read(s->pipe, rest, 256);
     if (got <= 0) return false;
     if (room) s->err[s->err_size += (size_t)got] = '\0';
     return true;
 }
 
-/* Until the program has said text. It goes on, and stops when 4 KiB more are waiting. */
+/* Reads until the program has printed text. The program continues until 4 KiB more are in the pipe. */
 static inline void wait_line(struct scene *s, const char *text) {
     while (!strstr(s->err, text))
         if (!read_some(s)) scene_fails(s, "the program did not print \"%s\"", text);

@@ -5,7 +5,7 @@
 
 #include "scenes.h"
 
-/* The log of 54 steps fills the pipe: who waits for a line finds the run less than 60 steps after it. */
+/* The log of 54 steps fills the pipe: once a line has been read, the run stops less than 60 steps after it. */
 #define LONG TRAIN "--max_steps 240 --save_steps 60 --validation_file in/dev.csv --eval_strategy steps --eval_steps 60 "
 /* The loss falls, so that the best checkpoint by the highest loss is the first one. */
 #define BEST LONG "--load_best_model_at_end --metric_for_best_model loss --greater_is_better True --save_total_limit 1 "

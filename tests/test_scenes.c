@@ -238,7 +238,7 @@ static void left_is_removed(struct scene *s) {
     expect_no_left(s);
 }
 
-/* Also when the first attempt at it is refused for another reason. */
+/* Also after a run that was refused for another reason. */
 static void left_is_removed_after_a_refusal(struct scene *s) {
     put_left();
     put_kind("out/config.json", "link to a file");
@@ -264,7 +264,7 @@ static void left_has_links(struct scene *s) {
     expect_untouched(s);
 }
 
-/* Entries that are none of snug's stay, in a folder that a killed run left, whatever the run may remove. */
+/* Entries that are not snug's stay, also where the run removes what a killed run left. */
 static void similar_stays(struct scene *s) {
     char words[1024];
     s->may_make = OUTPUT;
@@ -494,7 +494,7 @@ static void out_is_read_only(struct scene *s) {
     MUST(chmod("out", 0755));
 }
 
-/* Names that a shell or a message may trip over. */
+/* Names that need quoting in a shell or in a message. */
 static void out_is_called(struct scene *s) {
     char words[1024];
     s->out = s->c->entry;
@@ -518,7 +518,7 @@ static void out_is_called(struct scene *s) {
     expect_untouched(s);
 }
 
-/* Foreign files of snug's names inside of a folder with such a name. */
+/* The same names, with a link in place of one of snug's files. */
 static void called_and_occupied(struct scene *s) {
     s->out = s->c->entry;
     put_kind(in_folder(s->out, "config.json"), "link to a file");

@@ -19,7 +19,7 @@ static const char *const readers[] = {TRAIN, EVAL, PREDICT,
                                       "tokenize --model_name_or_path in/model --test_file in/dev.csv"};
 static const char *const reader_names[] = {"train", "eval", "predict", "tokenize"};
 
-/* An entry that is no regular file in a model folder is an error, not a wait. */
+/* An entry of a model folder that is no regular file is an error. The program does not wait for it. */
 static void model_file_is(struct scene *s) {
     const char *path = in_folder("in/model", s->c->entry);
     if (strstr(s->c->entry, "-00001-") || strstr(s->c->entry, "index")) unlink("in/model/model.safetensors");
@@ -42,7 +42,7 @@ static void data_file_is(struct scene *s) {
     expect_refused(s, s->c->number ? "dev.csv" : "train.csv");
 }
 
-/* The data comes through a pipe, from a process that writes it. */
+/* The data file is a pipe, and another process writes to it. */
 static void data_is_a_pipe(struct scene *s) {
     const char *words = readers[s->c->number], *path = s->c->number ? "in/dev.csv" : "in/train.csv";
     size_t size;
@@ -126,7 +126,7 @@ static void model_is_in_out(struct scene *s) {
     expect_same(s, "out/model.safetensors", control(s, TRAIN, "model.safetensors"));
 }
 
-/* The model of the first run goes on into the same folder: as into another one. */
+/* The next run reads its model from out and writes to out: the same bits as in another output folder. */
 static void out_is_its_own_model(struct scene *s) {
     train_first(s, "--save_strategy no");
     copy_tree("out", "outside/first");

@@ -208,7 +208,7 @@ static void put_other(const char *from, const char *to) {
     free(text);
 }
 
-/* What the command prints or trains without any cache. */
+/* Runs the command with an empty cache. */
 static void run_fresh(struct scene *s, const char *words) {
     char cache[128];
     snprintf(cache, sizeof cache, "%s/fresh", s->root);
@@ -281,7 +281,7 @@ static void vocabulary_changes_unseen(struct scene *s) {
     free(printed);
 }
 
-/* Something else is in the cache file's place. It is neither used, nor followed, nor changed. */
+/* Another entry is in place of the cache file. It is neither used, nor followed, nor changed. */
 static void cache_file_is(struct scene *s) {
     run(s, PREDICT);
     expect_success(s);
@@ -363,7 +363,8 @@ static bool stop_while_reading(const struct scene *s, const char *name) {
     return false;
 }
 
-/* The data changes while it is read: an error, or rows of one content; and the next run sees the new one. */
+/* The data changes while it is read: an error, or the output of the old or of the new content. The next run reads the
+   new content. */
 static void data_changes_in_reading(struct scene *s) {
     enum { ROWS = 20000 };
     struct stat info;

@@ -115,7 +115,7 @@ static void add_rotation(void) {
 /* ---- what users do to the folder while the run is at work
  * ------------------------------------------------------------ */
 
-/* A checkpoint of the run changes before rotation comes to it. */
+/* The user changes a checkpoint of the run before rotation would remove it. */
 static void checkpoint_changes(struct scene *s) {
     start_and_wait(s, LONG "--save_total_limit 1", "saved out/checkpoint-60");
     if (strcmp(s->c->kind, "has a foreign file") == 0)
@@ -158,7 +158,7 @@ static void entry_appears(struct scene *s) {
     if (!succeeded(s)) expect_error(s, s->c->entry);
 }
 
-/* The user puts a file of his own in place of the lock: the run's end does not remove it. */
+/* The user replaces the lock by a file. The run does not remove that file at its end. */
 static void lock_is_replaced(struct scene *s) {
     start_and_wait(s, LONG, "saved out/checkpoint-60");
     MUST(rename("out/.snug.lock", "outside/lock"));
@@ -170,7 +170,7 @@ static void lock_is_replaced(struct scene *s) {
     expect_untouched(s);
 }
 
-/* The run goes on in the folder that it opened, whatever its name. */
+/* The run continues to write into the folder that it opened. */
 static void out_is_renamed(struct scene *s) {
     start_and_wait(s, LONG "--report_to tensorboard --save_total_limit 1", "saved out/checkpoint-60");
     MUST(rename("out", "moved"));
@@ -199,7 +199,7 @@ static void out_is_removed(struct scene *s) {
     expect_refused(s, "out");
 }
 
-/* A second run into the same folder is refused, and the first one ends as if there had been none. */
+/* A second run into the same folder is refused. The first run ends with the same bits. */
 static void second_run(struct scene *s) {
     struct scene second = {.c = s->c, .pipe = -1, .stdout_fd = -1, .out = s->c->entry};
     strcpy(second.root, s->root);
