@@ -377,9 +377,12 @@ static void add_closed(void) {
                                            {TRAIN "--model_name_or_path in/nothing", "a refused train"},
                                            {EVAL "--output_dir out", "eval"},
                                            {PREDICT, "predict"}};
-    for (int closed = 1; closed < 8; closed++) EACH(i, words)
-    add(closed_descriptors, NULL, words[i][0], closed, "%s without descriptors%s%s%s", words[i][1],
-        closed & 1 ? " 0" : "", closed & 2 ? " 1" : "", closed & 4 ? " 2" : "");
+    for (int closed = 1; closed < 16; closed++) EACH(i, words) {
+            if (closed % 8 == 0 || (closed > 8 && i > 2)) continue;
+            add(closed_descriptors, NULL, words[i][0], closed, "%s without descriptors%s%s%s%s", words[i][1],
+                closed & 1 ? " 0" : "", closed & 2 ? " 1" : "", closed & 4 ? " 2" : "",
+                closed & 8 ? ", out exists" : "");
+        }
 }
 
 int main(int argc, char **argv) {
