@@ -549,7 +549,8 @@ static inline void expect_error(struct scene *s, const char *entry) {
     const char *message = NULL;
     if (WIFSIGNALED(s->status)) scene_fails(s, "ended by signal %d", WTERMSIG(s->status));
     if (succeeded(s)) scene_fails(s, "it was not refused");
-    for (const char *at = s->err; (at = strstr(at, "snug: ")); at++) message = at;
+    for (const char *at = s->err; (at = strstr(at, "snug: ")); at++)
+        if (at == s->err || at[-1] == '\n') message = at;
     if (!message || !strstr(message, entry)) scene_fails(s, "the error message does not name \"%s\"", entry);
 }
 

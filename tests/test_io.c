@@ -258,7 +258,7 @@ static void folder_crash(void **state) {
     fill(s, &temporary, "half");
     snug_folder_close(&temporary);
     snprintf(whole, sizeof whole, "%s", scratch_path(s, "checkpoint-1"));
-    assert_int_equal(rename(whole, scratch_path(s, ".checkpoint-1.snug-0123456789abcdef-0")), 0);
+    assert_int_equal(rename(whole, scratch_path(s, ".checkpoint-1.snug-0123456789abcdef.old")), 0);
     assert_int_equal(entries(s->folder), 2);
     snug_folder_sweep(s->ctx, &in, killed, 1); /* not of that run */
     assert_int_equal(entries(s->folder), 2);

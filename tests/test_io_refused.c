@@ -240,7 +240,7 @@ static void folder_commit_fails(void **state) {
     fill(s, &temporary, "new");
     renameat_refused = (struct refusal){2, 2, EIO};
     assert_fails(s, snug_folder_commit(s->ctx, &in, "out", &temporary, &from), SNUG_E_IO, "cannot write folder ");
-    assert_contains(s->log, "/.out.snug-0123456789abcdef-0");
+    assert_contains(s->log, "/.out.snug-0123456789abcdef.old");
     snug_folder_sweep(s->ctx, &in, &in.run, 1);
     assert_file_is(s, scratch_path(s, "out/a"), "old");
     renameat2_refused = (struct refusal){0};

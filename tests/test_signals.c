@@ -31,8 +31,8 @@ static void assert_saved(struct fixture *f, pid_t child, const char *after) {
     const char *saved = strstr(errors, "saved out/checkpoint-");
     if (code != 130 || !saved) fail_msg("after %s: exit code %d: %s", after, code, errors);
     const long step = strtol(saved + strlen("saved out/checkpoint-"), NULL, 10);
-    assert_int_equal(snug_folder_verify(f->ctx, path_of(f, "out/checkpoint-%ld", step)), SNUG_OK);
-    assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
+    assert_int_equal(folder_verify(f->ctx, path_of(f, "out/checkpoint-%ld", step)), SNUG_OK);
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
     free(errors);
 }
 

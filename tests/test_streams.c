@@ -58,12 +58,12 @@ static void test_training(void **state) {
         if (code != 0) fail_msg("closed: %d: exit code %d", closed, code);
         assert_no_messages_in_files(f);
         assert_same_file(f, path_of(f, "out/model.safetensors"), path_of(f, "whole/model.safetensors"));
-        assert_int_equal(snug_folder_verify(f->ctx, path_of(f, "out/checkpoint-2")), SNUG_OK);
-        assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
+        assert_int_equal(folder_verify(f->ctx, path_of(f, "out/checkpoint-2")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         /* A result that cannot be written is a failure. */
         assert_int_equal(run_closed(f, TRAIN "out --json", closed), closed & CLOSED_STDOUT ? 1 : 0);
         assert_no_messages_in_files(f);
-        assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
     }
 }
 
@@ -71,7 +71,7 @@ static void test_training(void **state) {
 static void test_descriptors(void **state) {
     struct fixture *f = *state;
     for (int closed = 1; closed < COMBINATIONS; closed++) {
-        assert_int_equal(snug_folder_remove(f->ctx, path_of(f, "out")), SNUG_OK);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         const pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {

@@ -190,7 +190,7 @@ static void test_closed_terminal(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
     glob_t found;
     assert_int_equal(glob(path_of(f, "out/checkpoint-*"), 0, NULL, &found), 0);
-    assert_int_equal(snug_folder_verify(f->ctx, found.gl_pathv[0]), SNUG_OK);
+    assert_int_equal(folder_verify(f->ctx, found.gl_pathv[0]), SNUG_OK);
     globfree(&found);
 }
 

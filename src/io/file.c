@@ -151,10 +151,8 @@ static size_t parent_length(const char *path) {
 #define MARK ".snug-"
 enum { RUN_DIGITS = 16 };
 
-snug_status snug_temporary_name(snug_context *ctx, const char *name, uint64_t run, int number, char **out) {
+snug_status snug_temporary_name(snug_context *ctx, const char *name, uint64_t run, const char *suffix, char **out) {
     const size_t parent = parent_length(name);
-    char suffix[16] = "";
-    if (number >= 0) snprintf(suffix, sizeof suffix, "-%d", number);
     return snug_format(ctx, out, "%.*s.%s" MARK "%016llx%s", (int)parent, name, name + parent, (unsigned long long)run,
                        suffix);
 }
@@ -168,7 +166,7 @@ bool snug_temporary_run(const char *name, uint64_t *run, size_t *name_length) {
     if (strspn(number, digits) != RUN_DIGITS) return false;
     const char *end = number + RUN_DIGITS;
     if (*end == '-' && end[1]) end += 1 + strspn(end + 1, "0123456789");
-    if (*end) return false;
+    if (*end && strcmp(end, ".old") != 0) return false;
     *run = strtoull(number, NULL, 16);
     *name_length = (size_t)(at - name) - 1;
     return true;
@@ -223,8 +221,10 @@ static snug_status open_temporary(snug_context *ctx, struct snug_writer *writer)
     int fd = -1;
     /* The name is new: other threads and processes may write the same file. */
     for (int attempt = 0; fd < 0; attempt++) {
+        char suffix[16];
+        snprintf(suffix, sizeof suffix, "-%d", attempt);
         free(writer->temporary);
-        RETURN_IF_ERROR(snug_temporary_name(ctx, writer->name, run, attempt, &writer->temporary));
+        RETURN_IF_ERROR(snug_temporary_name(ctx, writer->name, run, suffix, &writer->temporary));
         fd = openat(snug_folder_fd(in), writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                     in ? in->mode : 0666);
         if (fd < 0 && errno != EEXIST) break;

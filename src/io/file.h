@@ -75,9 +75,9 @@ void snug_writer_abandon(struct snug_writer *writer);
 /* data as the content of the file, whole or not at all. */
 snug_status snug_file_replace(snug_context *ctx, const struct snug_folder *in, const char *name, const void *data,
                               size_t size);
-/* ".NAME.snug-RUN", or ".NAME.snug-RUN-NUMBER" where number >= 0: a hidden name beside name, which no pattern such as
+/* ".NAME.snug-RUN" and suffix, "", "-NUMBER" or ".old": a hidden name beside name, which no pattern such as
    "checkpoint-*" matches. Freed by the caller. */
-snug_status snug_temporary_name(snug_context *ctx, const char *name, uint64_t run, int number, char **out);
+snug_status snug_temporary_name(snug_context *ctx, const char *name, uint64_t run, const char *suffix, char **out);
 /* The run of such a name; false if it is not one. name_length: of NAME, which begins at the second character. */
 bool snug_temporary_run(const char *name, uint64_t *run, size_t *name_length);
 /* A random number that is not 0. */

@@ -373,7 +373,7 @@ snug_status snug_folder_discard(snug_context *ctx, const struct snug_folder *in,
     snug_status status = snug_manifest_claim(ctx, in, name, NULL, NULL);
     if (status == SNUG_END) return SNUG_OK;
     RETURN_IF_ERROR(status);
-    RETURN_IF_ERROR(snug_temporary_name(ctx, name, in->run, -1, &temporary));
+    RETURN_IF_ERROR(snug_temporary_name(ctx, name, in->run, "", &temporary));
     status = remove_temporary(ctx, in, temporary);
     if (status == SNUG_OK && renameat(in->fd, name, in->fd, temporary))
         status = fail_os(ctx, "remove folder", in, name);
@@ -386,7 +386,7 @@ snug_status snug_folder_discard(snug_context *ctx, const struct snug_folder *in,
 
 /* While a folder is replaced by two renames the old one is called so: a sweep puts it back. */
 static snug_status old_name(snug_context *ctx, const struct snug_folder *in, const char *name, char **out) {
-    return snug_temporary_name(ctx, name, in->run, 0, out);
+    return snug_temporary_name(ctx, name, in->run, ".old", out);
 }
 
 snug_status snug_folder_begin(snug_context *ctx, const struct snug_folder *in, const char *name,
@@ -395,7 +395,7 @@ snug_status snug_folder_begin(snug_context *ctx, const struct snug_folder *in, c
     *temporary = (struct snug_folder){0};
     snug_status status = snug_manifest_claim(ctx, in, name, NULL, NULL);
     if (status != SNUG_END) RETURN_IF_ERROR(status);
-    RETURN_IF_ERROR(snug_temporary_name(ctx, name, in->run, -1, &hidden));
+    RETURN_IF_ERROR(snug_temporary_name(ctx, name, in->run, "", &hidden));
     status = remove_temporary(ctx, in, hidden);
     if (status == SNUG_OK && mkdirat(in->fd, hidden, folder_mode(in->mode)))
         status = fail_os(ctx, "write folder", in, name);
@@ -459,7 +459,7 @@ static snug_status swap_in(snug_context *ctx, const struct snug_folder *in, cons
 snug_status snug_folder_commit(snug_context *ctx, const struct snug_folder *in, const char *name,
                                struct snug_folder *temporary, const struct snug_provenance *from) {
     char *hidden;
-    snug_status status = snug_temporary_name(ctx, name, in->run, -1, &hidden);
+    snug_status status = snug_temporary_name(ctx, name, in->run, "", &hidden);
     if (status == SNUG_OK) status = write_manifest(ctx, temporary, from);
     if (status == SNUG_OK) status = swap_in(ctx, in, hidden, name);
     free(hidden);
@@ -477,7 +477,7 @@ void snug_folder_abandon(snug_context *ctx, const struct snug_folder *in, const 
     char *hidden;
     if (!temporary->path) return;
     snug_folder_close(temporary);
-    if (snug_temporary_name(ctx, name, in->run, -1, &hidden) != SNUG_OK) return;
+    if (snug_temporary_name(ctx, name, in->run, "", &hidden) != SNUG_OK) return;
     remove_below(in->fd, hidden);
     free(hidden);
 }
@@ -488,7 +488,7 @@ void snug_folder_abandon(snug_context *ctx, const struct snug_folder *in, const 
 static bool is_put_back(snug_context *ctx, const struct snug_folder *in, const char *temporary, size_t length) {
     char name[NAME_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)length, temporary + 1);
-    if (temporary[strlen(temporary) - 2] != '-' || snug_entry_kind(in, name)) return false;
+    if (strcmp(temporary + strlen(temporary) - 4, ".old") != 0 || snug_entry_kind(in, name)) return false;
     const bool own = snug_manifest_claim(ctx, in, temporary, NULL, NULL) == SNUG_OK;
     snug_clear_error(ctx);
     return own && renameat(in->fd, temporary, in->fd, name) == 0;

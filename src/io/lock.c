@@ -154,7 +154,8 @@ void snug_lock_forget_killed(struct snug_lock *lock) {
 
 void snug_lock_release(struct snug_lock *lock) {
     if (!lock->folder) return;
-    unlinkat(lock->folder->fd, lock_name, 0); /* while it is held: no other run's can be meant */
+    /* While it is held no other run's can be meant; what the user has put in its place stays. */
+    if (snug_file_is_named(lock->fd, lock->folder, lock_name)) unlinkat(lock->folder->fd, lock_name, 0);
     close(lock->fd);
     free(lock->killed);
     *lock = (struct snug_lock){0};

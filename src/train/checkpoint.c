@@ -229,6 +229,17 @@ static bool is_of_run(const struct snug_trainer *t, const struct snug_checkpoint
     return checkpoint->own && checkpoint->from.run == t->from.run;
 }
 
+/* What has taken the place of a checkpoint, or was put into it, since it was saved: said once. */
+static void log_left(struct snug_trainer *t, int64_t step) {
+    char name[SNUG_CHECKPOINT_NAME];
+    name_of(step, name);
+    if (step <= t->left_step) return;
+    t->left_step = step;
+    if (snug_manifest_claim(t->ctx, &t->output.folder, name, NULL, NULL) != SNUG_E_IO) return;
+    snug_log(t->ctx, SNUG_LOG_WARNING, "--save_total_limit leaves %s: %s", name, snug_error_message(t->ctx));
+    snug_clear_error(t->ctx);
+}
+
 /* The oldest of this run go first; the best and the newest stay, as in Trainer, and what the model was read from. */
 static snug_status rotate(struct snug_trainer *t, int64_t newest) {
     struct snug_checkpoint *items;
@@ -236,7 +247,10 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
     int64_t left = 0;
     if (t->save_total_limit <= 0) return SNUG_OK;
     snug_status status = snug_checkpoint_list(t, &items, &count);
-    for (size_t i = 0; i < count; i++) left += is_of_run(t, &items[i]);
+    for (size_t i = 0; i < count; i++) {
+        left += is_of_run(t, &items[i]);
+        if (!items[i].own && items[i].step < newest) log_left(t, items[i].step);
+    }
     for (size_t i = 0; i < count && left > t->save_total_limit && status == SNUG_OK; i++) {
         char name[SNUG_CHECKPOINT_NAME];
         name_of(items[i].step, name);

@@ -32,19 +32,24 @@ int snug_args_threads(const struct snug_args *args) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* Notes a file or folder that the job reads. */
+/* Notes a file or folder that the job reads: the folder, links followed, and who may read it. */
 static void note_source(struct snug_job *job, const char *path) {
     struct stat info;
+    bool known = false;
     char *folder = realpath(path, NULL);
     if (folder && stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) *strrchr(folder, '/') = '\0';
-    if (folder && job->source_count < SNUG_SOURCES && stat(*folder ? folder : "/", &info) == 0)
-        job->sources[job->source_count++] = (struct snug_source){info.st_dev, info.st_ino};
-    const mode_t readable = snug_readable_by(path);
-    job->mode &= 0600 | readable | readable >> 1;
+    if (folder && stat(*folder ? folder : "/", &info) == 0) {
+        for (int i = 0; i < job->source_count; i++)
+            known |= job->sources[i].device == info.st_dev && job->sources[i].inode == info.st_ino;
+        if (!known && job->source_count < SNUG_SOURCES)
+            job->sources[job->source_count++] = (struct snug_source){info.st_dev, info.st_ino};
+    }
     free(folder);
+    const mode_t readable = snug_readable_by(path);
+    if (readable != 0044) job->mode &= 0600 | readable;
 }
 
-/* The files of a model or tokenizer: links of the hub's cache lead to other folders. */
+/* A folder of a model or tokenizer, and its files, which may be links to other folders. */
 static void note_folder(struct snug_job *job, const char *folder) {
     static const char *const ends[] = {".json", ".txt", ".safetensors"};
     note_source(job, folder);
@@ -53,10 +58,8 @@ static void note_folder(struct snug_job *job, const char *folder) {
         const char *end = strrchr(entry->d_name, '.');
         char *path;
         for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++) {
-            if (strcmp(end, ends[i]) != 0 || snug_path_join(job->ctx, &path, folder, entry->d_name) != SNUG_OK)
-                continue;
-            const mode_t readable = snug_readable_by(path);
-            job->mode &= 0600 | readable | readable >> 1;
+            if (strcmp(end, ends[i]) != 0 || snug_path_join(job->ctx, &path, folder, entry->d_name) != SNUG_OK) continue;
+            note_source(job, path);
             free(path);
         }
     }

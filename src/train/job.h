@@ -29,7 +29,7 @@ struct snug_source {
     dev_t device;
     ino_t inode;
 };
-enum { SNUG_SOURCES = 8 };
+enum { SNUG_SOURCES = 32 };
 
 struct snug_job {
     snug_context *ctx;

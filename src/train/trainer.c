@@ -307,6 +307,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_checkpoint_check_best(t));
     RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* with what the sweep freed */
     RETURN_IF_ERROR(snug_checkpoint_clear_way(t));
+    t->left_step = t->session->step;
     RETURN_IF_ERROR(open_events(t));
     return snug_output_start(&t->output, &t->from);
 }

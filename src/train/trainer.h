@@ -43,6 +43,7 @@ struct snug_trainer {
     bool logged_evaluation;        /* the one to come stands in log_history already */
     bool unjudged;                 /* the last step's evaluation was interrupted: who resumes begins with it */
     int64_t best_saved_step;       /* of the best checkpoint; -1: none */
+    int64_t left_step;             /* up to here, what is called a checkpoint and is not this run's was logged */
 };
 
 /* A folder named checkpoint-<step> in output_dir. */
