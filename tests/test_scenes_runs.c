@@ -149,7 +149,7 @@ static void entry_appears(struct scene *s) {
     watch(s);
     s->may_make = "*";
     char patterns[512];
-    snprintf(patterns, sizeof patterns, "out/.* out/runs/* %s",
+    snprintf(patterns, sizeof patterns, "out/.* out/manifest.json out/runs/* %s",
              strncmp(s->c->entry, "checkpoint-", 11) == 0 ? "" : path);
     s->may_change = patterns;
     finish(s);
@@ -166,7 +166,7 @@ static void lock_is_replaced(struct scene *s) {
     watch(s);
     s->may_make = "*";
     finish(s);
-    s->may_change = "outside/lock";
+    s->may_change = "outside/lock out/manifest.json";
     expect_untouched(s);
 }
 

@@ -234,9 +234,14 @@ snug_status snug_cache_folder_open(snug_context *ctx, struct snug_folder *out, c
         snprintf(problem, 256, "no folder for a cache is known: name one in SNUG_CACHE");
         return SNUG_OK;
     }
+    struct stat info;
     const snug_status status = make_private(ctx, path, out);
     free(path);
-    if (status == SNUG_OK && faccessat(out->fd, ".", W_OK | X_OK, AT_EACCESS)) {
+    if (status == SNUG_OK && fstat(out->fd, &info) == 0 && info.st_uid != geteuid()) {
+        snprintf(problem, 256, "the folder %s belongs to another user: name another one in SNUG_CACHE", out->path);
+        snug_folder_close(out);
+    }
+    if (status == SNUG_OK && out->path && faccessat(out->fd, ".", W_OK | X_OK, AT_EACCESS)) {
         snprintf(problem, 256, "the folder %s cannot be written to: name another one in SNUG_CACHE", out->path);
         snug_folder_close(out);
     }

@@ -20,17 +20,18 @@ static snug_status fail_in_the_way(snug_context *ctx, const struct snug_folder *
                      SNUG_PATH_IN(folder, lock_name), what);
 }
 
-/* "process 4711 on HOST, run 0123456789abcdef"; the last line may be cut off. Its length; 0 if it is not such a line.
- */
+/* "process 4711 on HOST, run 0123456789abcdef"; the last line may be cut off, and an older version wrote no run. The
+   line's length; 0 if it is not such a line. */
 static size_t read_line(const char *line, uint64_t *run) {
     int host = 0, number = 0;
     const size_t length = strcspn(line, "\n");
     sscanf(line, "process %*d on %n%*[^,\n], run %n", &host, &number);
-    if (!host) return 0;
-    const bool whole = number > 0 && length == (size_t)number + 16 && line[length] == '\n' &&
-                       strspn(line + number, "0123456789abcdef") == 16;
+    const bool ends = line[length] == '\n', numbered = number > 0 && number < (int)length;
+    const bool whole =
+        numbered && ends && length == (size_t)number + 16 && strspn(line + number, "0123456789abcdef") == 16;
+    if (!host || (numbered && ends && !whole)) return 0;
     *run = whole ? strtoull(line + number, NULL, 16) : 0;
-    return length + (line[length] == '\n');
+    return length + ends;
 }
 
 static snug_status read_killed(snug_context *ctx, const struct snug_folder *folder, const char *text,
@@ -154,8 +155,10 @@ void snug_lock_forget_killed(struct snug_lock *lock) {
 
 void snug_lock_release(struct snug_lock *lock) {
     if (!lock->folder) return;
-    /* While it is held no other run's can be meant; what the user has put in its place stays. */
-    if (snug_file_is_named(lock->fd, lock->folder, lock_name)) unlinkat(lock->folder->fd, lock_name, 0);
+    /* While it is held no other run's can be meant; what the user has put in its place stays. So does what it says of
+       killed runs, where this one ends before it has removed what they left. */
+    if (!lock->killed_count && snug_file_is_named(lock->fd, lock->folder, lock_name))
+        unlinkat(lock->folder->fd, lock_name, 0);
     close(lock->fd);
     free(lock->killed);
     *lock = (struct snug_lock){0};

@@ -14,7 +14,7 @@
    meaning, and what a user may change. NULL without memory. */
 json_t *snug_identity(const struct snug_job *job);
 /* SNUG_E_INPUT names what differs in "fixed"; what differs in "settings" is logged. path: of the saved one.
-   *other_best: the metric of the best checkpoint is another one, or measured on other data. */
+ *other_best: the metric of the best checkpoint is another one, or measured on other data. */
 snug_status snug_identity_check(const struct snug_job *job, const char *path, const json_t *saved, bool *other_best);
 
 #endif

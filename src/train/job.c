@@ -58,7 +58,8 @@ static void note_folder(struct snug_job *job, const char *folder) {
         const char *end = strrchr(entry->d_name, '.');
         char *path;
         for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++) {
-            if (strcmp(end, ends[i]) != 0 || snug_path_join(job->ctx, &path, folder, entry->d_name) != SNUG_OK) continue;
+            if (strcmp(end, ends[i]) != 0 || snug_path_join(job->ctx, &path, folder, entry->d_name) != SNUG_OK)
+                continue;
             note_source(job, path);
             free(path);
         }

@@ -12,18 +12,10 @@ static const struct {
     const char *name;
     bool model;
 } known[] = {
-    {"config.json", true},
-    {"model.safetensors", true},
-    {"model.safetensors.index.json", true},
-    {"vocab.txt", true},
-    {"tokenizer.json", true},
-    {"tokenizer_config.json", true},
-    {"special_tokens_map.json", true},
-    {"added_tokens.json", true},
-    {"trainer_state.json", false},
-    {"train_results.json", false},
-    {"eval_results.json", false},
-    {"all_results.json", false},
+    {"config.json", true},        {"model.safetensors", true},     {"vocab.txt", true},
+    {"tokenizer.json", true},     {"tokenizer_config.json", true}, {"special_tokens_map.json", true},
+    {"added_tokens.json", true},  {"trainer_state.json", false},   {"train_results.json", false},
+    {"eval_results.json", false}, {"all_results.json", false},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -46,6 +38,12 @@ static snug_status check_name(const struct snug_output *o, const char *name, boo
                      o->folder.path, name);
 }
 
+/* --overwrite_output_dir makes a file of one of these names snug's own. */
+static snug_status adopt(const struct snug_output *o, const char *name) {
+    if (!o->overwrite || is_listed(o, name) || !snug_entry_kind(&o->folder, name)) return SNUG_OK;
+    return snug_manifest_add(o->ctx, o->files, &o->folder, name);
+}
+
 /* Results are merged into the file of this name. */
 static snug_status check_results(const struct snug_output *o) {
     json_t *all;
@@ -63,8 +61,10 @@ static snug_status check_folder(struct snug_output *o) {
     o->from = manifest.from;
     snug_manifest_free(&manifest);
     if (!o->files) return snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while opening %s", o->folder.path);
-    for (int i = 0; i < KNOWN && status == SNUG_OK; i++)
+    for (int i = 0; i < KNOWN && status == SNUG_OK; i++) {
         status = check_name(o, known[i].name, is_listed(o, known[i].name));
+        if (status == SNUG_OK) status = adopt(o, known[i].name);
+    }
     return status == SNUG_OK ? check_results(o) : status;
 }
 
