@@ -26,6 +26,10 @@ foreach(isa ${variants})
 endforeach()
 # Two files that must round alike: they say themselves what is fused.
 set_source_files_properties(${folder}/adam.c ${folder}/adam_rows.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+if(CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION MATCHES "^16\\.")
+  # clang 16.0.6 crashes in this pass, on the cast of a broadcast to bf16 in avx512_block().
+  set_source_files_properties(${folder}/products.c PROPERTIES COMPILE_OPTIONS "-mllvm;-disable-vector-combine")
+endif()
 foreach(target ${targets})
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${target} PUBLIC Threads::Threads m OpenMP::OpenMP_C DNNL::dnnl)
