@@ -149,7 +149,7 @@ static void test_results(void **state) {
     struct fixture *f = *state;
     const snug_metrics metrics = {3, {{"whole", 3}, {"large", 0x1p60}, {"none", NAN}}};
     struct snug_output output = {0};
-    ok(f, snug_output_make(f->ctx, path_of(f, "results"), false, 0666, &output));
+    ok(f, snug_output_make(f->ctx, path_of(f, "results"), false, false, 0666, &output));
     ok(f, snug_results_write(&output, "eval", &metrics, NULL));
     snug_output_close(&output);
     json_t *json = read_json(f, path_of(f, "results/eval_results.json"));

@@ -10,12 +10,13 @@
 /* Every file that snug writes into such a folder, or that would be read beside those as a part of the model. */
 static const struct {
     const char *name;
-    bool model;
+    bool model;  /* belongs to the model */
+    bool always; /* written by an evaluation too */
 } known[] = {
-    {"config.json", true},        {"model.safetensors", true},     {"vocab.txt", true},
-    {"tokenizer.json", true},     {"tokenizer_config.json", true}, {"special_tokens_map.json", true},
-    {"added_tokens.json", true},  {"trainer_state.json", false},   {"train_results.json", false},
-    {"eval_results.json", false}, {"all_results.json", false},
+    {"config.json", true, false},        {"model.safetensors", true, false},     {"vocab.txt", true, false},
+    {"tokenizer.json", true, false},     {"tokenizer_config.json", true, false}, {"special_tokens_map.json", true, false},
+    {"added_tokens.json", true, false},  {"trainer_state.json", false, false},   {"train_results.json", false, false},
+    {"eval_results.json", false, true}, {"all_results.json", false, true},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -62,6 +63,7 @@ static snug_status check_folder(struct snug_output *o) {
     snug_manifest_free(&manifest);
     if (!o->files) return snug_fail(o->ctx, SNUG_E_MEMORY, "out of memory while opening %s", o->folder.path);
     for (int i = 0; i < KNOWN && status == SNUG_OK; i++) {
+        if (!o->model && !known[i].always) continue;
         status = check_name(o, known[i].name, is_listed(o, known[i].name));
         if (status == SNUG_OK) status = adopt(o, known[i].name);
     }
@@ -81,16 +83,16 @@ static snug_status opened(struct snug_output *o, snug_status status) {
     return status;
 }
 
-snug_status snug_output_open(snug_context *ctx, const char *path, bool overwrite, struct snug_output *out) {
-    *out = (struct snug_output){.ctx = ctx, .overwrite = overwrite};
+snug_status snug_output_open(snug_context *ctx, const char *path, bool model, bool overwrite, struct snug_output *out) {
+    *out = (struct snug_output){.ctx = ctx, .model = model, .overwrite = overwrite};
     if (!snug_folder_exists(path)) return SNUG_OK;
     return opened(out, snug_folder_open(ctx, NULL, path, &out->folder));
 }
 
-snug_status snug_output_make(snug_context *ctx, const char *path, bool overwrite, mode_t mode,
+snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bool overwrite, mode_t mode,
                              struct snug_output *out) {
     if (!out->folder.path) {
-        *out = (struct snug_output){.ctx = ctx, .overwrite = overwrite};
+        *out = (struct snug_output){.ctx = ctx, .model = model, .overwrite = overwrite};
         RETURN_IF_ERROR(opened(out, snug_folder_make(ctx, NULL, path, mode, &out->folder)));
     }
     out->folder.mode = mode;

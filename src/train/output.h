@@ -18,14 +18,16 @@ struct snug_output {
     struct snug_lock lock;
     json_t *files;               /* of the manifest: what snug wrote into the folder */
     struct snug_provenance from; /* of the last training in the folder; run 0: none */
+    bool model;                  /* a model is written into it; otherwise results of an evaluation alone */
     bool overwrite;              /* regular files that snug did not write may be replaced */
 };
 
 /* Opens and locks the folder at path, and checks what is in the way. The folder is not made: where there is none,
  *out stays closed. */
-snug_status snug_output_open(snug_context *ctx, const char *path, bool overwrite, struct snug_output *out);
+snug_status snug_output_open(snug_context *ctx, const char *path, bool model, bool overwrite, struct snug_output *out);
 /* Makes the folder, if *out is closed, and opens it. mode: permissions of files made in it (io/folder.h). */
-snug_status snug_output_make(snug_context *ctx, const char *path, bool overwrite, mode_t mode, struct snug_output *out);
+snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bool overwrite, mode_t mode,
+                             struct snug_output *out);
 /* NULL is fine. */
 void snug_output_close(struct snug_output *output);
 /* Notes in the manifest that a training writes into the folder from here on. */

@@ -492,7 +492,7 @@ snug_status snug_session_write_model(struct snug_session *s, struct snug_output 
 snug_status snug_save_model(snug_session *s, const char *folder) {
     struct snug_output output = {0};
     snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(snug_output_make(s->ctx, folder, s->job.args->overwrite_output_dir, s->job.mode, &output));
+    RETURN_IF_ERROR(snug_output_make(s->ctx, folder, true, s->job.args->overwrite_output_dir, s->job.mode, &output));
     const snug_status status = snug_session_write_model(s, &output);
     snug_output_close(&output);
     return status;

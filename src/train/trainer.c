@@ -301,7 +301,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
     if (!t->output.folder.path) RETURN_IF_ERROR(snug_trainer_check_disk(t));
     RETURN_IF_ERROR(
-        snug_output_make(t->ctx, args->output_dir, args->overwrite_output_dir, t->session->job.mode, &t->output));
+        snug_output_make(t->ctx, args->output_dir, true, args->overwrite_output_dir, t->session->job.mode, &t->output));
     snug_folder_sweep(t->ctx, &t->output.folder, t->output.lock.killed, t->output.lock.killed_count);
     snug_lock_forget_killed(&t->output.lock);
     RETURN_IF_ERROR(snug_checkpoint_check_best(t));
@@ -471,7 +471,7 @@ static void log_profile(const struct snug_trainer *t) {
 }
 
 static snug_status run(struct snug_trainer *t, struct snug_args *args, double called) {
-    RETURN_IF_ERROR(snug_output_open(t->ctx, args->output_dir, args->overwrite_output_dir, &t->output));
+    RETURN_IF_ERROR(snug_output_open(t->ctx, args->output_dir, true, args->overwrite_output_dir, &t->output));
     RETURN_IF_ERROR(snug_checkpoint_look(t));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
     if (wants_stop(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
