@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "io/json.h"
+#include "train/results.h"
 
 static json_t *hex(uint64_t number) {
     char text[17];
@@ -33,10 +34,10 @@ static void add_model(json_t **to, const struct snug_config *c) {
     snug_json_add(to, "vocab_size", json_integer(c->vocab_size));
     snug_json_add(to, "max_position_embeddings", json_integer(c->max_position_embeddings));
     snug_json_add(to, "type_vocab_size", json_integer(c->type_vocab_size));
-    snug_json_add(to, "layer_norm_eps", json_real(c->layer_norm_eps));
-    snug_json_add(to, "hidden_dropout_prob", json_real(c->hidden_dropout_prob));
-    snug_json_add(to, "attention_probs_dropout_prob", json_real(c->attention_probs_dropout_prob));
-    snug_json_add(to, "classifier_dropout", json_real(c->classifier_dropout));
+    snug_json_add(to, "layer_norm_eps", snug_json_number(c->layer_norm_eps));
+    snug_json_add(to, "hidden_dropout_prob", snug_json_number(c->hidden_dropout_prob));
+    snug_json_add(to, "attention_probs_dropout_prob", snug_json_number(c->attention_probs_dropout_prob));
+    snug_json_add(to, "classifier_dropout", snug_json_number(c->classifier_dropout));
     snug_json_add(to, "pad_token_id", json_integer(c->pad_token_id));
     const json_t *activation = json_object_get(c->json, "hidden_act");
     snug_json_add(to, "hidden_act", json_string(json_is_string(activation) ? json_string_value(activation) : "gelu"));
@@ -68,19 +69,19 @@ static json_t *settings_of(const struct snug_job *job) {
     const struct snug_args *args = job->args;
     const bool judges = args->metric_for_best_model;
     json_t *o = json_object();
-    snug_json_add(&o, "learning_rate", json_real(args->learning_rate));
+    snug_json_add(&o, "learning_rate", snug_json_number(args->learning_rate));
     snug_json_add(&o, "lr_scheduler_type", text_or_null(args->lr_scheduler_type));
     snug_json_add(&o, "lr_scheduler_kwargs", text_or_null(args->lr_scheduler_kwargs));
-    snug_json_add(&o, "warmup_steps", json_real(args->warmup_steps));
+    snug_json_add(&o, "warmup_steps", snug_json_number(args->warmup_steps));
     snug_json_add(&o, "max_steps", json_integer(job->max_steps));
     snug_json_add(&o, "optim_args", text_or_null(args->optim_args));
-    snug_json_add(&o, "weight_decay", json_real(args->weight_decay));
-    snug_json_add(&o, "adam_beta1", json_real(args->adam_beta1));
-    snug_json_add(&o, "adam_beta2", json_real(args->adam_beta2));
-    snug_json_add(&o, "adam_epsilon", json_real(args->adam_epsilon));
-    snug_json_add(&o, "max_grad_norm", json_real(args->max_grad_norm));
-    snug_json_add(&o, "label_smoothing_factor", json_real(args->label_smoothing_factor));
-    snug_json_add(&o, "mlm_probability", json_real(job->config.task == SNUG_TASK_MLM ? args->mlm_probability : 0));
+    snug_json_add(&o, "weight_decay", snug_json_number(args->weight_decay));
+    snug_json_add(&o, "adam_beta1", snug_json_number(args->adam_beta1));
+    snug_json_add(&o, "adam_beta2", snug_json_number(args->adam_beta2));
+    snug_json_add(&o, "adam_epsilon", snug_json_number(args->adam_epsilon));
+    snug_json_add(&o, "max_grad_norm", snug_json_number(args->max_grad_norm));
+    snug_json_add(&o, "label_smoothing_factor", snug_json_number(args->label_smoothing_factor));
+    snug_json_add(&o, "mlm_probability", snug_json_number(job->config.task == SNUG_TASK_MLM ? args->mlm_probability : 0));
     snug_json_add(&o, "seed", json_integer(args->seed));
     snug_json_add(&o, "per_device_train_batch_size", json_integer(job->train.options.batch_size));
     snug_json_add(&o, "compute", json_string(job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute)));
@@ -90,10 +91,10 @@ static json_t *settings_of(const struct snug_job *job) {
     snug_json_add(&o, "validation_file",
                   judges && job->eval.dataset ? hex(snug_dataset_digest(job->eval.dataset)) : json_null());
     snug_json_add(&o, "eval_strategy", json_integer(judges ? args->eval_strategy : 0));
-    snug_json_add(&o, "eval_steps", json_real(judges ? args->eval_steps : 0));
-    snug_json_add(&o, "eval_delay", json_real(judges ? args->eval_delay : 0));
+    snug_json_add(&o, "eval_steps", snug_json_number(judges ? args->eval_steps : 0));
+    snug_json_add(&o, "eval_delay", snug_json_number(judges ? args->eval_delay : 0));
     snug_json_add(&o, "early_stopping_patience", json_integer(args->early_stopping_patience));
-    snug_json_add(&o, "early_stopping_threshold", json_real(args->early_stopping_threshold));
+    snug_json_add(&o, "early_stopping_threshold", snug_json_number(args->early_stopping_threshold));
     return o;
 }
 
