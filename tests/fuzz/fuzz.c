@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 
-#include "io/file.h"
+#include "train/identity.h"
 
 static snug_context *context;
 static volatile bool running;
@@ -23,6 +23,14 @@ static struct entry {
     size_t size;
     mode_t kind;
 } entries[FILES];
+
+enum { FOLDER = FIRST_HANDLE - 1 };
+static const char *folder_path;
+
+struct snug_folder fuzz_folder(const char *path) {
+    folder_path = path;
+    return (struct snug_folder){.fd = FOLDER, .path = (char *)(uintptr_t)path, .mode = 0600};
+}
 
 static struct handle {
     const struct entry *entry; /* NULL: free */
@@ -87,8 +95,16 @@ static int describe(const struct entry *entry, struct stat *info) {
     type __wrap_##name parameters;                                                                                     \
     type __wrap_##name parameters
 
-WRAP(int, open, (const char *path, int flags, ...)) {
-    if (!running) return __real_open(path, flags, 0600);
+/* The path of a name in a folder that fuzz_folder() gave, or of the process. Valid until the next call. */
+static const char *path_in(int folder, const char *name) {
+    static char path[1024];
+    if (folder == AT_FDCWD) return name;
+    FUZZ_CHECK(folder == FOLDER);
+    FUZZ_CHECK(snprintf(path, sizeof path, "%s/%s", folder_path, name) < (int)sizeof path);
+    return path;
+}
+
+static int open_entry(const char *path, int flags) {
     const struct entry *entry = find(path);
     if (!entry) return -1;
     FUZZ_CHECK((flags & O_ACCMODE) == O_RDONLY && (entry->kind != S_IFIFO || flags & O_NONBLOCK));
@@ -98,6 +114,14 @@ WRAP(int, open, (const char *path, int flags, ...)) {
     handles[i] = (struct handle){entry, 0};
     opened++;
     return FIRST_HANDLE + i;
+}
+
+WRAP(int, open, (const char *path, int flags, ...)) {
+    return running ? open_entry(path, flags) : __real_open(path, flags, 0600);
+}
+
+WRAP(int, openat, (int folder, const char *path, int flags, ...)) {
+    return running ? open_entry(path_in(folder, path), flags) : __real_openat(folder, path, flags, 0600);
 }
 
 WRAP(int, close, (int fd)) {
@@ -133,8 +157,16 @@ WRAP(int, stat, (const char *path, struct stat *info)) {
     return entry ? describe(entry, info) : -1;
 }
 
-/* Not by the calls that it makes, since streams are slow to open. */
-WRAP(snug_status, snug_file_read, (snug_context * ctx, const char *path, char **data, size_t *size)) {
+WRAP(int, fstatat, (int folder, const char *path, struct stat *info, int flags)) {
+    if (!running) return __real_fstatat(folder, path, info, flags);
+    const struct entry *entry = find(path_in(folder, path));
+    return entry ? describe(entry, info) : -1;
+}
+
+/* Not by the calls that it makes, which read a little at a time. */
+WRAP(snug_status, snug_file_read,
+     (snug_context * ctx, const struct snug_folder *in, const char *name, char **data, size_t *size)) {
+    const char *path = path_in(snug_folder_fd(in), name);
     const struct entry *entry = find(path);
     *data = NULL;
     *size = 0;
@@ -146,14 +178,28 @@ WRAP(snug_status, snug_file_read, (snug_context * ctx, const char *path, char **
     return SNUG_OK;
 }
 
-WRAP(snug_status, snug_file_replace, (snug_context * ctx, const char *path, const void *data, size_t size)) {
+WRAP(snug_status, snug_file_replace,
+     (snug_context * ctx, const struct snug_folder *in, const char *name, const void *data, size_t size)) {
     static void *kept; /* of the last call alone */
     (void)ctx;
-    struct entry *entry = find(path);
+    struct entry *entry = find(path_in(snug_folder_fd(in), name));
     FUZZ_CHECK(entry);
     free(kept);
     FUZZ_CHECK(kept = malloc(size));
     entry->data = memcpy(kept, data, entry->size = size);
+    return SNUG_OK;
+}
+
+/* A run without data, as fuzz_trainer_state has it, has no identity. */
+WRAP(json_t *, snug_identity, (const struct snug_job *job)) {
+    (void)job;
+    return json_object();
+}
+
+WRAP(snug_status, snug_identity_check,
+     (const struct snug_job *job, const char *path, const json_t *saved, bool *other_best)) {
+    (void)job, (void)path;
+    *other_best = json_is_true(saved);
     return SNUG_OK;
 }
 

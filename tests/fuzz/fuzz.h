@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/context.h"
+#include "io/file.h"
 
 /* The context has no log and no failure yet. Every file that the input made snug open must be closed afterwards. */
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size);
@@ -24,6 +24,8 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size);
 /* A file of this path (a literal), which is given back, until it is given again: size bytes, which are not copied. None
    where data is NULL. */
 const char *fuzz_file(const char *path, const void *data, size_t size);
+/* A handle of the folder of this path (a literal); of the last one alone. */
+struct snug_folder fuzz_folder(const char *path);
 /* What is no file: S_IFDIR or S_IFIFO, a pipe that nobody writes to. Reading from it is a finding. */
 void fuzz_special(const char *path, unsigned kind);
 

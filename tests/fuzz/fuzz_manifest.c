@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "fuzz.h"
-#include "io/file.h"
+#include "io/folder.h"
 
 #define IN FUZZ_FOLDER "/checkpoint"
 
@@ -13,5 +13,6 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     fuzz_file(IN "/sub/b", "", 0);
     fuzz_special(IN "/sub", S_IFDIR);
     fuzz_special(IN "/pipe", S_IFIFO);
-    fuzz_accepts(ctx, snug_folder_verify(ctx, IN));
+    const struct snug_folder folder = fuzz_folder(IN);
+    fuzz_accepts(ctx, snug_manifest_verify(ctx, &folder, (const char *const[]){"a", NULL}));
 }

@@ -22,17 +22,19 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_trainer read = {.session = &session, .ctx = ctx, .args = args, .log_history = json_array()},
                         again = read;
     again.log_history = json_array();
+    const struct snug_folder folder = fuzz_folder(FUZZ_FOLDER);
+    read.output.folder = again.output.folder = folder;
     fuzz_file(FUZZ_FOLDER "/trainer_state.json", data, size);
-    if (fuzz_accepts(ctx, snug_trainer_state_read(&read, FUZZ_FOLDER))) {
+    if (fuzz_accepts(ctx, snug_trainer_state_read(&read, &folder))) {
         const int64_t step = session.step;
         FUZZ_CHECK(step >= 0 && step <= INT64_C(1000000000000));
         FUZZ_CHECK(read.logged_step >= 0 && read.logged_step <= step);
         FUZZ_CHECK(read.samples >= 0 && read.tokens >= 0 && read.impatience >= 0);
         FUZZ_CHECK(snug_trainer_flops(&read) >= 0 && snug_trainer_epoch(&read) >= 0);
-        FUZZ_CHECK(snug_trainer_state_write(&read, FUZZ_FOLDER) == SNUG_OK);
-        FUZZ_CHECK(snug_trainer_state_read(&again, FUZZ_FOLDER) == SNUG_OK);
+        FUZZ_CHECK(snug_trainer_state_write(&read, &folder) == SNUG_OK);
+        FUZZ_CHECK(snug_trainer_state_read(&again, &folder) == SNUG_OK);
         FUZZ_CHECK(session.step == step && again.samples == read.samples && again.tokens == read.tokens);
-        FUZZ_CHECK(strcmp(again.best_checkpoint, read.best_checkpoint) == 0);
+        FUZZ_CHECK(again.best_saved_step == read.best_saved_step);
         FUZZ_CHECK(json_equal(again.log_history, read.log_history));
     }
     json_decref(read.log_history);
