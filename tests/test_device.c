@@ -119,9 +119,9 @@ static void test_training_is_the_cpus(void **state) {
 static void test_loss_scale(void **state) {
     struct fixture *f = *state;
     write_text(f, "far.csv", "sentence,label\nw1 good,3e38\nw2 bad,3e38\n");
-    const snug_train_result far = train(f, "far", QUICK "fp16=true max_steps=10 train_file=@far.csv");
-    assert_int_equal(far.skipped_steps, 10);
-    assert_true(far.loss_scale == 64);
+    assert_int_equal(try_train(f, "far", QUICK "fp16=true max_steps=10 train_file=@far.csv", 0, NULL), SNUG_E_NUMERIC);
+    assert_contains(snug_error_message(f->ctx), "the last 10 steps had no finite loss");
+    assert_contains(f->log, "steps skipped so far");
     const snug_train_result one = train(f, "fp16", QUICK "fp16=true max_steps=10");
     assert_true(one.loss_scale > 0 && one.loss_scale <= 65536);
     assert_true(isfinite(one.train_loss));
@@ -170,7 +170,7 @@ static void test_resumed_in_another_precision(void **state) {
     struct fixture *f = *state;
     train(f, "saved", QUICK "tf32=true save_strategy=steps save_steps=2");
     train(f, "saved", QUICK "save_strategy=no resume_from_checkpoint=@saved/checkpoint-2");
-    assert_contains(f->log, "compute was another when this checkpoint was made");
+    assert_contains(f->log, "compute was \"TF32\" and is \"F32\"");
 }
 
 /* A kernel that failed shows where the host waits for it. */
@@ -264,7 +264,7 @@ static void test_context_is_learnt(void **state) {
         set_world(cases[i].world);
         assert_int_equal(context_of_run(f, "other", NULL), (int64_t)cases[i].context << 20);
     }
-    assert_contains(f->log, "it is made anew");
+    assert_contains(f->log, "it is written again");
     assert_contains(f->log, "other processes on NVIDIA H200: 4711 python 20.0 MiB");
     setenv("SNUG_CACHE", "/dev/null/cache", 1);
     set_world(ONE_GPU "context 520\n");

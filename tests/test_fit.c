@@ -55,7 +55,7 @@ static void test_rates_are_measured_once(void **state) {
     write_bytes(path, "{\"seconds\": [", 13);
     free(path);
     open_rates(f, &measured);
-    assert_contains(f->log, "measured anew");
+    assert_contains(f->log, "measured again");
     bool found[SNUG_OP_COUNT] = {false};
     for (size_t i = 0; i < measured.count; i++) {
         const struct snug_rate *rate = &measured.items[i];

@@ -61,10 +61,10 @@ static void test_made_saved_and_loaded(void **state) {
     struct fixture *f = *state;
     snug_session *wide = open_session(f, NULL), *narrow = open_session(f, "dtype=bfloat16");
     assert_rounded(f, narrow, wide);
-    ok(f, snug_save_model(wide, path_of(f, "wide")));
+    ok(f, snug_save_model(wide, path_of(f, "broad")));
     ok(f, snug_save_model(narrow, path_of(f, "narrow")));
     assert_stored_types(f, path_of(f, "narrow/model.safetensors"));
-    const char *const folders[] = {"wide", "narrow"}, *const types[] = {"float32", "bfloat16"};
+    const char *const folders[] = {"broad", "narrow"}, *const types[] = {"float32", "bfloat16"};
     for (int i = 0; i < 2; i++) {
         json_t *config = read_json(f, path_of(f, "%s/config.json", folders[i]));
         assert_string_equal(json_string_value(json_object_get(config, "dtype")), types[i]);
@@ -75,7 +75,7 @@ static void test_made_saved_and_loaded(void **state) {
     snug_session *again = open_session(f, "seed=7 model_name_or_path=@narrow dtype=bfloat16");
     ok(f, snug_save_model(again, path_of(f, "again")));
     assert_same_file(f, path_of(f, "narrow/model.safetensors"), path_of(f, "again/model.safetensors"));
-    snug_session *from_wide = open_session(f, "seed=7 model_name_or_path=@wide dtype=bfloat16");
+    snug_session *from_wide = open_session(f, "seed=7 model_name_or_path=@broad dtype=bfloat16");
     ok(f, snug_save_model(from_wide, path_of(f, "from_wide")));
     assert_same_file(f, path_of(f, "narrow/model.safetensors"), path_of(f, "from_wide/model.safetensors"));
     snug_session *widened = open_session(f, "seed=7 model_name_or_path=@narrow");

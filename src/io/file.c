@@ -267,7 +267,26 @@ void snug_writer_put(struct snug_writer *writer, const void *data, size_t size) 
     note_error(writer, errno);
 }
 
+/* Room for the name, so that noting it cannot fail once the file has it. */
+static snug_status reserve_name(snug_context *ctx, struct snug_writer *writer) {
+    struct snug_written *written = writer->in ? writer->in->written : NULL;
+    if (!written) return SNUG_OK;
+    return snug_grow(ctx, (void **)&written->names, &written->capacity, written->count + 1, sizeof *written->names);
+}
+
+static void note_name(struct snug_writer *writer) {
+    struct snug_written *written = writer->in ? writer->in->written : NULL;
+    if (!written) return;
+    written->names[written->count++] = writer->name;
+    writer->name = NULL;
+}
+
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
+    const snug_status room = reserve_name(ctx, writer);
+    if (room != SNUG_OK) {
+        snug_writer_abandon(writer);
+        return room;
+    }
     const int folder = snug_folder_fd(writer->in);
     if (!writer->failed && (fflush(writer->file) || fsync(fileno(writer->file)))) note_error(writer, errno);
     if (!writer->failed && cannot_be_replaced(writer)) note_error(writer, EEXIST);
@@ -281,6 +300,7 @@ snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
         snug_folder_sync(ctx, writer->in, writer->name);
         free(writer->temporary); /* so that abandon removes nothing */
         writer->temporary = NULL;
+        note_name(writer);
     }
     snug_writer_abandon(writer);
     return status;

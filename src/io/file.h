@@ -19,9 +19,15 @@
 /* An opened folder. A zeroed struct is none: path is NULL. */
 struct snug_folder {
     int fd;
-    char *path;   /* as the user named it; for messages only */
-    mode_t mode;  /* permissions of the files made in it, which the process's mask reduces further */
-    uint64_t run; /* part of the temporary names in it: who finds one knows whose it is */
+    char *path;                   /* as the user named it; for messages only */
+    mode_t mode;                  /* permissions of the files made in it, which the process's mask reduces further */
+    uint64_t run;                 /* part of the temporary names in it: who finds one knows whose it is */
+    struct snug_written *written; /* of a folder that is being written (snug_folder_begin): the files in it so far */
+};
+
+struct snug_written {
+    char **names;
+    size_t count, capacity;
 };
 
 /* A path for messages: snug_fail(ctx, status, "cannot open " SNUG_PATH, SNUG_PATH_IN(in, name)). */

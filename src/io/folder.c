@@ -394,6 +394,33 @@ static snug_status old_name(snug_context *ctx, const struct snug_folder *in, con
     return snug_temporary_name(ctx, name, in->run, ".old", out);
 }
 
+/* The name of a folder that is being written in the one that holds it. */
+static const char *temporary_name(const struct snug_folder *temporary) { return strrchr(temporary->path, '/') + 1; }
+
+static void forget_written(struct snug_folder *temporary) {
+    struct snug_written *written = temporary->written;
+    for (size_t i = 0; written && i < written->count; i++) free(written->names[i]);
+    if (written) free(written->names);
+    free(written);
+    snug_folder_close(temporary);
+}
+
+static snug_status make_temporary(snug_context *ctx, const struct snug_folder *in, const char *name, const char *hidden,
+                                  struct snug_folder *temporary) {
+    struct snug_written *written;
+    RETURN_IF_ERROR(remove_temporary(ctx, in, hidden));
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *written, (void **)&written));
+    snug_status status = SNUG_OK;
+    if (mkdirat(in->fd, hidden, folder_mode(in->mode))) status = fail_os(ctx, "write folder", in, name);
+    if (status == SNUG_OK && (status = snug_folder_open(ctx, in, hidden, temporary)) != SNUG_OK)
+        unlinkat(in->fd, hidden, AT_REMOVEDIR);
+    if (status == SNUG_OK)
+        temporary->written = written;
+    else
+        free(written);
+    return status;
+}
+
 snug_status snug_folder_begin(snug_context *ctx, const struct snug_folder *in, const char *name,
                               struct snug_folder *temporary) {
     char *hidden;
@@ -401,10 +428,7 @@ snug_status snug_folder_begin(snug_context *ctx, const struct snug_folder *in, c
     snug_status status = snug_manifest_claim(ctx, in, name, NULL, NULL);
     if (status != SNUG_END) RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(snug_temporary_name(ctx, name, in->run, "", &hidden));
-    status = remove_temporary(ctx, in, hidden);
-    if (status == SNUG_OK && mkdirat(in->fd, hidden, folder_mode(in->mode)))
-        status = fail_os(ctx, "write folder", in, name);
-    if (status == SNUG_OK) status = snug_folder_open(ctx, in, hidden, temporary);
+    status = make_temporary(ctx, in, name, hidden, temporary);
     free(hidden);
     return status;
 }
@@ -412,18 +436,13 @@ snug_status snug_folder_begin(snug_context *ctx, const struct snug_folder *in, c
 static snug_status write_manifest(snug_context *ctx, const struct snug_folder *folder,
                                   const struct snug_provenance *from) {
     json_t *files = json_object();
-    DIR *entries = snug_folder_entries(folder);
-    snug_status status = entries ? SNUG_OK : fail_os(ctx, "open folder", NULL, folder->path);
-    if (!files) status = snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing %s", folder->path);
-    for (struct dirent *entry; entries && status == SNUG_OK && (errno = 0, entry = readdir(entries));) {
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        status = snug_manifest_add(ctx, files, folder, entry->d_name);
-    }
-    if (entries && status == SNUG_OK && errno) status = fail_os(ctx, "read folder", NULL, folder->path);
+    snug_status status =
+        files ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing %s", folder->path);
+    for (size_t i = 0; i < folder->written->count && status == SNUG_OK; i++)
+        status = snug_manifest_add(ctx, files, folder, folder->written->names[i]);
     if (status == SNUG_OK) status = snug_manifest_write(ctx, folder, files, from);
     if (status == SNUG_OK && fsync(folder->fd) && errno != EINVAL)
         status = fail_os(ctx, "sync folder", NULL, folder->path);
-    if (entries) closedir(entries);
     json_decref(files);
     return status;
 }
@@ -463,28 +482,22 @@ static snug_status swap_in(snug_context *ctx, const struct snug_folder *in, cons
 
 snug_status snug_folder_commit(snug_context *ctx, const struct snug_folder *in, const char *name,
                                struct snug_folder *temporary, const struct snug_provenance *from) {
-    char *hidden;
-    snug_status status = snug_temporary_name(ctx, name, in->run, "", &hidden);
-    if (status == SNUG_OK) status = write_manifest(ctx, temporary, from);
-    if (status == SNUG_OK) status = swap_in(ctx, in, hidden, name);
-    free(hidden);
+    snug_status status = write_manifest(ctx, temporary, from);
+    if (status == SNUG_OK) status = swap_in(ctx, in, temporary_name(temporary), name);
     if (status != SNUG_OK) {
-        snug_folder_abandon(ctx, in, name, temporary);
+        snug_folder_abandon(in, temporary);
         return status;
     }
     snug_folder_sync(ctx, in, name);
-    snug_folder_close(temporary);
+    forget_written(temporary);
     return SNUG_OK;
 }
 
-void snug_folder_abandon(snug_context *ctx, const struct snug_folder *in, const char *name,
-                         struct snug_folder *temporary) {
-    char *hidden;
+void snug_folder_abandon(const struct snug_folder *in, struct snug_folder *temporary) {
     if (!temporary->path) return;
-    snug_folder_close(temporary);
-    if (snug_temporary_name(ctx, name, in->run, "", &hidden) != SNUG_OK) return;
-    remove_below(in->fd, hidden);
-    free(hidden);
+    for (size_t i = 0; i < temporary->written->count; i++) unlinkat(temporary->fd, temporary->written->names[i], 0);
+    unlinkat(in->fd, temporary_name(temporary), AT_REMOVEDIR);
+    forget_written(temporary);
 }
 
 /* ---- after a kill --------------------------------------------------------------------------------------------- */

@@ -66,8 +66,7 @@ snug_status snug_folder_begin(snug_context *ctx, const struct snug_folder *in, c
    it is snug's own, else SNUG_E_IO. Closes temporary, and removes it after a failure. */
 snug_status snug_folder_commit(snug_context *ctx, const struct snug_folder *in, const char *name,
                                struct snug_folder *temporary, const struct snug_provenance *from);
-void snug_folder_abandon(snug_context *ctx, const struct snug_folder *in, const char *name,
-                         struct snug_folder *temporary);
+void snug_folder_abandon(const struct snug_folder *in, struct snug_folder *temporary);
 /* Removes a folder of snug's own; one that does not exist is no failure. Whoever looks meanwhile, or after a kill,
    finds it whole or not at all. SNUG_E_IO where it is not snug's own. */
 snug_status snug_folder_discard(snug_context *ctx, const struct snug_folder *in, const char *name);

@@ -104,23 +104,32 @@ static snug_status open_lock(snug_context *ctx, const struct snug_folder *folder
                      SNUG_PATH_IN(folder, lock_name), strerror(errno));
 }
 
+/* Removes a lock file that was made here, and so is empty. */
+static void remove_made(int fd, const struct snug_folder *folder) {
+    struct stat info;
+    if (fstat(fd, &info) == 0 && info.st_size == 0) unlinkat(folder->fd, lock_name, 0);
+}
+
 /* SNUG_END where it has to be tried again. */
 static snug_status try_lock(snug_context *ctx, int fd, const struct snug_folder *folder, struct snug_lock *lock) {
-    struct stat info = {0};
     char *text;
     if (flock(fd, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK) return fail_held(ctx, fd, folder);
         snug_log(ctx, SNUG_LOG_WARNING, "%s cannot be locked (%s): make sure that no second run writes into it",
                  folder->path, strerror(errno));
-        fstat(fd, &info);
-        if (info.st_size == 0) unlinkat(folder->fd, lock_name, 0); /* it was made here */
+        remove_made(fd, folder);
         return SNUG_OK;
     }
     if (!snug_file_is_named(fd, folder, lock_name)) return SNUG_END; /* its holder has removed it since it was opened */
-    RETURN_IF_ERROR(read_text(ctx, fd, folder, &text));
-    const snug_status status = read_killed(ctx, folder, text, lock);
-    free(text);
-    if (status == SNUG_OK) lock->folder = folder;
+    snug_status status = read_text(ctx, fd, folder, &text);
+    if (status == SNUG_OK) {
+        status = read_killed(ctx, folder, text, lock);
+        free(text);
+    }
+    if (status == SNUG_OK)
+        lock->folder = folder;
+    else
+        remove_made(fd, folder);
     return status;
 }
 

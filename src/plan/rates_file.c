@@ -122,8 +122,11 @@ static snug_status cached_name(snug_context *ctx, const struct snug_rates *rates
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path) {
     snug_context *ctx = rates->ctx;
     struct snug_folder cache;
-    char *text = NULL, *name = NULL, problem[256];
+    char *text = NULL, *name = NULL, *folder, problem[256];
     *path = NULL;
+    RETURN_IF_ERROR(snug_cache_folder(ctx, &folder));
+    if (!folder) return SNUG_OK; /* none is set */
+    free(folder);
     RETURN_IF_ERROR(snug_cache_folder_open(ctx, &cache, problem));
     if (!cache.path) return snug_fail(ctx, SNUG_E_IO, "%s", problem);
     snug_status status = cached_name(ctx, rates, &name);

@@ -307,7 +307,7 @@ snug_status snug_checkpoint_save(struct snug_trainer *t, char path[SNUG_CHECKPOI
     RETURN_IF_ERROR(snug_folder_begin(t->ctx, &t->output.folder, name, &temporary));
     const snug_status status = write_checkpoint(t, &temporary);
     if (status != SNUG_OK) {
-        snug_folder_abandon(t->ctx, &t->output.folder, name, &temporary);
+        snug_folder_abandon(&t->output.folder, &temporary);
         return status;
     }
     RETURN_IF_ERROR(snug_folder_commit(t->ctx, &t->output.folder, name, &temporary, &t->from));
@@ -432,10 +432,10 @@ snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     if (strcasecmp(from, "true") == 0) {
         struct snug_checkpoint *items;
         size_t count, own = 0;
-        RETURN_IF_ERROR(snug_checkpoint_list(t, &items, &count));
+        const snug_status status = snug_checkpoint_list(t, &items, &count);
         for (size_t i = 0; i < count; i++) own += items[i].own;
         free(items);
-        return own ? SNUG_OK : fail_nothing_whole(t, false);
+        return status != SNUG_OK || own ? status : fail_nothing_whole(t, false);
     }
     if (!snug_folder_exists(from))
         return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,

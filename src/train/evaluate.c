@@ -135,7 +135,8 @@ snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug
     const bool writes = snug_args_is_set(args, "output_dir") && args->output_dir; /* not what a training chose */
     struct snug_output output = {0};
     if (writes) RETURN_IF_ERROR(snug_folder_check(args->ctx, args->output_dir));
-    if (writes) RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, &output));
+    if (writes)
+        RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, &output));
     snug_status status = snug_session_open(args, SNUG_COMMAND_EVAL, callbacks, &s);
     if (status == SNUG_OK) status = snug_session_evaluate_with(s, callbacks, metrics);
     if (status == SNUG_OK && writes)

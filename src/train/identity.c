@@ -81,7 +81,8 @@ static json_t *settings_of(const struct snug_job *job) {
     snug_json_add(&o, "adam_epsilon", snug_json_number(args->adam_epsilon));
     snug_json_add(&o, "max_grad_norm", snug_json_number(args->max_grad_norm));
     snug_json_add(&o, "label_smoothing_factor", snug_json_number(args->label_smoothing_factor));
-    snug_json_add(&o, "mlm_probability", snug_json_number(job->config.task == SNUG_TASK_MLM ? args->mlm_probability : 0));
+    snug_json_add(&o, "mlm_probability",
+                  snug_json_number(job->config.task == SNUG_TASK_MLM ? args->mlm_probability : 0));
     snug_json_add(&o, "seed", json_integer(args->seed));
     snug_json_add(&o, "per_device_train_batch_size", json_integer(job->train.options.batch_size));
     snug_json_add(&o, "compute", json_string(job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute)));

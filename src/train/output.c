@@ -13,10 +13,17 @@ static const struct {
     bool model;  /* belongs to the model */
     bool always; /* written by an evaluation too */
 } known[] = {
-    {"config.json", true, false},        {"model.safetensors", true, false},     {"vocab.txt", true, false},
-    {"tokenizer.json", true, false},     {"tokenizer_config.json", true, false}, {"special_tokens_map.json", true, false},
-    {"added_tokens.json", true, false},  {"trainer_state.json", false, false},   {"train_results.json", false, false},
-    {"eval_results.json", false, true}, {"all_results.json", false, true},
+    {"config.json", true, false},
+    {"model.safetensors", true, false},
+    {"vocab.txt", true, false},
+    {"tokenizer.json", true, false},
+    {"tokenizer_config.json", true, false},
+    {"special_tokens_map.json", true, false},
+    {"added_tokens.json", true, false},
+    {"trainer_state.json", false, false},
+    {"train_results.json", false, false},
+    {"eval_results.json", false, true},
+    {"all_results.json", false, true},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -101,6 +108,8 @@ snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bo
 
 void snug_output_close(struct snug_output *output) {
     if (!output) return;
+    /* What could not be removed while memory was short. Nothing else has a name of this run by now. */
+    if (output->lock.folder) snug_folder_sweep(output->ctx, &output->folder, &output->folder.run, 1);
     snug_lock_release(&output->lock);
     snug_folder_close(&output->folder);
     json_decref(output->files);
