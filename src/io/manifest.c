@@ -31,22 +31,29 @@ static bool read_run(const json_t *json, uint64_t *run) {
     return true;
 }
 
-/* The checksum of a manifest without its own. false without memory. */
+/* The checksum of a manifest that does not hold it. False without memory. */
 static bool sum_of(const json_t *json, char hex[17]) {
-    json_t *rest = json_copy((json_t *)(uintptr_t)json);
-    if (rest) json_object_del(rest, sum_key);
-    char *text = rest ? snug_json_dump(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *text = snug_json_dump(json, JSON_COMPACT | JSON_SORT_KEYS);
     if (text) snprintf(hex, 17, "%016llx", (unsigned long long)XXH3_64bits(text, strlen(text)));
     free(text);
-    json_decref(rest);
     return text;
+}
+
+/* Takes the checksum out of the manifest, and compares it with that of what is left. */
+static snug_status check_sum(snug_context *ctx, json_t *json, bool *same) {
+    char sum[17] = "", hex[17];
+    const char *text = json_string_value(json_object_get(json, sum_key));
+    if (text) snprintf(sum, sizeof sum, "%s", text);
+    json_object_del(json, sum_key);
+    if (!sum_of(json, hex)) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while checking " SNUG_MANIFEST);
+    *same = strcmp(sum, hex) == 0;
+    return SNUG_OK;
 }
 
 /* Why json is not the manifest that snug writes; NULL if it is. */
 static const char *problem_of(const json_t *json, struct snug_manifest *out) {
     const json_t *files = json_object_get(json, "files"), *program = json_object_get(json, "program");
-    const char *name, *sum = json_string_value(json_object_get(json, sum_key));
-    char hex[17];
+    const char *name;
     json_t *entry;
     if (!json_is_string(program) || strcmp(json_string_value(program), "snug") != 0)
         return "was not written by this version of snug";
@@ -58,7 +65,6 @@ static const char *problem_of(const json_t *json, struct snug_manifest *out) {
         if (!is_file_name(name)) return "\"files\" must hold names of files in the same folder";
         if (!json_is_null(entry) && !json_is_object(entry)) return "\"files\" must give a size and a checksum each";
     }
-    if (!sum || !sum_of(json, hex) || strcmp(sum, hex) != 0) return "its checksum differs";
     out->from.started = json_integer_value(json_object_get(json, "started"));
     return NULL;
 }
@@ -72,7 +78,8 @@ snug_status snug_manifest_read(snug_context *ctx, const struct snug_folder *fold
                  kind ? "its %s is %s" : "it has no %s: it was not written to its end", SNUG_MANIFEST, kind);
         return SNUG_OK;
     }
-    const snug_status status = snug_json_read(ctx, folder, SNUG_MANIFEST, &json);
+    bool same = true;
+    snug_status status = snug_json_read(ctx, folder, SNUG_MANIFEST, &json);
     if (status == SNUG_E_MEMORY) return status;
     if (status != SNUG_OK) {
         snprintf(out->problem, sizeof out->problem, "its manifest cannot be read: %s", snug_error_message(ctx));
@@ -80,12 +87,14 @@ snug_status snug_manifest_read(snug_context *ctx, const struct snug_folder *fold
         return SNUG_OK;
     }
     const char *problem = problem_of(json, out);
+    if (!problem) status = check_sum(ctx, json, &same);
+    if (!same) problem = "its checksum differs";
     if (problem)
         snprintf(out->problem, sizeof out->problem, "its %s: %s", SNUG_MANIFEST, problem);
-    else
+    else if (status == SNUG_OK)
         out->files = json_incref(json_object_get(json, "files"));
     json_decref(json);
-    return SNUG_OK;
+    return status;
 }
 
 void snug_manifest_free(struct snug_manifest *manifest) {
