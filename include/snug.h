@@ -336,8 +336,9 @@ double snug_learning_rate(const snug_session *session);
 snug_status snug_zero_grad(snug_session *session);
 /* Evaluates on validation_file with the current weights. There is no current batch afterwards. */
 snug_status snug_session_evaluate(snug_session *session, snug_metrics *metrics);
-/* Writes config.json, model.safetensors and the tokenizer's files into folder, each whole or not at all;
-   from_pretrained loads it. Other files there stay. */
+/* Writes config.json, model.safetensors and the tokenizer's files into folder, each whole or not at all, and a
+   manifest.json of what it wrote; from_pretrained loads it. Other files there stay. SNUG_E_IO names a file under one of
+   these names that snug did not write: the argument overwrite_output_dir allows it to be replaced. */
 snug_status snug_save_model(snug_session *session, const char *folder);
 /* A parameter by its Hugging Face name, copied as fp32 (count values): for looking inside and for tests. */
 snug_status snug_get_parameter(snug_session *session, const char *name, float *values, size_t count);

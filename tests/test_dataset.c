@@ -587,7 +587,7 @@ static void test_damaged_cache(void **state) {
         assert_int_equal(fwrite(data, 1, kept, file), kept);
         fclose(file);
         data[i] ^= (char)(1 << i % 8);
-        open_and_check(f, &options, "damaged and is made again");
+        open_and_check(f, &options, "damaged and is rebuilt");
     }
     open_and_check(f, &options, "read from");
     free(data);

@@ -48,7 +48,8 @@ static void overwritten(struct scene *s) {
     free(text);
     expect_same(s, "out/model.safetensors", control(s, TRAIN, "model.safetensors"));
     expect_same(s, "out/vocab.txt", "in/model/vocab.txt");
-    run(s, TRAIN); /* all of it is snug's now */
+    if (strcmp(s->c->entry, "eval_results.json") == 0) return; /* that run wrote none: it is still the user's */
+    run(s, TRAIN);                                             /* all of it is snug's now */
     expect_success(s);
 }
 

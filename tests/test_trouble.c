@@ -78,7 +78,7 @@ static void test_steps_that_overflow_are_skipped(void **state) {
     }
 }
 
-/* A step that is skipped changes neither weights nor states, which a loop of one's own sees. */
+/* A step that is skipped changes neither weights nor states, and a run of such steps alone saves nothing. */
 static void test_skipped_step_changes_no_weight(void **state) {
     struct fixture *f = *state;
     write_overflowing(f, "over.csv", 1);
@@ -109,7 +109,7 @@ static void test_streak_keeps_last_good(void **state) {
     assert_true(exists(path_of(f, "out/checkpoint-4")));
     assert_false(exists(path_of(f, "out/checkpoint-5")));
     ok(f, folder_verify(f->ctx, path_of(f, "out/checkpoint-4")));
-    /* Whoever stops a run in a streak waits for its end, and is told what is left. */
+    /* A run that is interrupted in a streak waits for its end. */
     assert_int_equal(try_train(f, "cut", words, 6, NULL), SNUG_E_NUMERIC);
     assert_true(exists(path_of(f, "cut/checkpoint-4")));
 }

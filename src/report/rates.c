@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/threads.h"
 #include "report/report.h"
 #include "train/job.h"
+#include "train/threads.h"
 
 snug_status snug_rates_create(snug_args *args, snug_rates **out) {
     void *memory;

@@ -206,7 +206,7 @@ static snug_status open_cached(struct opening *o, bool *done) {
     RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
     *done = !problem;
     if (problem)
-        snug_log(o->ctx, SNUG_LOG_WARNING, "%s/%s: the token cache is damaged and is made again: %s", o->folder.path,
+        snug_log(o->ctx, SNUG_LOG_WARNING, "%s/%s: the token cache is damaged and is rebuilt: %s", o->folder.path,
                  o->name, problem);
     return SNUG_OK;
 }

@@ -4,7 +4,7 @@
  * to position p, the state is the longest reversed prefix of it that a reversed pattern begins with, and the longest
  * pattern that ends there, so begins at p in the text, is that state's or one on its chain of failures: best[] stores
  * it. A window of the text is read at a time, from as far after it as a pattern is long, so that the results need
- * memory for the longest pattern only, and nothing is read where nobody asks.
+ * memory for the longest pattern only, and no window is read without need.
  */
 #include "text/matcher.h"
 

@@ -264,7 +264,7 @@ static snug_status rotate(struct snug_trainer *t, int64_t newest) {
     return status;
 }
 
-snug_status snug_checkpoint_clear_way(struct snug_trainer *t) {
+snug_status snug_checkpoint_check_way(struct snug_trainer *t) {
     struct snug_checkpoint *items;
     size_t count;
     const bool all = snug_trainer_starts_anew(t);
@@ -283,7 +283,15 @@ snug_status snug_checkpoint_clear_way(struct snug_trainer *t) {
                                t->output.folder.path, name,
                                all ? "removed by --overwrite_output_dir" : "replaced by a checkpoint");
     }
-    for (size_t i = 0; i < count && all && status == SNUG_OK; i++) {
+    free(items);
+    return status;
+}
+
+snug_status snug_checkpoint_remove_all(struct snug_trainer *t) {
+    struct snug_checkpoint *items;
+    size_t count;
+    snug_status status = snug_checkpoint_list(t, &items, &count);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         char name[SNUG_CHECKPOINT_NAME];
         name_of(items[i].step, name);
         status = snug_folder_discard(t->ctx, &t->output.folder, name);

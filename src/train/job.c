@@ -9,12 +9,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/threads.h"
 #include "model/build.h"
 #include "model/weights.h"
 #include "train/device.h"
 #include "train/fit.h"
 #include "train/metrics.h"
+#include "train/threads.h"
 
 enum {
     WAITING_STEPS = 256,    /* all rows of a table are updated this often at least: once costs about one whole update */

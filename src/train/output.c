@@ -46,12 +46,6 @@ static snug_status check_name(const struct snug_output *o, const char *name, boo
                      o->folder.path, name);
 }
 
-/* --overwrite_output_dir makes a file of one of these names snug's own. */
-static snug_status adopt(const struct snug_output *o, const char *name) {
-    if (!o->overwrite || is_listed(o, name) || !snug_entry_kind(&o->folder, name)) return SNUG_OK;
-    return snug_manifest_add(o->ctx, o->files, &o->folder, name);
-}
-
 /* Results are merged into the file of this name. */
 static snug_status check_results(const struct snug_output *o) {
     json_t *all;
@@ -72,7 +66,6 @@ static snug_status check_folder(struct snug_output *o) {
     for (int i = 0; i < KNOWN && status == SNUG_OK; i++) {
         if (!o->model && !known[i].always) continue;
         status = check_name(o, known[i].name, is_listed(o, known[i].name));
-        if (status == SNUG_OK) status = adopt(o, known[i].name);
     }
     return status == SNUG_OK ? check_results(o) : status;
 }

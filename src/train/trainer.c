@@ -306,9 +306,10 @@ static snug_status begin(struct snug_trainer *t) {
     snug_lock_forget_killed(&t->output.lock);
     RETURN_IF_ERROR(snug_checkpoint_check_best(t));
     RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* with what the sweep freed */
-    RETURN_IF_ERROR(snug_checkpoint_clear_way(t));
+    RETURN_IF_ERROR(snug_checkpoint_check_way(t));
     t->left_step = t->session->step;
     RETURN_IF_ERROR(open_events(t));
+    if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* nothing is refused any more */
     return snug_output_start(&t->output, &t->from);
 }
 

@@ -74,8 +74,10 @@ snug_status snug_checkpoint_check_best(struct snug_trainer *trainer);
 snug_status snug_checkpoint_load_best(struct snug_trainer *trainer);
 /* Refuses what is in the way of checkpoints to come: what snug did not make, and what the run reads its model from.
    With
-   --overwrite_output_dir removes all checkpoints of snug's. */
-snug_status snug_checkpoint_clear_way(struct snug_trainer *trainer);
+   --overwrite_output_dir checkpoints of any step are in the way. */
+snug_status snug_checkpoint_check_way(struct snug_trainer *trainer);
+/* Removes all checkpoints of snug's, for --overwrite_output_dir. */
+snug_status snug_checkpoint_remove_all(struct snug_trainer *trainer);
 /* The checkpoints in output_dir by step, ascending; *items is freed by the caller. */
 snug_status snug_checkpoint_list(const struct snug_trainer *trainer, struct snug_checkpoint **items, size_t *count);
 /* The step of this run's newest checkpoint, or -1. */

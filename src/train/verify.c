@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "core/threads.h"
 #include "io/folder.h"
+#include "train/threads.h"
 #include "train/trainer.h"
 
 enum { STEPS = 6, DETAIL = 512 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/threads.h"
+#include "train/threads.h"
 
 #include <pthread.h>
 #include <stdlib.h>

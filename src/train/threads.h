@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that OpenMP will make: where one is refused its library ends the process, so snug tries first. */
-#ifndef SNUG_CORE_THREADS_H
-#define SNUG_CORE_THREADS_H
+#ifndef SNUG_TRAIN_THREADS_H
+#define SNUG_TRAIN_THREADS_H
 
 #include "core/context.h"
 
