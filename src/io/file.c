@@ -184,10 +184,10 @@ uint64_t snug_random_number(void) {
 
 /* ---- writing -------------------------------------------------------------------------------------------------- */
 
-void snug_folder_sync(snug_context *ctx, const struct snug_folder *in, const char *path) {
+void snug_folder_sync(snug_context *ctx, const struct snug_folder *in, const char *name) {
     char *folder = NULL;
-    const size_t parent = parent_length(path);
-    if (!in && snug_format(ctx, &folder, "%.*s", (int)(parent ? parent : 1), parent ? path : ".") != SNUG_OK) return;
+    const size_t parent = parent_length(name);
+    if (!in && snug_format(ctx, &folder, "%.*s", (int)(parent ? parent : 1), parent ? name : ".") != SNUG_OK) return;
     const int fd = in ? in->fd : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || (fsync(fd) && errno != EINVAL)) /* EINVAL: the file system syncs no folders */
         snug_log(ctx, SNUG_LOG_WARNING, "cannot sync folder %s: %s", in ? in->path : folder, strerror(errno));

@@ -236,15 +236,12 @@ snug_status snug_cache_folder_open(snug_context *ctx, struct snug_folder *out, c
     }
     struct stat info;
     const snug_status status = make_private(ctx, path, out);
+    if (status == SNUG_OK && fstat(out->fd, &info) == 0 && info.st_uid != geteuid())
+        snprintf(problem, 256, "the folder %s belongs to another user: name another one in SNUG_CACHE", path);
+    else if (status == SNUG_OK && faccessat(out->fd, ".", W_OK | X_OK, AT_EACCESS))
+        snprintf(problem, 256, "the folder %s cannot be written to: name another one in SNUG_CACHE", path);
     free(path);
-    if (status == SNUG_OK && fstat(out->fd, &info) == 0 && info.st_uid != geteuid()) {
-        snprintf(problem, 256, "the folder %s belongs to another user: name another one in SNUG_CACHE", out->path);
-        snug_folder_close(out);
-    }
-    if (status == SNUG_OK && out->path && faccessat(out->fd, ".", W_OK | X_OK, AT_EACCESS)) {
-        snprintf(problem, 256, "the folder %s cannot be written to: name another one in SNUG_CACHE", out->path);
-        snug_folder_close(out);
-    }
+    if (*problem) snug_folder_close(out);
     if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
     snprintf(problem, 256, "%s: name another folder in SNUG_CACHE", snug_error_message(ctx));
     snug_clear_error(ctx);

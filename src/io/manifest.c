@@ -35,8 +35,9 @@ static bool read_run(const json_t *json, uint64_t *run) {
 static bool sum_of(const json_t *json, char hex[17]) {
     char *text = snug_json_dump(json, JSON_COMPACT | JSON_SORT_KEYS);
     if (text) snprintf(hex, 17, "%016llx", (unsigned long long)XXH3_64bits(text, strlen(text)));
+    const bool dumped = text;
     free(text);
-    return text;
+    return dumped;
 }
 
 /* Takes the checksum out of the manifest, and compares it with that of what is left. */

@@ -482,14 +482,14 @@ static snug_status open_index(snug_context *ctx, const struct snug_folder *in, c
     return status;
 }
 
-snug_status snug_safetensors_open(snug_context *ctx, const struct snug_folder *in, const char *path,
+snug_status snug_safetensors_open(snug_context *ctx, const struct snug_folder *in, const char *name,
                                   struct snug_safetensors *out) {
     *out = (struct snug_safetensors){0};
     snug_status status;
-    if (ends_with(path, ".json")) {
-        status = open_index(ctx, in, path, out);
+    if (ends_with(name, ".json")) {
+        status = open_index(ctx, in, name, out);
     } else {
-        status = open_file(ctx, in, path, out);
+        status = open_file(ctx, in, name, out);
         if (status == SNUG_OK) status = sort_tensors(ctx, out);
     }
     if (status != SNUG_OK) snug_safetensors_close(out);
