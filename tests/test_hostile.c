@@ -223,10 +223,10 @@ static void too_long_names(void **state) {
     /* The limit is that of the reader. */
     char *data;
     size_t size;
-    assert_int_equal(truncate(write_text(s, "large", ""), SNUG_CONFIG_BYTES_MOST), 0);
+    assert_int_equal(truncate(write_text(s, "large", ""), SNUG_FILE_BYTES_MOST), 0);
     assert_ok(s, snug_file_read(s->ctx, NULL, scratch_path(s, "large"), &data, &size));
     free(data);
-    assert_int_equal(truncate(scratch_path(s, "large"), SNUG_CONFIG_BYTES_MOST + 2), 0);
+    assert_int_equal(truncate(scratch_path(s, "large"), SNUG_FILE_BYTES_MOST + 2), 0);
     assert_fails(s, snug_file_read(s->ctx, NULL, scratch_path(s, "large"), &data, &size), SNUG_E_INPUT, "over 256 MiB");
 }
 
@@ -235,10 +235,10 @@ static void too_many_values(void **state) {
     struct snug_config config;
     assert_ok(s, snug_config_builtin(s->ctx, "bert-base-uncased", &config));
     json_t *list = json_array(), *null = json_null(); /* a value that takes no memory of its own */
-    for (int64_t i = 0; i < SNUG_CONFIG_VALUES_MOST; i++) assert_int_equal(json_array_append_new(list, null), 0);
+    for (int64_t i = 0; i < SNUG_JSON_VALUES_MOST; i++) assert_int_equal(json_array_append_new(list, null), 0);
     assert_int_equal(json_object_set_new(config.json, "own", list), 0);
     assert_fails(s, snug_config_check_size(s->ctx, &config, "train.csv"), SNUG_E_UNSUPPORTED,
-                 "values, and at most 16777216 can be read back");
+                 "values, and at most 8388608 can be read back");
     snug_config_free(&config);
 }
 

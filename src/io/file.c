@@ -61,9 +61,6 @@ snug_status snug_file_open(snug_context *ctx, const struct snug_folder *in, cons
                      S_ISDIR(info.st_mode) ? ", but a directory" : "");
 }
 
-/* Of a file that is read as a whole: configurations, vocabularies, states. */
-#define WHOLE_MAX ((size_t)1 << 28)
-
 static snug_status read_whole(snug_context *ctx, int fd, const struct snug_folder *in, const char *name, void **bytes,
                               size_t *size) {
     struct stat info = {0};
@@ -71,7 +68,7 @@ static snug_status read_whole(snug_context *ctx, int fd, const struct snug_folde
     fstat(fd, &info);
     /* The size is a hint only: files of /proc report 0, and a file may grow. */
     for (size_t need = info.st_size > 0 ? (size_t)info.st_size + 2 : 4096;; need = capacity + 1) {
-        if (need > WHOLE_MAX)
+        if (need > (size_t)SNUG_FILE_BYTES_MOST + 2)
             return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH " has over 256 MiB, which no file of its kind needs",
                              SNUG_PATH_IN(in, name));
         RETURN_IF_ERROR(snug_grow(ctx, bytes, &capacity, need, 1));

@@ -45,6 +45,8 @@ ssize_t snug_read(int fd, void *data, size_t size);
 ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset);
 /* Opens a regular file for reading. SNUG_E_IO if it cannot be opened, SNUG_E_INPUT if it is of another kind. */
 snug_status snug_file_open(snug_context *ctx, const struct snug_folder *in, const char *name, int *fd);
+/* Bytes of a file that is read as a whole, at most. */
+enum { SNUG_FILE_BYTES_MOST = (1 << 28) - 2 };
 /* The whole file, NUL-terminated after size bytes; freed with free(). A file of over 256 MiB is SNUG_E_INPUT. */
 snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, const char *name, char **data,
                            size_t *size);

@@ -156,14 +156,10 @@ static size_t count_chars(const json_t *value) {
     return chars;
 }
 
-/* A value takes up to 172 bytes of memory ({"a":0}, in a list, is two) for as few as two of the file: this bounds them
-   by 1.4 GiB. Trainer's log of a million entries has 7 million. */
-enum { VALUES_MAX = 1 << 23 };
-
 static bool has_too_many_values(const char *text, size_t length) {
     size_t values = 1;
     bool in_string = false;
-    if (length < VALUES_MAX) return false;
+    if (length < SNUG_JSON_VALUES_MOST) return false;
     for (size_t at = 0; at < length; at++) {
         if (in_string && text[at] == '\\')
             at++;
@@ -172,7 +168,7 @@ static bool has_too_many_values(const char *text, size_t length) {
         else if (!in_string)
             values += text[at] == ',' || text[at] == '[' || text[at] == '{';
     }
-    return values > VALUES_MAX;
+    return values > SNUG_JSON_VALUES_MOST;
 }
 
 /* Line and column of text[at], as Jansson counts them: columns are characters from 1. */
@@ -196,7 +192,7 @@ static json_t *parse(const char *text, size_t length, size_t flags, json_error_t
     *error = (json_error_t){0};
     if (has_too_many_values(text, length)) {
         error->line = 1;
-        snprintf(error->text, sizeof error->text, "over %d values", VALUES_MAX);
+        snprintf(error->text, sizeof error->text, "over %d values", SNUG_JSON_VALUES_MOST);
         return NULL;
     }
     if (is_plain(text, length, &chars)) { /* less to read than below */

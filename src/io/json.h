@@ -7,6 +7,9 @@
 
 #include "io/file.h"
 
+/* Values of a text, at most. A value takes up to 172 bytes of memory ({"a":0}, in a list, is two) for as few as two of
+   the file: this bounds them by 1.4 GiB. Trainer's log of a million entries has 7 million. */
+enum { SNUG_JSON_VALUES_MOST = 1 << 23 };
 /* json_loadb() of an object or array, but never with characters missing where memory was short, and more values than
    any file needs are an error. NULL on failure: see error, whose text, line and column are those of the text. */
 json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error);

@@ -387,17 +387,17 @@ static int64_t count_values(const json_t *value) {
 
 snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *config, const char *path) {
     const size_t bytes = json_dumpb(config->json, NULL, 0, JSON_INDENT(2)) + 1;
-    const int64_t values = bytes < SNUG_CONFIG_VALUES_MOST ? 0 : count_values(config->json);
-    if (bytes > SNUG_CONFIG_BYTES_MOST)
+    const int64_t values = bytes < SNUG_JSON_VALUES_MOST ? 0 : count_values(config->json);
+    if (bytes > SNUG_FILE_BYTES_MOST)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "%s: the names of its %lld classes make a config.json of %.1f MiB, and at most %.1f can be "
                          "read back: shorten the labels",
                          path, (long long)config->labels.count, (double)bytes / 0x1p20,
-                         (double)SNUG_CONFIG_BYTES_MOST / 0x1p20);
-    if (values > SNUG_CONFIG_VALUES_MOST)
+                         (double)SNUG_FILE_BYTES_MOST / 0x1p20);
+    if (values > SNUG_JSON_VALUES_MOST)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "%s: its %lld classes make a config.json of %lld values, and at most %d can be read back",
-                         path, (long long)config->labels.count, (long long)values, (int)SNUG_CONFIG_VALUES_MOST);
+                         path, (long long)config->labels.count, (long long)values, (int)SNUG_JSON_VALUES_MOST);
     return SNUG_OK;
 }
 

@@ -8,9 +8,6 @@
 #include "model/program.h"
 #include "text/dataset.h"
 
-/* What snug_json_read() takes (io/file.c, io/json.c). */
-enum { SNUG_CONFIG_BYTES_MOST = (1 << 28) - 2, SNUG_CONFIG_VALUES_MOST = 1 << 24 };
-
 struct snug_config {
     int64_t hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size, max_position_embeddings,
         type_vocab_size;
