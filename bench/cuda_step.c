@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps of BERT-large on the GPU, made-up weights: samples a second and memory of one case, as the loop of a training
- * sees them: the loss and the gradient's norm are read in every step.
+ * Steps of BERT-large, or of the model of a config.json, on the GPU, with random weights: samples a second and memory
+ * of one case, as the loop of a training sees them: the loss and the gradient's norm are read in every step.
  */
 #include <getopt.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 enum { BATCHES = 8, MOST = 512 };
 
 struct bench {
-    const char *type, *optimizer, *folder;
-    int batch, length, accumulate, steps;
+    const char *type, *optimizer, *folder, *model;
+    int batch, length, shortest, accumulate, steps;
     int ragged, mlm, infer, checkpoint, low_weights, in_backward, operations, untried;
     struct bert_step s;
     struct snug_batch batches[BATCHES];
@@ -25,7 +25,7 @@ struct bench {
 static void read_results(struct bert_step *s) {
     float loss, clip[2];
     bert_read(s, s->program.loss, &loss, sizeof loss);
-    if (s->program.clip >= 0) bert_read(s, s->program.clip, clip, sizeof clip);
+    if (s->program.clip) bert_read(s, s->program.clip, clip, sizeof clip);
 }
 
 static void one_step(struct bench *b, int number) {
@@ -55,7 +55,7 @@ static void print_operations(struct bench *b) {
     bert_load(s, &b->batches[0]);
     for (size_t i = 0; i < s->program.op_count; i++) {
         const struct snug_op *op = &s->program.ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE || op->phase == SNUG_PHASE_SETTLE) continue;
+        if (op->phase == SNUG_PHASE_PREPARE) continue;
         s->run.rows = s->program.capacity[SNUG_EXTENT_ROWS];
         for (int warm = 0; warm < 2; warm++) bert_check(s->ctx, s->backend->ops[op->kind](&s->run, op), "operation");
         read_results(s);
@@ -86,12 +86,18 @@ static int32_t ragged_length(int length, uint64_t i) {
     return tokens < 8 ? 8 : tokens > length ? length : (int32_t)tokens;
 }
 
+static int32_t length_of(const struct bench *b, uint64_t i) {
+    if (b->shortest)
+        return b->shortest + (int32_t)((0.5 + 0.5 * (double)bert_value(3, i)) * (b->length + 1 - b->shortest));
+    return b->ragged ? ragged_length(b->length, i) : b->length;
+}
+
 static void make_batches(struct bench *b) {
     int32_t *lengths = calloc((size_t)b->batch, sizeof *lengths);
     for (int i = 0; i < BATCHES; i++) {
         int64_t tokens = 0;
         for (int k = 0; k < b->batch; k++) {
-            lengths[k] = b->ragged ? ragged_length(b->length, (uint64_t)(i * b->batch + k)) : b->length;
+            lengths[k] = length_of(b, (uint64_t)(i * b->batch + k));
             tokens += lengths[k];
         }
         b->memory[i] = calloc(1, (size_t)bert_batch_bytes(tokens + 16, b->batch));
@@ -111,6 +117,8 @@ static int parse(struct bench *b, int argc, char **argv) {
                                      {"steps", required_argument, NULL, 's'},
                                      {"optim", required_argument, NULL, 'o'},
                                      {"cache", required_argument, NULL, 'c'},
+                                     {"config", required_argument, NULL, 'm'},
+                                     {"shortest", required_argument, NULL, 'u'},
                                      {"ragged", no_argument, &b->ragged, 1},
                                      {"mlm", no_argument, &b->mlm, 1},
                                      {"infer", no_argument, &b->infer, 1},
@@ -129,23 +137,28 @@ static int parse(struct bench *b, int argc, char **argv) {
         case 's': b->steps = atoi(optarg); break;
         case 'o': b->optimizer = optarg; break;
         case 'c': b->folder = optarg; break;
+        case 'm': b->model = optarg; break;
+        case 'u': b->shortest = atoi(optarg); break;
         case 0: break;
         default: return 2;
         }
-    if (optind == argc && b->batch > 0 && b->length > 0 && b->length <= MOST && b->accumulate > 0 && b->steps > 0)
+    if (optind == argc && b->batch > 0 && b->length > 0 && b->shortest >= 0 && b->shortest <= b->length &&
+        b->accumulate > 0 && b->steps > 0)
         return 0;
-    fprintf(stderr,
-            "bench_cuda_step [--type bf16|fp16|fp32|tf32] [--batch N] [--length N] [--ragged] [--accumulate N]\n"
-            "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
-            "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
+    fprintf(
+        stderr,
+        "bench_cuda_step [--type bf16|fp16|fp32|tf32] [--batch N] [--length N] [--ragged] [--accumulate N]\n"
+        "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
+        "  [--config MODEL|config.json] (else BERT-large) [--shortest N] (lengths from N to --length, all as likely)\n"
+        "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
     return 2;
 }
 
 static struct bert_options options_of(const struct bench *b, const struct snug_backend *cuda,
                                       const struct snug_optimizer *optimizer) {
-    static enum snug_recompute levels[24];
+    static enum snug_recompute levels[256];
     const bool bf16 = strcmp(b->type, "bf16") == 0, fp16 = strcmp(b->type, "fp16") == 0;
-    for (int i = 0; i < 24; i++) levels[i] = b->checkpoint ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_ELEMENTWISE;
+    for (int i = 0; i < 256; i++) levels[i] = b->checkpoint ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_ELEMENTWISE;
     return (struct bert_options){.compute = bf16   ? SNUG_BF16
                                             : fp16 ? SNUG_F16
                                                    : SNUG_F32,
@@ -154,7 +167,7 @@ static struct bert_options options_of(const struct bench *b, const struct snug_b
                                  .tokens = b->tokens,
                                  .sequences = b->batch,
                                  .longest = b->length,
-                                 .chunk = b->mlm ? cuda->head_rows : 0,
+                                 .chunk = b->mlm ? cuda->loss_positions : 0,
                                  .sizes = b->untried ? NULL : &b->sizes,
                                  .folder = b->folder,
                                  .methods = {.optimizer = optimizer,
@@ -168,14 +181,17 @@ static struct bert_options options_of(const struct bench *b, const struct snug_b
 
 static void print_name(const struct bench *b) {
     char name[160];
-    snprintf(name, sizeof name, "%s%s%s %d%s%s%s%s%s%s%s",
-             b->infer ? "inference "
-             : b->mlm ? "masked LM "
-                      : "",
-             b->type, b->length == MOST ? ", batch" : ", short, batch", b->batch, b->ragged ? " ragged" : "",
-             b->checkpoint ? ", checkpointing" : "", b->low_weights ? ", bf16 weights" : "", b->optimizer ? ", " : "",
-             b->optimizer ? b->optimizer : "", b->in_backward ? ", update in backward" : "",
-             b->untried ? ", untried" : "");
+    snprintf(
+        name, sizeof name, "%s%s%s%s%s %d%s%s%s%s%s%s%s", b->model ? b->s.config.family->name : "", b->model ? " " : "",
+        b->infer ? "inference "
+        : b->mlm ? "masked LM "
+                 : "",
+        b->type, b->length == MOST ? ", batch" : ", other length, batch", b->batch,
+        b->shortest ? " lengths"
+        : b->ragged ? " ragged"
+                    : "",
+        b->checkpoint ? ", checkpointing" : "", b->low_weights ? ", bf16 weights" : "", b->optimizer ? ", " : "",
+        b->optimizer ? b->optimizer : "", b->in_backward ? ", update in backward" : "", b->untried ? ", untried" : "");
     if (b->accumulate > 1) snprintf(name + strlen(name), 16, ", x%d", b->accumulate);
     printf("%-62s ", name);
 }
@@ -188,6 +204,12 @@ int main(int argc, char **argv) {
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     bert_check(ctx, snug_backend_cuda(ctx, &cuda), "no GPU");
     struct snug_config config = bert_large();
+    if (b.model) bert_check(ctx, snug_config_find(ctx, b.model, &config), "--config");
+    if (b.model) config.task = SNUG_TASK_CLASSIFICATION;
+    if (b.length > (b.model ? config.positions : MOST) || config.num_hidden_layers > 256) {
+        fprintf(stderr, "--length %d is more than the model's positions, or it has more than 256 layers\n", b.length);
+        return 2;
+    }
     if (b.mlm) config.task = SNUG_TASK_MLM;
     b.s.config = config;
     make_batches(&b);
@@ -212,7 +234,7 @@ int main(int argc, char **argv) {
     double seconds = 0;
     for (int i = 0; i < b.steps; i++) seconds += times[i] / b.steps;
     printf("%8.1f /s %8.2f ms, arena %6.0f, device %6.0f MiB\n", b.batch * b.accumulate / seconds, 1e3 * seconds,
-           (double)b.s.layout.arena / 0x1p20, (double)cuda->library(&b.s.program, 1) / 0x1p20);
+           (double)b.s.runner.layout.arena / 0x1p20, (double)cuda->library(&b.s.program, 1) / 0x1p20);
     if (b.operations) print_operations(&b);
     bert_close(&b.s);
     for (int i = 0; i < BATCHES; i++) free(b.memory[i]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "train/session.h"
+#include "train/threads.h"
 
 static void check(snug_context *ctx, snug_status status) {
     if (status == SNUG_OK) return;
@@ -46,8 +47,8 @@ int main(int argc, char **argv) {
     check(ctx, snug_rates_open(ctx, snug_backend_cpu(), snug_args_threads(args), &rates));
     check(ctx, snug_session_create(args, &session));
     check(ctx, snug_session_begin_epoch(session, 0));
-    const struct snug_job *job = &session->job;
-    const struct snug_load *load = &job->train.load;
+    const struct snug_program *program = &session->training->program;
+    const struct snug_load *load = &session->training->pipeline.load;
     step(ctx, session); /* what the first step alone does */
     session->profile = (struct snug_profile){0};
     const double begin = snug_seconds();
@@ -60,18 +61,18 @@ int main(int argc, char **argv) {
         double estimated = 0;
         const double seconds = session->profile.seconds[kind] / steps;
         if (session->profile.calls[kind] == 0) continue;
-        for (size_t i = 0; i < job->training->op_count; i++) {
-            const struct snug_op *op = &job->training->ops[i];
+        for (size_t i = 0; i < program->op_count; i++) {
+            const struct snug_op *op = &program->ops[i];
             const bool once = op->last || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                               (op->kind == SNUG_OP_FILL && op->first);
-            if ((int)op->kind == kind && op->phase != SNUG_PHASE_PREPARE && op->phase != SNUG_PHASE_SETTLE)
-                estimated += (once ? 1 : load->micro_batches) *
-                             snug_estimate_op(&rates, job->training, op, load, load->rows).seconds;
+            if ((int)op->kind == kind && op->phase != SNUG_PHASE_PREPARE)
+                estimated +=
+                    (once ? 1 : load->micro_batches) * snug_estimate_op(&rates, program, op, load, load->rows).seconds;
         }
         measured += seconds;
         printf("%-22s %12.3f %12.3f %8.2f\n", snug_op_name(kind), 1e3 * estimated, 1e3 * seconds, estimated / seconds);
     }
-    const struct snug_estimate all = snug_estimate_step(&rates, job->training, load);
+    const struct snug_estimate all = snug_estimate_step(&rates, program, load);
     printf("%-22s %12.3f %12.3f %8.2f   (%.3f ms on the clock: %.2f)\n", "a step", 1e3 * all.seconds, 1e3 * measured,
            all.seconds / measured, 1e3 * wall, all.seconds / wall);
     snug_session_destroy(session);

@@ -9,7 +9,8 @@
 Each case runs ours and the peers' scripts one after the other, --rounds times, alternating who begins, and gives a line
 for each peer with the medians and the ratio. Ours is bench_cuda_step from --dist (tools/cuda-check build), or `snug
 train` where the peer is the Trainer. Peers that compile take minutes each, and run with --compiled only, alone: one call
-for the quick ones, others for a case or two of the rest. What would begin after --seconds is left out, and said.
+for the quick ones, others for a case or two of the rest. Runs that would start after --seconds are skipped, and
+listed as such.
 The peers' scripts (torch_bert.py, torch_packed.py, trainer_vanilla.py, memory_methods.py) need torch and transformers.
 """
 import argparse

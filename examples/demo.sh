@@ -12,7 +12,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
 run() { printf '$ snug'; printf ' %s' "$@"; printf '\n'; "$snug" "$@"; }
 
-say "1. What will it take? The plan needs no weights."
+say "1. How much memory and time does it take? The plan needs no weights."
 run plan --config_name "$data" --per_device_train_batch_size 32 --max_seq_length 64
 
 say "2. Pre-train the small BERT as a masked language model: the loss falls from ln(vocabulary)."
@@ -30,7 +30,7 @@ run eval --model_name_or_path "$out/model" --validation_file "$data/test.csv"
 
 say "5. Predict new sentences."
 "$snug" predict --model_name_or_path "$out/model" --test_file "$data/new.csv" > "$out/predictions.csv"
-# Side by side; a text with a comma stands in quotes, which only CSV needs.
+# Side by side. A text with a comma is quoted in CSV; the quotes are removed here.
 sed '/^"/{s/^"//; s/"$//; s/""/"/g;}' "$data/new.csv" | paste -d, "$out/predictions.csv" - | tail -n +2 |
     while IFS=, read -r _ label score text; do
         printf '%-9s %.2f  %s\n' "$label" "$score" "$text"

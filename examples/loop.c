@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One's own training loop, as people write it in PyTorch with accelerate. It takes the arguments of `snug train`, for
-   example: example_loop --model_name_or_path DIR --train_file train.csv --output_dir out --num_train_epochs 3
-   The saved weights are those of `snug train` with the same arguments, bit for bit. */
+/* Your own training loop, as in PyTorch with accelerate. It takes the arguments of `snug train`, for example:
+   example_loop --model_name_or_path DIR --train_file train.csv --output_dir out --num_train_epochs 3 The saved weights
+   are those of `snug train` with the same arguments, bit for bit. */
 #include <snug.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static snug_status train_epoch(snug_session *session, int64_t epoch, double max_
         if (status == SNUG_END) return SNUG_OK;
         TRY(status);
         TRY(snug_forward(session));
-        TRY(snug_loss(session, &loss)); /* of a step's micro-batches, these add up to its mean loss */
+        TRY(snug_loss(session, &loss)); /* the losses of a step's micro-batches add up to its mean loss */
         TRY(snug_backward(session));
         step_loss += loss;
         if (!batch.last_in_step) continue; /* true every gradient_accumulation_steps batches, and at the epoch's end */
@@ -32,8 +32,8 @@ static snug_status train_epoch(snug_session *session, int64_t epoch, double max_
         TRY(snug_scheduler_step(session));
         TRY(snug_zero_grad(session));
         if (++steps % 10 == 0)
-            printf("epoch %lld step %lld loss %.4f norm %.3f next rate %.3g\n", (long long)epoch, (long long)steps,
-                   step_loss, norm, snug_learning_rate(session));
+            printf("epoch %lld step %lld loss %.4f norm %.3f next learning rate %.3g\n", (long long)epoch,
+                   (long long)steps, step_loss, norm, snug_learning_rate(session));
         step_loss = 0;
     }
 }

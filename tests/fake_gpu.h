@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world of GPUs for tests, told by the libraries of tests/fake: which there are stands in a file. */
+/* Simulated GPUs for tests, reported by the libraries of tests/fake, which read them from a file. */
 #ifndef SNUG_TESTS_FAKE_GPU_H
 #define SNUG_TESTS_FAKE_GPU_H
 
@@ -31,9 +31,9 @@ static inline void set_world(const char *text) {
     fclose(file);
 }
 
-/* The loader looks at LD_LIBRARY_PATH when a program starts: once more, with the fakes first. A path in the program
-   itself would not do, since a sanitizer's dlopen() does not know it. It starts under a second name, name, beside the
-   fakes: a plug-in beside the program is the one that is opened, and a build may have made a real one. */
+/* The loader reads LD_LIBRARY_PATH when a program starts: the program starts itself again, with the fakes first. An
+   rpath would not do, since a sanitizer's dlopen() does not know it. The new process has the path name in the folder of
+   the fakes: snug opens the plug-in in the program's folder, and the build may have made a real one. */
 static inline void start_with_fakes(const char *name, char **argv) {
     const char *before = getenv("SNUG_TEST_LIBRARIES"), *now = getenv("LD_LIBRARY_PATH");
     char path[4096], own[4096];
@@ -52,7 +52,7 @@ static inline void start_with_fakes(const char *name, char **argv) {
     if (link(own, path) == 0) execv(path, argv);
 }
 
-/* What arguments make folder/snug say, and its exit code. */
+/* The output of folder/snug with these arguments, and its exit code. */
 static inline int run_in(const char *folder, const char *environment, const char *arguments, char *output,
                          size_t size) {
     char command[1024];

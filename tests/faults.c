@@ -27,7 +27,7 @@ static bool is_due(const struct faults *f, int64_t number, bool writes) {
     return f->effect == FAULT_ALL || (f->effect == FAULT_WRITES && writes);
 }
 
-/* The chain of calls that led here, up to some functions back: another chain may fail in another way. */
+/* The chain of callers, up to some functions: the same call may fail differently in another chain. */
 static uint64_t place_of_call(void) {
     void *frames[10];
     const int count = backtrace(frames, sizeof frames / sizeof *frames);
@@ -50,7 +50,7 @@ static void note_place(struct fault_places *places, int64_t number) {
     pthread_mutex_unlock(&mutex);
 }
 
-/* Counts a call; true, with errno set, if it shall fail. */
+/* Counts a call; returns true, with errno set, if it must fail. */
 static bool fails(enum fault_calls calls, const char *name, bool writes, int error) {
     struct faults *f = armed;
     if (!f || f->calls != calls) return false;
@@ -63,7 +63,7 @@ static bool fails(enum fault_calls calls, const char *name, bool writes, int err
     return true;
 }
 
-/* Calls that do not fail, but between which a process may be killed. */
+/* Calls that do not fail, but before which a process may be killed. */
 static void may_be_killed(const char *name) {
     if (armed && armed->effect == FAULT_KILL) fails(FAULT_FILES, name, false, 0);
 }
@@ -72,7 +72,7 @@ static void may_be_killed(const char *name) {
 #define NO_READ(name, error) fails(FAULT_FILES, name, false, error)
 #define NO_WRITE(name) fails(FAULT_FILES, name, true, ENOSPC)
 
-/* __real_x is x itself, and every x that snug calls is __wrap_x. */
+/* __real_x is x itself; every call of x by snug goes to __wrap_x. */
 #define WRAP(type, name, parameters)                                                                                   \
     type __real_##name parameters;                                                                                     \
     type __wrap_##name parameters;                                                                                     \
@@ -80,8 +80,8 @@ static void may_be_killed(const char *name) {
 
 /* ---- what is held --------------------------------------------------------------------------------------------- */
 
-/* Memory, streams, folders and descriptors that were given out and not taken back: open addressing, by number. A
-   descriptor's number is below that of any address. */
+/* Memory, streams, folders and descriptors that are allocated and not yet released: open addressing, by number. A
+   descriptor's number is below every address. */
 enum { PLACES_LOG = 15, PLACES = 1 << PLACES_LOG };
 static struct {
     pthread_mutex_t mutex;
@@ -116,7 +116,7 @@ static int hold_descriptor(int fd) {
     return fd;
 }
 
-/* What was held before the calls were counted is not there. */
+/* What was allocated before counting began is not in the table. */
 static void release(uintptr_t number) {
     struct faults *f = armed;
     if (!f || !number) return;
@@ -144,7 +144,7 @@ WRAP(void *, calloc, (size_t count, size_t size)) {
 }
 WRAP(void *, realloc, (void *old, size_t size)) {
     if (NO_MEMORY("realloc")) return NULL;
-    release((uintptr_t)old); /* before another thread can be given it */
+    release((uintptr_t)old); /* before another thread can be given the same number */
     return hold_memory(__real_realloc(old, size));
 }
 WRAP(void, free, (void *memory)) {
@@ -167,7 +167,7 @@ WRAP(int, vasprintf, (char **out, const char *format, va_list values)) {
     if (length >= 0) hold_memory(*out);
     return length;
 }
-/* What vasprintf() is where _FORTIFY_SOURCE is on. */
+/* _FORTIFY_SOURCE replaces vasprintf() by this. */
 WRAP(int, __vasprintf_chk, (char **out, int flag, const char *format, va_list values)) {
     (void)flag;
     return __wrap_vasprintf(out, format, values);
@@ -229,7 +229,7 @@ WRAP(FILE *, fopen, (const char *path, const char *mode)) {
 }
 WRAP(FILE *, fdopen, (int fd, const char *mode)) {
     FILE *file = NO_READ("fdopen", ENOMEM) ? NULL : __real_fdopen(fd, mode);
-    if (file) release((uintptr_t)(fd + 1)); /* it is the stream's now */
+    if (file) release((uintptr_t)(fd + 1)); /* now owned by the stream */
     return hold_memory(file);
 }
 WRAP(FILE *, tmpfile, (void)) { return NO_WRITE("tmpfile") ? NULL : hold_memory(__real_tmpfile()); }
@@ -245,7 +245,7 @@ WRAP(ssize_t, pread, (int fd, void *data, size_t size, off_t offset)) {
 WRAP(ssize_t, pwrite, (int fd, const void *data, size_t size, off_t offset)) {
     return NO_WRITE("pwrite") ? -1 : __real_pwrite(fd, data, size, offset);
 }
-/* A stream remembers that it failed. */
+/* A stream remembers its failure. */
 static size_t fail_stream(FILE *file) {
     file->_flags |= _IO_ERR_SEEN;
     return 0;
@@ -269,11 +269,11 @@ WRAP(int, fflush, (FILE * file)) {
 WRAP(int, fclose, (FILE * file)) {
     const bool refused = NO_WRITE("fclose");
     release((uintptr_t)file);
-    const int error = errno, result = __real_fclose(file); /* it is closed in any case */
+    const int error = errno, result = __real_fclose(file); /* it is closed in either case */
     if (refused) errno = error;
     return refused ? EOF : result;
 }
-/* A killed process loses nothing that it has written, so that there is no need to wait for the disk. */
+/* A killed process keeps what it has written, so there is no need to wait for the disk. */
 WRAP(int, fsync, (int fd)) {
     (void)fd;
     return NO_WRITE("fsync") ? -1 : 0;
@@ -311,7 +311,7 @@ WRAP(DIR *, opendir, (const char *path)) {
 }
 WRAP(DIR *, fdopendir, (int fd)) {
     DIR *entries = NO_READ("fdopendir", ENOMEM) ? NULL : __real_fdopendir(fd);
-    if (entries) release((uintptr_t)(fd + 1)); /* it is the stream's now */
+    if (entries) release((uintptr_t)(fd + 1)); /* now owned by the stream */
     return hold_memory(entries);
 }
 WRAP(struct dirent *, readdir, (DIR * folder)) { return NO_READ("readdir", EIO) ? NULL : __real_readdir(folder); }
@@ -329,7 +329,7 @@ WRAP(int, statvfs, (const char *path, struct statvfs *out)) {
 }
 WRAP(int, flock, (int fd, int operation)) { return NO_READ("flock", ENOLCK) ? -1 : __real_flock(fd, operation); }
 
-void faults_arm(struct faults *faults) {
-    json_set_alloc_funcs(__wrap_malloc, __wrap_free);
-    armed = faults;
-}
+/* Before io/json.c wraps these with its own functions. */
+__attribute__((constructor)) static void join_jansson(void) { json_set_alloc_funcs(__wrap_malloc, __wrap_free); }
+
+void faults_arm(struct faults *faults) { armed = faults; }

@@ -13,5 +13,5 @@ foreach(name test_failures test_kills)
   target_include_directories(${name} PRIVATE src/cli)
   target_link_options(${name} PRIVATE ${calls})
 endforeach()
-# AddressSanitizer keeps what was freed to see uses of it: of 256 MiB, a fork for each trial would copy all page tables.
+# AddressSanitizer quarantines freed memory: with 256 MiB, the fork of each trial would copy large page tables.
 set_property(TEST test_failures test_kills APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=quarantine_size_mb=32)

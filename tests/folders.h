@@ -5,7 +5,7 @@
 
 #include <fts.h>
 
-#include "io/folder.h"
+#include "io/folder_write.h"
 #include "model/weights.h"
 
 static inline snug_status folder_verify(snug_context *ctx, const char *path) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model of tests/golden/model with its expected values, planned, carved and loaded by hand: no data set, no trainer.
+/*
+ * A model of tests/golden/model with its expected values, planned, allocated and loaded by hand: no data set, no
+ * trainer.
  */
 #ifndef SNUG_TESTS_GOLDEN_H
 #define SNUG_TESTS_GOLDEN_H
@@ -11,12 +13,12 @@
 
 #include "folders.h"
 #include "io/json.h"
+#include "io/offload_file.h"
 #include "io/safetensors.h"
-#include "io/spool.h"
-#include "model/build.h"
+#include "model/family.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
-#include "plan/stages.h"
+#include "plan/runner.h"
 
 #define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"
 
@@ -26,13 +28,13 @@ struct golden_method {
     enum snug_recompute recompute; /* of every layer */
     enum snug_dtype weights, compute;
     bool update_in_backward, offloads;
-    bool waits;            /* the word embedding's rows, of which it gets more than the model has; not for masked LM */
-    int32_t micro_batches; /* of a step, at most as many as it has sequences; 0 is 1 */
+    bool lazy;             /* rows of the word embedding, more than the model has; not for masked LM */
+    int32_t micro_batches; /* of a step, at most its number of sequences; 0 means 1 */
 };
 
 enum {
     GOLDEN_PARTS = 4,
-    GOLDEN_WAITING = 4, /* fewer steps than are compared, so that the history becomes full */
+    GOLDEN_LAZY_STEPS = 4, /* fewer steps than are compared, so that the history fills up */
     GOLDEN_OFFLOADED = 1 << SNUG_MEMORY_WEIGHTS | 1 << SNUG_MEMORY_GRADIENTS | 1 << SNUG_MEMORY_OPTIMIZER |
                        1 << SNUG_MEMORY_ACTIVATIONS
 };
@@ -43,16 +45,13 @@ struct golden {
     struct snug_optimizer optimizer;
     struct snug_safetensors expected;
     struct snug_program program;
-    struct snug_layout layout;
+    struct snug_runner runner;
     struct snug_run run;
     struct snug_batch batch;               /* the whole step's */
     struct snug_batch parts[GOLDEN_PARTS]; /* its micro-batches, if there are several */
     int32_t part_count;
     const struct snug_backend *backend;
-    struct snug_block memory;
-    uint8_t *arena; /* the memory's, or a copy of it on the host */
-    struct snug_spool *spool;
-    uint64_t *copies;
+    uint8_t *arena; /* the runner's, or a copy of it on the host */
 };
 
 static float *golden_read(struct golden *g, const char *name, int64_t *count) {
@@ -73,7 +72,7 @@ static int32_t *golden_read_ints(struct golden *g, const char *name, int64_t *co
     return ints;
 }
 
-static const int32_t *golden_ids; /* qsort has no argument for it */
+static const int32_t *golden_ids; /* qsort passes no context */
 static int golden_by_id(const void *a, const void *b) {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     const int32_t *ids = golden_ids;
@@ -96,14 +95,14 @@ static void golden_batch(struct golden *g) {
     b->positions = calloc((size_t)b->tokens, sizeof *b->positions);
     b->sample = calloc((size_t)b->tokens, sizeof *b->sample);
     b->by_id = calloc((size_t)b->tokens, sizeof *b->by_id);
-    b->head_rows = calloc((size_t)b->tokens, sizeof *b->head_rows);
+    b->loss_positions = calloc((size_t)b->tokens, sizeof *b->loss_positions);
     int32_t at = 0;
     for (int64_t i = 0; i < b->sequences; i++) {
         const int32_t length = b->offsets[i];
         b->offsets[i] = at;
         if (length > b->longest) b->longest = length;
         for (int32_t k = 0; k < length; k++, at++) {
-            b->positions[at] = k;
+            b->positions[at] = (int32_t)g->config.first_position + k;
             b->sample[at] = (int32_t)i;
         }
     }
@@ -111,16 +110,16 @@ static void golden_batch(struct golden *g) {
     golden_sort(b);
     b->targets = golden_read(g, "labels", &labels);
     b->labels = calloc((size_t)labels + 1, sizeof *b->labels);
-    if (g->config.task == SNUG_TASK_MLM) {
+    if (g->config.task != SNUG_TASK_CLASSIFICATION) {
         for (int32_t i = 0; i < b->tokens; i++)
             if (b->targets[i] >= 0) {
-                b->head_rows[b->rows] = i;
+                b->loss_positions[b->rows] = i;
                 b->labels[b->rows++] = (int32_t)b->targets[i];
             }
         b->items = b->rows;
     } else {
         b->rows = b->sequences;
-        for (int64_t i = 0; i < b->sequences; i++) b->head_rows[i] = b->offsets[i];
+        for (int64_t i = 0; i < b->sequences; i++) b->loss_positions[i] = b->offsets[i];
         for (int64_t i = 0; i < labels; i++) b->labels[i] = (int32_t)b->targets[i];
         b->items = g->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL ? labels : b->rows;
     }
@@ -128,13 +127,13 @@ static void golden_batch(struct golden *g) {
     b->last_in_step = true;
 }
 
-/* Sequences first … end - 1 of the batch as a micro-batch: what counts tokens from its beginning is its own. */
+/* Sequences first … end - 1 of the batch as a micro-batch with indices of its own. */
 static void golden_part(const struct golden *g, int64_t first, int64_t end, struct snug_batch *part) {
     const struct snug_batch *b = &g->batch;
     const int32_t begin = b->offsets[first];
     const int64_t per_row = b->rows ? b->items / b->rows : 1;
     int64_t row = 0;
-    while (row < b->rows && b->head_rows[row] < begin) row++;
+    while (row < b->rows && b->loss_positions[row] < begin) row++;
     *part = *b;
     part->sequences = end - first;
     part->tokens = b->offsets[end] - begin;
@@ -146,10 +145,10 @@ static void golden_part(const struct golden *g, int64_t first, int64_t end, stru
     part->targets += row * per_row;
     part->offsets = calloc((size_t)part->sequences + 1, sizeof *part->offsets);
     part->by_id = calloc((size_t)part->tokens, sizeof *part->by_id);
-    part->head_rows = calloc((size_t)b->rows + 1, sizeof *part->head_rows);
+    part->loss_positions = calloc((size_t)b->rows + 1, sizeof *part->loss_positions);
     for (int64_t i = 0; i <= part->sequences; i++) part->offsets[i] = b->offsets[first + i] - begin;
-    for (part->rows = 0; row < b->rows && b->head_rows[row] < b->offsets[end]; row++)
-        part->head_rows[part->rows++] = b->head_rows[row] - begin;
+    for (part->rows = 0; row < b->rows && b->loss_positions[row] < b->offsets[end]; row++)
+        part->loss_positions[part->rows++] = b->loss_positions[row] - begin;
     part->items = part->rows * per_row;
     part->last_in_step = end == b->sequences;
     golden_sort(part);
@@ -162,18 +161,20 @@ static void golden_split(struct golden *g, int32_t wanted) {
         golden_part(g, sequences * i / g->part_count, sequences * (i + 1) / g->part_count, &g->parts[i]);
 }
 
-/* The arena's copy on the host into the device's memory, and back; nothing where they are the same. */
+/* Copies the host's arena to the device, and back; does nothing where they are the same. */
 static void golden_push(struct golden *g) {
-    if (g->memory.copy)
-        assert_int_equal(snug_block_copy(g->ctx, &g->memory, g->memory.base, g->arena, g->layout.arena), SNUG_OK);
+    const struct snug_block *arena = &g->runner.arena;
+    if (arena->copy)
+        assert_int_equal(snug_block_copy(g->ctx, arena, arena->base, g->arena, g->runner.layout.arena), SNUG_OK);
 }
 
 static void golden_pull(struct golden *g) {
-    if (g->memory.copy)
-        assert_int_equal(snug_block_copy(g->ctx, &g->memory, g->arena, g->memory.base, g->layout.arena), SNUG_OK);
+    const struct snug_block *arena = &g->runner.arena;
+    if (arena->copy)
+        assert_int_equal(snug_block_copy(g->ctx, arena, g->arena, arena->base, g->runner.layout.arena), SNUG_OK);
 }
 
-/* A tensor as it was pulled last. */
+/* A tensor as it was last copied to the host. */
 static void *golden_data(const struct golden *g, int32_t tensor) {
     return g->arena + g->program.tensors[tensor].offset;
 }
@@ -185,9 +186,9 @@ static void golden_phase(struct golden *g, enum snug_phase phase) {
 static float *golden_parameter(const struct golden *g, const struct snug_parameter *parameter);
 static void golden_close(struct golden *g);
 
-/* A wider table begins with narrow's rows. */
+/* A wider table begins with the rows of the narrow one. */
 static void golden_widen(struct golden *g, const struct golden *narrow) {
-    const struct snug_memory memory = {.arena = g->memory.base, .spool = g->spool};
+    const struct snug_memory memory = g->runner.memory;
     for (size_t i = 0; i < g->program.parameter_count; i++) {
         const struct snug_parameter *p = &g->program.parameters[i], *from = &narrow->program.parameters[i];
         float *values = golden_parameter(narrow, from);
@@ -197,8 +198,8 @@ static void golden_widen(struct golden *g, const struct golden *narrow) {
     }
 }
 
-/* The program of a method, placed. */
-static void golden_plan(struct golden *g, double label_smoothing, int threads, int64_t chunk_rows,
+/* The program of a method. */
+static void golden_plan(struct golden *g, double label_smoothing, int64_t chunk_rows,
                         const struct golden_method *method) {
     struct snug_program *program = &g->program;
     snug_program_init(program, g->ctx);
@@ -207,7 +208,7 @@ static void golden_plan(struct golden *g, double label_smoothing, int threads, i
     program->capacity[SNUG_EXTENT_TOKENS] = g->batch.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = g->batch.sequences;
     program->capacity[SNUG_EXTENT_ROWS] = chunk_rows ? chunk_rows : g->batch.rows;
-    assert_int_equal(snug_build_bert(program, &g->config, true, label_smoothing), SNUG_OK);
+    assert_int_equal(snug_build_model(program, &g->config, true, label_smoothing), SNUG_OK);
     enum snug_recompute levels[16];
     assert_true(g->config.num_hidden_layers <= 16);
     for (int i = 0; i < 16; i++) levels[i] = method->recompute;
@@ -218,11 +219,14 @@ static void golden_plan(struct golden *g, double label_smoothing, int threads, i
                                          .clips = true,
                                          .accumulates = g->part_count > 1,
                                          .micro_batches = g->part_count,
-                                         .waiting_steps = method->waits ? GOLDEN_WAITING : 0,
+                                         .lazy_steps = method->lazy ? GOLDEN_LAZY_STEPS : 0,
                                          .offload = {method->offloads ? GOLDEN_OFFLOADED : 0, 3, 4096}};
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
-    struct snug_program *programs[] = {program};
-    assert_int_equal(snug_stage_place(g->ctx, programs, 1, g->backend, threads, 0, 0, &g->layout), SNUG_OK);
+}
+
+static enum snug_task golden_task(const char *name) {
+    if (strcmp(name, "mlm") == 0) return SNUG_TASK_MLM;
+    return strcmp(name, "classification") == 0 ? SNUG_TASK_CLASSIFICATION : SNUG_TASK_TOKEN_CLASSIFICATION;
 }
 
 static void golden_open(struct golden *g, const char *folder, const char *expected, const char *task,
@@ -231,47 +235,37 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
     char path[512];
     *g = (struct golden){
         .backend = backend,
-        .optimizer = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
+        .optimizer = {.info = &snug_optimizer_adam, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
     assert_int_equal(snug_context_create(&g->ctx), SNUG_OK);
     snprintf(path, sizeof path, GOLDEN_FOLDER "/%s", folder);
     assert_int_equal(snug_config_read(g->ctx, path, &g->config), SNUG_OK);
-    g->config.task = strcmp(task, "mlm") == 0 ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION;
+    g->config.task = golden_task(task);
     g->config.hidden_dropout_prob = g->config.attention_probs_dropout_prob = g->config.classifier_dropout = 0;
-    if (method->waits) g->config.vocab_size *= 2;
+    g->config.modern.mlp_dropout = 0;
+    if (method->lazy) g->config.vocab_size *= 2;
     char file[600];
     snprintf(file, sizeof file, GOLDEN_FOLDER "/%s", expected);
     assert_int_equal(snug_safetensors_open(g->ctx, NULL, file, &g->expected), SNUG_OK);
     golden_batch(g);
     golden_split(g, method->micro_batches);
 
-    golden_plan(g, label_smoothing, threads, chunk_rows, method);
+    golden_plan(g, label_smoothing, chunk_rows, method);
     struct snug_program *program = &g->program;
-    assert_int_equal(backend->allocate(g->ctx, g->layout.arena, SNUG_BLOCK_ARENA, &g->memory), SNUG_OK);
-    g->arena = g->memory.copy ? malloc((size_t)g->layout.arena) : g->memory.base;
+    assert_int_equal(snug_runner_start(g->ctx, backend, threads, program, 0, "/tmp", &g->runner), SNUG_OK);
+    const struct snug_memory memory = g->runner.memory;
+    const size_t bytes = (size_t)g->runner.layout.arena;
+    g->arena = memory.copy ? malloc(bytes) : memory.arena;
     assert_non_null(g->arena);
-    memset(g->arena, 0xff, (size_t)g->layout.arena); /* NaN: what is read before it is written shows */
-    if (g->layout.spool) {
-        g->copies = calloc(program->tensor_count, sizeof *g->copies);
-        assert_int_equal(snug_spool_open(g->ctx, "/tmp", g->layout.spool, &g->spool), SNUG_OK);
-    }
-    g->run = (struct snug_run){.ctx = g->ctx,
-                               .program = program,
-                               .arena = g->memory.base,
-                               .spool = g->spool,
-                               .copies = g->copies,
-                               .workspace = g->memory.base + g->layout.workspace_offset,
-                               .batch_copy = g->memory.base + g->layout.copy_offset,
-                               .threads = threads,
-                               .batch = &g->batch,
-                               .loss_scale = (float)(1.0 / (double)g->batch.items_in_step),
-                               .optimizer = &g->optimizer};
-    for (size_t i = 0; i < program->tensor_count; i++)
+    memset(g->arena, 0xff, bytes); /* NaN: shows values that are read before they are written */
+    g->run = snug_runner_run(&g->runner, 0);
+    g->run.batch = &g->batch;
+    g->run.loss_scale = (float)(1.0 / (double)g->batch.items_in_step);
+    g->run.optimizer = &g->optimizer;
+    for (size_t i = 1; i < program->tensor_count; i++)
         if (program->tensors[i].memory_class == SNUG_MEMORY_OPTIMIZER && !program->tensors[i].offloaded)
             memset(g->arena + program->tensors[i].offset, 0, (size_t)program->tensors[i].bytes);
-    assert_int_equal(backend->open(g->ctx, program, threads, &g->run.backend_state), SNUG_OK);
     golden_push(g);
-    const struct snug_memory memory = {.arena = g->memory.base, .copy = g->memory.copy, .spool = g->spool};
-    if (method->waits) {
+    if (method->lazy) {
         struct golden narrow;
         golden_open(&narrow, folder, expected, task, label_smoothing, backend, threads, chunk_rows,
                     &(struct golden_method){0});
@@ -281,23 +275,21 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
         assert_int_equal(weights_load(g->ctx, path, program, &g->config, &memory, 42, false), SNUG_OK);
     }
     const float scale[SNUG_SCALE_VALUES] = {SNUG_SCALE_FIRST};
-    const int32_t scaler = snug_program_scaler(program);
-    if (scaler >= 0)
-        assert_int_equal(snug_tensor_write(program, &memory, scaler, 0, SNUG_SCALE_VALUES, scale), SNUG_OK);
+    const int32_t scaler = program->scaler;
+    if (scaler) assert_int_equal(snug_tensor_write(program, &memory, scaler, 0, SNUG_SCALE_VALUES, scale), SNUG_OK);
     assert_int_equal(backend->load(&g->run), SNUG_OK);
     golden_phase(g, SNUG_PHASE_PREPARE);
     golden_pull(g);
 }
 
 static void golden_close(struct golden *g) {
-    snug_spool_close(g->spool);
-    free(g->copies);
+    if (g->runner.memory.copy) free(g->arena);
+    snug_runner_close(&g->runner);
     for (int32_t i = 0; g->part_count > 1 && i < g->part_count; i++) {
         free(g->parts[i].offsets);
         free(g->parts[i].by_id);
-        free(g->parts[i].head_rows);
+        free(g->parts[i].loss_positions);
     }
-    g->backend->close(g->run.backend_state);
     snug_program_free(&g->program);
     snug_config_free(&g->config);
     snug_safetensors_close(&g->expected);
@@ -307,15 +299,13 @@ static void golden_close(struct golden *g) {
     free(g->batch.positions);
     free(g->batch.sample);
     free(g->batch.by_id);
-    free(g->batch.head_rows);
+    free(g->batch.loss_positions);
     free(g->batch.labels);
     free(g->batch.targets);
-    if (g->memory.copy) free(g->arena);
-    snug_block_release(&g->memory);
     snug_context_destroy(g->ctx);
 }
 
-/* Mean loss of the batch; leaves its gradients. */
+/* Mean loss of the batch; also computes its gradients. */
 static double golden_step(struct golden *g) {
     double loss = 0;
     for (int32_t i = 0; i < g->part_count; i++) {
@@ -343,17 +333,9 @@ static float *golden_parameter(const struct golden *g, const struct snug_paramet
     return values;
 }
 
-static int32_t golden_tensor(const struct golden *g, const char *name) {
-    for (size_t i = 0; i < g->program.tensor_count; i++)
-        if (strcmp(g->program.tensors[i].name, name) == 0) return (int32_t)i;
-    return -1;
-}
-
 /* The gradient of a Hugging Face parameter. */
 static const float *golden_gradient(const struct golden *g, const struct snug_parameter *parameter) {
-    char name[128];
-    snprintf(name, sizeof name, "grad.%.80s", g->program.tensors[parameter->tensor].name);
-    const struct snug_tensor *tensor = &g->program.tensors[golden_tensor(g, name)];
+    const struct snug_tensor *tensor = &g->program.tensors[g->program.tensors[parameter->tensor].gradient];
     return (const float *)(g->arena + tensor->offset) + parameter->row * tensor->cols;
 }
 

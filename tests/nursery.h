@@ -19,8 +19,8 @@
 struct nursery_run {
     struct faults faults;
     char words[2048];
-    bool forked; /* else the nursery runs the command itself */
-    int status;  /* of the process, as of waitpid(); or the command's exit code */
+    bool forked; /* otherwise the nursery runs the command itself */
+    int status;  /* of the process, as from waitpid(); or the command's exit code */
 };
 
 struct nursery {
@@ -29,7 +29,7 @@ struct nursery {
     int ask, answer;
 };
 
-/* Under AddressSanitizer; slow, so it is asked only where something is held, to say what. */
+/* Under AddressSanitizer; slow, so it is called only to report memory that is still allocated. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 /* With -DSNUG_COVERAGE=ON: what the process ran. */
 int __llvm_profile_write_file(void) __attribute__((weak));
@@ -52,7 +52,7 @@ static inline void nursery_redirect(void) {
 
 static inline void nursery_child(struct nursery_run *run) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(SANITIZED ? 120 : 60); /* whatever fails, it ends */
+    alarm(SANITIZED ? 120 : 60); /* it ends, whatever fails */
     nursery_redirect();
     faults_arm(&run->faults);
     const int code = nursery_command(run->words);
@@ -60,14 +60,14 @@ static inline void nursery_child(struct nursery_run *run) {
     if (run->faults.held && __lsan_do_recoverable_leak_check) __lsan_do_recoverable_leak_check();
     if (__llvm_profile_write_file) __llvm_profile_write_file();
     fflush(NULL);
-    _exit(code); /* what is left to do at exit is the libraries' */
+    _exit(code); /* only the libraries' exit handlers remain */
 }
 
 static inline void nursery_serve(const char *folder, struct nursery_run *run, int ask, int answer) {
     char byte = 0;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
-    omp_set_num_threads(1); /* what OpenMP keeps for its other threads would be lost in a forked process */
+    omp_set_num_threads(1); /* state that OpenMP keeps for its other threads would be lost in a forked process */
     if (chdir(folder) != 0) _exit(125);
     nursery_redirect();
     while (read(ask, &byte, 1) == 1) {
@@ -87,7 +87,7 @@ static inline void nursery_open(struct nursery *n, const char *folder) {
     assert_true(n->run != MAP_FAILED);
     assert_int_equal(pipe(ask), 0);
     assert_int_equal(pipe(answer), 0);
-    fflush(NULL); /* what is buffered is printed by one of the two */
+    fflush(NULL); /* so that only one of the two prints what is buffered */
     n->pid = fork();
     assert_true(n->pid >= 0);
     if (n->pid == 0) {
@@ -107,14 +107,14 @@ static inline int nursery_ask(struct nursery *n, const char *words, bool forked)
     strcpy(n->run->words, words);
     n->run->forked = forked;
     assert_int_equal(write(n->ask, &byte, 1), 1);
-    if (read(n->answer, &byte, 1) != 1) fail_msg("the process that forks others has died of: %s", words);
+    if (read(n->answer, &byte, 1) != 1) fail_msg("the nursery ended during: %s", words);
     return n->run->status;
 }
 
-/* Runs a command in the nursery, after which others of its kind are quick; its exit code. */
+/* Runs a command in the nursery, which makes similar commands fast; returns its exit code. */
 static inline int nursery_warm(struct nursery *n, const char *words) { return nursery_ask(n, words, false); }
 
-/* The wait status of a forked process that runs the command; calls fail in it as n->run->faults says. */
+/* The wait status of a forked process that runs the command; calls in it fail as n->run->faults says. */
 static inline int nursery_run(struct nursery *n, const char *words) { return nursery_ask(n, words, true); }
 
 static inline void nursery_close(struct nursery *n) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny programs made by hand, to run operations one at a time: a few tensors, a ragged batch, one arena. */
+/* Tiny hand-written programs that run operations one at a time: a few tensors, a ragged batch, one arena. */
 #ifndef SNUG_TESTS_OPS_H
 #define SNUG_TESTS_OPS_H
 
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -20,17 +21,17 @@
 #define OPS_ARENA ((size_t)32 << 20)
 #define OPS_GAP 64 /* bytes between tensors that nothing may touch */
 #define OPS_GAP_BYTE 0xA5
-#define OPS_TENSORS 20
+#define OPS_TENSORS 24
 #define OPS_OPS 5
 #define OPS_SEQUENCES 8
 
 /* Sizes of a case. lengths ends at the first 0. */
 struct ops_shape {
-    int32_t lengths[OPS_SEQUENCES];
+    int32_t lengths[OPS_SEQUENCES + 1];
     int64_t h;
     int32_t heads;
     int64_t vocabulary, types, outputs, classes; /* outputs: of a LINEAR over tokens */
-    int64_t rows;                                /* head rows: of the whole batch, spread over its tokens */
+    int64_t rows;                                /* loss positions: of the whole batch, distributed over its tokens */
 };
 
 struct ops {
@@ -43,9 +44,10 @@ struct ops {
     struct snug_run run;
     struct snug_optimizer optimizer;
     uint8_t *arena;
-    size_t bytes; /* of the arena, so far */
-    /* For finite differences: the output that the functional looks at, its gradient, and inputs with their gradients.
-     */
+    size_t bytes, room; /* of the arena: so far, and at most */
+    bool quick;         /* random values repeat */
+    /* For finite differences: the output that the functional reads, its gradient (none: run->loss_scale), and inputs
+       with their gradients. */
     int32_t y, dy;
     struct {
         int32_t x, dx;
@@ -67,12 +69,12 @@ static inline void *ops_array(size_t count, size_t size) {
     return array;
 }
 
-/* ids and types are random; head rows are `rows` different tokens in ascending order. */
-static inline void ops_batch(struct ops *f, int32_t first_sample) {
+/* ids and types are random; loss positions are `rows` different tokens in ascending order. */
+static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t first_sample) {
     const struct ops_shape *shape = f->shape;
     struct snug_batch *b = &f->batch;
-    while (b->sequences < OPS_SEQUENCES && shape->lengths[b->sequences]) {
-        int32_t length = shape->lengths[b->sequences++];
+    while (lengths[b->sequences]) {
+        int32_t length = lengths[b->sequences++];
         b->tokens += length;
         if (length > b->longest) b->longest = length;
     }
@@ -85,11 +87,11 @@ static inline void ops_batch(struct ops *f, int32_t first_sample) {
     b->positions = ops_array(tokens, sizeof(int32_t));
     b->sample = ops_array(tokens, sizeof(int32_t));
     b->by_id = ops_array(tokens, sizeof(int32_t));
-    b->head_rows = ops_array(rows, sizeof(int32_t));
+    b->loss_positions = ops_array(rows, sizeof(int32_t));
     b->labels = ops_array(rows, sizeof(int32_t));
     b->targets = ops_array(rows * (size_t)shape->classes, sizeof(float));
     for (int32_t s = 0, t = 0; s < b->sequences; s++) {
-        for (int32_t position = 0; position < shape->lengths[s]; position++, t++) {
+        for (int32_t position = 0; position < lengths[s]; position++, t++) {
             b->ids[t] = (int32_t)(ops_word(1, (uint64_t)t) % shape->vocabulary);
             b->types[t] = (int32_t)(ops_word(2, (uint64_t)t) % shape->types);
             b->positions[t] = position;
@@ -97,28 +99,33 @@ static inline void ops_batch(struct ops *f, int32_t first_sample) {
         }
         b->offsets[s + 1] = t;
     }
-    for (int32_t id = 0, n = 0; id < shape->vocabulary; id++)
-        for (int32_t t = 0; t < b->tokens; t++)
-            if (b->ids[t] == id) b->by_id[n++] = t;
+    int32_t *place = ops_array((size_t)shape->vocabulary + 1, sizeof *place); /* of the next token of an id */
+    for (int64_t t = 0; t < b->tokens; t++) place[b->ids[t] + 1]++;
+    for (int64_t id = 0; id < shape->vocabulary; id++) place[id + 1] += place[id];
+    for (int32_t t = 0; t < b->tokens; t++) b->by_id[place[b->ids[t]]++] = t;
+    free(place);
     for (int64_t r = 0; r < b->rows; r++) {
-        b->head_rows[r] = (int32_t)(r * b->tokens / b->rows);
+        b->loss_positions[r] = (int32_t)(r * b->tokens / b->rows);
         b->labels[r] = r % 5 == 3 ? SNUG_IGNORE_LABEL : (int32_t)(ops_word(3, (uint64_t)r) % (uint32_t)shape->classes);
     }
     for (int64_t i = 0; i < b->rows * shape->classes; i++) b->targets[i] = (float)(ops_word(4, (uint64_t)i) % 2);
 }
 
-static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum snug_dtype compute) {
-    *f = (struct ops){.shape = shape, .y = -1, .dy = -1};
+/* Of sequences of these lengths, which end at the first 0, in room bytes. */
+static inline void ops_open_with(struct ops *f, const struct ops_shape *shape, enum snug_dtype compute,
+                                 const int32_t *lengths, size_t room) {
+    *f = (struct ops){.shape = shape, .room = room};
     assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
-    ops_batch(f, 11);
+    ops_batch(f, lengths, 11);
     int64_t first_row = f->batch.rows / 4; /* a later chunk's */
     f->program = (struct snug_program){.ctx = f->ctx, .tensors = f->tensors, .ops = f->ops, .compute = compute};
+    f->program.tensor_count = 1; /* number 0 means none */
     f->program.longest = f->batch.longest;
     f->program.capacity[SNUG_EXTENT_TOKENS] = f->batch.tokens;
     f->program.capacity[SNUG_EXTENT_SEQUENCES] = f->batch.sequences;
     f->program.capacity[SNUG_EXTENT_ROWS] = f->batch.rows - first_row;
-    f->arena = aligned_alloc(64, OPS_ARENA);
-    assert_non_null(f->arena);
+    f->arena = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(f->arena != MAP_FAILED);
     f->run = (struct snug_run){
         .ctx = f->ctx,
         .program = &f->program,
@@ -138,15 +145,20 @@ static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum s
         (struct snug_optimizer){.decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1};
 }
 
+static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum snug_dtype compute) {
+    ops_open_with(f, shape, compute, shape->lengths, OPS_ARENA);
+}
+
 static inline void ops_close(struct ops *f) {
     struct snug_batch *b = &f->batch;
-    void *arrays[] = {b->offsets, b->ids,       b->types,  b->positions, b->sample,
-                      b->by_id,   b->head_rows, b->labels, b->targets,   f->arena};
+    void *arrays[] = {b->offsets,        b->ids,    b->types,  b->positions, b->sample, b->by_id,
+                      b->loss_positions, b->labels, b->targets};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    munmap(f->arena, f->room);
     snug_context_destroy(f->ctx);
 }
 
-/* A new tensor, all NaN, at the end of the arena. rows counts only for SNUG_EXTENT_FIXED. */
+/* A new tensor, filled with NaN, at the end of the arena. rows is used for SNUG_EXTENT_FIXED only. */
 static inline int32_t ops_tensor(struct ops *f, enum snug_dtype dtype, enum snug_extent extent, int64_t rows,
                                  int64_t cols) {
     int32_t number = (int32_t)f->program.tensor_count++;
@@ -159,7 +171,7 @@ static inline int32_t ops_tensor(struct ops *f, enum snug_dtype dtype, enum snug
     t->bytes = rows * cols * snug_dtype_size(dtype);
     t->offset = (int64_t)f->bytes;
     size_t end = f->bytes + (size_t)t->bytes, next = (end + OPS_GAP + 63) / 64 * 64;
-    assert_true(next <= OPS_ARENA);
+    assert_true(next <= f->room);
     memset(f->arena + f->bytes, 0xFF, (size_t)t->bytes);
     memset(f->arena + end, OPS_GAP_BYTE, next - end);
     f->bytes = next;
@@ -170,12 +182,12 @@ static inline int64_t ops_count(const struct ops *f, int32_t tensor) {
     return snug_run_rows(&f->run, tensor) * snug_run_cols(&f->run, tensor);
 }
 
-/* The type of weights' copies. */
+/* The type of the copies of weights. */
 static inline enum snug_dtype ops_copy_type(const struct ops *f) {
     return f->program.compute == SNUG_F16 ? SNUG_F16 : SNUG_BF16;
 }
 
-/* Bytes of the rows that are there. */
+/* Bytes of the valid rows. */
 static inline size_t ops_live(const struct ops *f, int32_t tensor) {
     return (size_t)(ops_count(f, tensor) * snug_dtype_size(f->tensors[tensor].dtype));
 }
@@ -205,7 +217,7 @@ static inline void ops_set(struct ops *f, int32_t tensor, int64_t i, double valu
     }
 }
 
-/* Codes in two arenas. Where a value is in the middle of two up to rounding, either is right. */
+/* Compares codes in two arenas. Where a value is halfway between two codes up to rounding, either is right. */
 static inline void ops_compare_codes(const struct ops *f, const uint8_t *expected, const uint8_t *found, int32_t t,
                                      const char *what) {
     int64_t apart = 0;
@@ -223,11 +235,16 @@ static inline void ops_fill(struct ops *f, int32_t tensor, double value) {
 }
 
 static inline void ops_randomize(struct ops *f, int32_t tensor) {
-    for (int64_t i = 0; i < ops_count(f, tensor); i++)
-        ops_set(f, tensor, i, ops_value(100 + (uint32_t)tensor, (uint64_t)i));
+    const int64_t period = f->quick ? 8191 : INT64_MAX;
+    const int64_t size = snug_dtype_size(f->tensors[tensor].dtype), count = ops_count(f, tensor);
+    for (int64_t i = 0; i < count && i < period; i++)
+        ops_set(f, tensor, i, ops_value(99 + (uint32_t)tensor, (uint64_t)i));
+    for (int64_t i = period; i < count; i += period)
+        memcpy(f->arena + f->tensors[tensor].offset + i * size, f->arena + f->tensors[tensor].offset,
+               (size_t)((count - i < period ? count - i : period) * size));
 }
 
-/* Short for a new tensor with random values, and for one of NaNs. */
+/* Short forms of a new tensor with random values, and of one with NaNs. */
 static inline int32_t ops_source(struct ops *f, enum snug_dtype dtype, enum snug_extent extent, int64_t rows,
                                  int64_t cols) {
     int32_t tensor = ops_tensor(f, dtype, extent, rows, cols);
@@ -240,7 +257,9 @@ static inline void ops_add(struct ops *f, struct snug_op op) {
     f->ops[f->program.op_count++] = op;
 }
 
+/* Either may be missing: then there is nothing to compare. */
 static inline void ops_pair(struct ops *f, int32_t x, int32_t dx) {
+    if (!x || !dx) return;
     f->pairs[f->pair_count].x = x;
     f->pairs[f->pair_count++].dx = dx;
 }
@@ -253,9 +272,55 @@ static inline void ops_run(struct ops *f, const struct snug_backend *backend, co
     f->run.threads = threads;
     assert_int_equal(backend->open(f->ctx, &f->program, threads, &f->run.backend_state), SNUG_OK);
     snug_status status = backend->ops[op->kind](&f->run, op);
-    if (status != SNUG_OK) fail_msg("%s: operation %d: %s", backend->name, (int)op->kind, snug_error_message(f->ctx));
+    if (status != SNUG_OK) fail_msg("%s: %s: %s", backend->name, snug_op_name(op->kind), snug_error_message(f->ctx));
     backend->close(f->run.backend_state);
     free(f->run.workspace);
+}
+
+static inline void ops_must(const struct ops *f, snug_status status, const char *what) {
+    if (status != SNUG_OK) fail_msg("%s: %s", what, snug_error_message(f->ctx));
+}
+
+/* A backend's memory, laid out as f's arena, with what operations need besides. */
+struct ops_device {
+    struct snug_block arena;
+    struct snug_run run;
+};
+
+static inline void ops_device_open(struct ops *f, const struct snug_backend *backend, int threads,
+                                   struct ops_device *d) {
+    const int64_t size = (int64_t)(f->bytes + 255) / 256 * 256;
+    const int64_t copy = (backend->batch(&f->program) + 255) / 256 * 256;
+    int64_t workspace = 0;
+    for (size_t i = 0; i < f->program.op_count; i++) {
+        const int64_t bytes = backend->workspace(&f->program, &f->program.ops[i], threads);
+        workspace = bytes > workspace ? bytes : workspace;
+    }
+    *d = (struct ops_device){.run = f->run};
+    ops_must(f, backend->allocate(f->ctx, size + copy + workspace, SNUG_BLOCK_ARENA, &d->arena), "allocate");
+    d->run.arena = d->arena.base;
+    d->run.batch_copy = d->arena.base + size;
+    d->run.workspace = d->arena.base + size + copy;
+    d->run.threads = threads;
+    ops_must(f, backend->open(f->ctx, &f->program, threads, &d->run.backend_state), "open");
+    ops_must(f, backend->load(&d->run), "load");
+}
+
+static inline void ops_device_close(const struct snug_backend *backend, struct ops_device *d) {
+    backend->close(d->run.backend_state);
+    snug_block_release(&d->arena);
+}
+
+/* Runs op on the device, starting from start, and copies the arena back into out. */
+static inline void ops_run_device(struct ops *f, const struct snug_backend *backend, const struct snug_op *op,
+                                  const uint8_t *start, uint8_t *out) {
+    struct ops_device d;
+    ops_device_open(f, backend, 1, &d);
+    ops_must(f, snug_block_copy(f->ctx, &d.arena, d.arena.base, start, (int64_t)f->bytes), "upload");
+    ops_must(f, backend->load(&d.run), "load"); /* again: the step's numbers depend on the loss scale in the arena */
+    ops_must(f, backend->ops[op->kind](&d.run, op), "operation");
+    ops_must(f, snug_block_copy(f->ctx, &d.arena, out, d.arena.base, (int64_t)f->bytes), "download");
+    ops_device_close(backend, &d);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One program for each operation: the forward operation and its backward, in the order in which they run. */
+/* One program for each operation: the forward operation and its backward, in execution order. */
 #ifndef SNUG_TESTS_OPS_PROGRAMS_H
 #define SNUG_TESTS_OPS_PROGRAMS_H
 
@@ -32,193 +32,231 @@ static inline int32_t ops_index(struct ops *f, int64_t capacity) {
     return index;
 }
 
-/* 0: no dropout. 1: dropout. 2: tables in bf16. 3: the word table's gradient holds only the rows that have one. */
+/* 0: no dropout. 1: dropout. 2: tables in bf16. 3: no types, and an id without a gradient. 4: no types, no beta. 5:
+   word embeddings alone. 6: the table of words and gamma are frozen. 7: the word table's gradient holds only the rows
+   that have one. */
+enum { EMBED_VARIANTS = 8, EMBED_ROWS = 7 };
 static inline void build_embed(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
-    enum snug_dtype tables = variant == 2 ? ops_copy_type(f) : SNUG_F32;
-    int32_t word = ops_source(f, tables, FIXED, s->vocabulary, s->h);
-    int32_t position = ops_source(f, tables, FIXED, f->batch.longest + 3, s->h);
-    int32_t type = ops_source(f, tables, FIXED, s->types, s->h);
-    int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, s->h), beta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
-    int32_t sum = ops_tensor(f, f->program.compute, T, 0, s->h), y = ops_tensor(f, f->program.compute, T, 0, s->h);
-    int32_t dy = ops_source(f, f->program.compute, T, 0, s->h);
-    const int64_t room = ops_distinct(f) + 1;
-    int32_t d[5] = {ops_source(f, SNUG_F32, FIXED, variant == 3 ? room : s->vocabulary, s->h),
-                    ops_source(f, SNUG_F32, FIXED, f->batch.longest + 3, s->h),
-                    ops_source(f, SNUG_F32, FIXED, s->types, s->h), ops_source(f, SNUG_F32, FIXED, 1, s->h),
-                    ops_source(f, SNUG_F32, FIXED, 1, s->h)};
-    int32_t index = variant == 3 ? ops_index(f, room) : -1;
-    float p = p_of[variant == 1], eps = 1e-12f;
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED,
-                                .in = SNUG_INPUTS(word, position, type, gamma, beta),
-                                .out = SNUG_OUTPUTS(sum, y),
-                                .p = p,
-                                .site = 7,
-                                .eps = eps,
-                                .padding = -1});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD,
-                                .in = SNUG_INPUTS(dy, sum, gamma),
-                                .out = SNUG_OUTPUTS(d[0], d[1], d[2], d[3], d[4], index),
-                                .p = p,
-                                .site = 7,
-                                .eps = eps,
-                                .padding = -1});
-    if (variant == 3) return;
-    f->y = y;
-    f->dy = dy;
-    if (tables == SNUG_F32) { /* finite differences are finer than bf16 */
-        ops_pair(f, word, d[0]);
-        ops_pair(f, position, d[1]);
-        ops_pair(f, type, d[2]);
+    const enum snug_dtype tables = variant == 2 ? ops_copy_type(f) : SNUG_F32, x = f->program.compute;
+    const int64_t positions = f->batch.longest + 3, room = ops_distinct(f) + 1;
+    const bool types = variant < 3 || variant > 5, beta = variant != 4 && variant != 5;
+    const bool frozen = variant == 6, rows = variant == EMBED_ROWS;
+    struct snug_embed e = {.eps = 1e-12f, .padding = variant == 3 && f->batch.tokens ? f->batch.ids[0] : -1};
+    e.word = ops_source(f, tables, FIXED, s->vocabulary, s->h);
+    if (variant != 5) e.position = ops_source(f, tables, FIXED, positions, s->h);
+    if (types) e.type = ops_source(f, tables, FIXED, s->types, s->h);
+    e.gamma = ops_source(f, SNUG_F32, FIXED, 1, s->h);
+    if (beta) e.beta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
+    e.s = ops_tensor(f, x, T, 0, s->h);
+    e.y = ops_tensor(f, x, T, 0, s->h);
+    struct snug_embed_backward d = {.s = e.s, .gamma = e.gamma, .eps = e.eps, .padding = e.padding};
+    d.dy = ops_source(f, x, T, 0, s->h);
+    if (!frozen) d.dword = ops_source(f, SNUG_F32, FIXED, rows ? room : s->vocabulary, s->h);
+    if (e.position) d.dposition = ops_source(f, SNUG_F32, FIXED, positions, s->h);
+    if (types) d.dtype = ops_source(f, SNUG_F32, FIXED, s->types, s->h);
+    if (!frozen) d.dgamma = ops_source(f, SNUG_F32, FIXED, 1, s->h);
+    if (beta) d.dbeta = ops_source(f, SNUG_F32, FIXED, 1, s->h);
+    if (rows) d.index = ops_index(f, room);
+    const float p = p_of[variant == 1];
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED, .p = p, .site = 7, .embed = e});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_EMBED_BACKWARD, .p = p, .site = 7, .embed_backward = d});
+    if (rows) return;
+    f->y = e.y;
+    f->dy = d.dy;
+    if (tables == SNUG_F32) { /* finite differences are finer than bf16, and have no padding */
+        if (e.padding < 0) ops_pair(f, e.word, d.dword);
+        ops_pair(f, e.position, d.dposition);
+        ops_pair(f, e.type, d.dtype);
     }
-    ops_pair(f, gamma, d[3]);
-    ops_pair(f, beta, d[4]);
+    ops_pair(f, e.gamma, d.dgamma);
+    ops_pair(f, e.beta, d.dbeta);
 }
 
-/* 0: over tokens. 1: the decoder: over head rows, fp32 logits, no bias. 2: over sequences, dx added to. 3 … 5: the same
-   with a weight in bf16, whatever products compute in. */
+/* 0: over tokens. 1: the decoder: over loss positions, fp32 logits, no bias. 2: over sequences, dx added to. 3 … 5: the
+   same with a weight in bf16, whatever the compute type. 6, 7: as 0 with a frozen bias or weight. */
+enum { LINEAR_VARIANTS = 8 };
 static inline void build_linear(struct ops *f, int variant) {
     const struct ops_shape *s = f->shape;
-    enum snug_dtype type = f->program.compute, weight = variant < 3 ? type : SNUG_BF16;
-    variant %= 3;
-    enum snug_extent extent = variant == 0 ? T : variant == 1 ? R : B;
-    int64_t outputs = variant == 1 ? s->vocabulary : s->outputs;
-    int32_t x = ops_source(f, type, extent, 0, s->h), w = ops_source(f, weight, FIXED, outputs, s->h);
-    int32_t b = variant == 1 ? -1 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
-    int32_t y = ops_tensor(f, variant == 1 ? SNUG_F32 : type, extent, 0, outputs);
-    int32_t dy = ops_source(f, type, extent, 0, outputs), dx = ops_source(f, type, extent, 0, s->h);
-    int32_t dw = ops_source(f, SNUG_F32, FIXED, outputs, s->h);
-    int32_t db = variant == 1 ? -1 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR, .in = SNUG_INPUTS(x, w, b), .out = SNUG_OUTPUTS(y)});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DX,
-                                .in = SNUG_INPUTS(dy, w),
-                                .out = SNUG_OUTPUTS(dx),
-                                .accumulate = variant == 2});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DW, .in = SNUG_INPUTS(dy, x), .out = SNUG_OUTPUTS(dw, db)});
-    f->y = y;
+    const bool bf16 = variant / 3 == 1;
+    const enum snug_dtype type = f->program.compute;
+    const int form = variant < 6 ? variant % 3 : 0;
+    const enum snug_extent extent = form == 0 ? T : form == 1 ? R : B;
+    const int64_t outputs = form == 1 ? s->vocabulary : s->outputs;
+    struct snug_linear l = {.x = ops_source(f, type, extent, 0, s->h)};
+    l.w = ops_source(f, bf16 ? SNUG_BF16 : type, FIXED, outputs, s->h);
+    if (form != 1) l.b = ops_source(f, SNUG_F32, FIXED, 1, outputs);
+    l.y = ops_tensor(f, form == 1 ? SNUG_F32 : type, extent, 0, outputs);
+    const int32_t dy = ops_source(f, type, extent, 0, outputs), dx = ops_source(f, type, extent, 0, s->h);
+    const int32_t dw = variant == 7 ? 0 : ops_source(f, SNUG_F32, FIXED, outputs, s->h);
+    const int32_t db = form == 1 || variant == 6 ? 0 : ops_source(f, SNUG_F32, FIXED, 1, outputs);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR, .linear = l});
+    ops_add(f, (struct snug_op){
+                   .kind = SNUG_OP_LINEAR_DX, .accumulate = form == 2, .linear_dx = {.dy = dy, .w = l.w, .dx = dx}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_LINEAR_DW, .linear_dw = {.dy = dy, .x = l.x, .dw = dw, .db = db}});
+    f->y = l.y;
     f->dy = dy;
-    if (variant != 2) ops_pair(f, x, dx);
-    if (weight == SNUG_F32) ops_pair(f, w, dw); /* finite differences are finer than bf16 */
-    if (variant != 1) ops_pair(f, b, db);
+    if (form != 2) ops_pair(f, l.x, dx);
+    if (!bf16) ops_pair(f, l.w, dw); /* finite differences are finer than bf16 */
+    ops_pair(f, l.b, db);
 }
 
-/* 2: most is dropped. */
+/* 1: dropout. 2: high dropout. 3: a window smaller than most sequences, dropout. 4: a window larger than many. 5: RoPE.
+   6: windows and RoPE, as ModernBERT's local layers. 7: a bias, as MPNet. 8: dropout and a bias of few buckets. 9: a
+   frozen bias. 10: all of these. Heads of an odd size have no RoPE. */
+enum { ATTENTION_VARIANTS = 11 };
 static inline void build_attention(struct ops *f, int variant) {
-    int64_t h = f->shape->h;
-    int32_t heads = f->shape->heads;
-    enum snug_dtype type = f->program.compute;
-    int32_t qkv = ops_source(f, type, T, 0, 3 * h), o = ops_tensor(f, type, T, 0, h);
-    int32_t lse = ops_tensor(f, SNUG_F32, T, 0, heads);
-    int32_t dout = ops_source(f, type, T, 0, h), dqkv = ops_tensor(f, type, T, 0, 3 * h);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION,
-                                .in = SNUG_INPUTS(qkv),
-                                .out = SNUG_OUTPUTS(o, lse),
-                                .p = p_of[variant],
-                                .site = 8,
-                                .heads = heads});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION_BACKWARD,
-                                .in = SNUG_INPUTS(dout, qkv, o, lse),
-                                .out = SNUG_OUTPUTS(dqkv),
-                                .p = p_of[variant],
-                                .site = 8,
-                                .heads = heads});
-    f->y = o;
-    f->dy = dout;
-    ops_pair(f, qkv, dqkv);
+    static const struct {
+        float p, theta;
+        int32_t window, buckets;
+    } forms[ATTENTION_VARIANTS] = {[1] = {.p = 0.3f},
+                                   [2] = {.p = 0.55f},
+                                   [3] = {.p = 0.3f, .window = 3},
+                                   [4] = {.window = 64},
+                                   [5] = {.theta = 160000},
+                                   [6] = {.p = 0.3f, .theta = 10000, .window = 16},
+                                   [7] = {.buckets = 32},
+                                   [8] = {.p = 0.3f, .buckets = 8},
+                                   [9] = {.buckets = 32},
+                                   [10] = {.p = 0.3f, .theta = 100, .window = 33, .buckets = 16}};
+    const int64_t h = f->shape->h;
+    const int32_t heads = f->shape->heads, window = forms[variant].window, buckets = forms[variant].buckets;
+    const float p = forms[variant].p, theta = h / heads % 2 == 0 ? forms[variant].theta : 0;
+    const enum snug_dtype type = f->program.compute;
+    struct snug_attention a = {.heads = heads, .window = window, .rope_theta = theta};
+    a.qkv = ops_source(f, type, T, 0, 3 * h);
+    if (buckets) a.bias = ops_source(f, SNUG_F32, FIXED, buckets, heads);
+    a.o = ops_tensor(f, type, T, 0, h);
+    a.lse = ops_tensor(f, SNUG_F32, T, 0, heads);
+    struct snug_attention_backward d = {
+        .qkv = a.qkv, .o = a.o, .lse = a.lse, .bias = a.bias, .heads = heads, .window = window, .rope_theta = theta};
+    d.dout = ops_source(f, type, T, 0, h);
+    d.dqkv = ops_tensor(f, type, T, 0, 3 * h);
+    if (buckets && variant != 9) d.dbias = ops_source(f, SNUG_F32, FIXED, buckets, heads);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION, .p = p, .site = 8, .attention = a});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ATTENTION_BACKWARD, .p = p, .site = 8, .attention_backward = d});
+    f->y = a.o;
+    f->dy = d.dout;
+    ops_pair(f, a.qkv, d.dqkv);
+    ops_pair(f, a.bias, d.dbias);
 }
 
-/* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in dy's place. 3: over head rows. */
+/* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in place of dy. 3: over loss positions. 4: no beta. 5: dropout, an
+   addend. 6: dropout, ds in place of the addend. 7: frozen gamma and beta. 8: frozen beta. 9: inference, no s. */
+enum { RESIDUAL_NORM_VARIANTS = 10, RESIDUAL_NORM_TRAINING = 9 };
 static inline void build_residual_norm(struct ops *f, int variant) {
-    int64_t h = f->shape->h;
-    enum snug_dtype type = f->program.compute;
-    enum snug_extent extent = variant == 3 ? R : T;
-    int32_t z = ops_source(f, type, extent, 0, h), x = ops_source(f, type, extent, 0, h);
-    int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, h), beta = ops_source(f, SNUG_F32, FIXED, 1, h);
-    int32_t s = ops_tensor(f, type, extent, 0, h), y = ops_tensor(f, type, extent, 0, h);
-    int32_t dy = ops_source(f, type, extent, 0, h), ds = variant == 2 ? dy : ops_tensor(f, type, extent, 0, h);
-    int32_t dz = variant == 0 ? -1 : ops_tensor(f, type, extent, 0, h);
-    int32_t dgamma = ops_source(f, SNUG_F32, FIXED, 1, h), dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
-    float p = p_of[variant != 0];
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM,
-                                .in = SNUG_INPUTS(z, x, gamma, beta),
-                                .out = SNUG_OUTPUTS(variant == 4 ? -1 : s, y),
-                                .p = p,
-                                .site = 9,
-                                .eps = 1e-12f});
-    if (variant == 4) return; /* inference */
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD,
-                                .in = SNUG_INPUTS(dy, s, gamma),
-                                .out = SNUG_OUTPUTS(ds, dz, dgamma, dbeta),
-                                .p = p,
-                                .site = 9,
-                                .eps = 1e-12f});
+    const int64_t h = f->shape->h;
+    const enum snug_dtype type = f->program.compute;
+    const enum snug_extent extent = variant == 3 ? R : T;
+    const bool addend = variant == 5 || variant == 6;
+    const float p = p_of[variant != 0], eps = 1e-12f;
+    struct snug_residual_norm n = {.eps = eps};
+    n.z = ops_source(f, type, extent, 0, h);
+    n.x = ops_source(f, type, extent, 0, h);
+    n.gamma = ops_source(f, SNUG_F32, FIXED, 1, h);
+    if (variant != 4) n.beta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    if (variant != 9) n.s = ops_tensor(f, type, extent, 0, h);
+    n.y = ops_tensor(f, type, extent, 0, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_RESIDUAL_NORM, .p = p, .site = 9, .residual_norm = n});
+    if (variant == 9) return;
+    struct snug_norm_backward d = {.s = n.s, .gamma = n.gamma, .eps = eps};
+    d.dy = ops_source(f, type, extent, 0, h);
+    if (addend) d.addend = ops_source(f, type, extent, 0, h);
+    d.ds = variant == 2 ? d.dy : variant == 6 ? d.addend : ops_tensor(f, type, extent, 0, h);
+    if (variant != 0) d.dz = ops_tensor(f, type, extent, 0, h);
+    if (variant != 7) d.dgamma = ops_source(f, SNUG_F32, FIXED, 1, h);
+    if (n.beta && variant < 7) d.dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD, .p = p, .site = 9, .norm_backward = d});
     if (variant == 2) return; /* finite differences need dy */
-    f->y = y;
-    f->dy = dy;
-    ops_pair(f, z, variant == 0 ? ds : dz);
-    ops_pair(f, x, ds);
-    ops_pair(f, gamma, dgamma);
-    ops_pair(f, beta, dbeta);
+    f->y = n.y;
+    f->dy = d.dy;
+    if (!addend) { /* the gradient of another function */
+        ops_pair(f, n.z, variant == 0 ? d.ds : d.dz);
+        ops_pair(f, n.x, d.ds);
+    }
+    ops_pair(f, n.gamma, d.dgamma);
+    ops_pair(f, n.beta, d.dbeta);
 }
 
-/* 0: over tokens. 1: over head rows, a large eps. 2: dropout, as the embeddings' recomputation has it. */
+/* 0: over tokens. 1: over loss positions, a large eps. 2: no beta. 3: an addend. 4: ds in place of the addend, no beta.
+   5: an addend, frozen gamma and beta. 6: frozen gamma. 7: dy, the addend and ds are one tensor. 8: dropout, as in the
+   recomputation of embeddings. */
+enum { NORM_VARIANTS = 9, NORM_TRAINING = 8 };
 static inline void build_norm(struct ops *f, int variant) {
-    int64_t h = f->shape->h;
-    enum snug_dtype type = f->program.compute;
-    enum snug_extent extent = variant == 1 ? R : T;
-    float eps = variant == 1 ? 0.125f : 1e-5f;
-    int32_t s = ops_source(f, type, extent, 0, h), y = ops_tensor(f, type, extent, 0, h);
-    int32_t gamma = ops_source(f, SNUG_F32, FIXED, 1, h), beta = ops_source(f, SNUG_F32, FIXED, 1, h);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM,
-                                .in = SNUG_INPUTS(s, gamma, beta),
-                                .out = SNUG_OUTPUTS(y),
-                                .p = p_of[variant == 2],
-                                .site = 10,
-                                .eps = eps});
-    if (variant == 2) return;
-    int32_t dy = ops_source(f, type, extent, 0, h), ds = ops_tensor(f, type, extent, 0, h);
-    int32_t dgamma = ops_source(f, SNUG_F32, FIXED, 1, h), dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD,
-                                .in = SNUG_INPUTS(dy, s, gamma),
-                                .out = SNUG_OUTPUTS(ds, -1, dgamma, dbeta),
-                                .eps = eps});
-    f->y = y;
-    f->dy = dy;
-    ops_pair(f, s, ds);
-    ops_pair(f, gamma, dgamma);
-    ops_pair(f, beta, dbeta);
+    const int64_t h = f->shape->h;
+    const enum snug_dtype type = f->program.compute;
+    const enum snug_extent extent = variant == 1 ? R : T;
+    const bool addend = variant >= 3 && variant <= 5;
+    struct snug_norm n = {.eps = variant == 1 ? 0.125f : 1e-5f};
+    n.s = ops_source(f, type, extent, 0, h);
+    n.y = ops_tensor(f, type, extent, 0, h);
+    n.gamma = ops_source(f, SNUG_F32, FIXED, 1, h);
+    if (variant != 2 && variant != 4) n.beta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM, .p = p_of[variant == 8], .site = 10, .norm = n});
+    if (variant == 8) return;
+    struct snug_norm_backward d = {.s = n.s, .gamma = n.gamma, .eps = n.eps};
+    d.dy = ops_source(f, type, extent, 0, h);
+    if (addend) d.addend = ops_source(f, type, extent, 0, h);
+    if (variant == 7) d.addend = d.dy;
+    d.ds = variant == 4 || variant == 7 ? d.addend : ops_tensor(f, type, extent, 0, h);
+    if (variant != 5 && variant != 6) d.dgamma = ops_source(f, SNUG_F32, FIXED, 1, h);
+    if (n.beta && variant != 5) d.dbeta = ops_source(f, SNUG_F32, FIXED, 1, h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_NORM_BACKWARD, .norm_backward = d});
+    if (variant == 7) return; /* finite differences need dy */
+    f->y = n.y;
+    f->dy = d.dy;
+    if (!addend) ops_pair(f, n.s, d.ds);
+    ops_pair(f, n.gamma, d.dgamma);
+    ops_pair(f, n.beta, d.dbeta);
 }
 
-/* variant / 2 is the function; odd ones work in place, forward or (over head rows) backward. The second ten have a
+/* variant / 2 is the function; odd ones work in place, forward or (over loss positions) backward. The second ten have a
  * bias.
  */
 static inline void build_activation(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
-    int32_t bias = variant < 10 ? -1 : ops_source(f, SNUG_F32, FIXED, 1, f->shape->outputs);
+    int32_t bias = variant < 10 ? 0 : ops_source(f, SNUG_F32, FIXED, 1, f->shape->outputs);
     variant %= 10;
     enum snug_activation activation = (enum snug_activation)(variant / 2);
     bool in_place = variant % 2, in_place_backward = in_place && activation % 2;
     enum snug_extent extent = in_place_backward ? R : T;
     int32_t u = ops_tensor(f, type, extent, 0, f->shape->outputs);
-    for (int64_t i = 0; i < ops_count(f, u); i++) { /* with the bias in [-4, 4), and not near RELU's kink */
+    for (int64_t i = 0; i < ops_count(f, u); i++) { /* with the bias in [-4, 4), away from ReLU's kink */
         double value = 4 * ops_value(5, (uint64_t)i);
         if (fabs(value) < 0.125) value = 0.125;
-        ops_set(f, u, i, bias < 0 ? value : value - ops_get(f, f->arena, bias, i % f->shape->outputs));
+        ops_set(f, u, i, !bias ? value : value - ops_get(f, f->arena, bias, i % f->shape->outputs));
     }
     int32_t a = in_place && !in_place_backward ? u : ops_tensor(f, type, extent, 0, f->shape->outputs);
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ACTIVATION,
-                                .in = SNUG_INPUTS(u, bias),
-                                .out = SNUG_OUTPUTS(a),
-                                .activation = activation});
+                                .activation = {.u = u, .b = bias, .a = a, .function = activation}});
     if (a == u) return;
     int32_t da = ops_source(f, type, extent, 0, f->shape->outputs);
     int32_t du = in_place ? da : ops_tensor(f, type, extent, 0, f->shape->outputs);
-    int32_t again = in_place ? u : activation % 2 ? -1 : ops_tensor(f, type, extent, 0, f->shape->outputs);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_ACTIVATION_BACKWARD,
-                                .in = SNUG_INPUTS(da, u, bias),
-                                .out = SNUG_OUTPUTS(du, again),
-                                .activation = activation});
+    int32_t again = in_place ? u : activation % 2 ? 0 : ops_tensor(f, type, extent, 0, f->shape->outputs);
+    ops_add(f, (struct snug_op){
+                   .kind = SNUG_OP_ACTIVATION_BACKWARD,
+                   .activation_backward = {.da = da, .u = u, .b = bias, .du = du, .a = again, .function = activation}});
     if (in_place) return;
+    f->y = a;
+    f->dy = da;
+    ops_pair(f, u, du);
+}
+
+/* variant is the function. */
+enum { GLU_VARIANTS = 5 };
+static inline void build_glu(struct ops *f, int variant) {
+    const enum snug_dtype type = f->program.compute;
+    const enum snug_activation function = (enum snug_activation)variant;
+    const int64_t m = f->shape->outputs;
+    const int32_t u = ops_tensor(f, type, T, 0, 2 * m), a = ops_tensor(f, type, T, 0, m);
+    for (int64_t i = 0; i < ops_count(f, u); i++) { /* in [-4, 4), away from ReLU's kink */
+        const double value = 4 * ops_value(5, (uint64_t)i);
+        ops_set(f, u, i, fabs(value) < 0.125 ? 0.125 : value);
+    }
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GLU, .glu = {.u = u, .a = a, .function = function}});
+    const int32_t da = ops_source(f, type, T, 0, m), du = ops_tensor(f, type, T, 0, 2 * m);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GLU_BACKWARD,
+                                .glu_backward = {.da = da, .u = u, .du = du, .function = function}});
     f->y = a;
     f->dy = da;
     ops_pair(f, u, du);
@@ -229,21 +267,30 @@ static inline void build_dropout(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
     int32_t x = ops_source(f, type, R, 0, f->shape->h), y = variant == 1 ? x : ops_tensor(f, type, R, 0, f->shape->h);
     float p = p_of[variant != 2];
-    ops_add(
-        f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .in = SNUG_INPUTS(x), .out = SNUG_OUTPUTS(y), .p = p, .site = 11});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .p = p, .site = 11, .dropout = {.x = x, .y = y}});
     if (variant == 1) return;
     int32_t dy = ops_source(f, type, R, 0, f->shape->h), dx = ops_tensor(f, type, R, 0, f->shape->h);
-    ops_add(f, (struct snug_op){
-                   .kind = SNUG_OP_DROPOUT, .in = SNUG_INPUTS(dy), .out = SNUG_OUTPUTS(dx), .p = p, .site = 11});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_DROPOUT, .p = p, .site = 11, .dropout = {.x = dy, .y = dx}});
     f->y = y;
     f->dy = dy;
     ops_pair(f, x, dx);
 }
 
-/* 0: head rows of tokens. 1: first tokens. 2: head rows of sequences, which have one each. */
+/* 0: over tokens. 1: over loss positions. 2: in fp32, whatever the compute type. */
+enum { ADD_VARIANTS = 3 };
+static inline void build_add(struct ops *f, int variant) {
+    const enum snug_dtype type = variant == 2 ? SNUG_F32 : f->program.compute;
+    const enum snug_extent extent = variant == 1 ? R : T;
+    const int32_t x = ops_source(f, type, extent, 0, f->shape->h), y = ops_source(f, type, extent, 0, f->shape->h);
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_ADD, .add = {.x = x, .y = y}});
+}
+
+/* 0: loss positions of tokens. 1: first tokens. 2: loss positions of sequences, one each. 3: means. */
+enum { GATHER_VARIANTS = 4 };
 static inline void build_gather(struct ops *f, int variant) {
     enum snug_dtype type = f->program.compute;
-    const enum snug_extent all = variant == 2 ? B : T, some = variant == 1 ? B : R;
+    const enum snug_extent all = variant == 2 ? B : T, some = variant % 2 ? B : R;
+    const bool mean = variant == 3;
     if (variant == 2) {
         if (f->batch.rows > f->batch.sequences) f->batch.rows = f->batch.sequences;
         f->run.first_row = f->batch.rows / 4;
@@ -251,32 +298,43 @@ static inline void build_gather(struct ops *f, int variant) {
     }
     int32_t x = ops_source(f, type, all, 0, f->shape->h), r = ops_tensor(f, type, some, 0, f->shape->h);
     int32_t dr = ops_source(f, type, some, 0, f->shape->h), dx = ops_source(f, type, all, 0, f->shape->h);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER, .in = SNUG_INPUTS(x), .out = SNUG_OUTPUTS(r)});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_FILL, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(dx)});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .in = SNUG_INPUTS(dr), .out = SNUG_OUTPUTS(dx)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_GATHER, .gather = {.x = x, .r = r, .mean = mean}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_FILL, .fill = {.x = dx}});
+    ops_add(f,
+            (struct snug_op){.kind = SNUG_OP_GATHER_BACKWARD, .gather_backward = {.dr = dr, .dx = dx, .mean = mean}});
     f->y = r;
     f->dy = dr;
     ops_pair(f, x, dx);
 }
 
-/* 0 … 2: the kinds. 3: smoothed labels. 4: the gradient in the logits' place. 5: evaluation, no gradient. */
+/* 0 … 2: the kinds. 3: label smoothing. 4: the gradient in place of the logits. 5: evaluation, no gradient. 6: as 0, in
+   a program with a loss scale. */
+enum { LOSS_VARIANTS = 6 };
 static inline void build_loss(struct ops *f, int variant) {
     enum snug_loss_kind kind = variant < 3 ? (enum snug_loss_kind)variant : SNUG_CROSS_ENTROPY;
     int64_t classes = kind == SNUG_MEAN_SQUARED_ERROR ? 1 : f->shape->classes;
     int32_t logits = ops_tensor(f, SNUG_F32, R, 0, classes), loss = ops_source(f, SNUG_F32, FIXED, 1, 1);
     for (int64_t i = 0; i < ops_count(f, logits); i++) ops_set(f, logits, i, 4 * ops_value(6, (uint64_t)i));
-    int32_t d = variant == 4 ? logits : variant == 5 ? -1 : ops_tensor(f, f->program.compute, R, 0, classes);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_LOSS,
-                                .in = SNUG_INPUTS(logits),
-                                .out = SNUG_OUTPUTS(loss, d),
-                                .loss = kind,
-                                .label_smoothing = variant == 3 ? 0.1f : 0});
+    int32_t d = variant == 4 ? logits : variant == 5 ? 0 : ops_tensor(f, f->program.compute, R, 0, classes);
+    ops_add(
+        f,
+        (struct snug_op){
+            .kind = SNUG_OP_LOSS,
+            .loss = {
+                .logits = logits, .loss = loss, .d = d, .function = kind, .label_smoothing = variant == 3 ? 0.1f : 0}});
+    f->program.logits = logits;
+    if (variant == 6) {
+        const int32_t scaler = f->program.scaler = ops_tensor(f, SNUG_F32, FIXED, 1, SNUG_SCALE_VALUES);
+        ops_fill(f, scaler, 0);
+        ops_set(f, scaler, SNUG_SCALE, 256);
+        ops_add(f, (struct snug_op){.kind = SNUG_OP_RESCALE, .rescale = {.scaler = scaler}});
+    }
     if (variant > 3) return;
     f->y = loss;
     ops_pair(f, logits, d);
 }
 
-/* 0: clipped, with decay and a bf16 copy. 1: no clipping asked for, late. 2: under the limit, first step. 3: as 0, the
+/* 0: clipped, with decay and a bf16 copy. 1: no clipping, a late step. 2: below the limit, first step. 3: as 0, the
    weight itself in bf16. */
 static inline void build_optimizer(struct ops *f, int variant) {
     int64_t n = f->shape->outputs, h = f->shape->h;
@@ -284,28 +342,32 @@ static inline void build_optimizer(struct ops *f, int variant) {
     int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
     int32_t p = ops_source(f, variant == 3 ? SNUG_BF16 : SNUG_F32, FIXED, n, h);
     int32_t m = ops_source(f, SNUG_F32, FIXED, n, h), v = ops_source(f, SNUG_F32, FIXED, n, h);
-    int32_t p16 = variant == 0 ? ops_tensor(f, ops_copy_type(f), FIXED, n, h) : -1;
+    int32_t p16 = variant == 0 ? ops_tensor(f, ops_copy_type(f), FIXED, n, h) : 0;
     ops_fill(f, sums, 0.5);
     for (int64_t i = 0; i < n * h; i++) ops_set(f, v, i, pow(ops_get(f, f->arena, v, i), 2));
     f->run.max_grad_norm = (float[]){1, 0, 1e9f, 1}[variant];
     f->run.step = (int64_t[]){3, 1000, 0, 3}[variant];
-    ops_add(f,
-            (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .in = SNUG_INPUTS(g), .out = SNUG_OUTPUTS(sums), .slot = 2});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .in = SNUG_INPUTS(sums), .out = SNUG_OUTPUTS(clip)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .squared_norm = {.g = g, .sums = sums, .slot = 2}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .clip = {.sums = sums, .clip = clip}});
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAM,
-                                .in = SNUG_INPUTS(g, clip),
-                                .out = SNUG_OUTPUTS(p, p16, m, v),
-                                .segments = 1,
-                                .decay = variant % 3 == 0,
-                                .parameter = 77});
+                                .update = {.g = g,
+                                           .clip = clip,
+                                           .weight = p,
+                                           .copy = p16,
+                                           .states[0] = m,
+                                           .states[1] = v,
+                                           .segments = 1,
+                                           .decay = variant % 3 == 0,
+                                           .parameter = 77}});
 }
 
-/* A step of fp16 training, after two that were skipped. 0: clipped. 1: a gradient is infinite. 2: the scale is due to
-   grow, and nothing is clipped. */
+/* A step of fp16 training after two skipped ones. 0: clipped. 1: a gradient is infinite. 2: the scale is due to grow,
+   and nothing is clipped. */
 static inline void build_scaler(struct ops *f, int variant) {
     const int64_t n = f->shape->outputs, h = f->shape->h;
     int32_t g = ops_source(f, SNUG_F32, FIXED, n, h), sums = ops_tensor(f, SNUG_F64, FIXED, 1, 1);
-    int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2), scaler = ops_tensor(f, SNUG_F32, FIXED, 1, SNUG_SCALE_VALUES);
+    int32_t clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
+    const int32_t scaler = f->program.scaler = ops_tensor(f, SNUG_F32, FIXED, 1, SNUG_SCALE_VALUES);
     int32_t p = ops_source(f, SNUG_F32, FIXED, n, h);
     int32_t m = ops_source(f, SNUG_F32, FIXED, n, h), v = ops_source(f, SNUG_F32, FIXED, n, h);
     for (int64_t i = 0; i < n * h; i++) ops_set(f, v, i, pow(ops_get(f, f->arena, v, i), 2));
@@ -317,23 +379,23 @@ static inline void build_scaler(struct ops *f, int variant) {
     f->run.max_grad_norm = variant == 2 ? 0 : 0.01f;
     f->run.step = 5;
     f->run.skipped = 2;
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .in = SNUG_INPUTS(g), .out = SNUG_OUTPUTS(sums)});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .in = SNUG_INPUTS(sums), .out = SNUG_OUTPUTS(clip, scaler)});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAM,
-                                .in = SNUG_INPUTS(g, clip),
-                                .out = SNUG_OUTPUTS(p, -1, m, v),
-                                .segments = 1,
-                                .decay = true});
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_RESCALE, .in = SNUG_INPUTS(scaler), .out = SNUG_OUTPUTS(scaler)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_SQUARED_NORM, .squared_norm = {.g = g, .sums = sums}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_CLIP, .clip = {.sums = sums, .clip = clip, .scaler = scaler}});
+    ops_add(f,
+            (struct snug_op){
+                .kind = SNUG_OP_ADAM,
+                .update = {
+                    .g = g, .clip = clip, .weight = p, .states[0] = m, .states[1] = v, .segments = 1, .decay = true}});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_RESCALE, .rescale = {.scaler = scaler}});
 }
 
-/* The rows of the batch's ids have a gradient; rows have missed up to eight steps of a history of 16, some are at rest.
-   0: in the middle of it. 1: at its end, decayed, with a bf16 copy. */
+/* The rows of the batch's ids have a gradient; rows have missed up to eight steps of a history of 16, some have zero
+   moments. 0: in the middle of the history. 1: at its end, with decay and a bf16 copy. */
 static inline void build_rows(struct ops *f, int variant) {
     const int64_t n = f->shape->vocabulary, h = f->shape->h, touched = ops_distinct(f);
     int32_t g = ops_source(f, SNUG_F32, FIXED, touched, h), clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
     int32_t p = ops_source(f, SNUG_F32, FIXED, n, h), m = ops_source(f, SNUG_F32, FIXED, n, h);
-    int32_t v = ops_source(f, SNUG_F32, FIXED, n, h), q = variant ? ops_source(f, ops_copy_type(f), FIXED, n, h) : -1;
+    int32_t v = ops_source(f, SNUG_F32, FIXED, n, h), q = variant ? ops_source(f, ops_copy_type(f), FIXED, n, h) : 0;
     int32_t index = ops_tensor(f, SNUG_I32, FIXED, 1, 1 + touched + n);
     int32_t updated = ops_tensor(f, SNUG_I32, FIXED, 1, n), history = ops_tensor(f, SNUG_F32, FIXED, 16, 2);
     f->run.step = variant ? 32 : 29;
@@ -358,31 +420,33 @@ static inline void build_rows(struct ops *f, int variant) {
         ops_set(f, history, 2 * i, 0.001 * (double)(i + 1));
         ops_set(f, history, 2 * i + 1, 0.25);
     }
-    struct snug_op op = {.in = SNUG_INPUTS(-1),
-                         .out = SNUG_OUTPUTS(p, q, m, v, -1, -1, updated, history),
-                         .segments = 1,
-                         .decay = variant == 1};
-    op.kind = SNUG_OP_CATCH_UP;
-    ops_add(f, op);
-    op.kind = SNUG_OP_SETTLE;
+    struct snug_op op = {.update = {.weight = p,
+                                    .copy = q,
+                                    .states = {m, v},
+                                    .updated = updated,
+                                    .history = history,
+                                    .segments = 1,
+                                    .decay = variant == 1}};
+    op.kind = SNUG_OP_LAZY_UPDATE;
     ops_add(f, op);
     op.kind = SNUG_OP_ADAM_ROWS;
-    memcpy(op.in, (const int32_t[])SNUG_INPUTS(g, clip, index), sizeof op.in);
+    op.update.g = g;
+    op.update.clip = clip;
+    op.update.index = index;
     ops_add(f, op);
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
-                                .in = SNUG_INPUTS(m, v),
-                                .out = SNUG_OUTPUTS(index, updated),
-                                .decay = variant == 1});
+    ops_add(
+        f, (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
+                            .rows_begin = {.m = m, .v = v, .index = index, .updated = updated, .decay = variant == 1}});
 }
 
-/* Three parameters of any codes, with gradients of all sizes, some not finite, and a block of zeros. 0: AdamW, clipped,
-   with a copy. 1: Adam (L2), late. 2: AdamW's first step, a bf16 parameter. */
+/* Three parameters with arbitrary codes and gradients of all magnitudes, some not finite, and a block of zeros. 0:
+   AdamW, clipped, with a copy. 1: Adam (L2), a late step. 2: AdamW's first step, a bf16 parameter. */
 static inline void build_adam_8bit(struct ops *f, int variant) {
     const int64_t n = f->shape->outputs, h = f->shape->h, segments = 3, count = segments * n * h;
     const int64_t blocks = (n * h + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK;
     int32_t g = ops_source(f, SNUG_F32, FIXED, segments * n, h), clip = ops_tensor(f, SNUG_F32, FIXED, 1, 2);
     int32_t p = ops_source(f, variant == 2 ? SNUG_BF16 : SNUG_F32, FIXED, segments * n, h);
-    int32_t p16 = variant == 0 ? ops_tensor(f, ops_copy_type(f), FIXED, segments * n, h) : -1;
+    int32_t p16 = variant == 0 ? ops_tensor(f, ops_copy_type(f), FIXED, segments * n, h) : 0;
     int32_t m = ops_tensor(f, SNUG_U8, FIXED, segments * n, h), v = ops_tensor(f, SNUG_U8, FIXED, segments * n, h);
     int32_t absmax_m = ops_tensor(f, SNUG_F32, FIXED, segments, blocks);
     int32_t absmax_v = ops_tensor(f, SNUG_F32, FIXED, segments, blocks);
@@ -390,7 +454,7 @@ static inline void build_adam_8bit(struct ops *f, int variant) {
     for (int64_t i = 0; i < count; i++) {
         const double size = pow(10, -(double)(ops_word(8, (uint64_t)i) % 9));
         ops_set(f, g, i, i / SNUG_QUANTISED_BLOCK == 2 ? 0 : size * ops_get(f, f->arena, g, i));
-        /* A large m over a v of nearly 0, which training does not meet, would only make rounding large. */
+        /* A large m over a v near 0, which does not occur in training, would only amplify rounding. */
         const uint32_t square = ops_word(10, (uint64_t)i) % 256, mean = ops_word(9, (uint64_t)i);
         ops_set(f, v, i, variant == 2 ? 0 : square);
         ops_set(f, m, i, variant == 2 ? 0 : square < 64 ? 126 + mean % 3 : mean % 256);
@@ -401,15 +465,21 @@ static inline void build_adam_8bit(struct ops *f, int variant) {
     }
     const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f};
     for (int64_t i = 0; i < 12 && i < count / 4; i++) ops_set(f, g, i * (count / 12 + 1) % count, odd[i % 4]);
-    f->optimizer.kind = SNUG_ADAM_8BIT;
+    f->optimizer.info = &snug_optimizer_adam_8bit;
     f->optimizer.decoupled = variant != 1;
     f->run.step = (int64_t[]){3, 1000, 0}[variant];
     ops_add(f, (struct snug_op){.kind = SNUG_OP_ADAM_8BIT,
-                                .in = SNUG_INPUTS(g, variant == 0 ? clip : -1),
-                                .out = SNUG_OUTPUTS(p, p16, m, v, absmax_m, absmax_v),
-                                .segments = (int32_t)segments,
-                                .parameter = 5,
-                                .decay = variant < 2});
+                                .update = {.g = g,
+                                           .clip = variant == 0 ? clip : 0,
+                                           .weight = p,
+                                           .copy = p16,
+                                           .states[0] = m,
+                                           .states[1] = v,
+                                           .states[2] = absmax_m,
+                                           .states[3] = absmax_v,
+                                           .segments = (int32_t)segments,
+                                           .parameter = 5,
+                                           .decay = variant < 2}});
 }
 
 static inline void build_cast(struct ops *f, int variant) {
@@ -423,7 +493,7 @@ static inline void build_cast(struct ops *f, int variant) {
         memcpy(&value, &bits, sizeof value);
         ops_set(f, p, i, value);
     }
-    ops_add(f, (struct snug_op){.kind = SNUG_OP_CAST, .in = SNUG_INPUTS(p), .out = SNUG_OUTPUTS(q)});
+    ops_add(f, (struct snug_op){.kind = SNUG_OP_CAST, .cast = {.p = p, .q = q}});
 }
 
 #endif

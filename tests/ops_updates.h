@@ -14,36 +14,29 @@ struct update_case {
     bool decay, unclipped;   /* unclipped: no clip tensor at all */
 };
 
-static inline enum snug_op_kind update_kind(enum snug_optimizer_kind kind) {
-    static const enum snug_op_kind kinds[SNUG_OPTIMIZER_COUNT] = {
-        [SNUG_ADAM] = SNUG_OP_ADAM,       [SNUG_ADAM_8BIT] = SNUG_OP_ADAM_8BIT,
-        [SNUG_SGD] = SNUG_OP_SGD,         [SNUG_ADAFACTOR] = SNUG_OP_ADAFACTOR,
-        [SNUG_ADAGRAD] = SNUG_OP_ADAGRAD, [SNUG_RMSPROP] = SNUG_OP_RMSPROP,
-        [SNUG_LION] = SNUG_OP_LION};
-    return kinds[kind];
-}
-
-/* The update of p [rows, cols] by g with states as snug_optimizer_states() says: all 0 at step 0, later random, where
+/* The update of p [rows, cols] by g with states as the optimizer keeps them: all 0 at step 0, later random, where
    second moments are positive and larger than the square of a mean. */
 static inline struct snug_op ops_update(struct ops *f, const struct update_case *c, int32_t p, int32_t g,
                                         int32_t clip) {
     const struct snug_weight weight = {
         .rows = f->tensors[p].rows, .cols = f->tensors[p].cols, .segments = c->segments, .vector = c->vector};
-    struct snug_state states[SNUG_STATES_MAX];
-    struct snug_op op = {
-        .in = SNUG_INPUTS(g, clip), .out = SNUG_OUTPUTS(p), .segments = c->segments, .vector = c->vector};
-    int count;
-    op.kind = update_kind(snug_optimizer_states(&c->optimizer, &weight, states, &count));
-    op.decay = c->decay;
-    op.parameter = 5;
-    if (c->copy) op.out[1] = ops_tensor(f, ops_copy_type(f), FIXED, weight.rows, weight.cols);
-    for (int i = 0; i < count; i++) {
+    const struct snug_states states = c->optimizer.info->states(&c->optimizer, &weight);
+    struct snug_op op = {.kind = states.update,
+                         .update = {.g = g,
+                                    .clip = clip,
+                                    .weight = p,
+                                    .segments = c->segments,
+                                    .vector = c->vector,
+                                    .decay = c->decay,
+                                    .parameter = 5}};
+    if (c->copy) op.update.copy = ops_tensor(f, ops_copy_type(f), FIXED, weight.rows, weight.cols);
+    for (int i = 0; i < states.count; i++) {
         int64_t rows, cols;
-        snug_state_size(&states[i], &weight, &rows, &cols);
-        const int32_t state = op.out[2 + i] = ops_tensor(f, states[i].dtype, FIXED, rows, cols);
-        const bool squares = strstr(states[i].name, "sq") || strcmp(states[i].name, "sum") == 0;
+        snug_state_size(&states.items[i], &weight, &rows, &cols);
+        const int32_t state = op.update.states[i] = ops_tensor(f, states.items[i].dtype, FIXED, rows, cols);
+        const bool squares = strstr(states.items[i].name, "sq") || strcmp(states.items[i].name, "sum") == 0;
         for (int64_t k = 0; k < rows * cols; k++) {
-            const double value = c->step ? ops_value(100 + (uint32_t)state, (uint64_t)k) / 4 : 0;
+            const double value = c->step ? ops_value(99 + (uint32_t)state, (uint64_t)k) / 4 : 0;
             ops_set(f, state, k, squares && c->step ? value * value + 0.25 : value);
         }
     }
@@ -58,21 +51,21 @@ static inline void build_update(struct ops *f, const struct update_case *c) {
     f->optimizer = c->optimizer;
     f->run.step = c->step;
     ops_fill(f, clip, 0.375);
-    ops_add(f, ops_update(f, c, p, g, c->unclipped ? -1 : clip));
+    ops_add(f, ops_update(f, c, p, g, c->unclipped ? 0 : clip));
 }
 
 #define UPDATE_BUILDER(name, cases)                                                                                    \
     static inline void name(struct ops *f, int variant) { build_update(f, &(cases)[variant]); }
-#define ADAM_SET .kind = SNUG_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1
-#define SGD_SET .kind = SNUG_SGD, .weight_decay = 0.1
+#define ADAM_SET .info = &snug_optimizer_adam, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1
+#define SGD_SET .info = &snug_optimizer_sgd, .weight_decay = 0.1
 #define ADAFACTOR_SET                                                                                                  \
-    .kind = SNUG_ADAFACTOR, .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8,               \
+    .info = &snug_optimizer_adafactor, .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8,    \
     .weight_decay = 0.1
-#define ADAGRAD_SET .kind = SNUG_ADAGRAD, .epsilon = 1e-10, .weight_decay = 0.1
+#define ADAGRAD_SET .info = &snug_optimizer_adagrad, .epsilon = 1e-10, .weight_decay = 0.1
 /* Its first step divides g by its own size: weight_decay has few digits, so that a g that cancels is 0 in any
  * arithmetic. */
-#define RMSPROP_SET .kind = SNUG_RMSPROP, .alpha = 0.99, .epsilon = 1e-8, .weight_decay = 0.125
-#define LION_SET .kind = SNUG_LION, .beta1 = 0.75, .beta2 = 0.99, .weight_decay = 0.1
+#define RMSPROP_SET .info = &snug_optimizer_rmsprop, .alpha = 0.99, .epsilon = 1e-8, .weight_decay = 0.125
+#define LION_SET .info = &snug_optimizer_lion, .beta1 = 0.75, .beta2 = 0.99, .weight_decay = 0.1
 
 static const struct update_case adam_cases[] = {
     {{ADAM_SET, .decoupled = true}, 3, 1, .copy = true, .decay = true},

@@ -13,7 +13,7 @@
 
 /* Starts build/snug in the test's folder with words as its arguments (@ is that folder), stdout and stderr in files. */
 static inline pid_t start(const struct fixture *f, const char *words) {
-    unlink(path_of(f, "stderr")); /* who waits for a text waits for this program's */
+    unlink(path_of(f, "stderr")); /* another process may wait for this text */
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child) return child;
@@ -40,7 +40,7 @@ static inline char *output_of(const struct fixture *f, const char *stream) {
     return read_text(f, path_of(f, "%s", stream), NULL);
 }
 
-/* Succeeds; what it printed on stdout, to be freed. */
+/* Succeeds; returns what it printed on stdout, to be freed. */
 static inline char *run_well(const struct fixture *f, const char *words) {
     const int code = run(f, words);
     if (code != 0) fail_msg("snug %s: exit code %d: %s", words, code, output_of(f, "stderr"));
@@ -55,7 +55,7 @@ static inline json_t *run_json(const struct fixture *f, const char *words) {
     return json;
 }
 
-/* A model in folder out that gives every row of rows.csv this label. */
+/* A model in folder out that predicts this label for every row of rows.csv. */
 static inline void make_labeller(struct fixture *f, const char *label) {
     if (!exists(path_of(f, "out"))) {
         char data[1024] = "sentence,label\nw2 bad,b\n";
@@ -82,7 +82,7 @@ static inline void wait_for_text(const struct fixture *f, const char *stream, co
         }
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
-    fail_msg("%s never came to hold %s", stream, part);
+    fail_msg("%s does not contain %s in time", stream, part);
 }
 
 #endif

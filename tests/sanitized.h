@@ -2,7 +2,7 @@
 #ifndef SNUG_TESTS_SANITIZED_H
 #define SNUG_TESTS_SANITIZED_H
 
-/* Whether AddressSanitizer watches: memory then means nothing, and everything takes several times as long. */
+/* Whether AddressSanitizer is active: memory figures then mean nothing, and everything takes several times as long. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #elif defined(__has_feature)

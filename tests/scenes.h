@@ -50,7 +50,7 @@ enum { TIME_LIMIT = SANITIZED ? 30 : 10, SCENE_PATH = 4096, NOBODY = 65534 };
 
 struct scene;
 
-/* A scene as the table has it: a function, and what tells its variants apart. */
+/* A row of the table of scenes: a function and the parameters of its variants. */
 struct scene_case {
     char *name;
     void (*play)(struct scene *s);
@@ -76,7 +76,7 @@ struct scene {
     const char *out;      /* what @out means in commands */
     int closed;           /* bits of the descriptors that the program begins without */
     bool as_nobody;       /* run it as another user; for root only */
-    const char *may_make; /* patterns of entries that may appear, and of such that may change or vanish */
+    const char *may_make; /* patterns of entries that may appear, and of those that may change or vanish */
     const char *may_change;
     struct digest before;
     char changes[8192];
@@ -203,7 +203,7 @@ static inline void flip_byte(const char *path) {
     free(data);
 }
 
-/* "FOLDER/NAME"; valid until the next call but seven. */
+/* "FOLDER/NAME"; valid for the next seven calls. */
 static inline const char *in_folder(const char *folder, const char *name) {
     static char paths[8][SCENE_PATH];
     static int next;
@@ -222,7 +222,7 @@ static const char *const kinds[] = {"link to a file", "link to a folder", "link 
                                     "foreign file",   "hard link"};
 enum { KINDS = sizeof kinds / sizeof *kinds, IRREGULAR_KINDS = 8 };
 
-/* The way back from path to the scene's root: "../" for each folder on it. */
+/* The way from path back to the scene's root: "../" for each folder in it. */
 static inline const char *way_back(const char *path, const char *target) {
     static char way[SCENE_PATH];
     way[0] = '\0';
@@ -316,7 +316,7 @@ static inline void free_digest(struct digest *digest) {
     *digest = (struct digest){0};
 }
 
-/* The first thing in which two states of an entry differ, or NULL. A folder's size and link count follow what is in it.
+/* The first difference between two states of an entry, or NULL. A folder's size and link count depend on its entries.
  */
 static inline const char *difference(const struct scene_entry *a, const struct scene_entry *b) {
     const bool folder = S_ISDIR(a->info.st_mode), file = S_ISREG(a->info.st_mode);
@@ -376,7 +376,7 @@ static inline void find_changes(struct scene *s) {
     free_digest(&now);
 }
 
-/* From here on the tree is watched. */
+/* From here on changes of the tree are detected. */
 static inline void watch(struct scene *s) {
     free_digest(&s->before);
     s->before = take_digest();
@@ -512,7 +512,7 @@ static inline void run(struct scene *s, const char *words) {
     finish(s);
 }
 
-/* What the last command wrote to stdout; valid until the next one's is read. */
+/* The last command's stdout; valid until the next one is read. */
 static inline const char *stdout_of(struct scene *s) {
     const off_t size = lseek(s->stdout_fd, 0, SEEK_END);
     free(s->stdout_text);
@@ -579,21 +579,21 @@ static inline void expect_there(struct scene *s, const char *path, bool expected
     if (there(path) != expected) scene_fails(s, "%s is %s", path, expected ? "missing" : "there");
 }
 
-/* No hidden name of snug's in folder. */
+/* No hidden file of snug's is in folder. */
 static inline void expect_nothing_hidden(struct scene *s, const char *folder) {
     FTS *walk = fts_open((char *[]){(char *)(uintptr_t)folder, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     char found[SCENE_PATH] = "";
     for (FTSENT *at; (at = fts_read(walk));)
         if (at->fts_level > 0 && strstr(at->fts_name, ".snug")) snprintf(found, sizeof found, "%s", at->fts_path);
     fts_close(walk);
-    if (found[0]) scene_fails(s, "%s is left behind", found);
+    if (found[0]) scene_fails(s, "%s was not removed", found);
 }
 
 /* ---- the tree ------------------------------------------------------------------------------------------------- */
 
 enum { SCENE_WORDS = 48, SCENE_ROWS = 48 };
 
-/* What a first training makes of the tiny model: every scene's model. */
+/* The model of every scene: the output of a first training of the tiny model. */
 static struct {
     char *config, *weights;
     size_t size;
@@ -634,7 +634,7 @@ static inline void open_scene(struct scene *s) {
     const char *temporary = getenv("TMPDIR"), *usual = access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(s->root, sizeof s->root, "%.40s/snug-scene-XXXXXX", temporary && *temporary ? temporary : usual);
     assert_non_null(mkdtemp(s->root));
-    MUST(chmod(s->root, 0755)); /* what is made of inputs in a private folder is private */
+    MUST(chmod(s->root, 0755)); /* files made of inputs in a private folder are private */
     MUST(chdir(s->root));
     umask(022);
     char cache[128];
@@ -732,7 +732,8 @@ __attribute__((format(printf, 5, 6))) static inline void add(void (*play)(struct
     va_end(values);
 }
 
-/* The output of the command on the scene's first tree, in a folder that stays until the end; one run for each words. */
+/* The output of the command on the scene's initial tree, in a folder that is kept until the end; one run for each
+   words. */
 struct control {
     char words[1024];
     struct scene scene;
@@ -740,7 +741,7 @@ struct control {
 static struct control controls[32];
 static int control_count;
 
-/* The path of name in the output folder of a run of words that nothing happened to. */
+/* The path of name in the output folder of an uninterrupted run of words. */
 static inline const char *control(struct scene *s, const char *words, const char *name) {
     static const struct scene_case own = {.name = (char *)(uintptr_t) "a control run"};
     static char path[4][SCENE_PATH];
@@ -766,7 +767,7 @@ static inline const char *control(struct scene *s, const char *words, const char
     return path[next];
 }
 
-/* Plays the scenes whose names match pattern, or all. */
+/* Runs the scenes whose names match pattern, or all. */
 static inline int play_all(const char *group, const char *pattern) {
     static struct CMUnitTest tests[MOST_SCENES];
     struct scene first = {.c = &(struct scene_case){.name = (char[]){"the weights"}}};

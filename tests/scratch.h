@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests that touch files: a context that keeps its last log message, and a folder that goes away afterwards. */
+/* For tests with files: a context that keeps its last log message, and a folder that is removed afterwards. */
 #ifndef SNUG_TESTS_SCRATCH_H
 #define SNUG_TESTS_SCRATCH_H
 
@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "core/context.h"
-#include "io/folder.h"
+#include "io/folder_write.h"
 
 struct scratch {
     snug_context *ctx;
@@ -69,7 +69,7 @@ static inline void assert_contains(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("\"%s\" does not contain \"%s\"", text, part);
 }
 
-/* The call failed so, with a sentence that holds part; the failure is then forgotten. */
+/* The call failed with this status and a message that contains part; clears the failure. */
 static inline void assert_fails(struct scratch *scratch, snug_status found, snug_status expected, const char *part) {
     if (found != expected) fail_msg("status %d, not %d: %s", found, expected, snug_error_message(scratch->ctx));
     assert_contains(snug_error_message(scratch->ctx), part);
@@ -80,16 +80,16 @@ static inline void assert_ok(struct scratch *scratch, snug_status found) {
     if (found != SNUG_OK) fail_msg("status %d: %s", found, snug_error_message(scratch->ctx));
 }
 
-/* For root permissions do not count: from here on the process is somebody else, or itself again. */
-static inline void be_somebody_else(bool other) {
+/* root ignores permissions: switches the process to another user, or back. */
+static inline void be_another_user(bool other) {
     static bool root;
     if (geteuid() == 0) root = true;
     if (!root) return;
     assert_int_equal(setresuid(other ? 65534 : 0, other ? 65534 : 0, 0), 0);
-    prctl(PR_SET_DUMPABLE, 1); /* which a change of user undoes, and LeakSanitizer needs */
+    prctl(PR_SET_DUMPABLE, 1); /* reset by a change of user, but LeakSanitizer needs it */
 }
 
-/* How many files and folders it holds. */
+/* The number of files and folders in a folder. */
 static inline int entries(const char *folder) {
     DIR *list = opendir(folder);
     assert_non_null(list);
@@ -116,7 +116,7 @@ static inline struct snug_folder scratch_open(struct scratch *s) {
     return folder;
 }
 
-/* Makes the file a in a folder. */
+/* Creates the file a in a folder. */
 static inline void fill(struct scratch *s, const struct snug_folder *folder, const char *text) {
     assert_ok(s, snug_file_replace(s->ctx, folder, "a", text, strlen(text)));
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 8-bit AdamW against bitsandbytes' GPU kernel (tools/golden_adam8bit.py): the code books bit for bit; after 1, 10 and
- * 100 steps at least 99.9 % of the codes, the others one apart, and the parameters. On every instruction set, what each
- * code is read as, and the code of each value around the middle of two.
+ * 8-bit AdamW compared with bitsandbytes' GPU kernel (tools/golden_adam8bit.py): the quantization maps bit for bit;
+ * after 1, 10 and 100 steps at least 99.9 % of the codes, the others one apart, and the parameters. On every
+ * instruction set, what each code is read as, and the code of each value around the middle of two.
  */
 #include "io/safetensors.h"
 #include "ops.h"
-#include "optim/code_book.h"
+#include "optim/quantization_map.h"
 
 enum { STEPS = 100, TENSORS = 4 };
 static const int64_t sizes[TENSORS] = {4096, 5003, 700, 1};
@@ -31,20 +31,20 @@ static void close_golden(struct golden *golden) {
 
 static float *stored(struct golden *golden, const char *name, int64_t count) {
     const struct snug_stored_tensor *tensor = snug_safetensors_find(&golden->file, name);
-    if (!tensor || tensor->count != count) fail_msg("%s is not in the file as expected", name);
+    if (!tensor || tensor->count != count) fail_msg("%s is missing in the file, or has another shape", name);
     float *values = ops_array((size_t)count, sizeof *values);
     assert_int_equal(snug_safetensors_read(golden->ops.ctx, &golden->file, tensor, 0, count, values), SNUG_OK);
     return values;
 }
 
-static void test_books(void **state) {
+static void test_maps(void **state) {
     (void)state;
     struct golden golden;
     open_golden(&golden);
     for (int has_sign = 0; has_sign < 2; has_sign++) {
-        float book[SNUG_CODES], *expected = stored(&golden, has_sign ? "signed_book" : "unsigned_book", SNUG_CODES);
-        snug_code_book(has_sign, book);
-        assert_memory_equal(book, expected, sizeof book);
+        float map[SNUG_CODES], *expected = stored(&golden, has_sign ? "signed_book" : "unsigned_book", SNUG_CODES);
+        snug_quantization_map(has_sign, map);
+        assert_memory_equal(map, expected, sizeof map);
         free(expected);
     }
     close_golden(&golden);
@@ -52,7 +52,7 @@ static void test_books(void **state) {
 
 static float uniform(uint32_t word) { return (float)(((int64_t)word - (1LL << 31)) >> 8) * 0x1p-23f; }
 
-/* As gradient() of the tool. */
+/* As gradient() in the tool. */
 static void set_gradient(struct golden *golden, int tensor, int step) {
     static const float scales[] = {1e-8f, 1e-7f, 1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1, 10};
     float *g = snug_run_data(&golden->ops.run, golden->g);
@@ -64,8 +64,8 @@ static void set_gradient(struct golden *golden, int tensor, int step) {
     }
 }
 
-/* Mean error of all tensors' parameters after 1, 10 and 100 steps: absolute, above 1 relative, since an element moves
-   by m / eps where v's code is 0, to 2,000 here. */
+/* Mean error of the parameters of all tensors after 1, 10 and 100 steps: absolute, relative above 1, since an element
+   moves by m / eps where the code of v is 0, here by up to 2,000. */
 struct errors {
     double sum[3];
     int64_t count[3];
@@ -95,7 +95,7 @@ static void compare(struct golden *golden, int tensor, int step, const char *who
     }
 }
 
-/* A parameter of n elements, all of it and of its states 0, and its update. */
+/* A parameter of n elements and its states, all 0, and its update. */
 static struct snug_op open_update(struct golden *golden, const struct snug_backend *backend, int64_t n) {
     open_golden(golden);
     struct ops *f = &golden->ops;
@@ -107,14 +107,22 @@ static struct snug_op open_update(struct golden *golden, const struct snug_backe
         golden->out[i] = ops_tensor(f, i < 3 ? SNUG_U8 : SNUG_F32, SNUG_EXTENT_FIXED, 1, i < 3 ? n : blocks);
         ops_fill(f, golden->out[i], 0);
     }
-    f->optimizer = (struct snug_optimizer){
-        .kind = SNUG_ADAM_8BIT, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
+    f->optimizer = (struct snug_optimizer){.info = &snug_optimizer_adam_8bit,
+                                           .decoupled = true,
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.999,
+                                           .epsilon = 1e-8,
+                                           .weight_decay = 0.01};
     f->run.learning_rate = 1e-3f;
     const int32_t *out = golden->out;
     const struct snug_op op = {.kind = SNUG_OP_ADAM_8BIT,
-                               .in = SNUG_INPUTS(golden->g, -1),
-                               .out = SNUG_OUTPUTS(out[0], -1, out[1], out[2], out[3], out[4]),
-                               .segments = 1};
+                               .update = {.g = golden->g,
+                                          .weight = out[0],
+                                          .states[0] = out[1],
+                                          .states[1] = out[2],
+                                          .states[2] = out[3],
+                                          .states[3] = out[4],
+                                          .segments = 1}};
     ops_add(f, op);
     assert_int_equal(backend->open(f->ctx, &f->program, 1, &f->run.backend_state), SNUG_OK);
     return op;
@@ -133,7 +141,7 @@ static void run_steps(const struct snug_backend *backend, int tensor, const char
     struct golden golden;
     struct snug_op op = open_update(&golden, backend, sizes[tensor]);
     struct ops *f = &golden.ops;
-    op.decay = tensor < 2;
+    op.update.decay = tensor < 2;
     for (int64_t i = 0; i < sizes[tensor]; i++)
         ops_set(f, golden.out[0], i, uniform(ops_word((uint32_t)tensor, (uint64_t)i)));
     for (int step = 1, kept = 0; step <= STEPS; step++) {
@@ -172,15 +180,15 @@ static void test_steps(void **state) {
     }
 }
 
-/* With betas of a half, states that stand for 1 beside those to be read and no gradient, a parameter moves by its
-   code's value, or one over its root, times a step that code 255 shows. */
+/* With betas of 0.5, states of 1 next to those under test, and no gradient, a parameter changes by the value of its
+   code, or by the reciprocal of its root, times a step that code 255 shows. */
 static void read_codes(const struct snug_backend *backend, const char *name, bool has_sign) {
     struct golden golden;
     const struct snug_op op = open_update(&golden, backend, SNUG_CODES);
     struct ops *f = &golden.ops;
     const float *p = snug_run_data(&f->run, golden.out[0]);
-    float book[SNUG_CODES];
-    snug_code_book(has_sign, book);
+    float map[SNUG_CODES];
+    snug_quantization_map(has_sign, map);
     f->optimizer.beta1 = f->optimizer.beta2 = 0.5;
     f->optimizer.epsilon = 0;
     ops_fill(f, golden.g, 0);
@@ -191,9 +199,9 @@ static void read_codes(const struct snug_backend *backend, const char *name, boo
     ops_set(f, golden.out[4], 0, 2);
     update(&golden, backend, &op);
     for (int code = 0; code < SNUG_CODES; code++) {
-        const float expected = p[SNUG_CODES - 1] * (has_sign ? book[code] : 1 / sqrtf(book[code]));
+        const float expected = p[SNUG_CODES - 1] * (has_sign ? map[code] : 1 / sqrtf(map[code]));
         if (p[code] != expected)
-            fail_msg("%s: code %d of %s is read as another value", name, code, has_sign ? "m" : "v");
+            fail_msg("%s: code %d of %s is decoded as another value", name, code, has_sign ? "m" : "v");
     }
     close_update(&golden, backend);
 }
@@ -207,17 +215,17 @@ static void test_reading(void **state) {
     }
 }
 
-/* With betas of 0, m is the gradient and v its square; a gradient of 1 in each block leaves them as they are coded. */
+/* With betas of 0, m is the gradient and v its square; a gradient of 1 in each block keeps the absmax at 1. */
 static void write_codes(const struct snug_backend *backend, const char *name, bool has_sign) {
     enum { AROUND = 4, EACH = 2 * AROUND + 1, VALUES = (SNUG_CODES - 1) * EACH };
     struct golden golden;
     const struct snug_op op = open_update(&golden, backend, VALUES / (SNUG_QUANTISED_BLOCK - 1) * SNUG_QUANTISED_BLOCK);
     struct ops *f = &golden.ops;
-    float book[SNUG_CODES], *g = snug_run_data(&f->run, golden.g);
-    snug_code_book(has_sign, book);
+    float map[SNUG_CODES], *g = snug_run_data(&f->run, golden.g);
+    snug_quantization_map(has_sign, map);
     f->optimizer.beta1 = f->optimizer.beta2 = 0;
     for (int i = 0, at = 0; i < VALUES; i++) {
-        const float middle = snug_code_middle(book, i / EACH);
+        const float middle = snug_code_middle(map, i / EACH);
         float x = has_sign ? middle : sqrtf(middle);
         for (int k = i % EACH - AROUND; k; k -= k > 0 ? 1 : -1) x = nextafterf(x, k > 0 ? 2.0f : -2.0f);
         if (at % SNUG_QUANTISED_BLOCK == 0) g[at++] = 1;
@@ -225,7 +233,7 @@ static void write_codes(const struct snug_backend *backend, const char *name, bo
     }
     update(&golden, backend, &op);
     for (int64_t i = 0; i < ops_count(f, golden.g); i++) {
-        int expected = snug_nearest_code(book, has_sign ? g[i] : g[i] * g[i]);
+        int expected = snug_nearest_code(map, has_sign ? g[i] : g[i] * g[i]);
         if (has_sign && g[i] < 0 && expected == SNUG_SIGNED_ZERO) expected--; /* a code of m keeps its sign */
         const int found = (int)ops_get(f, f->arena, golden.out[has_sign ? 1 : 2], i);
         if (found != expected) fail_msg("%s: %a gets code %d, not %d", name, (double)g[i], found, expected);
@@ -243,7 +251,7 @@ static void test_writing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_books), cmocka_unit_test(test_steps),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_maps), cmocka_unit_test(test_steps),
                                        cmocka_unit_test(test_reading), cmocka_unit_test(test_writing)};
     return cmocka_run_group_tests_name("8-bit Adam", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of single operations, who is blamed for a failure, what the machine can do at best, and the anatomy's figures
-   against those of the plan. */
+/* Times of single operations, the operation named by a failure, peak rates, and the anatomy's figures compared with the
+   plan's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,17 +15,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "report/anatomy.h"
+#include "measure/anatomy.h"
 
 static snug_context *ctx;
 
 /* ---- a backend as a device's is: operations return before they are done ------------------------------------------ */
 
-struct snug_stamps {
+struct snug_timestamps {
     size_t count;
 };
 
-static int stamps_alive;
+static int timestamps_alive;
 
 static snug_status quick_op(struct snug_run *run, const struct snug_op *op) {
     (void)run, (void)op;
@@ -48,36 +48,37 @@ static snug_status end(struct snug_run *run, enum snug_phase phase) {
     return SNUG_OK;
 }
 
-static snug_status stamp(struct snug_run *run, struct snug_stamps **stamps, size_t number) {
-    if (!*stamps) {
-        RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **stamps, (void **)stamps));
-        stamps_alive++;
+static snug_status record_timestamp(struct snug_run *run, struct snug_timestamps **timestamps, size_t number) {
+    if (!*timestamps) {
+        RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **timestamps, (void **)timestamps));
+        timestamps_alive++;
     }
-    assert_true(number <= (*stamps)->count + 1);
-    (*stamps)->count = number;
+    assert_true(number <= (*timestamps)->count + 1);
+    (*timestamps)->count = number;
     return SNUG_OK;
 }
 
 /* Operation i took i seconds. */
-static snug_status stamps_of(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count) {
+static snug_status read_timestamps(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
+                                   size_t count) {
     (void)run;
-    assert_int_equal(stamps->count, count - 1);
+    assert_int_equal(timestamps->count, count - 1);
     for (size_t i = 0; i < count; i++) seconds[i] = (double)i;
     return SNUG_OK;
 }
 
-static void free_stamps(struct snug_stamps *stamps) {
-    stamps_alive--;
-    free(stamps);
+static void free_timestamps(struct snug_timestamps *timestamps) {
+    timestamps_alive--;
+    free(timestamps);
 }
 
 static const struct snug_backend device = {
     .name = "a device",
     .begin = begin,
     .end = end,
-    .stamp = stamp,
-    .stamps = stamps_of,
-    .free_stamps = free_stamps,
+    .record_timestamp = record_timestamp,
+    .read_timestamps = read_timestamps,
+    .free_timestamps = free_timestamps,
     .ops = {[SNUG_OP_NORM] = quick_op, [SNUG_OP_DROPOUT] = quick_op, [SNUG_OP_GATHER] = failing_op},
 };
 
@@ -89,9 +90,8 @@ static void add(struct snug_program *program, enum snug_op_kind kind, enum snug_
                          &tensor, "tensor_%zu", program->op_count),
                      SNUG_OK);
     assert_int_equal(
-        snug_program_op(
-            program,
-            (struct snug_op){.kind = kind, .phase = phase, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(tensor)}),
+        snug_program_op(program,
+                        (struct snug_op){.kind = kind, .phase = phase, .operands = {tensor, tensor, tensor, tensor}}),
         SNUG_OK);
 }
 
@@ -126,16 +126,17 @@ static void test_times_of_operations(void **state) {
         assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_BACKWARD, &profile), SNUG_OK);
         assert_int_equal(snug_op_times_collect(&run, &device, &times), SNUG_OK);
         assert_int_equal(times.calls[0], step);
-        assert_float_equal(times.seconds[0], 1.0 * step, 1e-12); /* stamp 0 is the phase's beginning */
+        assert_float_equal(times.seconds[0], 1.0 * step, 1e-12); /* timestamp 0 is the beginning of the phase */
         assert_float_equal(times.seconds[1], 2.0 * step, 1e-12);
-        assert_float_equal(times.seconds[2], 4.0 * step, 1e-12); /* 3 is between the phases, and no operation's */
+        assert_float_equal(times.seconds[2], 4.0 * step,
+                           1e-12); /* timestamp 3 is between the phases, and belongs to no operation */
         assert_int_equal(times.calls[3], 0);
     }
     snug_op_times_free(&device, &times);
-    assert_int_equal(stamps_alive, 0);
+    assert_int_equal(timestamps_alive, 0);
 }
 
-static void test_blame(void **state) {
+static void test_operation_named_by_a_failure(void **state) {
     (void)state;
     snug_clear_error(ctx);
     assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_CLIP, NULL), SNUG_E_INTERNAL);
@@ -146,17 +147,17 @@ static void test_blame(void **state) {
     snug_clear_error(ctx);
 }
 
-/* ---- ceilings ------------------------------------------------------------------------------------------------- */
+/* ---- peak rates ----------------------------------------------------------------------------------------------- */
 
-static void test_ceilings(void **state) {
-    struct snug_ceilings ceilings;
+static void test_peak_rates(void **state) {
+    struct snug_peak_rates peaks;
     (void)state;
     for (int bf16 = 0; bf16 <= (int)snug_backend_cpu_fast_bf16(); bf16++) {
-        assert_int_equal(snug_ceilings_measure(ctx, snug_backend_cpu(), bf16 ? SNUG_BF16 : SNUG_F32, 1, &ceilings),
+        assert_int_equal(snug_peak_rates_measure(ctx, snug_backend_cpu(), bf16 ? SNUG_BF16 : SNUG_F32, 1, &peaks),
                          SNUG_OK);
-        assert_true(ceilings.side >= 256);
-        assert_in_range((int64_t)(ceilings.flops * 1e-6), 1, 100000000); /* between 1 MFLOP/s and 100 TFLOP/s */
-        assert_in_range((int64_t)(ceilings.bytes * 1e-6), 1, 100000000);
+        assert_true(peaks.side >= 256);
+        assert_in_range((int64_t)(peaks.flops * 1e-6), 1, 100000000); /* between 1 MFLOP/s and 100 TFLOP/s */
+        assert_in_range((int64_t)(peaks.bytes * 1e-6), 1, 100000000);
     }
 }
 
@@ -189,8 +190,8 @@ static double number(const json_t *json, const char *a, const char *b, const cha
     return json_number_value(json);
 }
 
-/* What was done and counted while it ran is what the plan says of a step: FLOPs, bytes, memory. */
-static void test_anatomy_is_the_plans(void **state) {
+/* The measured work of a run equals the plan's figures for a step: FLOPs, bytes, memory. */
+static void test_anatomy_matches_the_plan(void **state) {
     static const char *const groups[] = {"tensor_contractions", "normalisations", "elementwise"};
     static const char *const sides[] = {"forward", "backward", "update"};
     snug_args *args = arguments();
@@ -234,14 +235,13 @@ static void test_anatomy_is_the_plans(void **state) {
     snug_args_destroy(args);
 }
 
-/* The figures of a GPU, as a made-up anatomy holds them: in tera, with what the others hold. */
+/* The figures of a GPU in a synthetic anatomy: in tera, with the shares of the others. */
 static void test_anatomy_of_a_gpu(void **state) {
     snug_anatomy a = {.ctx = ctx,
                       .place = "NVIDIA H200",
                       .device = true,
                       .use = {.name = "NVIDIA H200", .method = "made up", .others = "4711 python 990.0 MiB"},
                       .data = "dummy:8x8",
-                      .precision = "bf16 with fp32 masters",
                       .epoch_steps = 1,
                       .steps = 1,
                       .samples = 4,
@@ -251,14 +251,14 @@ static void test_anatomy_of_a_gpu(void **state) {
                       .planned_total = 1 << 20,
                       .before = -1,
                       .opened = 3 << 20,
-                      .held = -1,
+                      .measured = -1,
                       .timed_steps = 1,
-                      .ceilings = {.flops = 4e12, .bytes = 2e12, .side = 4096, .count = 1 << 20}};
+                      .peaks = {.flops = 4e12, .bytes = 2e12, .side = 4096, .count = 1 << 20}};
     char *text;
     (void)state;
     a.parts[SNUG_SIDE_FORWARD][SNUG_GROUP_CONTRACTION] = a.kinds[SNUG_OP_LINEAR] =
         (struct snug_anatomy_part){.seconds = 1, .flops = 2e12, .bytes = 1e12, .calls = 1};
-    a.kinds[SNUG_OP_NORM] = (struct snug_anatomy_part){.calls = 1}; /* too short to be told */
+    a.kinds[SNUG_OP_NORM] = (struct snug_anatomy_part){.calls = 1}; /* too short to be reported */
     assert_int_equal(snug_anatomy_text(&a, &text), SNUG_OK);
     static const char *const says[] = {"Memory of the GPU, MiB",
                                        "before, in use by others                   -           -\n",
@@ -294,7 +294,7 @@ static bool go_on(void *user) {
     return false;
 }
 
-/* Of a long epoch a CPU does three steps, unless it is asked for more. */
+/* On a CPU only three steps of a long epoch are measured, unless the arguments request more. */
 static void test_short_anatomy(void **state) {
     snug_args *args = arguments();
     (void)state;
@@ -309,7 +309,7 @@ static void test_short_anatomy(void **state) {
             fail_msg("%s", text);
         free(text);
         snug_anatomy_destroy(anatomy);
-        if (!asked) { /* what the first one chose is not asked for */
+        if (!asked) { /* the choice of the first job is reused */
             snug_args_destroy(args);
             args = arguments();
             assert_int_equal(snug_args_set(args, "train_file", "dummy:40x24"), SNUG_OK);
@@ -337,9 +337,9 @@ static void test_interrupted_anatomy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_times_of_operations, make_program, free_program),
-        cmocka_unit_test_setup_teardown(test_blame, make_program, free_program),
-        cmocka_unit_test(test_ceilings),
-        cmocka_unit_test(test_anatomy_is_the_plans),
+        cmocka_unit_test_setup_teardown(test_operation_named_by_a_failure, make_program, free_program),
+        cmocka_unit_test(test_peak_rates),
+        cmocka_unit_test(test_anatomy_matches_the_plan),
         cmocka_unit_test(test_anatomy_of_a_gpu),
         cmocka_unit_test(test_short_anatomy),
         cmocka_unit_test(test_interrupted_anatomy),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program itself: help, wrong usage, exit codes, and that a failure leaves stdout empty. */
+/* The program itself: help, wrong usage, exit codes, and an empty stdout after a failure. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,10 +7,11 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
-/* Runs snug through the shell; gives its exit code and what the redirections left on stdout. */
+/* Runs snug in the shell; returns its exit code and what the redirections left on stdout. */
 static int run(const char *arguments, char *output, size_t size) {
     char command[1024];
     snprintf(command, sizeof command, "'%s/snug' %s", SNUG_BINARY_DIR, arguments);
@@ -29,7 +30,7 @@ static void expect(const char *arguments, int code, const char *says) {
     snprintf(command, sizeof command, "%s 2>&1", arguments);
     int found = run(command, output, sizeof output);
     if (found != code) fail_msg("snug %s: exit code %d, not %d; %s", arguments, found, code, output);
-    if (!strstr(output, says)) fail_msg("snug %s: does not say \"%s\": %s", arguments, says, output);
+    if (!strstr(output, says)) fail_msg("snug %s: does not print \"%s\": %s", arguments, says, output);
 }
 
 static void test_help(void **state) {
@@ -61,8 +62,8 @@ static void test_help(void **state) {
     expect("doctor --help", 0, "usage: snug doctor [--device auto|cpu|cuda]");
 }
 
-/* No line is wider than most terminals; what a command chooses by itself stands there with its own defaults, and what
-   has no effect on it does not stand there. */
+/* No line is wider than most terminals; arguments with a default of the command are listed with it, and arguments
+ * without effect on it are not listed. */
 static void test_help_of_each_command(void **state) {
     static const struct {
         const char *command, *says[4], *silent;
@@ -71,11 +72,11 @@ static void test_help_of_each_command(void **state) {
         {"eval", {"--validation_file FILE"}, "--recompute"},
         {"predict", {"--test_file FILE"}, "--validation_file"},
         {"plan", {"--fit"}, "--test_file"},
-        {"verify", {"-1 is unset [6]", "[made-up rows]", "[TMPDIR, else /tmp"}, "--validation_file"},
+        {"verify", {"-1: unset [6]", "[synthetic rows]", "[TMPDIR, else /tmp"}, "--validation_file"},
         {"tokenize", {"--max_seq_length N"}, "--learning_rate"},
         {"bench rates", {"--threads N"}, "--learning_rate"},
         {"bench anatomy",
-         {"[bert-large-uncased", "[dummy:512x512]", "rows of a micro-batch [4]", "[on a CPU 3"},
+         {"[bert-large-uncased", "[dummy:512x512]", "batch size of a micro-batch [4]", "[on a CPU 3"},
          "--output_dir"},
         {"doctor", {"--fp16"}, "--learning_rate"},
         {"gpu", {"--watch"}, "--learning_rate"},
@@ -109,15 +110,15 @@ static void test_wrong_usage(void **state) {
     expect("predict --model_name_or_path x", 2, "snug predict needs --test_file");
     expect("tokenize --model_name_or_path x", 2, "snug tokenize needs --test_file");
     expect("bench", 2, "usage: snug bench rates");
-    expect("bench speed", 2, "speed: unknown bench; there are anatomy and rates");
+    expect("bench speed", 2, "speed: unknown bench; the benches are anatomy and rates");
     expect("bench anatomy --validation_file x", 2, "snug bench anatomy only trains");
-    expect("gpu --everything", 2, "--everything cannot be taken");
-    expect("gpu --watch --everything", 2, "--everything cannot be taken");
-    expect("gpu --watch=", 2, "--watch= cannot be taken");
-    expect("gpu --watch=1x", 2, "--watch=1x cannot be taken");
-    expect("gpu --watch=inf", 2, "--watch=inf cannot be taken");
-    expect("gpu --watch=0.01", 2, "--watch=0.01 cannot be taken");
-    expect("gpu --watch=100000", 2, "--watch=100000 cannot be taken");
+    expect("gpu --everything", 2, "--everything is not a valid argument");
+    expect("gpu --watch --everything", 2, "--everything is not a valid argument");
+    expect("gpu --watch=", 2, "--watch= is not a valid argument");
+    expect("gpu --watch=1x", 2, "--watch=1x is not a valid argument");
+    expect("gpu --watch=inf", 2, "--watch=inf is not a valid argument");
+    expect("gpu --watch=0.01", 2, "--watch=0.01 is not a valid argument");
+    expect("gpu --watch=100000", 2, "--watch=100000 is not a valid argument");
     expect("doctor --device tpu", 2, "--device tpu");
     expect("bench rates --threads many", 2, "--threads many: must be a whole number");
     expect("plan --config_name bert-base-uncased --train_file dummy:99999999999x9", 2, "too many to be planned");
@@ -126,14 +127,32 @@ static void test_wrong_usage(void **state) {
     expect("train --model_name_or_path x --train_file y --eval_strategy epoch", 2, "--validation_file");
 }
 
+/* Sizes of OpenMP's stacks, those included that it ignores, and fewer threads than asked for. */
+static void test_variables_of_openmp(void **state) {
+    static const char *const sizes[] = {"512", "4m", "-1", "4x"};
+    static const char plan[] = "plan --config_name bert-base-uncased --train_file dummy:8x8 --threads 2";
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        setenv("OMP_STACKSIZE", sizes[i], 1);
+        expect(plan, 0, "Model      BERT");
+    }
+    setenv("OMP_STACKSIZE", "9999999999999", 1);
+    expect(plan, 1, "2 threads are needed, but only 1 can run at the same time");
+    unsetenv("OMP_STACKSIZE");
+    setenv("OMP_THREAD_LIMIT", "1", 1);
+    expect(plan, 0, "OpenMP runs 1 of 2 threads");
+    unsetenv("OMP_THREAD_LIMIT");
+}
+
 static void test_plan_as_text(void **state) {
     (void)state;
     expect("plan --config_name bert-base-uncased --train_file dummy:8x8", 0, "Model      BERT, 12 layers, hidden 768");
-    char output[256]; /* what does not fit into a pipe that nobody reads, or on a full disk, is told by the exit code */
+    expect("plan --config_name bert-base-uncased --train_file dummy:8x8 --freeze embeddings", 0, " M trained");
+    char output[256]; /* a pipe without a reader or a full disk is reported by the exit code */
     assert_int_equal(
         run("plan --config_name bert-base-uncased --train_file dummy:8x8 2>&1 >/dev/full", output, sizeof output), 1);
     assert_non_null(strstr(output, "No space left"));
-    assert_int_equal(run("gpu --watch 2>&1 >/dev/full", output, sizeof output), 1); /* and not for ever */
+    assert_int_equal(run("gpu --watch 2>&1 >/dev/full", output, sizeof output), 1); /* and not forever */
     assert_non_null(strstr(output, "No space left"));
 }
 
@@ -169,6 +188,7 @@ int main(void) {
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_help_of_each_command),
         cmocka_unit_test(test_wrong_usage),
+        cmocka_unit_test(test_variables_of_openmp),
         cmocka_unit_test(test_plan_as_text),
         cmocka_unit_test(test_failure_leaves_stdout_empty),
         cmocka_unit_test(test_full_and_closed_stdout),

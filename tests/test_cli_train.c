@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program on real files: from training to predictions, what it says about bad input, and signals. */
+/* The program on real files: from training to predictions, messages for bad input, and signals. */
 #include <fcntl.h>
 #include <math.h>
 
@@ -31,7 +31,7 @@ static void cut_in_half(char **data, size_t *size) {
     *size /= 2;
 }
 static void end_in_nan(char **data, size_t *size) { memset(*data + *size - 4, 0xff, 4); }
-/* Finite numbers whose products are not. */
+/* Finite numbers whose matmuls overflow. */
 static void enlarge(char **data, size_t *size) {
     static const float large = 1e30f;
     uint64_t header;
@@ -61,7 +61,7 @@ static void forget_second_type(char **data, size_t *size) {
     char *changed = malloc(*size + sizeof head);
     assert_non_null(changed);
     memcpy(changed, head, sizeof head - 1);
-    memcpy(changed + sizeof head - 1, *data + 1, *size - 1); /* behind its brace */
+    memcpy(changed + sizeof head - 1, *data + 1, *size - 1); /* after the closing brace */
     *size += sizeof head - 2;
     free(*data);
     *data = changed;
@@ -119,7 +119,7 @@ static void test_bad_input(void **state) {
         {TRAIN "--train_file train.csv --resume_from_checkpoint trainer", 1, {"trainer/optimizer.pt is pickled"}},
         {TUNE "--model_name_or_path one_type --train_file pairs.csv",
          1,
-         {"pairs.csv holds pairs", "type_vocab_size 1"}},
+         {"pairs.csv contains pairs", "type_vocab_size 1"}},
         {TUNE "--model_name_or_path none", 1, {"none"}},
         {TUNE "--model_name_or_path short", 1, {"short/model.safetensors"}},
         {TUNE "--model_name_or_path nan", 1, {"nan/model.safetensors", "NaN"}},
@@ -145,13 +145,13 @@ static void test_bad_input(void **state) {
             fail_msg("snug %s: exit code %d, not %d: %s", cases[i].words, code, cases[i].code, errors);
         for (int k = 0; k < 3 && cases[i].says[k]; k++)
             if (!strstr(line, cases[i].says[k]))
-                fail_msg("snug %s: does not say \"%s\": %s", cases[i].words, cases[i].says[k], line);
+                fail_msg("snug %s: does not print \"%s\": %s", cases[i].words, cases[i].says[k], line);
         if (*out) fail_msg("snug %s: on stdout: %s", cases[i].words, out);
-        /* One line says it; wrong usage adds where to read on. */
+        /* The message is one line; wrong usage adds a line with --help. */
         const char *end = strchr(line, '\n');
         assert_non_null(end);
         if (end[1] && strncmp(end + 1, "snug train --help", 17) != 0) fail_msg("snug %s: %s", cases[i].words, line);
-        if (exists(path_of(f, "out"))) fail_msg("snug %s: left an output folder behind", cases[i].words);
+        if (exists(path_of(f, "out"))) fail_msg("snug %s: did not remove the output folder", cases[i].words);
         free(errors);
         free(out);
     }
@@ -164,8 +164,8 @@ static void test_bad_input(void **state) {
 #define FOLDERS "a-folder/a-folder/a-folder/a-folder/a-folder/a-folder/a-folder/"
 #define LONG_PATH FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS FOLDERS
 
-/* What the arguments alone tell is told before the data is tokenized. */
-static void test_refused_before_the_data_is_read(void **state) {
+/* Errors in the arguments are reported before the data is tokenized. */
+static void test_arguments_are_checked_before_data(void **state) {
     static const struct {
         const char *words;
         int code;
@@ -181,7 +181,7 @@ static void test_refused_before_the_data_is_read(void **state) {
          "--resume_from_checkpoint none: there is no such folder"},
         {TRAIN "--train_file train.csv --resume_from_checkpoint occupied", 1, "occupied: that is a file"},
         {TRAIN "--train_file train.csv --resume_from_checkpoint model", 1, "model: there is no manifest.json"},
-        {TRAIN "--train_file train.csv --resume_from_checkpoint True", 1, "out holds no whole checkpoint"},
+        {TRAIN "--train_file train.csv --resume_from_checkpoint True", 1, "out has no complete checkpoint"},
         {TRAIN "--train_file train.csv --output_dir " LONG_PATH, 2, "is too long"},
         {TRAIN "--train_file train.csv --report_to tensorboard --logging_dir occupied", 1, "folder occupied"},
         {TUNE "--model_name_or_path pickled", 1, "pickled/pytorch_model.bin is a pickled PyTorch file"},
@@ -202,7 +202,7 @@ static void test_refused_before_the_data_is_read(void **state) {
         assert_false(exists(path_of(f, "out")));
     }
     free(run_well(f, TRAIN "--train_file train.csv"));
-    assert_true(exists(path_of(f, "cache"))); /* where tokens go */
+    assert_true(exists(path_of(f, "cache"))); /* the folder of the token cache */
 }
 
 static void test_positions_limit_the_length(void **state) {
@@ -219,6 +219,34 @@ static int64_t count_lines(const char *text) {
     int64_t lines = 0;
     for (; *text; text++) lines += *text == '\n';
     return lines;
+}
+
+/* Words with tags: the forms of results. */
+static void test_tags(void **state) {
+    struct fixture *f = *state;
+    write_words(f, "train.conll", TRAIN_ROWS, 1);
+    write_text(f, "new.jsonl",
+               "{\"tokens\":[\"good\",\"w1\"]}\n{\"tokens\":[]}\n{\"tokens\":[\"w1\",\"\\t\",\"bad\"]}\n");
+    json_t *trained = run_json(f, "train --task ner --json --config_name model --tokenizer_name model --train_file "
+                                  "train.conll --validation_file train.conll --output_dir out --num_train_epochs 20 "
+                                  "--learning_rate 3e-3 --eval_strategy epoch --return_entity_level_metrics");
+    assert_true(json_number_value(json_object_get(trained, "eval_f1")) > 0.5);
+    assert_true(json_number_value(json_object_get(trained, "eval_GOOD_number")) > 0);
+    json_decref(trained);
+    char *text =
+        run_well(f, "eval --model_name_or_path out --validation_file train.conll --return_entity_level_metrics");
+    assert_contains(text, "\neval_BAD_f1 = ");
+    free(text);
+    text = run_well(f, "predict --model_name_or_path out --test_file new.jsonl");
+    assert_int_equal(count_lines(text), 3);
+    assert_true(strncmp(text, "B-GOOD ", 7) == 0);
+    assert_contains(text, "\n\nO ");
+    free(text);
+    text = run_well(f, "predict --json --model_name_or_path out --test_file new.jsonl");
+    assert_contains(text, "{\"index\":0,\"words\":[\"good\",\"w1\"],\"tags\":[\"B-GOOD\",");
+    assert_contains(text, "\n{\"index\":1,\"words\":[],\"tags\":[],\"scores\":[]}\n");
+    assert_contains(text, "\"words\":[\"w1\",\"\\t\",\"bad\"],\"tags\":[\"O\",null,\"B-BAD\"],\"scores\":[0.");
+    free(text);
 }
 
 static void test_from_training_to_predictions(void **state) {
@@ -268,7 +296,7 @@ static void test_from_training_to_predictions(void **state) {
     json_decref(trained);
 }
 
-static void test_best_checkpoint_is_told(void **state) {
+static void test_best_checkpoint_is_reported(void **state) {
     struct fixture *f = *state;
     json_t *trained = run_json(f, "train --json --config_name model --tokenizer_name model --train_file train.csv "
                                   "--validation_file dev.csv --output_dir b --max_steps 1 --threads 1 "
@@ -298,7 +326,7 @@ static void test_log_levels(void **state) {
     }
 }
 
-/* Each as text and as JSON, of a model that takes no time. */
+/* Each as text and as JSON, of a model small enough to take no time. */
 static void test_anatomy_and_verification(void **state) {
     struct fixture *f = *state;
     const char *anatomy =
@@ -310,10 +338,10 @@ static void test_anatomy_and_verification(void **state) {
     json_t *json = run_json(f, words);
     assert_true(json_is_object(json));
     json_decref(json);
-    /* What it finds is test_verify's. */
+    /* Its findings are tested in test_verify. */
     assert_in_range(run(f, "verify --config_name model --max_steps 1 --threads 1 --device cpu"), 0, 1);
     text = output_of(f, "stdout");
-    assert_contains(text, "planned = carved = measured                cpu    ");
+    assert_contains(text, "planned = allocated = measured             cpu    ");
     assert_int_equal(count_lines(text), 10);
     free(text);
     assert_in_range(run(f, "verify --config_name model --max_steps 1 --threads 1 --device cpu --json"), 0, 1);
@@ -321,14 +349,14 @@ static void test_anatomy_and_verification(void **state) {
     assert_int_equal(count_lines(text), 10);
     *strchr(text, '\n') = '\0';
     json = json_loads(text, 0, NULL);
-    assert_string_equal(json_string_value(json_object_get(json, "promise")), "planned = carved = measured");
+    assert_string_equal(json_string_value(json_object_get(json, "check")), "planned = allocated = measured");
     assert_string_equal(json_string_value(json_object_get(json, "device")), "cpu");
-    assert_non_null(json_string_value(json_object_get(json, "verdict")));
+    assert_non_null(json_string_value(json_object_get(json, "result")));
     json_decref(json);
     free(text);
 }
 
-static void test_nothing_to_fill_in(void **state) {
+static void test_text_without_masks(void **state) {
     struct fixture *f = *state;
     free(run_well(f, TRAIN "--train_file train.csv --task mlm --line_by_line"));
     char *text = run_well(f, "predict --model_name_or_path out --test_file dev.csv"), *errors = output_of(f, "stderr");
@@ -345,7 +373,7 @@ static void test_labels_are_quoted(void **state) {
     free(run_well(f, TRAIN "--train_file odd.csv --num_train_epochs 1"));
     char *text = run_well(f, "predict --model_name_or_path out --test_file odd.csv");
     if (!strstr(text, ",\"yes, \"\"sure\"\"\",0.") && !strstr(text, ",\"no,\nnever\",0.")) fail_msg("%s", text);
-    /* snug reads what it wrote: every row has its three fields. */
+    /* snug reads its own output: every row has its three fields. */
     write_text(f, "predictions.csv", text);
     free(text);
     text = run_well(f, "tokenize --model_name_or_path out --test_file predictions.csv --text_column_names label");
@@ -355,7 +383,7 @@ static void test_labels_are_quoted(void **state) {
 
 #define PREDICT "predict --model_name_or_path out --test_file rows.csv "
 
-/* Labels that a spreadsheet would run get an apostrophe where that is asked for; numbers are no formulas. */
+/* Labels that a spreadsheet would execute get an apostrophe if that is requested; numbers are no formulas. */
 static void test_formulas_are_escaped(void **state) {
     static const struct {
         const char *label, *plain, *guarded; /* as the model has it; as fields */
@@ -400,7 +428,7 @@ static void test_formulas_are_escaped(void **state) {
     "train --config_name model --tokenizer_name model --train_file train.csv --threads 2 --save_strategy no "          \
     "--logging_steps 5 --gradient_accumulation_steps 2 "
 
-/* Starts a training and interrupts it as soon as it has logged a loss; what it said. */
+/* Starts a training and interrupts it as soon as it has logged a loss; returns its log. */
 static char *interrupt_after_loss(struct fixture *f, const char *words, int signal) {
     const pid_t child = start(f, words);
     wait_for_text(f, "stderr", "'loss'");
@@ -442,7 +470,7 @@ static void test_interrupted_without_optimizer(void **state) {
     free(errors);
 }
 
-/* Nothing stays of it, and nothing is said of a training that nobody asked for. */
+/* No files are left, and messages do not mention the internal training. */
 static void test_interrupted_verification(void **state) {
     struct fixture *f = *state;
     const pid_t child = start(f, "verify --config_name model --max_steps 1000000 --device cpu "
@@ -460,7 +488,7 @@ static void test_interrupted_verification(void **state) {
     free(out);
 }
 
-static void test_verification_needs_a_place(void **state) {
+static void test_verification_needs_a_folder(void **state) {
     struct fixture *f = *state;
     const char *before = getenv("TMPDIR");
     char *own = before ? strdup(before) : NULL;
@@ -469,7 +497,7 @@ static void test_verification_needs_a_place(void **state) {
     own ? setenv("TMPDIR", own, 1) : unsetenv("TMPDIR");
     free(own);
     char *errors = output_of(f, "stderr");
-    assert_contains(errors, "TMPDIR=nowhere: no folder can be made there");
+    assert_contains(errors, "TMPDIR=nowhere: cannot make a folder there");
     assert_false(exists(path_of(f, "nowhere")));
     free(errors);
 }
@@ -479,7 +507,7 @@ static void test_second_run_is_refused(void **state) {
     char said[128];
     const pid_t child = start(f, LONG "--max_steps 200000 --output_dir out --disable_tqdm");
     wait_for_text(f, "stderr", "'loss'");
-    assert_int_equal(rename(path_of(f, "stderr"), path_of(f, "first")), 0); /* the next one makes its own */
+    assert_int_equal(rename(path_of(f, "stderr"), path_of(f, "first")), 0); /* the next run makes its own */
     assert_int_equal(run(f, LONG "--max_steps 2 --output_dir out"), 1);
     char *errors = output_of(f, "stderr");
     snprintf(said, sizeof said, "out: another run is writing into this folder (process %ld", (long)child);
@@ -489,13 +517,14 @@ static void test_second_run_is_refused(void **state) {
     int status;
     while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
     assert_true(WIFSIGNALED(status));
-    /* The lock died with it, whatever its file says, and the next run leaves none. */
+    /* The lock is released with the process, whatever the lock file says, and the next run removes the file at its end.
+     */
     assert_true(exists(path_of(f, "out/.snug.lock")));
     free(run_well(f, LONG "--max_steps 2 --output_dir out"));
     assert_false(exists(path_of(f, "out/.snug.lock")));
 }
 
-/* A file that may not grow any more ends the run in order, not by the signal that comes with it. */
+/* A file that reaches the size limit ends the run cleanly, not by the signal SIGXFSZ. */
 static void test_limited_file_size(void **state) {
     struct fixture *f = *state;
     char command[1024];
@@ -517,7 +546,7 @@ static void test_limited_file_size(void **state) {
     free(run_well(f, LONG "--max_steps 4 --output_dir out --resume_from_checkpoint True"));
 }
 
-/* Nothing has been learnt yet: the first signal ends it, and leaves no half-written cache. */
+/* No step is done yet: the first signal ends the run, which leaves no incomplete cache. */
 static void test_interrupted_while_tokenizing(void **state) {
     struct fixture *f = *state;
     write_data(f, "much.csv", FORM_SINGLE, 400000, 3);
@@ -551,7 +580,7 @@ static void test_interrupted_in_evaluation(void **state) {
     assert_int_equal(folder_verify(f->ctx, path_of(f, "out/checkpoint-2")), SNUG_OK);
 }
 
-static void test_nobody_reads(void **state) {
+static void test_closed_pipe(void **state) {
     struct fixture *f = *state;
     char command[1024],
         words[] = "predict --model_name_or_path out --test_file train.csv --per_device_eval_batch_size 1";
@@ -561,11 +590,11 @@ static void test_nobody_reads(void **state) {
     assert_int_equal(system(command), 0);
     wait_for_text(f, "code", "\n");
     char *code = output_of(f, "code"), *errors = output_of(f, "errors");
-    assert_string_equal(code, "0\n"); /* as `| head` wants it */
+    assert_string_equal(code, "0\n"); /* as with `| head` */
     assert_null(strstr(errors, "snug: "));
     free(code);
     free(errors);
-    /* The same where nobody has read at all. */
+    /* The same where the reader closes the pipe without reading. */
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     close(ends[0]);
@@ -591,7 +620,7 @@ static void test_nobody_reads(void **state) {
     free(errors);
 }
 
-/* Where too few threads can be made, snug says so: not OpenMP's library, which would end the process. */
+/* If too few threads can be created, snug reports it, before OpenMP's library would end the process. */
 static void test_too_few_threads(void **state) {
     static const char *const commands[] = {
         "train --config_name model --tokenizer_name model --train_file train.csv --output_dir out",
@@ -613,7 +642,7 @@ static void test_too_few_threads(void **state) {
             if (strstr(errors, "libgomp") || strstr(errors, "OMP:")) fail_msg("%d threads: %s", threads, errors);
             if (threads == 64) {
                 assert_int_equal(WEXITSTATUS(status), 1);
-                assert_contains(errors, "snug: 64 threads are wanted, and no more than ");
+                assert_contains(errors, "snug: 64 threads are needed, but only ");
                 assert_contains(errors, "ulimit -u");
                 assert_contains(errors, "use fewer --threads");
                 assert_false(exists(path_of(f, "out")));
@@ -635,21 +664,22 @@ static int set_up_here(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_refused_before_the_data_is_read),
+        TEST(test_arguments_are_checked_before_data),
         TEST(test_bad_input),
         TEST(test_positions_limit_the_length),
         TEST(test_from_training_to_predictions),
-        TEST(test_best_checkpoint_is_told),
+        TEST(test_tags),
+        TEST(test_best_checkpoint_is_reported),
         TEST(test_log_levels),
         TEST(test_anatomy_and_verification),
-        TEST(test_nothing_to_fill_in),
+        TEST(test_text_without_masks),
         TEST(test_labels_are_quoted),
         TEST(test_formulas_are_escaped),
         TEST(test_interrupted_and_resumed),
         TEST(test_interrupted_without_optimizer),
         TEST(test_interrupted_verification),
-        TEST(test_verification_needs_a_place),
-        TEST(test_nobody_reads),
+        TEST(test_verification_needs_a_folder),
+        TEST(test_closed_pipe),
         TEST(test_too_few_threads),
         TEST(test_second_run_is_refused),
         TEST(test_limited_file_size),

@@ -12,7 +12,7 @@
 #include "text/sampler.h"
 #include "text_fixture.h"
 
-static int64_t held, most; /* bytes now, and at their highest since start_counting() */
+static int64_t held, most; /* bytes allocated now, and the peak since start_counting() */
 
 static void count(int64_t bytes) {
     const int64_t now = __atomic_add_fetch(&held, bytes, __ATOMIC_SEQ_CST);
@@ -40,7 +40,7 @@ WRAP(void *, calloc, (size_t number, size_t size)) {
 }
 WRAP(void *, realloc, (void *old, size_t size)) {
     const int64_t before = size_of(old);
-    count((int64_t)size); /* both stand while one is copied */
+    count((int64_t)size); /* both exist while the data is copied */
     void *memory = __real_realloc(old, size);
     count((memory ? size_of(memory) - before : 0) - (int64_t)size);
     return memory;
@@ -64,12 +64,12 @@ static int64_t start_counting(void) {
     return held;
 }
 
-/* What each part of a run takes at its highest. */
+/* The peak memory of each part of a run. */
 struct use {
     int64_t tokenizing, opening, order, grouped, batches, kept;
 };
 
-/* Short and long rows of three classes, over and over, the same number of bytes in each thousand. */
+/* Short and long rows of three classes, repeated, with the same number of bytes in each thousand. */
 static const char *write_rows(struct fixture *f, const char *name, int64_t rows) {
     FILE *file = fopen(path_of(f, name), "w");
     assert_non_null(file);
@@ -88,7 +88,7 @@ static int64_t scan(struct fixture *f, const struct snug_dataset *dataset, enum 
         .sampling = sampling, .seed = 3, .batch_size = 8, .accumulation = 2, .labels = 3};
     const int64_t before = start_counting();
     assert_int_equal(snug_loader_limits(f->ctx, dataset, &options, 2, 0, limits), SNUG_OK);
-    /* The table that the order is looked up in grows with the square root of the rows. */
+    /* The lookup table of the order grows with the square root of the rows. */
     return most - before - 4 * snug_permutation_words(snug_dataset_rows(dataset));
 }
 
@@ -102,7 +102,7 @@ static int64_t make_batches(struct fixture *f, const struct snug_dataset *datase
                                                 .labels = 3};
     struct snug_loader *loader;
     const struct snug_batch *batch;
-    limits->tokens = limits->sequences * limits->longest; /* as much for any file */
+    limits->tokens = limits->sequences * limits->longest; /* the same for any file */
     const int64_t before = start_counting();
     void *memory = aligned_alloc(64, (size_t)snug_loader_bytes(limits, &options));
     assert_non_null(memory);
@@ -123,7 +123,7 @@ static struct use use_of(struct fixture *f, int64_t rows) {
     snprintf(path, sizeof path, "%s", write_rows(f, rows % 2 ? "a.csv" : "b.csv", rows));
     struct snug_dataset_options options = options_for(path);
     options.max_length = 30;
-    options.threads = 1; /* which one takes what is left to chance */
+    options.threads = 1; /* with several, the peak depends on scheduling */
     int64_t before = start_counting();
     struct snug_dataset *dataset = open_with(f, options);
     use.tokenizing = most - before;
@@ -146,7 +146,8 @@ static struct use use_of(struct fixture *f, int64_t rows) {
     return use;
 }
 
-/* But for what is made once in a process, and how the allocator rounds: an eighth of a byte for each of 40000 rows. */
+/* Except for what a process allocates once, and the allocator's rounding: an eighth of a byte for each of 40000 rows.
+ */
 static void assert_same_bytes(int64_t large, int64_t small, const char *what) {
     if (llabs(large - small) > 5000)
         fail_msg("%s takes %lld bytes, with fewer rows %lld", what, (long long)large, (long long)small);
@@ -155,7 +156,7 @@ static void assert_same_bytes(int64_t large, int64_t small, const char *what) {
 
 static void test_nothing_grows_with_the_rows(void **state) {
     struct fixture *f = *state;
-    omp_set_num_threads(1); /* however many there are, each has its part of an epoch */
+    omp_set_num_threads(1); /* however many rows, each has its part of an epoch */
     const struct use small = use_of(f, 20000), large = use_of(f, 60001);
     print_message(
         "20000 rows: tokenizing %lld, opening %lld, order %lld, grouped %lld, batches %lld, kept %lld bytes\n",
@@ -170,7 +171,7 @@ static void test_nothing_grows_with_the_rows(void **state) {
     assert_true(large.kept < 4096);
 }
 
-/* Each row has a number of its own to be predicted: beyond some of them none is kept. */
+/* Each row has its own number as label: beyond a limit none is kept in memory. */
 static int64_t use_of_numbers(struct fixture *f, int64_t rows) {
     FILE *file = fopen(path_of(f, "numbers.csv"), "w");
     assert_non_null(file);
@@ -191,7 +192,7 @@ static void test_as_many_numbers_as_rows(void **state) {
     ASSERT_SAME(large, small);
 }
 
-/* The parts that an epoch is gone through in grow with small data sets, and no further. */
+/* The parts in which an epoch is ordered grow with small data sets, up to a limit. */
 static void test_order_of_many_rows(void **state) {
     struct fixture *f = *state;
     static const char *const names[] = {"dummy:5000000x8-200", "dummy:6000000x8-200"};
@@ -213,7 +214,8 @@ static void test_order_of_many_rows(void **state) {
 }
 
 int main(void) {
-    mallopt(M_MMAP_THRESHOLD, 1 << 30); /* or else sizes would be rounded to pages as of some size that varies */
+    mallopt(M_MMAP_THRESHOLD,
+            1 << 30); /* otherwise allocations above a threshold that varies would be rounded to pages */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_nothing_grows_with_the_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_as_many_numbers_as_rows, set_up, tear_down),

@@ -14,8 +14,9 @@
 #include "core/dtype.h"
 #include "core/normal.h"
 #include "core/philox.h"
+#include "core/utf8.h"
 
-/* AddressSanitizer ends a program that asks for too much, unless told that we want to see NULL. */
+/* AddressSanitizer ends a program whose allocation is too large, unless it is configured to return NULL. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 
@@ -42,7 +43,7 @@ static void test_philox_known_answers(void **state) {
     }
 }
 
-/* What the C library makes of the same words, moments, and no number that depends on those beside it. */
+/* libm's result for the same words, moments, and no dependence on neighbouring elements. */
 static void test_normal(void **state) {
     enum { COUNT = 1 << 18 };
     static const uint32_t ends[] = {0, 0, 0, ~0u, ~0u, 0, ~0u, ~0u, 1u << 31, 0x3fffffff, 7, 0x40000000, 7, 0x80000000};
@@ -66,7 +67,7 @@ static void test_normal(void **state) {
             fail_msg("%zu: %.9g, expected %.9g", i, (double)values[i], expected);
         for (int k = 0; k < 4; k++) sums[k] += pow(x, k + 1) / COUNT;
     }
-    /* within four standard deviations of sums of so many: of x^n, E[x^2n] - E[x^n]^2 is 1, 2, 15, 96 */
+    /* within four standard deviations of sums of that many: for x^n, E[x^2n] - E[x^n]^2 is 1, 2, 15, 96 */
     assert_true(fabs(sums[0]) < 4 * sqrt(1. / COUNT) && fabs(sums[1] - 1) < 4 * sqrt(2. / COUNT));
     assert_true(fabs(sums[2]) < 4 * sqrt(15. / COUNT) && fabs(sums[3] - 3) < 4 * sqrt(96. / COUNT));
     for (int count = 0; count < 9; count++) {
@@ -83,7 +84,7 @@ static void test_philox_helpers(void **state) {
     assert_int_equal(snug_dropout_threshold(0), 0);
     assert_int_equal(snug_dropout_threshold(0.5f), 0x80000000u);
     assert_int_equal(snug_dropout_threshold(0.1f), 6554u << 16);
-    assert_int_equal(snug_dropout_threshold(1 - 0x1p-24f), 0xffff0000u); /* something is kept in any case */
+    assert_int_equal(snug_dropout_threshold(1 - 0x1p-24f), 0xffff0000u); /* some elements are always kept */
     assert_int_equal(snug_philox_key(42), 42);
     assert_int_not_equal(snug_philox_key(42), snug_philox_key(42 | (uint64_t)1 << 32));
 }
@@ -119,7 +120,7 @@ static float float_of(uint32_t bits) {
     return value;
 }
 
-/* Every bf16 survives; what lies between two neighbours goes to the nearer one, the middle to the even one. */
+/* Every bf16 is preserved; values between two neighbours round to the nearer one, the midpoint to the even one. */
 static void test_narrowing(void **state) {
     (void)state;
     for (uint32_t half = 0; half < 65536; half++) {
@@ -141,7 +142,7 @@ static void test_narrowing(void **state) {
     assert_true(isnan(snug_bf16_to_f32(snug_f32_to_bf16(float_of(0xff800001)))));
 }
 
-/* Every half, what lies in the middle of two, and both sides of that. */
+/* Every fp16 value, every midpoint of two, and both neighbours of it. */
 static void test_f16(void **state) {
     (void)state;
     for (uint32_t half = 0; half < 0x7c00; half++) {
@@ -190,13 +191,13 @@ static void test_failures(void **state) {
     assert_string_equal(snug_error_message(ctx), "");
     assert_int_equal(snug_fail(ctx, SNUG_E_INPUT, "line %d", 7), SNUG_E_INPUT);
     assert_int_equal(snug_fail(ctx, SNUG_E_IO, "a consequence"), SNUG_E_IO);
-    assert_string_equal(snug_error_message(ctx), "line 7"); /* the first one stands */
+    assert_string_equal(snug_error_message(ctx), "line 7"); /* the first error is kept */
     snug_clear_error(ctx);
     assert_string_equal(snug_error_message(ctx), "");
     char name[4000];
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = '\0';
-    snug_fail(ctx, SNUG_E_INPUT, "%s", name); /* cut, not overrun */
+    snug_fail(ctx, SNUG_E_INPUT, "%s", name); /* truncated, not overrun */
     assert_in_range(strlen(snug_error_message(ctx)), 1000, sizeof name - 1);
     snug_context_destroy(NULL);
     snug_clear_error(ctx);
@@ -204,7 +205,7 @@ static void test_failures(void **state) {
     assert_string_equal(snug_error_message(ctx), "\\u0085\xC2\xA9\\xc2");
     snug_add_to_error(ctx, SNUG_E_INPUT, " (in %s)", "line\n3");
     assert_string_equal(snug_error_message(ctx), "\\u0085\xC2\xA9\\xc2 (in line\\x0a3)");
-    /* A long one is cut between characters and between escapes. */
+    /* A long message is cut between characters and between escapes. */
     for (size_t length = 2000; length < 2100; length++) {
         static const char *const pieces[] = {"\xF0\x9F\x8C\x8D", "\033", "\xE2\x80\xA8", "\xFF"};
         for (int i = 0; i < 4; i++) {
@@ -222,7 +223,7 @@ static void test_failures(void **state) {
 }
 
 /* NOLINTBEGIN(misc-misleading-bidirectional): such characters are what is tested, written as escapes */
-/* What a terminal would obey is escaped, all else stays; a text is cut between characters. */
+/* Characters that a terminal interprets are escaped, all others are kept; a text is cut between characters. */
 static void test_escape(void **state) {
     static const struct {
         const char *text, *escaped;
@@ -249,7 +250,7 @@ static void test_escape(void **state) {
         const size_t length = strlen(text);
         assert_int_equal(snug_escape(out, sizeof out, text, length), length);
         assert_string_equal(out, cases[i].escaped);
-        for (size_t size = 16; size < 24; size++) { /* piece by piece the same */
+        for (size_t size = 16; size < 24; size++) { /* the same piece by piece */
             char joined[256] = "";
             for (size_t at = 0, taken; at < length; at += taken) {
                 taken = snug_escape(out, size, text + at, length - at);
@@ -281,7 +282,7 @@ static void count_messages(void *user, snug_log_level level, const char *message
     ++*(int *)user; /* the context calls from one thread at a time */
 }
 
-/* Any thread may be the first, but the sentence is whole: one of theirs, with i twice. */
+/* The error of any thread may be the first, but its message is whole: it has i twice. */
 static void test_threads(void **state) {
     snug_context *ctx = *state;
     int messages = 0, a, b;
@@ -328,7 +329,7 @@ static void test_grow(void **state) {
     size_t before = capacity;
     int32_t *same = numbers;
     assert_int_equal(snug_grow(ctx, (void **)&numbers, &capacity, SIZE_MAX / 4 + 1, sizeof *numbers), SNUG_E_MEMORY);
-    assert_ptr_equal(numbers, same); /* what was there stays */
+    assert_ptr_equal(numbers, same); /* the old content is kept */
     assert_int_equal(capacity, before);
     assert_int_equal(numbers[9999], 9999);
     free(numbers);
@@ -362,7 +363,7 @@ static void test_host_blocks(void **state) {
     struct snug_block block;
     char text[8] = "abcdefg";
     void *view;
-    assert_int_equal(snug_block_host(ctx, 0, &block), SNUG_OK); /* of nothing, it is one all the same */
+    assert_int_equal(snug_block_host(ctx, 0, &block), SNUG_OK); /* a block of 0 bytes is a valid block */
     assert_true(block.bytes >= 1 && block.base[0] == 0);
     snug_block_release(&block);
     assert_null(block.base);
@@ -377,7 +378,7 @@ static void test_host_blocks(void **state) {
     snug_block_release(&block);
 }
 
-/* A device that is the host, and that breaks when it shall copy more than 8 bytes. */
+/* A device in host memory, whose copies of more than 8 bytes fail. */
 static snug_status copy_some(snug_context *ctx, void *to, const void *from, int64_t bytes) {
     if (bytes > 8) return snug_fail(ctx, SNUG_E_IO, "the device is lost");
     memcpy(to, from, (size_t)bytes);
@@ -394,7 +395,7 @@ static void test_views_of_a_device(void **state) {
     assert_string_equal(view, "abcdefg");
     memcpy(view, "changed", 8);
     assert_int_equal(snug_view_close(ctx, &block, memory, 8, SNUG_VIEW_READ, view), SNUG_OK);
-    assert_string_equal(memory, "abcdefg"); /* it was opened to be read */
+    assert_string_equal(memory, "abcdefg"); /* the view was opened for reading */
     assert_int_equal(snug_view_open(ctx, &block, memory, 8, SNUG_VIEW_WRITE, &view), SNUG_OK);
     memcpy(view, "changed", 8);
     assert_int_equal(snug_view_close(ctx, &block, memory, 8, SNUG_VIEW_WRITE, view), SNUG_OK);
@@ -408,6 +409,15 @@ static void test_views_of_a_device(void **state) {
     assert_string_equal(memory, "replace");
 }
 
+/* The length without a last character that is cut off. */
+static void test_utf8_cut(void **state) {
+    (void)state;
+    assert_int_equal(snug_utf8_cut("", 0), 0);
+    assert_int_equal(snug_utf8_cut("\x80", 1), 1); /* belongs to no character */
+    assert_int_equal(snug_utf8_cut("a\xC3", 2), 1);
+    assert_int_equal(snug_utf8_cut("a\xC3\xA9", 3), 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_known_answers),
@@ -419,6 +429,7 @@ int main(void) {
         cmocka_unit_test(test_f16),
         cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
         cmocka_unit_test(test_escape),
+        cmocka_unit_test(test_utf8_cut),
         cmocka_unit_test_setup_teardown(test_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_alloc, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_grow, set_up, tear_down),

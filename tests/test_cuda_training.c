@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole trainings on the GPU by their arguments: fp16 with steps that are skipped, resumed; losses; inference in 16
-   bits; what is refused, and how. What needs a GPU is skipped without one. */
+/* Whole trainings on the GPU by their arguments: fp16 with skipped steps, resumed; losses; inference in 16 bits;
+   refusals. Tests that need a GPU are skipped without one. */
 #include <math.h>
 
 #include "backend/backend.h"
@@ -14,7 +14,7 @@ static bool there_is_a_gpu(struct fixture *f) {
     return found;
 }
 
-/* Labels so large that the first gradients are more than fp16 has, at a scale of 65536. */
+/* Labels so large that the first gradients overflow fp16 at a scale of 65536. */
 static void write_large_labels(struct fixture *f) {
     FILE *file = fopen(path_of(f, "large.csv"), "w");
     assert_non_null(file);
@@ -44,7 +44,7 @@ static void skipped_steps_are_counted(void **state) {
     json_t *results = read_json(f, path_of(f, "whole/train_results.json"));
     assert_int_equal(json_integer_value(json_object_get(results, "skipped_steps")), result.skipped_steps);
     json_decref(results);
-    /* The schedule, linear after two steps of warm-up, stood still in them. */
+    /* The schedule, linear after two steps of warm-up, did not advance in them. */
     json_t *trained = read_json(f, path_of(f, "whole/trainer_state.json"));
     const json_t *history = json_object_get(trained, "log_history");
     const json_t *last = json_array_get(history, (size_t)result.steps - 1);
@@ -54,7 +54,7 @@ static void skipped_steps_are_counted(void **state) {
     json_decref(trained);
 }
 
-/* Cut while steps are being skipped, and later. */
+/* Interrupted while steps are being skipped, and later. */
 static void resumed_is_uninterrupted_in_fp16(void **state) {
     static const int stops[] = {2, 13};
     struct fixture *f = *state;
@@ -79,7 +79,7 @@ static void resumed_is_uninterrupted_in_fp16(void **state) {
     }
 }
 
-/* The trainer reads the losses of a step when the step is done, snug_loss() waits for each. */
+/* The trainer reads the losses of a step after the step; snug_loss() waits for each. */
 static void losses_are_those_of_ones_own_loop(void **state) {
     static const char words[] = "device=cuda per_device_train_batch_size=4 gradient_accumulation_steps=3 max_steps=4";
     struct fixture *f = *state;
@@ -119,7 +119,7 @@ static double loss_of(struct fixture *f, const char *more) {
     return metric_of(&metrics, "eval_loss");
 }
 
-/* Near fp32's, and not its very bits; on the CPU bf16 alone. */
+/* Close to fp32's, but not equal; on the CPU bf16 only. */
 static void inference_in_16_bits(void **state) {
     struct fixture *f = *state;
     static const char *const types[] = {"bf16_full_eval=True", "fp16_full_eval=True", "bf16=True", "fp16=True"};

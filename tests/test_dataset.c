@@ -9,7 +9,7 @@
 #include "text/dataset_impl.h"
 #include "text_fixture.h"
 
-/* Row number row must have these ids, of which first_count have type 0, and stand at line. */
+/* Row number row must have these ids, of which first_count have type 0, and come from that line. */
 static void assert_row(struct fixture *f, const struct snug_dataset *dataset, int64_t row, const int32_t *ids,
                        int64_t count, int64_t first_count, int64_t line) {
     struct snug_row_buffer buffer = {0};
@@ -73,7 +73,7 @@ static void test_columns(void **state) {
 
     struct snug_dataset_options options = options_for(write_file(f, "q.csv", "w,class,x,y\nw1,a,w2,w3\n"));
     options.label_column = "class";
-    dataset = open_with(f, options); /* the first two that are not the label */
+    dataset = open_with(f, options); /* the first two columns other than the label */
     ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, SEP);
     snug_dataset_close(dataset);
     options.text_columns = "y";
@@ -131,7 +131,7 @@ static void test_bad_rows(void **state) {
     assert_open_fails(f, options, SNUG_E_USAGE, "--max_seq_length 1");
     options.max_length = INT64_C(1) << 31;
     assert_open_fails(f, options, SNUG_E_USAGE, "--max_seq_length 2147483648");
-    DIR *cache = opendir(path_of(f, "cache")); /* nothing half-written stays */
+    DIR *cache = opendir(path_of(f, "cache")); /* no incomplete file remains */
     assert_non_null(cache);
     for (struct dirent *entry; (entry = readdir(cache));) assert_int_equal(entry->d_name[0], '.');
     closedir(cache);
@@ -175,7 +175,7 @@ static void test_label_forms(void **state) {
     assert_classes(f, open_labels(f, "i.csv", "text,label\nw,10\nw,2\nw,-1\nw,2\n"), false, SNUG_LABELS_INTEGER,
                    SNUG_PROBLEM_SINGLE_LABEL, "-1 2 10");
     assert_classes(f, open_labels(f, "e.csv", "text,label\nw,1\nw,01\nw,+1\n"), false, SNUG_LABELS_INTEGER,
-                   SNUG_PROBLEM_SINGLE_LABEL, "+1 01 1"); /* of one number, as they are written */
+                   SNUG_PROBLEM_SINGLE_LABEL, "+1 01 1"); /* of a single number, as written */
     assert_classes(f, open_labels(f, "r0.csv", "text,label\nw,.5\nw,1E5\nw,1e-5\nw,1e+5\nw,1234567890123456789\n"),
                    false, SNUG_LABELS_REAL, SNUG_PROBLEM_REGRESSION, "LABEL_0");
     assert_classes(f, open_labels(f, "m0.csv", "text,label\nw,|a||b|\n"), false, SNUG_LABELS_LIST,
@@ -213,7 +213,7 @@ static void test_label_forms(void **state) {
     snug_dataset_close(dataset);
 }
 
-/* nan and inf among numbers are refused, whatever wrote them; among words they are words. */
+/* nan and inf among numbers are refused, in every spelling; among words they are words. */
 static void test_nonfinite_labels(void **state) {
     static const struct {
         const char *name, *text, *says;
@@ -234,7 +234,7 @@ static void test_nonfinite_labels(void **state) {
             assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &one), SNUG_E_INPUT, cases[i].says);
             snug_dataset_close(dataset);
         }
-    /* JSON has no word for them, and some programs write one nevertheless. */
+    /* JSON has no literal for them, but some programs write one. */
     assert_open_fails(
         f, options_for(write_file(f, "f.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":NaN}\n")),
         SNUG_E_INPUT, "f.jsonl:2");
@@ -253,9 +253,10 @@ static void test_label_errors(void **state) {
     char *names[] = {"no", "yes"}, *plain[] = {"LABEL_0", "LABEL_1"};
     struct snug_labels model = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2, .names = names}, labels;
     struct snug_dataset *dataset = open_labels(f, "u.csv", "text,label\nw,yes\nw,no\nw,perhaps\n");
-    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT,
-                  "u.csv:4: the label \"perhaps\" is none of the model's 2 classes, those seen in training: no, yes");
-    char *many[100], name[64]; /* more than a sentence holds */
+    assert_failed(
+        f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT,
+        "u.csv:4: the label \"perhaps\" is not one of the model's 2 classes, those seen in training: no, yes");
+    char *many[100], name[64]; /* more than an error message holds */
     struct snug_labels large = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 100, .names = many};
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "class%d", i);
@@ -268,7 +269,7 @@ static void test_label_errors(void **state) {
     snug_dataset_close(dataset);
 
     dataset = open_labels(f, "v.csv", "text,label\nw,1\nw,0\n");
-    model.names = plain; /* a model without names takes integers */
+    model.names = plain; /* a model without names accepts integers */
     assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_OK);
     snug_dataset_close(dataset);
     dataset = open_labels(f, "w.csv", "text,label\nw,1\nw,2\n");
@@ -285,7 +286,7 @@ static void test_label_errors(void **state) {
     snug_dataset_close(dataset);
 
     struct snug_dataset_options options = options_for(write_file(f, "z.csv", "text,label\nw,\nw,\n"));
-    options.need_labels = false; /* a file to predict may leave its labels empty */
+    options.need_labels = false; /* a file for prediction may leave its labels empty */
     dataset = open_with(f, options);
     assert_failed(f, snug_labels_of(f->ctx, dataset, false, &labels), SNUG_E_INPUT, "z.csv: no row has a label");
     snug_dataset_close(dataset);
@@ -308,20 +309,20 @@ static void test_max_samples(void **state) {
     options = options_for(write_file(f, "y.txt", "w1 w2 w3 w4 w5 w6\nw7\n"));
     options.task = SNUG_TASK_MLM;
     options.max_length = 3;
-    options.max_samples = 1; /* of several blocks of a line */
+    options.max_samples = 1; /* several blocks of one line */
     dataset = open_with(f, options);
     assert_int_equal(snug_dataset_rows(dataset), 1);
     snug_dataset_close(dataset);
     options = options_for(write_file(f, "z.csv", "text\nw1\nw2\n"));
     options.need_labels = false;
-    options.max_samples = 1; /* without labels nothing is read on for */
+    options.max_samples = 1; /* without labels the rest is not read */
     options.threads = 0;
     dataset = open_with(f, options);
     assert_int_equal(snug_dataset_rows(dataset), 1);
     snug_dataset_close(dataset);
 }
 
-/* Rows of so many tokens need more than a byte for their length. */
+/* Rows with so many tokens that their length takes more than a byte. */
 static void test_long_rows(void **state) {
     struct fixture *f = *state;
     FILE *file = fopen(path_of(f, "long.csv"), "w");
@@ -338,9 +339,8 @@ static void test_long_rows(void **state) {
     snug_dataset_close(dataset);
 }
 
-/* What a cache will take is looked at after 16 MiB of the file: whether all its rows are wanted or few, and where there
-   is no cache. */
-static void test_looks_ahead(void **state) {
+/* The size of the cache is estimated after 16 MiB of the file: with all rows, with few rows, and without a cache. */
+static void test_cache_size_is_estimated_early(void **state) {
     struct fixture *f = *state;
     enum { EACH = 2 << 20 };
     static const struct {
@@ -351,7 +351,7 @@ static void test_looks_ahead(void **state) {
     char *text = malloc(EACH);
     assert_non_null(text);
     memset(text, 'w', EACH);
-    for (int i = 0; i < 40; i++) memcpy(text + 5 * i, "[SEP]", 5); /* all that is taken of a text */
+    for (int i = 0; i < 40; i++) memcpy(text + 5 * i, "[SEP]", 5); /* only this much of a text is tokenized */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         FILE *file = fopen(path_of(f, "wide.csv"), "w");
         assert_non_null(file);
@@ -419,7 +419,7 @@ static void test_dummy(void **state) {
     struct snug_row_buffer buffer = {0}, other = {0};
     struct snug_dataset_row row, same;
     int64_t ones = 0, seen[VOCAB] = {0};
-    options.max_length = 8; /* dummy rows are never cut */
+    options.max_length = 8; /* dummy rows are never truncated */
     assert_int_equal(snug_dataset_open(f->ctx, NULL, &options, &dataset), SNUG_OK);
     assert_int_equal(snug_dataset_tokens(dataset), 300 * 33);
     options.path = "dummy:1000000000000x512";
@@ -475,7 +475,7 @@ static void test_dummy(void **state) {
     assert_open_fails(f, options, SNUG_E_USAGE, "a vocabulary of 0 tokens");
     options.vocab_size = INT64_C(1) << 31;
     assert_open_fails(f, options, SNUG_E_USAGE, "a vocabulary of 2147483648 tokens");
-    options.vocab_size = 50; /* without ids of words */
+    options.vocab_size = 50; /* without words for the ids */
     options.max_samples = 9;
     dataset = open_with(f, options);
     assert_int_equal(snug_dataset_rows(dataset), 5);
@@ -541,7 +541,7 @@ static void test_cache_is_reused(void **state) {
     assert_int_equal(snug_file_read(f->ctx, NULL, path, &text, &size), SNUG_OK);
     char *label = strstr(text, "yes");
     assert_non_null(label);
-    memcpy(label, "yep", 3); /* of the same size, and the same time */
+    memcpy(label, "yep", 3); /* the same size and modification time */
     write_file(f, "c.csv", text);
     free(text);
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
@@ -551,7 +551,7 @@ static void test_cache_is_reused(void **state) {
     open_and_check(f, &options, "tokenized into");
 }
 
-/* What was replaced or left out is told in every run, not only in the one that tokenizes. */
+/* Replaced and skipped text is logged in every run, not only in the one that tokenizes. */
 static void test_cache_keeps_oddities(void **state) {
     struct fixture *f = *state;
     static const struct {
@@ -570,7 +570,7 @@ static void test_cache_keeps_oddities(void **state) {
     }
 }
 
-/* One bit anywhere in the file, and a file that ends early at any place, must be seen. */
+/* A flipped bit anywhere in the file, and a truncation at any offset, must be detected. */
 static void test_damaged_cache(void **state) {
     struct fixture *f = *state;
     struct snug_dataset_options options = options_for(write_file(f, "c.csv", two_rows));
@@ -583,7 +583,7 @@ static void test_damaged_cache(void **state) {
         data[i] ^= (char)(1 << i % 8);
         FILE *file = fopen(path, "wb");
         assert_non_null(file);
-        const size_t kept = i % 5 ? size : i; /* every fifth is also cut */
+        const size_t kept = i % 5 ? size : i; /* every fifth copy is also truncated */
         assert_int_equal(fwrite(data, 1, kept, file), kept);
         fclose(file);
         data[i] ^= (char)(1 << i % 8);
@@ -593,7 +593,7 @@ static void test_damaged_cache(void **state) {
     free(data);
 }
 
-/* What somebody has written into a cache, whose checksums are right all the same. */
+/* Manipulated caches with valid checksums. */
 enum part { OF_HEADER, OF_ROWS, OF_INDEX, OF_LENGTHS, OF_LABELS };
 #define FIELD(name) OF_HEADER, offsetof(struct snug_cache_header, name)
 static const struct {
@@ -616,6 +616,7 @@ static const struct {
     {FIELD(longest), UINT64_MAX, 8, "the longest row is out of bounds"},
     {FIELD(longest), UINT64_C(1) << 31, 8, "the longest row is out of bounds"},
     {FIELD(label_form), 200, 4, "the form of the labels is unknown"},
+    {FIELD(label_form), SNUG_LABELS_TAGS, 4, "a row's words are wrong"},
     {FIELD(label_count), 1000, 4, "the table of labels is too short"},
     {FIELD(index_sum), 1, 8, "the index's checksum differs"},
     {FIELD(lengths_sum), 1, 8, "the lengths' checksum differs"},
@@ -623,7 +624,7 @@ static const struct {
     {FIELD(labels_sum), 1, 8, "the labels' checksum differs"},
     {FIELD(tokens), 9, 8, "the index is incomplete"},
     {FIELD(longest), 5, 8, "the index is incomplete"},
-    {FIELD(truncated), 1, 8, "the number of cut rows is wrong"},
+    {FIELD(truncated), 1, 8, "the number of truncated rows is wrong"},
     {OF_INDEX, offsetof(struct snug_cache_entry, offset), 0, 8, "an index entry is out of bounds"},
     {OF_INDEX, offsetof(struct snug_cache_entry, length), UINT32_MAX, 4, "an index entry is out of bounds"},
     {OF_INDEX, sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, length), 0, 4,
@@ -633,7 +634,7 @@ static const struct {
     {OF_ROWS, offsetof(struct snug_cache_row, first_count), UINT32_MAX, 4, "a row's token types are wrong"},
     {OF_ROWS, offsetof(struct snug_cache_row, first_count), 5, 4, "a row's token types are wrong"},
     {OF_ROWS, sizeof(struct snug_cache_row), 3, 4, "a row's label is unknown"},
-    {OF_ROWS, sizeof(struct snug_cache_row), 0x7fc00000ffffffff, 8, "a row's label is no number"},
+    {OF_ROWS, sizeof(struct snug_cache_row), 0x7fc00000ffffffff, 8, "a row's label is not a number"},
     {OF_ROWS, sizeof(struct snug_cache_row) + 8, VOCAB, 4, "a row's token is not in the vocabulary"},
     {OF_LABELS, offsetof(struct snug_raw_label, offset), 100, 8, "a label is out of bounds"},
     {OF_LABELS, 3 * sizeof(struct snug_raw_label) + 5, 'x', 1, "the last label has no end"},
@@ -657,7 +658,7 @@ static void test_forged_cache(void **state) {
         char *const parts[] = {data, rows, index, lengths, labels};
         memcpy(parts[forged[i].part] + forged[i].at, &forged[i].value, forged[i].size);
         if (forged[i].part != OF_HEADER) {
-            /* Without its label the last row is so much shorter. */
+            /* Without its label the last row is shorter. */
             const size_t unread =
                 forged[i].at == sizeof(struct snug_cache_entry) + offsetof(struct snug_cache_entry, labels) ? 8 : 0;
             header->rows_sum = XXH3_64bits(rows, (size_t)(index - rows) - unread);
@@ -675,7 +676,7 @@ static void test_forged_cache(void **state) {
         assert_string_equal(labels_of_row(f, dataset, 0), "a b");
         snug_dataset_close(dataset);
     }
-    /* One that changes after it was checked. */
+    /* A file that changes after it was checked. */
     struct snug_dataset *dataset = open_with(f, options);
     struct snug_row_buffer buffer = {0};
     struct snug_dataset_row row;
@@ -731,12 +732,12 @@ static void test_cache_cannot_be_written(void **state) {
     assert_int_equal(mkdir(path_of(f, "closed"), 0555), 0);
     assert_int_equal(chmod(f->folder, 0755), 0);
     setenv("SNUG_CACHE", path_of(f, "closed"), 1);
-    be_somebody_else(true);
+    be_another_user(true);
     open_and_check(f, &options, "another user");
-    be_somebody_else(false);
+    be_another_user(false);
 }
 
-/* Many chunks and tasks, lists of labels, long rows; any number of threads gives the same. */
+/* Many chunks and tasks, lists of labels, long rows; the number of threads makes no difference. */
 static void test_many_rows(void **state) {
     struct fixture *f = *state;
     enum { ROWS = 10000 };
@@ -774,15 +775,24 @@ static void test_many_rows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(test_one_text),          TEST(test_columns),
-        TEST(test_bad_rows),          TEST(test_truncation),
-        TEST(test_label_forms),       TEST(test_label_errors),
-        TEST(test_nonfinite_labels),  TEST(test_max_samples),
-        TEST(test_masked_lm),         TEST(test_dummy),
-        TEST(test_cache_is_reused),   TEST(test_cache_keeps_oddities),
-        TEST(test_damaged_cache),     TEST(test_cache_cannot_be_written),
-        TEST(test_many_rows),         TEST(test_long_rows),
-        TEST(test_looks_ahead),       TEST(test_forged_cache),
+        TEST(test_one_text),
+        TEST(test_columns),
+        TEST(test_bad_rows),
+        TEST(test_truncation),
+        TEST(test_label_forms),
+        TEST(test_label_errors),
+        TEST(test_nonfinite_labels),
+        TEST(test_max_samples),
+        TEST(test_masked_lm),
+        TEST(test_dummy),
+        TEST(test_cache_is_reused),
+        TEST(test_cache_keeps_oddities),
+        TEST(test_damaged_cache),
+        TEST(test_cache_cannot_be_written),
+        TEST(test_many_rows),
+        TEST(test_long_rows),
+        TEST(test_cache_size_is_estimated_early),
+        TEST(test_forged_cache),
         TEST(test_interrupted_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the product does on a GPU beside computing, with a plug-in that plays one (tests/fake): which device is taken,
-   what is planned, measured and learnt there, what is refused, fp16's loss scale, and what reports say. */
+/* snug on a GPU apart from computing, with a simulated plug-in (tests/fake): choice of the device, planned and measured
+   memory, refusals, fp16's loss scale, and reports. */
 #include <math.h>
 
 #include "fake_gpu.h"
-#include "report/anatomy.h"
+#include "measure/anatomy.h"
 #include "train/device.h"
 #include "training_fixture.h"
 
@@ -47,7 +47,8 @@ static void test_plugin_of_another_build(void **state) {
     assert_string_equal(backend->name, "cuda");
 }
 
-/* What stands in the place of a library and is none, beside a program of its own: its folder is looked at first. */
+/* Files that are not libraries, or the wrong ones, under a library's name, next to a copy of the program: its folder is
+   searched first. */
 static void test_wrong_libraries(void **state) {
     static const struct {
         const char *library, *says;
@@ -74,10 +75,10 @@ static void test_wrong_libraries(void **state) {
         remove(path);
     }
     assert_int_equal(snug_folder_remove(f->ctx, NULL, folder), SNUG_OK);
-    /* Nor is there any where the program stands alone, and where NVML's is named wrongly or by nothing. */
+    /* None is found either where the program is alone in its folder, and where NVML's has a wrong name or none. */
     if (run("SNUG_NVML=" SNUG_FAKE_DIR "/libfake_nothing.so " WITH_FAKES, "gpu", output, sizeof output) != 0)
         fail_msg("%s", output);
-    says(output, "Memory, load and processes are not known: ");
+    says(output, "Memory, load and processes are unknown: ");
     assert_int_equal(run("SNUG_NVML= " WITH_FAKES, "gpu", output, sizeof output), 0);
     says(output, "NVIDIA driver 580.65.06, CUDA 13.0");
 }
@@ -94,8 +95,9 @@ static void test_device_is_chosen(void **state) {
 
 /* ---- training ------------------------------------------------------------------------------------------------- */
 
-/* The arena is reached through copies, no row waits, and a batch has its place there: the losses are the CPU's. */
-static void test_training_is_the_cpus(void **state) {
+/* The arena is reached through copies, no row is updated lazily, and the batch has a place in it: the losses are the
+   CPU's. */
+static void test_training_matches_the_cpu(void **state) {
     static const char *const words[] = {"", "task=mlm train_file=@train.txt validation_file=@dev.txt",
                                         "gradient_accumulation_steps=2 update_in_backward=true max_grad_norm=0"};
     struct fixture *f = *state;
@@ -115,7 +117,8 @@ static void test_training_is_the_cpus(void **state) {
     }
 }
 
-/* The loss scale begins as torch's; a gradient beyond fp16 halves it and changes nothing; at its least the run ends. */
+/* The loss scale begins as torch's; a gradient that overflows fp16 halves it and changes nothing; at its minimum the
+   run ends. */
 static void test_loss_scale(void **state) {
     struct fixture *f = *state;
     write_text(f, "far.csv", "sentence,label\nw1 good,3e38\nw2 bad,3e38\n");
@@ -140,9 +143,9 @@ static void test_loss_scale(void **state) {
         assert_int_equal(snug_get_parameter(s, "bert.embeddings.LayerNorm.weight", before, 32), SNUG_OK);
         assert_int_equal(snug_get_gradient(s, "bert.embeddings.LayerNorm.weight", gradient, 32), SNUG_OK);
         assert_true(fabsf(gradient[0]) < 1); /* as without a scale */
-        if (step == 1) {                     /* one that overflows */
+        if (step == 1) {                     /* a step that overflows */
             const float scale[4] = {INFINITY};
-            assert_int_equal(snug_tensor_write(s->job.training, &s->memory, s->scaler, 0, 1, scale), SNUG_OK);
+            assert_int_equal(snug_tensor_write(&s->training->program, &s->memory, s->scaler, 0, 1, scale), SNUG_OK);
             assert_int_equal(snug_loss(s, &loss), SNUG_OK);
             assert_int_equal(snug_backward(s), SNUG_OK);
             assert_int_equal(snug_clip_grad_norm(s, 1, &norm), SNUG_OK);
@@ -158,14 +161,14 @@ static void test_loss_scale(void **state) {
         assert_int_equal(snug_zero_grad(s), SNUG_OK);
     }
     const float least[4] = {1e-5f};
-    assert_int_equal(snug_tensor_write(s->job.training, &s->memory, s->scaler, 0, 4, least), SNUG_OK);
+    assert_int_equal(snug_tensor_write(&s->training->program, &s->memory, s->scaler, 0, 4, least), SNUG_OK);
     assert_int_equal(snug_session_look(s), SNUG_E_NUMERIC);
     assert_contains(snug_error_message(f->ctx), "use --bf16");
     snug_session_destroy(s);
     snug_args_destroy(args);
 }
 
-/* A run in one precision is not gone on with in another without a word. */
+/* Resuming a run in another precision is logged. */
 static void test_resumed_in_another_precision(void **state) {
     struct fixture *f = *state;
     train(f, "saved", QUICK "tf32=true save_strategy=steps save_steps=2");
@@ -173,7 +176,7 @@ static void test_resumed_in_another_precision(void **state) {
     assert_contains(f->log, "compute was \"TF32\" and is \"F32\"");
 }
 
-/* A kernel that failed shows where the host waits for it. */
+/* The failure of a kernel is reported where the host waits for it. */
 static void test_failed_kernel(void **state) {
     struct fixture *f = *state;
     for (int blames = 0; blames < 2; blames++) {
@@ -197,7 +200,7 @@ static void test_failed_kernel(void **state) {
     unsetenv("CUDA_LAUNCH_BLOCKING");
 }
 
-/* ---- what does not go there ----------------------------------------------------------------------------------- */
+/* ---- refusals ------------------------------------------------------------------------------------------------- */
 
 static void test_refusals(void **state) {
     struct fixture *f = *state;
@@ -212,12 +215,12 @@ static void test_refusals(void **state) {
     expect_failure(f, QUICK "memory_budget=2M", SNUG_E_DOES_NOT_FIT, "more than --memory_budget of 2.0 MiB");
     assert_null(strstr(snug_error_message(f->ctx), "other processes"));
     set_world(ONE_GPU "taken\n");
-    expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "another process took them after the plan was made; wait");
+    expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "another process allocated memory after the plan was made; wait");
 }
 
 /* ---- the context ---------------------------------------------------------------------------------------------- */
 
-/* Kernels that the driver loads while it trains: the next plan knows of them. */
+/* Kernels that the driver loads during training: the next plan includes their memory. */
 static void grow(void *user, const snug_event *event) {
     (void)user;
     if (event->kind == SNUG_EVENT_STEP)
@@ -231,21 +234,21 @@ static int64_t context_of_run(struct fixture *f, const char *output, void (*on_e
     assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "%s", output)), SNUG_OK);
     if (snug_train(args, &callbacks, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
     snug_args_destroy(args);
-    return result.ledger[SNUG_MEMORY_CONTEXT].planned;
+    return result.memory[SNUG_MEMORY_CONTEXT].planned;
 }
 
-static void test_context_is_learnt(void **state) {
+static void test_context_size_is_stored(void **state) {
     struct fixture *f = *state;
     assert_int_equal(context_of_run(f, "first", grow), (int64_t)528 << 20);
     set_world(ONE_GPU "context 520\n");
     const int64_t learnt = context_of_run(f, "second", grow) - ((int64_t)520 << 20);
-    assert_in_range(learnt, 60 << 20, 80 << 20); /* 80 MiB less the arena */
-    /* One that grows less is remembered anew. */
+    assert_in_range(learnt, 60 << 20, 80 << 20); /* 80 MiB minus the arena */
+    /* A context that grows less replaces the stored figure. */
     set_world(ONE_GPU "context 580\n");
     context_of_run(f, "less", grow);
     set_world(ONE_GPU "context 520\n");
     assert_in_range(context_of_run(f, "again", NULL) - ((int64_t)520 << 20), 1 << 20, 30 << 20);
-    /* A guess where nothing is remembered, or what is there is damaged; nothing where a job before has loaded it. */
+    /* An estimate if nothing is stored or the file is damaged; 0 if an earlier job has loaded the kernels. */
     static const struct {
         const char *world, *remembered;
         int context; /* MiB */
@@ -264,7 +267,7 @@ static void test_context_is_learnt(void **state) {
         set_world(cases[i].world);
         assert_int_equal(context_of_run(f, "other", NULL), (int64_t)cases[i].context << 20);
     }
-    assert_contains(f->log, "it is written again");
+    assert_contains(f->log, "rewriting it");
     assert_contains(f->log, "other processes on NVIDIA H200: 4711 python 20.0 MiB");
     setenv("SNUG_CACHE", "/dev/null/cache", 1);
     set_world(ONE_GPU "context 520\n");
@@ -289,7 +292,7 @@ static void test_evaluation(void **state) {
             snprintf(before[i], sizeof before[i], "%s", value ? value : "");
             unsetenv(variables[i]);
         }
-        if (!fp16) context_of_run(f, "untold", grow); /* what it learnt is lost */
+        if (!fp16) context_of_run(f, "untold", grow); /* its measurement is lost */
         if (snug_evaluate(args, NULL, &metrics[fp16]) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
         for (int i = 0; i < 3; i++)
             if (*before[i]) setenv(variables[i], before[i], 1);
@@ -327,7 +330,7 @@ static void test_plan(void **state) {
     }
 }
 
-/* The experiment up to what the machine can do at best, which a GPU alone can do in a moment. */
+/* The experiment up to the machine's peak rates, which only a GPU reaches in a moment. */
 static void take_at_last_step(void *user, const snug_event *event) {
     *(int64_t *)user = event->step;
     if (event->step == event->max_steps) set_world(ONE_GPU "taken\nprocess 0 self 600 snug\n");
@@ -344,7 +347,7 @@ static void test_anatomy(void **state) {
     assert_contains(snug_error_message(f->ctx), "the arena cannot be had");
     assert_int_equal(steps, 8); /* the whole epoch, unlike on a CPU */
     snug_args_destroy(args);
-    /* Of a model that is there, a step of two micro-batches; without NVML. */
+    /* Of an existing model, a step of two micro-batches; without NVML. */
     set_world(ONE_GPU);
     train(f, "out", QUICK "max_steps=1");
     set_world(ONE_GPU "failing 4\n");
@@ -360,13 +363,13 @@ static void test_anatomy(void **state) {
     snug_args_destroy(args);
 }
 
-static snug_status count_verdicts(void *user, const snug_promise *promise) {
-    assert_string_equal(promise->device, "cuda");
-    ((int *)user)[promise->verdict]++;
-    return promise->verdict == SNUG_PROMISE_BROKEN ? SNUG_E_INTERNAL : SNUG_OK;
+static snug_status count_verdicts(void *user, const snug_check *check) {
+    assert_string_equal(check->device, "cuda");
+    ((int *)user)[check->result]++;
+    return check->result == SNUG_CHECK_FAILED ? SNUG_E_INTERNAL : SNUG_OK;
 }
 
-/* What a GPU does not have yet is skipped, threads are no matter there, and orders of sums may differ. */
+/* What the GPU backend lacks is skipped, the number of threads does not matter, and the order of sums may differ. */
 static void test_verify(void **state) {
     struct fixture *f = *state;
     int verdicts[3] = {0};
@@ -376,8 +379,8 @@ static void test_verify(void **state) {
                       "fp16=true output_dir=@work");
     if (snug_verify(args, &(snug_callbacks){0}, count_verdicts, verdicts) != SNUG_OK)
         fail_msg("%s", snug_error_message(f->ctx));
-    assert_int_equal(verdicts[SNUG_PROMISE_KEPT], 8);
-    assert_int_equal(verdicts[SNUG_PROMISE_SKIPPED], 1); /* offload */
+    assert_int_equal(verdicts[SNUG_CHECK_PASSED], 8);
+    assert_int_equal(verdicts[SNUG_CHECK_SKIPPED], 1); /* offload */
     snug_args_destroy(args);
 }
 
@@ -393,11 +396,12 @@ static void test_doctor(void **state) {
          0},
         {ONE_GPU "process 0 4711 990 python\nprocess 0 4712 90 python\nfailing 4\n",
          "--device cuda",
-         {"--device cuda says so", "a GPU then counts all its processes as ours", "libnvidia-ml.so.1: Insufficient"},
+         {"requested by --device cuda", "a GPU then counts the memory of all its processes",
+          "libnvidia-ml.so.1: Insufficient"},
          0},
         {ONE_GPU "process 0 4711 990 python\nprocess 0 4712 90 python\n",
          "--use_cpu",
-         {"--use_cpu says so", "2 processes on it"},
+         {"requested by --use_cpu", "2 processes on it"},
          0},
         {ONE_GPU "unusable\n", "", {"training on the GPU: its context cannot be made", "the CPU: its context"}, 0},
         {ONE_GPU, "--fp16", {"the GPU NVIDIA H200"}, 0},
@@ -430,12 +434,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_plugin_of_another_build, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_wrong_libraries, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_device_is_chosen, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_training_is_the_cpus, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_training_matches_the_cpu, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_loss_scale, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_precision, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_failed_kernel, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_refusals, set_up_world, tear_down_world),
-        cmocka_unit_test_setup_teardown(test_context_is_learnt, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_context_size_is_stored, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),

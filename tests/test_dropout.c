@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dropout on both backends: the masks are those that philox.h defines, whatever a batch holds besides, and fair. */
+/* Dropout on both backends: the masks are those that philox.h defines, whatever else a batch holds, and fair. */
 #include "ops_programs.h"
 
 static const struct snug_backend *backend_of(int number) {
     return number ? snug_backend_cpu() : snug_backend_reference();
 }
 
-/* philox.h's definition, written once more: of a block of words, the element's 16 bits as they lie in memory. */
+/* philox.h's definition, implemented again: the element's 16 bits of a block of words, in memory order. */
 static double factor_at(const struct ops *f, const struct snug_op *op, int64_t token, int64_t c0, int64_t c1,
                         uint32_t head, int64_t number) {
     const uint32_t low = (uint32_t)f->run.seed, high = (uint32_t)(f->run.seed >> 32);
@@ -39,22 +39,25 @@ static void test_mask_definition(void **state) {
         struct ops f;
         for (int family = 0; family < 4; family++) {
             void (*const builders[])(struct ops *, int) = {build_embed, build_residual_norm, build_norm, build_dropout};
-            static const int variants[] = {1, 1, 2, 0}, outputs[] = {1, 0, 0, 0};
+            static const int variants[] = {1, 1, 8, 0};
             ops_open(&f, &shape, SNUG_F32);
             for (int64_t t = 0; t < f.batch.tokens; t++) f.batch.sample[t] = f.batch.sample[t] * 77 % 101;
             builders[family](&f, variants[family]);
             const struct snug_op *op = &f.ops[0];
-            int32_t out = op->out[outputs[family]];
-            if (family == 0 || family == 2) { /* gamma 0, beta 1 */
-                ops_fill(&f, op->in[family == 0 ? 3 : 1], 0);
-                ops_fill(&f, op->in[family == 0 ? 4 : 2], 1);
+            const int32_t out = family == 0   ? op->embed.y
+                                : family == 1 ? op->residual_norm.s
+                                : family == 2 ? op->norm.y
+                                              : op->dropout.y;
+            if (family == 0 || family == 2) {
+                ops_fill(&f, family == 0 ? op->embed.gamma : op->norm.gamma, 0);
+                ops_fill(&f, family == 0 ? op->embed.beta : op->norm.beta, 1);
             } else {
-                ops_fill(&f, op->in[0], 1);
-                if (family == 1) ops_fill(&f, op->in[1], 0);
+                ops_fill(&f, family == 1 ? op->residual_norm.z : op->dropout.x, 1);
+                if (family == 1) ops_fill(&f, op->residual_norm.x, 0);
             }
             ops_run(&f, backend_of(b), op, 2);
             for (int64_t i = 0; i < ops_count(&f, out); i++) {
-                int64_t row = i / shape.h, token = family == 3 ? f.batch.head_rows[f.run.first_row + row] : row;
+                int64_t row = i / shape.h, token = family == 3 ? f.batch.loss_positions[f.run.first_row + row] : row;
                 assert_mask(ops_get(&f, f.arena, out, i), mask_at(&f, op, token, i % shape.h));
             }
             ops_close(&f);
@@ -63,7 +66,7 @@ static void test_mask_definition(void **state) {
         ops_open(&f, &shape, SNUG_F32); /* equal scores, and row j of v is the j-th unit vector: o = mask / length */
         build_attention(&f, 1);
         int64_t h = shape.h, d = h / shape.heads;
-        int32_t qkv = f.ops[0].in[0], o = f.ops[0].out[0];
+        int32_t qkv = f.ops[0].attention.qkv, o = f.ops[0].attention.o;
         for (int64_t i = 0; i < ops_count(&f, qkv); i++) {
             int64_t token = i / (3 * h), column = i % (3 * h);
             ops_set(&f, qkv, i, column >= 2 * h && column % d == f.batch.positions[token]);
@@ -90,8 +93,9 @@ static void run_packed(const struct snug_backend *backend, const struct ops_shap
         (family ? build_attention : build_residual_norm)(&f, 1);
         for (int32_t s = 0; s < f.batch.sequences; s++)
             for (int32_t t = f.batch.offsets[s]; t < f.batch.offsets[s + 1]; t++) f.batch.sample[t] = samples[s];
+        const struct snug_op *op = &f.ops[0];
         for (int input = 0; input < 2 - family; input++) {
-            int32_t x = f.ops[0].in[input];
+            const int32_t x = family ? op->attention.qkv : input ? op->residual_norm.x : op->residual_norm.z;
             int64_t cols = snug_run_cols(&f.run, x);
             for (int64_t i = 0; i < ops_count(&f, x); i++) {
                 uint64_t token = (uint64_t)f.batch.sample[i / cols] << 32 | (uint32_t)f.batch.positions[i / cols] << 16;
@@ -101,12 +105,12 @@ static void run_packed(const struct snug_backend *backend, const struct ops_shap
         ops_run(&f, backend, &f.ops[0], 1);
         for (int64_t i = 0; i < f.batch.tokens * 24; i++)
             rows[f.batch.sample[i / 24]][f.batch.positions[i / 24]][24 * family + i % 24] =
-                (float)ops_get(&f, f.arena, f.ops[0].out[0], i);
+                (float)ops_get(&f, f.arena, family ? op->attention.o : op->residual_norm.s, i);
         ops_close(&f);
     }
 }
 
-/* A sample meets the same masks wherever in whatever batch it stands. */
+/* A sample gets the same masks at any place of any batch. */
 static void test_packing(void **state) {
     (void)state;
     static const struct ops_shape one = {{3, 17, 64}, 24, 3, 50, 2, 37, 5, 3};
@@ -138,16 +142,16 @@ static void test_dropout_statistics(void **state) {
     struct snug_op op = f.ops[0];
     double p = op.p, both = p * p;
     int64_t n = f.batch.tokens * shape.h;
-    ops_fill(&f, op.in[0], 1);
-    ops_fill(&f, op.in[1], 0);
-    bool *dropped[4]; /* as it is; another site; another step; another seed */
+    ops_fill(&f, op.residual_norm.z, 1);
+    ops_fill(&f, op.residual_norm.x, 0);
+    bool *dropped[4]; /* the same mask; another site; another step; another seed */
     for (int i = 0; i < 4; i++) {
         op.site = f.ops[0].site + (i == 1);
         f.run.step += i == 2;
         f.run.seed += i == 3;
         ops_run(&f, snug_backend_cpu(), &op, 2);
         dropped[i] = ops_array((size_t)n, sizeof(bool));
-        for (int64_t e = 0; e < n; e++) dropped[i][e] = ops_get(&f, f.arena, op.out[0], e) == 0;
+        for (int64_t e = 0; e < n; e++) dropped[i][e] = ops_get(&f, f.arena, op.residual_norm.s, e) == 0;
     }
     for (int i = 0; i < 4; i++) {
         int64_t count = 0, pairs = 0;

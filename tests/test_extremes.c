@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The extremes of every numeric argument: each is refused by name, or a plan and two steps of a training do with it
-   what UndefinedBehaviorSanitizer allows (make sanitize). */
+/* The extremes of every numeric argument: each is refused by name, or a plan and two steps of training accept it
+   without a finding of UndefinedBehaviorSanitizer (make sanitize). */
 #include "train/args_table.h"
 #include "training_fixture.h"
 
-/* libomp 14 does not free all that it keeps of threads, once it has made many. */
+/* libomp 14 leaks some of its memory of threads once it has created many. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libomp.so"; }
 
@@ -24,14 +24,14 @@ static const char *const values[] = {"0",
                                      "-inf"};
 enum { VALUES = sizeof values / sizeof *values };
 
-/* A bound of the argument's range: "[1,65536]" has "1" and "65536", "[0,)" no upper one. */
+/* A bound of the argument's range: "[1,65536]" has "1" and "65536", "[0,)" has no upper one. */
 static bool bound_of(const struct snug_argument *argument, bool upper, char *out, size_t size) {
     if (!argument->range) return false;
     const char *begin = argument->range + 1, *comma = strchr(begin, ',');
     const size_t length = upper ? strcspn(comma + 1, ")]") : (size_t)(comma - begin);
     if (length == 0) return false;
     double value = strtod(upper ? comma + 1 : begin, NULL);
-    if (strcmp(argument->info.name, "threads") == 0 && upper) value = 16; /* 4096 take a second for each loop */
+    if (strcmp(argument->info.name, "threads") == 0 && upper) value = 16; /* 4096 threads take a second for each loop */
     if (argument->type == SNUG_ARG_INT)
         snprintf(out, size, "%lld", (long long)value);
     else
@@ -56,14 +56,14 @@ static void try_value(struct fixture *f, const struct snug_argument *argument, c
         return;
     }
     const bool finite = argument->type != SNUG_ARG_REAL || !strpbrk(value, "nN"); /* nan, inf */
-    if (!finite) fail_msg("--%s %s is taken", name, value);
+    if (!finite) fail_msg("--%s %s is accepted", name, value);
     if (snug_plan_create(args, &plan) != SNUG_OK) must_say(f, "plan", name, value);
     snug_plan_destroy(plan);
     if (snug_train(args, &callbacks, NULL) != SNUG_OK) must_say(f, "train", name, value);
     snug_args_destroy(args);
 }
 
-/* With evaluations and checkpoints by steps, so that everything that counts steps is in use. */
+/* With evaluations and checkpoints by steps, so that everything that counts steps runs. */
 static void test_every_number(void **state) {
     static const char *const ways[] = {
         "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 save_total_limit=1 "
@@ -85,7 +85,7 @@ static void test_every_number(void **state) {
     }
 }
 
-/* What is huge never comes: the run is the one that does not log, evaluate or save by steps, but at its end. */
+/* A huge interval is never reached: the run equals one that logs, evaluates and saves only at its end. */
 static void test_huge_means_never(void **state) {
     static const char *const huge[] = {"1e12", "1e30", "1e300", "1.7976931348623157e308"};
     struct fixture *f = *state;
@@ -97,7 +97,7 @@ static void test_huge_means_never(void **state) {
                  huge[i], huge[i], huge[i]);
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
         train(f, "out", words);
-        assert_true(exists(path_of(f, "out/checkpoint-4"))); /* Trainer's last, with --save_strategy steps */
+        assert_true(exists(path_of(f, "out/checkpoint-4"))); /* Trainer's last checkpoint, with --save_strategy steps */
         json_t *history = history_of(f, "out");
         assert_int_equal(json_array_size(history), 1); /* the evaluation at the end */
         json_decref(history);

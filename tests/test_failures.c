@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Machines that fail: call number 1, 2, 3 … of snug's own calls for memory and files fails, once or from then on, or
- * the process is killed there, until the command comes to its end. Each time there is a sentence and an exit code,
- * nothing half written, the last checkpoint is whole, and the run that goes on from it ends with the same bits.
+ * Failing calls: call number 1, 2, 3 … of snug's own calls for memory and files fails, once or from then on, or the
+ * process is killed there, until the command finishes. Each time there must be an error message and an exit code, no
+ * incomplete file, and a complete last checkpoint; the run that is resumed from it must end with the same bits.
  *
- * build/test_failures ALLOCATIONS CALLS [SCENE [LOOP [FROM [TO]]]] tries so many of each loop, spread over all; 0 is
- * every one. SCENE is the name of a test below, such as masked; LOOP one of loops[], to be gone on with at number FROM.
+ * build/test_failures ALLOCATIONS CALLS [SCENE [LOOP [FROM [TO]]]]: how many calls of each loop are tried, spread over
+ * all; 0 is every one. SCENE is the name of a test below, such as masked; LOOP is one of loops[], from call FROM on.
  */
 #include <dirent.h>
 #include <sys/stat.h>
@@ -16,11 +16,14 @@
 
 #include "nursery.h"
 
-enum { POINTS_IN_CI = 5 };
+enum {
+    POINTS_IN_CI = 5,
+    PLACE_STRIDE = SANITIZED ? 2 : 4 /* CI runs both builds; a sanitizer sees more of each place */
+};
 
 static struct {
-    int64_t points[2]; /* of allocations, of calls for files; 0: all */
-    const char *loop;  /* the only one, or NULL */
+    int64_t points[2]; /* number of allocations and of calls for files to try; 0: all */
+    const char *loop;  /* the only scene or loop to run, or NULL */
     int64_t from, to;
 } wanted = {{POINTS_IN_CI, POINTS_IN_CI}, NULL, 1, INT64_MAX};
 
@@ -30,7 +33,7 @@ struct known { /* a set of numbers */
 };
 
 static struct nursery nursery;
-static struct fault_places *places; /* of a loop's calls, shared with the processes */
+static struct fault_places *places; /* of the calls of a loop, shared with the processes */
 static struct known tried_places;
 static int failed; /* loops of a scene */
 
@@ -43,11 +46,10 @@ static int failed; /* loops of a scene */
 
 struct scene {
     const char *name, *words;
-    const char *given; /* out is a copy of it beforehand; NULL: there is none */
-    bool cold;         /* without a token cache */
-    const char
-        *results[4];  /* what has the same bits after a run in which nothing failed, or one that was gone on with */
-    const char *told; /* JSON that has the same members and texts */
+    const char *given;      /* out is initially a copy of it; NULL: out does not exist */
+    bool cold;              /* without a token cache */
+    const char *results[4]; /* files whose bits must not depend on failures */
+    const char *json;       /* JSON that must have the same members and texts */
 };
 
 static const struct scene scenes[] = {
@@ -110,7 +112,7 @@ static const struct loop {
 
 static bool trains(const struct scene *scene) { return strncmp(scene->words, "train ", 6) == 0; }
 
-/* Runs the command in a process of its own, in which nothing fails; its wait status. */
+/* Runs the command in a process of its own, without failures; returns its wait status. */
 static int run(const char *words) {
     nursery.run->faults = (struct faults){0};
     return nursery_run(&nursery, words);
@@ -155,12 +157,12 @@ static void prepare(const struct fixture *f, const struct scene *scene) {
     if (scene->given) copy_folder(path_of(f, "%s", scene->given), path_of(f, "out"));
 }
 
-/* ---- what is left --------------------------------------------------------------------------------------------- */
+/* ---- digests of files ----------------------------------------------------------------------------------------- */
 
-/* Of a file's bytes, or of what a clock does not decide in it. */
+/* A digest of a file: of its bytes, or of those that do not depend on a clock. */
 static uint64_t content_of(const struct fixture *f, const char *path, const char *name) {
-    /* Results are of no use to another run; a manifest is looked at by itself, and holds sums of what a clock decides.
-     */
+    /* Results are not read by other runs; a manifest is compared separately, because it has checksums of files with
+       times. */
     if (strstr(name, "_results.json") || strcmp(name, "manifest.json") == 0 || strcmp(name, ".snug.lock") == 0)
         return 0;
     size_t size;
@@ -183,7 +185,8 @@ static uint64_t content_of(const struct fixture *f, const char *path, const char
     return sum;
 }
 
-/* Of all that lies in a folder, whatever the order; names without what a clock or the process's number decides. */
+/* A digest of a folder's files, independent of their order; names without the parts that depend on a clock or a process
+   id. */
 static uint64_t state_of(const struct fixture *f, const char *path, uint64_t outer) {
     char inner[512], name[256];
     uint64_t sum = 1;
@@ -195,7 +198,7 @@ static uint64_t state_of(const struct fixture *f, const char *path, uint64_t out
         snprintf(name, sizeof name, "%s", entry->d_name);
         char *number = strstr(name, ".snug-");
         if (number && number[strcspn(number, "0123456789")]) *number = '\0';
-        if (strcmp(name, "runs") == 0) continue; /* TensorBoard's, of no use to another run */
+        if (strcmp(name, "runs") == 0) continue; /* TensorBoard's files, which no run reads */
         const uint64_t place = XXH3_64bits_withSeed(name, strlen(name), outer);
         const uint64_t content =
             entry->d_type == DT_DIR ? state_of(f, inner, place) : content_of(f, inner, entry->d_name);
@@ -205,7 +208,7 @@ static uint64_t state_of(const struct fixture *f, const char *path, uint64_t out
     return sum;
 }
 
-/* ---- what must be true after a failure ------------------------------------------------------------------------ */
+/* ---- checks after a failure ----------------------------------------------------------------------------------- */
 
 struct trial {
     const struct scene *scene;
@@ -215,7 +218,8 @@ struct trial {
     int64_t tried, resumed, failures;
 };
 
-/* Says which call it was and all that the command printed; the loop goes on, so that one run shows every such call. */
+/* Reports which call it was and all that the command printed. The loop continues, so that one run shows every such
+   call. */
 static void wrong(const struct fixture *f, struct trial *t, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void wrong(const struct fixture *f, struct trial *t, const char *format, ...) {
@@ -232,16 +236,16 @@ static void wrong(const struct fixture *f, struct trial *t, const char *format, 
 
 static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
 
-/* Looks at what lies in a folder: nothing that was not finished, and every checkpoint whole. */
-static int64_t look_at(struct fixture *f, const char *name, bool killed, struct trial *t) {
+/* Checks a folder: every checkpoint is complete, and there are no unfinished files, unless they may be left. */
+static int64_t look_at(struct fixture *f, const char *name, bool may_be_left, struct trial *t) {
     int64_t checkpoints = 0;
     DIR *folder = opendir(path_of(f, "%s", name));
     if (!folder) return 0;
     for (struct dirent *entry; (entry = readdir(folder));) {
         const char *path = path_of(f, "%s/%s", name, entry->d_name);
         if (*entry->d_name == '.') {
-            if (!killed && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-                wrong(f, t, "%s is left behind", path);
+            if (!may_be_left && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+                wrong(f, t, "%s was not removed", path);
         } else if (starts_with(entry->d_name, "checkpoint-")) {
             if (folder_verify(f->ctx, path) != SNUG_OK) wrong(f, t, "%s", snug_error_message(f->ctx));
             checkpoints++;
@@ -257,14 +261,14 @@ static int64_t look_at(struct fixture *f, const char *name, bool killed, struct 
 static void check_message(const struct fixture *f, struct trial *t) {
     char *errors = read_text(f, path_of(f, "stderr"), NULL), *line = strstr(errors, "snug: ");
     if (!line || strlen(line) < 20)
-        wrong(f, t, "no sentence");
+        wrong(f, t, "no error message");
     else if (!strstr(line, "memory") && !strstr(line, "/") && !strstr(line, ".csv") && !strstr(line, ".txt") &&
              !strstr(line, "out") && !strstr(line, "thread") && !strstr(line, "folder "))
-        wrong(f, t, "it does not say what failed");
+        wrong(f, t, "the message does not name the call");
     free(errors);
 }
 
-/* Members and texts are the same; numbers are free memory and clocks, or null where these cannot be read. */
+/* Members and texts must be the same. Numbers are free memory and clocks, or null where these cannot be read. */
 static bool is_like(const json_t *a, const json_t *b) {
     const bool free_a = json_is_number(a) || json_is_null(a), free_b = json_is_number(b) || json_is_null(b);
     const char *key;
@@ -281,7 +285,7 @@ static bool is_like(const json_t *a, const json_t *b) {
     return !json_is_string(a) || strcmp(json_string_value(a), json_string_value(b)) == 0;
 }
 
-static bool tells_the_same(const struct fixture *f, const char *file) {
+static bool has_same_members(const struct fixture *f, const char *file) {
     json_t *a = read_json(f, path_of(f, "%s", file)), *b = read_json(f, path_of(f, "whole/%s", file));
     const bool same = is_like(a, b);
     json_decref(a);
@@ -292,11 +296,11 @@ static bool tells_the_same(const struct fixture *f, const char *file) {
 static void check_results(const struct fixture *f, struct trial *t, bool told) {
     for (size_t i = 0; i < 4 && t->scene->results[i]; i++)
         if (!same_file(f, path_of(f, "%s", t->scene->results[i]), path_of(f, "whole/%s", t->scene->results[i])))
-            wrong(f, t, "%s is not what it is without a failure", t->scene->results[i]);
-    if (told && t->scene->told && !tells_the_same(f, t->scene->told)) wrong(f, t, "%s lacks something", t->scene->told);
+            wrong(f, t, "%s differs from that of a run without failures", t->scene->results[i]);
+    if (told && t->scene->json && !has_same_members(f, t->scene->json)) wrong(f, t, "%s is incomplete", t->scene->json);
 }
 
-/* Whether the set has the number; from now on it has. */
+/* Whether the set contains the number; adds it. */
 static bool is_known(struct known *known, uint64_t number) {
     for (size_t i = 0; i < known->count; i++)
         if (known->numbers[i] == number) return true;
@@ -309,8 +313,7 @@ static bool is_known(struct known *known, uint64_t number) {
     return false;
 }
 
-/* Whether another trial has left the same already: that is all that the run after it sees, and no second one is needed.
- */
+/* Whether another trial has left the same files: the resumed run sees nothing else, so it need not be repeated. */
 static bool is_judged(const struct fixture *f, struct known *judged) {
     return is_known(judged, state_of(f, path_of(f, "out"), 1) + 3 * state_of(f, path_of(f, "cache"), 2));
 }
@@ -323,26 +326,27 @@ static void resume(struct fixture *f, struct trial *t, bool any) {
         wrong(f, t, "it cannot be resumed");
     else
         check_results(f, t, false);
-    look_at(f, "out", false, t); /* what a killed run left is gone */
+    look_at(f, "out", false, t); /* the leftovers of a killed run are removed */
     look_at(f, "cache", false, t);
 }
 
-/* Returns true where the command was not hit any more. */
+/* Returns true where the command ended before the failing call. */
 static bool check(struct fixture *f, struct trial *t, int status) {
     const bool kills = t->loop->effect == FAULT_KILL;
     const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills;
     if (!killed && !WIFEXITED(status)) wrong(f, t, "ended by signal %d", WTERMSIG(status));
     const int code = killed ? 1 : WEXITSTATUS(status);
     if (code != 0 && code != 1) wrong(f, t, "exit code %d", code);
-    if (code == 1 && !killed && !*t->faults.name) wrong(f, t, "it fails by itself");
+    if (code == 1 && !killed && !*t->faults.name) wrong(f, t, "the command fails without a failing call");
     if (code == 1 && !killed) check_message(f, t);
-    if (t->faults.held && !killed) wrong(f, t, "%lld things are not freed", (long long)t->faults.held);
-    const int64_t checkpoints = look_at(f, "out", killed, t);
+    if (t->faults.held && !killed) wrong(f, t, "%lld resources are not freed", (long long)t->faults.held);
+    /* A run that cannot remove or list its own unfinished files leaves its lock file to the next run, as a killed one.
+     */
+    const bool locked = *t->faults.name && access(path_of(f, "out/.snug.lock"), F_OK) == 0;
+    const int64_t checkpoints = look_at(f, "out", killed || locked, t);
     look_at(f, "cache", killed, t);
-    if (code == 0)
-        check_results(f, t, true);
-    else if (trains(t->scene) && !is_judged(f, t->judged))
-        resume(f, t, checkpoints > 0);
+    if (code == 0) check_results(f, t, true);
+    if (locked || (code != 0 && trains(t->scene) && !is_judged(f, t->judged))) resume(f, t, checkpoints > 0);
     return code == 0 && !*t->faults.name;
 }
 
@@ -367,8 +371,8 @@ static void try_all(struct fixture *f, const struct scene *scene, const struct l
     const int64_t total = t.faults.count, points = wanted.points[loop->calls];
     const int64_t stride = points && total > points ? total / points : 1;
     bool over = false;
-    /* Of those that fail once: one of each place, unless a loop before has tried it. */
-    for (int64_t i = 0; stride > 1 && loop->effect == FAULT_ONCE && i < places->count; i++)
+    /* Of the loop in which calls fail once: a call of each place, unless an earlier loop has tried it. */
+    for (int64_t i = 0; stride > 1 && loop->effect == FAULT_ONCE && i < places->count; i += PLACE_STRIDE)
         if (!is_known(&tried_places, places->items[i].place)) try_one(f, &t, places->items[i].number);
     for (int64_t at = wanted.from; !over && at <= wanted.to && !(t.failures && at > total); at += stride) {
         over = try_one(f, &t, at) && at > total;
@@ -377,7 +381,7 @@ static void try_all(struct fixture *f, const struct scene *scene, const struct l
         print_message("%s, %s: %lld of %lld\n", scene->name, loop->name, (long long)at, (long long)total);
         fflush(stdout);
     }
-    print_message("%s, %s: %lld calls, %lld tried, %lld gone on with, %lld wrong, %lld s\n", scene->name, loop->name,
+    print_message("%s, %s: %lld calls, %lld tried, %lld resumed, %lld wrong, %lld s\n", scene->name, loop->name,
                   (long long)total, (long long)t.tried, (long long)t.resumed, (long long)t.failures,
                   (long long)(time(NULL) - begun));
     fflush(stdout);
@@ -408,10 +412,10 @@ static void test_prediction(void **state) { test_scene(*state, &scenes[5]); }
 
 static void test_plan(void **state) { test_scene(*state, &scenes[6]); }
 
-/* ---- a disk that is too small --------------------------------------------------------------------------------- */
+/* ---- disk space ----------------------------------------------------------------------------------------------- */
 
-/* The figure before unit in the sentence of a run that finds too little room. */
-static double told(const struct fixture *f, const char *before) {
+/* The figure before unit in the message of a run that finds too little space. */
+static double figure_before(const struct fixture *f, const char *before) {
     char *errors = read_text(f, path_of(f, "stderr"), NULL), *at = strstr(errors, before);
     if (!at) fail_msg("no \"%s\" in: %s", before, errors);
     const double figure = strtod(at + strlen(before), NULL);
@@ -419,8 +423,8 @@ static double told(const struct fixture *f, const char *before) {
     return figure;
 }
 
-/* What is asked for before step 1 is enough for all that is then written, and not much more. */
-static void test_disk_is_looked_at_beforehand(void **state) {
+/* The disk space required before step 1 is enough for all files, and not much more. */
+static void test_disk_space_is_checked_first(void **state) {
     static const struct {
         const char *words, *given;
     } runs[] = {
@@ -433,7 +437,7 @@ static void test_disk_is_looked_at_beforehand(void **state) {
         {TINY "--max_steps 4 --resume_from_checkpoint True --save_total_limit 1", "begun"},
     };
     struct fixture *f = *state;
-    write_model(f, "tiny", 0.1, 256, 1, VOCABULARY); /* some MiB, beside which what is rounded up is small */
+    write_model(f, "tiny", 0.1, 256, 1, VOCABULARY); /* some MiB, so that rounding is negligible */
     in_folder(f, "rm -rf begun");
     assert_int_equal(run(TINY), 0);
     in_folder(f, "mv out begun && rm -rf begun/checkpoint-2");
@@ -443,8 +447,8 @@ static void test_disk_is_looked_at_beforehand(void **state) {
         const int64_t before = tree_bytes(path_of(f, "out"));
         nursery.run->faults = (struct faults){.free_bytes = 1};
         assert_int_equal(WEXITSTATUS(nursery_run(&nursery, scene.words)), 1);
-        const double need = told(f, "the run will write ");
-        assert_true(told(f, "the model), and ") < 1 + (double)before / 0x1p20);
+        const double need = figure_before(f, "the run will write ");
+        assert_true(figure_before(f, "the model), and ") < 1 + (double)before / 0x1p20);
         assert_int_equal(tree_bytes(path_of(f, "out")), before); /* nothing was removed or begun */
         nursery.run->faults = (struct faults){.free_bytes = (int64_t)((need + 0.1) * 0x1p20)};
         const int status = nursery_run(&nursery, scene.words);
@@ -478,7 +482,7 @@ int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_here, tear_down_here)
     const struct CMUnitTest tests[] = {
         TEST(test_scratch),    TEST(test_resumed),    TEST(test_offloaded), TEST(test_masked),
-        TEST(test_evaluation), TEST(test_prediction), TEST(test_plan),      TEST(test_disk_is_looked_at_beforehand),
+        TEST(test_evaluation), TEST(test_prediction), TEST(test_plan),      TEST(test_disk_space_is_checked_first),
     };
     char scene[64];
     for (int i = 1; i < argc && i < 3; i++) wanted.points[i - 1] = atoll(argv[i]);

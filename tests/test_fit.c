@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates, the seconds that follow from them, and the search for a mix of methods that fits. */
+/* Measured rates, the predicted seconds of a step, and the search for a mix of methods that fits. */
 #include "training_fixture.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static void check(struct fixture *f, snug_status status) {
 
 /* ---- rates ---------------------------------------------------------------------------------------------------- */
 
-static void test_the_law_is_found(void **state) {
+static void test_rates_are_fitted(void **state) {
     struct fixture *f = *state;
     struct snug_rates rates = {.ctx = f->ctx};
     struct snug_cost costs[24];
@@ -26,18 +26,18 @@ static void test_the_law_is_found(void **state) {
     assert_int_equal(rates.count, 1);
     assert_true(fabs(rates.items[0].call / 2e-6 - 1) < 1e-3 && fabs(rates.items[0].flop / 1e-11 - 1) < 1e-3 &&
                 fabs(rates.items[0].byte / 5e-11 - 1) < 1e-3 && rates.items[0].error < 1e-6);
-    /* Less for more work is no law: what would be negative is left out. */
+    /* Where more work takes less time, the fit would be negative: that term is left out. */
     for (int i = 0; i < 24; i++) seconds[i] = 1e-3 / (1 + i % 8);
     check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_NORM}, costs, seconds, 24));
     assert_true(rates.items[1].call >= 0 && rates.items[1].flop >= 0 && rates.items[1].byte >= 0);
-    /* What never came to an end tells nothing. */
+    /* Measurements that did not finish give no rate. */
     for (int i = 0; i < 24; i++) seconds[i] = INFINITY;
     check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LOSS}, costs, seconds, 24));
     assert_int_equal(rates.count, 2);
     snug_rates_free(&rates);
 }
 
-enum { THREADS = SANITIZED ? 1 : 2 }; /* threads that count what they run wait for one another */
+enum { THREADS = SANITIZED ? 1 : 2 }; /* with coverage, threads that update counters wait for one another */
 
 static void open_rates(struct fixture *f, struct snug_rates *rates) {
     check(f, snug_rates_open(f->ctx, snug_backend_cpu(), THREADS, rates));
@@ -49,7 +49,7 @@ static void test_rates_are_measured_once(void **state) {
     struct snug_rates measured, again;
     char *path;
     setenv("SNUG_RATES", "", 1);
-    /* Of a damaged file it is said, and nothing is taken. */
+    /* A damaged file is reported and not used. */
     snug_rates_init(f->ctx, &measured, snug_backend_cpu(), THREADS);
     check(f, snug_rates_keep(&measured, &path));
     write_bytes(path, "{\"seconds\": [", 13);
@@ -85,7 +85,7 @@ static void test_rates_are_measured_once(void **state) {
 static void test_wrong_rates_are_refused(void **state) {
     static const char *const cases[][2] = {
         {"{\"seconds\": []}", "must be a list"},
-        {"{\"seconds\": [{\"operation\": \"sing\"}]}", "\"sing\" is no operation"},
+        {"{\"seconds\": [{\"operation\": \"sing\"}]}", "\"sing\" is not an operation"},
         {"{\"seconds\": [{\"operation\": \"linear\", \"flop\": -1}]}", "less than no time"},
         {"{\"seconds\": [{\"operation\": \"linear\", \"call\": -1}]}", "less than no time"},
         {"{\"seconds\": [{\"operation\": \"linear\", \"byte\": -1}]}", "less than no time"},
@@ -138,8 +138,8 @@ static void test_rates_are_shown(void **state) {
     snug_rates_free(&rates);
 }
 
-/* Rates that say nothing of most operations: what nothing is known of takes no time. Kept where there is a folder. */
-static void test_few_rates(void **state) {
+/* Rates that lack most operations: operations without a rate take no time. Stored where there is a folder. */
+static void test_missing_rates(void **state) {
     static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
     struct fixture *f = *state;
     char before[3][512] = {{0}}, *path;
@@ -168,7 +168,7 @@ static void test_few_rates(void **state) {
 
 /* ---- jobs ----------------------------------------------------------------------------------------------------- */
 
-/* Wide enough, and of texts long enough, that activations and gradients show beside what is measured. */
+/* Wide enough, and with texts long enough, that activations and gradients are visible next to measured memory. */
 #define WIDE "config_name=@wide output_dir=@out per_device_train_batch_size=16 max_seq_length=32 threads=1"
 
 struct planned {
@@ -193,11 +193,15 @@ static void close_job(struct planned *p) {
 
 static struct snug_fit search(struct fixture *f, const struct planned *p, int64_t limit) {
     struct snug_fit fit;
-    check(f, snug_fit_search(&p->job, &p->rates, limit, &fit));
+    check(f, snug_fit_search(&p->job.setup, &p->job.limits, &p->job.plan, &p->rates, limit, &fit));
     return fit;
 }
 
-/* The same job with flags added, as planned from nothing: bytes of its arena and seconds of its step. */
+static struct snug_data_pipeline *training_pipeline(const struct snug_job *job) {
+    return &snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING)->pipeline;
+}
+
+/* The same job with flags added, planned from scratch: bytes of its arena and seconds of its step. */
 static void plan_alone(struct fixture *f, const struct planned *p, const struct snug_priced *mix, int64_t *arena,
                        double *seconds) {
     struct snug_args *args;
@@ -205,11 +209,12 @@ static void plan_alone(struct fixture *f, const struct planned *p, const struct 
     check(f, snug_args_copy(f->ctx, p->args, &args));
     check(f, snug_fit_give(args, mix));
     check(f, snug_job_open(args, SNUG_COMMAND_PLAN, &job));
-    *arena = job.layout.total;
-    *seconds = snug_estimate_step(&p->rates, job.training, &job.train.load).seconds;
-    assert_int_equal(job.train.options.batch_size * job.train.options.accumulation,
-                     p->job.train.options.batch_size * p->job.train.options.accumulation);
-    assert_int_equal(job.max_steps, p->job.max_steps);
+    const struct snug_data_pipeline *pipeline = training_pipeline(&job), *asked = training_pipeline(&p->job);
+    *arena = job.plan.layout.total;
+    *seconds = snug_run_plan_step(&job.plan, &p->rates).seconds;
+    assert_int_equal(pipeline->options.batch_size * pipeline->options.accumulation,
+                     asked->options.batch_size * asked->options.accumulation);
+    assert_int_equal(pipeline->max_steps, asked->max_steps);
     snug_job_close(&job);
     snug_args_destroy(args);
 }
@@ -222,26 +227,27 @@ static void test_more_work_takes_longer(void **state) {
     struct fixture *f = *state;
     struct planned p;
     open_job(f, "", &p);
-    struct snug_load load = p.job.train.load;
-    double before = snug_estimate_step(&p.rates, p.job.training, &load).seconds;
+    const struct snug_planned_program *training = snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING);
+    struct snug_load load = training->pipeline.load;
+    double before = snug_estimate_step(&p.rates, &training->program, &load).seconds;
     assert_true(before > 0);
     for (int i = 0; i < 4; i++) {
         double *const grown[] = {&load.tokens, &load.pairs, &load.rows, &load.micro_batches};
         *grown[i] *= 2;
-        const double after = snug_estimate_step(&p.rates, p.job.training, &load).seconds;
+        const double after = snug_estimate_step(&p.rates, &training->program, &load).seconds;
         assert_true(after > before);
         before = after;
     }
     close_job(&p);
 }
 
-static void test_the_choice_fits_and_is_what_the_run_plans(void **state) {
+static void test_choice_fits_and_equals_the_plan(void **state) {
     struct fixture *f = *state;
     struct planned p;
     double slowest = 0;
     int choices = 0;
     open_job(f, "", &p);
-    const int64_t asked = snug_job_total(&p.job), smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
+    const int64_t asked = p.job.plan.total, smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
     assert_false(search(f, &p, 1).fits);
     assert_true(smallest < asked - (1 << 20));
     assert_true(search(f, &p, asked).fits);
@@ -256,11 +262,11 @@ static void test_the_choice_fits_and_is_what_the_run_plans(void **state) {
         plan_alone(f, &p, &fit.chosen, &arena, &seconds);
         assert_int_equal(arena, arena_of(&fit.chosen));
         assert_true(fabs(seconds / fit.chosen.work.seconds - 1) < 1e-9);
-        /* Less memory is never quicker, but for what the search's steps leave, as long as nothing is rounded. */
+        /* Less memory is never faster, up to the granularity of the search, as long as nothing is rounded. */
         assert_true(fit.chosen.approximate || fit.chosen.work.seconds > 0.95 * slowest);
         if (fit.chosen.work.seconds > slowest) slowest = fit.chosen.work.seconds;
         choices++;
-        /* One byte less than it needs, and it is another. */
+        /* With one byte less than it needs, another mix is chosen. */
         const struct snug_fit less = search(f, &p, fit.chosen.total + SNUG_FIT_MARGIN - 1);
         if (less.fits) assert_string_not_equal(less.chosen.flags, fit.chosen.flags);
     }
@@ -285,9 +291,9 @@ static void test_no_mix_is_much_quicker(void **state) {
         for (size_t b = 0; b < 5; b++)
             for (int backward = 0; backward < 2; backward++) {
                 struct snug_args *args;
-                struct snug_job trial;
-                struct snug_feed feed = p.job.train;
-                /* Each tenth, and all that one level makes. */
+                struct snug_run_plan trial;
+                struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {0};
+                /* Every tenth, and all those of a single level. */
                 if ((mix * 10 + (int)b * 2 + backward) % 9 && mix % 85) continue;
                 struct snug_priced *one = &all[count++];
                 snprintf(one->flags, sizeof one->flags,
@@ -296,14 +302,15 @@ static void test_no_mix_is_much_quicker(void **state) {
                          (int)(16 / batches[b]), backward ? " --update_in_backward" : "");
                 check(f, snug_args_copy(f->ctx, p.args, &args));
                 check(f, snug_fit_give(args, one));
-                check(f, snug_job_plan_training(&p.job, args, &feed));
-                check(f, snug_job_replan(&p.job, args, &feed, &trial));
-                one->total = snug_job_total(&trial);
-                one->work = snug_estimate_step(&p.rates, trial.training, &trial.train.load);
-                snug_job_drop_plan(&trial);
+                check(f, snug_data_pipeline_plan(&p.job.setup, args, SNUG_ROLE_TRAINING, pipelines));
+                check(f, snug_run_plan_build(&p.job.setup, args, pipelines, &trial));
+                snug_limits_account(&p.job.limits, &trial);
+                one->total = trial.total;
+                one->work = snug_run_plan_step(&trial, &p.rates);
+                snug_run_plan_free(&trial);
                 snug_args_destroy(args);
             }
-    const int64_t asked = snug_job_total(&p.job), smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
+    const int64_t asked = p.job.plan.total, smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
     for (int part = 0; part < 10; part++) {
         const int64_t limit = smallest + (asked - smallest) * part / 10;
         const struct snug_fit fit = search(f, &p, limit);
@@ -317,19 +324,18 @@ static void test_no_mix_is_much_quicker(void **state) {
     close_job(&p);
 }
 
-static void test_what_the_user_set_stays(void **state) {
-    static const char *const cases[][2] = {
-        {"gradient_accumulation_steps=1", "accumulation"},
-        {"recompute=elementwise", "--recompute"},
-        {"gradient_checkpointing=False", "--recompute"},
-        {"update_in_backward=False", "--update_in_backward"},
-        /* 76 rows are no whole number of steps: what is dropped would be other rows */
-        {"dataloader_drop_last=True", "accumulation"}};
+static void test_user_settings_are_kept(void **state) {
+    static const char *const cases[][2] = {{"gradient_accumulation_steps=1", "accumulation"},
+                                           {"recompute=elementwise", "--recompute"},
+                                           {"gradient_checkpointing=False", "--recompute"},
+                                           {"update_in_backward=False", "--update_in_backward"},
+                                           /* 76 rows are no whole number of steps: other rows would be dropped */
+                                           {"dataloader_drop_last=True", "accumulation"}};
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct planned p;
         open_job(f, cases[i][0], &p);
-        const int64_t asked = snug_job_total(&p.job), smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
+        const int64_t asked = p.job.plan.total, smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
         assert_null(strstr(search(f, &p, 1).chosen.flags, cases[i][1]));
         for (int part = 0; part < 4; part++)
             assert_null(strstr(search(f, &p, smallest + (asked - smallest) * part / 4).chosen.flags, cases[i][1]));
@@ -342,8 +348,8 @@ static void test_rounding_comes_last(void **state) {
     struct planned p, exact;
     open_job(f, "", &p);
     open_job(f, "optim=adamw_torch_fused dtype=float32", &exact);
-    /* What the process takes beside the arena is measured, and not the same twice. */
-    const int64_t beside = snug_job_total(&p.job) - snug_job_total(&exact.job);
+    /* Memory outside the arena is measured, and varies between measurements. */
+    const int64_t beside = p.job.plan.total - exact.job.plan.total;
     const int64_t smallest = search(f, &exact, 1).chosen.total + SNUG_FIT_MARGIN + beside;
     assert_false(search(f, &p, smallest).chosen.approximate);
     assert_true(search(f, &p, smallest - (1 << 16)).chosen.approximate);
@@ -354,18 +360,18 @@ static void test_rounding_comes_last(void **state) {
 
 /* ---- whole runs ----------------------------------------------------------------------------------------------- */
 
-static void test_a_fitted_run_is_the_same_run(void **state) {
+static void test_fitted_run_is_the_same_run(void **state) {
     struct fixture *f = *state;
     struct planned p;
     snug_train_result result;
     char words[512];
-    if (SANITIZED) skip(); /* freed memory is kept back, so that what the process takes is another each time */
+    if (SANITIZED) skip(); /* the allocator keeps freed memory, so that the process's memory varies */
     write_model(f, "wide", 0.1, 128, 4, VOCABULARY);
-    /* Micro-batches would change the order of sums, and with it the last bits. */
+    /* Micro-batches would change the order of sums, and so the last bits. */
 #define SAME WIDE " gradient_accumulation_steps=1 optim=adamw_torch_fused dtype=float32 num_train_epochs=1 "
     assert_int_equal(try_train(f, "plain", SAME, 0, &result), SNUG_OK);
     open_job(f, "gradient_accumulation_steps=1 optim=adamw_torch_fused dtype=float32 num_train_epochs=1", &p);
-    const int64_t smallest = search(f, &p, 1).chosen.total, asked = snug_job_total(&p.job);
+    const int64_t smallest = search(f, &p, 1).chosen.total, asked = p.job.plan.total;
     close_job(&p);
     f->log[0] = '\0';
     snprintf(words, sizeof words, SAME "fit=True memory_budget=%lld", (long long)((asked + smallest) / 2));
@@ -376,14 +382,14 @@ static void test_a_fitted_run_is_the_same_run(void **state) {
     assert_true(result.total.planned <= (asked + smallest) / 2);
 }
 
-static void test_a_refusal_names_the_mix(void **state) {
+static void test_refusal_names_the_mix(void **state) {
     struct fixture *f = *state;
     struct planned p;
     snug_plan *plan;
     char budget[32], flags[256];
-    if (SANITIZED) skip(); /* freed memory is kept back, so that what the process takes is another each time */
+    if (SANITIZED) skip(); /* the allocator keeps freed memory, so that the process's memory varies */
     open_job(f, "", &p);
-    const int64_t smallest = search(f, &p, 1).chosen.total, asked = snug_job_total(&p.job);
+    const int64_t smallest = search(f, &p, 1).chosen.total, asked = p.job.plan.total;
     snprintf(budget, sizeof budget, "%lld", (long long)((asked + smallest) / 2));
     assert_int_equal(snug_args_set(p.args, "memory_budget", budget), SNUG_OK);
     assert_int_equal(snug_plan_create(p.args, &plan), SNUG_E_DOES_NOT_FIT);
@@ -405,7 +411,7 @@ static void test_a_refusal_names_the_mix(void **state) {
     check(f, snug_fit_give(p.args, &pasted));
     check(f, snug_plan_create(p.args, &plan));
     snug_plan_destroy(plan);
-    /* What cannot fit names the smallest. */
+    /* If nothing fits, the message names the smallest mix. */
     assert_int_equal(snug_args_set(p.args, "memory_budget", "2MiB"), SNUG_OK);
     assert_int_equal(snug_args_set(p.args, "fit", "True"), SNUG_OK);
     assert_int_equal(snug_plan_create(p.args, &plan), SNUG_E_DOES_NOT_FIT);
@@ -414,17 +420,17 @@ static void test_a_refusal_names_the_mix(void **state) {
     assert_contains(text, "\n--fit: no mix of methods fits 2.0 MiB");
     free(text);
     snug_plan_destroy(plan);
-    /* And what fits as asked is told so. */
+    /* A plan that fits is reported as such. */
     assert_int_equal(snug_args_set(p.args, "memory_budget", "20GiB"), SNUG_OK);
     check(f, snug_plan_create(p.args, &plan));
     check(f, snug_plan_text(plan, &text));
-    assert_contains(text, "\n--fit: it fits as asked: ");
+    assert_contains(text, "\n--fit: the requested plan fits: ");
     free(text);
     snug_plan_destroy(plan);
     close_job(&p);
 }
 
-static void test_the_plan_tells_the_prices(void **state) {
+static void test_plan_lists_the_costs_of_methods(void **state) {
     struct fixture *f = *state;
     snug_plan *plan;
     char *text;
@@ -461,19 +467,19 @@ static void test_the_plan_tells_the_prices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_law_is_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rates_are_fitted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rates_are_measured_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_rates_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rates_are_shown, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_few_rates, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_missing_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_the_choice_fits_and_is_what_the_run_plans, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_choice_fits_and_equals_the_plan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_the_user_set_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_user_settings_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rounding_comes_last, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_fitted_run_is_the_same_run, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_refusal_names_the_mix, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_the_plan_tells_the_prices, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fitted_run_is_the_same_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusal_names_the_mix, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_plan_lists_the_costs_of_methods, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs as NVML and the driver tell of them, with libraries that play both (tests/fake/gpu.c): which GPU programs see
-   under which number, what this process holds whatever its id is there, and what is said where nothing is to be had. */
+/* GPUs as NVML and the driver report them, with libraries that simulate both (tests/fake/gpu.c): the numbers under
+   which programs see them, the memory of this process whatever its id is there, and the messages where nothing is
+   available. */
 #include "fake_gpu.h"
 
 #include <jansson.h>
@@ -28,7 +29,7 @@ static void test_list(void **state) {
     assert_string_equal(gpus.driver, "580.65.06");
     assert_string_equal(gpus.cuda, "13.0");
     const struct snug_gpu *a = find(&gpus, 0), *b = find(&gpus, 1);
-    assert_int_equal(a->ordinal, 1); /* as CUDA_VISIBLE_DEVICES=1,0 makes it */
+    assert_int_equal(a->ordinal, 1); /* as with CUDA_VISIBLE_DEVICES=1,0 */
     assert_int_equal(b->ordinal, 0);
     assert_string_equal(a->name, "NVIDIA H200");
     assert_int_equal(a->major, 9);
@@ -37,7 +38,7 @@ static void test_list(void **state) {
     assert_int_equal(a->reserved, (int64_t)100 << 20);
     assert_int_equal(a->utilisation, 7);
     assert_int_equal(b->temperature, 31);
-    assert_true(a->power < 0); /* not told */
+    assert_true(a->power < 0); /* not reported */
     assert_true(b->power_limit == 701);
     assert_int_equal(a->process_count, 2);
     assert_int_equal(a->processes[0].pid, 4711);
@@ -66,7 +67,7 @@ static void test_hidden(void **state) {
     snug_gpus_free(&gpus);
 }
 
-/* CUDA works without its management library, as in some containers. */
+/* CUDA works without NVML, as in some containers. */
 static void test_without_nvml(void **state) {
     struct snug_gpus gpus;
     (void)state;
@@ -80,9 +81,9 @@ static void test_without_nvml(void **state) {
     snug_gpus_free(&gpus);
 }
 
-/* An old card, or one in a virtual machine, tells little of itself. Where neither uuid nor bus is told NVML's GPU
-   cannot be known for CUDA's. */
-static void test_little_told(void **state) {
+/* An old card, or one in a virtual machine, reports little. Without uuid and bus id, NVML's GPU cannot be matched with
+   CUDA's. */
+static void test_little_information(void **state) {
     struct snug_gpus gpus;
     (void)state;
     set_world(TWO_GPUS "visible 1\nprocess 1 self 20 ./-\nanswer nvmlDeviceGetName 3\nanswer nvmlDeviceGetUUID 3\n"
@@ -92,7 +93,7 @@ static void test_little_told(void **state) {
     assert_int_equal(gpus.count, 2);
     const struct snug_gpu *a = find(&gpus, 0), *b = find(&gpus, 1);
     assert_int_equal(a->ordinal, -1);
-    assert_int_equal(b->ordinal, 0); /* by its bus */
+    assert_int_equal(b->ordinal, 0); /* by its bus id */
     assert_string_equal(b->name, "an NVIDIA GPU");
     assert_string_equal(b->uuid, "");
     assert_int_equal(a->used, (int64_t)1100 << 20);
@@ -100,7 +101,7 @@ static void test_little_told(void **state) {
     assert_int_equal(b->utilisation, -1);
     assert_int_equal(b->temperature, -1);
     assert_true(b->power_limit < 0);
-    assert_string_equal(b->processes[0].name, "test_gpu"); /* by the kernel, which knows us */
+    assert_string_equal(b->processes[0].name, "test_gpu"); /* by the kernel, which knows this process */
     snug_gpus_free(&gpus);
     static const char *const strangers[] = {"answer nvmlDeviceGetUUID 3\nanswer nvmlDeviceGetPciInfo_v3 3\n",
                                             "answer cuDeviceGetUuid_v2 1\nanswer cuDeviceGetPCIBusId 1\n"};
@@ -120,7 +121,7 @@ static void test_little_told(void **state) {
     }
 }
 
-/* What the driver or NVML answers instead of devices. */
+/* Errors of the driver or NVML instead of devices. */
 static void test_no_answers(void **state) {
     static const struct {
         const char *world, *says;
@@ -149,38 +150,38 @@ static void test_no_answers(void **state) {
     snug_cuda_driver_look(&driver);
     assert_int_equal(driver.count, SNUG_CUDA_DEVICES);
     assert_string_equal(driver.devices[0].name, "NVIDIA H200");
-    assert_string_equal(driver.devices[1].name, ""); /* the driver would not give it */
+    assert_string_equal(driver.devices[1].name, ""); /* the driver would refuse it */
     assert_false(driver.devices[0].active);
 }
 
-/* ---- the meter ------------------------------------------------------------------------------------------------ */
+/* ---- memory of this process ----------------------------------------------------------------------------------- */
 
-static struct snug_gpu_meter meter;
+static struct snug_gpu_usage usage;
 
 static int close_meter(void **state) {
     (void)state;
-    snug_gpu_meter_close(&meter);
+    snug_gpu_usage_close(&usage);
     return 0;
 }
 
 static void expect(int64_t mib, enum snug_gpu_method method) {
-    assert_int_equal(snug_gpu_meter_read(&meter), mib < 0 ? -1 : mib << 20);
-    assert_int_equal(meter.method, method);
+    assert_int_equal(snug_gpu_usage_read(&usage), mib < 0 ? -1 : mib << 20);
+    assert_int_equal(usage.method, method);
 }
 
 static void expect_others(const char *says) {
     char *text;
-    assert_int_equal(snug_gpu_meter_others(&meter, &text), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_others(&usage, &text), SNUG_OK);
     assert_string_equal(text, says);
     free(text);
 }
 
-/* NVML knows us by our id: its figure of us, whatever the others do. */
-static void test_own_id(void **state) {
+/* NVML lists this process under its own id: its figure counts, whatever the others do. */
+static void test_own_process_id(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
-    assert_string_equal(meter.gpu.name, "NVIDIA H200");
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_string_equal(usage.gpu.name, "NVIDIA H200");
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 self 520 snug\n");
     expect(520, SNUG_GPU_BY_PROCESS);
     set_world("gpu 143771 4600 0 NVIDIA H200\nvisible 0\nprocess 0 4711 2040 python\nprocess 0 self 2520 snug\n");
@@ -188,11 +189,12 @@ static void test_own_id(void **state) {
     expect_others("4711 python 2040.0 MiB");
 }
 
-/* In a container NVML lists us under the host's id: the one that came with our context. Others come, grow and go. */
-static void test_other_id(void **state) {
+/* In a container NVML lists this process under the host's id: the one that appeared with its context. Other processes
+   appear, grow and end. */
+static void test_process_id_of_the_host(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 31337 520 -\n");
     expect(530, SNUG_GPU_BY_DIFFERENCE);
     set_world("gpu 143771 7630 0 NVIDIA H200\nvisible 0\nprocess 0 4711 1990 python\nprocess 0 31337 2620 -\n"
@@ -216,58 +218,58 @@ static void test_names_are_escaped(void **state) {
     snug_gpus_destroy(gpus);
 }
 
-/* NVML tells no processes: the plain difference. */
+/* NVML lists no processes: the difference of used memory. */
 static void test_no_ids(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nunlisted\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
     set_world("gpu 143771 1527 0 NVIDIA H200\nvisible 0\nunlisted\n");
     expect(527, SNUG_GPU_BY_DIFFERENCE);
     expect_others("1000.0 MiB of processes that NVML does not list here");
 }
 
-/* Where ids cannot be translated NVML gives 0, to us as to others. */
+/* Where ids cannot be translated, NVML reports 0 for every process. */
 static void test_zero_ids(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 0 990 -\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 0 990 -\nprocess 0 0 520 -\n");
     expect(530, SNUG_GPU_BY_DIFFERENCE);
     expect_others("1000.0 MiB of processes that NVML does not list here");
 }
 
-/* Our id in the list before we have a context is another space's: it is not taken for us. */
+/* This process's id is listed before it has a context: it belongs to another pid namespace, and is not used. */
 static void test_foreign_own_id(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 self 990 python\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 990 python\nprocess 0 31337 520 -\n");
     expect(530, SNUG_GPU_BY_DIFFERENCE);
 }
 
-/* A second training in one process: the context stands already. */
+/* A second training in one process: the context already exists. */
 static void test_second_job(void **state) {
     (void)state;
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nactive\nprocess 0 self 530 snug\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
     expect(530, SNUG_GPU_BY_PROCESS);
-    snug_gpu_meter_close(&meter);
+    snug_gpu_usage_close(&usage);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nactive\nprocess 0 31337 530 -\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
-    expect(-1, SNUG_GPU_BY_NOTHING); /* there is no before to subtract */
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    expect(-1, SNUG_GPU_BY_NOTHING); /* there is no earlier figure to subtract */
 }
 
-/* The meter follows CUDA's first device, which need not be NVML's. */
+/* Memory is measured on CUDA's first device, which need not be NVML's. */
 static void test_meter_is_cudas(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 1\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
-    assert_string_equal(meter.gpu.name, "NVIDIA H100");
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_string_equal(usage.gpu.name, "NVIDIA H100");
     set_world("gpu 143771 9000 7 NVIDIA H200\ngpu 81559 500 0 NVIDIA H100\nvisible 1\nprocess 1 31337 490 -\n");
     expect(500, SNUG_GPU_BY_DIFFERENCE);
 }
 
-/* Where there is no telling what we hold: no NVML, or a device that it does not list. */
+/* Where the memory of this process cannot be measured: no NVML, or a device that it does not list. */
 static void test_no_meter(void **state) {
     static const struct {
         const char *world, *problem;
@@ -280,24 +282,24 @@ static void test_no_meter(void **state) {
         char text[256];
         snprintf(text, sizeof text, TWO_GPUS "visible 0\n%s", cases[i].world);
         set_world(text);
-        assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
-        assert_string_equal(meter.problem, cases[i].problem);
+        assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+        assert_string_equal(usage.problem, cases[i].problem);
         expect(-1, SNUG_GPU_BY_NOTHING);
         expect_others("");
-        snug_gpu_meter_close(&meter);
+        snug_gpu_usage_close(&usage);
     }
 }
 
-/* Two come at once, and we may be either; others give back more than they are listed with. */
-static void test_untold_changes(void **state) {
+/* Two processes appear at once, either of which may be this one; others free more than they are listed with. */
+static void test_ambiguous_process_lists(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 -1 -\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
     set_world("gpu 143771 2000 0 NVIDIA H200\nvisible 0\nprocess 0 4711 -1 -\nprocess 0 31337 520 -\nprocess 0 31338 "
               "480 -\n");
     expect(1000, SNUG_GPU_BY_DIFFERENCE);
-    expect_others("4711 (of a name not told here), 31337 (of a name not told here) 520.0 MiB, "
-                  "31338 (of a name not told here) 480.0 MiB");
+    expect_others("4711 (name unknown), 31337 (name unknown) 520.0 MiB, "
+                  "31338 (name unknown) 480.0 MiB");
     set_world("gpu 143771 900 0 NVIDIA H200\nvisible 0\nprocess 0 self -1 snug\n");
     expect(0, SNUG_GPU_BY_DIFFERENCE);
 }
@@ -311,50 +313,50 @@ static int64_t library(const struct snug_program *program, int threads) {
 }
 static const struct snug_backend device = {.name = "a device", .available = available, .library = library};
 
-/* The context of a job on a GPU: what it holds when the backend is open, and what was seen to come later, remembered.
- */
+/* The memory of a job's context on a GPU: what it takes when the backend is open, and its later growth, which is
+   stored. */
 static void test_context(void **state) {
     char cache[96], remove_cache[128];
-    struct snug_program program = {.compute = SNUG_BF16};
-    struct snug_job job = {.ctx = ctx, .backend = &device, .trains = true, .layout = {.arena = (int64_t)2000 << 20}};
+    struct snug_planned_program programs[] = {{.role = SNUG_ROLE_TRAINING, .program = {.compute = SNUG_BF16}}};
+    const struct snug_run_plan plan = {.programs = programs, .count = 1, .layout = {.arena = (int64_t)2000 << 20}};
+    struct snug_device used = {.ctx = ctx, .backend = &device, .threads = 1};
     (void)state;
     snprintf(cache, sizeof cache, "%s-cache", world);
     setenv("SNUG_CACHE", cache, 1);
-    job.programs[0] = program;
     set_world(TWO_GPUS "visible 0\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &job.meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &used.usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\n");
-    assert_int_equal(snug_device_measure(&job), SNUG_OK);
-    assert_int_equal(job.opened_bytes, (int64_t)520 << 20);
-    assert_int_equal(job.context_bytes, (int64_t)528 << 20); /* 8: the guess before there was a run */
+    assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
+    assert_int_equal(used.opened_bytes, (int64_t)520 << 20);
+    assert_int_equal(used.context_bytes, (int64_t)528 << 20); /* 8: the estimate before the first run */
     set_world("gpu 143771 3560 0 NVIDIA H200\nvisible 0\nprocess 0 self 2550 snug\n");
-    snug_device_learn(&job, snug_device_held(&job));
-    assert_int_equal(snug_device_measure(&job), SNUG_OK);
-    assert_int_equal(job.context_bytes - job.opened_bytes, (int64_t)30 << 20);
-    job.programs[0].compute = SNUG_F32; /* another kind of run */
-    assert_int_equal(snug_device_measure(&job), SNUG_OK);
-    assert_int_equal(job.context_bytes - job.opened_bytes, (int64_t)8 << 20);
-    snug_gpu_meter_close(&job.meter);
-    assert_int_equal(snug_device_held(&job), (int64_t)9000 << 20); /* without NVML: the driver's figure */
+    snug_device_learn(&used, &plan, snug_device_used(&used, &plan));
+    assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
+    assert_int_equal(used.context_bytes - used.opened_bytes, (int64_t)30 << 20);
+    programs[0].program.compute = SNUG_F32; /* another kind of run */
+    assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
+    assert_int_equal(used.context_bytes - used.opened_bytes, (int64_t)8 << 20);
+    snug_gpu_usage_close(&used.usage);
+    assert_int_equal(snug_device_used(&used, &plan), (int64_t)9000 << 20); /* without NVML: the driver's figure */
     unsetenv("SNUG_CACHE");
     snprintf(remove_cache, sizeof remove_cache, "rm -r '%s'", cache);
     assert_int_equal(system(remove_cache), 0);
 }
 
-/* Somebody takes the memory between the plan and the arena. */
+/* Another process takes the memory between the plan and the allocation of the arena. */
 static void test_late_refusal(void **state) {
-    struct snug_job job = {.ctx = ctx, .backend = &device, .layout = {.arena = (int64_t)2000 << 20}};
+    struct snug_device used = {.ctx = ctx, .backend = &device, .threads = 1};
     (void)state;
     set_world(TWO_GPUS "visible 0\n");
-    assert_int_equal(snug_gpu_meter_open(ctx, &job.meter), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, &used.usage), SNUG_OK);
     set_world("gpu 143771 143000 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\nprocess 0 4711 142470 python\n");
     snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
-    assert_int_equal(snug_device_refuse(&job), SNUG_E_DOES_NOT_FIT);
+    assert_int_equal(snug_device_refuse(&used, (int64_t)2000 << 20), SNUG_E_DOES_NOT_FIT);
     assert_non_null(strstr(snug_error_message(ctx), "this run needs 2000.0 MiB of NVIDIA H200"));
     assert_non_null(strstr(snug_error_message(ctx), "300.0 MiB are left"));
     assert_non_null(strstr(snug_error_message(ctx), "4711 python 142470.0 MiB"));
     snug_clear_error(ctx);
-    snug_gpu_meter_close(&job.meter);
+    snug_gpu_usage_close(&used.usage);
 }
 
 /* ---- the commands --------------------------------------------------------------------------------------------- */
@@ -384,7 +386,7 @@ static void test_gpu_command(void **state) {
 }
 
 /* Where CUDA sees none of them, NVML names no processes, or there are none. */
-static void test_gpu_command_of_little(void **state) {
+static void test_gpu_command_with_little_information(void **state) {
     char output[16384];
     (void)state;
     set_world(TWO_GPUS "unlisted\n");
@@ -397,13 +399,13 @@ static void test_gpu_command_of_little(void **state) {
     json_decref(json);
     set_world(TWO_GPUS "visible 0\n");
     assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
-    says(output, "    none is listed\n");
+    says(output, "    none listed\n");
     set_world(TWO_GPUS "visible 0\nprocess 1 999999999 -1 -\nfailing 0\n");
     assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
-    says(output, "  1  999999999          -  (not told here: another container's, or the host's)\n");
+    says(output, "  1  999999999          -  (unknown: in another container, or on the host)\n");
     set_world("driver  0\ngpu 81559 0 0 NVIDIA H100\nvisible 0\nfailing 4\n");
     assert_int_equal(run(WITH_FAKES, "gpu", output, sizeof output), 0);
-    says(output, "Memory, load and processes are not known: libnvidia-ml.so.1: Insufficient Permissions.\n");
+    says(output, "Memory, load and processes are unknown: libnvidia-ml.so.1: Insufficient Permissions.\n");
     says(output, "  -     0  NVIDIA H100");
 }
 
@@ -411,14 +413,14 @@ static void test_watch(void **state) {
     char output[16384];
     (void)state;
     set_world(TWO_GPUS "visible 0\n");
-    /* Until its reader has gone, or it is interrupted. */
+    /* Until its reader closes the pipe, or it is interrupted. */
     assert_int_equal(run(WITH_FAKES, "gpu --watch 0.1 --json | head -n 3", output, sizeof output), 0);
     int lines = 0;
     for (const char *at = output; (at = strstr(at, "{\"driver\"")); at++) lines++;
     assert_int_equal(lines, 3);
     assert_int_equal(run("timeout -s INT 0.5 env " WITH_FAKES, "gpu --watch 1000", output, sizeof output), 124);
     assert_int_equal(run("", "gpu --watch never", output, sizeof output), 2);
-    says(output, "never cannot be taken");
+    says(output, "never is not a valid argument");
     assert_int_equal(run("", "gpu --help", output, sizeof output), 0);
     says(output, "usage: snug gpu [--watch [SECONDS]]");
 }
@@ -431,9 +433,9 @@ static void test_doctor(void **state) {
     says(output, "580.65.06, for CUDA up to 13.0");
     says(output, "NVIDIA H200, 00000000:1A:00.0, compute capability 9.0");
     says(output, "NVIDIA H100, 00000000:1B:00.0");
-    says(output, "hidden from programs");
+    says(output, "hidden by CUDA_VISIBLE_DEVICES");
     says(output, "the CPU, ");
-    says(output, "--device cpu says so");
+    says(output, "requested by --device cpu");
     says(output, "a cache folder");
     assert_int_equal(run(WITHOUT, "doctor --json", output, sizeof output), 0);
     json_t *json = json_loads(output, 0, NULL);
@@ -447,8 +449,8 @@ static void test_doctor(void **state) {
     json_decref(json);
 }
 
-/* Code and sentence are those of a training. */
-static void test_doctor_refuses_what_a_training_would(void **state) {
+/* Exit code and message are those of a training. */
+static void test_doctor_refuses_as_train_does(void **state) {
     static const struct {
         const char *arguments, *says;
     } cases[] = {
@@ -473,11 +475,11 @@ static void test_doctor_refuses_what_a_training_would(void **state) {
     }
 }
 
-static void test_nothing_there(void **state) {
+static void test_no_driver(void **state) {
     char output[16384];
     (void)state;
     assert_int_equal(run("env -u HOME -u XDG_CACHE_HOME -u SNUG_CACHE " WITHOUT, "doctor", output, sizeof output), 0);
-    says(output, "Cache      there is none: SNUG_CACHE, XDG_CACHE_HOME and HOME are unset\n");
+    says(output, "Cache      none: SNUG_CACHE, XDG_CACHE_HOME and HOME are unset\n");
     says(output, "\nMissing ");
     says(output, "\n           a GPU: ");
     assert_int_equal(
@@ -502,10 +504,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_hidden),
         cmocka_unit_test(test_without_nvml),
-        cmocka_unit_test(test_little_told),
+        cmocka_unit_test(test_little_information),
         cmocka_unit_test(test_no_answers),
-        cmocka_unit_test_teardown(test_own_id, close_meter),
-        cmocka_unit_test_teardown(test_other_id, close_meter),
+        cmocka_unit_test_teardown(test_own_process_id, close_meter),
+        cmocka_unit_test_teardown(test_process_id_of_the_host, close_meter),
         cmocka_unit_test_teardown(test_names_are_escaped, close_meter),
         cmocka_unit_test_teardown(test_no_ids, close_meter),
         cmocka_unit_test_teardown(test_zero_ids, close_meter),
@@ -513,15 +515,15 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(test_second_job, close_meter),
         cmocka_unit_test_teardown(test_meter_is_cudas, close_meter),
         cmocka_unit_test_teardown(test_no_meter, close_meter),
-        cmocka_unit_test_teardown(test_untold_changes, close_meter),
+        cmocka_unit_test_teardown(test_ambiguous_process_lists, close_meter),
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_late_refusal),
         cmocka_unit_test(test_gpu_command),
-        cmocka_unit_test(test_gpu_command_of_little),
+        cmocka_unit_test(test_gpu_command_with_little_information),
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_doctor),
-        cmocka_unit_test(test_doctor_refuses_what_a_training_would),
-        cmocka_unit_test(test_nothing_there),
+        cmocka_unit_test(test_doctor_refuses_as_train_does),
+        cmocka_unit_test(test_no_driver),
     };
     begin_world();
     if (snug_context_create(&ctx) != SNUG_OK) return 1;

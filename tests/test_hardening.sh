@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The built program, and the CUDA plug-in where there is one, have what tools/hardening.cmake asks for.
+# The built program, and the CUDA plug-in where there is one, have the properties that tools/hardening.cmake requests.
 # Usage: tests/test_hardening.sh BUILD
 set -eu
 build=$1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Model folders and checkpoints as a stranger could make them: absurd sizes, names that lead elsewhere, pickles. What
-   tests/fuzz found stands here or among its seeds. */
+/* Model folders and checkpoints from an attacker: absurd sizes, names that lead elsewhere, pickles. Findings of
+   tests/fuzz are here or among its seeds. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ static void absurd_sizes(void **state) {
         {"{\"pad_token_id\": 4611686018427387904}", "pad_token_id is 4611686018427387904"},
         {"{\"pad_token_id\": -2}", "pad_token_id is -2"},
         {"{\"num_labels\": 2000000}", "num_labels is 2000000"},
-        /* each of them is possible */
+        /* each is possible by itself */
         {"{\"hidden_size\": 1048576, \"num_attention_heads\": 1, \"num_hidden_layers\": 512}", "no machine holds that"},
         {"{\"hidden_size\": 1048576, \"num_attention_heads\": 1, \"vocab_size\": 16777216}", "no machine holds that"},
     };
@@ -57,7 +57,7 @@ static void absurd_sizes(void **state) {
     assert_true(snug_seconds() - begin < 10);
 }
 
-/* Sound models, of a kind that snug has not. */
+/* Valid models, of a kind that snug does not support. */
 static void other_models(void **state) {
     struct scratch *s = *state;
     static const struct {
@@ -76,7 +76,7 @@ static void other_models(void **state) {
         assert_fails(s, snug_config_read(s->ctx, write_text(s, "config.json", cases[i].json), &config), cases[i].status,
                      cases[i].sentence);
     const char *path = write_text(s, "config.json", "{\"num_labels\": 1}");
-    assert_ok(s, snug_config_find(s->ctx, path, &config)); /* by the file's own name */
+    assert_ok(s, snug_config_find(s->ctx, path, &config)); /* refused by the name of the file */
     assert_int_equal(config.labels.problem, SNUG_PROBLEM_REGRESSION);
     snug_config_free(&config);
 }
@@ -90,7 +90,7 @@ static void largest_config(void **state) {
     snug_config_free(&config);
 }
 
-/* Of sizes that each fit 64 bits, and together do not. */
+/* Sizes that fit 64 bits one by one, but not together. */
 static void sums_are_checked(void **state) {
     struct scratch *s = *state;
     struct snug_program program, *programs[] = {&program};
@@ -121,14 +121,14 @@ static void code_is_not_run(void **state) {
     struct snug_config config;
     const char *path = write_text(s, "config.json", "{\"auto_map\": {\"AutoModel\": \"modeling.Evil\"}}");
     assert_ok(s, snug_config_read(s->ctx, path, &config));
-    assert_contains(s->log, "auto_map names Python code; snug runs none");
-    assert_null(json_object_get(config.json, "auto_map")); /* so that what is saved does not name it either */
+    assert_contains(s->log, "auto_map names Python code; snug runs no code");
+    assert_null(json_object_get(config.json, "auto_map")); /* so that saved files do not name it either */
     snug_config_free(&config);
     path = write_text(s, "config.json", "{\"model_type\": \"evil\", \"auto_map\": {\"AutoModel\": \"modeling.Evil\"}}");
     assert_fails(s, snug_config_read(s->ctx, path, &config), SNUG_E_UNSUPPORTED, "model_type evil is not supported");
 }
 
-/* Names decide which class a label is: equal ones are refused, of many in linear time. */
+/* Class names decide which class a label is: duplicates are refused, found among many in linear time. */
 static void names_of_classes(void **state) {
     struct scratch *s = *state;
     struct snug_config config;
@@ -173,7 +173,7 @@ static void label2id_is_compared(void **state) {
     }
 }
 
-/* What a training would write and no run could read back is refused before it is written. */
+/* What no run could read back is refused before a training writes it. */
 static void too_many_classes(void **state) {
     struct scratch *s = *state;
     struct snug_labels labels;
@@ -182,7 +182,7 @@ static void too_many_classes(void **state) {
     many.cache.form = SNUG_LABELS_STRING;
     many.cache.raw.count = SNUG_CLASSES_MOST + 1;
     assert_fails(s, snug_labels_of(s->ctx, &many, false, &labels), SNUG_E_UNSUPPORTED,
-                 "many.csv: its labels are 1048577 different classes, and a model has at most 1048576");
+                 "many.csv: its labels are 1048577 different classes, but a model has at most 1048576");
     char json[64];
     snprintf(json, sizeof json, "{\"num_labels\": %d}", SNUG_CLASSES_MOST);
     assert_ok(s, snug_config_read(s->ctx, write_text(s, "config.json", json), &config)); /* the same limit */
@@ -199,7 +199,7 @@ static void too_many_classes(void **state) {
                  "id2label names 1048577 classes, and a model has at most 1048576");
 }
 
-/* A control character takes six bytes of JSON: 25 names of 1 MiB are 300 MiB with id2label and label2id. */
+/* A control character takes six bytes of JSON: 25 names of 1 MiB take 300 MiB in id2label and label2id. */
 static void too_long_names(void **state) {
     enum { CLASSES = 25, LENGTH = 1 << 20 };
     struct scratch *s = *state;
@@ -220,21 +220,22 @@ static void too_long_names(void **state) {
     assert_fails(s, snug_config_check_size(s->ctx, &config, "train.csv"), SNUG_E_UNSUPPORTED,
                  "train.csv: the names of its 25 classes make a config.json of 300.0 MiB, and at most 256.0");
     snug_config_free(&config);
-    /* The limit is that of the reader. */
+    /* The limit is the reader's. */
     char *data;
     size_t size;
     assert_int_equal(truncate(write_text(s, "large", ""), SNUG_FILE_BYTES_MOST), 0);
     assert_ok(s, snug_file_read(s->ctx, NULL, scratch_path(s, "large"), &data, &size));
     free(data);
     assert_int_equal(truncate(scratch_path(s, "large"), SNUG_FILE_BYTES_MOST + 2), 0);
-    assert_fails(s, snug_file_read(s->ctx, NULL, scratch_path(s, "large"), &data, &size), SNUG_E_INPUT, "over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx, NULL, scratch_path(s, "large"), &data, &size), SNUG_E_INPUT,
+                 "is larger than 256 MiB");
 }
 
 static void too_many_values(void **state) {
     struct scratch *s = *state;
     struct snug_config config;
     assert_ok(s, snug_config_builtin(s->ctx, "bert-base-uncased", &config));
-    json_t *list = json_array(), *null = json_null(); /* a value that takes no memory of its own */
+    json_t *list = json_array(), *null = json_null(); /* a value that is not allocated */
     for (int64_t i = 0; i < SNUG_JSON_VALUES_MOST; i++) assert_int_equal(json_array_append_new(list, null), 0);
     assert_int_equal(json_object_set_new(config.json, "own", list), 0);
     assert_fails(s, snug_config_check_size(s->ctx, &config, "train.csv"), SNUG_E_UNSUPPORTED,
@@ -263,7 +264,7 @@ static void pickles(void **state) {
     assert_fails(s, weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
                  "weights_only=True");
     assert_fails(s, snug_model_locate(s->ctx, scratch_path(s, "pytorch_model.bin"), &folder), SNUG_E_INPUT,
-                 "pytorch_model.bin is a file: name the folder");
+                 "pytorch_model.bin is a file: give the folder");
 }
 
 static void snapshots_stay_in_the_cache(void **state) {
@@ -278,7 +279,7 @@ static void snapshots_stay_in_the_cache(void **state) {
     }
     write_text(s, "models--a--b/refs/main", "");
     assert_int_equal(truncate(s->path, (1 << 28) + 1), 0);
-    assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "refs/main has over 256 MiB");
+    assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "refs/main is larger than 256 MiB");
     write_text(s, "models--a--b/refs/main", "0123abc\n");
     assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "there is no such folder");
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "models--a--b/snapshots/0123abc")));
@@ -291,7 +292,7 @@ static void snapshots_stay_in_the_cache(void **state) {
     assert_int_equal(config.num_hidden_layers, 3);
     snug_config_free(&config);
     unsetenv("HF_HUB_CACHE");
-    /* The same below the other folders that may be named. */
+    /* The same below the other folders that the arguments can name. */
     static const char *const variables[] = {"HF_HOME", "HOME"}, *const below[] = {"hub", ".cache/huggingface/hub"};
     for (int i = 0; i < 2; i++) {
         char name[64], *before = getenv(variables[i]) ? strdup(getenv(variables[i])) : NULL;
@@ -311,7 +312,7 @@ static void snapshots_stay_in_the_cache(void **state) {
     }
 }
 
-/* Links are followed: the Hugging Face cache is made of them. */
+/* Links are followed: the Hugging Face cache consists of them. */
 static void shards_behind_links(void **state) {
     struct scratch *s = *state;
     struct snug_safetensors files;
@@ -324,7 +325,8 @@ static void shards_behind_links(void **state) {
     const char *path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"m.safetensors\"}}");
     assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &files));
     snug_safetensors_close(&files);
-    assert_int_equal(mkfifo(scratch_path(s, "pipe.safetensors"), 0600), 0); /* would wait for a writer for ever */
+    assert_int_equal(mkfifo(scratch_path(s, "pipe.safetensors"), 0600),
+                     0); /* opening it would wait for a writer forever */
     path = write_text(s, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"pipe.safetensors\"}}");
     assert_fails(s, snug_safetensors_open(s->ctx, NULL, path, &files), SNUG_E_INPUT, "is not a regular file");
 }
@@ -359,13 +361,14 @@ static void manifests(void **state) {
     }
 }
 
-static void files_read_whole_end_somewhere(void **state) {
+static void files_read_whole_have_a_size_limit(void **state) {
     struct scratch *s = *state;
     char *data;
     size_t size;
     write_text(s, "config.json", "{");
     assert_int_equal(truncate(s->path, (1 << 28) + 1), 0); /* a hole, which takes no space */
-    assert_fails(s, snug_file_read(s->ctx, NULL, s->path, &data, &size), SNUG_E_INPUT, "config.json has over 256 MiB");
+    assert_fails(s, snug_file_read(s->ctx, NULL, s->path, &data, &size), SNUG_E_INPUT,
+                 "config.json is larger than 256 MiB");
     assert_null(data);
     assert_fails(s, snug_file_read(s->ctx, NULL, "/dev/zero", &data, &size), SNUG_E_INPUT,
                  "/dev/zero is not a regular file");
@@ -395,8 +398,8 @@ static void ids_out_of_range(void **state) {
     static const struct {
         const char *json, *sentence;
     } cases[] = {
-        {"{" MODEL(WORDS) PROCESSOR("1", "5") "}", "puts the id 5 around texts, which no token has"},
-        {"{" MODEL(WORDS) PROCESSOR("2147483647", "2") "}", "puts the id 2147483647 around texts"},
+        {"{" MODEL(WORDS) PROCESSOR("1", "5") "}", "adds the id 5, which no token has"},
+        {"{" MODEL(WORDS) PROCESSOR("2147483647", "2") "}", "adds the id 2147483647"},
         {"{" MODEL(WORDS) PROCESSOR("4294967297", "2") "}", "there is no cls_token"},
         {"{" MODEL(WORDS) PROCESSOR("1", "-1") "}", "there is no sep_token"},
         {"{" MODEL(WORDS ",\"far\":16777215") "}", "has 6 tokens, and ids up to 16777215"},
@@ -413,7 +416,8 @@ static void ids_out_of_range(void **state) {
     snug_tokenizer_free(tokenizer);
 }
 
-/* A vocab.txt that is not used may be anything, a link to a key for one: it must not go into what is published. */
+/* A vocab.txt that is not used may be anything, such as a link to a private key: it must not be copied into the output.
+ */
 static void only_what_is_used_is_copied(void **state) {
     struct scratch *s = *state;
     struct snug_tokenizer *tokenizer;
@@ -430,7 +434,7 @@ static void only_what_is_used_is_copied(void **state) {
     }
 }
 
-/* Linear in their number: a search through all for each would take minutes. */
+/* Time is linear in their number: a search through all tokens for each would take minutes. */
 static void many_added_tokens(void **state) {
     struct scratch *s = *state;
     struct snug_tokenizer *tokenizer;
@@ -466,7 +470,7 @@ int main(void) {
         TEST(snapshots_stay_in_the_cache),
         TEST(shards_behind_links),
         TEST(manifests),
-        TEST(files_read_whole_end_somewhere),
+        TEST(files_read_whole_have_a_size_limit),
         TEST(messages_are_printable),
         TEST(ids_out_of_range),
         TEST(only_what_is_used_is_copied),

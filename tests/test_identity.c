@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run that is resumed with one thing changed: it is refused, or the change is logged, or the bits are the same. */
+/* A run that is resumed with one change: it is refused, or the change is logged, or the bits are the same. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -10,7 +10,7 @@ enum outcome { REFUSED, LOGGED, SAME };
 struct change {
     const char *words; /* of the resumed run */
     enum outcome outcome;
-    const char *named; /* in the error or the log */
+    const char *named; /* in the error message or the log */
 };
 
 /* ---- other files ---------------------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ static char *edited(const struct fixture *f, const char *name, const char *from,
     return out;
 }
 
-/* A copy of the model's folder in which one text of one file is another. */
+/* A copy of the model's folder with a text of one file replaced. */
 static void vary_model(const struct fixture *f, const char *name, const char *file, const char *from, const char *to) {
     static const char *const files[] = {"config.json", "vocab.txt", "tokenizer_config.json"};
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", name)), SNUG_OK);
@@ -91,17 +91,17 @@ static const struct change changes[] = {
     {"config_name=@heads", REFUSED, "num_attention_heads was 4 and is 2"},
     {"dtype=bfloat16", REFUSED, "dtype"},
     /* the tokenizer */
-    {"tokenizer_name=@order", REFUSED, "vocabulary is another one"},
-    {"tokenizer_name=@word", REFUSED, "vocabulary is another one"},
-    {"tokenizer_name=@cased", REFUSED, "vocabulary is another one"},
+    {"tokenizer_name=@order", REFUSED, "different vocabulary"},
+    {"tokenizer_name=@word", REFUSED, "different vocabulary"},
+    {"tokenizer_name=@cased", REFUSED, "different vocabulary"},
     /* the data */
-    {"train_file=@swapped.csv", REFUSED, "train_file is another one"},
-    {"train_file=@renamed.csv", REFUSED, "labels is another one"},
-    {"train_file=@text.csv", REFUSED, "train_file is another one"},
-    {"train_file=@row.csv", REFUSED, "train_file is another one"},
-    {"train_file=@dev.csv", REFUSED, "train_file is another one"},
-    {"max_seq_length=10", REFUSED, "train_file is another one"},
-    {"max_train_samples=64", REFUSED, "train_file is another one"},
+    {"train_file=@swapped.csv", REFUSED, "different train_file"},
+    {"train_file=@renamed.csv", REFUSED, "different labels"},
+    {"train_file=@text.csv", REFUSED, "different train_file"},
+    {"train_file=@row.csv", REFUSED, "different train_file"},
+    {"train_file=@dev.csv", REFUSED, "different train_file"},
+    {"max_seq_length=10", REFUSED, "different train_file"},
+    {"max_train_samples=64", REFUSED, "different train_file"},
     {"text_column_names=label label_column_name=label", REFUSED, ""},
     {"per_device_train_batch_size=4", REFUSED, "rows_per_step was 8 and is 4"},
     {"gradient_accumulation_steps=2", REFUSED, "rows_per_step was 8 and is 16"},
@@ -115,7 +115,7 @@ static const struct change changes[] = {
     {"optim=adamw_8bit", REFUSED, "optim was"},
     {"optim=adafactor", REFUSED, "optim was"},
     {"optim=lion_32bit", REFUSED, "optim was"},
-    /* what a user may want */
+    /* what a user may want to change */
     {"seed=7 data_seed=42", LOGGED, "seed was 42 and is 7"},
     {"learning_rate=2e-3", LOGGED, "learning_rate was 0.001 and is 0.002"},
     {"lr_scheduler_type=cosine", LOGGED, "lr_scheduler_type was \"linear\" and is \"cosine\""},
@@ -170,9 +170,9 @@ static void check(struct fixture *f, const struct change *change) {
         snprintf(named, sizeof named, "trainer_state.json: %s", change->named);
         assert_contains(f->log, named);
     } else {
-        if (strstr(f->log, "but not as it would have")) fail_msg("%s: %s", change->words, f->log);
+        if (strstr(f->log, "but differs from an uninterrupted one")) fail_msg("%s: %s", change->words, f->log);
         if (!same_file(f, path_of(f, "again/model.safetensors"), path_of(f, "whole/model.safetensors")))
-            fail_msg("%s: nothing was logged, and the bits are others", change->words);
+            fail_msg("%s: nothing was logged, but the bits differ", change->words);
     }
     assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "again")), SNUG_OK);
 }
@@ -202,8 +202,33 @@ static void test_data_of_the_same_time(void **state) {
     assert_same_in_both(f, "after", "swapped", "model.safetensors");
 }
 
+static void test_changes_of_tagged_words(void **state) {
+#define TAGS "task=ner train_file=@train.conll "
+    static const struct change changes_of_tags[] = {
+        {TAGS, SAME, NULL},
+        {TAGS "return_entity_level_metrics=True", SAME, NULL},
+        {TAGS "label_all_tokens=True", LOGGED, "label_all_tokens was false and is true"},
+        {"task=ner train_file=@other.conll", REFUSED, "different train_file"},
+        {"task=ner train_file=@named.conll", REFUSED, "different labels"},
+        {"task=classification", REFUSED, "task was \"token_classification\" and is \"classification\""},
+    };
+    struct fixture *f = *state;
+    write_words(f, "train.conll", TRAIN_ROWS, 1);
+    char *text = read_text(f, path_of(f, "train.conll"), NULL), *at = strstr(text, "I-");
+    assert_non_null(at);
+    *at = 'B'; /* another tag of the model */
+    write_text(f, "other.conll", text);
+    for (*at = 'I', at = text; (at = strstr(at, "-GOOD")); at++) memcpy(at, "-BEST", 5);
+    write_text(f, "named.conll", text);
+    free(text);
+    train(f, "whole", TAGS);
+    assert_int_equal(try_train(f, "cut", TAGS, 6, NULL), SNUG_E_INTERRUPTED);
+    for (size_t i = 0; i < sizeof changes_of_tags / sizeof *changes_of_tags; i++) check(f, &changes_of_tags[i]);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(test_single_changes), TEST(test_data_of_the_same_time)};
+    const struct CMUnitTest tests[] = {TEST(test_single_changes), TEST(test_data_of_the_same_time),
+                                       TEST(test_changes_of_tagged_words)};
     return cmocka_run_group_tests_name("identity", tests, NULL, NULL);
 }

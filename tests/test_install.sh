@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What is installed is enough: a program builds with pkg-config alone, and trains. The library exports the header's functions
-# and no name besides.
+# The installed files are sufficient: a program builds with pkg-config, and trains. The library exports the header's functions
+# and no other name.
 # Usage: tests/test_install.sh BUILD COMPILER [FLAGS], from the repository's root
 set -eu
 build=$1
@@ -9,7 +9,7 @@ shift
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 DESTDIR=$folder/staged cmake --install "$build" --prefix /opt/snug > /dev/null
-mv "$folder/staged/opt/snug" "$folder/moved" # a package is unpacked elsewhere than where it was made
+mv "$folder/staged/opt/snug" "$folder/moved" # a package is unpacked in another place than it was built in
 snug=$folder/moved/bin/snug
 PKG_CONFIG_PATH=$(dirname "$(find "$folder/moved" -name snug.pc)")
 export PKG_CONFIG_PATH SNUG_CACHE="$folder/cache"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files and folders that appear whole or not at all, JSON, and TensorBoard events. */
+/* Atomic writes of files and folders, JSON, and TensorBoard events. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "io/json.h"
 #include "scratch.h"
 
-/* Stands before libc's: plays a file system that cannot exchange two folders, or whose second rename fails. */
+/* Replaces libc's function: simulates a file system that cannot exchange two folders, or whose second rename fails. */
 static bool no_exchange;
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
     if (no_exchange) {
@@ -31,7 +31,7 @@ static void reading(void **state) {
     size_t size;
     assert_file_is(s, scratch_write(s, "a", "hello", 5), "hello");
     assert_file_is(s, scratch_write(s, "empty", "", 0), "");
-    assert_ok(s, snug_file_read(s->ctx, NULL, "/proc/self/status", &text, &size)); /* says that it has 0 bytes */
+    assert_ok(s, snug_file_read(s->ctx, NULL, "/proc/self/status", &text, &size)); /* reports 0 bytes */
     assert_contains(text, "VmRSS");
     assert_int_equal(strlen(text), size);
     free(text);
@@ -50,7 +50,7 @@ static void names(void **state) {
     assert_false(snug_file_is_named(fd, NULL, scratch_path(s, "c")));
     assert_int_equal(close(fd), 0);
     assert_false(snug_file_is_named(fd, NULL, path));
-    const int processes = open("/proc", O_RDONLY | O_DIRECTORY, 0); /* of the number 1, as all its kind */
+    const int processes = open("/proc", O_RDONLY | O_DIRECTORY, 0); /* its inode is 1, as that of /sys */
     assert_false(snug_file_is_named(processes, NULL, "/sys"));
     assert_int_equal(close(processes), 0);
     static const char *const pairs[][2] = {{"a", "a/x"}, {"a/", "a/x"}, {"/", "/x"}, {"", "x"}};
@@ -118,7 +118,7 @@ static void folder_check(void **state) {
     assert_ok(s, snug_folder_check(s->ctx, s->folder));
     assert_ok(s, snug_folder_check(s->ctx, scratch_path(s, "a/b//c/")));
     assert_ok(s, snug_folder_check(s->ctx, "not-here/either"));
-    assert_int_equal(entries(s->folder), 0); /* it only looks */
+    assert_int_equal(entries(s->folder), 0); /* it only reads */
     scratch_write(s, "file", "x", 1);
     assert_fails(s, snug_folder_check(s->ctx, scratch_path(s, "file")), SNUG_E_IO, "file: Not a directory");
     assert_fails(s, snug_folder_check(s->ctx, scratch_path(s, "file/")), SNUG_E_IO, "file: Not a directory");
@@ -138,7 +138,7 @@ static void writer(void **state) {
     snprintf(path, sizeof path, "%s", scratch_path(s, "out"));
     assert_ok(s, snug_file_replace(s->ctx, NULL, path, "old", 3));
     assert_ok(s, snug_writer_open(s->ctx, NULL, path, &first));
-    assert_ok(s, snug_writer_open(s->ctx, NULL, path, &second)); /* two at once do not meet */
+    assert_ok(s, snug_writer_open(s->ctx, NULL, path, &second)); /* two processes at once do not collide */
     snug_writer_put(&first, "first", 5);
     snug_writer_put(&second, "second", 6);
     assert_file_is(s, path, "old");
@@ -165,7 +165,7 @@ static void unwritable(void **state) {
                  "none/a: No such file");
     assert_fails(s, snug_file_replace(s->ctx, NULL, s->folder, "", 0), SNUG_E_IO, "not a regular file");
     assert_fails(s, snug_file_replace(s->ctx, NULL, "/dev/null", "", 0), SNUG_E_IO, "/dev/null");
-    /* A disk that is full in the middle of a file, played by the limit on a file's size. */
+    /* A disk that fills up in the middle of a file, simulated by the limit of a file's size. */
     snprintf(path, sizeof path, "%s", scratch_write(s, "out", "old", 3));
     struct rlimit limit, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -183,7 +183,7 @@ static void unwritable(void **state) {
 
 static const struct snug_provenance from = {.run = 0xfedcba9876543210, .started = 1700000000};
 
-/* Writes checkpoint-1 with the file a of this text. */
+/* Writes checkpoint-1, in which the file a has this text. */
 static void commit(struct scratch *s, const struct snug_folder *in, const char *text) {
     struct snug_folder temporary;
     assert_ok(s, snug_folder_begin(s->ctx, in, "checkpoint-1", &temporary));
@@ -225,7 +225,7 @@ static void folder_commit(void **state) {
     snug_folder_close(&in);
 }
 
-/* A folder that is renamed, and replaced by another one, is written into where it is now. */
+/* A folder that is renamed and replaced during a write: files go to the renamed one. */
 static void folder_moves(void **state) {
     struct scratch *s = *state;
     struct snug_folder in;
@@ -247,7 +247,7 @@ static void folder_moves(void **state) {
     snug_folder_close(&in);
 }
 
-/* A process killed before commit, and one killed between the two renames: a sweep puts the old folder back. */
+/* A process killed before the commit, and one killed between the two renames: a sweep restores the old folder. */
 static void folder_crash(void **state) {
     struct scratch *s = *state;
     struct snug_folder in = scratch_open(s), temporary;
@@ -263,7 +263,7 @@ static void folder_crash(void **state) {
     snprintf(whole, sizeof whole, "%s", scratch_path(s, "checkpoint-1"));
     assert_int_equal(rename(whole, scratch_path(s, ".checkpoint-1.snug-0123456789abcdef.old")), 0);
     assert_int_equal(entries(s->folder), 2);
-    snug_folder_sweep(s->ctx, &in, killed, 1); /* not of that run */
+    snug_folder_sweep(s->ctx, &in, killed, 1); /* of another run */
     assert_int_equal(entries(s->folder), 2);
     snug_folder_sweep(s->ctx, &in, killed, 2);
     assert_int_equal(entries(s->folder), 1);
@@ -278,7 +278,7 @@ static void folder_crash(void **state) {
     snug_folder_close(&in);
 }
 
-/* Of what is hidden the named runs' goes, and nothing that only looks alike. */
+/* A sweep removes hidden entries of the named runs, and nothing with a similar name. */
 static void sweep(void **state) {
     struct scratch *s = *state;
     struct snug_folder in = scratch_open(s);
@@ -302,14 +302,14 @@ static void sweep(void **state) {
     scratch_write(s, ".a.snug-0123456789abcdef", "", 0);
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".b.snug-0123456789abcdef")));
     scratch_write(s, ".b.snug-0123456789abcdef/file", "", 0);
-    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".c.snug-0123456789abcdef/sub"))); /* never snug's */
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, ".c.snug-0123456789abcdef/sub"))); /* never made by snug */
     snug_folder_sweep(s->ctx, &in, (const uint64_t[]){7, in.run}, 2);
     assert_int_equal(entries(s->folder), KEPT + 4);
     assert_true(snug_folder_exists(scratch_path(s, ".c.snug-0123456789abcdef/sub")));
     snug_folder_close(&in);
 }
 
-/* A process that writes into a cache and dies before it is done with it, by SIGKILL. */
+/* A process that is killed by SIGKILL while it writes into a cache. */
 static void kill_writer(struct scratch *s, const struct snug_folder *cache, const char *name, int before) {
     struct snug_writer out;
     int ready[2], status;
@@ -318,14 +318,14 @@ static void kill_writer(struct scratch *s, const struct snug_folder *cache, cons
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it would outlive a failed test */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* otherwise it would outlive a failed test */
         if (snug_writer_open(s->ctx, cache, name, &out) != SNUG_OK || write(ready[1], &byte, 1) != 1) _exit(1);
         for (;;) pause();
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     close(ready[0]);
     close(ready[1]);
-    snug_cache_folder_sweep(s->ctx, cache); /* it lives */
+    snug_cache_folder_sweep(s->ctx, cache); /* it is alive */
     assert_int_equal(entries(s->folder), before + 1);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -343,7 +343,7 @@ static void cache(void **state) {
     kill_writer(s, &folder, tokens, 2);
     kill_writer(s, &folder, "notes.txt", 2);
     snug_cache_folder_sweep(s->ctx, &folder);
-    assert_int_equal(entries(s->folder), 3); /* of a name that no cache has: it stays */
+    assert_int_equal(entries(s->folder), 3); /* its name is not a cache's: it is kept */
     assert_contains(s->log, "/.0123456789abcdef0123456789abcdef.tokens.snug-");
     assert_int_equal(snug_cache_folder_find(s->ctx, &folder, tokens), -1);
     assert_int_equal(s->log_count, 1);
@@ -375,7 +375,7 @@ static void cache(void **state) {
 static void folder_discard(void **state) {
     struct scratch *s = *state;
     struct snug_folder in = scratch_open(s);
-    assert_ok(s, snug_folder_discard(s->ctx, &in, "checkpoint-1")); /* there is none */
+    assert_ok(s, snug_folder_discard(s->ctx, &in, "checkpoint-1")); /* it does not exist */
     for (int round = 0; round < 2; round++) {
         commit(s, &in, "a");
         if (round) /* left by a kill */
@@ -386,7 +386,7 @@ static void folder_discard(void **state) {
     snug_folder_close(&in);
 }
 
-/* What snug did not make is neither replaced nor removed, and is named. */
+/* What snug did not create is neither replaced nor removed, and is named. */
 static void foreign(void **state) {
     struct scratch *s = *state;
     struct snug_folder in = scratch_open(s), temporary;
@@ -424,10 +424,10 @@ static void foreign(void **state) {
         assert_fails(s, snug_folder_discard(s->ctx, &in, "checkpoint-1"), SNUG_E_IO, says[kind]);
         assert_file_is(s, scratch_path(s, "outside/file"), "mine");
         assert_int_equal(entries(s->folder), 2);
-        assert_ok(s, snug_folder_remove(s->ctx, &in, "checkpoint-1")); /* the link, not what it leads to */
+        assert_ok(s, snug_folder_remove(s->ctx, &in, "checkpoint-1")); /* the link, not its target */
         assert_int_equal(entries(outside), 1);
     }
-    /* What comes in the way while the new folder is written. */
+    /* Entries that appear while the new folder is written. */
     assert_ok(s, snug_folder_begin(s->ctx, &in, "checkpoint-1", &temporary));
     fill(s, &temporary, "a");
     assert_int_equal(symlink(outside, target), 0);
@@ -447,7 +447,7 @@ static void folder_verify(void **state) {
     struct snug_folder in = scratch_open(s);
     commit(s, &in, "twelve bytes");
     assert_ok(s, verify(s, &in, NULL));
-    for (size_t at = 0; at < 12; at++) { /* any one bit */
+    for (size_t at = 0; at < 12; at++) { /* any single bit */
         char text[] = "twelve bytes";
         text[at] ^= (char)(1 << at % 8);
         scratch_write(s, "checkpoint-1/a", text, 12);
@@ -501,7 +501,7 @@ static void json_members(void **state) {
     assert_true(r == 0.5);
     assert_ok(s, snug_json_real(s->ctx, "p", o, "i", 0, &r));
     assert_true(r == 3);
-    assert_ok(s, snug_json_real(s->ctx, "p", o, "huge", 0, &r)); /* as tokenizer_config.json has it */
+    assert_ok(s, snug_json_real(s->ctx, "p", o, "huge", 0, &r)); /* as in tokenizer_config.json */
     assert_true(r == 1000000000000000019884624838656.0);
     static const char *const reals[] = {"long", "up", "plus"};
     static const double values[] = {1, 1e20, 1e20};
@@ -513,7 +513,7 @@ static void json_members(void **state) {
     assert_true(b);
     assert_ok(s, snug_json_string(s->ctx, "p", o, "s", NULL, &t));
     assert_string_equal(t, "x");
-    assert_ok(s, snug_json_string(s->ctx, "p", o, "t", NULL, &t)); /* text that looks like a number stays */
+    assert_ok(s, snug_json_string(s->ctx, "p", o, "t", NULL, &t)); /* text that looks like a number is kept */
     assert_string_equal(t, "\"1000000000000000019884624838656");
     assert_ok(s, snug_json_string(s->ctx, "p", o, "none", NULL, &t));
     assert_null(t);
@@ -564,7 +564,7 @@ static void json_files(void **state) {
                  "a NUL byte");
 }
 
-/* What is wrong with a text is said of that text: nothing is named that it does not hold, and places are its own. */
+/* Errors refer to the text: they name only its contents, and its lines and columns. */
 static void json_messages(void **state) {
     struct scratch *s = *state;
     static const struct {
@@ -615,7 +615,7 @@ static void json_messages(void **state) {
                  "/w.json:2: not valid JSON (column 8): a NUL byte");
 }
 
-/* Any double comes back as it was. */
+/* Any double is read back with the same bits. */
 static void json_reals(void **state) {
     struct scratch *s = *state;
     uint64_t bits = 88172645463325252u;
@@ -664,7 +664,7 @@ static uint64_t varint(const unsigned char **at) {
     }
 }
 
-/* path: the fields entered so far, as decimal digits: 5, 51, … */
+/* path: the fields so far, as decimal digits: 5, 51, … */
 static void decode(const unsigned char *at, const unsigned char *end, int path, struct decoded *out) {
     while (at < end) {
         uint64_t key = varint(&at), size = 0;
@@ -696,7 +696,7 @@ static void events(void **state) {
                      0xC78AB0E5u); /* 0xE3069283, the published check value, masked */
     struct snug_events *file, *other;
     assert_ok(s, snug_events_open(s->ctx, NULL, scratch_path(s, "runs/x"), 0666, &file));
-    assert_ok(s, snug_events_open(s->ctx, NULL, s->path, 0666, &other)); /* a name of its own */
+    assert_ok(s, snug_events_open(s->ctx, NULL, s->path, 0666, &other)); /* its own name */
     snug_events_close(other);
     assert_ok(s, snug_events_scalar(file, "train/loss", 10, 0.693147, 1700000000.25));
     assert_ok(s, snug_events_scalar(file, "eval/accuracy", 123456789012, -1.5, 1700000001.5));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files, folders, locks and the spool where the system refuses: calls that fail, file systems that lack one,
- * permissions. */
+/* Files, folders, locks and the offload file where the system refuses: calls that fail, file systems that lack a call,
+   permissions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "io/lock.h"
-#include "io/spool.h"
+#include "io/offload_file.h"
 #include "scratch.h"
 
-/* Of one kind some calls of snug's pass, then so many fail with an errno, or do nothing where it is 0: what no file
-   system here does by itself. They stand between it and the C library (--wrap, see CMakeLists.txt). */
+/* Some calls of one kind pass, then a number of them fail with an errno, or do nothing where it is 0: no file system
+   here does so by itself. These functions are between snug and the C library (--wrap, see CMakeLists.txt). */
 struct refusal {
     int pass, times, error;
 };
@@ -47,7 +47,7 @@ REFUSABLE(ssize_t, read, (int fd, void *out, size_t size), (fd, out, size))
 REFUSABLE(ssize_t, pread, (int fd, void *out, size_t size, off_t at), (fd, out, size, at))
 REFUSABLE(ssize_t, pwrite, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
 
-/* Open files that have no name. */
+/* Open files without a name. */
 static struct refusal unnamed_refused;
 int __real_open(const char *path, int flags, mode_t mode);
 int __wrap_open(const char *path, int flags, mode_t mode);
@@ -56,7 +56,7 @@ int __wrap_open(const char *path, int flags, mode_t mode) {
 }
 
 static struct refusal flock_refused;
-static const char *gone_before_lock; /* what another process removes in that moment */
+static const char *gone_before_lock; /* a file that another process removes at that moment */
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation) {
@@ -65,7 +65,7 @@ int __wrap_flock(int fd, int operation) {
     return refused(&flock_refused) ? -1 : __real_flock(fd, operation);
 }
 
-static long file_system; /* what every folder is on; 0: the truth */
+static long file_system; /* the type of every file system; 0: the real one */
 int __real_statfs(const char *path, struct statfs *out);
 int __wrap_statfs(const char *path, struct statfs *out);
 int __wrap_statfs(const char *path, struct statfs *out) {
@@ -81,7 +81,7 @@ static void reading_at(void **state) {
     pread_refused = (struct refusal){.times = 1, .error = EINTR};
     assert_int_equal(snug_read_at(fd, text, 4, 1), 4);
     assert_string_equal(text, "ello");
-    assert_int_equal(snug_read_at(fd, text, 4, 3), 2); /* the file ends there */
+    assert_int_equal(snug_read_at(fd, text, 4, 3), 2); /* reads return the end of the file from here on */
     assert_int_equal(errno, 0);
     pread_refused = (struct refusal){.times = 1, .error = EIO};
     assert_int_equal(snug_read_at(fd, text, 4, 1), -1);
@@ -91,10 +91,10 @@ static void reading_at(void **state) {
     assert_int_equal(close(fd), 0);
 }
 
-static void folders_that_are_gone(void **state) {
+static void removed_folders(void **state) {
     struct scratch *s = *state;
     int64_t bytes;
-    statvfs_refused = (struct refusal){.times = 9, .error = ENOENT}; /* as a network's file system may say */
+    statvfs_refused = (struct refusal){.times = 9, .error = ENOENT}; /* as a network file system may do */
     assert_fails(s, snug_disk_free(s->ctx, "/a/b", &bytes), SNUG_E_IO, "free space of /: No such file");
     assert_fails(s, snug_disk_free(s->ctx, "a/b", &bytes), SNUG_E_IO, "free space of .: No such file");
     statvfs_refused.times = 0;
@@ -104,7 +104,7 @@ static void folders_that_are_gone(void **state) {
     assert_ok(s, snug_folder_check(s->ctx, "a"));
 }
 
-/* File systems without locks, or without files that have no name; a sweep that comes between. */
+/* File systems without locks, or without unnamed files; a sweep in between. */
 static void other_file_systems(void **state) {
     struct scratch *s = *state;
     struct snug_writer out;
@@ -115,11 +115,11 @@ static void other_file_systems(void **state) {
     assert_ok(s, snug_writer_open(s->ctx, NULL, path, &out));
     assert_string_equal(out.temporary + strlen(out.temporary) - 2, "-0");
     assert_ok(s, snug_writer_commit(s->ctx, &out));
-    flock_refused = (struct refusal){.times = 1, .error = EWOULDBLOCK}; /* a sweep has it */
+    flock_refused = (struct refusal){.times = 1, .error = EWOULDBLOCK}; /* a sweep holds the lock */
     assert_ok(s, snug_writer_open(s->ctx, NULL, path, &out));
     assert_string_equal(out.temporary + strlen(out.temporary) - 2, "-1");
     snug_writer_abandon(&out);
-    assert_int_equal(entries(s->folder), 2); /* the sweep would have removed the other one */
+    assert_int_equal(entries(s->folder), 2); /* the sweep would have removed the other file */
     assert_ok(s, snug_folder_remove(s->ctx, NULL, s->folder));
     assert_ok(s, snug_folder_create(s->ctx, s->folder));
     assert_ok(s, snug_file_replace(s->ctx, NULL, path, "", 0));
@@ -141,7 +141,7 @@ static void other_file_systems(void **state) {
     unnamed_refused = (struct refusal){.times = 1, .error = EACCES};
     assert_int_equal(snug_unnamed_open(s->ctx, s->folder, &fd), EACCES);
     assert_int_equal(snug_unnamed_open(s->ctx, scratch_path(s, "none"), &fd), ENOENT);
-    /* A name alone, in the folder where the process is. */
+    /* A name without a folder, in the process's working folder. */
     char here[1024];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(s->folder), 0);
@@ -162,18 +162,18 @@ static void permissions(void **state) {
     in.run = 0x0123456789abcdef;
     assert_int_equal(chmod(closed, 0555), 0);
     assert_int_equal(chmod(s->folder, 0755), 0);
-    be_somebody_else(true);
+    be_another_user(true);
     const snug_status checked = snug_folder_check(s->ctx, closed);
     const bool checked_named = strstr(snug_error_message(s->ctx), "closed: Permission denied");
     snug_clear_error(s->ctx);
     const snug_status made = snug_folder_check(s->ctx, below);
     const bool made_named = strstr(snug_error_message(s->ctx), "closed: Permission denied");
     snug_clear_error(s->ctx);
-    const snug_status begun = snug_folder_begin(s->ctx, &in, "out", &temporary); /* what is left cannot be removed */
+    const snug_status begun = snug_folder_begin(s->ctx, &in, "out", &temporary); /* the leftovers cannot be removed */
     const bool begun_named = strstr(snug_error_message(s->ctx), ".out.snug-0123456789abcdef: ");
     snug_clear_error(s->ctx);
     snug_folder_sweep(s->ctx, &in, &in.run, 1); /* nor swept, which is logged */
-    be_somebody_else(false);
+    be_another_user(false);
     assert_int_equal(chmod(closed, 0755), 0);
     assert_true(checked == SNUG_E_IO && checked_named);
     assert_true(made == SNUG_E_IO && made_named);
@@ -201,12 +201,12 @@ static snug_status verify(struct scratch *s, const struct snug_folder *in) {
     return status;
 }
 
-/* Each step of a commit fails: what was there stays, and nothing else. */
+/* Each step of a commit fails: the old content is kept, and nothing else remains. */
 static void folder_commit_fails(void **state) {
     struct scratch *s = *state;
     static const struct {
         struct refusal rename, fsync;
-        const char *sentence; /* NULL: it goes well all the same */
+        const char *sentence; /* NULL: it succeeds anyway */
     } cases[] = {
         {.rename = {0, 1, EIO}, .sentence = "manifest.json: "},
         {.rename = {1, 1, EIO}, .sentence = "cannot replace folder "},
@@ -235,7 +235,7 @@ static void folder_commit_fails(void **state) {
         assert_ok(s, verify(s, &in));
         assert_int_equal(entries(s->folder), 1);
     }
-    /* Nor can the old folder be put back: it is named, and a sweep does it. */
+    /* The old folder cannot be restored either: the message names it, and a sweep restores it. */
     assert_ok(s, snug_folder_begin(s->ctx, &in, "out", &temporary));
     fill(s, &temporary, "new");
     renameat_refused = (struct refusal){2, 2, EIO};
@@ -260,7 +260,7 @@ static void locks(void **state) {
     assert_fails(s, snug_lock_take(s->ctx, &second, &other), SNUG_E_IO, "(another process)");
     snug_lock_release(&lock);
     assert_false(snug_file_exists(NULL, path));
-    gone_before_lock = path; /* removed by its holder until now */
+    gone_before_lock = path; /* its holder has just removed it */
     assert_ok(s, snug_lock_take(s->ctx, &folder, &lock));
     assert_true(snug_file_is_named(lock.fd, NULL, path));
     snug_lock_release(&lock);
@@ -269,7 +269,7 @@ static void locks(void **state) {
     assert_contains(s->log, "cannot be locked");
     snug_lock_release(&lock);
     assert_int_equal(entries(s->folder), 0);
-    /* What killed runs left in it: one of another version, one whose line was cut. */
+    /* Leftovers of killed runs: a lock of another version, and one with an incomplete line. */
     static const char left[] = "process 1 on a\nprocess 2 on b, run 00000000000000aa\nprocess 3 on c, ru";
     scratch_write(s, ".snug.lock", left, strlen(left));
     assert_ok(s, snug_lock_take(s->ctx, &folder, &lock));
@@ -278,11 +278,11 @@ static void locks(void **state) {
     snug_lock_forget_killed(&lock);
     assert_int_equal(lock.killed_count, 0);
     snug_lock_release(&lock);
-    /* What is not snug's lock stays as it is. */
+    /* A file that is not snug's lock is not changed. */
     snprintf(outside, sizeof outside, "%s", scratch_write(s, "outside", "mine\n", 5));
     for (int kind = 0; kind < 5; kind++) {
         static const char *const says[] = {"is a symbolic link", "several names", "is not a regular file",
-                                           "is not a regular file", "holds text that is not snug's"};
+                                           "is not a regular file", "contains text that snug did not write"};
         switch (kind) {
         case 0: assert_int_equal(symlink(outside, path), 0); break;
         case 1: assert_int_equal(link(outside, path), 0); break;
@@ -299,7 +299,7 @@ static void locks(void **state) {
     snug_folder_close(&second);
 }
 
-static void spool_failures(void **state) {
+static void offload_file_failures(void **state) {
     struct scratch *s = *state;
     static const struct {
         struct refusal sync, write, read;
@@ -307,7 +307,7 @@ static void spool_failures(void **state) {
         const char *sentence;
     } cases[] = {
         {.write = {0, 1, EINTR}, .read = {0, 1, EINTR}},
-        {.sync = {256, 1000, EINVAL}}, /* of waiting: the file system cannot do it */
+        {.sync = {256, 1000, EINVAL}}, /* waiting fails: the file system does not support it */
         {.sync = {256, 1000, EIO}, .error = EIO, .sentence = "written"},
         {.sync = {256, 1000, ENOSPC}, .error = ENOSPC, .sentence = "written"},
         {.write = {9, 1, ENOSPC}, .error = ENOSPC, .sentence = "written"},
@@ -317,16 +317,16 @@ static void spool_failures(void **state) {
     };
     enum { COPIES = 300 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct snug_spool *spool;
+        struct snug_offload_file *file;
         char byte = 'x', back = 0;
-        assert_ok(s, snug_spool_open(s->ctx, s->folder, COPIES, &spool));
+        assert_ok(s, snug_offload_file_open(s->ctx, s->folder, COPIES, &file));
         sync_file_range_refused = cases[i].sync;
         pwrite_refused = cases[i].write;
         pread_refused = cases[i].read;
-        for (int k = 0; k < COPIES; k++) snug_spool_store(spool, &byte, k, 1);
-        for (int k = 0; k < 3; k++) snug_spool_fetch(spool, &back, k, 1);
-        const snug_status status = snug_spool_drain(s->ctx, spool);
-        snug_spool_close(spool);
+        for (int k = 0; k < COPIES; k++) snug_offload_file_store(file, &byte, k, 1);
+        for (int k = 0; k < 3; k++) snug_offload_file_fetch(file, &back, k, 1);
+        const snug_status status = snug_offload_file_drain(s->ctx, file);
+        snug_offload_file_close(file);
         sync_file_range_refused = pwrite_refused = pread_refused = (struct refusal){0};
         if (!cases[i].error) {
             assert_ok(s, status);
@@ -336,23 +336,23 @@ static void spool_failures(void **state) {
         assert_contains(snug_error_message(s->ctx), strerror(cases[i].error));
         assert_fails(s, status, SNUG_E_IO, cases[i].sentence);
     }
-    assert_false(snug_spool_is_memory("/proc"));
+    assert_false(snug_offload_file_is_memory("/proc"));
     file_system = TMPFS_MAGIC;
-    assert_true(snug_spool_is_memory(s->folder));
+    assert_true(snug_offload_file_is_memory(s->folder));
     file_system = RAMFS_MAGIC;
-    assert_true(snug_spool_is_memory(s->folder));
+    assert_true(snug_offload_file_is_memory(s->folder));
     file_system = 0;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reading_at, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(folders_that_are_gone, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(removed_folders, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_file_systems, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(permissions, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(folder_commit_fails, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(locks, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(spool_failures, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(offload_file_failures, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("io_refused", tests, NULL, NULL);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trainings that are killed: at a random time, or in the place of a random call for a file, so that kills come in the
- * middle of accumulations, evaluations and saves. And trainings by the program that are interrupted at a random time.
- * Who goes on with --resume_from_checkpoint True, or anew where no checkpoint was whole yet, ends with the bits of a
- * run that nothing happened to.
+ * Trainings that are killed at a random time or at a random file call, so that kills hit accumulations, evaluations
+ * and saves; and trainings by the program that are interrupted at a random time. Resumed with
+ * --resume_from_checkpoint True, or restarted where no checkpoint was complete yet, they end with the bits of an
+ * uninterrupted run.
  *
- * build/test_kills KILLED SEED INTERRUPTED [MODEL TRAIN_FILE VALIDATION_FILE]: so many trainings of each; the model,
- * which stands in for a tiny one, is for those that are interrupted (tools/kill-test).
+ * build/test_kills KILLED SEED INTERRUPTED [MODEL TRAIN_FILE VALIDATION_FILE]: KILLED and INTERRUPTED are the numbers
+ * of trainings; those that are interrupted train the model, by default a tiny one (tools/kill-test).
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ enum place { PLACE_START, PLACE_STEP, PLACE_EVALUATION, PLACE_SAVE, PLACE_END, P
 static const char *const place_names[PLACES] = {"before the first step", "in a step", "in an evaluation", "in a save",
                                                 "at the end"};
 
-/* What the process that trains says to the one that kills it. */
+/* Shared by the training process and the one that kills it. */
 struct shared {
     struct faults faults;
     enum place place;
@@ -71,7 +71,7 @@ static void sleep_for(double seconds) {
     nanosleep(&(struct timespec){(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))}, NULL);
 }
 
-/* A process of its own, which the test has nothing of OpenMP in common with; what it says is kept from now on. */
+/* A separate process, which shares no OpenMP state with the test; its output is kept. */
 static pid_t fork_saying(const struct fixture *f) {
     write_text(f, "stderr", "");
     fflush(NULL);
@@ -82,7 +82,7 @@ static pid_t fork_saying(const struct fixture *f) {
 }
 
 static const char *said(const struct fixture *f) {
-    static char text[512]; /* the end of it, which says why */
+    static char text[512]; /* the last part, which has the reason */
     size_t size;
     char *all = read_text(f, path_of(f, "stderr"), &size);
     snprintf(text, sizeof text, "%s", size < sizeof text ? all : all + size + 1 - sizeof text);
@@ -90,7 +90,7 @@ static const char *said(const struct fixture *f) {
     return text;
 }
 
-/* What the kill left: a hidden folder is a save that was under way. */
+/* The state after the kill: a hidden folder is an unfinished save. */
 static enum place look_at(struct fixture *f, const char *output, enum place place, int *checkpoints) {
     DIR *folder = opendir(path_of(f, "%s", output));
     *checkpoints = 0;
@@ -106,25 +106,25 @@ static enum place look_at(struct fixture *f, const char *output, enum place plac
     return place;
 }
 
-/* What kills left unfinished is gone when a run that began later has ended. */
+/* Unfinished files of killed runs are removed when a later run has ended. */
 static void assert_nothing_hidden(struct fixture *f, const char *output) {
     DIR *folder = opendir(path_of(f, "%s", output));
     assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder));)
-        if (strstr(entry->d_name, ".snug")) fail_msg("%s/%s is left behind", output, entry->d_name);
+        if (strstr(entry->d_name, ".snug")) fail_msg("%s/%s was not removed", output, entry->d_name);
     closedir(folder);
 }
 
-/* A training, and how its runs begin and are ended before their time. */
+/* A training, and how its runs begin and are ended early. */
 struct trial {
     struct fixture *f;
     struct shared *shared;
-    int way, checkpoints; /* so many are there to go on from */
-    char whole[16];       /* the folder of the run that nothing happened to, */
+    int way, checkpoints; /* checkpoints that can be resumed from */
+    char whole[16];       /* the folder of the uninterrupted run, */
     double seconds;       /* the time that it took, */
     int64_t calls;        /* and its calls for files */
     pid_t (*start)(const struct trial *trial, const char *output);
-    bool (*end)(const struct trial *trial, const uint32_t random[4]); /* false where it had come to its own end */
+    bool (*end)(const struct trial *trial, const uint32_t random[4]); /* false where the run finished */
 };
 
 static void ready(struct shared *shared) {
@@ -142,7 +142,7 @@ static void run_whole(struct trial *trial, const char *kind) {
     trial->calls = trial->shared->faults.count;
 }
 
-/* One training, ended early one to three times, each time to go on; counts the ends by their places. */
+/* One training, ended early one to three times and resumed each time; counts the ends by their places. */
 static void end_often(struct trial *trial, int number, int64_t ends[PLACES]) {
     struct fixture *f = trial->f;
     const uint32_t wanted = 1 + snug_philox((uint32_t)number, 0, 1, 0, seed, 0).word[0] % 3;
@@ -159,7 +159,7 @@ static void end_often(struct trial *trial, int number, int64_t ends[PLACES]) {
     }
     ready(trial->shared);
     if (early && wait_for(trial->start(trial, "out")) != 0)
-        fail_msg("training %d (seed %u) cannot go on: %s", number, seed, said(f));
+        fail_msg("training %d (seed %u) cannot be resumed: %s", number, seed, said(f));
     assert_nothing_hidden(f, "out");
     assert_same_run(f, trial->whole, "out");
 }
@@ -229,12 +229,12 @@ static void test_killed_is_uninterrupted(void **state) {
     "--per_device_train_batch_size 4 --gradient_accumulation_steps 2 --max_steps 8 --learning_rate 1e-3 --threads 2 "  \
     "--eval_strategy steps --eval_steps 3 --save_strategy steps --save_steps 3 --device cpu "
 
-/* fp32 products are oneDNN's, bf16 ones snug's own for AMX or AVX-512 where the processor has them. */
+/* fp32 matmuls are oneDNN's, bf16 ones snug's own where the processor has AMX or AVX-512. */
 static const char *const interrupted_ways[] = {INTERRUPTED, INTERRUPTED "--bf16",
                                                INTERRUPTED "--dtype bfloat16 --optim adamw_8bit --recompute layer"};
 enum { INTERRUPTED_WAYS = sizeof interrupted_ways / sizeof *interrupted_ways };
 
-/* Starts the program itself, whose own thread takes signals. */
+/* Starts the program itself, which has a thread for signals. */
 static pid_t start_program(const struct trial *trial, const char *output) {
     struct fixture *f = trial->f;
     char words[2048], more[1024] = "", *rest = words, *arguments[96] = {"snug"};
@@ -269,7 +269,7 @@ static bool interrupt_it(const struct trial *trial, const uint32_t random[4]) {
     const int status = wait_for(child);
     if (status == 0) return false;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 130) return true;
-    /* Else it had not come to take signals yet, nor to say a word. */
+    /* Otherwise it had not installed its signal handling yet, nor printed anything. */
     if (!WIFSIGNALED(status) || WTERMSIG(status) != number || *said(trial->f))
         fail_msg("%s: wait status %d after signal %d: %s", trial->whole, status, number, said(trial->f));
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data that is too long, too wide or too varied: the program answers in bounded memory and in time that grows with the
-   file, not with its square. SNUG_LARGE=1 adds what writes more than 400 MB. */
+/* Data that is too long, too wide or too varied: the program answers in bounded memory and in time linear in the file's
+   size. SNUG_LARGE=1 adds tests that write more than 400 MB. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,14 +9,14 @@
 #include "training_fixture.h"
 
 #define MIB ((int64_t)1 << 20)
-/* Generous, for slow and busy machines: what takes the square of these sizes takes hours. */
+/* A generous limit for slow and busy machines: quadratic time at these sizes would be hours. */
 enum { SECONDS = 120 };
 
 struct answer {
     int code;
     int64_t peak;
     double seconds;
-    char *errors; /* what it said; freed by the caller */
+    char *errors; /* its messages; freed by the caller */
 };
 
 /* Runs snug in the test's folder. */
@@ -53,7 +53,7 @@ static void assert_answer(const struct fixture *f, const char *words, int code, 
     free(answer.errors);
 }
 
-/* piece until the file has length bytes more. */
+/* Writes piece repeatedly until the file has length bytes more. */
 static void repeat(FILE *file, const char *piece, int64_t length) {
     char block[1 << 16];
     const size_t size = strlen(piece), whole = sizeof block / size * size;
@@ -83,19 +83,21 @@ static void test_ten_million_characters(void **state) {
         FILE *file = open_new(f, "long.txt");
         repeat(file, pieces[i], bytes);
         assert_int_equal(fclose(file), 0);
-        /* the line, its normalised text, ids of 4 bytes, and what growing copies: some 20 bytes for each of the text */
+        /* the line, its normalised text, ids of 4 bytes, and copies while arrays grow: some 20 bytes for each byte of
+           the text */
         assert_answer(f, TOKENIZE "long.txt", 0, "", 48 * MIB + 20 * bytes);
     }
 }
 
-/* A text of one letter, or of blanks, and a tokenizer for which a search from each place of it reads on to its end. */
-static void test_searches_that_read_on(void **state) {
+/* A text of one letter, or of blanks, and a tokenizer for which a search from each position reads to the end of the
+   text. */
+static void test_linear_time_searches(void **state) {
     enum { LONG = 500000 };
     static const struct {
-        bool piece;          /* of a word; else an added token */
-        const char *letters; /* so many of them, then a b */
+        bool piece;          /* a piece of the vocabulary; otherwise an added token */
+        const char *letters; /* this many of them, then a b */
         const char *flags;   /* of the added token */
-        const char *text;    /* is repeated */
+        const char *text;    /* the text repeats this */
     } cases[] = {
         {true, "a", "", "a"},
         {false, "z", "", "z"},
@@ -160,7 +162,7 @@ static void test_as_many_labels_as_rows(void **state) {
     for (int i = 0; i < 300000; i++) fprintf(file, "|l%d", i);
     fputs("\n", file);
     assert_int_equal(fclose(file), 0);
-    /* Both are refused: after all labels were found, sorted and bound. */
+    /* Both are refused, but only after all labels were found, sorted and bound. */
     static const char *const files[] = {"labels.csv", "lists.csv"};
     for (int i = 0; i < 2; i++) {
         char words[256];
@@ -174,7 +176,7 @@ static void test_as_many_labels_as_rows(void **state) {
 
 static void test_endless_lines(void **state) {
     struct fixture *f = *state;
-    /* A line of 1 GiB of zeros, which takes no space on the disk. */
+    /* A line of 1 GiB of zeros, as a hole in the file. */
     const int fd = open(path_of(f, "hole.txt"), O_WRONLY | O_CREAT, 0600);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, 1024 * MIB), 0);
@@ -194,10 +196,10 @@ static void test_endless_lines(void **state) {
     }
 }
 
-/* Whether a folder of the process's own can be put over another one: not everywhere is that allowed. */
+/* Whether a mount namespace and a tmpfs are permitted: not on every system. */
 static bool can_mount(void) { return system("unshare -rm true > /dev/null 2>&1") == 0; }
 
-/* Runs snug with a token cache on a disk of so many MiB, and says what it said and what it left there. */
+/* Runs snug with a token cache on a disk of this many MiB; returns its messages and the files that it left there. */
 static char *ask_on_disk(const struct fixture *f, int mib, const char *file, int *left) {
     char command[2048];
     snprintf(command, sizeof command,
@@ -214,8 +216,8 @@ static char *ask_on_disk(const struct fixture *f, int mib, const char *file, int
     return read_text(f, path_of(f, "stderr"), NULL);
 }
 
-/* A token cache that the disk cannot hold: told when a part of the text is read, or, of a small file, when it is full.
- */
+/* A token cache that does not fit the disk: reported after a part of the text was read, or, for a small file, when the
+   disk is full. */
 static void test_full_disk(void **state) {
     static const struct {
         int64_t bytes;
@@ -239,7 +241,7 @@ static void test_full_disk(void **state) {
     }
 }
 
-/* Stopped while it tokenizes, however that comes: nothing stays that could be taken for a whole cache. */
+/* Stopped while it tokenizes, in any way: nothing remains that could be mistaken for a complete cache. */
 static void test_stopped_while_tokenizing(void **state) {
     struct fixture *f = *state;
     FILE *file = open_new(f, "long.csv");
@@ -258,7 +260,7 @@ static void test_stopped_while_tokenizing(void **state) {
                   "--train_file", "long.csv", "--device", "cpu", "--output_dir", "out", NULL);
             _exit(127);
         }
-        while (access(path_of(f, "stopped"), F_OK) != 0) { /* made right before the first row is read */
+        while (access(path_of(f, "stopped"), F_OK) != 0) { /* created right before the first row is read */
             if (waitpid(child, &status, WNOHANG) != 0)
                 fail_msg("it did not begin: %s", read_text(f, path_of(f, "stderr"), NULL));
             usleep(1000);
@@ -276,7 +278,8 @@ static void test_stopped_while_tokenizing(void **state) {
         }
         DIR *folder = opendir(path_of(f, "stopped"));
         assert_non_null(folder);
-        for (struct dirent *entry; (entry = readdir(folder));) { /* but a hidden name, where a file needs one */
+        for (struct dirent *entry;
+             (entry = readdir(folder));) { /* except a hidden name, where the file system has no unnamed files */
             const char *end = strrchr(entry->d_name, '.');
             assert_true(!end || strcmp(end, ".tokens") != 0);
         }
@@ -285,7 +288,7 @@ static void test_stopped_while_tokenizing(void **state) {
     }
 }
 
-static void test_deep_and_many(void **state) {
+static void test_deep_nesting_and_many_entries(void **state) {
     struct fixture *f = *state;
     FILE *file = open_new(f, "deep.jsonl");
     repeat(file, "[", 5000000);
@@ -307,9 +310,15 @@ static void test_deep_and_many(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_ten_million_characters),      TEST(test_searches_that_read_on),  TEST(test_million_columns),
-        TEST(test_rows_that_lack_most_columns), TEST(test_as_many_labels_as_rows), TEST(test_full_disk),
-        TEST(test_stopped_while_tokenizing),    TEST(test_endless_lines),          TEST(test_deep_and_many),
+        TEST(test_ten_million_characters),
+        TEST(test_linear_time_searches),
+        TEST(test_million_columns),
+        TEST(test_rows_that_lack_most_columns),
+        TEST(test_as_many_labels_as_rows),
+        TEST(test_full_disk),
+        TEST(test_stopped_while_tokenizing),
+        TEST(test_endless_lines),
+        TEST(test_deep_nesting_and_many_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss scale of fp16 training against torch.amp.GradScaler's (tools/golden_loss_scale.py): by the operations that
-   training runs, CLIP, an update and RESCALE, of the reference. */
+/* The loss scale of fp16 training against torch.amp.GradScaler's (tools/golden_loss_scale.py), with the operations of
+   training: CLIP, an update and RESCALE, on the reference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "backend/backend.h"
 #include "optim/loss_scale.h"
 
-enum { SUMS, CLIP, SCALER, GRADIENT, WEIGHT, TENSORS };
+enum { NONE, SUMS, CLIP, SCALER, GRADIENT, WEIGHT, TENSORS };
 
 struct fixture {
     double sums[8];
@@ -34,11 +34,12 @@ static void check_case(const json_t *one) {
         [GRADIENT] = {.rows = 1, .cols = 1, .offset = offsetof(struct fixture, gradient)},
         [WEIGHT] = {.rows = 1, .cols = 1, .offset = offsetof(struct fixture, weight)}};
     struct snug_op ops[] = {
-        {.kind = SNUG_OP_CLIP, .in = SNUG_INPUTS(SUMS), .out = SNUG_OUTPUTS(CLIP, SCALER)},
-        {.kind = SNUG_OP_SGD, .in = SNUG_INPUTS(GRADIENT, CLIP), .out = SNUG_OUTPUTS(WEIGHT), .segments = 1},
-        {.kind = SNUG_OP_RESCALE, .in = SNUG_INPUTS(SCALER), .out = SNUG_OUTPUTS(SCALER)}};
-    const struct snug_program program = {.tensors = tensors, .tensor_count = TENSORS, .ops = ops, .op_count = 3};
-    const struct snug_optimizer sgd = {.kind = SNUG_SGD};
+        {.kind = SNUG_OP_CLIP, .clip = {.sums = SUMS, .clip = CLIP, .scaler = SCALER}},
+        {.kind = SNUG_OP_SGD, .update = {.g = GRADIENT, .clip = CLIP, .weight = WEIGHT, .segments = 1}},
+        {.kind = SNUG_OP_RESCALE, .rescale = {.scaler = SCALER}}};
+    const struct snug_program program = {
+        .tensors = tensors, .tensor_count = TENSORS, .ops = ops, .op_count = 3, .scaler = SCALER};
+    const struct snug_optimizer sgd = {.info = &snug_optimizer_sgd};
     const struct snug_backend *backend = snug_backend_reference();
     struct snug_run run = {.program = &program, .arena = (uint8_t *)&f, .optimizer = &sgd, .learning_rate = 1};
     const json_t *changes = json_object_get(one, "changes"), *overflows = json_object_get(one, "overflows");
@@ -75,7 +76,7 @@ static void agrees_with_grad_scaler(void **state) {
     json_decref(golden);
 }
 
-/* Doubling stops where fp32 ends, as in torch. */
+/* Doubling stops at fp32's maximum, as in torch. */
 static void stays_finite(void **state) {
     (void)state;
     float values[SNUG_SCALE_VALUES] = {0x1p127f, SNUG_SCALE_INTERVAL - 1};

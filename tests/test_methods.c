@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every method that trades time for memory gives the run that it stands for: the same bits where it is exact. */
+/* Methods that trade time for memory: exact ones give the same bits as the plain run. */
 #include "io/safetensors.h"
 #include "training_fixture.h"
 
@@ -33,6 +33,39 @@ static void test_recomputation_changes_no_bit(void **state) {
     }
 }
 
+/* Local attention, RoPE, gated MLPs and mean pooling; a bias table that all layers share. */
+static void test_methods_of_other_families_change_no_bit(void **state) {
+    static const char *const families[] = {"config_name=@modern", "config_name=@mpnet"};
+    static const char *const kinds[] = {"bf16=True task=mlm line_by_line=True train_file=@train.txt",
+                                        "gradient_accumulation_steps=2 optim=adamw_8bit"};
+    static const char *const ways[] = {"recompute=ffn update_in_backward=True", "recompute=attention threads=3",
+                                       "recompute=layer update_in_backward=True",
+                                       "recompute=layer,none offload=weights,gradients,optimizer,activations"};
+    struct fixture *f = *state;
+    write_other_families(f);
+    for (size_t family = 0; family < 2; family++)
+        for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+            char words[512];
+            snprintf(words, sizeof words, "%s %s max_steps=2 max_grad_norm=0.5", families[family], kinds[kind]);
+            train(f, "stored", words);
+            for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+                snprintf(words, sizeof words, "%s %s max_steps=2 max_grad_norm=0.5 %s", families[family], kinds[kind],
+                         ways[i]);
+                train(f, "again", words);
+                assert_same_model(f, "stored", "again");
+            }
+        }
+}
+
+/* Arguments that are refused, with a part of the message. */
+static void check_refused(struct fixture *f, const char *const (*cases)[2], size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        snug_train_result result;
+        assert_int_equal(try_train(f, "refused", cases[i][0], 0, &result), SNUG_E_USAGE);
+        assert_contains(snug_error_message(f->ctx), cases[i][1]);
+    }
+}
+
 static void test_wrong_levels_are_refused(void **state) {
     static const char *const cases[][2] = {
         {"recompute=some", "not a list of levels"},
@@ -44,14 +77,9 @@ static void test_wrong_levels_are_refused(void **state) {
         {"recompute=none,ffn,ffn", "more levels than layers"},
         {"recompute=layer*1,", "not a list of levels"},
         {"recompute=layer*1x", "not a list of levels"},
-        {"recompute=ffn gradient_checkpointing=True", "not both"},
+        {"recompute=ffn gradient_checkpointing=True", "only one of them"},
     };
-    struct fixture *f = *state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snug_train_result result;
-        assert_int_equal(try_train(f, "refused", cases[i][0], 0, &result), SNUG_E_USAGE);
-        assert_contains(snug_error_message(f->ctx), cases[i][1]);
-    }
+    check_refused(*state, cases, sizeof cases / sizeof *cases);
 }
 
 static void test_tf32_needs_a_gpu(void **state) {
@@ -62,9 +90,9 @@ static void test_tf32_needs_a_gpu(void **state) {
     train(f, "off", "tf32=False device=cpu max_steps=1");
 }
 
-/* ---- rows that wait ------------------------------------------------------------------------------------------- */
+/* ---- lazy rows ------------------------------------------------------------------------------------------------ */
 
-/* All tensors of two files have the same bits, those of a table in the rows that both have. */
+/* All tensors of two files have the same bits; of a table, the rows that both have. */
 static void assert_same_but_wider(const struct fixture *f, const char *narrow, const char *wide, size_t expected) {
     struct snug_safetensors a, b;
     ok(f, snug_safetensors_open(f->ctx, NULL, narrow, &a));
@@ -85,8 +113,8 @@ static void assert_same_but_wider(const struct fixture *f, const char *narrow, c
     snug_safetensors_close(&b);
 }
 
-/* The same training of the narrow model, whose rows do not wait, and of the wide one, whose rows do. */
-static void test_waiting_changes_nothing(void **state) {
+/* The same training of the narrow model, whose rows are not lazy, and of the wide one, whose rows are. */
+static void test_lazy_rows_change_nothing(void **state) {
     static const char *const runs[] = {
         "",
         "weight_decay=0.1 gradient_accumulation_steps=2 num_train_epochs=6 warmup_steps=5",
@@ -102,10 +130,10 @@ static void test_waiting_changes_nothing(void **state) {
                  runs[i]);
         const snug_train_result wide = train(f, "wider", words);
         const int64_t more = (int64_t)(WIDE_VOCABULARY - VOCABULARY) * 32 * 4;
-        /* Less what the narrow table is rounded up by. */
-        assert_true(wide.ledger[SNUG_MEMORY_WEIGHTS].planned > narrow.ledger[SNUG_MEMORY_WEIGHTS].planned + more - 256);
-        assert_true(wide.ledger[SNUG_MEMORY_GRADIENTS].planned <
-                    narrow.ledger[SNUG_MEMORY_GRADIENTS].planned + more / 8);
+        /* Minus the rounding of the narrow table's size. */
+        assert_true(wide.memory[SNUG_MEMORY_WEIGHTS].planned > narrow.memory[SNUG_MEMORY_WEIGHTS].planned + more - 256);
+        assert_true(wide.memory[SNUG_MEMORY_GRADIENTS].planned <
+                    narrow.memory[SNUG_MEMORY_GRADIENTS].planned + more / 8);
         assert_true(narrow.train_loss == wide.train_loss);
         assert_int_equal(narrow.metrics.count, wide.metrics.count);
         if (narrow.metrics.count)
@@ -130,8 +158,8 @@ static void assert_same_table(const struct fixture *f, snug_session *sessions[2]
     for (int i = NARROW; gradients && i < WIDE; i++) assert_true(values[1][i] == 0);
 }
 
-/* One's own loop may forget gradients, and look at everything at any time. */
-static void test_waiting_in_ones_own_loop(void **state) {
+/* A user's loop may zero gradients and read everything at any time. */
+static void test_lazy_rows_in_own_loop(void **state) {
     struct fixture *f = *state;
     snug_session *sessions[2];
     snug_args *args[2];
@@ -181,7 +209,7 @@ static void test_update_in_backward_changes_no_bit(void **state) {
         for (size_t step = 0; step < 2; step++)
             for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
                 char words[256];
-                /* A norm that most steps pass, so that clipping is seen. */
+                /* A norm that most steps exceed, so that clipping has an effect. */
                 const char *norm = strstr(ways[i], "max_grad_norm") ? "" : "max_grad_norm=0.5 ";
                 snprintf(words, sizeof words, "%s%s%s%s", norm, ways[i], steps[step], tasks[task]);
                 train(f, "after", words);
@@ -192,35 +220,117 @@ static void test_update_in_backward_changes_no_bit(void **state) {
             }
 }
 
-/* All that the arena holds: without the context, which is the process's own and grows with what ran before. */
-static int64_t carved(const snug_train_result *result) {
+/* All that is in the arena: without the context, whose size belongs to the process and depends on earlier runs. */
+static int64_t allocated(const snug_train_result *result) {
     int64_t sum = 0;
-    for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++) sum += result->ledger[i].planned;
+    for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++) sum += result->memory[i].planned;
     return sum;
 }
 
-/* Gradients never stand all at once. */
+/* Gradients are never all allocated at the same time. */
 static void test_update_in_backward_frees_gradients(void **state) {
     struct fixture *f = *state;
     const snug_train_result after = train(f, "after", "task=mlm line_by_line=True train_file=@train.txt"),
                             inside = train(f, "inside",
                                            "task=mlm line_by_line=True train_file=@train.txt "
                                            "update_in_backward=True");
-    const int64_t weights = after.ledger[SNUG_MEMORY_WEIGHTS].planned;
-    assert_int_equal(after.ledger[SNUG_MEMORY_GRADIENTS].planned, weights);
-    assert_true(inside.ledger[SNUG_MEMORY_GRADIENTS].planned < weights / 2);
-    assert_true(carved(&inside) < carved(&after));
+    const int64_t weights = after.memory[SNUG_MEMORY_WEIGHTS].planned;
+    assert_int_equal(after.memory[SNUG_MEMORY_GRADIENTS].planned, weights);
+    assert_true(inside.memory[SNUG_MEMORY_GRADIENTS].planned < weights / 2);
+    assert_true(allocated(&inside) < allocated(&after));
+}
+
+/* ---- frozen parts --------------------------------------------------------------------------------------------- */
+
+/* Exactly the tensors whose name contains one of parts (up to NULL) have the same bits in both models. */
+static void assert_frozen(const struct fixture *f, const char *before, const char *after, const char *const parts[]) {
+    struct snug_safetensors a, b;
+    ok(f, snug_safetensors_open(f->ctx, NULL, path_of(f, "%s/model.safetensors", before), &a));
+    ok(f, snug_safetensors_open(f->ctx, NULL, path_of(f, "%s/model.safetensors", after), &b));
+    for (size_t i = 0; i < a.count; i++) {
+        const struct snug_stored_tensor *x = &a.tensors[i], *y = snug_safetensors_find(&b, x->name);
+        const size_t count = (size_t)x->count;
+        float *values = calloc(2 * count, sizeof *values);
+        bool frozen = false;
+        assert_non_null(values);
+        ok(f, snug_safetensors_read(f->ctx, &a, x, 0, x->count, values));
+        ok(f, snug_safetensors_read(f->ctx, &b, y, 0, x->count, values + count));
+        for (const char *const *part = parts; *part; part++) frozen |= strstr(x->name, *part) != NULL;
+        if ((memcmp(values, values + count, count * sizeof *values) == 0) != frozen)
+            fail_msg("%s %s", x->name, frozen ? "changes" : "stays");
+        free(values);
+    }
+    snug_safetensors_close(&a);
+    snug_safetensors_close(&b);
+}
+
+static void test_frozen_parts_stay_as_they_are(void **state) {
+    static const struct {
+        const char *freeze, *parts[4];
+    } cases[] = {
+        {"embeddings", {"embeddings"}}, {"embeddings,layer.0", {"embeddings", "layer.0."}},
+        {"layer.1", {"layer.1."}},      {"layer.0-1", {"layer.0.", "layer.1."}},
+        {"base_model", {"bert."}},
+    };
+    static const char *const ways[] = {"recompute=layer", "recompute=ffn", "update_in_backward=True",
+                                       "offload=weights,gradients,optimizer,activations"};
+    struct fixture *f = *state;
+    train(f, "start", "learning_rate=0");
+    const snug_train_result all = train(f, "all", "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "freeze=%s", cases[i].freeze);
+        const snug_train_result frozen = train(f, "frozen", words);
+        assert_frozen(f, "start", "frozen", cases[i].parts);
+        assert_true(frozen.memory[SNUG_MEMORY_GRADIENTS].planned < all.memory[SNUG_MEMORY_GRADIENTS].planned);
+        assert_true(frozen.memory[SNUG_MEMORY_OPTIMIZER].planned < all.memory[SNUG_MEMORY_OPTIMIZER].planned);
+        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+            snprintf(words, sizeof words, "freeze=%s %s", cases[i].freeze, ways[way]);
+            train(f, "way", words);
+            assert_same_model(f, "frozen", "way");
+        }
+    }
+    assert_true(train(f, "frozen", "freeze=embeddings,layer.0-1").memory[SNUG_MEMORY_ACTIVATIONS].planned <
+                all.memory[SNUG_MEMORY_ACTIVATIONS].planned);
+}
+
+/* The decoder of masked LM is the word embedding: only its bias is trained. */
+static void test_frozen_tables_of_masked_lm_stay(void **state) {
+    struct fixture *f = *state;
+    train(f, "start", "task=mlm line_by_line=True train_file=@train.txt learning_rate=0");
+    train(f, "frozen", "task=mlm line_by_line=True train_file=@train.txt freeze=embeddings");
+    assert_frozen(f, "start", "frozen", (const char *const[]){"embeddings", NULL});
+}
+
+static void test_wrong_parts_are_refused(void **state) {
+    static const char *const cases[][2] = {
+        {"freeze=encoder", "not one of embeddings, layer.N"},
+        {"freeze=embeddings,", "not one of embeddings"},
+        {"freeze=layer.", "not one of embeddings"},
+        {"freeze=layer.0-", "not one of embeddings"},
+        {"freeze=layer.x", "not one of embeddings"},
+        {"freeze=layer.2", "the model's layers 0 to 1"},
+        {"freeze=layer.1-0", "the model's layers 0 to 1"},
+        {"freeze=layer.99999999999999999999", "not one of embeddings"},
+        {"freeze=layer.1x", "not one of embeddings"},
+        {"freeze=layer.0-10", "the model's layers 0 to 1"},
+    };
+    check_refused(*state, cases, sizeof cases / sizeof *cases);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_recomputation_changes_no_bit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_methods_of_other_families_change_no_bit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_update_in_backward_changes_no_bit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_update_in_backward_frees_gradients, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_levels_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tf32_needs_a_gpu, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_waiting_changes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_waiting_in_ones_own_loop, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lazy_rows_change_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lazy_rows_in_own_loop, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_frozen_parts_stay_as_they_are, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_frozen_tables_of_masked_lm_stay, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_wrong_parts_are_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("methods", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics against scikit-learn's and scipy's (tools/golden_metrics.py), undefined ones and misuse included. */
+/* Metrics against scikit-learn's and scipy's (tools/golden_metrics.py), undefined metrics and misuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,13 +30,36 @@ static double result_of(const snug_metrics *metrics, const char *name) {
     return 0;
 }
 
-/* A meter with memory of exactly the size it asks for, so that the sanitizer sees any step beyond it. */
-static struct snug_meter *meter_of(snug_context *ctx, enum snug_task task, enum snug_problem problem, int64_t classes,
-                                   int64_t rows, void **memory) {
-    struct snug_meter *meter;
-    *memory = malloc((size_t)snug_meter_bytes(task, problem, classes, rows));
-    assert_int_equal(snug_meter_create(ctx, task, problem, classes, rows, *memory, &meter), SNUG_OK);
-    return meter;
+/* An accumulator with memory of exactly the size it asks for: the sanitizer reports any access beyond it. */
+static struct snug_metric_accumulator *
+accumulator_with(snug_context *ctx, const struct snug_metric_accumulator_options *options, void **memory) {
+    struct snug_metric_accumulator *accumulator;
+    *memory = malloc((size_t)snug_metric_accumulator_bytes(options));
+    assert_int_equal(snug_metric_accumulator_create(ctx, options, *memory, &accumulator), SNUG_OK);
+    return accumulator;
+}
+
+/* Labels without names, which the metrics of classes do not use. */
+static const struct snug_labels *problems(enum snug_problem problem) {
+    static const struct snug_labels labels[] = {{.problem = SNUG_PROBLEM_SINGLE_LABEL},
+                                                {.problem = SNUG_PROBLEM_MULTI_LABEL},
+                                                {.problem = SNUG_PROBLEM_REGRESSION}};
+    return &labels[problem];
+}
+
+static struct snug_metric_accumulator *accumulator_of(snug_context *ctx, enum snug_task task, enum snug_problem problem,
+                                                      int64_t classes, int64_t rows, void **memory) {
+    const struct snug_metric_accumulator_options options = {
+        .task = task, .labels = problems(problem), .classes = classes, .rows = rows};
+    return accumulator_with(ctx, &options, memory);
+}
+
+/* Adds rows as a batch. */
+static void add(struct snug_metric_accumulator *accumulator, const float *logits, const int32_t *labels,
+                const float *targets, int64_t rows) {
+    const struct snug_batch batch = {
+        .rows = rows, .labels = (int32_t *)(uintptr_t)labels, .targets = (float *)(uintptr_t)targets};
+    snug_metric_accumulator_add(accumulator, logits, &batch, 0, rows);
 }
 
 static size_t read_floats(const json_t *array, float *values) {
@@ -66,6 +89,7 @@ static void test_golden(void **state) {
         const char *name, *problem_name;
         int classes;
         json_t *logits_json, *targets_json, *expected;
+        if (json_object_get(one, "names")) continue; /* tags: below */
         assert_int_equal(json_unpack(one, "{s:s s:s s:i s:o s:o s:o}", "name", &name, "problem", &problem_name,
                                      "classes", &classes, "logits", &logits_json, "targets", &targets_json, "metrics",
                                      &expected),
@@ -80,58 +104,199 @@ static void test_golden(void **state) {
         for (size_t k = 0; k < count; k++) labels[k] = problem == SNUG_PROBLEM_SINGLE_LABEL ? (int32_t)targets[k] : -1;
         int64_t width = problem == SNUG_PROBLEM_MULTI_LABEL ? classes : 1;
         void *memory;
-        struct snug_meter *meter = meter_of(*state, SNUG_TASK_CLASSIFICATION, problem, classes, rows, &memory);
+        struct snug_metric_accumulator *accumulator =
+            accumulator_of(*state, SNUG_TASK_CLASSIFICATION, problem, classes, rows, &memory);
         for (int round = 0; round < 2; round++) { /* the second after a reset, in batches of 7 */
             int64_t batch = round ? 7 : rows;
             snug_metrics metrics;
-            snug_meter_reset(meter);
+            snug_metric_accumulator_reset(accumulator);
             for (int64_t row = 0; row < rows; row += batch) {
                 int64_t now = rows - row < batch ? rows - row : batch;
-                snug_meter_add(meter, logits + row * classes, labels + row, targets + row * width, now);
+                add(accumulator, logits + row * classes, labels + row, targets + row * width, now);
             }
-            for (int again = 0; again < 2; again++) { /* taking the result changes nothing */
-                assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+            for (int again = 0; again < 2; again++) { /* reading the result changes nothing */
+                assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
                 check_metrics(name, expected, &metrics);
             }
         }
-        snug_meter_free(meter);
+        snug_metric_accumulator_free(accumulator);
         free(memory);
     }
     json_decref(cases);
 }
 
+enum { most_classes = 16, most_sentences = 16 };
+
+/* A batch of sentences whose tokens are all loss positions. */
+struct sentences {
+    struct snug_batch batch;
+    int32_t offsets[most_sentences + 1], positions[most_values], labels[most_values];
+};
+
+static void read_sentences(const json_t *lengths, const json_t *targets, struct sentences *out) {
+    size_t i;
+    json_t *value;
+    *out = (struct sentences){.batch = {.sequences = (int64_t)json_array_size(lengths),
+                                        .rows = (int64_t)json_array_size(targets),
+                                        .offsets = out->offsets,
+                                        .loss_positions = out->positions,
+                                        .labels = out->labels}};
+    assert_true(json_array_size(lengths) <= most_sentences && json_array_size(targets) <= most_values);
+    json_array_foreach(lengths, i, value) out->offsets[i + 1] = out->offsets[i] + (int32_t)json_integer_value(value);
+    json_array_foreach(targets, i, value) {
+        out->labels[i] = (int32_t)json_number_value(value);
+        out->positions[i] = (int32_t)i;
+    }
+}
+
+/* A batch of the sentences first … end - 1 of another batch. */
+static struct snug_batch part_of(const struct sentences *whole, int64_t first, int64_t end, int32_t *offsets) {
+    const int32_t begin = whole->offsets[first];
+    struct snug_batch part = whole->batch;
+    for (int64_t i = first; i <= end; i++) offsets[i - first] = whole->offsets[i] - begin;
+    part.first_row = first;
+    part.sequences = end - first;
+    part.rows = whole->offsets[end] - begin;
+    part.offsets = offsets;
+    part.labels += begin;
+    return part;
+}
+
+/* Whole; in batches of two sentences; in batches, each in chunks of three positions. */
+static void add_sentences(struct snug_metric_accumulator *accumulator, const float *logits, int64_t classes,
+                          const struct sentences *sentences, int round) {
+    const int64_t all = sentences->batch.sequences, step = round ? 2 : all;
+    for (int64_t first = 0; first < all; first += step) {
+        int32_t offsets[most_sentences + 1];
+        const struct snug_batch batch = part_of(sentences, first, first + step < all ? first + step : all, offsets);
+        const int64_t chunk = round == 2 ? 3 : batch.rows;
+        const float *its = logits + sentences->offsets[first] * classes;
+        for (int64_t row = 0; row < batch.rows; row += chunk)
+            snug_metric_accumulator_add(accumulator, its + row * classes, &batch, row,
+                                        batch.rows - row < chunk ? batch.rows - row : chunk);
+    }
+}
+
+static void check_tags(snug_context *ctx, const json_t *one) {
+    const char *name;
+    json_t *logits_json = NULL, *targets = NULL, *expected = NULL, *names_json = NULL, *lengths = NULL;
+    float logits[most_values * most_classes];
+    char *names[most_classes];
+    struct snug_labels labels = {.names = names};
+    struct sentences sentences;
+    size_t i;
+    json_t *value;
+    assert_int_equal(json_unpack((json_t *)(uintptr_t)one, "{s:s s:i s:o s:o s:o s:o s:o}", "name", &name, "classes",
+                                 &(int){0}, "logits", &logits_json, "targets", &targets, "metrics", &expected, "names",
+                                 &names_json, "lengths", &lengths),
+                     0);
+    labels.count = (int64_t)json_array_size(names_json);
+    assert_true(labels.count <= most_classes);
+    json_array_foreach(names_json, i, value) names[i] = (char *)(uintptr_t)json_string_value(value);
+    assert_true(json_array_size(logits_json) <= sizeof logits / sizeof *logits);
+    json_array_foreach(logits_json, i, value) logits[i] = (float)json_number_value(value);
+    read_sentences(lengths, targets, &sentences);
+    const struct snug_metric_accumulator_options options = {
+        .task = SNUG_TASK_TOKEN_CLASSIFICATION, .labels = &labels, .classes = labels.count, .entities = true};
+    void *memory;
+    struct snug_metric_accumulator *accumulator = accumulator_with(ctx, &options, &memory);
+    snug_metrics nothing;
+    snug_metric_accumulator_reset(accumulator);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &nothing), SNUG_OK);
+    for (i = 0; i < nothing.count; i++) assert_true(isnan(nothing.items[i].value));
+    for (int round = 0; round < 3; round++) {
+        snug_metrics metrics;
+        snug_metric_accumulator_reset(accumulator);
+        add_sentences(accumulator, logits, labels.count, &sentences, round);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
+            check_metrics(name, expected, &metrics);
+        }
+    }
+    snug_metric_accumulator_free(accumulator);
+    free(memory);
+}
+
+static void test_tags(void **state) {
+    json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/metrics.json", 0, NULL), *one;
+    size_t i;
+    int checked = 0;
+    json_array_foreach(cases, i, one) {
+        if (!json_object_get(one, "names")) continue;
+        check_tags(*state, one);
+        checked++;
+    }
+    assert_int_equal(checked, 6);
+    json_decref(cases);
+}
+
+/* Where there are more types than the result has room for, the first in sorted order are shown, and the number of the
+   others is reported. */
+static void test_many_types(void **state) {
+    enum { TYPES = 100 };
+    char texts[TYPES][8], *names[TYPES];
+    int32_t positions[TYPES], chosen[TYPES], offsets[2] = {0, TYPES};
+    float *logits = calloc(TYPES * TYPES, sizeof *logits);
+    assert_non_null(logits);
+    for (int i = 0; i < TYPES; i++) {
+        snprintf(texts[i], sizeof texts[i], "B-%03d", (i * 37 + 5) % TYPES);
+        names[i] = texts[i];
+        positions[i] = chosen[i] = i;
+        logits[i * TYPES + i] = 1;
+    }
+    const struct snug_labels labels = {.count = TYPES, .names = names};
+    const struct snug_batch batch = {
+        .sequences = 1, .rows = TYPES, .offsets = offsets, .loss_positions = positions, .labels = chosen};
+    const struct snug_metric_accumulator_options options = {
+        .task = SNUG_TASK_TOKEN_CLASSIFICATION, .labels = &labels, .classes = TYPES, .entities = true};
+    void *memory;
+    struct snug_metric_accumulator *accumulator = accumulator_with(*state, &options, &memory);
+    snug_metrics metrics;
+    snug_metric_accumulator_add(accumulator, logits, &batch, 0, TYPES);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
+    assert_true(metrics.count <= SNUG_METRICS_MAX - 4);
+    assert_true(metrics.count > SNUG_METRICS_MAX - 16);
+    assert_string_equal(metrics.items[5].name, "eval_000_precision");
+    assert_string_equal(metrics.items[9].name, "eval_001_precision");
+    assert_true(result_of(&metrics, "eval_f1") == 1);
+    snug_metric_accumulator_free(accumulator);
+    free(memory);
+    free(logits);
+}
+
 static void test_loss_is_a_mean_over_items(void **state) {
     void *memory;
-    struct snug_meter *meter = meter_of(*state, SNUG_TASK_MLM, SNUG_PROBLEM_SINGLE_LABEL, 4, 0, &memory);
+    struct snug_metric_accumulator *accumulator =
+        accumulator_of(*state, SNUG_TASK_MLM, SNUG_PROBLEM_SINGLE_LABEL, 4, 0, &memory);
     const float logits[] = {0, 1, 0, 0, 9, 1, 0, 0, 0, 0, 0, 1};
     const int32_t labels[] = {1, SNUG_IGNORE_LABEL, 2};
     snug_metrics metrics;
-    snug_meter_add(meter, logits, labels, NULL, 3);
-    snug_meter_add_loss(meter, 3, 1);
-    snug_meter_add_loss(meter, 1, 3);
-    assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+    add(accumulator, logits, labels, NULL, 3);
+    snug_metric_accumulator_add_loss(accumulator, 3, 1);
+    snug_metric_accumulator_add_loss(accumulator, 1, 3);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
     assert_true(result_of(&metrics, "eval_loss") == 1);
     assert_true(result_of(&metrics, "perplexity") == exp(1));
     assert_true(result_of(&metrics, "eval_accuracy") == 0.5);
     assert_int_equal(metrics.count, 3);
-    snug_meter_free(meter);
+    snug_metric_accumulator_free(accumulator);
     free(memory);
 }
 
 static void test_nothing_to_measure(void **state) {
     for (int problem = SNUG_PROBLEM_SINGLE_LABEL; problem <= SNUG_PROBLEM_REGRESSION; problem++) {
         void *memory;
-        struct snug_meter *meter =
-            meter_of(*state, SNUG_TASK_CLASSIFICATION, (enum snug_problem)problem, 2, 4, &memory);
+        struct snug_metric_accumulator *accumulator =
+            accumulator_of(*state, SNUG_TASK_CLASSIFICATION, (enum snug_problem)problem, 2, 4, &memory);
         const float logits[] = {1, 2, 3, 4};
         const int32_t labels[] = {SNUG_IGNORE_LABEL, SNUG_IGNORE_LABEL};
         snug_metrics metrics;
-        if (problem == SNUG_PROBLEM_SINGLE_LABEL) snug_meter_add(meter, logits, labels, NULL, 2);
-        assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+        if (problem == SNUG_PROBLEM_SINGLE_LABEL) add(accumulator, logits, labels, NULL, 2);
+        assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
         assert_true(metrics.count >= 3);
         for (size_t i = 0; i < metrics.count; i++)
             if (!isnan(metrics.items[i].value)) fail_msg("%s is defined", metrics.items[i].name);
-        snug_meter_free(meter);
+        snug_metric_accumulator_free(accumulator);
         free(memory);
     }
 }
@@ -140,68 +305,70 @@ static void test_misuse_is_an_error(void **state) {
     void *memory;
     snug_metrics metrics;
     const float values[] = {1, 2, 3};
-    struct snug_meter *none;
-    assert_int_equal(
-        snug_meter_create(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, INT64_C(1) << 31, NULL, &none),
-        SNUG_E_UNSUPPORTED);
+    struct snug_metric_accumulator *none;
+    const struct snug_metric_accumulator_options many = {
+        .labels = problems(SNUG_PROBLEM_REGRESSION), .classes = 1, .rows = INT64_C(1) << 31};
+    assert_int_equal(snug_metric_accumulator_create(*state, &many, NULL, &none), SNUG_E_UNSUPPORTED);
     assert_non_null(strstr(snug_error_message(*state), "2147483648 rows to evaluate"));
     snug_clear_error(*state);
-    struct snug_meter *meter = meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
-    snug_meter_add(meter, values, NULL, values, 3);
-    assert_int_equal(snug_meter_result(meter, &metrics), SNUG_E_INTERNAL);
+    struct snug_metric_accumulator *accumulator =
+        accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
+    add(accumulator, values, NULL, values, 3);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_E_INTERNAL);
     assert_non_null(strstr(snug_error_message(*state), "more rows"));
     snug_clear_error(*state);
-    snug_meter_reset(meter);
-    snug_meter_add(meter, values, NULL, values, 1);
-    assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
-    snug_meter_add(meter, values, NULL, values, 1);
-    assert_int_equal(snug_meter_result(meter, &metrics), SNUG_E_INTERNAL);
+    snug_metric_accumulator_reset(accumulator);
+    add(accumulator, values, NULL, values, 1);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
+    add(accumulator, values, NULL, values, 1);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_E_INTERNAL);
     assert_non_null(strstr(snug_error_message(*state), "after the result"));
     snug_clear_error(*state);
-    snug_meter_free(meter);
+    snug_metric_accumulator_free(accumulator);
     free(memory);
 
-    meter = meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_SINGLE_LABEL, 3, 2, &memory);
+    accumulator = accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_SINGLE_LABEL, 3, 2, &memory);
     for (int32_t bad = -1; bad <= 3; bad += 4) {
-        snug_meter_reset(meter);
-        snug_meter_add(meter, values, &bad, NULL, 1);
-        assert_int_equal(snug_meter_result(meter, &metrics), SNUG_E_INTERNAL);
+        snug_metric_accumulator_reset(accumulator);
+        add(accumulator, values, &bad, NULL, 1);
+        assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_E_INTERNAL);
     }
-    snug_meter_free(meter);
+    snug_metric_accumulator_free(accumulator);
     free(memory);
 }
 
-/* A rounded quotient is no correlation beyond 1; of what does not vary there is none. */
+/* Rounding does not give a correlation above 1; constant values have none. */
 static void test_correlation_is_bounded(void **state) {
     enum { ROWS = 7, SETS = 64 };
     uint32_t random = 1;
     snug_metrics metrics;
     for (int set = 0; set < SETS; set++) {
         void *memory;
-        struct snug_meter *meter =
-            meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, ROWS, &memory);
+        struct snug_metric_accumulator *accumulator =
+            accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, ROWS, &memory);
         const float slope = set % 2 ? 3.0f : -3.0f;
         for (int i = 0; i < ROWS; i++) {
             random = random * 1664525u + 1013904223u;
             const float x = (float)(random >> 16) / 1024, y = slope * x;
-            snug_meter_add(meter, &x, NULL, &y, 1);
+            add(accumulator, &x, NULL, &y, 1);
         }
-        assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+        assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
         const double r = result_of(&metrics, "eval_pearson");
         assert_true(fabs(r) <= 1 && fabs(r - (set % 2 ? 1 : -1)) < 1e-7);
-        snug_meter_free(meter);
+        snug_metric_accumulator_free(accumulator);
         free(memory);
     }
     void *memory;
-    struct snug_meter *meter = meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
-    snug_meter_add(meter, (const float[]){1, 2}, NULL, (const float[]){5, 5}, 2);
-    assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+    struct snug_metric_accumulator *accumulator =
+        accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, 2, &memory);
+    add(accumulator, (const float[]){1, 2}, NULL, (const float[]){5, 5}, 2);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
     assert_true(isnan(result_of(&metrics, "eval_pearson")));
-    snug_meter_free(meter);
+    snug_metric_accumulator_free(accumulator);
     free(memory);
 }
 
-/* One table says the names: results have them, and a choice is looked up in them. */
+/* Names come from one table: results have them, and the choice of a metric is looked up in it. */
 static void test_names(void **state) {
     static const struct {
         enum snug_task task;
@@ -222,12 +389,13 @@ static void test_names(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         void *memory;
         snug_metrics metrics;
-        struct snug_meter *meter = meter_of(*state, cases[i].task, cases[i].problem, 3, 2, &memory);
+        struct snug_metric_accumulator *accumulator =
+            accumulator_of(*state, cases[i].task, cases[i].problem, 3, 2, &memory);
         const int64_t place = snug_metric_find(cases[i].task, cases[i].problem, cases[i].name);
         assert_int_equal(place, cases[i].place);
-        assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+        assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
         if (place >= 0) assert_non_null(strstr(metrics.items[place].name, cases[i].name));
-        snug_meter_free(meter);
+        snug_metric_accumulator_free(accumulator);
         free(memory);
     }
 }
@@ -236,25 +404,28 @@ static void test_names(void **state) {
 static void test_spearman_of_many_rows(void **state) {
     enum { rows = 20000 };
     void *memory;
-    struct snug_meter *meter = meter_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, rows, &memory);
+    struct snug_metric_accumulator *accumulator =
+        accumulator_of(*state, SNUG_TASK_CLASSIFICATION, SNUG_PROBLEM_REGRESSION, 1, rows, &memory);
     double squares = 0;
-    for (int64_t i = 0; i < rows; i++) { /* 7919 is prime to 20000: a permutation */
+    for (int64_t i = 0; i < rows; i++) { /* 7919 and 20000 are coprime: a permutation */
         int64_t other = i * 7919 % rows;
         float x = (float)i - 10000, y = (float)other - 10000;
         squares += (double)((i - other) * (i - other));
-        snug_meter_add(meter, &x, NULL, &y, 1);
+        add(accumulator, &x, NULL, &y, 1);
     }
     snug_metrics metrics;
-    assert_int_equal(snug_meter_result(meter, &metrics), SNUG_OK);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
     double n = rows, expected = 1 - 6 * squares / (n * n * n - n);
     assert_true(fabs(result_of(&metrics, "eval_spearmanr") - expected) < 1e-12);
-    snug_meter_free(meter);
+    snug_metric_accumulator_free(accumulator);
     free(memory);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_golden, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_tags, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_types, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_is_a_mean_over_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_to_measure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_misuse_is_an_error, set_up, tear_down),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random mixes of all methods, seeded. What is exact must give the bits of the plain run of the same kind, whatever it
- * is mixed with; and every run carves what was planned. SNUG_MIXES says how many (default 12, CI's share of them).
+ * Random mixes of all methods, seeded, for each family in turn. Exact methods must give the bits of the plain run of
+ * the same kind in every mix, and each run must allocate what was planned. SNUG_MIXES is the number of mixes
+ * (default 24).
  */
 #include "training_fixture.h"
 
@@ -9,12 +10,14 @@
 
 #define CHOICES 12
 
-/* One argument and its values; the first one is the plain run's. */
+/* An argument and its values; the plain run has the first value of a method. */
 struct dial {
     const char *name, *values[CHOICES];
 };
 
-/* What makes another run: the plain run of a mix has the same. */
+static const char *const families[] = {"model", "roberta", "modern", "mpnet"};
+
+/* Arguments that change the result: the mixed run has the plain run's values. */
 static const struct dial kinds[] = {
     {"optim",
      {"adamw_torch", "adamw_8bit", "adafactor", "sgd", "lion_32bit", "adagrad", "rmsprop", "adam", "adam_8bit"}},
@@ -26,9 +29,10 @@ static const struct dial kinds[] = {
     {"weight_decay", {"0", "0.01"}},
     {"train_sampling_strategy", {"random", "group_by_length"}},
     {"task", {"classification", "mlm"}},
+    {"freeze", {"", "embeddings", "layer.0", "embeddings,layer.0"}},
 };
 
-/* What must not change a bit. */
+/* Arguments that must not change a bit of the result. */
 static const struct dial methods[] = {
     {"recompute", {"none", "elementwise", "ffn", "attention", "layer", "layer,none", "ffn,attention", "none,layer"}},
     {"update_in_backward", {"False", "True"}},
@@ -39,6 +43,7 @@ static const struct dial methods[] = {
     {"dataloader_num_workers", {"0", "2"}},
 };
 
+enum { FAMILIES = sizeof families / sizeof *families };
 enum { KINDS = sizeof kinds / sizeof *kinds, METHODS = sizeof methods / sizeof *methods };
 
 static const char *choose(const struct dial *dial, uint32_t mix, uint32_t place) {
@@ -53,7 +58,8 @@ static void add_word(char *words, size_t size, const struct dial *dial, const ch
 }
 
 static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
-    *plain = *mixed = '\0';
+    snprintf(plain, size, "config_name=@%s", families[mix % FAMILIES]);
+    strcpy(mixed, plain);
     for (uint32_t i = 0; i < KINDS; i++) {
         const char *value = choose(&kinds[i], mix, i);
         if (strcmp(value, "mlm") == 0) value = "mlm line_by_line=True train_file=@train.txt";
@@ -66,12 +72,12 @@ static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
     }
 }
 
-static void check_ledger(const char *words, const snug_train_result *result) {
+static void check_memory_report(const char *words, const snug_train_result *result) {
     int64_t sum = 0;
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
-        sum += result->ledger[i].planned;
-        if (i < SNUG_MEMORY_CONTEXT && result->ledger[i].planned != result->ledger[i].measured)
-            fail_msg("%s: %s planned is not %s carved", words, snug_memory_class_name((snug_memory_class)i),
+        sum += result->memory[i].planned;
+        if (i < SNUG_MEMORY_CONTEXT && result->memory[i].planned != result->memory[i].measured)
+            fail_msg("%s: planned and allocated bytes of %s differ", words,
                      snug_memory_class_name((snug_memory_class)i));
     }
     assert_int_equal(sum, result->total.planned);
@@ -80,7 +86,8 @@ static void check_ledger(const char *words, const snug_train_result *result) {
 static void test_mixes(void **state) {
     struct fixture *f = *state;
     const char *asked = getenv("SNUG_MIXES");
-    const uint32_t count = asked ? (uint32_t)atoi(asked) : 12;
+    const uint32_t count = asked ? (uint32_t)atoi(asked) : 24;
+    write_other_families(f);
     for (uint32_t mix = 0; mix < count; mix++) {
         char plain[512], mixed[512];
         make_words(mix, plain, mixed, sizeof plain);
@@ -91,9 +98,9 @@ static void test_mixes(void **state) {
             strcat(mixed, " resume_from_checkpoint=True");
         }
         const snug_train_result result = train(f, "mixed", mixed);
-        check_ledger(mixed, &result);
+        check_memory_report(mixed, &result);
         if (!same_file(f, path_of(f, "plain/model.safetensors"), path_of(f, "mixed/model.safetensors")))
-            fail_msg("mix %u is not the plain run: %s", mix, mixed);
+            fail_msg("mix %u differs from the plain run: %s", mix, mixed);
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "mixed")), SNUG_OK);
     }
     print_message("%u mixes\n", count);

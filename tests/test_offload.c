@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offloading: the spool, the order of copies, the same bits, the memory that is left, and disks that refuse. */
+/* Offloading: the offload file, the order of copies, the same bits, the arena's size, and disk errors. */
 #include <dirent.h>
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/spool.h"
-#include "model/build.h"
+#include "io/offload_file.h"
+#include "model/family.h"
 #include "training_fixture.h"
 
-/* ---- the spool ------------------------------------------------------------------------------------------------ */
+/* ---- the offload file ---------------------------------------------------------------------------------------- */
 
 static int files_in(const char *folder) {
     DIR *open = opendir(folder);
@@ -22,130 +22,134 @@ static int files_in(const char *folder) {
     return count;
 }
 
-/* More copies than may be under way, each region read back before and after it is written, all without a wait between.
- */
-static void test_spool_copies_in_order(void **state) {
+/* More copies than may be in flight, each region read back before and after it is written, all without a wait in
+   between. */
+static void test_offload_file_copies_in_order(void **state) {
     enum { COPIES = 1000, WORDS_EACH = 3000, SIZE = WORDS_EACH * 4 };
     struct fixture *f = *state;
-    struct snug_spool *spool;
+    struct snug_offload_file *file;
     uint32_t(*out)[WORDS_EACH] = calloc(COPIES, SIZE), (*before)[WORDS_EACH] = malloc((size_t)COPIES * SIZE),
     (*back)[WORDS_EACH] = malloc((size_t)COPIES * SIZE);
     uint64_t last = 0;
     assert_true(out && before && back);
-    assert_int_equal(snug_spool_open(f->ctx, path_of(f, "spool"), (int64_t)COPIES * SIZE, &spool), SNUG_OK);
+    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "spool"), (int64_t)COPIES * SIZE, &file), SNUG_OK);
     for (uint32_t i = 0; i < COPIES; i++)
         for (uint32_t k = 0; k < WORDS_EACH; k++) out[i][k] = i * WORDS_EACH + k + 1;
     for (int i = 0; i < COPIES; i++) {
-        snug_spool_fetch(spool, before[i], (int64_t)i * SIZE, SIZE);
-        snug_spool_store(spool, out[i], (int64_t)i * SIZE, SIZE);
-        const uint64_t number = snug_spool_fetch(spool, back[i], (int64_t)i * SIZE, SIZE);
+        snug_offload_file_fetch(file, before[i], (int64_t)i * SIZE, SIZE);
+        snug_offload_file_store(file, out[i], (int64_t)i * SIZE, SIZE);
+        const uint64_t number = snug_offload_file_fetch(file, back[i], (int64_t)i * SIZE, SIZE);
         assert_true(number > last);
         last = number;
     }
-    assert_int_equal(snug_spool_wait(f->ctx, spool, last), SNUG_OK);
+    assert_int_equal(snug_offload_file_wait(f->ctx, file, last), SNUG_OK);
     assert_memory_equal(out, back, (size_t)COPIES * SIZE);
     for (int i = 0; i < COPIES; i++)
         for (int k = 0; k < WORDS_EACH; k++) assert_int_equal(before[i][k], 0);
-    snug_spool_close(spool);
+    snug_offload_file_close(file);
     assert_int_equal(files_in(path_of(f, "spool")), 0);
     free(out);
     free(before);
     free(back);
 }
 
-static void test_spool_refuses_before_it_is_used(void **state) {
+static void test_offload_file_refuses_before_it_is_used(void **state) {
     struct fixture *f = *state;
-    struct snug_spool *spool;
+    struct snug_offload_file *file;
     struct rlimit limit, before;
     write_text(f, "file", "in the way");
-    assert_int_equal(snug_spool_open(f->ctx, path_of(f, "file/below"), 1 << 20, &spool), SNUG_E_IO);
-    assert_null(spool);
+    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "file/below"), 1 << 20, &file), SNUG_E_IO);
+    assert_null(file);
     snug_clear_error(f->ctx);
-    assert_int_equal(snug_spool_open(f->ctx, "/proc/self", 1 << 20, &spool), SNUG_E_IO); /* no files can be made */
+    assert_int_equal(snug_offload_file_open(f->ctx, "/proc/self", 1 << 20, &file),
+                     SNUG_E_IO); /* a folder in which no file can be created */
     assert_contains(snug_error_message(f->ctx), "/proc/self cannot hold the 1.0 MiB");
     assert_contains(snug_error_message(f->ctx), "--offload_dir");
     snug_clear_error(f->ctx);
-    assert_int_equal(snug_spool_open(f->ctx, path_of(f, "full"), (int64_t)1 << 56, &spool), SNUG_E_IO);
+    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "full"), (int64_t)1 << 56, &file), SNUG_E_IO);
     assert_contains(snug_error_message(f->ctx), "full cannot hold");
-    assert_false(exists(path_of(f, "full"))); /* nothing is left behind */
+    assert_false(exists(path_of(f, "full"))); /* no file remains */
     snug_clear_error(f->ctx);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = (struct rlimit){1 << 20, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    const snug_status status = snug_spool_open(f->ctx, path_of(f, "full"), 2 << 20, &spool);
+    const snug_status status = snug_offload_file_open(f->ctx, path_of(f, "full"), 2 << 20, &file);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, SNUG_E_IO);
     assert_contains(snug_error_message(f->ctx), strerror(EFBIG));
     assert_false(exists(path_of(f, "full")));
 }
 
-/* The disk fails in the middle: the status comes with the wait, and with every one after it. */
-static void test_failed_copy_is_told(void **state) {
+/* The disk fails in the middle: the next wait returns the status, and so does every later one. */
+static void test_failed_copy_is_reported(void **state) {
     struct fixture *f = *state;
-    struct snug_spool *spool;
+    struct snug_offload_file *file;
     struct rlimit limit, before;
     char data[8192] = "data", back[8192] = "old";
-    assert_int_equal(snug_spool_open(f->ctx, path_of(f, "spool"), 1 << 20, &spool), SNUG_OK);
+    assert_int_equal(snug_offload_file_open(f->ctx, path_of(f, "spool"), 1 << 20, &file), SNUG_OK);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = (struct rlimit){4096, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    const uint64_t number = snug_spool_store(spool, data, 65536, sizeof data);
-    const snug_status status = snug_spool_wait(f->ctx, spool, number);
+    const uint64_t number = snug_offload_file_store(file, data, 65536, sizeof data);
+    const snug_status status = snug_offload_file_wait(f->ctx, file, number);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, SNUG_E_IO);
     assert_contains(snug_error_message(f->ctx), "spool cannot be written: ");
     assert_contains(snug_error_message(f->ctx), strerror(EFBIG));
-    snug_spool_fetch(spool, back, 0, sizeof back);
-    assert_int_equal(snug_spool_drain(f->ctx, spool), SNUG_E_IO);
-    snug_spool_close(spool);
+    snug_offload_file_fetch(file, back, 0, sizeof back);
+    assert_int_equal(snug_offload_file_drain(f->ctx, file), SNUG_E_IO);
+    snug_offload_file_close(file);
 }
 
 /* ---- the order of copies -------------------------------------------------------------------------------------- */
 
-/* What stands in a window while the program is walked as it would run. */
-enum window { ABSENT, COMING, PRESENT, GOING };
+/* The state of each staging buffer while the test walks the program in execution order. */
+enum buffer_state { ABSENT, FETCHING, PRESENT, STORING };
 
 struct walk {
     const struct snug_program *program;
-    enum window *windows;
-    bool *dirty; /* was changed since it was fetched */
+    enum buffer_state *buffers;
+    bool *dirty; /* changed since it was fetched */
     int64_t fetched, stored;
 };
 
-static bool is_home(const struct snug_program *program, int32_t tensor) { return program->tensors[tensor].offloaded; }
+static bool is_offloaded(const struct snug_program *program, int32_t tensor) {
+    return program->tensors[tensor].offloaded;
+}
 
 static void walk_op(struct walk *w, const struct snug_op *op) {
     const struct snug_tensor *tensors = w->program->tensors;
     switch (op->kind) {
     case SNUG_OP_FETCH:
-        assert_true(is_home(w->program, op->in[0]) && w->windows[op->out[0]] == ABSENT);
-        w->windows[op->out[0]] = COMING;
-        w->fetched += tensors[op->out[0]].bytes;
+        assert_true(is_offloaded(w->program, op->fetch.backing) && w->buffers[op->fetch.x] == ABSENT);
+        w->buffers[op->fetch.x] = FETCHING;
+        w->fetched += tensors[op->fetch.x].bytes;
         return;
     case SNUG_OP_STORE:
-        assert_true(is_home(w->program, op->out[0]) && w->windows[op->in[0]] == PRESENT && w->dirty[op->in[0]]);
-        w->windows[op->in[0]] = GOING;
-        w->dirty[op->in[0]] = false;
-        w->stored += tensors[op->in[0]].bytes;
+        assert_true(is_offloaded(w->program, op->store.backing) && w->buffers[op->store.x] == PRESENT &&
+                    w->dirty[op->store.x]);
+        w->buffers[op->store.x] = STORING;
+        w->dirty[op->store.x] = false;
+        w->stored += tensors[op->store.x].bytes;
         return;
-    case SNUG_OP_WAIT: w->windows[op->in[0]] = w->windows[op->in[0]] == GOING ? ABSENT : PRESENT; return;
+    case SNUG_OP_WAIT: w->buffers[op->wait.x] = w->buffers[op->wait.x] == STORING ? ABSENT : PRESENT; return;
     default: break;
     }
-    for (int k = 0; k < SNUG_OP_INPUTS + SNUG_OP_OUTPUTS; k++) {
-        const bool out = k >= SNUG_OP_INPUTS;
-        int32_t t = out ? op->out[k - SNUG_OP_INPUTS] : op->in[k];
-        if (t < 0) continue;
+    for (int k = 0; k < snug_op_operands(op); k++) {
+        const bool out = !snug_op_reads(op, k);
+        int32_t t = op->operands[k];
+        if (!t) continue;
         if (tensors[t].view) t = tensors[t].base;
-        if (is_home(w->program, t)) fail_msg("operation %s works on a home", snug_op_name(op->kind));
-        if (strncmp(tensors[t].name, "window.", 7) != 0 && strncmp(tensors[t].name, "part.", 5) != 0) continue;
-        /* It may be read while it is on its way home, but not changed. */
-        if (w->windows[t] == COMING || (out && w->windows[t] == GOING) || (!out && w->windows[t] == ABSENT))
+        if (is_offloaded(w->program, t)) fail_msg("operation %s works on an offloaded tensor", snug_op_name(op->kind));
+        if (strncmp(tensors[t].name, "staging.", 8) != 0 && strncmp(tensors[t].name, "part.", 5) != 0) continue;
+        /* While it is being stored it may be read, but not changed. */
+        if (w->buffers[t] == FETCHING || (out && w->buffers[t] == STORING) || (!out && w->buffers[t] == ABSENT))
             fail_msg("%s uses %s while it is %s", snug_op_name(op->kind), tensors[t].name,
-                     w->windows[t] == COMING  ? "coming"
-                     : w->windows[t] == GOING ? "going"
-                                              : "absent");
+                     w->buffers[t] == FETCHING  ? "being fetched"
+                     : w->buffers[t] == STORING ? "being stored"
+                                                : "absent");
         if (out) {
-            w->windows[t] = PRESENT;
+            w->buffers[t] = PRESENT;
             w->dirty[t] = true;
         }
     }
@@ -156,17 +160,17 @@ static void walk_phase(struct walk *w, enum snug_phase phase) {
         if (w->program->ops[i].phase == phase) walk_op(w, &w->program->ops[i]);
 }
 
-/* Nothing under way, and nothing changed that is not at home but activations, which backward leaves. */
+/* No copy is in flight, and every changed buffer has been stored, except activations after backward. */
 static void assert_at_rest(struct walk *w) {
-    for (size_t i = 0; i < w->program->tensor_count; i++) {
-        assert_true(w->windows[i] == ABSENT || w->windows[i] == PRESENT);
+    for (size_t i = 1; i < w->program->tensor_count; i++) {
+        assert_true(w->buffers[i] == ABSENT || w->buffers[i] == PRESENT);
         assert_true(!w->dirty[i] || w->program->tensors[i].extent != SNUG_EXTENT_FIXED);
-        w->windows[i] = ABSENT;
+        w->buffers[i] = ABSENT;
         w->dirty[i] = false;
     }
 }
 
-/* Variants: which methods meet offloading. */
+/* Variants: the methods that are combined with offloading. */
 enum { BF16 = 1, LAYER = 2, IN_BACKWARD = 4, CLIPS = 8, ACCUMULATES = 16, TRAINS = 32, VARIANTS = 64 };
 
 static void check_order(const struct fixture *f, const struct snug_config *config, const struct snug_offload *offload,
@@ -174,7 +178,7 @@ static void check_order(const struct fixture *f, const struct snug_config *confi
     struct snug_program program;
     struct snug_layout layout;
     const bool trains = variant & TRAINS;
-    const struct snug_optimizer adam = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999};
+    const struct snug_optimizer adam = {.info = &snug_optimizer_adam, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999};
     const enum snug_recompute level = variant & LAYER ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_NONE;
     const enum snug_recompute levels[] = {level, level};
     const struct snug_methods methods = {.optimizer = trains ? &adam : NULL,
@@ -188,14 +192,14 @@ static void check_order(const struct fixture *f, const struct snug_config *confi
     program.longest = 60;
     program.capacity[SNUG_EXTENT_TOKENS] = 400;
     program.capacity[SNUG_EXTENT_SEQUENCES] = program.capacity[SNUG_EXTENT_ROWS] = 8;
-    assert_int_equal(snug_build_bert(&program, config, trains, 0), SNUG_OK);
+    assert_int_equal(snug_build_model(&program, config, trains, 0), SNUG_OK);
     assert_int_equal(snug_stages(&program, &methods), SNUG_OK);
     struct snug_program *programs[] = {&program};
     assert_int_equal(snug_stage_place(f->ctx, programs, 1, snug_backend_reference(), 1, 0, 0, &layout), SNUG_OK);
     struct walk w = {.program = &program,
-                     .windows = calloc(program.tensor_count, sizeof *w.windows),
+                     .buffers = calloc(program.tensor_count, sizeof *w.buffers),
                      .dirty = calloc(program.tensor_count, 1)};
-    assert_true(w.windows && w.dirty);
+    assert_true(w.buffers && w.dirty);
     walk_phase(&w, SNUG_PHASE_PREPARE);
     assert_at_rest(&w);
     for (int micro = 0; micro < 2; micro++) {
@@ -208,21 +212,24 @@ static void check_order(const struct fixture *f, const struct snug_config *confi
     assert_at_rest(&w);
     walk_phase(&w, SNUG_PHASE_UPDATE);
     assert_at_rest(&w);
-    /* What is chosen has its home, in bytes of its own. */
-    int64_t homes = 0;
-    for (size_t i = 0; i < program.tensor_count; i++) {
+    /* Each offloaded tensor has its own bytes in the backing store. */
+    int64_t backing_bytes = 0;
+    for (size_t i = 1; i < program.tensor_count; i++) {
         const struct snug_tensor *t = &program.tensors[i];
         if (!t->offloaded) continue;
-        assert_true(t->offset >= 0 && t->offset % 4096 == 0 && t->offset + t->bytes <= layout.spool);
-        assert_true(offload->classes >> t->memory_class & 1);
-        homes += (t->bytes + 4095) / 4096 * 4096;
+        assert_true(t->offset >= 0 && t->offset % 4096 == 0 && t->offset + t->bytes <= layout.offload_bytes);
+        if (!(offload->classes >> t->memory_class & 1))
+            fail_msg("%s of class %d is offloaded, %x was asked for, variant %x", t->name, (int)t->memory_class,
+                     offload->classes, (unsigned)variant);
+        backing_bytes += (t->bytes + 4095) / 4096 * 4096;
     }
-    assert_int_equal(homes, layout.spool);
-    /* Activations alone may all be needed again too soon, and gradients that do not stand need no home. */
+    assert_int_equal(backing_bytes, layout.offload_bytes);
+    /* Activations by themselves may all be needed again too soon, and gradients that are not kept need no backing
+       store. */
     const unsigned used = offload->classes & (!trains ? 1 : variant & IN_BACKWARD ? 5 : 7);
     assert_true(w.fetched > 0 || !used);
     assert_true(w.stored > 0 || !used || !trains);
-    free(w.windows);
+    free(w.buffers);
     free(w.dirty);
     snug_program_free(&program);
 }
@@ -239,7 +246,8 @@ static void test_copies_are_waited_for(void **state) {
                          SNUG_OK);
         for (unsigned classes = 1; classes < 16; classes++)
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
-                for (int variant = (int)i; variant < VARIANTS; variant += 3) { /* every third: others each time */
+                for (int variant = (int)i; variant < VARIANTS;
+                     variant += 3) { /* every third, others for each distance */
                     const struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16};
                     check_order(f, &config, &offload, variant);
                 }
@@ -253,7 +261,8 @@ static void assert_same(const struct fixture *f, const char *a, const char *b, c
     assert_same_file(f, path_of(f, "%s/%s", a, file), path_of(f, "%s/%s", b, file));
 }
 
-/* The tiny model's matrices of 16 KiB are whole windows; the wide one's table of 1.9 M elements is cut. */
+/* The tiny model's matrices of 16 KiB are staged whole; the wide model's table of 1.9 M elements is staged in pieces.
+ */
 static void test_same_bits(void **state) {
     static const char *const ways[] = {"optimizer", "gradients", "weights", "activations",
                                        "optimizer,gradients,weights,activations"};
@@ -294,7 +303,7 @@ static void test_same_bits(void **state) {
 
 #define ALL "offload=optimizer,gradients,weights,activations"
 
-/* A run goes on from another's checkpoint, whichever of the two is offloaded, and best models come back. */
+/* A run resumes from another's checkpoint, with or without offloading in either, and best models are loaded. */
 static void test_resumed_is_uninterrupted(void **state) {
     static const char *const words = "save_strategy=steps save_steps=4 max_steps=12";
     struct fixture *f = *state;
@@ -317,7 +326,7 @@ static void test_resumed_is_uninterrupted(void **state) {
     train(f, "best", best);
     train(f, "best_offloaded", offloaded);
     assert_same(f, "best", "best_offloaded", "model.safetensors");
-    /* What was trained evaluates and predicts the same from a spool. */
+    /* The trained model evaluates and predicts the same with an offload file. */
     snug_metrics metrics[2];
     for (int i = 0; i < 2; i++) {
         snug_args *args = plain_args(f, "model_name_or_path=@best validation_file=@dev.csv threads=2");
@@ -328,7 +337,7 @@ static void test_resumed_is_uninterrupted(void **state) {
     assert_true(metric_of(&metrics[0], "eval_loss") == metric_of(&metrics[1], "eval_loss"));
 }
 
-/* Parameters and gradients are the same to who looks at them; a step that is left off harms nothing. */
+/* Callers see the same parameters and gradients; a step that is skipped has no side effect. */
 static void test_own_loop(void **state) {
     struct fixture *f = *state;
     float *values[2][64];
@@ -343,7 +352,7 @@ static void test_own_loop(void **state) {
             assert_int_equal(snug_next_batch(s, NULL), SNUG_OK);
             assert_int_equal(snug_forward(s), SNUG_OK);
             assert_int_equal(snug_loss(s, &loss), SNUG_OK);
-            if (step == 1) continue; /* forward and loss only: copies for backward may be under way */
+            if (step == 1) continue; /* forward and loss only: copies for backward may be in flight */
             assert_int_equal(snug_backward(s), SNUG_OK);
             assert_int_equal(snug_clip_grad_norm(s, 1, &norm), SNUG_OK);
             if (step == 2) break;
@@ -372,9 +381,9 @@ static void test_own_loop(void **state) {
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-/* 16 bytes a parameter of weights, gradients and states are four times the budget. Where activations stay the total is
-   larger than what the system's own figure wavers by (3 MiB), so that it can be told that it is the planned one, but
-   for what oneDNN takes at most: with AVX2 its products pack next to nothing. */
+/* 16 bytes a parameter of weights, gradients and states are four times the budget. Where activations are not offloaded,
+   the total is larger than the variation of the system's figure (3 MiB), so that it can be compared with the plan,
+   except for oneDNN's memory, which is planned at its maximum: with AVX2 its matmuls pack almost nothing. */
 static void test_four_times_the_budget(void **state) {
     static const char *const budget[] = {
         "--offload", "optimizer,gradients,weights,activations", "--memory_budget", "110MiB", "--max_steps", "3", NULL};
@@ -389,7 +398,7 @@ static void test_four_times_the_budget(void **state) {
                                           NULL};
     const int64_t states = 16 * (int64_t)28.9e6, limit = (int64_t)110 << 20, products = 2 * ((int64_t)3 << 20);
     struct fixture *f = *state;
-    if (SANITIZED) skip(); /* its shadow memory is part of the process */
+    if (SANITIZED) skip(); /* its shadow memory is counted as the process's */
     write_medium(f);
     const struct trained small = train_medium(f, budget);
     assert_true(states >= 4 * limit && small.planned <= limit && small.peak <= limit);
@@ -398,35 +407,35 @@ static void test_four_times_the_budget(void **state) {
     assert_true((large.planned - products - large.peak) * 50 <= large.planned);
 }
 
-static int64_t arena_of(struct fixture *f, const char *words, int64_t *spool) {
+static int64_t arena_of(struct fixture *f, const char *words, int64_t *offloaded) {
     struct snug_job job;
     snug_args *args = training_args(f, words);
     assert_int_equal(snug_job_open(args, SNUG_COMMAND_TRAIN, &job), SNUG_OK);
-    const int64_t total = job.layout.total;
-    *spool = job.layout.spool;
+    const int64_t total = job.plan.layout.total;
+    *offloaded = job.plan.layout.offload_bytes;
     snug_job_close(&job);
     snug_args_destroy(args);
     return total;
 }
 
-/* Each class that goes saves memory, and what is in the spool is what is no more in the arena. */
+/* Each offloaded class saves memory, and the offload file has the bytes that are no longer in the arena. */
 static void test_each_class_saves(void **state) {
     static const char *const ways[] = {"", "optimizer", "optimizer,gradients", "optimizer,gradients,weights",
                                        "optimizer,gradients,weights,activations"};
     struct fixture *f = *state;
-    int64_t before = 0, spool_before = -1;
+    int64_t before = 0, offloaded_before = -1;
     write_model(f, "wide", 0.1, 64, 6, 30522);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char words[256];
-        int64_t spool;
+        int64_t offloaded;
         snprintf(words, sizeof words, "config_name=@wide per_device_train_batch_size=76%s%s", i ? " offload=" : "",
                  ways[i]);
-        const int64_t arena = arena_of(f, words, &spool);
+        const int64_t arena = arena_of(f, words, &offloaded);
         if (i && arena >= before) fail_msg("%s: %lld, without %lld", ways[i], (long long)arena, (long long)before);
-        assert_true(spool > spool_before);
-        assert_true(i == 0 ? spool == 0 : true);
+        assert_true(offloaded > offloaded_before);
+        assert_true(i == 0 ? offloaded == 0 : true);
         before = arena;
-        spool_before = spool;
+        offloaded_before = offloaded;
     }
 }
 
@@ -437,8 +446,8 @@ static void test_refusals(void **state) {
         const char *words, *message;
         snug_status status;
     } cases[] = {
-        {"offload=optimiser", "\"optimiser\" is none of optimizer, gradients, weights, activations", SNUG_E_USAGE},
-        {"offload=optimizer,", "\"\" is none of", SNUG_E_USAGE},
+        {"offload=optimiser", "\"optimiser\" is not one of optimizer, gradients, weights, activations", SNUG_E_USAGE},
+        {"offload=optimizer,", "\"\" is not one of", SNUG_E_USAGE},
         {"offload_dir=@spool", "needs --offload", SNUG_E_USAGE},
         {"offload=optimizer offload_dir=@train.csv", "train.csv", SNUG_E_IO},
         {"offload=optimizer offload_dir=/proc/self", "/proc/self cannot hold the", SNUG_E_IO},
@@ -456,9 +465,9 @@ static void test_refusals(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_spool_copies_in_order),
-        TEST(test_spool_refuses_before_it_is_used),
-        TEST(test_failed_copy_is_told),
+        TEST(test_offload_file_copies_in_order),
+        TEST(test_offload_file_refuses_before_it_is_used),
+        TEST(test_failed_copy_is_reported),
         TEST(test_copies_are_waited_for),
         TEST(test_same_bits),
         TEST(test_resumed_is_uninterrupted),

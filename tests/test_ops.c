@@ -1,286 +1,347 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operation: the reference's gradients against finite differences; the cpu backend, in each instruction set that
- * this machine has, against the reference, with the same bits for any number of threads; inputs and the memory around
- * outputs untouched; what is added to and what is overwritten; empty batches.
+ * Every operation on every backend that this machine has:
+ *   test_ops [test | gradient | perf] [OPTION VALUE] …
+ * Without a mode: test and gradient.
+ * test      each backend against the reference, with the cases of ops_table.h: the same bits for any number of threads
+ *           and when run twice; inputs and the memory around outputs untouched; what is added to and what is
+ *           overwritten; empty batches; workspaces of exactly the bytes asked for.
+ * gradient  the reference's gradients against finite differences.
+ * perf      time, GB/s and GFLOP/s, see ops_perf.h.
+ * --backend v2 | v3 | v4 | generic | cuda    this one only
+ * --op NAME                                  this operation only
+ * --type fp32 | bf16 | fp16 | tf32           this type only
+ * --tokens N                                 of test: batches of at most N tokens only
+ * of perf: --shape NAME, --threads N, --rounds N
  */
-#include "ops_programs.h"
-#include "ops_updates.h"
+#include "ops_perf.h"
+#include "ops_table.h"
 #include "sanitized.h"
 
-#define SMALL                                                                                                          \
-    { {1, 2, 17, 64, 65, 130}, 24, 3, 50, 2, 37, 5, 40 }
-static const struct ops_shape small = SMALL;
-static const struct ops_shape differentiated = {{1, 2, 17, 65}, 24, 3, 50, 2, 37, 5, 20};
-
-static const struct ops_shape shapes[] = {
-    SMALL,
-    {{3, 1, 129}, 130, 2, 61, 3, 50, 2, 3},                /* d = 65 */
-    {{63, 64, 33}, 128, 2, 40, 2, 64, 33, 70},             /* d = 64 */
-    {{100, 5}, 80, 2, 40, 2, 16, 1, 11},                   /* d = 40 */
-    {{31, 66}, 256, 2, 40, 1, 5, 3, 2},                    /* d = 128 */
-    {{48, 19}, 60, 3, 40, 2, 1, 7, 9},                     /* d = 20 */
-    {{5}, 8, 1, 10, 2, 3, 2, 0},                           /* no head rows */
-    {{0}, 24, 3, 10, 2, 3, 2, 0},                          /* no tokens */
-    {{260, 1, 128, 59}, 384, 12, 3000, 2, 576, 3000, 170}, /* tiles and tails */
+struct options {
+    const char *backend, *op, *type;
+    int tokens; /* 0: any number */
 };
-#define SHAPES (sizeof shapes / sizeof *shapes)
+static struct options options;
 
-/*
- * Tolerances in units of the last place. fp32: 2^-23 of |value| + the tensor's root mean square; sums of n terms in
- * fp32 are off by about sqrt(n) halves of it, exp and erf by a few. bf16: on top of that, 2^-7 of |value|, since two
- * values that are almost the same may round to neighbours; 0 where every bit is prescribed.
- */
-struct op_test {
-    const char *name;
-    void (*build)(struct ops *f, int variant);
-    int variants;
-    double fp32, bf16;
+static bool is_wanted(const char *value, const char *wanted) { return !wanted || strcmp(value, wanted) == 0; }
+
+/* ---- backends --------------------------------------------------------------------------------------------------- */
+
+static const char *const isa_names[] = {"v2", "v3", "v4", "generic"};
+enum { ISAS = sizeof isa_names / sizeof *isa_names };
+
+static snug_context *context;
+static const struct snug_backend *isas[ISAS], *cuda; /* NULL: this machine lacks it, or it is not selected */
+static char no_cuda[512];
+
+static void open_backends(void) {
+    for (int i = 0; i < ISAS; i++)
+        if (is_wanted(isa_names[i], options.backend)) isas[i] = snug_backend_cpu_isa(isa_names[i]);
+    if (is_wanted("cuda", options.backend) && snug_backend_cuda(context, &cuda) != SNUG_OK)
+        snprintf(no_cuda, sizeof no_cuda, "cuda: not tested: %s", snug_error_message(context));
+}
+
+static bool has_host(void) {
+    bool found = !options.backend || strcmp(options.backend, "reference") == 0;
+    for (int i = 0; i < ISAS; i++) found |= isas[i] != NULL;
+    return found;
+}
+
+/* Whether cuda has what a row requires. */
+static bool suits_cuda(const struct ops_row *row) {
+    return cuda && !(row->needs & HOST) && (!(row->needs & LAZY_ROWS) || cuda->lazy_rows) &&
+           (!(row->needs & SCALES_LOSS) || cuda->scales_loss);
+}
+
+/* ---- checks ----------------------------------------------------------------------------------------------------- */
+
+struct check {
+    struct ops *f;
+    const struct ops_row *row;
+    const char *what; /* the case as text */
+    unsigned where;   /* ON_HOST, ON_GPU, ONCE */
 };
 
-/* No default: an operation without a test does not compile (-Wswitch). */
-static struct op_test test_of(enum snug_op_kind kind) {
-    switch (kind) {
-    case SNUG_OP_EMBED: return (struct op_test){"EMBED", build_embed, 3, 16, 1};
-    case SNUG_OP_LINEAR: return (struct op_test){"LINEAR", build_linear, 6, 64, 1};
-    case SNUG_OP_ATTENTION: return (struct op_test){"ATTENTION", build_attention, 2, 32, 1};
-    case SNUG_OP_RESIDUAL_NORM: return (struct op_test){"RESIDUAL_NORM", build_residual_norm, 5, 16, 1};
-    case SNUG_OP_NORM: return (struct op_test){"NORM", build_norm, 3, 16, 1};
-    case SNUG_OP_ACTIVATION: return (struct op_test){"ACTIVATION", build_activation, 20, 8, 1};
-    case SNUG_OP_DROPOUT: return (struct op_test){"DROPOUT", build_dropout, 3, 1, 1};
-    case SNUG_OP_GATHER: return (struct op_test){"GATHER", build_gather, 3, 0, 0};
-    case SNUG_OP_LOSS: return (struct op_test){"LOSS", build_loss, 6, 32, 1};
-    case SNUG_OP_FILL: return (struct op_test){"FILL", build_gather, 1, 0, 0};
-    case SNUG_OP_EMBED_BACKWARD: return (struct op_test){"EMBED_BACKWARD", build_embed, 4, 64, 1};
-    case SNUG_OP_LINEAR_DX: return (struct op_test){"LINEAR_DX", build_linear, 6, 64, 1};
-    case SNUG_OP_LINEAR_DW: return (struct op_test){"LINEAR_DW", build_linear, 3, 64, 1};
-    case SNUG_OP_ATTENTION_BACKWARD: return (struct op_test){"ATTENTION_BACKWARD", build_attention, 2, 64, 1};
-    case SNUG_OP_NORM_BACKWARD: return (struct op_test){"NORM_BACKWARD", build_residual_norm, 4, 32, 2};
-    case SNUG_OP_ACTIVATION_BACKWARD: return (struct op_test){"ACTIVATION_BACKWARD", build_activation, 20, 8, 1};
-    case SNUG_OP_GATHER_BACKWARD: return (struct op_test){"GATHER_BACKWARD", build_gather, 3, 1, 1};
-    case SNUG_OP_SQUARED_NORM: return (struct op_test){"SQUARED_NORM", build_optimizer, 3, 2, 0};
-    case SNUG_OP_CLIP: return (struct op_test){"CLIP", build_optimizer, 3, 2, 0};
-    case SNUG_OP_ADAM: return (struct op_test){"ADAM", build_adam, ADAM_VARIANTS, 8, 1};
-    case SNUG_OP_ADAM_ROWS: return (struct op_test){"ADAM_ROWS", build_rows, 2, 8, 1};
-    case SNUG_OP_CATCH_UP: return (struct op_test){"CATCH_UP", build_rows, 2, 64, 1};
-    case SNUG_OP_SETTLE: return (struct op_test){"SETTLE", build_rows, 2, 64, 1};
-    case SNUG_OP_ROWS_BEGIN: return (struct op_test){"ROWS_BEGIN", build_rows, 2, 0, 0};
-    case SNUG_OP_ADAM_8BIT: return (struct op_test){"ADAM_8BIT", build_adam_8bit, 3, 8, 1};
-    case SNUG_OP_SGD: return (struct op_test){"SGD", build_sgd, SGD_VARIANTS, 8, 1};
-    case SNUG_OP_ADAFACTOR: return (struct op_test){"ADAFACTOR", build_adafactor, ADAFACTOR_VARIANTS, 16, 1};
-    case SNUG_OP_ADAGRAD: return (struct op_test){"ADAGRAD", build_adagrad, ADAGRAD_VARIANTS, 8, 1};
-    case SNUG_OP_RMSPROP: return (struct op_test){"RMSPROP", build_rmsprop, RMSPROP_VARIANTS, 16, 1};
-    case SNUG_OP_LION: return (struct op_test){"LION", build_lion, LION_VARIANTS, 8, 1};
-    case SNUG_OP_CAST: return (struct op_test){"CAST", build_cast, 1, 0, 0};
-    case SNUG_OP_FETCH: /* one for every backend, through a spool: tests/test_offload.c */
-    case SNUG_OP_STORE:
-    case SNUG_OP_WAIT: return (struct op_test){"copies", NULL, 0, 0, 0};
-    case SNUG_OP_RESCALE: return (struct op_test){"not on the CPU, which has no fp16", NULL, 0, 0, 0};
-    case SNUG_OP_COUNT: break;
-    }
-    fail_msg("operation %d is not in the enum", (int)kind);
-    return (struct op_test){0};
-}
-
-/* ---- the cpu backend against the reference --------------------------------------------------------------------- */
-
-/* Whether an output's old value counts. */
-static bool keeps(const struct ops *f, const struct snug_op *op, int output) {
-    bool adds = !snug_run_overwrites(&f->run, op);
-    switch (op->kind) {
-    case SNUG_OP_EMBED_BACKWARD: /* with an index, rows of g that are not used stay */
-        return adds || (op->out[5] >= 0 && (output == 0 || output == 5));
-    case SNUG_OP_LINEAR_DW: return adds;
-    case SNUG_OP_NORM_BACKWARD: return adds && output >= 2;
-    case SNUG_OP_LINEAR_DX: return op->accumulate;
-    case SNUG_OP_LOSS: return output == 0 && f->run.chunk > 0;
-    case SNUG_OP_GATHER_BACKWARD:
-    case SNUG_OP_SQUARED_NORM:
-    case SNUG_OP_ADAM_ROWS:
-    case SNUG_OP_CATCH_UP:
-    case SNUG_OP_SETTLE: return true; /* other rows and slots stay */
-    default: return snug_is_update(op->kind) && output != 1;
-    }
-}
-
-static bool among(int32_t tensor, const int32_t *list, int count) {
-    for (int i = 0; i < count; i++)
-        if (list[i] == tensor) return true;
-    return false;
-}
-
-/* Fills what is to be overwritten with NaNs. */
-static void spoil_outputs(struct ops *f, const struct snug_op *op) {
-    for (int i = 0; i < SNUG_OP_OUTPUTS; i++) {
-        int32_t out = op->out[i];
-        if (out < 0 || keeps(f, op, i) || among(out, op->in, SNUG_OP_INPUTS)) continue;
-        memset(f->arena + f->tensors[out].offset, 0xFF, ops_live(f, out));
-    }
-}
-
-static void check_untouched(const struct ops *f, const struct snug_op *op, const uint8_t *before) {
-    for (int32_t t = 0; t < (int32_t)f->program.tensor_count; t++) {
+static void check_untouched(const struct check *c, const struct snug_op *op, const uint8_t *before,
+                            const uint8_t *after, const char *who) {
+    const struct ops *f = c->f;
+    for (int32_t t = 1; t < (int32_t)f->program.tensor_count; t++) {
         const struct snug_tensor *tensor = &f->tensors[t];
-        int64_t end = tensor->offset + tensor->bytes;
+        const int64_t end = tensor->offset + tensor->bytes;
+        bool changes = false;
         for (int64_t i = end; i < end + OPS_GAP; i++)
-            if (f->arena[i] != OPS_GAP_BYTE) fail_msg("byte %d behind tensor %d was written", (int)(i - end), (int)t);
-        bool destroyed = op->kind == SNUG_OP_EMBED_BACKWARD && t == op->in[0];
-        if (destroyed || among(t, op->out, SNUG_OP_OUTPUTS)) continue;
-        if (memcmp(f->arena + tensor->offset, before + tensor->offset, ops_live(f, t)) != 0)
-            fail_msg("tensor %d is no output, but was changed", (int)t);
+            if (after[i] != before[i])
+                fail_msg("%s, %s: byte %d after tensor %d was written", c->what, who, (int)(i - end), (int)t);
+        for (int k = 0; k < snug_op_operands(op); k++) {
+            const bool destroyed = snug_op_info(op->kind)->operands[k].flags & SNUG_DESTROYED;
+            changes |= op->operands[k] == t && (destroyed || ops_writes(op, k));
+        }
+        if (!changes && memcmp(after + tensor->offset, before + tensor->offset, ops_live(f, t)) != 0)
+            fail_msg("%s, %s: tensor %d is not an output, but was changed", c->what, who, (int)t);
     }
 }
 
-static void compare(const struct ops *f, const struct snug_op *op, const uint8_t *expected, const struct op_test *test,
-                    const char *what) {
-    for (int output = 0; output < SNUG_OP_OUTPUTS; output++) {
-        int32_t t = op->out[output];
-        if (t < 0) continue;
-        /* In bf16 two good values of an s, or of the ds in dy's place, may round apart before they are read again. Only
-           NORM's own test, and that of recomputation, are sharp there. */
-        bool sum = (op->kind == SNUG_OP_EMBED || op->kind == SNUG_OP_RESIDUAL_NORM) && output == 1;
-        bool rounded = f->program.compute == SNUG_BF16 && (sum || (op->kind == SNUG_OP_EMBED_BACKWARD && output < 3));
-        bool bf16 = f->tensors[t].dtype == SNUG_BF16;
-        double rms = 0;
-        for (int64_t i = 0; i < ops_count(f, t); i++) {
-            double value = ops_get(f, expected, t, i);
-            rms += isfinite(value) ? value * value / (double)ops_count(f, t) : 0;
-        }
-        rms = sqrt(rms);
+static double rms_of(const struct ops *f, const uint8_t *arena, int32_t t) {
+    double sum = 0;
+    for (int64_t i = 0; i < ops_count(f, t); i++) {
+        const double value = ops_get(f, arena, t, i);
+        sum += isfinite(value) ? value * value : 0;
+    }
+    return sqrt(sum / (double)(ops_count(f, t) ? ops_count(f, t) : 1));
+}
+
+static const char *operand_name(const struct snug_op *op, int k) { return snug_op_info(op->kind)->operands[k].name; }
+
+static void compare_host(const struct check *c, const struct snug_op *op, const uint8_t *expected, const char *who) {
+    const struct ops *f = c->f;
+    for (int k = 0; k < snug_op_operands(op); k++) {
+        const int32_t t = op->operands[k];
+        if (!ops_writes(op, k)) continue;
         if (f->tensors[t].dtype == SNUG_U8) {
-            ops_compare_codes(f, expected, f->arena, t, test->name);
+            ops_compare_codes(f, expected, f->arena, t, c->what);
             continue;
         }
+        /* In bf16 an s, or the ds in place of dy, may be rounded to either neighbour before it is read again. Only the
+           tests of NORM itself and of recomputation are exact there. */
+        const bool sum = (op->kind == SNUG_OP_EMBED && k == OPERAND(embed.y)) ||
+                         (op->kind == SNUG_OP_RESIDUAL_NORM && k == OPERAND(residual_norm.y)) ||
+                         (op->kind == SNUG_OP_EMBED_BACKWARD && k >= OPERAND(embed_backward.dword) &&
+                          k <= OPERAND(embed_backward.dtype));
+        const bool rounded = f->program.compute == SNUG_BF16 && sum, bf16 = f->tensors[t].dtype == SNUG_BF16;
+        const double rms = rms_of(f, expected, t);
         for (int64_t i = 0; i < ops_count(f, t); i++) {
-            double want = ops_get(f, expected, t, i), got = ops_get(f, f->arena, t, i), size = fabs(want) + rms;
-            double bound = test->fp32 * 0x1p-23 * size + (bf16 ? test->bf16 * 0x1p-7 * fabs(want) : 0);
+            const double want = ops_get(f, expected, t, i), got = ops_get(f, f->arena, t, i), size = fabs(want) + rms;
+            double bound = c->row->host.fp32 * 0x1p-23 * size + (bf16 ? c->row->host.bf16 * 0x1p-7 * fabs(want) : 0);
             if (rounded) bound = 0x1p-6 * size;
             if (want == got || fabs(want - got) <= bound) continue;
-            fail_msg("%s %s: output %d, element %ld of %ld columns: %.9g, expected %.9g, within %.3g", test->name, what,
-                     output, (long)i, (long)snug_run_cols(&f->run, t), got, want, bound);
+            fail_msg("%s, %s: %s, element %ld of %ld columns: %.9g, expected %.9g, within %.3g", c->what, who,
+                     operand_name(op, k), (long)i, (long)snug_run_cols(&f->run, t), got, want, bound);
         }
     }
 }
 
-static uint8_t *copy_of(const struct ops *f) {
-    uint8_t *copy = ops_array(f->bytes, 1);
-    return memcpy(copy, f->arena, f->bytes);
+static double worst_fp32, worst_low, worst_tf32; /* for the GPU, in units of the tolerances */
+
+static void compare_gpu(const struct check *c, const struct snug_op *op, const uint8_t *expected,
+                        const uint8_t *found) {
+    const struct ops *f = c->f;
+    for (int k = 0; k < snug_op_operands(op); k++) {
+        const int32_t t = op->operands[k];
+        if (!ops_writes(op, k)) continue;
+        if (f->tensors[t].dtype == SNUG_U8) {
+            ops_compare_codes(f, expected, found, t, c->what);
+            continue;
+        }
+        /* The fp32 gradients of a 16-bit program may be computed from 16-bit values. */
+        const bool bf16 = f->program.compute == SNUG_BF16 || f->tensors[t].dtype == SNUG_BF16;
+        const bool low = bf16 || f->program.compute == SNUG_F16 || f->program.tf32;
+        const double digits = bf16 ? 0x1p-8 : low ? 0x1p-11 : 0x1p-23;
+        const double bound = (low ? c->row->gpu.bf16 : c->row->gpu.fp32) * digits, rms = rms_of(f, expected, t);
+        double off = 0;
+        for (int64_t i = 0; i < ops_count(f, t); i++) {
+            const double want = ops_get(f, expected, t, i), got = ops_get(f, found, t, i), size = fabs(want) + rms;
+            if (got == want || (isnan(got) && isnan(want))) continue;
+            const double error = fabs(got - want) / size;
+            if (!(error <= bound))
+                fail_msg("%s, cuda: %s, element %ld of %ld: %.9g, expected %.9g (rms %.3g)", c->what,
+                         operand_name(op, k), (long)i, (long)ops_count(f, t), got, want, rms);
+            double *worst = f->program.tf32 ? &worst_tf32 : low ? &worst_low : &worst_fp32;
+            *worst = fmax(*worst, error / digits);
+            off += (got - want) * (got - want) / (double)ops_count(f, t);
+        }
+        if (low && !(sqrt(off) <= digits * rms))
+            fail_msg("%s, cuda: %s: relative error %g", c->what, operand_name(op, k), sqrt(off) / rms);
+    }
+}
+
+/* The outputs in two arenas have the same bits. */
+static void check_same(const struct check *c, const struct snug_op *op, const uint8_t *one, const uint8_t *other,
+                       const char *who, const char *when) {
+    for (int k = 0; k < snug_op_operands(op); k++) {
+        if (!ops_writes(op, k)) continue;
+        const int64_t offset = c->f->tensors[op->operands[k]].offset;
+        if (memcmp(one + offset, other + offset, ops_live(c->f, op->operands[k])) != 0)
+            fail_msg("%s, %s: %s has different bits %s", c->what, who, operand_name(op, k), when);
+    }
 }
 
 /* Runs op on every instruction set and number of threads, from the same arena. */
-static void check_cpu(struct ops *f, const struct snug_op *op, const struct op_test *test, const uint8_t *before,
-                      const uint8_t *expected) {
-    static const char *const names[] = {"v2", "v3", "v4", "generic"};
-    for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
-        const struct snug_backend *backend = snug_backend_cpu_isa(names[isa]);
-        if (!backend) continue;
+static void check_host(const struct check *c, const struct snug_op *op, const uint8_t *before,
+                       const uint8_t *expected) {
+    for (int isa = 0; isa < ISAS; isa++) {
         uint8_t *single = NULL;
-        for (int threads = 1; threads <= 3; threads += 1 + SANITIZED) {
-            memcpy(f->arena, before, f->bytes);
-            ops_run(f, backend, op, threads);
-            check_untouched(f, op, before);
+        const bool scales = isas[isa] && (isas[isa]->scales_loss || !(c->row->needs & SCALES_LOSS));
+        for (int threads = 1; scales && threads <= 3; threads += 1 + SANITIZED) {
+            memcpy(c->f->arena, before, c->f->bytes);
+            ops_run(c->f, isas[isa], op, threads);
+            check_untouched(c, op, before, c->f->arena, isa_names[isa]);
             if (threads == 1) {
-                compare(f, op, expected, test, names[isa]);
-                single = copy_of(f);
+                compare_host(c, op, expected, isa_names[isa]);
+                single = ops_copy(c->f);
             }
-            for (int i = 0; i < SNUG_OP_OUTPUTS; i++) {
-                if (op->out[i] < 0) continue;
-                int64_t offset = f->tensors[op->out[i]].offset;
-                if (memcmp(f->arena + offset, single + offset, ops_live(f, op->out[i])) != 0)
-                    fail_msg("%s %s: output %d differs between 1 and %d threads", test->name, names[isa], i, threads);
-            }
+            check_same(c, op, c->f->arena, single, isa_names[isa], "with more threads");
         }
         free(single);
     }
 }
 
-static bool adds_to(const struct ops *f, const struct snug_op *op, int output) {
-    const bool placed = op->kind == SNUG_OP_EMBED_BACKWARD && op->out[5] >= 0 && (output == 0 || output == 5);
-    return keeps(f, op, output) && !placed;
+static void check_gpu(const struct check *c, const struct snug_op *op, const uint8_t *before, const uint8_t *expected) {
+    uint8_t *found = ops_array(c->f->bytes, 1), *again = ops_array(c->f->bytes, 1);
+    ops_run_device(c->f, cuda, op, before, found);
+    check_untouched(c, op, before, found, "cuda");
+    compare_gpu(c, op, expected, found);
+    ops_run_device(c->f, cuda, op, before, again);
+    check_same(c, op, found, again, "cuda", "the second time");
+    free(found);
+    free(again);
 }
 
-/* Added to means: the old value plus what would have been written over it, unless rows have places of their own. */
-static void check_added(const struct ops *f, const struct snug_op *op, const uint8_t *before,
+/* Where an operation adds: the old value plus the result of overwriting, unless rows are scattered. */
+static void check_added(const struct check *c, const struct snug_op *op, const uint8_t *before,
                         const uint8_t *overwritten) {
-    for (int i = 0; i < SNUG_OP_OUTPUTS; i++)
-        for (int64_t e = 0; op->out[i] >= 0 && adds_to(f, op, i) && e < ops_count(f, op->out[i]); e++) {
-            double old = ops_get(f, before, op->out[i], e), part = ops_get(f, overwritten, op->out[i], e);
-            double sum = ops_get(f, f->arena, op->out[i], e);
+    const struct ops *f = c->f;
+    for (int k = 0; k < snug_op_operands(op); k++) {
+        const int32_t t = op->operands[k];
+        for (int64_t e = 0; ops_writes(op, k) && ops_adds(f, op, k) && e < ops_count(f, t); e++) {
+            const double old = ops_get(f, before, t, e), part = ops_get(f, overwritten, t, e);
+            const double sum = ops_get(f, f->arena, t, e);
             if (!(fabs(sum - (old + part)) <= 0x1p-22 * (fabs(old) + fabs(part))))
-                fail_msg("output %d, element %ld: %.9g, expected %.9g + %.9g", i, (long)e, sum, old, part);
+                fail_msg("%s: %s, element %ld: %.9g, expected %.9g + %.9g", c->what, operand_name(op, k), (long)e, sum,
+                         old, part);
         }
+    }
 }
 
-static void check_op(struct ops *f, struct snug_op op, const struct op_test *test) {
+static unsigned kept_by(const struct ops *f, const struct snug_op *op) {
+    unsigned kept = 0;
+    for (int k = 0; k < snug_op_operands(op); k++) kept |= (unsigned)(ops_writes(op, k) && ops_keeps(f, op, k)) << k;
+    return kept;
+}
+
+/* Leaves the arena in the reference's state, for the operations that follow. */
+static void check_op(const struct check *c, struct snug_op op) {
     static const struct {
         bool first;
         int64_t micro_batch, chunk;
     } states[] = {{true, 0, 0}, {true, 1, 0}, {true, 0, 1}, {false, 0, 0}};
-    uint8_t *start = copy_of(f), *overwritten = NULL;
+    struct ops *f = c->f;
+    uint8_t *start = ops_copy(f), *overwritten = NULL;
     unsigned kept_first = 0;
     for (size_t s = 0; s < sizeof states / sizeof *states; s++) {
-        unsigned kept = 0;
         op.first = states[s].first;
         f->run.micro_batch = states[s].micro_batch;
         f->run.chunk = states[s].chunk;
-        for (int i = 0; i < SNUG_OP_OUTPUTS; i++) kept |= (unsigned)keeps(f, &op, i) << i;
-        if (s == 0) kept_first = kept;
-        if (s > 0 && (kept == kept_first || f->shape == &shapes[SHAPES - 1])) continue; /* the same again, or slow */
-
+        if (s == 0) kept_first = kept_by(f, &op);
+        if (s > 0 && (kept_by(f, &op) == kept_first || c->where & ONCE)) continue; /* repeats a case, or is slow */
         memcpy(f->arena, start, f->bytes);
-        spoil_outputs(f, &op);
-        uint8_t *before = copy_of(f);
+        ops_spoil(f, &op);
+        uint8_t *before = ops_copy(f);
         ops_run(f, snug_backend_reference(), &op, 1);
-        check_untouched(f, &op, before);
-        uint8_t *expected = copy_of(f);
-        if (s == 0) {
-            overwritten = copy_of(f);
-        } else {
-            check_added(f, &op, before, overwritten);
-        }
-        check_cpu(f, &op, test, before, expected);
+        check_untouched(c, &op, before, f->arena, "reference");
+        uint8_t *expected = ops_copy(f);
+        if (s == 0)
+            overwritten = ops_copy(f);
+        else
+            check_added(c, &op, before, overwritten);
+        if (c->where & ON_HOST) check_host(c, &op, before, expected);
+        if (c->where & ON_GPU) check_gpu(c, &op, before, expected);
         free(before);
         free(expected);
     }
-    memcpy(f->arena, overwritten, f->bytes); /* for the operations that follow */
+    memcpy(f->arena, overwritten, f->bytes);
     f->run.micro_batch = f->run.chunk = 0;
     free(start);
     free(overwritten);
 }
 
-/* Whether an operation of this kind reads what operation i writes. */
-static bool feeds(const struct ops *f, size_t i, enum snug_op_kind kind) {
-    for (size_t later = i + 1; later < f->program.op_count; later++)
-        for (int in = 0; f->ops[later].kind == kind && in < SNUG_OP_INPUTS; in++)
-            if (f->ops[later].in[in] >= 0 && among(f->ops[later].in[in], f->ops[i].out, SNUG_OP_OUTPUTS)) return true;
-    return false;
+/* ---- mode test -------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    enum snug_dtype dtype;
+    unsigned where;
+    bool tf32; /* for attention only */
+} types[] = {{"fp32", SNUG_F32, ON_HOST | ON_GPU, false},
+             {"bf16", SNUG_BF16, ON_HOST | ON_GPU, false},
+             {"fp16", SNUG_F16, ON_GPU, false},
+             {"tf32", SNUG_F32, ON_GPU, true}};
+enum { TYPES = sizeof types / sizeof *types };
+
+/* Whether an operation of the row's kind was in the case. */
+static bool check_case(const struct ops_row *row, size_t shape, int type, int variant, unsigned where) {
+    struct ops f;
+    bool seen = false;
+    char what[96];
+    const struct check check = {.f = &f, .row = row, .what = what, .where = where};
+    snprintf(what, sizeof what, "%s, shape %zu, %s, variant %d", snug_op_name(row->kind), shape, types[type].name,
+             variant);
+    ops_open(&f, &ops_shapes[shape].shape, types[type].dtype);
+    f.quick = true;
+    f.program.tf32 = types[type].tf32;
+    row->build(&f, variant);
+    for (size_t i = 0; i < f.program.op_count; i++)
+        if (f.ops[i].kind == row->kind) {
+            check_op(&check, f.ops[i]);
+            seen = true;
+        } else if (ops_feeds(&f, i, row->kind)) {
+            ops_run(&f, snug_backend_reference(), &f.ops[i], 1);
+        }
+    ops_close(&f);
+    return seen;
+}
+
+static bool is_small(const struct ops_shape *shape) {
+    int64_t tokens = 0;
+    for (const int32_t *length = shape->lengths; *length; length++) tokens += *length;
+    return !options.tokens || tokens <= options.tokens;
+}
+
+static void check_row(const struct ops_row *row) {
+    const bool attention = row->kind == SNUG_OP_ATTENTION || row->kind == SNUG_OP_ATTENTION_BACKWARD;
+    bool seen = false;
+    for (size_t shape = 0; shape < OPS_SHAPES; shape++)
+        for (int type = 0; type < TYPES; type++) {
+            unsigned where = ops_shapes[shape].where & (types[type].where | ONCE);
+            if (!has_host()) where &= ~(unsigned)ON_HOST;
+            if (!suits_cuda(row)) where &= ~(unsigned)ON_GPU;
+            if (!(where & (ON_HOST | ON_GPU)) || (types[type].tf32 && !attention)) continue;
+            if (SANITIZED && attention && (where & ONCE))
+                continue; /* half of all the time; others have its ends of tiles */
+            if (!is_wanted(types[type].name, options.type) || !is_small(&ops_shapes[shape].shape)) continue;
+            for (int variant = row->first; variant < row->end; variant++)
+                seen |= check_case(row, shape, type, variant, where);
+        }
+    if (!seen && !options.type && (has_host() || suits_cuda(row)))
+        fail_msg("no case of %s, variants %d to %d, has this operation", snug_op_name(row->kind), row->first,
+                 row->end - 1);
 }
 
 static void test_agreement(void **state) {
-    enum snug_op_kind kind = *(const enum snug_op_kind *)*state;
-    struct op_test test = test_of(kind);
-    for (size_t shape = 0; shape < SHAPES; shape++)
-        for (enum snug_dtype dtype = SNUG_F32; dtype <= SNUG_BF16; dtype++)
-            for (int variant = 0; variant < test.variants; variant++) {
-                struct ops f;
-                bool seen = false;
-                ops_open(&f, &shapes[shape], dtype);
-                test.build(&f, variant);
-                for (size_t i = 0; i < f.program.op_count; i++) {
-                    if (f.ops[i].kind == kind) {
-                        check_op(&f, f.ops[i], &test);
-                        seen = true;
-                    } else if (feeds(&f, i, kind)) {
-                        ops_run(&f, snug_backend_reference(), &f.ops[i], 1);
-                    }
-                }
-                /* Some in-place variants, and NORM with dropout, have no backward. */
-                assert_true(seen || variant > 0);
-                ops_close(&f);
-            }
+    const enum snug_op_kind kind = *(const enum snug_op_kind *)*state;
+    const struct ops_row *gpu = NULL;
+    worst_fp32 = worst_low = worst_tf32 = 0;
+    for (size_t i = 0; i < OPS_ROWS; i++) {
+        if (ops_rows[i].kind != kind || !ops_rows[i].build) continue;
+        check_row(&ops_rows[i]);
+        if (suits_cuda(&ops_rows[i])) gpu = &ops_rows[i];
+    }
+    if (gpu)
+        print_message(
+            "%-20s worst error on the GPU %7.2f of %3g x 2^-23, %5.2f of %g x 2^-8 or 2^-11, %.2f with TF32\n",
+            snug_op_name(kind), worst_fp32, gpu->gpu.fp32, worst_low, gpu->gpu.bf16, worst_tf32);
 }
 
-/* ---- the reference against finite differences -------------------------------------------------------------------- */
+static void test_every_operation_is_tested(void **state) {
+    (void)state;
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
+        bool found = false;
+        for (size_t i = 0; i < OPS_ROWS; i++) found |= ops_rows[i].kind == (enum snug_op_kind)kind;
+        if (!found) fail_msg("%s has no test: add a row to tests/ops_table.h", snug_op_name((enum snug_op_kind)kind));
+    }
+}
+
+/* ---- mode gradient ---------------------------------------------------------------------------------------------- */
 
 /*
  * The derivative of sum(weights * y) along a direction of -1, 0 and 1, by the central difference of fourth order with
@@ -315,9 +376,9 @@ static void check_gradient(struct ops *f, int32_t x, int32_t dx, const double *w
     int64_t count = ops_count(f, x);
     float *at = ops_array((size_t)count, sizeof *at);
     double *direction = ops_array((size_t)count, sizeof *direction);
-    uint8_t *gradients = copy_of(f); /* LOSS writes its gradient in every run */
+    uint8_t *gradients = ops_copy(f); /* LOSS writes its gradient in every run */
     memcpy(at, f->arena + f->tensors[x].offset, (size_t)count * sizeof *at);
-    for (uint32_t trial = 0; trial < 24; trial++) { /* 8 directions through all of x, then 16 single elements */
+    for (uint32_t trial = 0; trial < 24; trial++) { /* 8 directions over all of x, then 16 single elements */
         double analytic = 0;
         for (int64_t i = 0; i < count; i++) {
             direction[i] = trial < 8 ? (int)(ops_word(50 + trial, (uint64_t)i) % 3) - 1 : 0;
@@ -332,323 +393,101 @@ static void check_gradient(struct ops *f, int32_t x, int32_t dx, const double *w
     free(direction);
 }
 
+static void check_gradients(const struct ops_row *row, int variant) {
+    static const struct ops_shape shape = {{1, 2, 17, 65}, 24, 3, 50, 2, 37, 5, 20};
+    struct ops f;
+    ops_open(&f, &shape, SNUG_F32);
+    row->build(&f, variant);
+    if (f.ops[0].kind == row->kind && f.pair_count) {
+        double *weights = ops_array((size_t)ops_count(&f, f.y), sizeof *weights);
+        for (int64_t i = 0; i < ops_count(&f, f.y); i++)
+            weights[i] = f.dy ? ops_get(&f, f.arena, f.dy, i) : (double)f.run.loss_scale;
+        for (size_t i = 0; i < f.program.op_count; i++) {
+            f.ops[i].first = true;
+            ops_spoil(&f, &f.ops[i]);
+            ops_run(&f, snug_backend_reference(), &f.ops[i], 1);
+        }
+        for (size_t i = 0; i < f.pair_count; i++) {
+            char what[64];
+            snprintf(what, sizeof what, "%s, variant %d, input %d", snug_op_name(row->kind), variant, (int)i);
+            check_gradient(&f, f.pairs[i].x, f.pairs[i].dx, weights, what);
+        }
+        free(weights);
+    }
+    ops_close(&f);
+}
+
 static void test_gradients(void **state) {
     (void)state;
-    for (enum snug_op_kind kind = 0; kind < SNUG_OP_COUNT; kind++) {
-        struct op_test test = test_of(kind);
-        for (int variant = 0; variant < test.variants; variant++) {
-            struct ops f;
-            ops_open(&f, &differentiated, SNUG_F32);
-            test.build(&f, variant);
-            if (f.ops[0].kind == kind && f.pair_count) {
-                double *weights = ops_array((size_t)ops_count(&f, f.y), sizeof *weights);
-                for (int64_t i = 0; i < ops_count(&f, f.y); i++)
-                    weights[i] = f.dy < 0 ? f.run.loss_scale : ops_get(&f, f.arena, f.dy, i);
-                for (size_t i = 0; i < f.program.op_count; i++) {
-                    f.ops[i].first = true;
-                    spoil_outputs(&f, &f.ops[i]);
-                    ops_run(&f, snug_backend_reference(), &f.ops[i], 1);
-                }
-                for (size_t i = 0; i < f.pair_count; i++) {
-                    char what[64];
-                    snprintf(what, sizeof what, "%s, variant %d, input %d", test.name, variant, (int)i);
-                    check_gradient(&f, f.pairs[i].x, f.pairs[i].dx, weights, what);
-                }
-                free(weights);
-            }
-            ops_close(&f);
-        }
-    }
+    for (size_t i = 0; i < OPS_ROWS; i++)
+        for (int variant = ops_rows[i].first; variant < ops_rows[i].end; variant++)
+            if (is_wanted(snug_op_name(ops_rows[i].kind), options.op)) check_gradients(&ops_rows[i], variant);
 }
 
-/* ---- what the operations say of each other ----------------------------------------------------------------------- */
+/* ---- arguments -------------------------------------------------------------------------------------------------- */
 
-static const struct snug_backend *backend_of(int number) {
-    return number ? snug_backend_cpu() : snug_backend_reference();
+static int usage(const char *argument) {
+    fprintf(stderr,
+            "test_ops: \"%s\" is not known\n"
+            "usage: test_ops [test | gradient | perf] [--backend v2|v3|v4|generic|cuda] [--op NAME]\n"
+            "                [--type fp32|bf16|fp16|tf32] [--shape NAME|SEQUENCESxLENGTHxHEADSxHEAD_SIZE[r]]\n"
+            "                [--tokens N] [--threads N] [--rounds N]\n",
+            argument);
+    return 2;
 }
 
-/* NORM of a stored s gives y again, bit for bit: recomputation changes nothing. */
-static void test_recomputation(void **state) {
-    (void)state;
-    for (int b = 0; b < 2; b++)
-        for (enum snug_dtype dtype = SNUG_F32; dtype <= SNUG_BF16; dtype++)
-            for (int family = 0; family < 2; family++) {
-                struct ops f;
-                ops_open(&f, &small, dtype);
-                (family ? build_embed : build_residual_norm)(&f, 1);
-                struct snug_op op = f.ops[0];
-                int32_t s = op.out[0], y = op.out[1], again = ops_tensor(&f, dtype, T, 0, small.h);
-                int32_t gamma = op.in[family ? 3 : 2], beta = op.in[family ? 4 : 3];
-                struct snug_op norm = (struct snug_op){.kind = SNUG_OP_NORM,
-                                                       .in = SNUG_INPUTS(s, gamma, beta),
-                                                       .out = SNUG_OUTPUTS(again),
-                                                       .p = family ? op.p : 0,
-                                                       .site = op.site,
-                                                       .eps = op.eps};
-                ops_run(&f, backend_of(b), &op, 1);
-                ops_run(&f, backend_of(b), &norm, 2);
-                assert_memory_equal(f.arena + f.tensors[y].offset, f.arena + f.tensors[again].offset, ops_live(&f, y));
-                ops_close(&f);
-            }
+static bool is_operation(const char *name) {
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
+        if (strcmp(name, snug_op_name((enum snug_op_kind)kind)) == 0) return true;
+    return false;
 }
 
-/* Where dx is added to, the result is the old value plus what overwriting gives. */
-static void test_accumulation(void **state) {
-    (void)state;
-    struct ops f;
-    ops_open(&f, &small, SNUG_F32);
-    build_linear(&f, 0);
-    struct snug_op *dx = &f.ops[1];
-    uint8_t *before = copy_of(&f);
-    ops_run(&f, snug_backend_reference(), dx, 1);
-    uint8_t *overwritten = copy_of(&f);
-    memcpy(f.arena, before, f.bytes);
-    dx->accumulate = true;
-    ops_run(&f, snug_backend_reference(), dx, 1);
-    check_added(&f, dx, before, overwritten);
-    free(before);
-    free(overwritten);
-    ops_close(&f);
-
-    ops_open(&f, &small, SNUG_F32); /* GATHER_BACKWARD always adds: twice is double */
-    build_gather(&f, 0);
-    int32_t out = f.ops[2].out[0];
-    ops_run(&f, snug_backend_reference(), &f.ops[1], 1);
-    ops_run(&f, snug_backend_reference(), &f.ops[2], 1);
-    before = copy_of(&f);
-    ops_run(&f, snug_backend_reference(), &f.ops[2], 1);
-    for (int64_t i = 0; i < ops_count(&f, out); i++)
-        assert_true(ops_get(&f, f.arena, out, i) == 2 * ops_get(&f, before, out, i));
-    free(before);
-    ops_close(&f);
-}
-
-/* ---- weights in bf16 ----------------------------------------------------------------------------------------------
- */
-
-/* Products with BF16 weights have the bits of those with the widened weights, whatever is cut and wherever it lies. */
-static void test_products_of_bf16_weights(void **state) {
-    static const char *const names[] = {"v2", "v3", "v4", "generic"};
-    static const struct ops_shape cases[] = {
-        SMALL,
-        {{257, 3}, 384, 12, 2100, 2, 1536, 3, 9}, /* rows in two tiles; an inner dimension in two parts backward */
-        {{300, 1}, 2307, 1, 300, 2, 193, 3, 40},  /* the same forward */
-        {{300}, 2304, 1, 300, 2, 193, 3, 40},     /* and where oneDNN minds the rows' distance */
-        {{257}, 1024, 16, 193, 2, 2048, 3, 200},
-    };
-    (void)state;
-    for (size_t shape = 0; shape < sizeof cases / sizeof *cases; shape++)
-        for (int variant = 0; variant < 3; variant++)
-            for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
-                const struct snug_backend *backend = snug_backend_cpu_isa(names[isa]);
-                struct ops halves, wide;
-                if (!backend) continue;
-                ops_open(&halves, &cases[shape], SNUG_F32);
-                ops_open(&wide, &cases[shape], SNUG_F32);
-                build_linear(&halves, 3 + variant);
-                build_linear(&wide, variant);
-                const int32_t w = wide.ops[0].in[1];
-                assert_int_equal(halves.tensors[w].dtype, SNUG_BF16);
-                for (int64_t i = 0; i < ops_count(&wide, w); i++)
-                    ops_set(&wide, w, i, ops_get(&halves, halves.arena, w, i));
-                for (int threads = 1; threads <= 3; threads += 1 + SANITIZED)
-                    for (int op = 0; op < 2; op++) {
-                        const int32_t out = wide.ops[op].out[0];
-                        ops_randomize(&halves, out);
-                        ops_randomize(&wide, out);
-                        ops_run(&halves, backend, &halves.ops[op], threads);
-                        ops_run(&wide, backend, &wide.ops[op], 1);
-                        if (memcmp(halves.arena + halves.tensors[out].offset, wide.arena + wide.tensors[out].offset,
-                                   ops_live(&wide, out)) != 0)
-                            fail_msg("shape %d, variant %d, %s, %d threads: %s has other bits", (int)shape, variant,
-                                     names[isa], threads, op ? "dx" : "y");
-                    }
-                ops_close(&halves);
-                ops_close(&wide);
-            }
-}
-
-/* An update that is exact in fp32, so that all that is left is its rounding: p - p / 512, by weight decay alone. Every
-   backend rounds as philox.h says, bit for bit, and on average not at all. */
-static void test_stochastic_rounding(void **state) {
-    static const char *const names[] = {"reference", "v2", "v3", "v4", "generic"};
-    static const struct ops_shape cases[] = {SMALL, {{1}, 997, 1, 3, 1, 601, 2, 1}, {{1}, 3, 1, 3, 1, 1, 2, 1}};
-    (void)state;
-    for (size_t shape = 0; shape < sizeof cases / sizeof *cases; shape++)
-        for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
-            const struct snug_backend *backend = isa ? snug_backend_cpu_isa(names[isa]) : snug_backend_reference();
-            struct ops f;
-            double up = 0, expected_up = 0;
-            if (!backend) continue;
-            ops_open(&f, &cases[shape], SNUG_F32);
-            build_optimizer(&f, 3);
-            const struct snug_op *adamw = &f.ops[2];
-            const int32_t p = adamw->out[0];
-            f.run.step = INT64_C(0x100000005);
-            f.run.learning_rate = 0x1p-5f;
-            f.optimizer.weight_decay = 0x1p-4;
-            for (int i = 0; i < 2; i++) ops_fill(&f, adamw->out[2 + i], 0);
-            ops_fill(&f, adamw->in[0], 0);
-            ops_fill(&f, adamw->in[1], 1);
-            const int64_t count = ops_count(&f, p);
-            for (int64_t i = 0; i < count; i++) /* both signs, all significands */
-                ops_set(&f, p, i, snug_bf16_to_f32((uint16_t)(0x3f00 | (ops_word(9, (uint64_t)i) & 0x80ff))));
-            uint8_t *before = copy_of(&f);
-            ops_run(&f, backend, adamw, 2);
-            for (int64_t i = 0; i < count; i++) {
-                const float exact = (float)(ops_get(&f, before, p, i) * (1 - 0x1p-9));
-                const uint32_t random = snug_rounding_bits(f.run.seed, f.run.step, adamw->parameter, i);
-                const float want = snug_bf16_to_f32(snug_f32_to_bf16_stochastic(exact, random));
-                const double got = ops_get(&f, f.arena, p, i);
-                if (got != want)
-                    fail_msg("%s: element %ld of %ld: %g, expected %g", names[isa], (long)i, (long)count, got, want);
-                uint32_t word;
-                memcpy(&word, &exact, sizeof word);
-                up += fabs(got) > fabsf(exact);
-                expected_up += (word & 0xffff) * 0x1p-16;
-            }
-            /* A sum of independent 0s and 1s: five standard deviations. */
-            if (!(fabs(up - expected_up) <= 5 * sqrt(0.25 * (double)count)))
-                fail_msg("%g rounded up, expected %g", up, expected_up);
-            free(before);
-            ops_close(&f);
-        }
-}
-
-typedef void update_end_fn(const struct snug_run *run, const struct snug_op *op, const float *p, int64_t first,
-                           int64_t count);
-#ifdef __x86_64__
-update_end_fn snug_update_end_v2, snug_update_end_v3, snug_update_end_v4;
-#else
-update_end_fn snug_update_end_generic;
-#endif
-
-/* Updates that walk by themselves may store any piece of a parameter, of one larger than 2^35 elements too. */
-static void test_rounding_of_pieces(void **state) {
-    static const struct {
-        const char *isa;
-        update_end_fn *end;
-    } backends[] = {
-#ifdef __x86_64__
-        {"v2", snug_update_end_v2},
-        {"v3", snug_update_end_v3},
-        {"v4", snug_update_end_v4},
-#else
-        {"generic", snug_update_end_generic},
-#endif
-    };
-    enum { COUNT = 2500 };
-    const int64_t starts[] = {0, 1, 7, 1021, ((int64_t)1 << 35) - 1003};
-    (void)state;
-    for (size_t b = 0; b < sizeof backends / sizeof *backends; b++)
-        for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
-            struct ops f;
-            float values[COUNT];
-            if (!snug_backend_cpu_isa(backends[b].isa)) continue;
-            ops_open(&f, &small, SNUG_F32);
-            const int32_t p = ops_source(&f, SNUG_BF16, FIXED, 1, COUNT + 1);
-            const struct snug_op op = {.kind = SNUG_OP_ADAM, .out = SNUG_OUTPUTS(p), .parameter = 3};
-            uint16_t *stored = snug_run_data(&f.run, p);
-            for (int i = 0; i < COUNT; i++) { /* any bits: NaNs, infinities, what rounds to one, denormals */
-                const uint32_t special = i % 3 == 0 ? 0x7f800000u : 0;
-                const uint32_t bits = (ops_word(10, (uint64_t)i) | special) & (i % 6 ? UINT32_MAX : 0xff800000u);
-                memcpy(&values[i], &bits, sizeof bits);
-            }
-            f.tensors[p].offset -= 2 * starts[s];
-            stored[COUNT] = 0x1234;
-            backends[b].end(&f.run, &op, values, starts[s], COUNT);
-            for (int i = 0; i < COUNT; i++)
-                assert_int_equal(stored[i],
-                                 snug_f32_to_bf16_stochastic(
-                                     values[i], snug_rounding_bits(f.run.seed, f.run.step, 3, starts[s] + i)));
-            assert_int_equal(stored[COUNT], 0x1234);
-            ops_close(&f);
-        }
-}
-
-static double run_activation(enum snug_activation activation, double u) {
-    static const struct ops_shape one = {{1}, 1, 1, 1, 1, 1, 1, 0};
-    struct ops f;
-    ops_open(&f, &one, SNUG_F32);
-    build_activation(&f, 2 * (int)activation);
-    ops_fill(&f, f.ops[0].in[0], u);
-    ops_run(&f, snug_backend_reference(), &f.ops[0], 1);
-    double a = ops_get(&f, f.arena, f.ops[0].out[0], 0);
-    ops_close(&f);
-    return a;
-}
-
-/* The loss of logits 1, 2, 3 with the label or targets 0, 1, 0. */
-static double run_loss(enum snug_loss_kind kind, int variant, int64_t classes, int32_t label) {
-    const struct ops_shape one = {{1}, 1, 1, 1, 1, 1, classes, 1};
-    struct ops f;
-    ops_open(&f, &one, SNUG_F32);
-    build_loss(&f, variant);
-    assert_int_equal(f.ops[0].loss, kind);
-    for (int c = 0; c < classes; c++) {
-        ops_set(&f, f.ops[0].in[0], c, c + 1);
-        f.batch.targets[c] = c == 1;
-    }
-    f.batch.labels[0] = label;
-    ops_run(&f, snug_backend_reference(), &f.ops[0], 1);
-    double loss = ops_get(&f, f.arena, f.ops[0].out[0], 0);
-    ops_close(&f);
-    return loss;
-}
-
-static void assert_near(double got, double want) {
-    if (!(fabs(got - want) <= 4e-7 * fabs(want))) fail_msg("%.9g, expected %.9g", got, want);
-}
-
-/* What finite differences cannot see: the values themselves, here as torch 2 prints them. */
-static void test_values(void **state) {
-    (void)state;
-    assert_near(run_activation(SNUG_GELU, 1), 0.8413447460685429);
-    assert_near(run_activation(SNUG_GELU, -3), -0.004049694);
-    assert_near(run_activation(SNUG_GELU_TANH, 1), 0.8411919906082768);
-    assert_near(run_activation(SNUG_RELU, -1), 0);
-    assert_near(run_activation(SNUG_SILU, 1), 0.7310585786300049);
-    assert_near(run_activation(SNUG_TANH, 1), 0.7615941559557649);
-
-    assert_near(run_loss(SNUG_CROSS_ENTROPY, 0, 3, 0), 2.4076059644443806);
-    assert_near(run_loss(SNUG_CROSS_ENTROPY, 3, 3, 0), 2.3076059644443806); /* smoothing 0.1 */
-    assert_near(run_loss(SNUG_CROSS_ENTROPY, 3, 3, SNUG_IGNORE_LABEL), 0);
-    assert_near(run_loss(SNUG_BINARY_CROSS_ENTROPY, 1, 3, 0), 4.4887770416);
-    assert_near(run_loss(SNUG_MEAN_SQUARED_ERROR, 2, 1, 0), 1);
-
-    /* The first AdamW step moves by the learning rate against the gradient's sign, and decays. */
-    struct ops f;
-    ops_open(&f, &small, SNUG_F32);
-    build_optimizer(&f, 2);
-    const struct snug_op *adamw = &f.ops[2];
-    ops_fill(&f, adamw->in[0], -0.5);
-    ops_fill(&f, adamw->in[1], 1);
-    ops_fill(&f, adamw->out[0], 2);
-    ops_fill(&f, adamw->out[2], 0);
-    ops_fill(&f, adamw->out[3], 0);
-    f.ops[2].decay = true;
-    ops_run(&f, snug_backend_reference(), adamw, 1);
-    assert_near(ops_get(&f, f.arena, adamw->out[0], 0), 2 * (1 - 0.01 * 0.1) + 0.01);
-    assert_near(ops_get(&f, f.arena, adamw->out[2], 0), -0.5 * (1 - 0.9));
-    assert_near(ops_get(&f, f.arena, adamw->out[3], 0), 0.25 * (1 - 0.999));
-    ops_close(&f);
-}
-
-int main(void) {
+static int run_modes(bool agreement, bool gradients) {
     static enum snug_op_kind kinds[SNUG_OP_COUNT];
-    struct CMUnitTest tests[SNUG_OP_COUNT + 7] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_recomputation),
-        cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_products_of_bf16_weights),
-        cmocka_unit_test(test_stochastic_rounding),
-        cmocka_unit_test(test_rounding_of_pieces),
-        cmocka_unit_test(test_values),
-    };
-    for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
+    struct CMUnitTest tests[SNUG_OP_COUNT + 2] = {cmocka_unit_test(test_every_operation_is_tested)};
+    size_t count = 1;
+    if (gradients) tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_gradients);
+    for (int kind = 0; agreement && kind < SNUG_OP_COUNT; kind++) {
         kinds[kind] = (enum snug_op_kind)kind;
-        tests[7 + kind] = (struct CMUnitTest){
-            .name = test_of(kinds[kind]).name, .test_func = test_agreement, .initial_state = &kinds[kind]};
+        if (!is_wanted(snug_op_name(kinds[kind]), options.op)) continue;
+        tests[count++] = (struct CMUnitTest){
+            .name = snug_op_name(kinds[kind]), .test_func = test_agreement, .initial_state = &kinds[kind]};
     }
-    return cmocka_run_group_tests_name("operations", tests, NULL, NULL);
+    if (*no_cuda) print_message("%s\n", no_cuda);
+    return _cmocka_run_group_tests("operations", tests, count, NULL, NULL);
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 && argv[1][0] != '-' ? argv[1] : "";
+    struct ops_perf perf = {.threads = 1};
+    const struct {
+        const char *name, **text;
+        int *number;
+    } known[] = {{"--backend", &options.backend, NULL}, {"--op", &options.op, NULL},
+                 {"--type", &options.type, NULL},       {"--shape", &perf.shape, NULL},
+                 {"--tokens", NULL, &options.tokens},   {"--threads", NULL, &perf.threads},
+                 {"--rounds", NULL, &perf.rounds}};
+    for (int i = *mode ? 2 : 1; i < argc; i += 2) {
+        size_t k = 0;
+        while (k < sizeof known / sizeof *known && strcmp(argv[i], known[k].name) != 0) k++;
+        if (k == sizeof known / sizeof *known || i + 1 == argc) return usage(argv[i]);
+        if (known[k].text) *known[k].text = argv[i + 1];
+        if (known[k].number && (*known[k].number = atoi(argv[i + 1])) < 1) return usage(argv[i + 1]);
+    }
+    if (options.op && !is_operation(options.op)) return usage(options.op);
+    if (snug_context_create(&context) != SNUG_OK) return 1;
+    open_backends();
+    int result = 2;
+    if (strcmp(mode, "perf") == 0) {
+        perf.backend = options.backend;
+        perf.op = options.op;
+        perf.type = options.type;
+        result = ops_perf_run(context, &perf);
+    } else if (strcmp(mode, "test") == 0 || strcmp(mode, "gradient") == 0 || !*mode) {
+        result = run_modes(strcmp(mode, "gradient") != 0, strcmp(mode, "test") != 0);
+    } else {
+        usage(mode);
+    }
+    snug_context_destroy(context);
+    return result;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training with each optimizer: it learns, it goes on after an interruption with the same bits, and refuses another's
- * states. */
+/* Training with each optimizer: it learns, resumes after an interruption with the same bits, and refuses another's
+   states. */
 #include <math.h>
 
 #include "training_fixture.h"
@@ -18,12 +18,12 @@ static const char *const optimizers[] = {
 };
 #define OPTIMIZERS (sizeof optimizers / sizeof *optimizers)
 
-/* The others leave this small model's plateau late or not at all in so few steps: there test_optimizers must do. */
+/* The others leave this small model's plateau late or not at all in so few steps: test_optimizers covers them. */
 static bool learns(const char *optimizer) {
     return strstr(optimizer, "optim=adam") || strstr(optimizer, "rmsprop") || strstr(optimizer, "adafactor");
 }
 
-static void test_adaptive_ones_learn(void **state) {
+static void test_adaptive_optimizers_learn(void **state) {
     struct fixture *f = *state;
     for (size_t i = 0; i < OPTIMIZERS; i++) {
         if (!learns(optimizers[i])) continue;
@@ -36,7 +36,7 @@ static void test_adaptive_ones_learn(void **state) {
     }
 }
 
-/* Interrupted once before and once after every optimizer's first steps, with another number of threads. */
+/* Interrupted before and after the first steps of every optimizer, with another number of threads. */
 static void test_each_resumes(void **state) {
     static const int stops[] = {1, 13};
     struct fixture *f = *state;
@@ -56,14 +56,13 @@ static void test_each_resumes(void **state) {
     }
 }
 
-static void test_another_is_told(void **state) {
+static void test_another_optimizer_is_refused(void **state) {
     struct fixture *f = *state;
     assert_int_equal(try_train(f, "cut", "optim=adamw_torch save_strategy=steps", 7, NULL), SNUG_E_INTERRUPTED);
     assert_int_equal(try_train(f, "cut", "optim=sgd optim_args=momentum=0.9 resume_from_checkpoint=True", 0, NULL),
                      SNUG_E_INPUT);
     assert_contains(snug_error_message(f->ctx), "optim was \"adamw_torch\" and is \"sgd\"");
-    /* The two names of one optimizer are no difference; L2 instead of decoupled decay has the same states and is one.
-     */
+    /* The two names of one optimizer are equal; L2 instead of decoupled decay has the same states, but is a change. */
     f->log[0] = '\0';
     assert_int_equal(try_train(f, "cut", "optim=adamw_torch_fused resume_from_checkpoint=True", 8, NULL),
                      SNUG_E_INTERRUPTED);
@@ -72,7 +71,7 @@ static void test_another_is_told(void **state) {
     assert_contains(snug_error_message(f->ctx), "optim was \"adamw_torch\" and is \"adam\"");
 }
 
-/* Adafactor's own rate is the one that is logged: min(1e-2, 1 / sqrt(t)), or 1e-6 t while it warms up. */
+/* The logged rate is Adafactor's own: min(1e-2, 1 / sqrt(t)), or 1e-6 t during warm-up. */
 static void test_relative_steps(void **state) {
     struct fixture *f = *state;
     static const double rates[] = {1e-2, 3e-6};
@@ -98,9 +97,9 @@ static void test_relative_steps(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_adaptive_ones_learn),
+        TEST(test_adaptive_optimizers_learn),
         TEST(test_each_resumes),
-        TEST(test_another_is_told),
+        TEST(test_another_optimizer_is_refused),
         TEST(test_relative_steps),
     };
     return cmocka_run_group_tests_name("training with each optimizer", tests, NULL, NULL);

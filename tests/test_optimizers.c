@@ -5,6 +5,7 @@
  */
 #include "io/safetensors.h"
 #include "ops_updates.h"
+#include "train/args_table.h"
 
 #define STEPS 12
 #define GOLDEN SNUG_SOURCE_DIR "/tests/golden/optimizers.safetensors"
@@ -113,21 +114,21 @@ static void test_golden(void **state) {
 static void test_names(void **state) {
     static const struct {
         const char *optim, *name;
-        enum snug_optimizer_kind kind;
+        const struct snug_optimizer_info *info;
         bool decoupled;
     } names[] = {
-        {"adamw_torch", "adamw_torch", SNUG_ADAM, true},
-        {"adamw_torch_fused", "adamw_torch", SNUG_ADAM, true},
-        {"adam", "adam", SNUG_ADAM, false},
-        {"adamw_8bit", "adamw_8bit", SNUG_ADAM_8BIT, true},
-        {"adamw_bnb_8bit", "adamw_8bit", SNUG_ADAM_8BIT, true},
-        {"adam_8bit", "adam_8bit", SNUG_ADAM_8BIT, false},
+        {"adamw_torch", "adamw_torch", &snug_optimizer_adam, true},
+        {"adamw_torch_fused", "adamw_torch", &snug_optimizer_adam, true},
+        {"adam", "adam", &snug_optimizer_adam, false},
+        {"adamw_8bit", "adamw_8bit", &snug_optimizer_adam_8bit, true},
+        {"adamw_bnb_8bit", "adamw_8bit", &snug_optimizer_adam_8bit, true},
+        {"adam_8bit", "adam_8bit", &snug_optimizer_adam_8bit, false},
     };
     struct snug_optimizer o;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(snug_optimizer_parse(*state, names[i].optim, NULL, 0.8, 0.9, 1e-6, 0.1, &o), SNUG_OK);
         assert_string_equal(o.name, names[i].name);
-        assert_int_equal(o.kind, names[i].kind);
+        assert_ptr_equal(o.info, names[i].info);
         assert_true(o.decoupled == names[i].decoupled && !o.tables_8bit);
         assert_true(o.beta1 == 0.8 && o.beta2 == 0.9 && o.epsilon == 1e-6 && o.weight_decay == 0.1);
     }
@@ -141,6 +142,28 @@ static void test_names(void **state) {
     assert_true(!o.scale_parameter && !o.relative_step && o.clip_threshold == 1 && o.decay_rate == -0.8);
     assert_int_equal(snug_optimizer_parse(*state, "rmsprop", NULL, 0.8, 0.9, 1e-6, 0, &o), SNUG_OK);
     assert_true(o.epsilon == 1e-8 && o.alpha == 0.99 && o.momentum == 0 && !o.centered);
+}
+
+/* --optim takes the names of the registry; each has what plan/rates.c measures it with, and states of its own update.
+ */
+static void test_registry(void **state) {
+    const struct snug_weight weight = {.rows = 5000, .cols = 8, .segments = 1};
+    const snug_arg_info *info;
+    size_t at = 0, length = 0;
+    while ((info = snug_args_info(at)) && strcmp(info->name, "optim") != 0) at++;
+    assert_non_null(info);
+    for (size_t i = 0; snug_optimizers[i]; i++)
+        for (const struct snug_optimizer_name *name = snug_optimizers[i]->names; name->optim; name++) {
+            struct snug_optimizer o;
+            assert_int_equal(
+                snug_optimizer_parse(*state, name->optim, snug_optimizers[i]->measured, 0.9, 0.999, 1e-8, 0, &o),
+                SNUG_OK);
+            assert_non_null(o.name);
+            assert_true(snug_op_info(o.info->states(&o, &weight).update)->flags & SNUG_OP_UPDATES);
+            assert_true(snug_list_has(info->value_name, '|', name->optim, strlen(name->optim)));
+            length += strlen(name->optim) + 1;
+        }
+    assert_int_equal(strlen(info->value_name) + 1, length); /* so the list has no other name */
 }
 
 /* Names, and values a state keeps for a stack of three parameters of 5 x 6, or of three vectors of 30. */
@@ -163,16 +186,14 @@ static void test_states(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int vector = 0; vector < 2; vector++) {
             struct snug_optimizer o;
-            struct snug_state states[SNUG_STATES_MAX];
             int64_t values = 0;
-            int count;
             assert_int_equal(snug_optimizer_parse(*state, rows[i].optim, rows[i].optim_args, 0.9, 0.999, 1e-8, 0, &o),
                              SNUG_OK);
-            snug_optimizer_states(&o, &kinds[vector], states, &count);
-            for (int k = 0; k < count; k++) {
+            const struct snug_states states = o.info->states(&o, &kinds[vector]);
+            for (int k = 0; k < states.count; k++) {
                 int64_t height, width;
-                snug_state_size(&states[k], &kinds[vector], &height, &width);
-                if (strcmp(states[k].name, rows[i].name) == 0) values += height * width;
+                snug_state_size(&states.items[k], &kinds[vector], &height, &width);
+                if (strcmp(states.items[k].name, rows[i].name) == 0) values += height * width;
             }
             if (values != (vector ? rows[i].vector : rows[i].matrix))
                 fail_msg("%s %s: %d values of %s", rows[i].optim, vector ? "vectors" : "matrices", (int)values,
@@ -183,15 +204,14 @@ static void test_states(void **state) {
 /* The word embedding keeps states of 32 bits unless it is told otherwise. */
 static void test_states_of_tables(void **state) {
     const struct snug_weight table = {.rows = 5000, .cols = 8, .segments = 1, .table = true};
-    struct snug_state states[SNUG_STATES_MAX];
     for (int coded = 0; coded < 2; coded++) {
         struct snug_optimizer o;
-        int count;
         assert_int_equal(
             snug_optimizer_parse(*state, "adamw_8bit", coded ? "tables_8bit=True" : NULL, 0.9, 0.999, 1e-8, 0, &o),
             SNUG_OK);
-        assert_int_equal(snug_optimizer_states(&o, &table, states, &count), coded ? SNUG_ADAM_8BIT : SNUG_ADAM);
-        assert_int_equal(count, coded ? 4 : 2);
+        const struct snug_states states = o.info->states(&o, &table);
+        assert_int_equal(states.update, coded ? SNUG_OP_ADAM_8BIT : SNUG_OP_ADAM);
+        assert_int_equal(states.count, coded ? 4 : 2);
     }
 }
 
@@ -332,6 +352,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states_of_tables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),

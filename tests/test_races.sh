@@ -9,7 +9,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 archer=$(clang -print-resource-dir)/../../libarcher.so # beside libomp.so
 [ -e "$archer" ] || { echo "there is no libarcher.so: install clang and libomp-dev"; exit 1; }
-# Archer tells ThreadSanitizer how OpenMP orders the threads; code that is not instrumented (libomp, oneDNN) is left out.
+# Archer reports the order of OpenMP threads to ThreadSanitizer; code without instrumentation (libomp, oneDNN) is ignored.
 export OMP_TOOL_LIBRARIES="$archer" ARCHER_OPTIONS=verbose=1 TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1
 export OMP_WAIT_POLICY=passive SNUG_CACHE="$folder/cache" SNUG_RATES=tests/golden/rates.json
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The readers of CSV, TSV, JSON Lines and plain text, and the repair of UTF-8. */
 #include "core/utf8.h"
+#include "core/utf8_repair.h"
 #include "scratch.h"
 #include "text/reader.h"
 #include "text/tokenizer.h"
 
-/* All rows as text, for comparison: fields joined by '~', rows by newlines, each with its index and line;
-   a kind other than TEXT is a letter and a colon before the field. The header stands first. */
-static snug_status dump(struct scratch *scratch, const char *path, bool strict, char *out, size_t size) {
-    struct snug_reader *reader;
-    RETURN_IF_ERROR(snug_reader_open(scratch->ctx, path, strict, &reader));
+/* All rows as text, for comparison: fields joined by '~', rows by newlines, each with its index and line; a kind other
+   than TEXT is a letter and a colon before the field, and of lists of words each has a '/' after it. The header is
+   first. */
+static snug_status dump_rows(struct snug_reader *reader, char *out, size_t size) {
     const char *const *names;
     size_t columns = snug_reader_columns(reader, &names), used = 0;
     for (size_t i = 0; i < columns; i++)
@@ -20,8 +20,14 @@ static snug_status dump(struct scratch *scratch, const char *path, bool strict, 
         assert_int_equal(row.count, columns);
         used += (size_t)snprintf(out + used, size - used, "\n%d@%d ", (int)row.index, (int)row.line);
         for (size_t i = 0; i < row.count; i++) {
-            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "O:"};
+            static const char *const kinds[] = {"M:", "", "I:", "R:", "L:", "W:", "N:", "O:"};
             const struct snug_field *field = &row.fields[i];
+            if (field->kind == SNUG_FIELD_WORDS || field->kind == SNUG_FIELD_NUMBERS) {
+                used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "~" : "", kinds[field->kind]);
+                for (const char *word = field->text; word < field->text + field->length; word += strlen(word) + 1)
+                    used += (size_t)snprintf(out + used, size - used, "%s/", word);
+                continue;
+            }
             if (field->kind != SNUG_FIELD_MISSING) assert_int_equal(strlen(field->text), field->length);
             used += (size_t)snprintf(out + used, size - used, "%s%s%s", i ? "~" : "", kinds[field->kind],
                                      field->kind == SNUG_FIELD_MISSING ? "" : field->text);
@@ -29,8 +35,20 @@ static snug_status dump(struct scratch *scratch, const char *path, bool strict, 
         assert_true(used < size);
     }
     if (status == SNUG_END) assert_int_equal(snug_reader_next(reader, &row), SNUG_END);
-    snug_reader_close(reader);
     return status == SNUG_END ? SNUG_OK : status;
+}
+
+static snug_status dump_as(struct scratch *scratch, const char *path, bool strict, bool words, char *out, size_t size) {
+    struct snug_reader *reader;
+    RETURN_IF_ERROR(words ? snug_reader_open_words(scratch->ctx, path, strict, &reader)
+                          : snug_reader_open(scratch->ctx, path, strict, &reader));
+    const snug_status status = dump_rows(reader, out, size);
+    snug_reader_close(reader);
+    return status;
+}
+
+static snug_status dump(struct scratch *scratch, const char *path, bool strict, char *out, size_t size) {
+    return dump_as(scratch, path, strict, false, out, size);
 }
 
 static void reads(struct scratch *scratch, const char *name, const char *content, const char *expected) {
@@ -128,8 +146,9 @@ static void json_rows(void **state) {
     reads(s, "a.json",
           "{\"a\": 0.1, \"b\": [\"x\", 2, 0.5]}\n{\"a\": null, \"b\": []}\n{\"b\": true}\n{\"a\": [[1]], \"b\": {}}\n",
           "a~b\n0@1 R:0.1~L:x|2|0.5\n1@2 M:~L:\n2@3 M:~O:\n3@4 O:~O:");
-    reads(s, "a.jsonl", "{\"a\": [\"x|y\"]}\n{\"a\": [\"\"]}", "a\n0@1 O:\n1@2 O:"); /* would not come apart again */
-    /* an identifier beyond 64 bits is no reason to refuse the row; text that looks like one stays as it is */
+    reads(s, "a.jsonl", "{\"a\": [\"x|y\"]}\n{\"a\": [\"\"]}",
+          "a\n0@1 O:\n1@2 O:"); /* the separator would be ambiguous */
+    /* an identifier beyond 64 bits is no reason to refuse the row; text that looks like one is kept */
     reads(s, "a.jsonl", "{\"a\": 18446744073709551615, \"b\": \"\\\"18446744073709551615\"}",
           "a~b\n0@1 R:1.8446744073709552e19~\"18446744073709551615");
     assert_int_equal(s->log_count, 0);
@@ -144,17 +163,17 @@ static void json_lists(void **state) {
           "a\n0@2 ]}\"\n1@3 L:1\n2@7 I:3");
     reads(s, "a.jsonl", "[{\"a\": 1}]", "a\n0@1 I:1");
     refuses(s, "a.json", "[]", "is empty");
-    refuses(s, "a.json", "[{\"a\": 1},]", "a list must hold objects, with commas between");
+    refuses(s, "a.json", "[{\"a\": 1},]", "a list must hold objects, separated by commas");
     refuses(s, "a.json", "[,{\"a\": 1}]", "a list must hold objects");
-    refuses(s, "a.json", "[{\"a\": 1} {\"a\": 1}]", "with commas between");
+    refuses(s, "a.json", "[{\"a\": 1} {\"a\": 1}]", "separated by commas");
     refuses(s, "a.json", "[{\"a\": 1},\n1]", "a.json:2: a list must hold objects");
     refuses(s, "a.json", "[{\"a\": 1},\n", "a.json:2: the file ends before its list does");
     refuses(s, "a.json", "[{\"a\": 1},\n{\"a\": [\n", "a.json:2: the file ends within the object");
-    refuses(s, "a.json", "[{\"a\": 1}]\n\n{}", "a.json:3: something follows the list");
+    refuses(s, "a.json", "[{\"a\": 1}]\n\n{}", "a.json:3: there is text after the list");
     refuses(s, "a.json", "[{\"a\": 1},\n{\"a\"\n 1}]", "a.json:3: ");
 }
 
-/* Blanks that fill the reader's buffer, before a list's first row and behind its end. */
+/* Blanks that fill the reader's buffer, before the first row of a list and after its end. */
 static void json_blanks(void **state) {
     struct scratch *s = *state;
     enum { BLANKS = 100000 };
@@ -170,15 +189,15 @@ static void json_blanks(void **state) {
     assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.json", text, sizeof text), true, &reader));
     assert_ok(s, snug_reader_next(reader, &row));
     assert_fails(s, snug_reader_next(reader, &row), SNUG_E_INPUT, "a.json:3: a NUL byte");
-    assert_int_equal(snug_reader_next(reader, &row), SNUG_E_INPUT); /* and nothing that stands behind it */
+    assert_int_equal(snug_reader_next(reader, &row), SNUG_E_INPUT); /* nothing after it is read */
     snug_reader_close(reader);
 }
 
 static void json_refusals(void **state) {
     struct scratch *s = *state;
     refuses(s, "a.jsonl", "{\"a\": 1}\n{\"a\": \n", "a.jsonl:2: ");
-    refuses(s, "a.jsonl", "{\n \"a\": 1\n}\n", "a JSON file holds one object a line");
-    refuses(s, "a.jsonl", "{\"a\": 1}\n[1]\n", "a.jsonl:2: a list where an object should be");
+    refuses(s, "a.jsonl", "{\n \"a\": 1\n}\n", "a JSON file must have one object per line");
+    refuses(s, "a.jsonl", "{\"a\": 1}\n[1]\n", "a.jsonl:2: found a list instead of an object");
     refuses(s, "a.jsonl", "{\"a\": 1}\n\"x\"\n", "a.jsonl:2: ");
     refuses(s, "a.jsonl", "{\"a\": 1, \"a\": 2}\n", "duplicate");
     refuses(s, "a.jsonl", "{\"\": 1}\n", "column 1 has no name");
@@ -207,7 +226,7 @@ static void malformed_utf8(void **state) {
     }
 }
 
-/* Rows larger than the buffer, and every row's start at every place of it. */
+/* Rows larger than the buffer, and rows that start at every offset in it. */
 static void rows_across_buffers(void **state) {
     struct scratch *s = *state;
     static const char *const names[] = {"b.csv", "b.tsv", "b.txt", "b.jsonl", "b.json"};
@@ -222,7 +241,7 @@ static void rows_across_buffers(void **state) {
             static const char *const formats[] = {"\"%s\"\"\n\"\n", "%s.\n", "%s\r\n", "{\"text\": \"%s\\\"}\"}\n",
                                                   "{\"text\":\n\"%s\\\"}\"}"};
             if (kind == 4 && i) fputc(',', file);
-            fprintf(file, formats[kind], text); // NOLINT: the formats stand above
+            fprintf(file, formats[kind], text); // NOLINT: the formats are literals above
             free(text);
         }
         if (kind == 4) fputc(']', file);
@@ -242,7 +261,7 @@ static void rows_across_buffers(void **state) {
     }
 }
 
-/* A file cut anywhere gives rows or a sentence, never a crash. */
+/* A file truncated at any byte gives rows or an error, never a crash. */
 static void truncations(void **state) {
     struct scratch *s = *state;
     static const char csv[] = "\xEF\xBB\xBF"
@@ -293,7 +312,7 @@ static void utf8_repair(void **state) {
     struct scratch *s = *state;
     repairs(s, "", "");
     repairs(s, "plain \xC3\xA9 \xF0\x9F\x98\x80", "plain \xC3\xA9 \xF0\x9F\x98\x80");
-    /* expected: what Python's bytes.decode("utf-8", errors="replace") gives */
+    /* expected: the result of Python's bytes.decode("utf-8", errors="replace") */
     repairs(s, "caf\xE9 au lait", "caf" R " au lait");
     repairs(s, "\xC0\x80\xE0\x80\x80", R R R R R); /* overlong */
     repairs(s, "\xED\xA0\x80", R R R);             /* surrogate */
@@ -302,7 +321,7 @@ static void utf8_repair(void **state) {
             "\xE2\x82"
             "a\xF0\x9F\x98"
             "b\xF0\x9F",
-            R "a" R "b" R); /* cut characters */
+            R "a" R "b" R); /* incomplete characters */
     repairs(s, "\x80\xBF\xFF", R R R);
     assert_int_equal(snug_utf8_invalid("0123456789\xC3", 11), 10);
     assert_int_equal(snug_utf8_invalid("0123456789\xC3\xA9", 12), 12);
@@ -329,11 +348,56 @@ static void utf8_repair_all(void **state) {
             assert_ok(s, snug_utf8_repair(s->ctx, text, (size_t)n, &repaired, &length));
             bool intact = length == (size_t)n && !memcmp(text, repaired, length);
             if (intact != (snug_utf8_invalid(text, (size_t)n) == (size_t)n)) fail_msg("sequence %d of %d", number, n);
-            repaired[length] = '\n'; /* in the place of its NUL */
+            repaired[length] = '\n'; /* it replaces the NUL */
             for (size_t i = 0; i <= length; i++) hash = (hash ^ (unsigned char)repaired[i]) * 0x100000001b3u;
             free(repaired);
         }
     assert_int_equal(hash, 0x7d405799b4d0ad09u);
+}
+
+/* The same where rows are words. */
+static void reads_words(struct scratch *scratch, const char *name, const char *content, const char *expected) {
+    char found[4096] = "";
+    const char *path = scratch_write(scratch, name, content, strlen(content));
+    assert_ok(scratch, dump_as(scratch, path, true, true, found, sizeof found));
+    assert_string_equal(found, expected);
+}
+
+static void refuses_words(struct scratch *scratch, const char *name, const char *content, snug_status expected,
+                          const char *sentence) {
+    char found[4096];
+    const char *path = scratch_write(scratch, name, content, strlen(content));
+    assert_fails(scratch, dump_as(scratch, path, true, true, found, sizeof found), expected, sentence);
+}
+
+static void json_words(void **state) {
+    struct scratch *s = *state;
+    reads_words(s, "w.jsonl",
+                "{\"tokens\":[\"a|b\",\"\",\"c\"],\"ner_tags\":[\"O\",\"B-X\",\"O\"]}\n"
+                "{\"tokens\":[],\"ner_tags\":[]}\n{\"tokens\":[\"x\"],\"ner_tags\":[3]}\n{\"tokens\":[\"x\"]}\n",
+                "tokens~ner_tags\n0@1 W:a|b//c/~W:O/B-X/O/\n1@2 W:~W:\n2@3 W:x/~N:3/\n3@4 W:x/~M:");
+    reads_words(s, "w.json", "[{\"id\":\"7\",\"tokens\":[\"x\"],\"tags\":[1, 2]}]",
+                "id~tokens~tags\n0@1 7~W:x/~N:1/2/");
+    reads_words(s, "w.jsonl", "{\"t\":[1.5]}\n{\"t\":[\"a\",1]}\n{\"t\":[1,null]}\n{\"t\":[[\"a\"]]}\n",
+                "t\n0@1 O:\n1@2 O:\n2@3 O:\n3@4 O:");
+}
+
+static void conll_rows(void **state) {
+    struct scratch *s = *state;
+    const char *const rows = "tokens~ner_tags\n0@3 W:EU/rejects/~W:B-ORG/O/\n1@7 W:./~W:O/";
+    reads_words(s, "w.conll", "-DOCSTART- -X- -X- O\n\nEU NNP I-NP B-ORG\nrejects VBZ O\n \t\n\n. . O O\n", rows);
+    reads_words(s, "w.TXT", "-DOCSTART-\r\n\r\nEU\tB-ORG\r\nrejects \t O \r\n\r\n\r\n.\tO", rows);
+    reads_words(s, "w.tsv", "\n\nEU\tB-ORG\nrejects\tO\n-DOCSTART- O\n\n.\tO\n\n\n", rows);
+    reads_words(s, "w.conll", "EU\nrejects\n\n.\tO\n",
+                "tokens~ner_tags\n0@1 W:EU/rejects/~M:\n1@4 W:./~W:O/"); /* words for prediction have no tags */
+    reads_words(s, "w.conll", "\n\n", "tokens~ner_tags");
+    refuses_words(s, "w.conll", "a O\nb\n", SNUG_E_INPUT, "w.conll:2: the word has no tag");
+    refuses_words(s, "w.conll", "a O\n\nb\nc O\n", SNUG_E_INPUT, "w.conll:4: a word with a tag follows words without");
+    refuses_words(s, "w.conll", "", SNUG_E_INPUT, "is empty");
+    refuses_words(s, "w.csv", "tokens,ner_tags\n", SNUG_E_USAGE, "w.csv: words and tags are read from JSON Lines");
+    char found[64];
+    assert_fails(s, dump(s, scratch_write(s, "w.conll", "a O\n", 4), true, found, sizeof found), SNUG_E_USAGE,
+                 "give --task token_classification");
 }
 
 int main(void) {
@@ -354,6 +418,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(endless_row, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(utf8_repair, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(utf8_repair_all, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_words, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(conll_rows, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
 }

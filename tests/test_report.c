@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The final summary says what the result holds. */
+/* The final summary prints the figures of the result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void test_summary(void **state) {
         .flops = 3.912e12,
         .padding_avoided = 0.625,
         .truncated_texts = 3,
-        .ledger = {[SNUG_MEMORY_WEIGHTS] = {1 << 20, 1 << 20}, [SNUG_MEMORY_CONTEXT] = {2 << 20, -1}},
+        .memory = {[SNUG_MEMORY_WEIGHTS] = {1 << 20, 1 << 20}, [SNUG_MEMORY_CONTEXT] = {2 << 20, -1}},
         .total = {100 << 20, 101 << 20},
         .metrics = {1, {{"eval_accuracy", 0.91}}},
         .best_checkpoint = "out/checkpoint-40",
@@ -48,11 +48,11 @@ static void test_summary(void **state) {
     expect(text, "  weights              1.0         1.0    +0.00 %\n");
     expect(text, "  context              2.0           -\n");
     expect(text, "  total              100.0       101.0    +1.00 %\n");
-    assert_null(strstr(text, "gradients")); /* a class of which there is nothing */
+    assert_null(strstr(text, "gradients")); /* a class without tensors */
     free(text);
 }
 
-static void test_summary_of_little(void **state) {
+static void test_summary_without_figures(void **state) {
     snug_train_result result = {.total = {1 << 20, -1}};
     char *text;
     (void)state;
@@ -62,7 +62,7 @@ static void test_summary_of_little(void **state) {
     result.seconds = 7262;
     assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
     expect(text, "Time: 2:01:02 h");
-    expect(text, "Memory occupied: 1.0 MiB\n"); /* the plan's, where it cannot be measured */
+    expect(text, "Memory occupied: 1.0 MiB\n"); /* the planned figure, where it cannot be measured */
     assert_null(strstr(text, "Truncated"));
     assert_null(strstr(text, "Best checkpoint"));
     free(text);
@@ -73,7 +73,7 @@ static void test_summary_of_a_gpu(void **state) {
                                 .infinite_gradients = 1,
                                 .skipped_steps = 3,
                                 .loss_scale = 4096,
-                                .ledger = {[SNUG_MEMORY_HOST] = {0, 1 << 20}},
+                                .memory = {[SNUG_MEMORY_HOST] = {0, 1 << 20}},
                                 .total = {0, 5 << 20},
                                 .device = {.name = "NVIDIA H200", .method = "made up"}};
     char *text;
@@ -81,7 +81,7 @@ static void test_summary_of_a_gpu(void **state) {
     for (int others = 0; others < 2; others++) {
         if (others) strcpy(result.device.others, "4711 python 990.0 MiB");
         assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
-        expect(text, "(0.00 steps/s)\n"); /* no arithmetic was counted */
+        expect(text, "(0.00 steps/s)\n"); /* no FLOPs were counted */
         expect(text, "Skipped: 3 steps, whose fp16 gradients were not finite; loss scale 4096 at the end\n");
         expect(text, "NaN or infinite: the loss of 0 steps, the gradients of 1");
         expect(text, "  host                 0.0         1.0\n");
@@ -91,7 +91,7 @@ static void test_summary_of_a_gpu(void **state) {
     }
 }
 
-/* What there is nothing of is given back, too. */
+/* Destroying results without content. */
 static void test_nothing_to_destroy(void **state) {
     (void)state;
     snug_gpus_destroy(NULL);
@@ -103,7 +103,7 @@ static void test_nothing_to_destroy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_summary_of_little),
+        cmocka_unit_test(test_summary_without_figures),
         cmocka_unit_test(test_summary_of_a_gpu),
         cmocka_unit_test(test_nothing_to_destroy),
     };

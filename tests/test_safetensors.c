@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors: round trips, shards, and every way in which a file can be wrong. */
+/* safetensors: round trips, shards, and invalid files of every kind. */
 #include <errno.h>
 #include <math.h>
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 #include "sanitized.h"
 #include "scratch.h"
 
-/* Writes a file of the given header and size bytes of data, 0, 1, 2, … */
+/* Writes a file with the given header and size bytes of data, 0, 1, 2, … */
 static const char *write_raw(struct scratch *s, const char *name, const char *header, size_t size) {
     unsigned char bytes[4096];
     uint64_t length = strlen(header);
@@ -65,7 +65,7 @@ static void round_trip(void **state) {
         assert_int_equal(tensor->offset % (uint64_t)snug_dtype_size(source->dtype), 0);
         assert_int_equal(tensor->readable, i != 0);
         if (!tensor->readable) continue;
-        for (int64_t first = 0; first < tensor->count; first += 6667) { /* parts that straddle buffers */
+        for (int64_t first = 0; first < tensor->count; first += 6667) { /* parts that cross buffers */
             int64_t count = tensor->count - first < 9000 ? tensor->count - first : 9000;
             assert_ok(s, snug_safetensors_read(s->ctx, &files, tensor, first, count, found));
             for (int64_t k = 0; k < count; k++) {
@@ -129,7 +129,7 @@ static void written_form(void **state) {
     assert_fails(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "none/b"), &source, 1), SNUG_E_IO, "none/b");
 }
 
-/* Values that are asked for in parts, as of a tensor that is offloaded. */
+/* Values that are read in parts, as for an offloaded tensor. */
 static snug_status count_up(void *user, int64_t first, int64_t count, void *out) {
     struct scratch *s = user;
     float *values = out;
@@ -176,7 +176,7 @@ static void types(void **state) {
     assert_string_equal(files.tensors[1].type_name, "I64");
     uint8_t byte;
     assert_fails(s, snug_safetensors_read_stored(s->ctx, &files, &files.tensors[1], 0, 1, &byte), SNUG_E_INPUT,
-                 "has type I64, which snug does not have");
+                 "has type I64, which snug does not support");
     snug_safetensors_close(&files);
 }
 
@@ -185,11 +185,11 @@ static void wrong_headers(void **state) {
     refuses(s, "{\"a\":" T("F32", "[2]", "0", "8") "}", 7, "is truncated: tensor a ends at byte ");
     refuses(s, "{\"a\":" T("F32", "[2]", "0", "8") "}", 9, "its tensors end at byte ");
     refuses(s, "{\"a\":" T("F32", "[2]", "0", "4") "}", 4, "2 elements of F32 do not take the 4 bytes given");
-    refuses(s, "{\"a\":" T("F32", "[2]", "8", "0") "}", 8, "tensor a: ends before it begins");
-    refuses(s, "{\"a\":" T("F32", "[2]", "-8", "0") "}", 8, "tensor a: ends before it begins");
+    refuses(s, "{\"a\":" T("F32", "[2]", "8", "0") "}", 8, "tensor a: has an end before its beginning");
+    refuses(s, "{\"a\":" T("F32", "[2]", "-8", "0") "}", 8, "tensor a: has an end before its beginning");
     refuses(s, "{\"a\":" T("F32", "[-2]", "0", "8") "}", 8, "tensor a: has an impossible shape");
     refuses(s, "{\"a\":" T("F32", "[2.0]", "0", "8") "}", 8, "tensor a: has an impossible shape");
-    /* products and sums that would wrap around to something small */
+    /* products and sums that would wrap around to a small value */
     refuses(s, "{\"a\":" T("F32", "[4294967296,4294967296]", "0", "0") "}", 0, "tensor a: has an impossible shape");
     refuses(s, "{\"a\":" T("F32", "[4611686018427387904]", "0", "0") "}", 0, "do not take the 0 bytes given");
     refuses(s, "{\"a\":" T("U8", "[9223372036854775807]", "0", "9223372036854775807") "}", 8, "do not take");
@@ -216,7 +216,7 @@ static void wrong_headers(void **state) {
     refuses(s, "", 8, "is not a safetensors file");
 }
 
-/* What is not JSON, or not of the format's form, by place. */
+/* Text that is no JSON, or not in the format's form, with the position in the message. */
 static void malformed_headers(void **state) {
 #define A "\"a\":" T("U8", "[1]", "0", "1")
 #define M(value) "{\"__metadata__\":" value "," A "}"
@@ -272,7 +272,7 @@ static void malformed_headers(void **state) {
     }
 }
 
-/* Of a long name messages show whole characters. */
+/* Messages cut a long name between characters. */
 static void long_name(void **state) {
     enum { NAME = 70000 };
     struct scratch *s = *state;
@@ -291,7 +291,7 @@ static void long_name(void **state) {
     free(bytes);
 }
 
-/* Opens a file in a process of its own: the memory that it takes at most, and what is said. */
+/* Opens a file in a process of its own: returns its peak memory, and the message. */
 static int64_t peak_of_opening(struct scratch *s, const char *path, char *message, size_t size) {
     int channel[2], status;
     struct rusage usage;
@@ -321,7 +321,7 @@ static void put_many(FILE *file, const char *piece, size_t bytes) {
     for (size_t i = 0; i < bytes / size; i++) assert_int_equal(fwrite(piece, 1, size, file), size);
 }
 
-/* The longest headers take a small multiple of their size, whatever is in them. */
+/* The longest headers take a small multiple of their size, whatever they contain. */
 static void long_headers(void **state) {
     enum { LONG = SANITIZED ? 9000000 : 90000000 };
     static const struct {
@@ -404,7 +404,8 @@ static void other_files(void **state) {
     assert_fails(s, snug_safetensors_open(s->ctx, NULL, scratch_write(s, "m", "?", 1) + strlen(s->folder) + 1, &files),
                  SNUG_E_INPUT, "m is not a safetensors file");
     assert_int_equal(chdir(here), 0);
-    /* a header over the format's limit, in a file that is long enough for it (and has holes, so takes no space) */
+    /* a header above the format's limit, in a file that is long enough for it (with holes, so that it takes no space)
+     */
     scratch_write(s, "long.safetensors", "\1\xe1\xf5\5\0\0\0\0{}", 10); /* 100,000,001 */
     assert_int_equal(truncate(s->path, 200000000), 0);
     assert_fails(s, snug_safetensors_open(s->ctx, NULL, s->path, &files), SNUG_E_INPUT, "would take 100000001");
@@ -463,7 +464,7 @@ static void shards(void **state) {
         assert_fails(s, open_index(s, cases[i].index, &files), cases[i].status, cases[i].sentence);
 }
 
-/* A file cut at any byte is refused; a file with any one byte changed is refused or read, within its bounds. */
+/* A file truncated at any byte is refused; a file with any one byte changed is refused or read, within its bounds. */
 static void every_byte(void **state) {
     struct scratch *s = *state;
     const float values[6] = {1, 2, 3, 4, 5, 6};
@@ -474,7 +475,7 @@ static void every_byte(void **state) {
     size_t size;
     assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "a.safetensors"), sources, 2));
     assert_ok(s, snug_file_read(s->ctx, NULL, s->path, &bytes, &size));
-    /* in place: to truncate and write anew for each case would wait for the disk each time */
+    /* in place: truncating and writing for each case would wait for the disk each time */
     struct snug_safetensors files;
     FILE *file = fopen(scratch_path(s, "a.safetensors"), "r+");
     assert_non_null(file);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of an epoch: a permutation that any place of it is told of by itself. */
+/* The order of an epoch: a permutation with random access. */
 #include <math.h>
 
 #include "text/radix.h"
@@ -40,7 +40,7 @@ static void test_permutation_depends_on_seed_and_epoch(void **state) {
     assert_true(places < 12 && epochs < 12 && seeds < 12 && high < 12); /* one each is expected */
 }
 
-/* Where two neighbouring places land: each ordered pair of rows equally often. 6 sigma of the chi-square. */
+/* Where two neighbours are mapped to: each ordered pair of rows equally often. 6 sigma of the chi-square. */
 static void test_permutation_is_uniform(void **state) {
     (void)state;
     enum { ROWS = 12, DRAWS = 20000 };
@@ -56,7 +56,7 @@ static void test_permutation_is_uniform(void **state) {
     assert_true(fabs(chi - freedom) < 6 * sqrt(2 * freedom));
 }
 
-/* Look-ups give the order that Philox gives, in whatever portions. */
+/* Look-ups give Philox's order, whatever the ranges. */
 static void test_permutation_by_lookup(void **state) {
     struct fixture *f = *state;
     static const int64_t sizes[] = {1, 2, 255, 256, 257, 512, 513, 1000, 65536, 65537, 200001};
@@ -89,7 +89,7 @@ static void test_permutation_by_lookup(void **state) {
     }
 }
 
-/* Stable, and of keys of any size: those of up to 22 bits take two passes, larger ones three. */
+/* Stable, and for keys of any size: keys of up to 22 bits take two passes, larger ones three. */
 static void test_radix_order(void **state) {
     (void)state;
     static const int32_t bits[] = {1, 11, 12, 22, 23, 31};

@@ -159,7 +159,8 @@ static void add_locks(void) {
     EACH(k, kinds) add(lock_is, NULL, kinds[k], 0, "out/.snug.lock is a %s", kinds[k]);
     static const char *const texts[] = {"my notes\n", "process\n", "process 4711 on elsewhere, run xyz\n",
                                         (KILLED "my notes\n")};
-    EACH(i, texts) add(lock_holds_text, NULL, texts[i], 0, "out/.snug.lock holds text that is not snug's, %zu", i + 1);
+    EACH(i, texts)
+    add(lock_holds_text, NULL, texts[i], 0, "out/.snug.lock contains text that snug did not write, %zu", i + 1);
     add(lock_has_two_links, NULL, NULL, 0, "out/.snug.lock of a killed run has a second link");
     add(lock_is_left, NULL, "", 0, "out/.snug.lock is empty");
     add(lock_is_left, NULL, KILLED, 0, "out/.snug.lock is left by a killed run");
@@ -169,7 +170,7 @@ static void add_locks(void) {
     add(lock_of_another_owner, NULL, NULL, 0, "out/.snug.lock belongs to another user");
 }
 
-/* ---- what a killed run left, and what only looks like it -------------------------------------------------------- */
+/* ---- leftovers of killed runs, and similar names ---------------------------------------------------------------- */
 
 static const char *const left_files[] = {".config.json.snug-" RUN_NUMBER "-0",
                                          ".model.safetensors.snug-" RUN_NUMBER "-17",
@@ -208,7 +209,7 @@ static const char *const similar[] = {".mine.snug-1-2",
                                       "model-00001-of-00002.safetensors",
                                       "pytorch_model.bin",
                                       "README.md",
-                                      "merges.txt",
+                                      "spiece.model",
                                       "optimizer.safetensors",
                                       "run",
                                       "runs2",

@@ -218,7 +218,7 @@ static void add_evaluations(void) {
     add(eval_after_train, NULL, NULL, 0, "eval into the folder of a training");
 }
 
-/* ---- what may be read, and by whom
+/* ---- permissions
  * --------------------------------------------------------------------------------------- */
 
 /* No file in folder whose name is one of names can be read by those who cannot read the input, which has this mode. */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run may not take: damaged and stale checkpoints, stale or foreign token caches, weights after losses that are
- * not finite.
- *
- * build/test_scenes_resume [PATTERN]
+ * What a run must not use: damaged and stale checkpoints, stale or foreign token caches, weights after losses that are
+ * not finite. build/test_scenes_resume [PATTERN] runs all scenes, or those whose names match.
  */
 #include "scenes_runs.h"
 
@@ -453,7 +451,7 @@ static void add_cache(void) {
     "--save_steps 1 --per_device_train_batch_size 4 --max_seq_length 16 --threads 1 --device cpu --logging_steps 1 "   \
     "--train_sampling_strategy sequential --do_regression "
 
-/* Batches of four rows: 'g' has labels that can be learnt, 'b' such that loss and gradient overflow. */
+/* Batches of four rows: 'g' has labels that can be learnt, 'b' labels with which loss and gradient overflow. */
 static void put_batches(const char *batches) {
     put("in/plain/config.json", tiny_config);
     FILE *file = fopen("in/labels.csv", "w");

@@ -112,7 +112,7 @@ static void add_rotation(void) {
     add(overwrite_removes_its_own, NULL, NULL, 0, "--overwrite_output_dir removes an earlier run's checkpoints");
 }
 
-/* ---- what users do to the folder while the run is at work
+/* ---- users change the folder during a run
  * ------------------------------------------------------------ */
 
 /* The user changes a checkpoint of the run before rotation would remove it. */
@@ -141,7 +141,7 @@ static void checkpoint_changes(struct scene *s) {
     expect_same(s, "out/model.safetensors", control(s, LONG, "model.safetensors"));
 }
 
-/* The user makes an entry that the run is to write later. What it leads to stays as it is. */
+/* The user creates an entry that the run is to write later. The target of a link is not changed. */
 static void entry_appears(struct scene *s) {
     const char *path = in_folder("out", s->c->entry);
     start_and_wait(s, LONG "--report_to tensorboard", "saved out/checkpoint-60");

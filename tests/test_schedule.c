@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learning rates against transformers' (tools/golden_schedule.py), and what is refused. */
+/* Learning rates against transformers' (tools/golden_schedule.py), and refused arguments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void test_golden(void **state) {
         for (size_t step = 0; step < json_array_size(rates); step++) {
             double expected = json_number_value(json_array_get(rates, step));
             double rate = snug_schedule_rate(&schedule, (int64_t)step);
-            /* Sums of a few doubles at the scale of the base rate, and libm's cosine. */
+            /* Rounding of a few doubles at the scale of the base rate, and of libm's cosine. */
             if (fabs(rate - expected) > 1e-14 * base)
                 fail_msg("%s %s step %zu: %.17g, not %.17g", type, kwargs, step, rate, expected);
         }
@@ -59,7 +59,7 @@ static void test_nothing_to_divide_by(void **state) {
     assert_true(snug_schedule_rate(&schedule, 10) == 0.25); /* all steps are warm-up */
     assert_int_equal(snug_schedule_init(*state, "cosine_with_min_lr", "{\"min_lr\": 0.1}", 0, 0, 10, &schedule),
                      SNUG_OK);
-    assert_true(snug_schedule_rate(&schedule, 5) == 0); /* of a learning rate of 0 */
+    assert_true(snug_schedule_rate(&schedule, 5) == 0); /* with a learning rate of 0 */
 }
 
 static void test_quoted_numbers(void **state) {

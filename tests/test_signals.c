@@ -53,7 +53,7 @@ static int64_t count_lines(const struct fixture *f, const char *stream) {
     return lines;
 }
 
-/* It goes on training: lines are added to its log. */
+/* It continues to train: lines are added to its log. */
 static void assert_goes_on(const struct fixture *f, pid_t child, const char *after) {
     for (int64_t lines = count_lines(f, "stderr") + 50; count_lines(f, "stderr") < lines; sleep_for(0.01))
         if (has_ended(child)) fail_msg("%s was ignored at the start, and ended the training", after);
@@ -68,7 +68,7 @@ static void test_ignored_signals_stay_ignored(void **state) {
         wait_for_text(*state, "stderr", "'loss'");
         kill(child, signals[i].number);
         assert_goes_on(*state, child, signals[i].name);
-        kill(child, signals[i].number); /* queued by Linux where it is blocked */
+        kill(child, signals[i].number); /* Linux queues it where it is blocked */
         kill(child, signals[other].number);
         assert_saved(*state, child, signals[other].name);
     }
@@ -85,8 +85,8 @@ static void test_second_signal_ends_at_once(void **state) {
         wait_for_text(f, "stderr", "from scratch");
         int status;
         for (int sent = 0; waitpid(child, &status, WNOHANG) == 0; sent++) {
-            sleep_for(0.5);                                /* those within 0.2 s count as one */
-            if (sent == 1) assert_false(has_ended(child)); /* the first waits for the end of the step */
+            sleep_for(0.5);                                /* signals within 0.2 s count as one */
+            if (sent == 1) assert_false(has_ended(child)); /* the first one waits for the end of the step */
             kill(child, *number);
         }
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);

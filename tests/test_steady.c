@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A long run takes as much memory at its end as after its first steps. build/test_steady STEPS tries so many steps; by
- * hand 100,000. (What is logged is kept, and so grows by design: here nothing is.)
+ * A long run takes as much memory at its end as after its first steps. build/test_steady STEPS: the number of steps; by
+ * hand 100,000. (The log is kept in memory, and grows by design: here nothing is logged.)
  */
 #include <malloc.h>
 
+#include "train/memory.h"
 #include "training_fixture.h"
 
 static int64_t steps = 3000;
@@ -24,7 +25,7 @@ static struct sample take_sample(int64_t step) {
                            snug_peak_resident_bytes()};
 }
 
-/* Behind some steps and the second of the checkpoints, and at the end. */
+/* After some steps and the second checkpoint, and at the end. */
 static void look(void *user, const snug_event *event) {
     struct watch *watch = user;
     watch->saves += event->kind == SNUG_EVENT_SAVE;
@@ -38,7 +39,7 @@ static void test_memory_is_steady(void **state) {
                                        "config_name=@wide tokenizer_name=@wide threads=2 optim=adamw_8bit bf16=True",
                                        "offload=optimizer,gradients,weights update_in_backward=True"};
     struct fixture *f = *state;
-    if (SANITIZED) skip(); /* its allocator has its own books */
+    if (SANITIZED) skip(); /* its allocator does not report to mallinfo2() */
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char words[1024];
         struct watch watch = {.saves = 0};
@@ -65,7 +66,8 @@ static void test_memory_is_steady(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_memory_is_steady, set_up, tear_down)};
-    /* Without the allocator's own stores, which count as used, heap figures are exact; it reads this when it starts. */
+    /* Without the allocator's caches, which count as used, heap figures are exact; it reads this variable when it
+       starts. */
     if (!getenv("GLIBC_TUNABLES")) {
         setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
         execv("/proc/self/exe", argv);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program with closed standard streams: no file gets their numbers, so that no message is written into one. */
+/* The program with closed standard streams: no file gets their descriptors, so that no message is written into a file.
+ */
 #include <ftw.h>
 
 #include "program.h"
@@ -23,7 +24,7 @@ static bool is_one_of(const char *word, const char *const *words) {
     return false;
 }
 
-/* A file that holds a line for people or a result. */
+/* The file with the summary or the result. */
 static int find_messages(const char *path, const struct stat *about, int type, struct FTW *place) {
     static const char *const streams[] = {"stdout", "stderr", NULL};
     static const char *const messages[] = {
@@ -60,14 +61,14 @@ static void test_training(void **state) {
         assert_same_file(f, path_of(f, "out/model.safetensors"), path_of(f, "whole/model.safetensors"));
         assert_int_equal(folder_verify(f->ctx, path_of(f, "out/checkpoint-2")), SNUG_OK);
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
-        /* A result that cannot be written is a failure. */
+        /* Failing to write a result is an error. */
         assert_int_equal(run_closed(f, TRAIN "out --json", closed), closed & CLOSED_STDOUT ? 1 : 0);
         assert_no_messages_in_files(f);
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
     }
 }
 
-/* While it trains, files are open, its lock among them; none of them has the number of a standard stream. */
+/* While it trains, files are open, including the lock; none of them has the descriptor of a standard stream. */
 static void test_descriptors(void **state) {
     struct fixture *f = *state;
     for (int closed = 1; closed < COMBINATIONS; closed++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a training shows in a terminal: a bar that fits its width, in the characters and colours that it has. */
+/* The output of a training in a terminal: a progress bar that fits its width, in the terminal's characters and colours.
+ */
 #include <errno.h>
 #include <glob.h>
 #include <pty.h>
@@ -9,7 +10,7 @@
 
 #include "program.h"
 
-/* What the terminal can do; NULL of a variable: it is not set. */
+/* The terminal's capabilities; NULL: the variable is not set. */
 struct terminal {
     const char *terminal, *all, *type, *colour;
     int columns;
@@ -17,7 +18,7 @@ struct terminal {
 
 static void set_or_not(const char *name, const char *value) { value ? setenv(name, value, 1) : unsetenv(name); }
 
-/* Starts build/snug there with these words. */
+/* Starts build/snug in this terminal with these words. */
 static pid_t start_in(const struct fixture *f, const struct terminal *t, const char *words, int *master) {
     const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)t->columns};
     char copy[1024], *rest = copy, *arguments[64] = {"snug"};
@@ -37,7 +38,7 @@ static pid_t start_in(const struct fixture *f, const struct terminal *t, const c
     _exit(127);
 }
 
-/* All that it writes, to be freed; where until is not NULL it is interrupted once that was written. */
+/* All of its output, to be freed; where until is not NULL, the program is interrupted once it has printed that text. */
 static char *written(const struct fixture *f, const struct terminal *t, const char *words, const char *until) {
     size_t length = 0, capacity = 1 << 20;
     char *text = malloc(capacity);
@@ -70,7 +71,7 @@ static char *shown(const struct fixture *f, const char *terminal, const char *lo
                    NULL);
 }
 
-/* Columns that text takes up to its end: escapes none, a character of several bytes one. */
+/* Columns of the text up to its end: an escape takes none, a character of several bytes one. */
 static int width_of(const char *text, const char *end) {
     int width = 0;
     for (; text < end; text++) {
@@ -89,7 +90,7 @@ static int count_bars(const char *text, int columns) {
     int bars = 0;
     for (const char *at = text; (at = strchr(at, '\r')); at++) {
         const char *end = strstr(at, clear);
-        if (at[1] == '\n' || !end || end == at + 1) continue; /* a line's end, or an erased bar */
+        if (at[1] == '\n' || !end || end == at + 1) continue; /* the end of a line, or an erased bar */
         const int width = width_of(at + 1, end);
         if (width >= columns) fail_msg("%d columns in a terminal of %d: %.*s", width, columns, (int)(end - at), at);
         bars++;
@@ -102,7 +103,7 @@ static bool is_ascii(const char *text) {
     return !*text;
 }
 
-static void test_a_bar_is_drawn(void **state) {
+static void test_progress_bar(void **state) {
     const struct fixture *f = *state;
     char *text = shown(f, "xterm", "C.UTF-8", "", 100);
     assert_true(count_bars(text, 100) >= 2);
@@ -113,7 +114,7 @@ static void test_a_bar_is_drawn(void **state) {
     free(text);
 }
 
-static void test_a_narrow_terminal_cuts_it(void **state) {
+static void test_narrow_terminal(void **state) {
     const struct fixture *f = *state;
     for (int columns = 8; columns <= 64; columns *= 2) {
         char *text = shown(f, "xterm", "C.UTF-8", "", columns);
@@ -122,7 +123,7 @@ static void test_a_narrow_terminal_cuts_it(void **state) {
     }
 }
 
-static void test_what_the_terminal_cannot_do(void **state) {
+static void test_terminal_without_capabilities(void **state) {
     const struct fixture *f = *state;
     char *text = shown(f, "xterm", "C", "", 100);
     assert_true(is_ascii(text) && count_bars(text, 100) >= 2);
@@ -138,15 +139,15 @@ static void test_what_the_terminal_cannot_do(void **state) {
     free(text);
 }
 
-static void test_what_the_terminal_does_not_say(void **state) {
+static void test_terminal_without_information(void **state) {
     const struct fixture *f = *state;
     const char *words = MODEL "--train_file train.csv --max_steps 5";
-    /* No size, and a locale for characters alone. */
+    /* No size, and a locale that sets only the characters. */
     char *text = written(f, &(struct terminal){"xterm", "", "C.utf8", NULL, 0}, words, NULL);
     assert_true(count_bars(text, 80) >= 1);
     assert_contains(text, "━");
     free(text);
-    /* No kind; no bar where none is wanted. */
+    /* No terminal type; no bar where it is disabled. */
     text = written(f, &(struct terminal){NULL, NULL, NULL, NULL, 80}, words, NULL);
     assert_null(strchr(text, '\033'));
     free(text);
@@ -156,13 +157,13 @@ static void test_what_the_terminal_does_not_say(void **state) {
     free(text);
 }
 
-static void test_hours(void **state) {
+static void test_time_format(void **state) {
     const struct fixture *f = *state;
     static const char before[] = "samples/s  ETA ";
     char *text = written(f, &(struct terminal){"xterm", NULL, NULL, NULL, 120},
                          MODEL "--train_file dummy:64x8 --max_steps 50000000", before);
     int hours, minutes, seconds;
-    assert_true(is_ascii(text)); /* of no locale */
+    assert_true(is_ascii(text)); /* without a locale */
     assert_int_equal(sscanf(strstr(text, before) + strlen(before), "%d:%2d:%2d", &hours, &minutes, &seconds), 3);
     assert_true(hours > 0 && minutes < 60 && seconds < 60);
     free(text);
@@ -195,12 +196,12 @@ static void test_closed_terminal(void **state) {
 }
 
 /* NOLINTBEGIN(misc-misleading-bidirectional): such characters are what is tested, written as escapes */
-/* A label with ESC, DEL, CSI, a line break, an override of direction, a line separator and U+0082, and as it is shown.
- */
+/* A label with ESC, DEL, CSI, a line break, a bidirectional override, a line separator and U+0082, and its escaped
+   form. */
 #define ODD "\033[2J\x7f\xC2\x9B\n\xE2\x80\xAE\xE2\x80\xA8,\xC3\xA9\xC2\x82"
 #define SHOWN "\\x1b[2J\\u007f\\u009b\\x0a\\u202e\\u2028,\xC3\xA9\\u0082"
 
-/* No byte that a terminal obeys but the ends of lines. */
+/* No control byte except line ends. */
 static void assert_harmless(const char *text) {
     for (const unsigned char *at = (const unsigned char *)text; *at; at++)
         if ((*at < ' ' && *at != '\n' && *at != '\r') || *at == 0x7F || (*at == 0xC2 && at[1] < 0xA0) ||
@@ -219,18 +220,18 @@ static void test_results_are_escaped(void **state) {
     text = written(f, &terminal, "predict --disable_tqdm --json --model_name_or_path out --test_file rows.csv", NULL);
     assert_harmless(text);
     json_t *row =
-        json_loads(strchr(text, '{'), JSON_DISABLE_EOF_CHECK, NULL); /* it still is JSON, with the same value */
+        json_loads(strchr(text, '{'), JSON_DISABLE_EOF_CHECK, NULL); /* it is still JSON, with the same value */
     assert_string_equal(json_string_value(json_object_get(row, "label")), ODD);
     json_decref(row);
     free(text);
-    /* Files and pipes get the label's own bytes. */
+    /* Files and pipes get the label's bytes. */
     text = run_well(f, "predict --model_name_or_path out --test_file rows.csv");
     assert_contains(text, "0,\"" ODD "\",0.");
     free(text);
     row = run_json(f, "predict --json --model_name_or_path out --test_file rows.csv");
     assert_string_equal(json_string_value(json_object_get(row, "label")), ODD);
     json_decref(row);
-    /* Tokens: an added one may be anything. */
+    /* Tokens: an added token may contain anything. */
     write_text(f, "out/added_tokens.json", "{\"w1\\u009b\": 207}");
     write_text(f, "rows.csv", "sentence\nw1\xC2\x9B\n");
     text = written(f, &terminal, "tokenize --model_name_or_path out --test_file rows.csv", NULL);
@@ -244,7 +245,7 @@ static void test_names_are_escaped(void **state) {
     } cases[] = {
         {"tr\033[2Jain", "snug: tr\\x1b[2Jain: unknown command; the nearest is train"},
         {"bench \xE2\x80\xAE\xFF", "snug bench: \\u202e\\xff: unknown bench"},
-        {"gpu \a\xE2\x80\xA9", "snug gpu: \\x07\\u2029 cannot be taken"},
+        {"gpu \a\xE2\x80\xA9", "snug gpu: \\x07\\u2029 is not a valid argument"},
         {"train --\xE2\x81\xA6x 1", "\\u2066x"},
         {"plan --config_name \x7f\xC2\x85\n\xE2\x80\x8F", "\\u007f\\u0085\\x0a\\u200f"},
         {"plan --config_name bert-base-uncased --train_file dummy:8x8 --offload optimizer --offload_dir out\033\n",
@@ -293,11 +294,11 @@ static int set_up_here(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_bar_is_drawn, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_narrow_terminal_cuts_it, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_the_terminal_cannot_do, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_the_terminal_does_not_say, set_up_here, tear_down),
-        cmocka_unit_test_setup_teardown(test_hours, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_progress_bar, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_narrow_terminal, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_terminal_without_capabilities, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_terminal_without_information, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_time_format, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_watch, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_closed_terminal, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_results_are_escaped, set_up_here, tear_down),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rarer ways of a training: listeners that do not listen, choices that change little, hostile states, and what is
-   said of numbers that are not finite. */
+/* Rare cases of training: callbacks that are missing, settings with little effect, malicious states, and the log of
+   values that are not finite. */
 #include <math.h>
 
 #include "io/json.h"
@@ -27,16 +27,16 @@ static snug_status train_with(struct fixture *f, const char *output, const char 
     return status;
 }
 
-/* ---- being told, and stopping --------------------------------------------------------------------------------- */
+/* ---- callbacks, and stopping ------------------------------------------------------------------------------------ */
 
-/* Wants to stop when it was asked so often. */
+/* Requests a stop at the given call. */
 static bool stop_when_asked(void *user) { return --*(int *)user < 0; }
 
 static void test_stopped_before_a_step(void **state) {
     struct fixture *f = *state;
     const char words[] =
         "train_file=dummy:16x8 validation_file=dummy:8x8 eval_strategy=epoch eval_on_start=True max_steps=2";
-    ok(f, train_with(f, "whole", words, &(snug_callbacks){0})); /* nobody listens */
+    ok(f, train_with(f, "whole", words, &(snug_callbacks){0})); /* no callbacks */
     int left = 0;
     const snug_callbacks callbacks = {.user = &left, .should_stop = stop_when_asked};
     fails(f, train_with(f, "none", words, &callbacks), SNUG_E_INTERRUPTED, "interrupted before the first step");
@@ -50,7 +50,7 @@ static void test_stopped_before_a_step(void **state) {
                   "resume_from_checkpoint=True",
                   NULL));
     assert_same_in_both(f, "whole", "out", "model.safetensors");
-    /* Who goes on later is not told again how it began. */
+    /* A resumed run does not log again how the first one began. */
     train(f, "steps", "validation_file=@dev.csv eval_on_start=True max_steps=2 save_strategy=steps save_steps=1");
     train(f, "steps",
           "validation_file=@dev.csv eval_on_start=True max_steps=2 "
@@ -68,7 +68,7 @@ static void test_stopped_before_a_step(void **state) {
 #define JUDGED                                                                                                         \
     "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=best load_best_model_at_end=True "
 
-static void test_more_may_be_better(void **state) {
+static void test_metrics_where_greater_is_better(void **state) {
     struct fixture *f = *state;
     const snug_train_result result =
         train(f, "out",
@@ -88,7 +88,7 @@ static void test_more_may_be_better(void **state) {
     assert_string_equal(result.best_checkpoint, path_of(f, "out/checkpoint-%lld", step));
     assert_true(metric_of(&result.metrics, "eval_accuracy") == best);
     assert_true(snug_folder_exists(path_of(f, "out/runs")));
-    /* A gain below the threshold wins no patience. */
+    /* A gain below the threshold does not reset the patience. */
     const snug_train_result early =
         train(f, "early",
               JUDGED "validation_file=@train.csv metric_for_best_model=loss learning_rate=3e-3 "
@@ -97,7 +97,7 @@ static void test_more_may_be_better(void **state) {
     assert_int_equal(early.steps, 13);
 }
 
-/* Where no evaluation is a number there is no best: the last model stays. */
+/* Where every evaluation is NaN there is no best model: the last one is kept. */
 static void test_no_best(void **state) {
     struct fixture *f = *state;
     write_text(f, "values.csv", "sentence,label\nw1 good,0.25\nw2 bad,-0.5\n");
@@ -108,18 +108,38 @@ static void test_no_best(void **state) {
     assert_true(exists(path_of(f, "out/model.safetensors")));
 }
 
+/* A resumed run that cannot load the best model in the end is refused at its begin. */
+static void test_best_checkpoint_is_gone(void **state) {
+    const char *const judged =
+        "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 "
+        "load_best_model_at_end=True learning_rate=0 max_steps=2";
+    const char *const resumed =
+        "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 "
+        "load_best_model_at_end=True learning_rate=0 max_steps=3 resume_from_checkpoint=True";
+    const char *const unjudged =
+        "save_strategy=steps save_steps=1 learning_rate=0 max_steps=3 resume_from_checkpoint=True";
+    struct fixture *f = *state;
+    assert_string_equal(train(f, "out", judged).best_checkpoint, path_of(f, "out/checkpoint-1"));
+    train(f, "other", judged);
+    ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "out/checkpoint-1")));
+    fails(f, train_with(f, "out", resumed, NULL), SNUG_E_INPUT, "move it there, or leave out --load_best_model_at_end");
+    assert_int_equal(rename(path_of(f, "other/checkpoint-1"), path_of(f, "out/checkpoint-1")), 0);
+    fails(f, train_with(f, "out", resumed, NULL), SNUG_E_INPUT, "belongs to another run");
+    train(f, "out", unjudged);
+}
+
 /* ---- folders and files ---------------------------------------------------------------------------------------- */
 
 static void test_old_checkpoints(void **state) {
     struct fixture *f = *state;
     train(f, "out", "max_steps=4 save_strategy=steps save_steps=2 logging_dir=@logs");
-    assert_false(exists(path_of(f, "logs"))); /* to which nothing is reported */
-    /* Due at 3, between those that are there, and replaced at 4. */
+    assert_false(exists(path_of(f, "logs"))); /* without callbacks */
+    /* Saved at step 3, between those that exist, and replaced at step 4. */
     train(f, "out", "max_steps=4 save_strategy=steps save_steps=3 resume_from_checkpoint=False");
     assert_true(exists(path_of(f, "out/checkpoint-2")));
     assert_true(exists(path_of(f, "out/checkpoint-3")));
-    /* A resumed run keeps them. What a killed run left goes, by the number in its lock, and nothing of a similar name.
-     */
+    /* A resumed run keeps them. Leftovers of killed runs are removed, by the process id in the lock, and nothing with a
+       similar name. */
     write_text(f, "out/.snug.lock",
                "process 1 on host, run 00000000000000aa\nprocess 2 on host, run 00000000000000bb\n");
     ok(f, snug_folder_create(f->ctx, path_of(f, "out/.checkpoint-5.snug-00000000000000aa")));
@@ -135,7 +155,7 @@ static void test_old_checkpoints(void **state) {
     assert_false(exists(path_of(f, "out/.snug.lock")));
     train(f, "out", "max_steps=4 overwrite_output_dir=True resume_from_checkpoint=False");
     assert_false(exists(path_of(f, "out/checkpoint-2")));
-    /* A checkpoint in which the user keeps a file stays. */
+    /* A checkpoint in which the user keeps a file is kept. */
     train(f, "out", "max_steps=4 save_strategy=steps save_steps=1");
     write_text(f, "out/checkpoint-2/notes.txt", "mine");
     train(f, "out", "max_steps=8 save_strategy=steps save_steps=1 save_total_limit=1 resume_from_checkpoint=True");
@@ -154,17 +174,17 @@ static void test_results(void **state) {
     snug_output_close(&output);
     json_t *json = read_json(f, path_of(f, "results/eval_results.json"));
     assert_int_equal(json_integer_value(json_object_get(json, "whole")), 3);
-    assert_true(json_is_real(json_object_get(json, "large"))); /* which JSON's integers would not hold exactly */
+    assert_true(json_is_real(json_object_get(json, "large"))); /* which JSON integers would not represent exactly */
     assert_true(json_is_null(json_object_get(json, "none")));
     json_decref(json);
 }
 
-/* A state whose manifest is right and whose contents no run comes to. */
+/* A state with a correct manifest and contents that no run writes. */
 static void test_hostile_states(void **state) {
     static const struct {
         const char *state, *own, *says; /* members */
     } cases[] = {
-        {"\"global_step\": -1", "", "global_step is -1, which no run comes to"},
+        {"\"global_step\": -1", "", "global_step is -1, which no run reaches"},
         {"\"global_step\": 2000000000000", "", "global_step is 2000000000000"},
         {"\"global_step\": 3", "\"logged_step\": 4", "logged_step is 4"},
         {"\"global_step\": 3", "\"samples\": -5", "samples is -5"},
@@ -232,7 +252,7 @@ static void test_evaluations(void **state) {
     struct fixture *f = *state;
     snug_metrics one, parts;
     train(f, "mlm", "task=mlm train_file=@train.txt max_steps=1");
-    /* More masked tokens than the head takes at a time, and fewer: the loss is the same. */
+    /* More masked tokens than the head processes at a time, and fewer: the loss is the same. */
     snug_args *args = plain_args(f, "model_name_or_path=@mlm validation_file=@dev.txt mlm_probability=0.9 output_dir=");
     ok(f, snug_evaluate(args, &(snug_callbacks){0}, &parts));
     ok(f, snug_args_set(args, "per_device_eval_batch_size", "1"));
@@ -245,7 +265,7 @@ static void test_evaluations(void **state) {
           SNUG_E_INTERRUPTED, "interrupted");
     assert_false(exists(path_of(f, "results")));
     snug_args_destroy(args);
-    /* A step in which no token was masked teaches nothing, and divides by nothing. */
+    /* A step without masked tokens changes nothing, and does not divide by zero. */
     const snug_train_result result =
         train(f, "idle", "task=mlm train_file=@train.txt mlm_probability=1e-9 max_steps=2");
     assert_true(result.train_loss == 0);
@@ -259,7 +279,7 @@ static void test_jobs(void **state) {
         snug_status status;
         const char *says;
     } cases[] = {
-        {"config_name=@model train_file=@dev.csv", SNUG_E_USAGE, "dev.csv holds text, and there is no tokenizer"},
+        {"config_name=@model train_file=@dev.csv", SNUG_E_USAGE, "dev.csv contains text, but there is no tokenizer"},
         {"config_name=@model train_file=dummy:4x100", SNUG_E_INPUT,
          "a row of 100 tokens is longer than the model's 64"},
         {"config_name=@model train_file=dummy:4x8 dataloader_drop_last=True", SNUG_E_USAGE,
@@ -286,7 +306,8 @@ static void test_jobs(void **state) {
     json_decref(config);
     snug_args *args = plain_args(f, "model_name_or_path=@head validation_file=@dev.csv");
     snug_metrics metrics;
-    fails(f, snug_evaluate(args, NULL, &metrics), SNUG_E_INPUT, "names neither BertForSequenceClassification");
+    fails(f, snug_evaluate(args, NULL, &metrics), SNUG_E_INPUT,
+          "names none of the heads that snug supports, such as BertForSequenceClassification");
     snug_args_destroy(args);
 }
 
@@ -325,18 +346,19 @@ static void test_plans_of_chosen_methods(void **state) {
         {"recompute=layer,none", {"\nlayer 0 ", "\nlayer 1 ", NULL}},
         {"gradient_accumulation_steps=1 recompute=none update_in_backward=False offload=optimizer optim=adamw_torch "
          "dtype=float32",
-         {"(every method is set)\n", NULL}},
+         {"(every method is already set)\n", NULL}},
         {"train_file= per_device_train_batch_size=5040", {"_batch_size 1 --gradient_accumulation_steps 5040\n", NULL}},
         {"train_file= dataloader_drop_last=True", {"--per_device_train_batch_size 1 ", NULL}},
         {"train_file=dummy:32x8 dataloader_drop_last=True", {"--per_device_train_batch_size 1 ", NULL}},
-        {"dataloader_drop_last=True", {"--recompute layer\n", NULL}}, /* steps would be others */
+        {"dataloader_drop_last=True", {"--recompute layer\n", NULL}}, /* the number of steps would change */
         {"config_name=bert-large-uncased train_file= per_device_train_batch_size=4096", {"it does not fit", NULL}},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_plan *plan;
         char *text;
-        if (strstr(cases[i].words, "/dev/shm") && !snug_spool_is_memory("/dev/shm")) continue; /* not everywhere */
+        if (strstr(cases[i].words, "/dev/shm") && !snug_offload_file_is_memory("/dev/shm"))
+            continue; /* not on every processor */
         snug_args *args = training_args(f, cases[i].words);
         ok(f, snug_plan_create(args, &plan));
         ok(f, snug_plan_text(plan, &text));
@@ -378,7 +400,7 @@ static void test_session_that_updates_in_backward(void **state) {
     snug_args_destroy(args);
 }
 
-/* In 16 bits, too, over more tokens than are packed at a time. */
+/* Also in 16 bits, with more tokens than are packed at a time. */
 static void test_gradients_of_many_tokens(void **state) {
     struct fixture *f = *state;
     float bias[2][128];
@@ -400,15 +422,15 @@ static void test_gradients_of_many_tokens(void **state) {
     assert_true(norm > 0 && sqrt(difference / norm) < 0.05);
 }
 
-/* ---- what the disk must hold ---------------------------------------------------------------------------------- */
+/* ---- disk space ----------------------------------------------------------------------------------------------- */
 
 /* The same, step by step. */
 static struct snug_prospect walk(const struct snug_trainer *t, int64_t last, const int64_t *there, size_t count) {
-    const struct snug_job *job = &t->session->job;
+    const struct snug_session *s = t->session;
     const enum snug_interval saves = t->args->save_strategy;
     struct snug_prospect p = {.evaluations = 2};
     for (int64_t step = t->session->step + 1; step <= last; step++) {
-        const bool ends = step == job->max_steps, epoch_ends = ends || step % job->steps_per_epoch == 0;
+        const bool ends = step == s->max_steps, epoch_ends = ends || step % s->steps_per_epoch == 0;
         const bool evaluated = snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, epoch_ends);
         p.logs += snug_trainer_is_due(t->args->logging_strategy, t->logging_steps, step, epoch_ends);
         p.evaluations += evaluated;
@@ -423,31 +445,31 @@ static struct snug_prospect walk(const struct snug_trainer *t, int64_t last, con
     return p;
 }
 
-/* The step in which an early stop is possible first, evaluation by evaluation, as after_step() counts them. */
+/* The first step at which early stopping is possible, evaluation by evaluation, as after_step() counts them. */
 static int64_t first_stop(const struct snug_trainer *t) {
-    const struct snug_job *job = &t->session->job;
+    const struct snug_session *s = t->session;
     int64_t evaluations = 0;
-    for (int64_t step = t->session->step + 1; step < job->max_steps; step++) {
+    for (int64_t step = t->session->step + 1; step < s->max_steps; step++) {
         const bool by_steps = t->args->eval_strategy == SNUG_INTERVAL_STEPS;
-        const double reached = by_steps ? (double)step : (double)step / (double)job->steps_per_epoch;
-        if (!snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, step % job->steps_per_epoch == 0) ||
+        const double reached = by_steps ? (double)step : (double)step / (double)s->steps_per_epoch;
+        if (!snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, step % s->steps_per_epoch == 0) ||
             reached < t->args->eval_delay)
             continue;
         if (++evaluations > t->args->early_stopping_patience) return step;
     }
-    return job->max_steps;
+    return s->max_steps;
 }
 
-static void test_look_ahead_is_the_loop(void **state) {
+static void test_prediction_of_the_schedule_matches_the_loop(void **state) {
     static const enum snug_interval strategies[] = {SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH};
     (void)state;
     for (uint32_t trial = 0; trial < 20000; trial++) {
         uint32_t words[4][4];
         for (uint32_t i = 0; i < 4; i++) memcpy(words[i], snug_philox(trial, i, 0, 0, 3, 9).word, sizeof words[i]);
         struct snug_session session = {.step = words[0][0] % 60};
-        session.job.max_steps = session.step + words[0][1] % 80;
-        if (session.job.max_steps == 0) session.job.max_steps = 1;
-        session.job.steps_per_epoch = 1 + words[0][2] % 30;
+        session.max_steps = session.step + words[0][1] % 80;
+        if (session.max_steps == 0) session.max_steps = 1;
+        session.steps_per_epoch = 1 + words[0][2] % 30;
         const struct snug_args args = {.eval_strategy = strategies[words[0][3] % 3],
                                        .logging_strategy = strategies[words[1][0] % 3],
                                        .save_strategy = (enum snug_interval)(words[1][1] % 4),
@@ -464,7 +486,7 @@ static void test_look_ahead_is_the_loop(void **state) {
         const int64_t stop = snug_trainer_first_stop(&t);
         if (args.early_stopping_patience) assert_int_equal(stop, first_stop(&t));
         for (int whole = 0; whole < 2; whole++) {
-            const int64_t last = whole ? session.job.max_steps : stop;
+            const int64_t last = whole ? session.max_steps : stop;
             const struct snug_prospect p = snug_trainer_look_ahead(&t, last, there, count);
             const struct snug_prospect q = walk(&t, last, there, count);
             if (p.logs != q.logs || p.evaluations != q.evaluations || p.made != q.made || p.replaced != q.replaced)
@@ -475,7 +497,8 @@ static void test_look_ahead_is_the_loop(void **state) {
     }
 }
 
-/* 10^12 steps begin as soon as 10 do, and with early stopping the disk need not hold what all of them would write. */
+/* A run of 10^12 steps starts as fast as one of 10, and with early stopping the disk need not hold the files of all
+   steps. */
 static void test_endless_runs_start(void **state) {
     struct fixture *f = *state;
     const double begin = snug_seconds();
@@ -486,44 +509,45 @@ static void test_endless_runs_start(void **state) {
     ok(f, train_with(f, "endless", endless, NULL));
     assert_contains(f->log, "stopped early at step 3");
     assert_contains(f->log, "train.csv: the order of ");
-    assert_contains(f->log, "early stopping may end the run at step 3, until which it writes up to ");
+    assert_contains(f->log, "early stopping may end the run at step 3, before which it writes up to ");
     assert_contains(f->log, "all 1000000000000 steps would write up to ");
-    /* Without it such a run is refused at once, by what it would write. */
+    /* Without early stopping such a run is refused at once, by the size of its files. */
     fails(f, train_with(f, "refused", "max_steps=1000000000000 save_strategy=steps save_steps=1", NULL), SNUG_E_IO,
           "at most 1000000000000 new checkpoints");
     fails(f, train_with(f, "refused", "max_steps=1000000000000 save_strategy=no logging_steps=1", NULL), SNUG_E_IO,
-          "a larger --logging_steps makes it less");
+          "use a larger --logging_steps");
     if (!SANITIZED) assert_true(snug_seconds() - begin < 10);
 }
 
-/* ---- what is not finite --------------------------------------------------------------------------------------- */
+/* ---- values that are not finite ------------------------------------------------------------------------------- */
 
-/* The sum of squares of the gradient whose parameter's name holds name is made infinite, all others 1; spoils: the
-   gradient's own values NaN. */
+/* The sum of squares of the gradient whose parameter's name contains name is made infinite, all others 1; spoils: also
+   the gradient's values become NaN. */
 static void break_norm_of(const struct fixture *f, snug_session *s, const char *name, bool spoils) {
-    const struct snug_program *program = s->job.training;
+    const struct snug_program *program = &s->training->program;
     bool found = !name;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         if (op->kind != SNUG_OP_SQUARED_NORM) continue;
-        const bool here = name && strstr(program->parameters[op->parameter].name, name);
+        const bool here = name && strstr(program->parameters[op->squared_norm.parameter].name, name);
         const double sum = here ? INFINITY : 1;
-        ok(f, snug_block_copy(f->ctx, &s->arena, (double *)snug_run_data(&s->train_run, op->out[0]) + op->slot, &sum,
-                              sizeof sum));
+        ok(f, snug_block_copy(f->ctx, &s->job.runner.arena,
+                              (double *)snug_run_data(&s->train_run, op->squared_norm.sums) + op->squared_norm.slot,
+                              &sum, sizeof sum));
         found |= here;
-        const struct snug_tensor *gradient = &program->tensors[op->in[0]];
+        const struct snug_tensor *gradient = &program->tensors[op->squared_norm.g];
         const float bad = NAN;
         for (int64_t k = 0; here && spoils && k < gradient->rows * gradient->cols; k++)
-            ok(f, snug_tensor_write(program, &s->memory, op->in[0], k, 1, &bad));
+            ok(f, snug_tensor_write(program, &s->memory, op->squared_norm.g, k, 1, &bad));
     }
     assert_true(found);
 }
 
-static void test_who_is_blamed(void **state) {
+static void test_named_parameter_of_bad_gradients(void **state) {
     static const struct {
         const char *words, *breaks, *says;
     } cases[] = {
-        {"", NULL, "the gradients' norm is infinite, though each tensor's is finite"},
+        {"", NULL, "the gradient norm is infinite, but each tensor's is finite"},
         {"", "classifier.bias", "the gradient of classifier.bias is not finite, or too large for its norm: this"},
         {"config_name=@wide", "word_embeddings",
          "the gradient of bert.embeddings.word_embeddings.weight is not finite"},
@@ -534,7 +558,7 @@ static void test_who_is_blamed(void **state) {
         {"config_name=@huge offload=gradients", "word_embeddings", "the gradient of bert.embeddings.word_embeddings"},
     };
     struct fixture *f = *state;
-    write_model(f, "huge", 0.1, 32, 1, 9000); /* more than a part of what is offloaded */
+    write_model(f, "huge", 0.1, 32, 1, 9000); /* more than one piece of what is offloaded */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snug_args *args = training_args(f, cases[i].words);
         snug_session *s;
@@ -553,8 +577,8 @@ static void test_who_is_blamed(void **state) {
     }
 }
 
-/* Ten times one by one, then at powers of two. A loss alone is no reason not to learn. */
-static void test_how_often_it_is_told(void **state) {
+/* The first ten times one by one, then at powers of two. A loss alone does not skip a step. */
+static void test_warnings_are_rate_limited(void **state) {
     struct fixture *f = *state;
     snug_args *args = training_args(f, NULL);
     snug_session *s;
@@ -577,7 +601,7 @@ static void test_how_often_it_is_told(void **state) {
         t.infinite_in_a_row = 0;
         ok(f, snug_trainer_not_finite(&t, 1, INFINITY));
         if (t.infinite_gradients == 10)
-            assert_contains(f->log, "not every further one is told, all are counted");
+            assert_contains(f->log, "further ones are counted, but not all are logged");
         else
             assert_string_equal(f->log, "");
     }
@@ -589,11 +613,12 @@ static void test_how_often_it_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_look_ahead_is_the_loop),
+        TEST(test_prediction_of_the_schedule_matches_the_loop),
         TEST(test_endless_runs_start),
         TEST(test_stopped_before_a_step),
-        TEST(test_more_may_be_better),
+        TEST(test_metrics_where_greater_is_better),
         TEST(test_no_best),
+        TEST(test_best_checkpoint_is_gone),
         TEST(test_old_checkpoints),
         TEST(test_results),
         TEST(test_hostile_states),
@@ -604,8 +629,8 @@ int main(void) {
         TEST(test_plans_of_chosen_methods),
         TEST(test_session_that_updates_in_backward),
         TEST(test_gradients_of_many_tokens),
-        TEST(test_who_is_blamed),
-        TEST(test_how_often_it_is_told),
+        TEST(test_named_parameter_of_bad_gradients),
+        TEST(test_warnings_are_rate_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trainer's contracts: what must not change the result changes no bit of it. */
+/* The trainer's invariants: what must not change the result does not change a bit of it. */
 #include <malloc.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -14,9 +14,18 @@ static bool same_weights(const struct fixture *f, const char *a, const char *b) 
 static const char *const tasks[] = {
     "",
     "task=mlm line_by_line=True train_file=@train.txt per_device_train_batch_size=8",
+    "task=ner train_file=@train.conll per_device_train_batch_size=8",
 };
+enum { TASKS = sizeof tasks / sizeof *tasks };
 
-/* What is computed in and what weights are stored in, one pair after the other. */
+static int set_up_tasks(void **state) {
+    if (set_up(state)) return 1;
+    write_words(*state, "train.conll", TRAIN_ROWS, 1);
+    write_words(*state, "dev.conll", EVAL_ROWS, 2);
+    return 0;
+}
+
+/* Pairs of compute type and type of stored weights. */
 static bool next_type(const char **words) {
     static const char *const types[] = {"", " dtype=bfloat16", " bf16=True", " bf16=True dtype=bfloat16"};
     const size_t count = snug_backend_cpu_fast_bf16() ? 4 : 2;
@@ -27,13 +36,13 @@ static bool next_type(const char **words) {
     return true;
 }
 
-/* ---- one's own loop ------------------------------------------------------------------------------------------- */
+/* ---- a user's training loop ----------------------------------------------------------------------------------- */
 
 static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
 
-/* One optimizer step; false at the epoch's end. gradients, if wanted, are looked at before clipping. */
+/* One optimizer step; false at the epoch's end. gradients, if given, is called before clipping. */
 static bool own_step(const struct fixture *f, snug_session *session, double *loss,
                      void look(const struct fixture *f, snug_session *session, void *user), void *user) {
     snug_batch_info batch;
@@ -59,7 +68,7 @@ static bool own_step(const struct fixture *f, snug_session *session, double *los
 static void test_own_loop_is_the_trainer(void **state) {
     struct fixture *f = *state;
     for (const char *type = NULL; next_type(&type);)
-        for (size_t task = 0; task < 2; task++) {
+        for (size_t task = 0; task < TASKS; task++) {
             char words[256];
             snug_session *session;
             double loss, total = 0;
@@ -112,8 +121,8 @@ static void test_misused_loop(void **state) {
 
 /* ---- accumulation --------------------------------------------------------------------------------------------- */
 
-/* All values of all parameters, or gradients, that are not a key's bias: its true gradient is zero, so that what is
-   computed is rounding. */
+/* The values of all parameters or gradients except the keys' biases: their true gradient is zero, so that only rounding
+   remains. */
 struct snapshot {
     float *values;
     size_t count;
@@ -154,7 +163,8 @@ static void accumulate(struct fixture *f, const char *words, struct accumulated 
     double loss;
     snug_session *session;
     snug_args *args = training_args(f, words);
-    /* AdamW's first updates are lr * sign(g) where epsilon is tiny: rounding would decide the sign of the smallest. */
+    /* AdamW's first updates are lr * sign(g) where epsilon is tiny: rounding would decide the sign of the smallest
+       gradients. */
     set_args(f, args, "adam_epsilon=1e-2");
     *out = (struct accumulated){0};
     ok(f, snug_session_create(args, &session));
@@ -177,7 +187,7 @@ static void forget(struct accumulated *run) {
 static void test_accumulation_changes_nothing(void **state) {
     static const struct { int batch, steps; } splits[] = {{8, 4}, {1, 32}};
     struct fixture *f = *state;
-    for (size_t task = 0; task < 2; task++) {
+    for (size_t task = 0; task < TASKS; task++) {
         char words[256];
         struct accumulated whole, split;
         snprintf(words, sizeof words, "%s per_device_train_batch_size=32", tasks[task]);
@@ -193,7 +203,7 @@ static void test_accumulation_changes_nothing(void **state) {
             assert_true(relative_distance(&whole.weights, &split.weights) < 1e-6);
             forget(&split);
         }
-        /* The comparison can fail: another seed's dropout is another gradient. */
+        /* The comparison can fail: another dropout seed gives another gradient. */
         snprintf(words, sizeof words, "%s per_device_train_batch_size=32 data_seed=42 seed=43", tasks[task]);
         accumulate(f, words, &split);
         assert_true(relative_distance(&whole.gradients[0], &split.gradients[0]) > 1e-2);
@@ -215,7 +225,7 @@ static void test_threads_seeds_and_workers(void **state) {
     };
     struct fixture *f = *state;
     for (const char *type = NULL; next_type(&type);)
-        for (size_t task = 0; task < 2; task++) {
+        for (size_t task = 0; task < TASKS; task++) {
             char words[256];
             snprintf(words, sizeof words, "%s gradient_accumulation_steps=2%s", tasks[task], type);
             train(f, "first", words);
@@ -259,6 +269,8 @@ static void test_resumed_is_uninterrupted(void **state) {
         "config_name=@wide validation_file=@dev.csv eval_strategy=steps eval_steps=3",
         "dtype=bfloat16 weight_decay=0.1 validation_file=@dev.csv eval_strategy=steps eval_steps=3",
         "dtype=bfloat16 bf16=True task=mlm train_file=@train.txt line_by_line=True",
+        ("task=ner train_file=@train.conll validation_file=@dev.conll eval_strategy=steps eval_steps=3 "
+         "label_all_tokens=True"),
     };
     static const int stops[] = {7, 10, 12, 13};
     struct fixture *f = *state;
@@ -284,13 +296,13 @@ static void test_resumed_is_uninterrupted(void **state) {
     }
 }
 
-static void test_interrupted_at_the_very_end(void **state) {
+static void test_interrupted_at_the_last_step(void **state) {
     struct fixture *f = *state;
     train(f, "whole", "");
-    /* Nothing is left to do at the last step, so that there is nothing to interrupt. */
+    /* Nothing remains to be done after the last step, so nothing can be interrupted. */
     assert_int_equal(try_train(f, "last", "", 20, NULL), SNUG_OK);
     assert_same_run(f, "whole", "last");
-    /* A model whose last evaluation was interrupted is done all the same. */
+    /* A model whose last evaluation was interrupted is complete anyway. */
     assert_int_equal(try_train(f, "unmeasured", "validation_file=@dev.csv", 20, NULL), SNUG_E_INTERRUPTED);
     assert_contains(snug_error_message(f->ctx), "the trained model is in");
     assert_true(same_weights(f, "whole", "unmeasured"));
@@ -307,7 +319,7 @@ static void test_damaged_checkpoint_is_skipped(void **state) {
     bytes = read_text(f, states, &size);
     bytes[size / 2] ^= 1;
     write_bytes(states, bytes, size);
-    /* Named outright, it is refused. */
+    /* If it is named by the argument, it is refused. */
     assert_int_equal(
         try_train(f, "cut", "save_strategy=steps save_steps=5 resume_from_checkpoint=@cut/checkpoint-12", 0, NULL),
         SNUG_E_INPUT);
@@ -318,14 +330,14 @@ static void test_damaged_checkpoint_is_skipped(void **state) {
     assert_contains(f->log, "checkpoint-12 is skipped");
     assert_contains(f->log, "checkpoint-10, step 10 of 20");
     assert_same_run(f, "whole", "cut");
-    /* Half-written folders, as a killed run leaves them, are not even looked at. */
+    /* Incomplete folders, as a killed run leaves them, are ignored. */
     ok(f, snug_folder_create(f->ctx, path_of(f, "none/.checkpoint-5.snug-aside")));
     assert_int_equal(try_train(f, "none", "resume_from_checkpoint=True", 0, NULL), SNUG_E_INPUT);
-    assert_contains(snug_error_message(f->ctx), "no whole checkpoint");
+    assert_contains(snug_error_message(f->ctx), "no complete checkpoint");
     free(bytes);
 }
 
-static void test_resuming_another_run_is_said(void **state) {
+static void test_resuming_another_run_is_logged(void **state) {
     struct fixture *f = *state;
     train(f, "out", "save_strategy=epoch");
     f->log[0] = '\0';
@@ -337,9 +349,9 @@ static void test_resuming_another_run_is_said(void **state) {
     assert_contains(snug_error_message(f->ctx), "--save_only_model");
 }
 
-/* ---- saving and judging --------------------------------------------------------------------------------------- */
+/* ---- saving and the best model -------------------------------------------------------------------------------- */
 
-/* "5 10 15": steps of the checkpoints in output. */
+/* The steps of the checkpoints in output, as "5 10 15". */
 static const char *checkpoints_of(const struct fixture *f, const char *output) {
     static char text[256];
     text[0] = '\0';
@@ -366,13 +378,13 @@ static int64_t best_step_of(const struct fixture *f, const char *output, double 
     return step;
 }
 
-static void test_checkpoints_kept(void **state) {
+static void test_rotation_of_checkpoints(void **state) {
     struct fixture *f = *state;
     train(f, "all", "save_strategy=steps save_steps=5");
     assert_string_equal(checkpoints_of(f, "all"), "5 10 15 20");
     train(f, "two", "save_strategy=steps save_steps=5 save_total_limit=2");
     assert_string_equal(checkpoints_of(f, "two"), "15 20");
-    /* Folders with such names are no checkpoints: nothing is counted, looked for or removed under their numbers. */
+    /* Folders with such names are no checkpoints: they are neither counted nor removed. */
     const char *others[] = {"two/checkpoint- 30",
                             "two/checkpoint-+30",
                             "two/checkpoint-030",
@@ -396,7 +408,7 @@ static void test_checkpoints_kept(void **state) {
     assert_string_equal(checkpoints_of(f, "all"), "");
 }
 
-/* A rate so high that training soon makes things worse: the best model is not the last. */
+/* With a learning rate so high that training soon diverges, the best model is not the last. */
 #define WILD "validation_file=@dev.csv eval_strategy=steps eval_steps=2 lr_scheduler_type=constant learning_rate=0.03"
 
 static void test_best_model(void **state) {
@@ -435,7 +447,7 @@ static void test_best_model(void **state) {
     assert_int_equal(try_train(f, "odd", WILD " metric_for_best_model=mse", 0, NULL), SNUG_E_USAGE);
     assert_null(strstr(snug_error_message(f->ctx), "eval_pearson")); /* of another problem */
     assert_false(exists(path_of(f, "odd")));                         /* long before the first evaluation */
-    train(f, "odd", "metric_for_best_model=bleu");                   /* nothing is judged */
+    train(f, "odd", "metric_for_best_model=bleu");                   /* no metric to compare */
 }
 
 static size_t count_in_history(const struct fixture *f, const char *output, const char *key) {
@@ -512,7 +524,7 @@ static void assert_same_metrics(const snug_metrics *a, const snug_metrics *b) {
 
 #define LEARN "num_train_epochs=12 learning_rate=3e-3 warmup_steps=0.1 "
 
-/* What the saved folder evaluates to is what training measured; what it predicts agrees with that. */
+/* Evaluating the saved folder gives the metrics of the training; predictions agree with them. */
 static void test_single_label(void **state) {
     struct fixture *f = *state;
     struct rows rows, wide;
@@ -537,7 +549,7 @@ static void test_single_label(void **state) {
     assert_true(fabs(right / (double)EVAL_ROWS - accuracy) < 1e-12);
     free(truth);
 
-    /* How many rows are predicted at a time makes no difference, nor do threads. */
+    /* Neither the batch size of predictions nor the number of threads makes a difference. */
     static const char *const batches[] = {"per_device_eval_batch_size=1", "per_device_eval_batch_size=30 threads=1"};
     for (size_t b = 0; b < 2; b++) {
         char words[256];
@@ -553,12 +565,12 @@ static void test_label_smoothing(void **state) {
     const snug_train_result plain = train(f, "plain", "num_train_epochs=1 max_steps=1"),
                             smooth =
                                 train(f, "smooth", "num_train_epochs=1 max_steps=1 label_smoothing_factor=0.3 seed=42");
-    /* Before anything is learnt both are near ln 2, and not the same. */
+    /* Before training both are near ln 2, but not equal. */
     assert_true(plain.train_loss != smooth.train_loss);
     assert_true(fabs(smooth.train_loss - log(2)) < 0.1);
     const snug_train_result learnt = train(f, "learnt", LEARN "label_smoothing_factor=0.3 validation_file=@dev.csv");
     assert_true(metric_of(&learnt.metrics, "eval_accuracy") >= 0.9);
-    /* The least that a smoothed loss can be: the entropy of (0.85, 0.15). */
+    /* The minimum of the smoothed loss: the entropy of (0.85, 0.15). */
     assert_true(learnt.train_loss > -0.85 * log(0.85) - 0.15 * log(0.15));
 }
 
@@ -569,7 +581,7 @@ static void test_multi_label_and_regression(void **state) {
     write_data(f, "multi_dev.csv", FORM_MULTI, EVAL_ROWS, 2);
     write_data(f, "real.csv", FORM_REGRESSION, 4 * TRAIN_ROWS, 1);
     write_data(f, "real_dev.csv", FORM_REGRESSION, EVAL_ROWS, 2);
-    /* With so many epochs each of a dozen seeds learns it; with a third of them two of three do. */
+    /* With this many epochs each of a dozen seeds learns it; with a third of them, two of three do. */
     const snug_train_result multi =
         train(f, "multi",
               "num_train_epochs=40 learning_rate=3e-3 warmup_steps=0.1 train_file=@multi.csv "
@@ -621,7 +633,7 @@ static void test_masked_language_model(void **state) {
         const double loss = metric_of(&result.metrics, "eval_loss");
         json_t *history = history_of(f, "out");
         const double before = json_number_value(json_object_get(json_array_get(history, 0), "eval_loss"));
-        assert_true(fabs(before - log(VOCABULARY)) < 0.5); /* nothing is known yet */
+        assert_true(fabs(before - log(VOCABULARY)) < 0.5); /* nothing is learnt yet */
         assert_true(loss < before - 0.3);
         assert_true(fabs(metric_of(&result.metrics, "perplexity") / exp(loss) - 1) < 1e-12);
         json_decref(history);
@@ -629,7 +641,7 @@ static void test_masked_language_model(void **state) {
         const snug_metrics metrics = evaluate(f, words);
         assert_same_metrics(&result.metrics, &metrics);
     }
-    /* The encoder goes on to another task; the head is new, and said to be. */
+    /* The encoder is fine-tuned for another task; the head is new, which is logged. */
     f->log[0] = '\0';
     train(f, "tuned", "model_name_or_path=@out");
     assert_contains(f->log, "classifier.weight");
@@ -651,10 +663,10 @@ static void test_truncation_is_counted(void **state) {
     assert_int_equal(whole.truncated_texts, 0);
     assert_true(longer > 0);
     assert_int_equal(cut.truncated_texts, longer);
-    assert_contains(f->log, "are longer than 8 tokens and were cut");
+    assert_contains(f->log, "are longer than 8 tokens and were truncated");
 }
 
-static void test_true_labels_learn_and_random_ones_do_not(void **state) {
+static void test_only_true_labels_can_be_learnt(void **state) {
     struct fixture *f = *state;
     const char *demo = SNUG_SOURCE_DIR "/examples/demo";
     char words[1024], *text = NULL;
@@ -690,21 +702,22 @@ static void test_true_labels_learn_and_random_ones_do_not(void **state) {
         const snug_train_result result = train(f, labels, words);
         accuracy[i] = metric_of(&result.metrics, "eval_accuracy");
         loss[i] = result.train_loss;
-        print_message("%s labels, %s weights: loss %.3f, accuracy %.3f on sentence patterns that training never saw\n",
-                      labels, weights, loss[i], accuracy[i]);
+        print_message(
+            "%s labels, %s weights: loss %.3f, accuracy %.3f on sentence patterns that are not in the training data\n",
+            labels, weights, loss[i], accuracy[i]);
     }
     assert_true(accuracy[0] > 0.6 && accuracy[2] > 0.6);
     assert_true(fabs(loss[0] - loss[2]) < 0.05);
     assert_true(fabs(accuracy[1] - 0.5) < 0.06); /* 1000 rows: four standard deviations */
 }
 
-/* ---- nothing is left behind ----------------------------------------------------------------------------------- */
+/* ---- no memory grows ------------------------------------------------------------------------------------------- */
 
 static void test_no_growth(void **state) {
     struct fixture *f = *state;
     const char *words = "validation_file=@dev.csv eval_strategy=epoch save_strategy=epoch dataloader_num_workers=2";
     size_t used[4];
-    if (SANITIZED) skip(); /* its allocator has its own books, and its own check for leaks */
+    if (SANITIZED) skip(); /* its allocator does not report to mallinfo2(), and it has its own leak check */
     for (int i = 0; i < 4; i++) {
         train(f, "out", words);
         used[i] = mallinfo2().uordblks + mallinfo2().hblkhd;
@@ -714,7 +727,7 @@ static void test_no_growth(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_tasks, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_own_loop_is_the_trainer),
         TEST(test_misused_loop),
@@ -722,10 +735,10 @@ int main(void) {
         TEST(test_threads_seeds_and_workers),
         TEST(test_bf16_is_another_arithmetic),
         TEST(test_resumed_is_uninterrupted),
-        TEST(test_interrupted_at_the_very_end),
+        TEST(test_interrupted_at_the_last_step),
         TEST(test_damaged_checkpoint_is_skipped),
-        TEST(test_resuming_another_run_is_said),
-        TEST(test_checkpoints_kept),
+        TEST(test_resuming_another_run_is_logged),
+        TEST(test_rotation_of_checkpoints),
         TEST(test_best_model),
         TEST(test_strategies),
         TEST(test_single_label),
@@ -733,7 +746,7 @@ int main(void) {
         TEST(test_multi_label_and_regression),
         TEST(test_masked_language_model),
         TEST(test_truncation_is_counted),
-        TEST(test_true_labels_learn_and_random_ones_do_not),
+        TEST(test_only_true_labels_can_be_learnt),
         TEST(test_no_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

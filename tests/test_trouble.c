@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainings in trouble: losses and gradients that are not finite, checkpoints that are damaged. */
+/* Trainings with losses and gradients that are not finite, and with damaged checkpoints. */
 #include <math.h>
 
 #include "training_fixture.h"
@@ -8,9 +8,9 @@ static void ok(const struct fixture *f, snug_status status) {
     if (status != SNUG_OK) fail_msg("status %d: %s", status, snug_error_message(f->ctx));
 }
 
-/* ---- what is not finite --------------------------------------------------------------------------------------- */
+/* ---- values that are not finite ------------------------------------------------------------------------------- */
 
-/* Labels of which every whose number is a multiple of every is so far off that loss and gradient overflow. */
+/* Labels of which every one whose index is a multiple of every is so large that loss and gradient overflow. */
 static void write_overflowing(const struct fixture *f, const char *name, int every) {
     FILE *file = fopen(path_of(f, "%s", name), "w");
     assert_non_null(file);
@@ -38,8 +38,8 @@ static const char *const ways[] = {
     "gradient_accumulation_steps=2",
 };
 
-/* Steps with the one row are counted, named and change nothing: the run ends, with finite weights. */
-static void test_steps_that_overflow_are_skipped(void **state) {
+/* Steps with that row are counted, logged and skipped: the run ends with finite weights. */
+static void test_overflowing_steps_are_skipped(void **state) {
     struct fixture *f = *state;
     write_overflowing(f, "over.csv", TRAIN_ROWS);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -47,7 +47,7 @@ static void test_steps_that_overflow_are_skipped(void **state) {
         snprintf(words, sizeof words, OVERFLOWING "%s", ways[i]);
         f->log[0] = '\0';
         const snug_train_result result = train(f, "out", words);
-        assert_int_equal(result.infinite_losses, 2); /* one an epoch */
+        assert_int_equal(result.infinite_losses, 2); /* one each epoch */
         assert_int_equal(result.infinite_gradients, 2);
         assert_contains(f->log, "the gradient of classifier.");
         assert_contains(f->log, "this step changes no weight");
@@ -61,9 +61,9 @@ static void test_steps_that_overflow_are_skipped(void **state) {
         ok(f, snug_train_result_text(&result, &text));
         assert_contains(text, "NaN or infinite: the loss of 2 steps, the gradients of 2");
         free(text);
-        /* Weights that are not finite are refused: these are taken. */
+        /* Weights that are not finite are refused: these are accepted. */
         train(f, "next", OVERFLOWING "model_name_or_path=@out config_name=@out max_steps=1");
-        /* Interrupted before and behind such a step, it comes to the same end, and to the same count. */
+        /* Interrupted before and after such a step, it ends with the same bits and the same count. */
         for (int stop = 4; stop <= 8; stop += 4) {
             snprintf(name, sizeof name, "cut%d", stop);
             snug_train_result resumed;
@@ -78,7 +78,7 @@ static void test_steps_that_overflow_are_skipped(void **state) {
     }
 }
 
-/* A step that is skipped changes neither weights nor states, and a run of such steps alone saves nothing. */
+/* A skipped step changes neither weights nor states, and a run of only skipped steps saves nothing. */
 static void test_skipped_step_changes_no_weight(void **state) {
     struct fixture *f = *state;
     write_overflowing(f, "over.csv", 1);
@@ -92,7 +92,7 @@ static void test_skipped_step_changes_no_weight(void **state) {
     }
 }
 
-/* In a streak nothing is saved, and the last checkpoint before it stays. */
+/* During a streak of skipped steps nothing is saved, and the last checkpoint before it is kept. */
 static void test_streak_keeps_last_good(void **state) {
     struct fixture *f = *state;
     FILE *file = fopen(path_of(f, "late.csv"), "w");
@@ -109,7 +109,7 @@ static void test_streak_keeps_last_good(void **state) {
     assert_true(exists(path_of(f, "out/checkpoint-4")));
     assert_false(exists(path_of(f, "out/checkpoint-5")));
     ok(f, folder_verify(f->ctx, path_of(f, "out/checkpoint-4")));
-    /* A run that is interrupted in a streak waits for its end. */
+    /* A run that is interrupted during a streak stops at the end of the streak. */
     assert_int_equal(try_train(f, "cut", words, 6, NULL), SNUG_E_NUMERIC);
     assert_true(exists(path_of(f, "cut/checkpoint-4")));
 }
@@ -141,7 +141,7 @@ static void test_logging_filter(void **state) {
     json_decref(loss);
 }
 
-static void test_hopeless_runs_end(void **state) {
+static void test_runs_without_finite_steps_end(void **state) {
     struct fixture *f = *state;
     write_overflowing(f, "over.csv", 1);
     assert_int_equal(try_train(f, "out", OVERFLOWING, 0, NULL), SNUG_E_NUMERIC);
@@ -157,8 +157,8 @@ static void test_hopeless_runs_end(void **state) {
     assert_contains(snug_error_message(f->ctx), "the weight bert.");
 }
 
-/* An evaluation whose outputs are not finite ends the run, also where early stopping would end it just then. */
-static void test_evaluations_to_nan_end_the_run(void **state) {
+/* An evaluation with outputs that are not finite ends the run, also where early stopping would end it at that step. */
+static void test_nan_evaluations_end_the_run(void **state) {
 #define JUDGED                                                                                                         \
     "validation_file=@dev.csv eval_strategy=steps eval_steps=1 save_strategy=steps save_steps=1 max_steps=4 "          \
     "load_best_model_at_end=True early_stopping_patience=1 lr_scheduler_type=constant "
@@ -171,7 +171,7 @@ static void test_evaluations_to_nan_end_the_run(void **state) {
                                JUDGED "early_stopping_patience=9 learning_rate=1e39 resume_from_checkpoint=True", 0,
                                NULL),
                      SNUG_E_NUMERIC);
-    assert_contains(snug_error_message(f->ctx), "the evaluation after step 3; after step 2 they were finite");
+    assert_contains(snug_error_message(f->ctx), "the evaluation after step 3; they were finite after step 2");
     assert_int_equal(try_train(f, "mlm",
                                "task=mlm train_file=@train.txt validation_file=@dev.txt line_by_line=True "
                                "learning_rate=1e39 max_steps=1",
@@ -180,7 +180,7 @@ static void test_evaluations_to_nan_end_the_run(void **state) {
     assert_contains(snug_error_message(f->ctx), "dev.txt: row 0: the model's outputs are NaN");
 }
 
-/* A label that no output comes near has an infinite loss, and the model is not to blame. */
+/* A label far from every output has an infinite loss, which is not the model's fault. */
 static void test_infinite_losses_of_finite_outputs(void **state) {
     struct fixture *f = *state;
     write_overflowing(f, "over.csv", TRAIN_ROWS);
@@ -192,7 +192,8 @@ static void test_infinite_losses_of_finite_outputs(void **state) {
 
 #define SAVING "save_strategy=steps save_steps=5"
 
-/* Every file of the last checkpoint is changed, cut and removed in turn: it is named, and the one before it is used. */
+/* Every file of the last checkpoint is changed, truncated and removed in turn: it is named, and the checkpoint before
+   it is used. */
 static void test_damaged_checkpoints_are_passed_over(void **state) {
     static const char *const files[] = {"model.safetensors",  "optimizer.safetensors",
                                         "trainer_state.json", "config.json",
@@ -214,7 +215,7 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
                 write_bytes(path_of(f, "%s", name), bytes, damage ? size / 2 : size);
             free(bytes);
             f->log[0] = '\0';
-            if (strcmp(files[i], "manifest.json") == 0) { /* nothing says any more that the folder is snug's own */
+            if (strcmp(files[i], "manifest.json") == 0) { /* the folder can no longer be identified as snug's */
                 assert_int_equal(try_train(f, "cut", SAVING " resume_from_checkpoint=True", 0, NULL), SNUG_E_IO);
                 assert_contains(snug_error_message(f->ctx), "cut/checkpoint-12 was not made by snug");
                 ok(f, snug_folder_remove(f->ctx, NULL, path_of(f, "cut/checkpoint-12")));
@@ -233,7 +234,7 @@ static void test_damaged_checkpoints_are_passed_over(void **state) {
         }
 }
 
-/* A bit of the manifest, in whichever byte: it is noticed, or says the same. */
+/* A flipped bit in any byte of the manifest: it is detected, or has no effect. */
 static void test_any_byte_of_a_manifest(void **state) {
     struct fixture *f = *state;
     size_t size;
@@ -260,14 +261,10 @@ static void test_any_byte_of_a_manifest(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_evaluations_to_nan_end_the_run),
-        TEST(test_infinite_losses_of_finite_outputs),
-        TEST(test_steps_that_overflow_are_skipped),
-        TEST(test_skipped_step_changes_no_weight),
-        TEST(test_streak_keeps_last_good),
-        TEST(test_logging_filter),
-        TEST(test_hopeless_runs_end),
-        TEST(test_damaged_checkpoints_are_passed_over),
+        TEST(test_nan_evaluations_end_the_run),   TEST(test_infinite_losses_of_finite_outputs),
+        TEST(test_overflowing_steps_are_skipped), TEST(test_skipped_step_changes_no_weight),
+        TEST(test_streak_keeps_last_good),        TEST(test_logging_filter),
+        TEST(test_runs_without_finite_steps_end), TEST(test_damaged_checkpoints_are_passed_over),
         TEST(test_any_byte_of_a_manifest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snug verify is green where all promises hold, and goes red at the one that is broken: this program's linker puts
-   wrappers around three functions (CMakeLists.txt), which break one promise at a time, and around those that tell a
-   disk's room and the process's memory. */
+/* snug verify passes where all invariants hold, and fails at one that is broken: wrappers of three functions (--wrap,
+   see CMakeLists.txt) break one invariant at a time; others replace the figures of free disk space and of the process's
+   memory. */
 #include "training_fixture.h"
 
 /* ---- breaking --------------------------------------------------------------------------------------------------- */
 
 enum breakage { BREAK_NOTHING, BREAK_SEED, BREAK_PLAN, BREAK_RUN, FAIL_PLAN, FAIL_RUN };
 
-/* What is broken, and of which trainings: those whose argument name is value; of BREAK_SEED the second that is made. */
+/* What is broken, and in which trainings: those whose argument name is value; for BREAK_SEED, the second one that is
+   created. */
 static struct {
     enum breakage kind;
     const char *name, *value;
@@ -22,7 +23,7 @@ static bool is_concerned(const struct snug_args *args) {
     return strncmp(text, broken.value, strlen(broken.value)) == 0;
 }
 
-/* Other dropout than it should be, or none of it. */
+/* Other dropout than requested, or none. */
 static snug_status spoil(struct snug_args *args, struct snug_session **session) {
     if ((broken.kind == BREAK_RUN || broken.kind == BREAK_SEED) && is_concerned(args)) (*session)->train_run.seed ^= 1;
     if (broken.kind != FAIL_RUN || !is_concerned(args)) return SNUG_OK;
@@ -52,13 +53,13 @@ snug_status __real_snug_job_open(struct snug_args *, enum snug_command, struct s
 snug_status __wrap_snug_job_open(struct snug_args *, enum snug_command, struct snug_job *);
 snug_status __wrap_snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     const snug_status status = __real_snug_job_open(args, command, job);
-    if (broken.kind == BREAK_PLAN && command == SNUG_COMMAND_PLAN) job->layout.bytes[SNUG_MEMORY_GRADIENTS] += 64;
+    if (broken.kind == BREAK_PLAN && command == SNUG_COMMAND_PLAN) job->plan.bytes[SNUG_MEMORY_GRADIENTS] += 64;
     if (broken.kind == FAIL_PLAN && command == SNUG_COMMAND_PLAN)
         return snug_fail(args->ctx, SNUG_E_INTERNAL, "made to fail");
     return status;
 }
 
-/* Bytes that are free, once so many looks were taken; -1: those of the disk. */
+/* Free bytes, after this many calls; -1: those of the disk. */
 static struct {
     int64_t bytes;
     int looks;
@@ -72,27 +73,26 @@ snug_status __wrap_snug_disk_free(snug_context *ctx, const char *path, int64_t *
     return status;
 }
 
-/* Under the sanitizers it is theirs, and grows from run to run: not to be measured, and skipped. */
+/* Under sanitizers the figure is theirs, and grows from run to run: the check is skipped. */
 int64_t __real_snug_peak_resident_bytes(void);
 int64_t __wrap_snug_peak_resident_bytes(void);
 int64_t __wrap_snug_peak_resident_bytes(void) { return SANITIZED ? -1 : __real_snug_peak_resident_bytes(); }
 
-/* ---- listening -------------------------------------------------------------------------------------------------- */
+/* ---- events ----------------------------------------------------------------------------------------------------- */
 
 struct heard {
     int kept, skipped, broken;
-    char name[64], text[4096]; /* the last that was broken; all, for a failure's message */
+    char name[64], text[4096]; /* the last one that was broken; all, for a failure's message */
 };
 
-static snug_status hear(void *user, const snug_promise *promise) {
+static snug_status hear(void *user, const snug_check *check) {
     struct heard *heard = user;
     const size_t used = strlen(heard->text);
-    snprintf(heard->text + used, sizeof heard->text - used, "%s: %d, %s\n", promise->name, promise->verdict,
-             promise->detail);
-    heard->kept += promise->verdict == SNUG_PROMISE_KEPT;
-    heard->skipped += promise->verdict == SNUG_PROMISE_SKIPPED;
-    heard->broken += promise->verdict == SNUG_PROMISE_BROKEN;
-    if (promise->verdict == SNUG_PROMISE_BROKEN) snprintf(heard->name, sizeof heard->name, "%s", promise->name);
+    snprintf(heard->text + used, sizeof heard->text - used, "%s: %d, %s\n", check->name, check->result, check->detail);
+    heard->kept += check->result == SNUG_CHECK_PASSED;
+    heard->skipped += check->result == SNUG_CHECK_SKIPPED;
+    heard->broken += check->result == SNUG_CHECK_FAILED;
+    if (check->result == SNUG_CHECK_FAILED) snprintf(heard->name, sizeof heard->name, "%s", check->name);
     return SNUG_OK;
 }
 
@@ -107,9 +107,9 @@ static snug_status verify(struct fixture *f, const char *words, struct heard *he
 
 /* ---- tests ------------------------------------------------------------------------------------------------------ */
 
-enum { PROMISES = 10, MEASURED = !SANITIZED };
+enum { CHECKS = 10, MEASURED = !SANITIZED };
 
-static void test_all_are_kept(void **state) {
+static void test_all_invariants_hold(void **state) {
     static const char *const cases[] = {
         "train_file=@train.csv max_train_samples=40 threads=1",
         "max_seq_length=64 gradient_checkpointing=True optim=adamw_8bit device=auto",
@@ -121,31 +121,31 @@ static void test_all_are_kept(void **state) {
         struct heard heard;
         if (verify(f, cases[i], &heard) != SNUG_OK)
             fail_msg("%s: %s\n%s", cases[i], snug_error_message(f->ctx), heard.text);
-        assert_int_equal(heard.kept, PROMISES - !MEASURED);
+        assert_int_equal(heard.kept, CHECKS - !MEASURED);
     }
-    assert_false(exists(path_of(f, "work"))); /* nothing stays behind */
+    assert_false(exists(path_of(f, "work"))); /* no files remain */
 }
 
-static void test_a_broken_promise_is_red(void **state) {
+static void test_broken_invariant_fails(void **state) {
     static const struct {
         enum breakage kind;
-        const char *name, *value, *promise;
+        const char *name, *value, *check;
     } cases[] = {
-        {BREAK_PLAN, NULL, NULL, "planned = carved = measured"},
-        {FAIL_PLAN, NULL, NULL, "planned = carved = measured"},
-        {FAIL_RUN, "threads", "1", "threads do not matter"},
+        {BREAK_PLAN, NULL, NULL, "planned = allocated = measured"},
+        {FAIL_PLAN, NULL, NULL, "planned = allocated = measured"},
+        {FAIL_RUN, "threads", "1", "independent of threads"},
         {FAIL_RUN, "resume_from_checkpoint", "/", "resumed = uninterrupted"},
-        {FAIL_RUN, "per_device_train_batch_size", "4", "accumulation does not matter"},
+        {FAIL_RUN, "per_device_train_batch_size", "4", "independent of accumulation"},
         {BREAK_RUN, "save_strategy", "steps", "resumed = uninterrupted"},
         {BREAK_SEED, NULL, NULL, "same seed, same bits"},
         {BREAK_RUN, "recompute", "attention", "recomputed = stored"},
-        {BREAK_RUN, "update_in_backward", "True", "when weights are updated does not matter"},
+        {BREAK_RUN, "update_in_backward", "True", "independent of when weights are updated"},
         {BREAK_RUN, "offload", "optimizer", "offloaded = in memory"},
-        {BREAK_RUN, "threads", "1", "threads do not matter"},
-        {BREAK_RUN, "dataloader_num_workers", "3", "the loader does not matter"},
+        {BREAK_RUN, "threads", "1", "independent of threads"},
+        {BREAK_RUN, "dataloader_num_workers", "3", "independent of the loader"},
         {BREAK_RUN, "resume_from_checkpoint", "/", "resumed = uninterrupted"},
-        {BREAK_RUN, "per_device_train_batch_size", "4", "accumulation does not matter"},
-        {BREAK_RUN, "per_device_train_batch_size", "1", "packing does not matter"},
+        {BREAK_RUN, "per_device_train_batch_size", "4", "independent of accumulation"},
+        {BREAK_RUN, "per_device_train_batch_size", "1", "independent of packing"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -156,25 +156,25 @@ static void test_a_broken_promise_is_red(void **state) {
         broken.made = 0;
         const snug_status status = verify(f, "train_file=@train.csv max_steps=2", &heard);
         broken.kind = BREAK_NOTHING;
-        if (status != SNUG_E_INTERNAL || heard.broken != 1 || strcmp(heard.name, cases[i].promise) != 0)
-            fail_msg("%s was to be red: status %d\n%s", cases[i].promise, status, heard.text);
-        assert_contains(snug_error_message(f->ctx), " promises are broken here");
-        assert_int_equal(heard.kept + heard.skipped, PROMISES - 1);
+        if (status != SNUG_E_INTERNAL || heard.broken != 1 || strcmp(heard.name, cases[i].check) != 0)
+            fail_msg("%s did not fail: status %d\n%s", cases[i].check, status, heard.text);
+        assert_contains(snug_error_message(f->ctx), " invariants do not hold here");
+        assert_int_equal(heard.kept + heard.skipped, CHECKS - 1);
     }
 }
 
-static void test_what_cannot_be_checked_is_skipped(void **state) {
+static void test_unavailable_checks_are_skipped(void **state) {
     struct fixture *f = *state;
     struct heard heard;
     assert_int_equal(verify(f, "train_file=@train.csv max_steps=1 per_device_train_batch_size=1 use_cpu=True", &heard),
                      SNUG_OK);
     assert_int_equal(heard.skipped, 3 + !MEASURED); /* nothing to resume, split or pack */
-    assert_int_equal(heard.kept, PROMISES - heard.skipped);
+    assert_int_equal(heard.kept, CHECKS - heard.skipped);
     assert_int_equal(verify(f, "train_file=@train.csv max_steps=2 per_device_train_batch_size=3", &heard), SNUG_OK);
     assert_int_equal(heard.skipped, 1 + !MEASURED);
 }
 
-static void test_a_run_that_cannot_begin_is_no_verdict(void **state) {
+static void test_failed_start_is_no_verdict(void **state) {
     struct fixture *f = *state;
     struct heard heard;
     assert_int_equal(verify(f, "train_file=@nothing.csv", &heard), SNUG_E_IO);
@@ -182,9 +182,9 @@ static void test_a_run_that_cannot_begin_is_no_verdict(void **state) {
     assert_int_equal(heard.kept + heard.broken + heard.skipped, 0);
     assert_int_equal(verify(f, "config_name=", &heard), SNUG_E_USAGE);
     assert_int_equal(verify(f, "config_name=@none", &heard), SNUG_E_INPUT);
-    /* Where it writes: a folder that was there before stays, and one in which nothing can be made is named. */
+    /* The work folder: one that existed before is kept, and one in which nothing can be created is named. */
     assert_int_equal(verify(f, "output_dir=/proc", &heard), SNUG_E_IO);
-    assert_contains(snug_error_message(f->ctx), "--output_dir /proc: no folder can be made there");
+    assert_contains(snug_error_message(f->ctx), "--output_dir /proc: cannot make a folder there");
     assert_int_equal(snug_folder_create(f->ctx, path_of(f, "work")), SNUG_OK);
     assert_int_equal(verify(f, "train_file=@nothing.csv", &heard), SNUG_E_IO);
     assert_true(exists(path_of(f, "work")));
@@ -198,8 +198,8 @@ static void test_a_run_that_cannot_begin_is_no_verdict(void **state) {
     free(own);
 }
 
-/* Neither a broken promise, nor a matter of flags for saving; in the first training, and in the one that saves. */
-static void test_a_full_disk_is_no_verdict(void **state) {
+/* Neither a broken invariant nor an error of saving flags; in the first training, and in the one that saves. */
+static void test_full_disk_is_no_verdict(void **state) {
     struct fixture *f = *state;
     for (int looks = 0; looks < 13; looks += 12) {
         struct heard heard;
@@ -214,8 +214,8 @@ static void test_a_full_disk_is_no_verdict(void **state) {
     }
 }
 
-/* The logs may go to a disk of their own. */
-static void test_a_full_disk_of_logs(void **state) {
+/* The logs may be on another disk. */
+static void test_full_disk_of_logs(void **state) {
     struct fixture *f = *state;
     disk.bytes = 10;
     disk.looks = 1;
@@ -227,12 +227,12 @@ static void test_a_full_disk_of_logs(void **state) {
 int main(void) {
     setenv("CUDA_VISIBLE_DEVICES", "-1", 1); /* auto is the CPU */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_all_are_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_broken_promise_is_red, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_cannot_be_checked_is_skipped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_run_that_cannot_begin_is_no_verdict, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_full_disk_is_no_verdict, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_full_disk_of_logs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_all_invariants_hold, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_broken_invariant_fails, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unavailable_checks_are_skipped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_failed_start_is_no_verdict, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_full_disk_is_no_verdict, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_full_disk_of_logs, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

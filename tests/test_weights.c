@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights stored in bf16: made, loaded, saved and looked at as fp32 ones are, rounded to nearest; and they learn. */
+/* Weights stored in bf16: created, loaded, saved and read as fp32 weights are, rounded to nearest; and trained. */
 #include <math.h>
 
 #include "io/safetensors.h"
@@ -18,12 +18,12 @@ static snug_session *open_session(struct fixture *f, const char *words) {
 }
 
 static void close_session(snug_session *session) {
-    snug_args *args = session->job.args;
+    snug_args *args = session->job.setup.args;
     snug_session_destroy(session);
     snug_args_destroy(args);
 }
 
-/* A parameter's values by the public call, to be freed. */
+/* A parameter's values through the public API, to be freed. */
 static float *values_of(const struct fixture *f, snug_session *session, const char *name, size_t count) {
     float *values = calloc(count, sizeof *values);
     assert_non_null(values);
@@ -33,13 +33,13 @@ static float *values_of(const struct fixture *f, snug_session *session, const ch
 
 static float rounded(float value) { return snug_bf16_to_f32(snug_f32_to_bf16(value)); }
 
-/* Every parameter of narrow is wide's; its matrices are rounded first. */
+/* Every parameter of narrow equals wide's, whose matrices are rounded first. */
 static void assert_rounded(const struct fixture *f, snug_session *narrow, snug_session *wide) {
     const char *name;
     size_t count;
     for (size_t i = 0; (name = snug_parameter_name(wide, i, &count)); i++) {
         float *x = values_of(f, narrow, name, count), *y = values_of(f, wide, name, count);
-        const bool matrix = wide->job.training->parameters[i].shape[1] > 0;
+        const bool matrix = wide->training->program.parameters[i].shape[1] > 0;
         for (size_t k = 0; k < count; k++)
             if (x[k] != (matrix ? rounded(y[k]) : y[k])) fail_msg("%s[%zu]: %.9g from %.9g", name, k, x[k], y[k]);
         free(x);
@@ -57,7 +57,7 @@ static void assert_stored_types(const struct fixture *f, const char *path) {
 }
 
 /* Drawn in fp32, then rounded; saved as they are; loaded in either type; fp32 files are rounded. */
-static void test_made_saved_and_loaded(void **state) {
+static void test_initialised_saved_and_loaded(void **state) {
     struct fixture *f = *state;
     snug_session *wide = open_session(f, NULL), *narrow = open_session(f, "dtype=bfloat16");
     assert_rounded(f, narrow, wide);
@@ -71,7 +71,7 @@ static void test_made_saved_and_loaded(void **state) {
         assert_null(json_object_get(config, "torch_dtype"));
         json_decref(config);
     }
-    /* Another seed: what is not loaded shows. */
+    /* Another seed, so that parameters that are not loaded are noticed. */
     snug_session *again = open_session(f, "seed=7 model_name_or_path=@narrow dtype=bfloat16");
     ok(f, snug_save_model(again, path_of(f, "again")));
     assert_same_file(f, path_of(f, "narrow/model.safetensors"), path_of(f, "again/model.safetensors"));
@@ -86,12 +86,12 @@ static void test_made_saved_and_loaded(void **state) {
     for (size_t i = 0; i < 5; i++) close_session(all[i]);
 }
 
-/* Any piece of a parameter, of a fused one's later row blocks too, and nothing around it. */
+/* Any piece of a parameter, also of a later row block of a fused tensor, and nothing around it. */
 static void test_pieces(void **state) {
     struct fixture *f = *state;
     for (int type = 0; type < 2; type++) {
         snug_session *session = open_session(f, type ? "dtype=bfloat16" : NULL);
-        const struct snug_program *program = session->job.training;
+        const struct snug_program *program = &session->training->program;
         for (size_t i = 0; i < program->parameter_count; i++) {
             const struct snug_parameter *p = &program->parameters[i];
             const int64_t count = snug_parameter_count(p), first = count / 3, n = count - first - count / 4;
@@ -108,7 +108,7 @@ static void test_pieces(void **state) {
                                                          : piece[k - first];
                 if (after[k] != want) fail_msg("%s[%lld]: %g, expected %g", p->name, (long long)k, after[k], want);
             }
-            /* For those that share its tensor. */
+            /* For those that share a tensor with it. */
             assert_int_equal(snug_parameter_write(program, &session->memory, p, 0, count, before), SNUG_OK);
             free(before);
             free(after);
@@ -123,7 +123,7 @@ static void test_too_large_for_bf16(void **state) {
     struct fixture *f = *state;
     const float large = 3.4e38f;
     snug_session *session = open_session(f, NULL);
-    const struct snug_program *program = session->job.training;
+    const struct snug_program *program = &session->training->program;
     const struct snug_parameter *p = program->parameters;
     while (!strstr(p->name, "layer.1.attention.self.value.weight")) p++;
     assert_int_equal(snug_parameter_write(program, &session->memory, p, 5, 1, &large), SNUG_OK);
@@ -138,7 +138,7 @@ static void test_too_large_for_bf16(void **state) {
     snug_args_destroy(args);
 }
 
-/* The same initial weights up to their rounding, the same batches and masks: about the same losses. */
+/* The same initial weights up to rounding, the same batches and masks: about the same losses. */
 static void test_losses_are_about_the_same(void **state) {
     struct fixture *f = *state;
     const char *words = "validation_file=@dev.csv num_train_epochs=25 learning_rate=2e-3";
@@ -149,7 +149,7 @@ static void test_losses_are_about_the_same(void **state) {
     assert_true(full.train_loss != half.train_loss);
     assert_true(full.train_loss < 0.65 && fabs(full.train_loss - half.train_loss) < 0.03);
     assert_stored_types(f, path_of(f, "half/model.safetensors"));
-    /* What was evaluated is what was saved, in either storage: its weights are bf16 numbers. */
+    /* The evaluated model is the saved one, in either storage: its weights are bf16 numbers. */
     for (int i = 0; i < 2; i++) {
         snug_metrics metrics;
         snprintf(more, sizeof more, "model_name_or_path=@half validation_file=@dev.csv threads=2 dtype=%s",
@@ -161,8 +161,8 @@ static void test_losses_are_about_the_same(void **state) {
     }
 }
 
-/* Ten updates of about 1e-6 each, far below half of a bf16 step of a value of 0.02 (6e-5): to nearest nothing would
-   move. Stochastically few values move, and on the whole as far as fp32 ones do, in their direction. */
+/* Ten updates of about 1e-6 each, far below half a bf16 step at 0.02 (6e-5): with rounding to nearest no value would
+   change. With stochastic rounding few values change, but on average as much as fp32 ones, in the same direction. */
 static void test_small_updates_count(void **state) {
     static const char name[] = "bert.encoder.layer.0.intermediate.dense.weight";
     enum { COUNT = 128 * 32 };
@@ -190,7 +190,7 @@ static void test_small_updates_count(void **state) {
         length += fabs(moves[0][i]);
         along += moves[0][i] > 0 ? moves[1][i] : -moves[1][i];
     }
-    print_message("%d of %d values moved, by %.2f of what they move in fp32\n", changed, COUNT, along / length);
+    print_message("%d of %d values changed, by %.2f of the change in fp32\n", changed, COUNT, along / length);
     assert_true(changed > COUNT / 100 && changed < COUNT / 2);
     assert_true(fabs(along / length - 1) < 0.3); /* one standard deviation is about 0.06 */
 }
@@ -206,7 +206,7 @@ static void change_config(const struct fixture *f, const char *folder, const cha
 }
 
 static const struct snug_parameter *parameter_of(const snug_session *session, const char *name) {
-    const struct snug_parameter *p = session->job.training->parameters;
+    const struct snug_parameter *p = session->training->program.parameters;
     while (strcmp(p->name, name) != 0) p++;
     return p;
 }
@@ -224,7 +224,7 @@ static double loss_of(struct fixture *f, const char *folder) {
 
 #define MASKED "task=mlm train_file=@train.txt line_by_line=True "
 
-/* A decoder that is not the word embedding, and holds the same: the same model. */
+/* A decoder that is not tied to the word embedding, with the same values: the same model. */
 static void test_untied_decoder(void **state) {
     static const char word[] = "bert.embeddings.word_embeddings.weight", decoder[] = "cls.predictions.decoder.weight";
     struct fixture *f = *state;
@@ -239,8 +239,8 @@ static void test_untied_decoder(void **state) {
     assert_contains(f->log, "2 tensors are not in it and were initialised: ");
     assert_contains(f->log, decoder);
     float *values = values_of(f, session, word, COUNT);
-    ok(f,
-       snug_parameter_write(session->job.training, &session->memory, parameter_of(session, decoder), 0, COUNT, values));
+    ok(f, snug_parameter_write(&session->training->program, &session->memory, parameter_of(session, decoder), 0, COUNT,
+                               values));
     free(values);
     ok(f, snug_save_model(session, path_of(f, "untied")));
     close_session(session);
@@ -248,7 +248,7 @@ static void test_untied_decoder(void **state) {
     ok(f, snug_safetensors_open(f->ctx, NULL, path_of(f, "untied/model.safetensors"), &files));
     assert_non_null(snug_safetensors_find(&files, decoder));
     assert_non_null(snug_safetensors_find(&files, "cls.predictions.decoder.bias"));
-    assert_non_null(snug_safetensors_find(&files, "cls.predictions.bias")); /* transformers looks for both */
+    assert_non_null(snug_safetensors_find(&files, "cls.predictions.bias")); /* transformers reads both */
     snug_safetensors_close(&files);
     const double tied = loss_of(f, "tied");
     assert_true(fabs(loss_of(f, "untied") - tied) < 1e-6 * tied);
@@ -269,7 +269,7 @@ static void assert_refused(struct fixture *f, const char *words, const char *say
     snug_args_destroy(args);
 }
 
-/* One tensor alone, of zeros, as all that a model's folder has. */
+/* A single tensor of zeros, as the model folder's only one. */
 static void write_tensor(struct fixture *f, const char *folder, const char *name, int dims, int64_t rows,
                          int64_t cols) {
     void *zeros = calloc((size_t)(rows * (dims == 2 ? cols : 1)), sizeof(float));
@@ -291,7 +291,7 @@ static void test_other_shapes(void **state) {
     assert_refused(f, words, hint, NULL);
     session = open_session(
         f, "config_name=@saved model_name_or_path=@saved train_file=@three.csv ignore_mismatched_sizes=True");
-    assert_contains(f->log, "classifier.weight has shape [2, 32], the model wants [3, 32]: initialised anew");
+    assert_contains(f->log, "classifier.weight has shape [2, 32], the model expects [3, 32]: newly initialised");
     close_session(session);
     change_config(f, "saved", "intermediate_size", json_integer(64));
     assert_refused(f, "config_name=@saved model_name_or_path=@saved ignore_mismatched_sizes=True",
@@ -306,7 +306,7 @@ static void test_other_shapes(void **state) {
     assert_refused(f, odd, "none of its 1 tensors belongs to a BERT model", NULL);
 }
 
-/* What a file has too much of is listed as far as a line holds it. */
+/* Unused tensors of a file are listed up to the length of a line. */
 static void test_unused_tensors(void **state) {
     enum { TENSORS = 100 };
     struct fixture *f = *state;
@@ -325,7 +325,7 @@ static void test_unused_tensors(void **state) {
     assert_contains(f->log, ", ...\n");
 }
 
-/* The padding token's row is zero wherever it stands, and none is where there is no such token. */
+/* The padding token's row is zero at any index, and no row is where there is no such token. */
 static void test_padding_row(void **state) {
     static const struct { int pad, row; } cases[] = {{0, 0}, {200, 200}, {-1, -1}};
     struct fixture *f = *state;
@@ -343,12 +343,12 @@ static void test_padding_row(void **state) {
     }
 }
 
-/* ---- what only a GPU has -------------------------------------------------------------------------------------- */
+/* ---- fp16 weights and devices --------------------------------------------------------------------------------- */
 
-/* The tensors of a session whose weights are bf16, from here on as fp16: of the same size. */
+/* The tensors of a session whose weights are bf16, declared as fp16, which has the same size. */
 static struct snug_program *make_fp16(snug_session *session) {
-    struct snug_program *program = &session->job.programs[0];
-    for (size_t i = 0; i < program->tensor_count; i++)
+    struct snug_program *program = &session->job.plan.programs[0].program;
+    for (size_t i = 1; i < program->tensor_count; i++)
         if (program->tensors[i].dtype == SNUG_BF16) program->tensors[i].dtype = SNUG_F16;
     return program;
 }
@@ -358,13 +358,13 @@ static void test_fp16_weights(void **state) {
     const float large = 70000;
     snug_session *session = open_session(f, NULL);
     const struct snug_parameter *p = parameter_of(session, "bert.pooler.dense.weight");
-    ok(f, snug_parameter_write(session->job.training, &session->memory, p, 5, 1, &large));
+    ok(f, snug_parameter_write(&session->training->program, &session->memory, p, 5, 1, &large));
     ok(f, snug_save_model(session, path_of(f, "large")));
     close_session(session);
     session = open_session(f, "dtype=bfloat16");
     struct snug_program *program = make_fp16(session);
     assert_int_equal(
-        weights_load(f->ctx, path_of(f, "large"), program, &session->job.config, &session->memory, 1, false),
+        weights_load(f->ctx, path_of(f, "large"), program, &session->job.setup.config, &session->memory, 1, false),
         SNUG_E_INPUT);
     assert_contains(snug_error_message(f->ctx), "pooler.dense.weight holds 70000 at element 5, more than float16 has");
     assert_contains(snug_error_message(f->ctx), "--fp16");
@@ -378,7 +378,7 @@ static void test_fp16_weights(void **state) {
     close_session(session);
 }
 
-/* A device that is the host, and is lost after so many copies. */
+/* A device in host memory that is lost after a number of copies. */
 static int copies_left;
 static snug_status copy_some(snug_context *ctx, void *to, const void *from, int64_t bytes) {
     if (__atomic_fetch_sub(&copies_left, 1, __ATOMIC_RELAXED) <= 0)
@@ -390,8 +390,8 @@ static snug_status copy_some(snug_context *ctx, void *to, const void *from, int6
 static void test_device_is_lost(void **state) {
     struct fixture *f = *state;
     snug_session *session = open_session(f, NULL);
-    const struct snug_program *program = session->job.training;
-    const struct snug_config *config = &session->job.config;
+    const struct snug_program *program = &session->training->program;
+    const struct snug_config *config = &session->job.setup.config;
     const struct snug_parameter *p = parameter_of(session, "bert.pooler.dense.bias");
     struct snug_memory memory = session->memory;
     float value = 7, back = 0;
@@ -403,7 +403,7 @@ static void test_device_is_lost(void **state) {
     assert_int_equal(snug_weights_init(program, config, &memory, p, 1), SNUG_E_IO);
     snug_clear_error(f->ctx);
     write_tensor(f, "model", "bert.pooler.dense.bias", 1, 32, 0);
-    copies_left = 1; /* the one that it has is loaded, the next one cannot be made */
+    copies_left = 1; /* its own file is loaded; creating the next one fails */
     assert_int_equal(weights_load(f->ctx, path_of(f, "model"), program, config, &memory, 1, false), SNUG_E_IO);
     assert_string_equal(snug_error_message(f->ctx), "the device is lost");
     close_session(session);
@@ -415,7 +415,7 @@ static void test_states_of_another_model(void **state) {
     struct fixture *f = *state;
     char path[512];
     snug_session *session = open_session(f, NULL);
-    const struct snug_program *program = session->job.training;
+    const struct snug_program *program = &session->training->program;
     const struct snug_tensor *t = program->tensors;
     snprintf(path, sizeof path, "%s", path_of(f, "states.safetensors"));
     ok(f, snug_states_save(f->ctx, NULL, path, program, &session->memory));
@@ -442,12 +442,18 @@ static void test_states_of_another_model(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_made_saved_and_loaded), TEST(test_pieces),
-        TEST(test_too_large_for_bf16),    TEST(test_losses_are_about_the_same),
-        TEST(test_small_updates_count),   TEST(test_untied_decoder),
-        TEST(test_other_shapes),          TEST(test_unused_tensors),
-        TEST(test_padding_row),           TEST(test_fp16_weights),
-        TEST(test_device_is_lost),        TEST(test_states_of_another_model),
+        TEST(test_initialised_saved_and_loaded),
+        TEST(test_pieces),
+        TEST(test_too_large_for_bf16),
+        TEST(test_losses_are_about_the_same),
+        TEST(test_small_updates_count),
+        TEST(test_untied_decoder),
+        TEST(test_other_shapes),
+        TEST(test_unused_tensors),
+        TEST(test_padding_row),
+        TEST(test_fp16_weights),
+        TEST(test_device_is_lost),
+        TEST(test_states_of_another_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

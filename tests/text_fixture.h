@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of its own for a test, with a small vocabulary, a token cache and the log's messages. */
+/* A temporary folder for a test, with a small vocabulary, a token cache and the log's messages. */
 #ifndef SNUG_TESTS_TEXT_FIXTURE_H
 #define SNUG_TESTS_TEXT_FIXTURE_H
 
@@ -22,7 +22,7 @@ static void keep_log(void *user, snug_log_level level, const char *message) {
     snprintf(f->log + used, sizeof f->log - used, "%s\n", message);
 }
 
-/* The path of name in the test's folder; valid until the next call but three. */
+/* The path of name in the test's folder; valid for the next three calls. */
 static inline const char *path_of(const struct fixture *f, const char *name) {
     static char path[4][256];
     static int next;
@@ -73,7 +73,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Classification of short texts, as the command line would ask for it. */
+/* Classification of short texts, with the command line's options. */
 static inline struct snug_dataset_options options_for(const char *path) {
     return (struct snug_dataset_options){.path = path,
                                          .need_labels = true,
@@ -91,7 +91,7 @@ static inline struct snug_dataset *open_with(struct fixture *f, struct snug_data
     return dataset;
 }
 
-/* A row's tokens, as they are looked up. */
+/* A row's number of tokens, from the table of lengths. */
 static inline int64_t length_of(struct fixture *f, const struct snug_dataset *dataset, int64_t row) {
     struct snug_lengths lengths;
     int32_t length;
@@ -101,7 +101,7 @@ static inline int64_t length_of(struct fixture *f, const struct snug_dataset *da
     return length;
 }
 
-/* The last failure's status and words, which are then forgotten. */
+/* Checks the status and message of the last failure, and clears it. */
 static inline void assert_failed(struct fixture *f, snug_status status, snug_status expected, const char *part) {
     assert_int_equal(status, expected);
     assert_contains(snug_error_message(f->ctx), part);

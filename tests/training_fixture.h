@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of its own for a test, with a tiny BERT, small data files for every task, and short words for training. */
+/* A temporary folder for a test, with a tiny BERT, small data files for every task, and short forms of training calls.
+ */
 #ifndef SNUG_TESTS_TRAINING_FIXTURE_H
 #define SNUG_TESTS_TRAINING_FIXTURE_H
 
@@ -26,8 +27,8 @@
 
 /* w0 … w199 mean nothing; "good" and "bad" decide the label. */
 enum { WORDS = 200, VOCABULARY = 5 + WORDS + 2 };
-/* Of a model with so many more rows, which no text has, that its word embedding's rows wait for their updates. The rows
-   that they have in common begin with the same weights. */
+/* For a model with so many more rows, which no text has, that its word embedding is updated lazily. The rows that both
+   models have begin with the same weights. */
 enum { WIDE_VOCABULARY = 20 * VOCABULARY };
 /* 76 rows: at 32 a step the epoch's last step has 12, at 8 x 4 a batch of 4 ends it. */
 enum { TRAIN_ROWS = 76, EVAL_ROWS = 30 };
@@ -39,7 +40,7 @@ struct fixture {
 
 /* ---- files ---------------------------------------------------------------------------------------------------- */
 
-/* A path in the test's folder; valid until the next call but seven. */
+/* A path in the test's folder; valid for the next seven calls. */
 static inline const char *path_of(const struct fixture *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static inline const char *path_of(const struct fixture *f, const char *format, ...) {
@@ -67,7 +68,7 @@ static inline const char *write_text(const struct fixture *f, const char *name, 
     return path;
 }
 
-/* Inlined, gcc 12 takes what strchr() finds in its result for a pointer to its local variable. */
+/* Without noinline, gcc 12 takes the pointer that strchr() finds in its result for one to a local variable. */
 __attribute__((noinline)) static char *read_text(const struct fixture *f, const char *path, size_t *size) {
     char *data;
     size_t length;
@@ -119,7 +120,7 @@ static inline uint32_t frequent_word(uint32_t row, uint32_t place, uint32_t file
     return (uint32_t)(u * u * u * WORDS);
 }
 
-/* Texts of 3 to 22 words, of which one decides the label; kind tells files of the same form apart. */
+/* Texts of 3 to 22 words, one of which decides the label; kind is a seed for files of the same form. */
 static inline void write_data(const struct fixture *f, const char *name, enum data_form form, uint32_t rows,
                               uint32_t kind) {
     static const char *const heads[] = {"sentence,label", "sentence,label", "sentence,label", NULL};
@@ -143,6 +144,29 @@ static inline void write_data(const struct fixture *f, const char *name, enum da
     assert_int_equal(fclose(file), 0);
 }
 
+/* The same texts word by word, with tags: "good" and "bad" begin an entity, of which the word after it is a part. Some
+   words have three tokens. */
+static inline void write_words(const struct fixture *f, const char *name, uint32_t rows, uint32_t kind) {
+    FILE *file = fopen(path_of(f, "%s", name), "w");
+    assert_non_null(file);
+    for (uint32_t row = 0; row < rows; row++) {
+        const uint32_t length = 3 + random_word(row, 0, kind) % 20, at = random_word(row, 1, kind) % length;
+        const bool good = random_word(row, 2, kind) & 1;
+        for (uint32_t i = 0; i < length; i++) {
+            const uint32_t word = frequent_word(row, 3 + i, kind);
+            if (i == at)
+                fprintf(file, good ? "good B-GOOD\n" : "bad B-BAD\n");
+            else
+                fprintf(file, word % 5 ? "w%u %s\n" : "w%u.w7 %s\n", word,
+                        i != at + 1 ? "O"
+                        : good      ? "I-GOOD"
+                                    : "I-BAD");
+        }
+        fputc('\n', file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
 /* A tiny BERT's folder without weights: training begins from scratch with it. */
 static inline void write_model(const struct fixture *f, const char *name, double dropout, int hidden, int layers,
                                int vocabulary) {
@@ -160,6 +184,28 @@ static inline void write_model(const struct fixture *f, const char *name, double
     for (size_t i = 0; i < 3; i++) {
         const char *path = path_of(f, "%s/%s", name, files[i][0]);
         write_bytes(path, files[i][1], strlen(files[i][1]));
+    }
+}
+
+/* Folders of other families with config.json alone, for training from scratch with the model's tokenizer. */
+static inline void write_other_families(const struct fixture *f) {
+    static const char *const configs[][2] = {
+        {"roberta", "{\"model_type\": \"roberta\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
+                    " \"num_attention_heads\": 4, \"intermediate_size\": 64, \"max_position_embeddings\": 66,"
+                    " \"type_vocab_size\": 1, \"pad_token_id\": 0}"},
+        {"modern",
+         "{\"model_type\": \"modernbert\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
+         " \"num_attention_heads\": 4, \"intermediate_size\": 40, \"max_position_embeddings\": 64,"
+         " \"local_attention\": 8, \"embedding_dropout\": 0.1, \"attention_dropout\": 0.1, \"mlp_dropout\": 0.1,"
+         " \"classifier_pooling\": \"mean\", \"pad_token_id\": 0}"},
+        {"mpnet", "{\"model_type\": \"mpnet\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
+                  " \"num_attention_heads\": 4, \"intermediate_size\": 64, \"max_position_embeddings\": 66}"},
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        char text[1024];
+        const int length = snprintf(text, sizeof text, configs[i][1], VOCABULARY);
+        assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", configs[i][0])), SNUG_OK);
+        write_bytes(path_of(f, "%s/config.json", configs[i][0]), text, (size_t)length);
     }
 }
 
@@ -204,7 +250,7 @@ static int tear_down(void **state) {
 
 /* ---- arguments ------------------------------------------------------------------------------------------------ */
 
-/* What every training here begins with: the tiny model from scratch on train.csv, two threads, quick steps. */
+/* The common arguments of the trainings: the tiny model from scratch on train.csv, two threads, fast steps. */
 #define TINY_TRAINING                                                                                                  \
     "config_name=@model tokenizer_name=@model train_file=@train.csv per_device_train_batch_size=8 num_train_epochs=2 " \
     "learning_rate=1e-3 threads=2 save_strategy=no logging_steps=2"
@@ -240,7 +286,7 @@ static inline snug_args *plain_args(struct fixture *f, const char *words) {
     return args;
 }
 
-/* Asks the run to stop once it has done so many steps; 0: never. As with a signal, it is not taken back. */
+/* Stops the run once it has done this many steps; 0: never. As with a signal, the request is permanent. */
 struct stopper {
     int64_t after, step;
 };
@@ -253,7 +299,7 @@ static bool stop_after(void *user) {
     return stopper->after > 0 && stopper->step >= stopper->after;
 }
 
-/* Trains TINY_TRAINING with words into output; stops after so many steps if that is not 0. */
+/* Trains TINY_TRAINING with words into output; stops after this many steps if stop is not 0. */
 static inline snug_status try_train(struct fixture *f, const char *output, const char *words, int stop,
                                     snug_train_result *result) {
     snug_args *args = training_args(f, words);
@@ -271,7 +317,7 @@ static inline snug_train_result train(struct fixture *f, const char *output, con
     return result;
 }
 
-/* Runs build/snug with words as its arguments; its peak resident bytes, as the system counted. */
+/* Runs build/snug with these arguments; returns its peak resident bytes, from the system's accounting. */
 static inline int64_t peak_of(const struct fixture *f, const char *output, char *const arguments[]) {
     int status;
     struct rusage usage;
@@ -288,7 +334,7 @@ static inline int64_t peak_of(const struct fixture *f, const char *output, char 
 }
 
 struct trained {
-    int64_t planned, measured, peak; /* bytes of all; measured by the program, peak by the system */
+    int64_t planned, measured, peak; /* total bytes; measured by the program, peak by the system */
 };
 
 /* Trains 29 M parameters (write_medium()) with evaluation and checkpoints; more: further arguments, then NULL. */
@@ -330,11 +376,11 @@ static inline double metric_of(const snug_metrics *metrics, const char *name) {
 
 static inline bool exists(const char *path) { return snug_file_exists(NULL, path) || snug_folder_exists(path); }
 
-/* ---- what two trainings left ---------------------------------------------------------------------------------- */
+/* ---- comparing trainings -------------------------------------------------------------------------------------- */
 
 static inline bool is_clock(const char *key) { return strstr(key, "_runtime") || strstr(key, "_per_second"); }
 
-/* log_history without what a clock decides. */
+/* log_history without the values that depend on a clock. */
 static inline json_t *history_of(const struct fixture *f, const char *output) {
     json_t *state = read_json(f, path_of(f, "%s/trainer_state.json", output)),
            *history = json_incref(json_object_get(state, "log_history")), *entry, *value;
@@ -365,7 +411,7 @@ static inline void assert_same_in_both(const struct fixture *f, const char *a, c
     assert_same_file(f, path_of(f, "%s/%s", a, file), path_of(f, "%s/%s", b, file));
 }
 
-/* Two trainings ended with the same bits and logged the same. */
+/* Two trainings ended with the same bits and the same log. */
 static inline void assert_same_run(const struct fixture *f, const char *a, const char *b) {
     assert_same_in_both(f, a, b, "model.safetensors");
     assert_same_history(f, a, b);

@@ -34,7 +34,7 @@ def read_part(folder, part, shuffle=None):
 
 
 def bag_of_words(train, test):
-    """Test accuracy of a logistic regression, fitted until it stands still."""
+    """Test accuracy of a logistic regression, fitted until it converges."""
     split = lambda text: set(re.findall(r"\w+|[^\w\s]", text.lower()))
     index = {word: i for i, word in enumerate(sorted(set().union(*map(split, train[0]))))}
 

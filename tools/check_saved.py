@@ -8,9 +8,9 @@
 texts is read as snug reads it: .csv, .tsv (no quoting) and .jsonl have one or two text columns beside "label", any other file
 one text a line. predictions holds the rows of `snug predict --json`; "-" reads them from standard input. Prints one line;
 exits 1 if a logit is off by more than 1e-5. Matrices must be stored in the dtype of config.json, which is what from_pretrained
-then loads by itself, and vectors in fp32; transformers computes in fp32. For a masked LM, and with --task mlm, the rows hold
+then loads by itself, and vectors in fp32; transformers computes in fp32. The rows of a masked LM or a token classifier hold
 no logits: the folder must load without missing, unexpected or mismatched tensors and give finite logits, and predictions is
-left out.
+left out. tools/check_families.py calls this for every family and task.
 """
 import argparse
 import csv
@@ -20,9 +20,12 @@ import sys
 
 import torch
 from safetensors import safe_open
-from transformers import (AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, logging)
+from transformers import (AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification,
+                          AutoModelForTokenClassification, AutoTokenizer, logging)
 
 LIMIT = 1e-5
+KINDS = {"ForMaskedLM": AutoModelForMaskedLM, "ForTokenClassification": AutoModelForTokenClassification,
+         "ForSequenceClassification": AutoModelForSequenceClassification}
 
 
 def read_texts(path, columns):
@@ -57,16 +60,18 @@ def check_types(folder, dtype, kind):
 def load(folder):
     """The model by the configuration's architectures; it must be complete."""
     config = AutoConfig.from_pretrained(folder)
-    architectures = config.architectures or []
-    masked = any(name.endswith("ForMaskedLM") for name in architectures)
-    kind = AutoModelForMaskedLM if masked else AutoModelForSequenceClassification
+    name = (config.architectures or [""])[0]
+    kind = next((kind for end, kind in KINDS.items() if name.endswith(end)), None)
+    if kind is None:
+        sys.exit(f"{folder}: its architecture \"{name}\" is none that snug saves")
+    by_token = kind is not AutoModelForSequenceClassification
     check_types(folder, config.dtype, kind)
     model, info = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     wrong = {what: sorted(map(str, names)) for what, names in info.items()
              if what in ("missing_keys", "unexpected_keys", "mismatched_keys") and names}
     if wrong:
         sys.exit(f"{folder}: loads incompletely: {json.dumps(wrong)}")
-    return model.eval(), masked
+    return model.eval(), by_token
 
 
 def compute(model, tokenizer, texts, max_length):
@@ -87,17 +92,20 @@ def main():
     args = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    model, masked = load(args.folder)
+    model, by_token = load(args.folder)
     tokenizer = AutoTokenizer.from_pretrained(args.folder)
     texts = read_texts(args.texts, args.text_column_names.split(",") if args.text_column_names else None)
     if not texts:
         sys.exit(f"{args.texts}: no texts")
-    max_length = min(args.max_seq_length, model.config.max_position_embeddings)
+    positions = getattr(model.base_model.embeddings, "position_embeddings", None)  # ModernBERT has no table of them
+    padding = getattr(positions, "padding_idx", None)
+    first = 0 if padding is None else padding + 1  # RoBERTa's position ids start at padding_idx + 1
+    max_length = min(args.max_seq_length, model.config.max_position_embeddings - first)
     found = compute(model, tokenizer, texts, max_length)
-    if masked:
+    if by_token:
         if not all(logits.isfinite().all() for logits in found):
             sys.exit(f"{args.folder}: logits are not finite")
-        print(f"{args.folder}: a masked LM, loads whole, {len(texts)} texts give finite logits")
+        print(f"{args.folder}: {type(model).__name__} loads whole, {len(texts)} texts give finite logits")
         return
     if args.predictions is None:
         parser.error("a classifier needs the predictions to compare with")

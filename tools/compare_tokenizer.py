@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `snug tokenize` with transformers' AutoTokenizer: on every text of the data folder and on random strings.
 
-Usage: compare_tokenizer.py [--snug build/snug] [--model DIR] [--data DIR] [--random 100000] [--seed 0] [--max_length 128]
+Usage: compare_tokenizer.py [--snug build/snug] [--model DIR ...] [--data DIR] [--random 100000] [--seed 0] [--max_length 128]
 
-Twice: with the model's own, uncased tokenizer, and with a cased one, whose vocabulary is the model's and its words with
-capitals. Exits with 1 and shows the first differences if there is any. Needs transformers.
+Each model's tokenizer, of any kind; one with an uncased vocab.txt a second time as a cased one, whose vocabulary is the
+model's and its words with capitals. Exits with 1 and shows the first differences if there is any. Needs transformers.
 """
 import argparse
 import csv
@@ -23,7 +23,8 @@ RANGES = [(0x20, 0x7E)] * 3 + [
     (0, 0xFF), (0x100, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0x1100, 0x11FF),
     (0x1D00, 0x1FFF), (0x2000, 0x206F), (0x2E80, 0x33FF), (0x4E00, 0x4E80), (0xAC00, 0xAC80), (0xF900, 0xFAFF),
     (0xFE00, 0xFFFF), (0x11000, 0x11FFF), (0x1D100, 0x1D1FF), (0x1F300, 0x1F6FF), (0x2F800, 0x2FA1F), (0, 0x10FFFF)]
-PARTS = ["[MASK]", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[mask]", " ", "##ing", "the", "running", "İ", "ǅ", "a" * 101, "é" * 100]
+PARTS = ["[MASK]", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[mask]", " ", "##ing", "the", "running", "İ", "ǅ", "a" * 101, "é" * 100,
+         "<s>", "</s>", "<mask>", "<pad>", "▁", "  ", "\n", "\t ", "don't", "'s", "we've", "12345", "e\u0301", "ﬁ", "①"]
 
 
 def data_texts(folder):
@@ -56,7 +57,7 @@ def random_texts(count, seed):
 
 
 def make_cased(model, folder):
-    """A cased tokenizer in folder: a word of the vocabulary also stands there with capitals, and accented letters do."""
+    """A cased tokenizer in folder: the vocabulary's words also with capitals, and accented letters."""
     tokens = Path(model, "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
     known = set(tokens)
     for token in tokens[:]:
@@ -105,7 +106,7 @@ def compare(arguments, model, texts):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--snug", default="build/snug")
-    parser.add_argument("--model", default="/work/models/minilm")
+    parser.add_argument("--model", nargs="+", default=["/work/models/minilm"])
     parser.add_argument("--data", default=os.environ.get("SNUG_DATA", "../shared/data"))
     parser.add_argument("--random", type=int, default=100000)
     parser.add_argument("--seed", type=int, default=0)
@@ -115,10 +116,14 @@ def main():
     texts = list(data_texts(Path(arguments.data)))
     print(f"{len(texts)} texts in {arguments.data}, {arguments.random} random strings")
     texts += random_texts(arguments.random, arguments.seed)
-    different = compare(arguments, arguments.model, texts)
-    with tempfile.TemporaryDirectory() as folder:
-        make_cased(arguments.model, folder)
-        different += compare(arguments, folder, texts)
+    different = 0
+    for model in arguments.model:
+        different += compare(arguments, model, texts)
+        if not Path(model, "vocab.txt").exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            make_cased(model, folder)
+            different += compare(arguments, folder, texts)
     sys.exit(different > 0)
 
 

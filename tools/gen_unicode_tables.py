@@ -10,13 +10,17 @@ does not depend on utf8proc's version. The script fails where Python's own Unico
 
 Usage: gen_unicode_tables.py [OUTPUT]    (needs the `tokenizers` package)
 """
+import bisect
 import sys
 import unicodedata
 
-from tokenizers import AddedToken, Tokenizer, __version__, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, __version__, models, normalizers, pre_tokenizers
 
-FLAGS = ["REMOVED", "SPACE", "PUNCTUATION", "IDEOGRAPH", "MARK", "NFD", "LOWER", "WORD"]
-REMOVED, SPACE, PUNCTUATION, IDEOGRAPH, MARK, NFD, LOWER, WORD = (1 << bit for bit in range(8))
+FLAGS = ["REMOVED", "SPACE", "PUNCTUATION", "IDEOGRAPH", "MARK", "NFD", "LOWER", "WORD", "LETTER", "NUMBER", "NFKD",
+         "COMBINING", "NUMERIC"]
+(REMOVED, SPACE, PUNCTUATION, IDEOGRAPH, MARK, NFD, LOWER, WORD, LETTER, NUMBER, NFKD,
+ COMBINING, NUMERIC) = (1 << bit for bit in range(len(FLAGS)))
+PAGED = 0x20000  # code points below it are found through an index of pages of 256
 
 
 def scalars():
@@ -73,12 +77,39 @@ def combining_classes():
     return combining
 
 
+def splits(pattern):
+    """Says whether a character is one of a class of the library's regular expressions."""
+    split = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str
+    return lambda char: not split(char)
+
+
+def compositions(decomposing):
+    """(first, second, composite): what the library's NFC composes; Hangul syllables follow a formula."""
+    nfc, nfd, found = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str, []
+    for code in decomposing:
+        char, parts = chr(code), unicodedata.decomposition(chr(code)).split()
+        if 0xAC00 <= code < 0xAC00 + 11172:
+            assert nfc(nfd(char)) == char
+            continue
+        if nfd(char) == char or nfc(nfd(char)) != char:
+            continue
+        assert len(parts) == 2 and not parts[0].startswith("<"), hex(code)
+        first, second = (int(part, 16) for part in parts)
+        assert nfc(chr(first) + chr(second)) == char, hex(code)
+        found.append((first, second, code))
+    return sorted(found)
+
+
 def properties():
     clean, chinese, strip = bert(clean=True), bert(chinese=True), bert(strip=True)
     nfd, lower = normalizers.NFD().normalize_str, normalizers.Lowercase().normalize_str
     split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
     is_word, is_stripped = word_tester(), space_tester()
     combining = combining_classes()
+    nfkd, unmarked = normalizers.NFKD().normalize_str, normalizers.StripAccents().normalize_str
+    letter, number, space = splits(r"\p{L}"), splits(r"\p{N}"), splits(r"\s")
+    words = pre_tokenizers.Whitespace().pre_tokenize_str  # \w of Rust, not of the engine of Split
+    numeric, punctuation = pre_tokenizers.Digits().pre_tokenize_str, pre_tokenizers.Punctuation().pre_tokenize_str
     flags, lowered = {}, {}
     for code in scalars():
         char, value = chr(code), 0
@@ -102,6 +133,14 @@ def properties():
         if decomposed != char:
             assert decomposed == unicodedata.normalize("NFD", char), hex(code)
         value |= NFD * (decomposed != char or code in combining)
+        compatible = nfkd(char)
+        assert compatible == (unicodedata.normalize("NFKD", char) if compatible != char else char), hex(code)
+        value |= NFKD * (compatible != char) | COMBINING * (unmarked(char) == "")
+        value |= LETTER * letter(char) | NUMBER * number(char)
+        value |= NUMERIC * (len(numeric("a" + char)) == 2)
+        assert space(char) == bool(value & SPACE), hex(code)
+        assert (len(words("a" + char + "!")[0][0]) == 2) == bool(value & WORD), hex(code)
+        assert (len(punctuation("a" + char)) == 2) == bool(value & PUNCTUATION), hex(code)
         if lower(char) != char:
             lowered[code] = lower(char)
         flags[code] = value
@@ -144,9 +183,12 @@ def main():
     for code in range(0x110000):
         value = flags.get(code, 0)
         if value != before:
-            changes.append(f"0x{code << 8 | value:08x}")
+            changes.append((code, value))
         before = value
-    changes.append(f"0x{0x110000 << 8:08x}")
+    changes.append((0x110000, 0))
+    starts = [code for code, _ in changes]
+    pages = [bisect.bisect_right(starts, page) - 1 for page in range(0, PAGED + 1, 256)]
+    pairs = compositions(code for code, value in flags.items() if value & NFD)
     text = [
         "/* SPDX-License-Identifier: Apache-2.0 */",
         f"/* What tokenizers {__version__} does with every code point. Written by tools/gen_unicode_tables.py; not edited. */",
@@ -157,13 +199,25 @@ def main():
         "",
         "/* clang-format off */",
         f"/* {', '.join(f'{1 << bit} {name.lower()}' for bit, name in enumerate(FLAGS))}. */",
-        "static const uint8_t ascii_flags[128] = {",
+        "const uint16_t snug_codepoint_ascii[128] = {",
         *lines(f"{flags[code]}" for code in range(128)),
         "};",
         "",
-        "/* code point << 8 | flags, which hold up to the next entry; the last entry ends the code space. */",
+        "/* Code points at which the flags change, and the flags from there on; the last entry ends the code space. */",
         "static const uint32_t flag_changes[] = {",
-        *lines(changes),
+        *lines(f"0x{code:x}" for code, _ in changes),
+        "};",
+        "static const uint16_t changed_flags[] = {",
+        *lines(f"{value}" for _, value in changes),
+        "};",
+        f"/* The change at or before the first code point of each page of 256, up to U+{PAGED:X}. */",
+        f"static const uint16_t flag_pages[{len(pages)}] = {{",
+        *lines(f"{page}" for page in pages),
+        "};",
+        "",
+        "/* What NFC composes: two code points and the one that they become, in order. */",
+        "static const struct composition { uint32_t first, second, composite; } compositions[] = {",
+        *lines(f"{{0x{first:x}, 0x{second:x}, 0x{composite:x}}}" for first, second, composite in pairs),
         "};",
         "",
         "/* Every step-th code point from first to last is lowered by adding delta. */",
@@ -177,7 +231,7 @@ def main():
     path = sys.argv[1] if len(sys.argv) > 1 else "src/text/unicode_tables.h"
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(text) + "\n")
-    print(f"{path}: {len(changes)} changes of flags, {len(ranges)} ranges of capitals")
+    print(f"{path}: {len(changes)} changes of flags, {len(ranges)} ranges of capitals, {len(pairs)} compositions")
 
 
 if __name__ == "__main__":

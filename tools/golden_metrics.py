@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/metrics.json: metrics as scikit-learn and scipy compute them. A NaN is written as null."""
+"""Writes tests/golden/metrics.json: metrics as scikit-learn, scipy and seqeval compute them. A NaN is written as null."""
 
 import json
 import math
@@ -8,6 +8,8 @@ import warnings
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
+from seqeval.metrics import accuracy_score as tag_accuracy
+from seqeval.metrics import classification_report
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, mean_squared_error
 
 warnings.filterwarnings("ignore")
@@ -52,6 +54,34 @@ def regression(name, predicted, targets):
     return case(name, "regression", 1, predicted, targets, metrics)
 
 
+def tags(name, names, lengths, share=0.5):
+    """Sentences of random tags, of which a share is predicted right; each fifth position has no label."""
+    rows = sum(lengths)
+    truth = random.integers(0, len(names), rows)
+    predicted = np.where(random.random(rows) < share, truth, random.integers(0, len(names), rows))
+    one_hot = np.eye(len(names))[predicted]
+    truth[::5] = -100
+    sentences = [[], []]
+    for begin, length in zip(np.cumsum([0, *lengths[:-1]]), lengths):
+        kept = [i for i in range(begin, begin + length) if truth[i] != -100]
+        sentences[0].append([names[truth[i]] for i in kept])
+        sentences[1].append([names[predicted[i]] for i in kept])
+    report = classification_report(*sentences, output_dict=True, zero_division=0)
+    overall = report.pop("micro avg")
+    for average in ("macro avg", "weighted avg"):
+        report.pop(average)
+    metrics = {
+        "eval_precision": overall["precision"],
+        "eval_recall": overall["recall"],
+        "eval_f1": overall["f1-score"],
+        "eval_accuracy": tag_accuracy(*sentences),
+    }
+    for kind, scores in report.items():
+        for key, to in (("precision",) * 2, ("recall",) * 2, ("f1-score", "f1"), ("support", "number")):
+            metrics[f"eval_{kind}_{to}"] = scores[key]
+    return {**case(name, "tags", len(names), one_hot, truth, metrics), "names": names, "lengths": lengths}
+
+
 def case(name, problem, classes, logits, targets, metrics):
     plain = lambda x: None if math.isnan(x) else round(float(x), 4)
     return {
@@ -91,6 +121,12 @@ CASES = [
     regression("regression, one row", np.ones(1, np.float32), np.zeros(1, np.float32)),
     regression("regression, not a number", np.array([1, math.nan, 2], np.float32), np.array([1, 2, 3], np.float32)),
     regression("regression, signed zeros", np.array([-0.0, 0.0, 1, 2], np.float32), np.array([1, 2, 3, 0], np.float32)),
+    tags("tags, IOB2", ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"], [9, 1, 14, 6, 20, 2], 0.7),
+    tags("tags, mostly inside", ["I-A", "O", "I-B"], [12, 12, 12, 12, 12, 12], 0.6),
+    tags("tags, BIOES and types with a dash", ["B-X-Y", "I-X-Y", "E-X-Y", "S-X-Y", "O", "B-Y", "E-Y"], [15] * 4, 0.7),
+    tags("tags, odd ones", ["B", "I", "O", "NOUN", ".", "É-X", "X", "O-Z", "S"], [7, 3, 8, 11, 1, 1, 9, 10], 0.6),
+    tags("tags, numbered", ["LABEL_0", "LABEL_1", "LABEL_2"], [20, 20], 0.8),
+    tags("tags, none right", ["B-A", "B-B"], [8, 8], 0.0),
 ]
 path = pathlib.Path(__file__).parent.parent / "tests/golden/metrics.json"
 path.write_text("[\n" + ",\n".join(json.dumps(case) for case in CASES) + "\n]\n")

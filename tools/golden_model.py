@@ -20,7 +20,7 @@ rounded to 16 bits, its gradients are a throw of the dice for any number of rows
 
 Everything expected is computed in float64 from the stored weights and rounded to float32 once: two float32 programs differ
 by their own noise, and the truth should not add a third one. The script prints what transformers itself differs from it in
-float32; a test's tolerance stands above that.
+float32; tests use a larger tolerance.
 
 A case with "same_as" stores the weights of another case in another way (no head, old names, shards): loaded, it must give
 that case's values wherever it has the parameters; "missing" names what it lacks and "unused" what the task does not read.
@@ -136,26 +136,27 @@ def draw_labels(rows, labels, problem, config, generator):
 
 
 class Batch:
-    """The rows padded for torch, in the model's type."""
+    """The rows padded for torch, in the model's type. by_token: there is a label or -100 for each token, as for masked LM."""
 
-    def __init__(self, rows, labels, smoothing, mlm):
+    def __init__(self, rows, labels, smoothing, by_token, padding=0, has_types=True):
         width = max(len(ids) for ids, _ in rows)
         pad = lambda values, fill: torch.tensor([list(v) + [fill] * (width - len(v)) for v in values])
-        self.ids, self.types = pad([ids for ids, _ in rows], 0), pad([types for _, types in rows], 0)
+        self.ids, self.types = pad([ids for ids, _ in rows], padding), pad([types for _, types in rows], 0)
         self.mask = pad([[1] * len(ids) for ids, _ in rows], 0)
-        self.labels = pad([v.tolist() for v in labels], -100) if mlm else labels
-        self.smoothing, self.mlm = smoothing, mlm
+        self.labels = pad([v.tolist() for v in labels], -100) if by_token else labels
+        self.smoothing, self.by_token, self.has_types = smoothing, by_token, has_types
 
     def run(self, model):
         """logits, loss"""
         labels = self.labels.to(model.dtype) if self.labels.is_floating_point() else self.labels
-        out = model(input_ids=self.ids, token_type_ids=self.types, attention_mask=self.mask, labels=labels)
+        types = {"token_type_ids": self.types} if self.has_types else {}
+        out = model(input_ids=self.ids, attention_mask=self.mask, labels=labels, **types)
         loss = out.loss
         if self.smoothing:
             loss = torch.nn.functional.cross_entropy(out.logits, labels, label_smoothing=self.smoothing)
             trainers = LabelSmoother(epsilon=self.smoothing)(out, labels)  # sums in float32
             assert abs(loss.item() - trainers.item()) < 1e-6
-        return (out.logits[self.labels != -100] if self.mlm else out.logits), loss
+        return (out.logits[self.labels != -100] if self.by_token else out.logits), loss
 
 
 def compute(model, batch):
@@ -163,7 +164,7 @@ def compute(model, batch):
     logits, loss = batch.run(model)
     loss.backward()
     result = {"logits": logits.detach(), "loss": loss.detach().reshape(1)}
-    result |= {f"grad.{name}": p.grad.clone() for name, p in model.named_parameters()}
+    result |= {f"grad.{name}": p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     decay = set(Trainer.get_decay_parameter_names(None, model))
     groups = [{"params": [p for n, p in model.named_parameters() if (n in decay) == decayed],
                "weight_decay": OPTIONS["weight_decay"] if decayed else 0.0} for decayed in (True, False)]

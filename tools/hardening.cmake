@@ -2,9 +2,9 @@
 # What makes a defect in a parser harder to exploit: checked copies, stack canaries, addresses that are not known in
 # advance, tables that cannot be overwritten. tests/test_hardening.sh looks for all of it in the built files.
 # No kernel is left out. With and without in turn, best against best, one thread of an AMD EPYC with AVX-512 that other jobs
-# shared: bench_products fp32 0.98 and bf16 1.00 times the time (geometric means of 30 shapes), the kernels of bench_kernels 0.97
-# in sum, a training's processor time 1.00 (medians of 7 pairs). bench_optimizer 1.01, single optimizers 0.9 to 1.1 and not the
-# same ones each time; plain SGD took 1.04 to 1.05 in 3 of 4 rounds, though its loop has the same instructions.
+# shared: matmuls in fp32 0.98 and in bf16 1.00 times the time (geometric means of 30 shapes), the other kernels 0.97 in sum, a
+# training's processor time 1.00 (medians of 7 pairs). Optimizers 1.01, single ones 0.9 to 1.1 and not the same ones each time;
+# plain SGD took 1.04 to 1.05 in 3 of 4 rounds, though its loop has the same instructions.
 include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
 include(CheckLinkerFlag)

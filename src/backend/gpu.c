@@ -9,7 +9,7 @@
 
 /* ---- one device ----------------------------------------------------------------------------------------------- */
 
-/* As ps shows it; a name that NVML gives may be a whole path, and is not given in containers. */
+/* The name as in ps. NVML may return a whole path, and returns no name in containers. */
 static void name_process(const struct snug_nvml *n, struct snug_gpu_process *process) {
     char path[64], text[256] = "";
     if (n->process_name((unsigned)process->pid, text, sizeof text) != SNUG_NVML_OK) *text = '\0';
@@ -24,6 +24,7 @@ static void name_process(const struct snug_nvml *n, struct snug_gpu_process *pro
     snprintf(path, sizeof path, "/proc/%lld/comm", (long long)process->pid);
     FILE *file = fopen(path, "re");
     if (!file) return;
+    /* may be untested: a process that ends between two calls */
     if (fgets(process->name, sizeof process->name, file)) process->name[strcspn(process->name, "\n")] = '\0';
     fclose(file);
 }
@@ -34,7 +35,7 @@ static bool is_listed(const struct snug_gpu *gpu, int64_t pid) {
     return false;
 }
 
-/* A process that computes and draws stands in both lists, with the same figure. */
+/* A process that uses compute and graphics is in both lists, with the same figure. */
 static snug_status read_processes(snug_context *ctx, const struct snug_nvml *n, snug_nvml_device device,
                                   struct snug_gpu *gpu) {
     int (*const lists[])(snug_nvml_device, unsigned *, struct snug_nvml_process *) = {n->compute_processes,
@@ -51,7 +52,7 @@ static snug_status read_processes(snug_context *ctx, const struct snug_nvml *n, 
         if (lists[k](device, &count, found) != SNUG_NVML_OK) continue;
         gpu->lists_processes = true;
         for (unsigned i = 0; i < count; i++) {
-            /* 0 stands for any process of another space of ids: nobody, ourselves perhaps. */
+            /* 0 is any process of another PID namespace, possibly this one. */
             if (found[i].pid == 0 || is_listed(gpu, found[i].pid)) continue;
             RETURN_IF_ERROR(
                 snug_grow(ctx, (void **)&gpu->processes, &capacity, gpu->process_count + 1, sizeof *gpu->processes));
@@ -96,7 +97,7 @@ static void read_names(const struct snug_nvml *n, snug_nvml_device device, struc
     if (n->pci(device, &pci) == SNUG_NVML_OK) snprintf(gpu->bus, sizeof gpu->bus, "%s", pci.id);
 }
 
-/* NVML writes eight digits of the domain, CUDA four; "" is not told. */
+/* NVML writes eight digits of the domain, CUDA four; "" if unknown. */
 static bool same_bus(const char *nvml, const char *cuda) {
     const size_t x = strlen(nvml), y = strlen(cuda);
     return y > 0 && x >= y && strcasecmp(nvml + x - y, cuda) == 0;
@@ -123,7 +124,8 @@ static snug_status add_listed(struct snug_gpus *gpus, const struct snug_nvml *n)
     for (unsigned i = 0; i < count; i++) {
         struct snug_gpu gpu = {.index = (int)i, .ordinal = -1};
         snug_nvml_device device;
-        if (n->by_index(i, &device) != SNUG_NVML_OK) continue; /* one that was lost, or that this user may not see */
+        if (n->by_index(i, &device) != SNUG_NVML_OK)
+            continue; /* a GPU that was lost, or that this user has no access to */
         read_names(n, device, &gpu);
         read_memory(n, device, &gpu);
         read_state(n, device, &gpu);
@@ -133,7 +135,7 @@ static snug_status add_listed(struct snug_gpus *gpus, const struct snug_nvml *n)
     return SNUG_OK;
 }
 
-/* What programs can use: a device, or a part of one that NVML lists as a whole. */
+/* A device that programs can use: a GPU, or a part (MIG) of a GPU that NVML lists as one. */
 static snug_status add_usable(struct snug_gpus *gpus, const struct snug_cuda_driver *driver) {
     for (int i = 0; i < driver->count; i++) {
         const struct snug_cuda_device *device = &driver->devices[i];
@@ -186,9 +188,28 @@ void snug_gpus_free(struct snug_gpus *gpus) {
     *gpus = (struct snug_gpus){0};
 }
 
-/* ---- the meter ------------------------------------------------------------------------------------------------ */
+snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out) {
+    void *memory;
+    *out = NULL;
+    snug_clear_error(ctx);
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
+    const snug_status status = snug_gpus_look(ctx, memory);
+    if (status != SNUG_OK)
+        free(memory);
+    else
+        *out = memory;
+    return status;
+}
 
-/* The handle of a CUDA device: by its name, which a part of a GPU (MIG) has too. */
+void snug_gpus_destroy(snug_gpus *gpus) {
+    if (!gpus) return;
+    snug_gpus_free(gpus);
+    free(gpus);
+}
+
+/* ---- the memory of this process ---------------------------------------------------------------------------------- */
+
+/* The handle of a CUDA device, by its UUID, which a part of a GPU (MIG) has too. */
 static bool find_handle(const struct snug_nvml *n, const struct snug_cuda_device *device, snug_nvml_device *out) {
     static const char *const kinds[] = {"GPU", "MIG"};
     char name[64];
@@ -199,38 +220,39 @@ static bool find_handle(const struct snug_nvml *n, const struct snug_cuda_device
     return false;
 }
 
-snug_status snug_gpu_meter_open(snug_context *ctx, struct snug_gpu_meter *m) {
+snug_status snug_gpu_usage_open(snug_context *ctx, struct snug_gpu_usage *usage) {
     struct snug_cuda_driver driver;
-    *m = (struct snug_gpu_meter){.ctx = ctx, .own_host_id = -1, .gpu = {.index = -1}};
+    *usage = (struct snug_gpu_usage){.ctx = ctx, .own_host_id = -1, .gpu = {.index = -1}};
     snug_cuda_driver_look(&driver);
     if (driver.count == 0) {
-        snprintf(m->problem, sizeof m->problem, "%s", driver.problem);
+        snprintf(usage->problem, sizeof usage->problem, "%s", driver.problem);
         return SNUG_OK;
     }
     const struct snug_cuda_device *first = &driver.devices[0];
-    m->fresh = !first->active;
-    snprintf(m->gpu.name, sizeof m->gpu.name, "%s", first->name);
-    if (!snug_nvml_open(&m->nvml, m->problem, sizeof m->problem)) return SNUG_OK;
-    m->nvml.driver_version(m->driver, sizeof m->driver);
-    if (!find_handle(&m->nvml, first, &m->device)) {
-        snprintf(m->problem, sizeof m->problem, "NVML does not list %s (%s)", first->name, first->uuid);
-        snug_nvml_close(&m->nvml);
+    usage->fresh = !first->active;
+    snprintf(usage->gpu.name, sizeof usage->gpu.name, "%s", first->name);
+    if (!snug_nvml_open(&usage->nvml, usage->problem, sizeof usage->problem)) return SNUG_OK;
+    usage->nvml.driver_version(usage->driver, sizeof usage->driver);
+    if (!find_handle(&usage->nvml, first, &usage->device)) {
+        snprintf(usage->problem, sizeof usage->problem, "NVML does not list %s (%s)", first->name, first->uuid);
+        snug_nvml_close(&usage->nvml);
         return SNUG_OK;
     }
-    read_names(&m->nvml, m->device, &m->gpu);
-    read_memory(&m->nvml, m->device, &m->gpu);
-    m->method = SNUG_GPU_BY_DIFFERENCE;
-    RETURN_IF_ERROR(read_processes(ctx, &m->nvml, m->device, &m->gpu));
-    /* Our id in the list of a device that we do not hold yet is somebody else's, of another space of ids. */
-    m->shared_ids = first->active || !is_listed(&m->gpu, getpid());
-    if (first->active && !is_listed(&m->gpu, getpid())) m->method = SNUG_GPU_BY_NOTHING; /* there is no before */
+    read_names(&usage->nvml, usage->device, &usage->gpu);
+    read_memory(&usage->nvml, usage->device, &usage->gpu);
+    usage->method = SNUG_GPU_BY_DIFFERENCE;
+    RETURN_IF_ERROR(read_processes(ctx, &usage->nvml, usage->device, &usage->gpu));
+    /* Before this process uses the device, its own id in the list belongs to a process of another PID namespace. */
+    usage->shared_ids = first->active || !is_listed(&usage->gpu, getpid());
+    if (first->active && !is_listed(&usage->gpu, getpid()))
+        usage->method = SNUG_GPU_BY_NOTHING; /* there is no before */
     return SNUG_OK;
 }
 
-void snug_gpu_meter_close(struct snug_gpu_meter *m) {
-    snug_nvml_close(&m->nvml);
-    free(m->gpu.processes);
-    *m = (struct snug_gpu_meter){0};
+void snug_gpu_usage_close(struct snug_gpu_usage *usage) {
+    snug_nvml_close(&usage->nvml);
+    free(usage->gpu.processes);
+    *usage = (struct snug_gpu_usage){0};
 }
 
 static const struct snug_gpu_process *find_process(const struct snug_gpu *gpu, int64_t pid) {
@@ -239,7 +261,7 @@ static const struct snug_gpu_process *find_process(const struct snug_gpu *gpu, i
     return NULL;
 }
 
-/* The one process that came between the two looks, or -1. */
+/* The only new process of the second list, or -1. */
 static int64_t only_newcomer(const struct snug_gpu *before, const struct snug_gpu *now) {
     int64_t found = -1;
     for (size_t i = 0; i < now->process_count; i++) {
@@ -252,38 +274,38 @@ static int64_t only_newcomer(const struct snug_gpu *before, const struct snug_gp
 
 static int64_t told(const struct snug_gpu_process *process) { return process->bytes > 0 ? process->bytes : 0; }
 
-/* What the others that are listed have taken and given back since before. */
-static int64_t change_of_others(const struct snug_gpu_meter *m, const struct snug_gpu *now) {
+/* The change of the memory of the other listed processes since `before`. */
+static int64_t change_of_others(const struct snug_gpu_usage *usage, const struct snug_gpu *now) {
     int64_t change = 0;
-    for (size_t i = 0; i < m->gpu.process_count; i++) change -= told(&m->gpu.processes[i]);
+    for (size_t i = 0; i < usage->gpu.process_count; i++) change -= told(&usage->gpu.processes[i]);
     for (size_t i = 0; i < now->process_count; i++) {
-        const bool known = find_process(&m->gpu, now->processes[i].pid) != NULL;
-        /* A newcomer is another one only where we know which one we are. */
-        if (known || (m->own_host_id >= 0 && now->processes[i].pid != m->own_host_id))
+        const bool known = find_process(&usage->gpu, now->processes[i].pid) != NULL;
+        /* A new process is another one only if this process's id in the list is known. */
+        if (known || (usage->own_host_id >= 0 && now->processes[i].pid != usage->own_host_id))
             change += told(&now->processes[i]);
     }
     return change;
 }
 
-static snug_status look_again(struct snug_gpu_meter *m, struct snug_gpu *now) {
+static snug_status look_again(struct snug_gpu_usage *usage, struct snug_gpu *now) {
     *now = (struct snug_gpu){0};
-    read_memory(&m->nvml, m->device, now);
-    return read_processes(m->ctx, &m->nvml, m->device, now);
+    read_memory(&usage->nvml, usage->device, now);
+    return read_processes(usage->ctx, &usage->nvml, usage->device, now);
 }
 
-int64_t snug_gpu_meter_read(struct snug_gpu_meter *m) {
+int64_t snug_gpu_usage_read(struct snug_gpu_usage *usage) {
     struct snug_gpu now;
     int64_t bytes = -1;
-    if (m->method == SNUG_GPU_BY_NOTHING) return -1;
-    if (look_again(m, &now) == SNUG_OK) {
-        const struct snug_gpu_process *own = m->shared_ids ? find_process(&now, getpid()) : NULL;
+    if (usage->method == SNUG_GPU_BY_NOTHING) return -1;
+    if (look_again(usage, &now) == SNUG_OK) { /* may be untested: a call that fails: tools/failure-test */
+        const struct snug_gpu_process *own = usage->shared_ids ? find_process(&now, getpid()) : NULL;
         if (own && own->bytes > 0) {
-            m->method = SNUG_GPU_BY_PROCESS;
-            m->own_host_id = own->pid;
+            usage->method = SNUG_GPU_BY_PROCESS;
+            usage->own_host_id = own->pid;
             bytes = own->bytes;
         } else {
-            if (m->own_host_id < 0) m->own_host_id = only_newcomer(&m->gpu, &now);
-            bytes = now.used - m->gpu.used - change_of_others(m, &now);
+            if (usage->own_host_id < 0) usage->own_host_id = only_newcomer(&usage->gpu, &now);
+            bytes = now.used - usage->gpu.used - change_of_others(usage, &now);
             if (bytes < 0) bytes = 0;
         }
     }
@@ -291,42 +313,43 @@ int64_t snug_gpu_meter_read(struct snug_gpu_meter *m) {
     return bytes;
 }
 
-snug_status snug_gpu_meter_others(struct snug_gpu_meter *m, char **text) {
+snug_status snug_gpu_usage_others(struct snug_gpu_usage *usage, char **text) {
     struct snug_gpu now;
     size_t size;
     int64_t listed = 0;
-    const int64_t own = snug_gpu_meter_read(m);
-    if (m->method == SNUG_GPU_BY_NOTHING) return snug_strdup(m->ctx, "", text);
-    RETURN_IF_ERROR(look_again(m, &now));
+    const int64_t own = snug_gpu_usage_read(usage);
+    if (usage->method == SNUG_GPU_BY_NOTHING) return snug_strdup(usage->ctx, "", text);
+    RETURN_IF_ERROR(look_again(usage, &now));
     FILE *out = open_memstream(text, &size);
-    if (!out) {
+    if (!out) { /* may be untested: a call that fails: tools/failure-test */
         free(now.processes);
-        return snug_fail(m->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
+        return snug_fail(usage->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
     }
     const char *separator = "";
     for (size_t i = 0; i < now.process_count; i++) {
         const struct snug_gpu_process *p = &now.processes[i];
         char shown[4 * sizeof p->name];
-        if (p->pid == m->own_host_id) continue;
+        if (p->pid == usage->own_host_id) continue;
         snug_escape(shown, sizeof shown, p->name, strlen(p->name));
-        fprintf(out, "%s%lld %s", separator, (long long)p->pid, *shown ? shown : "(of a name not told here)");
+        fprintf(out, "%s%lld %s", separator, (long long)p->pid, *shown ? shown : "(name unknown)");
         if (p->bytes >= 0) fprintf(out, " %.1f MiB", (double)p->bytes / 0x1p20);
         separator = ", ";
         listed += told(p);
     }
-    /* What NVML counts and lists nobody for; the driver's own crumbs are not worth a word. */
+    /* Memory that NVML counts but attributes to no process; small amounts of the driver are not reported. */
     const int64_t rest = now.used - own - listed;
     if (rest > 64 << 20)
         fprintf(out, "%s%.1f MiB of processes that NVML does not list here", separator, (double)rest / 0x1p20);
     free(now.processes);
-    if (fclose(out) == 0) return SNUG_OK;
+    if (fclose(out) == 0) return SNUG_OK; /* may be untested: a call that fails: tools/failure-test */
     free(*text);
-    return snug_fail(m->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
+    return snug_fail(usage->ctx, SNUG_E_MEMORY, "out of memory while naming the GPU's processes");
 }
 
 const char *snug_gpu_method_text(enum snug_gpu_method method) {
     static const char *const texts[] = {
-        [SNUG_GPU_BY_NOTHING] = "the driver's figure of the whole GPU, other processes included: NVML cannot tell ours",
+        [SNUG_GPU_BY_NOTHING] =
+            "the driver's figure of the whole GPU, other processes included: NVML cannot report this process's",
         [SNUG_GPU_BY_PROCESS] = "NVML's figure of this process",
         [SNUG_GPU_BY_DIFFERENCE] = "NVML's figure of the GPU, less what was used before and what others took since",
     };

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands in this machine: its GPUs, who uses them, and how much of one this process holds. */
+/* The GPUs of this machine, the processes that use them, and the GPU memory of this process. */
 #ifndef SNUG_BACKEND_GPU_H
 #define SNUG_BACKEND_GPU_H
 
 #include "backend/nvml.h"
 
 struct snug_gpu_process {
-    int64_t pid, bytes; /* bytes: -1 where it is not told */
-    char name[64];      /* "" where it is not known, as in a container whose process ids are others */
+    int64_t pid, bytes; /* bytes: -1 if unknown */
+    char name[64];      /* "" if unknown, as in a container with its own PID namespace */
 };
 
 struct snug_gpu {
-    int index;   /* as nvidia-smi counts; -1 where only CUDA lists it */
-    int ordinal; /* as programs count it, CUDA_VISIBLE_DEVICES respected; -1 where it is hidden from them */
+    int index;   /* the index of nvidia-smi; -1 if only CUDA lists it */
+    int ordinal; /* the CUDA ordinal, which depends on CUDA_VISIBLE_DEVICES; -1 if it is hidden */
     char name[96], uuid[64], bus[32];
-    int major, minor;                      /* compute capability; 0 where it is not known */
-    int64_t total, reserved, used, unused; /* bytes; used: without the driver's reserve, where that is told */
-    int utilisation, memory_utilisation;   /* percent of the last sampling period; -1: not told */
-    int temperature;                       /* degrees Celsius; -1: not told */
-    double power, power_limit;             /* watts; -1: not told */
-    bool lists_processes;                  /* NVML tells them, if there are any */
+    int major, minor;                      /* compute capability; 0 if unknown */
+    int64_t total, reserved, used, unused; /* bytes; used: without the driver's reserve, if that is known */
+    int utilisation, memory_utilisation;   /* percent of the last sampling period; -1: unknown */
+    int temperature;                       /* degrees Celsius; -1: unknown */
+    double power, power_limit;             /* watts; -1: unknown */
+    bool lists_processes;                  /* NVML reports processes, if there are any */
     struct snug_gpu_process *processes;
     size_t process_count;
 };
 
 struct snug_gpus {
     snug_context *ctx;
-    char driver[80], nvml[80], cuda[16];       /* versions; "" where not known. cuda: the newest that the driver runs */
+    char driver[80], nvml[80],
+        cuda[16]; /* versions; "" if unknown. cuda: the newest version that the driver supports */
     char nvml_problem[192], cuda_problem[192]; /* why one of them cannot be used; "" if it can */
     char visible[128];                         /* CUDA_VISIBLE_DEVICES; "" if unset */
     bool restricted;                           /* it is set */
@@ -34,43 +35,44 @@ struct snug_gpus {
     size_t count;
 };
 
-/* All GPUs, as NVML lists them and CUDA sees them. Fails only where memory is out. */
+/* All GPUs that NVML and CUDA list. Fails only when out of memory. */
 snug_status snug_gpus_look(snug_context *ctx, struct snug_gpus *out);
 void snug_gpus_free(struct snug_gpus *gpus);
 
-/* How much of a GPU this process holds. Process ids of NVML need not be ours (a container has its own), and it may tell
-   none; then what the device's use grew by since before our context is ours, but what processes that NVML does list
-   have taken meanwhile. */
+/* The GPU memory of this process. NVML's process ids may differ from the process's own (containers have their own PID
+ * namespace), and NVML may list no processes. Then this process's memory is the growth of the used memory since before
+ * its context was created, minus the growth of the other processes that NVML lists. */
 enum snug_gpu_method {
-    SNUG_GPU_BY_NOTHING,    /* NVML cannot be used: the driver's figure, which holds all processes */
+    SNUG_GPU_BY_NOTHING,    /* NVML cannot be used: the driver's figure, which includes all processes */
     SNUG_GPU_BY_PROCESS,    /* NVML lists this process, by its own id */
-    SNUG_GPU_BY_DIFFERENCE, /* as said above */
+    SNUG_GPU_BY_DIFFERENCE, /* as described above */
 };
 
-struct snug_gpu_meter {
+struct snug_gpu_usage {
     snug_context *ctx;
     struct snug_nvml nvml;
     snug_nvml_device device;
-    struct snug_gpu gpu; /* as it was before; memory and processes are its first reading */
+    struct snug_gpu gpu; /* the GPU before the run: first reading of memory and processes */
     enum snug_gpu_method method;
-    bool fresh;          /* this process had no context of it yet */
-    bool shared_ids;     /* our own id may stand in NVML's list */
-    int64_t own_host_id; /* the id under which NVML lists us where ours is another; -1 as long as that is not known */
+    bool fresh;      /* this process had no context on it before */
+    bool shared_ids; /* NVML may list this process under its own id */
+    int64_t
+        own_host_id; /* the id under which NVML lists this process, if it differs from its own; -1 until it is known */
     char driver[80];
     char problem[192]; /* why NVML cannot be used */
 };
 
-/* Begins to watch the GPU that a CUDA program takes first: to be called before its context is made. Where nothing can
-   be watched that is no failure. */
-snug_status snug_gpu_meter_open(snug_context *ctx, struct snug_gpu_meter *meter);
-void snug_gpu_meter_close(struct snug_gpu_meter *meter);
-/* Bytes that this process holds of it now; -1 where NVML does not tell. To be called once when the context stands and
-   nothing else: it then learns under which id NVML lists this process. */
-int64_t snug_gpu_meter_read(struct snug_gpu_meter *meter);
-/* "4711 python 1024.0 MiB, …" of the other processes on it now; a sentence of its own where their ids are not told; ""
-   where there are none. */
-snug_status snug_gpu_meter_others(struct snug_gpu_meter *meter, char **text);
-/* How the figures were found, for people. */
+/* Starts to measure the GPU that a CUDA program uses by default. Call it before the context is created. It is no
+ * failure if nothing can be measured. */
+snug_status snug_gpu_usage_open(snug_context *ctx, struct snug_gpu_usage *usage);
+void snug_gpu_usage_close(struct snug_gpu_usage *usage);
+/* The GPU memory of this process now; -1 if NVML does not report it. Call it once when only the context exists: it then
+ * finds the id under which NVML lists this process. */
+int64_t snug_gpu_usage_read(struct snug_gpu_usage *usage);
+/* "4711 python 1024.0 MiB, …" of the other processes on it now; a sentence if their ids are unknown; "" if there are
+ * none. */
+snug_status snug_gpu_usage_others(struct snug_gpu_usage *usage, char **text);
+/* A description of how the figures were measured. */
 const char *snug_gpu_method_text(enum snug_gpu_method method);
 
 #endif

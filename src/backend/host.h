@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backends have in common whose memory is the host's: nothing has to be carried anywhere. */
+/* Shared by backends that work in host memory: they need no copies. */
 #ifndef SNUG_BACKEND_HOST_H
 #define SNUG_BACKEND_HOST_H
 
@@ -10,5 +10,9 @@ int64_t snug_host_batch(const struct snug_program *program);
 snug_status snug_host_load(struct snug_run *run);
 snug_status snug_host_begin(struct snug_run *run, enum snug_phase phase, bool *done);
 snug_status snug_host_end(struct snug_run *run, enum snug_phase phase);
+
+/* The entries of a backend's table that copy between the arena and the offload file. */
+snug_op_fn snug_host_fetch, snug_host_store, snug_host_wait;
+#define SNUG_HOST_ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_host_##name,
 
 #endif

@@ -11,7 +11,7 @@ struct door {
     void *function;    /* a pointer to one */
 };
 
-/* Finds the first of each door's names that library has; false where it has none of some door's. */
+/* Looks up each entry point by the first of its names that the library exports; false if one is missing. */
 static bool find(void *library, const struct door doors[], size_t count) {
     bool all = true;
     for (size_t i = 0; i < count; i++) {
@@ -20,13 +20,13 @@ static bool find(void *library, const struct door doors[], size_t count) {
         const char *names = doors[i].names;
         for (int used = 0; !symbol && sscanf(names, "%63s%n", name, &used) == 1; names += used)
             symbol = dlsym(library, name);
-        memcpy(doors[i].function, &symbol, sizeof symbol); /* ISO C knows no cast from data to code */
+        memcpy(doors[i].function, &symbol, sizeof symbol); /* ISO C has no cast from data to function pointers */
         all &= symbol != NULL;
     }
     return all;
 }
 
-/* Where a struct differs between versions of a call, only those that share it. */
+/* If a struct differs between versions of a call, only versions with the same struct. */
 static bool load(struct snug_nvml *n, int (**init)(void)) {
     const struct door doors[] = {
         {"nvmlInit_v2 nvmlInit", init},

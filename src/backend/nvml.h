@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA's management library and its driver, as far as snug looks at GPUs without using them. Both are opened at run
- * time, so that one build serves machines with and without them. The types are those of nvml.h and cuda.h, whose
- * layouts are fixed by their version numbers.
+ * The part of NVML and of the driver API that snug uses to list GPUs. Both are opened at run time, so that one build
+ * runs on machines with and without them. The types are those of nvml.h and cuda.h, whose layouts are fixed by their
+ * version numbers.
  */
 #ifndef SNUG_BACKEND_NVML_H
 #define SNUG_BACKEND_NVML_H
@@ -15,7 +15,7 @@ struct snug_nvml_memory { /* nvmlMemory_v2_t */
     unsigned version;
     unsigned long long total, reserved, free, used;
 };
-struct snug_nvml_old_memory { /* nvmlMemory_t; its used holds what is reserved */
+struct snug_nvml_old_memory { /* nvmlMemory_t; its used includes reserved memory */
     unsigned long long total, free, used;
 };
 struct snug_nvml_utilisation {
@@ -62,28 +62,28 @@ struct snug_nvml {
     int (*process_name)(unsigned pid, char *text, unsigned size);
 };
 
-/* Opens it. false, with a sentence in why, where there is none or it does not work; *out is then empty. SNUG_NVML names
-   another file than libnvidia-ml.so.1. */
+/* Opens NVML. Returns false, with the reason in why, if it is missing or does not work; *out is then empty. SNUG_NVML
+   names another file than libnvidia-ml.so.1. */
 bool snug_nvml_open(struct snug_nvml *out, char *why, size_t size);
 void snug_nvml_close(struct snug_nvml *nvml);
-/* Its memory; all 0 where it is not told. */
+/* The memory of a device; all 0 if unknown. */
 void snug_nvml_memory_of(const struct snug_nvml *nvml, snug_nvml_device device, struct snug_nvml_memory *out);
 
-/* A device as programs see it: those that CUDA_VISIBLE_DEVICES leaves, in its order. */
+/* A CUDA device: one that CUDA_VISIBLE_DEVICES allows, in its order. */
 struct snug_cuda_device {
     int ordinal;
     char name[96], uuid[48], bus[32]; /* uuid as NVML writes it, without its "GPU-" or "MIG-" */
     int major, minor;
-    bool active; /* this process holds a context of it already */
+    bool active; /* this process already has a context on it */
 };
 enum { SNUG_CUDA_DEVICES = 64 };
 struct snug_cuda_driver {
-    int version; /* 13000 is CUDA 13.0; 0 where it is not known */
+    int version; /* 13000 is CUDA 13.0; 0 if unknown */
     struct snug_cuda_device devices[SNUG_CUDA_DEVICES];
     int count;
     char problem[192]; /* why no device can be used; "" if one can */
 };
-/* Asks the driver; makes no context and takes no memory of a GPU. */
+/* Queries the driver; creates no context and uses no GPU memory. */
 void snug_cuda_driver_look(struct snug_cuda_driver *out);
 
 #endif

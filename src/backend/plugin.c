@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the CUDA backend, which is a library of its own beside the program. */
+/* Opens the CUDA backend, a separate library next to the program. */
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 
 #include "backend/cuda/plugin.h"
 
-/* Without the driver's own library nothing can run, and the plug-in, with the libraries behind it, need not be loaded.
+/* Without the driver's library no kernel can run, so the plug-in and its libraries need not be loaded.
  */
 static snug_status find_driver(snug_context *ctx) {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -18,12 +18,12 @@ static snug_status find_driver(snug_context *ctx) {
     return SNUG_OK;
 }
 
-/* Beside the program, in the lib folder beside its own, or where the system looks. */
+/* Searches the program's folder, the lib folder next to it, and the system's library path. */
 static void *open_library(char *why, size_t size) {
     char path[PATH_MAX + 32], program[PATH_MAX];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     why[0] = '\0';
-    if (length > 0) {
+    if (length > 0) { /* may be untested: needs a kernel without /proc */
         program[length] = '\0';
         const char *folder = dirname(program);
         static const char *const places[] = {"", "/../lib/snug", "/../lib"};
@@ -36,6 +36,7 @@ static void *open_library(char *why, size_t size) {
         }
     }
     void *library = dlopen(SNUG_CUDA_PLUGIN_FILE, RTLD_NOW | RTLD_LOCAL);
+    /* may be untested: the tests' plug-in is always found */
     if (!library) snprintf(why, size, "%s", dlerror());
     return library;
 }
@@ -48,13 +49,13 @@ snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out
     if (!library) return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s cannot be opened: %s", SNUG_CUDA_PLUGIN_FILE, why);
     void *symbol = dlsym(library, SNUG_CUDA_PLUGIN_SYMBOL);
     snug_cuda_plugin_fn *door;
-    memcpy(&door, &symbol, sizeof door); /* ISO C knows no cast from data to code */
+    memcpy(&door, &symbol, sizeof door); /* ISO C has no cast from data to function pointers */
     const struct snug_cuda_plugin *plugin = symbol ? door() : NULL;
     if (!plugin || plugin->version != SNUG_CUDA_PLUGIN_VERSION || plugin->backend_size != sizeof(struct snug_backend) ||
         plugin->run_size != sizeof(struct snug_run) || plugin->op_size != sizeof(struct snug_op) ||
         plugin->tensor_size != sizeof(struct snug_tensor))
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s is of another build of snug: install both from one build",
                          SNUG_CUDA_PLUGIN_FILE);
-    /* Never closed: the driver's libraries do not survive that, and the operating system does it better. */
+    /* Never closed: the driver's libraries do not support unloading; the operating system frees them at exit. */
     return plugin->open(ctx, out);
 }

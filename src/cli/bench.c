@@ -7,6 +7,7 @@
 static snug_status make_rates(struct cli *cli, char **text) {
     snug_rates *rates;
     snug_status status = snug_rates_create(cli->args, &rates);
+    /* untested: `snug bench rates` measures for half a minute */
     if (status == SNUG_OK) status = cli->json ? snug_rates_json(rates, text) : snug_rates_text(rates, text);
     snug_rates_destroy(rates);
     return status;
@@ -34,14 +35,14 @@ int command_bench(int argc, char **argv) {
     if (argc > 1 && !help) {
         fputs("snug bench: ", stderr);
         cli_show(stderr, argv[1]);
-        fputs(": unknown bench; there are anatomy and rates\n", stderr);
+        fputs(": unknown bench; the benches are anatomy and rates\n", stderr);
     }
     fputs("usage: snug bench rates [--threads N] [--json]\n"
           "       snug bench anatomy [--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device "
           "cpu|cuda]\n"
           "                          [--max_steps N] [--json]\n\n"
           "  rates     how fast this machine runs each operation, for the seconds in snug plan\n"
-          "  anatomy   what a training of BERT-large takes, in memory by class and in time by group of operations\n",
+          "  anatomy   memory by class and time by group of operations of a BERT-large training\n",
           help ? stdout : stderr);
     return help ? EXIT_DONE : EXIT_USAGE;
 }

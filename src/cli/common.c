@@ -20,7 +20,7 @@ static snug_log_level log_level_of(const snug_args *args) {
     if (argument_is(args, "log_level", "debug") || argument_is(args, "log_level", "detail")) return SNUG_LOG_DEBUG;
     if (argument_is(args, "log_level", "warning")) return SNUG_LOG_WARNING;
     if (argument_is(args, "log_level", "error") || argument_is(args, "log_level", "critical")) return SNUG_LOG_ERROR;
-    return SNUG_LOG_INFO; /* info, and passive: what run_glue.py makes of it */
+    return SNUG_LOG_INFO; /* info, and passive, which run_glue.py treats as info */
 }
 
 static bool asks_for_help(int argc, char **argv) {
@@ -48,7 +48,8 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     const snug_log_level level = status == SNUG_OK ? log_level_of(cli->args) : SNUG_LOG_INFO;
     if (status == SNUG_OK) {
         snug_context_set_log(cli->ctx, progress_on_log, &cli->progress, level);
-        status = snug_args_parse(cli->args, argc, argv); /* again, for its notes, now that the level to show is known */
+        status =
+            snug_args_parse(cli->args, argc, argv); /* parsed again, to log its notes, now that log_level is known */
     }
     if (status != SNUG_OK) {
         *code = cli_finish(cli, status);
@@ -82,13 +83,14 @@ static int exit_code_of(snug_status status) {
 int cli_finish(struct cli *cli, snug_status status) {
     progress_end(&cli->progress);
     cli_put(cli, "");
-    if (cli->reader_gone) return EXIT_DONE; /* as `snug predict … | head` wants it */
+    if (cli->reader_gone) return EXIT_DONE; /* for `snug predict … | head` */
     if (cli->write_error) {
         fprintf(stderr, "snug: writing to stdout: %s\n", strerror(cli->write_error));
         return EXIT_FAILED;
     }
     if (status != SNUG_OK) {
-        const char *message = snug_error_message(cli->ctx); /* what has no context could fail for one reason only */
+        const char *message =
+            snug_error_message(cli->ctx); /* without a context, out of memory is the only possible failure */
         fprintf(stderr, "snug: %s\n", *message ? message : "out of memory while printing the result");
     }
     return exit_code_of(status);
@@ -111,19 +113,6 @@ int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char 
 
 /* ---- results ------------------------------------------------------------------------------------------------- */
 
-/* In pieces, since an escape takes up to twelve times the bytes. False: could not be written. */
-static bool write_escaped(FILE *out, const char *text, size_t length) {
-    bool good = true;
-    for (const char *end = text + length; text < end && good;) {
-        char piece[512];
-        text += snug_escape(piece, sizeof piece, text, (size_t)(end - text));
-        good = fputs(piece, out) != EOF;
-    }
-    return good;
-}
-
-void cli_show(FILE *out, const char *text) { write_escaped(out, text, strlen(text)); }
-
 static snug_status check_written(struct cli *cli, bool written) {
     if (written) return SNUG_OK;
     cli->reader_gone = errno == EPIPE;
@@ -132,16 +121,16 @@ static snug_status check_written(struct cli *cli, bool written) {
 }
 
 snug_status cli_put_part(struct cli *cli, const char *text, size_t length) {
-    if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
+    if (cli->reader_gone || cli->write_error) return SNUG_E_IO; /* may be untested: a write after one that failed */
     errno = 0;
-    return check_written(cli, cli->terminal ? write_escaped(stdout, text, length)
+    return check_written(cli, cli->terminal ? cli_show_part(stdout, text, length)
                                             : fwrite(text, 1, length, stdout) == length);
 }
 
 snug_status cli_put(struct cli *cli, const char *text) {
     if (cli->reader_gone || cli->write_error) return SNUG_E_IO;
     errno = 0;
-    /* An empty text is the end: what is still buffered must get out. */
+    /* An empty text ends the output: flushes the buffer. */
     if (!*text || !cli->terminal) return check_written(cli, (*text ? fputs(text, stdout) : fflush(stdout)) != EOF);
     snug_status status = SNUG_OK;
     while (*text && status == SNUG_OK) {
@@ -161,7 +150,7 @@ snug_status cli_put_lines(struct cli *cli, const char *text) {
 }
 
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
-    /* Not json_dumps(), which may leave out a key where memory is short. */
+    /* Not json_dumps(), which may omit a key when out of memory. */
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(digits), size = json_dumpb(value, NULL, 0, flags);
     char *text = size ? calloc(size + 1, 1) : NULL;
     const bool whole = text && json_dumpb(value, text, size, flags) == size;
@@ -178,11 +167,13 @@ snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
 
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-/* Text that is not UTF-8, of a label that a file gives, becomes U+FFFD; NULL without memory. */
+/* Malformed UTF-8 (labels come from files) becomes U+FFFD; NULL if out of memory. */
 json_t *cli_string(const char *text) {
     json_error_t error;
     json_t *string = json_pack_ex(&error, 0, "s", text);
+    /* untested: only a GPU's name is not UTF-8 */
     const bool refused = !string && json_error_code(&error) == json_error_invalid_utf8;
+    /* untested: only a GPU's name is not UTF-8 */
     return refused ? json_string("\xEF\xBF\xBD") : string;
 }
 

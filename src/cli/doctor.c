@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
-/* What was found is printed even where a training with these arguments would be refused. */
+/* The findings are printed even if a training with these arguments would be refused. */
 static snug_status make_doctor(struct cli *cli, char **text) {
     snug_doctor *doctor;
     const snug_status status = snug_doctor_create(cli->args, &doctor);
     snug_status printed = SNUG_OK;
+    /* may be untested: an allocation that fails */
     if (doctor) printed = cli->json ? snug_doctor_json(doctor, text) : snug_doctor_text(doctor, text);
     snug_doctor_destroy(doctor);
     return status == SNUG_OK ? printed : status;

@@ -11,9 +11,10 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     }
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < metrics->count; i++) {
-        char line[128];
-        snprintf(line, sizeof line, "%s = %.10g\n", metrics->items[i].name, metrics->items[i].value);
-        status = cli_put(cli, line);
+        char value[64];
+        snprintf(value, sizeof value, " = %.10g\n", metrics->items[i].value);
+        cli_put(cli, metrics->items[i].name);
+        status = cli_put(cli, value);
     }
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snug gpu: what people look at nvidia-smi for. It has two arguments of its own, and none of a job's. */
+/* snug gpu: the most used figures of nvidia-smi. It has two arguments of its own, and none of a job's. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,13 +11,12 @@
 #include "cli.h"
 
 static void print_help(FILE *out) {
-    fputs(
-        "usage: snug gpu [--watch [SECONDS]] [--json]\n\n"
-        "Shows the GPUs with their memory, load and processes; \"CUDA\" is the number by which programs know them, as\n"
-        "CUDA_VISIBLE_DEVICES leaves them.\n\n"
-        "  --watch [SECONDS]   again every so many seconds, until it is interrupted [2]\n"
-        "  --json              one object; with --watch one a line\n",
-        out);
+    fputs("usage: snug gpu [--watch [SECONDS]] [--json]\n\n"
+          "Shows the GPUs with their memory, load and processes; \"CUDA\" is the device number that programs see, as\n"
+          "set by CUDA_VISIBLE_DEVICES.\n\n"
+          "  --watch [SECONDS]   repeat every SECONDS seconds until interrupted [2]\n"
+          "  --json              print one JSON object; with --watch one per line\n",
+          out);
 }
 
 struct wishes {
@@ -31,7 +30,7 @@ static bool read_seconds(const char *text, double *seconds) {
     return *text && !*end && isfinite(*seconds) && *seconds >= 0.1 && *seconds <= 86400;
 }
 
-/* The word that cannot be taken, NULL if all can. */
+/* The first invalid word, NULL if all are valid. */
 static const char *parse(int argc, char **argv, struct wishes *wishes) {
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -51,7 +50,7 @@ static const char *parse(int argc, char **argv, struct wishes *wishes) {
     return NULL;
 }
 
-/* One line of an object that was written over many: blanks stand only between its parts. */
+/* Joins the lines of an indented object into one line; all white space is between its parts. */
 static void join_lines(char *text) {
     char *to = text;
     for (const char *from = text; *from; from++) {
@@ -78,9 +77,9 @@ static snug_status show(struct cli *cli, const struct wishes *wishes) {
     return wishes->every > 0 ? cli_put(cli, "") : status;
 }
 
-/* In naps, since signals go to a thread of their own and do not wake this one. */
+/* Sleeps in short intervals, because another thread receives the signals and they do not wake this one. */
 static bool rest(const struct cli *cli, double seconds) {
-    const int naps = (int)ceil(10 * seconds); /* of a tenth of a second at most */
+    const int naps = (int)ceil(10 * seconds); /* at most a tenth of a second */
     const struct timespec nap = {.tv_nsec = (long)(seconds / naps * 1e9)};
     for (int i = 0; i < naps; i++) {
         if (cli->callbacks.should_stop(NULL)) return false;
@@ -103,7 +102,7 @@ int command_gpu(int argc, char **argv) {
     if (wrong) {
         fputs("snug gpu: ", stderr);
         cli_show(stderr, wrong);
-        fputs(" cannot be taken\n", stderr);
+        fputs(" is not a valid argument\n", stderr);
         print_help(stderr);
         return EXIT_USAGE;
     }
@@ -113,7 +112,7 @@ int command_gpu(int argc, char **argv) {
         print_help(stdout);
         return cli_finish(&cli, SNUG_OK);
     }
-    if (snug_context_create(&cli.ctx) != SNUG_OK) {
+    if (snug_context_create(&cli.ctx) != SNUG_OK) { /* may be untested: an allocation that fails */
         fputs("snug: out of memory\n", stderr);
         return EXIT_FAILED;
     }

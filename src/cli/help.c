@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help of a command: its usage, and those of the library's arguments that have an effect on it. */
+/* --help of a command: its usage, and the arguments of the library that affect it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
 
-enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts behind the names */
+enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the names */
 
 #define STRATEGY "Evaluation, logging and saving|"
 #define TRAINING "Training|"
 
-/* Of a training, and of nothing else; names have a blank before and behind them. */
+/* Arguments of training only; each name has a space before and after it. */
 #define OF_TRAINING                                                                                                    \
     " train_file max_train_samples do_regression overwrite_output_dir resume_from_checkpoint report_to logging_dir "   \
     "gradient_checkpointing recompute update_in_backward fit dataloader_drop_last "
-/* What a measurement chooses by itself, or does not do. */
+/* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
     " validation_file test_file max_eval_samples max_predict_samples overwrite_output_dir resume_from_checkpoint "     \
     "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size csv_escape_formulas "
@@ -22,12 +22,12 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts behind the
 
 static const struct help {
     const char *command, *usage, *does;
-    const char *hidden; /* groups that have no effect on the command, each with '|' behind it */
-    const char *unused; /* arguments of other groups that have none */
-    const char *only;   /* NULL, or the arguments that have one */
+    const char *hidden; /* groups without effect on the command, each followed by '|' */
+    const char *unused; /* arguments of other groups without effect */
+    const char *only;   /* NULL, or the only arguments with an effect */
     struct {
         const char *name, *value;
-    } own[6]; /* defaults that are the command's own */
+    } own[6]; /* defaults that differ for the command */
 } helps[] = {
     {"train",
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
@@ -38,39 +38,41 @@ static const struct help {
      {{"output_dir", "trainer_output"}}},
     {"eval",
      "--model_name_or_path DIR --validation_file FILE",
-     "Measures a model on labelled data; with --output_dir it writes eval_results.json there.",
+     "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.",
      STRATEGY TRAINING,
      OF_TRAINING " test_file max_predict_samples csv_escape_formulas ",
      NULL,
      {{NULL, NULL}}},
     {"predict",
      "--model_name_or_path DIR --test_file FILE > predictions.csv",
-     "Writes index,label,score of every row to stdout, as CSV or with --json as one object a row.",
+     "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
+     "classification: a line of tags per row.",
      STRATEGY TRAINING,
-     OF_TRAINING " validation_file max_eval_samples output_dir label_column_name line_by_line mlm_probability ",
+     OF_TRAINING " validation_file max_eval_samples output_dir label_column_name line_by_line mlm_probability "
+                 "label_all_tokens return_entity_level_metrics ",
      NULL,
      {{NULL, NULL}}},
     {"plan",
      "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N]",
-     "Says what a training takes in bytes and operations, without running it.",
+     "Reports memory, FLOPs and time of a training, without running it.",
      "",
      " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas ",
      NULL,
      {{NULL, NULL}}},
     {"verify",
      "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda]",
-     "Proves snug's promises on this model and machine by short trainings that must agree.",
+     "Checks snug's invariants on this model and machine by short trainings that must agree.",
      STRATEGY,
      OF_RESULTS " num_train_epochs use_cpu memory_budget fit ",
      NULL,
-     {{"train_file", "made-up rows"},
+     {{"train_file", "synthetic rows"},
       {"max_train_samples", "those of twice the steps"},
       {"max_steps", "6"},
-      {"output_dir", "TMPDIR, else /tmp; nothing stays there"},
-      {"device", "the CPU, and then the GPU where there is one"}}},
+      {"output_dir", "TMPDIR, else /tmp; removed at the end"},
+      {"device", "the CPU, then the GPU if there is one"}}},
     {"tokenize",
      "--model_name_or_path DIR --test_file FILE",
-     "Prints the tokens of every row, one JSON object a line.",
+     "Prints the tokens of every row, one JSON object per line.",
      "",
      "",
      " model_name_or_path tokenizer_name train_file validation_file test_file text_column_names label_column_name "
@@ -78,7 +80,8 @@ static const struct help {
      {{NULL, NULL}}},
     {"bench rates",
      "[--threads N] [--json]",
-     "Measures how fast this machine runs each operation and keeps it for the seconds that plans give.",
+     "Measures how fast this machine runs each operation, and stores the rates, from which snug plan estimates "
+     "seconds.",
      "",
      "",
      OF_TALKING " threads ",
@@ -98,8 +101,8 @@ static const struct help {
       {"offload_dir", "."}}},
     {"doctor",
      "[--device auto|cpu|cuda] [--json]",
-     "Says what was found on this machine, what is missing, and what a training would use, and why. With arguments "
-     "that a training would refuse it says so, and ends with the exit code of that.",
+     "Reports what was found on this machine, what is missing, and what a training would use, and why. With arguments "
+     "that a training would refuse, it prints that error and returns its exit code.",
      "",
      "",
      OF_TALKING " device use_cpu threads bf16 fp16 tf32 bf16_full_eval fp16_full_eval dtype offload offload_dir fit ",
@@ -109,7 +112,7 @@ static const struct help {
 static bool lists(const char *names, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = names; (at = strstr(at, name)); at += length)
-        if (at[-1] == ' ' && at[length] == ' ') return true; /* names begin and end with a blank */
+        if (at[-1] == ' ' && at[length] == ' ') return true; /* names begin and end with a space */
     return false;
 }
 
@@ -124,7 +127,7 @@ static const char *default_of(const struct help *help, const snug_arg_info *info
     return info->default_value;
 }
 
-/* Goes on in column at, in lines that are broken at blanks, and behind the bars of long lists. */
+/* Prints from column `at` on; breaks lines at spaces, and after the '|' of long lists. */
 static void put_wrapped(const char *text, size_t at, size_t indent) {
     while (*text) {
         const size_t length = strcspn(text, " |") + (text[strcspn(text, " |")] == '|');
@@ -137,7 +140,7 @@ static void put_wrapped(const char *text, size_t at, size_t indent) {
         text += length;
         if (*text != ' ') continue;
         text++;
-        if (at + 1 + strcspn(text, " |") <= WIDTH) { /* else the line ends here, without a blank */
+        if (at + 1 + strcspn(text, " |") <= WIDTH) { /* else the line ends here, without a space */
             putchar(' ');
             at++;
         } else {
@@ -168,10 +171,10 @@ void cli_help(const char *command) {
     put_wrapped(help->usage, (size_t)used, (size_t)used);
     putchar('\n');
     put_wrapped(help->does, 0, 0);
-    put_wrapped(
-        "A boolean is --x, --x False or --no_x; - and _ are the same in a name; the last of two counts. Defaults "
-        "stand in brackets.",
-        0, 0);
+    put_wrapped("A boolean is --x, --x False or --no_x; - and _ are the same in a name; if an argument is given twice, "
+                "the last counts. Defaults "
+                "are in brackets.",
+                0, 0);
     const char *group = "";
     const snug_arg_info *info;
     for (size_t i = 0; (info = snug_args_info(i)); i++) {

@@ -14,14 +14,14 @@ static const struct {
     const char *does;
 } commands[] = {
     {"train", command_train, "fine-tune a model on a text file"},
-    {"eval", command_eval, "measure a model on labelled data"},
-    {"predict", command_predict, "label texts"},
-    {"plan", command_plan, "say what a training takes, without running it"},
+    {"eval", command_eval, "evaluate a model on labelled data"},
+    {"predict", command_predict, "predict the labels of texts"},
+    {"plan", command_plan, "report memory, FLOPs and time of a training, without running it"},
     {"tokenize", command_tokenize, "print the tokens of texts"},
-    {"verify", command_verify, "prove snug's promises on this model and machine"},
+    {"verify", command_verify, "check snug's invariants on this model and machine"},
     {"bench", command_bench, "measure this machine: snug bench anatomy, snug bench rates"},
     {"gpu", command_gpu, "show the GPUs, their memory, load and processes"},
-    {"doctor", command_doctor, "say what was found, what is missing, what will be used"},
+    {"doctor", command_doctor, "report what this machine has, what is missing, and what a training would use"},
 };
 enum { command_count = sizeof commands / sizeof *commands };
 
@@ -30,10 +30,10 @@ static void print_usage(FILE *out) {
           "Fine-tunes transformers in the memory you have. Arguments are those of Hugging Face's Trainer.\n\n",
           out);
     for (int i = 0; i < command_count; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].does);
-    fputs("\nsnug COMMAND --help lists a command's arguments; snug --version tells the version.\n", out);
+    fputs("\nsnug COMMAND --help lists a command's arguments; snug --version prints the version.\n", out);
 }
 
-/* Length of the longest common subsequence of characters, which serves to find the command that was meant. */
+/* Length of the longest common subsequence of characters, used to suggest a command. */
 static size_t likeness(const char *word, const char *name) {
     size_t row[16] = {0};
     for (; *word; word++) {
@@ -81,24 +81,27 @@ static bool open_standard_streams(void) {
     static const int modes[] = {[STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_RDONLY};
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
         if (fcntl(stream, F_GETFD) >= 0) continue;
-        if (open("/dev/null", modes[stream]) != stream) return false; /* else the lowest free number: this one */
+        /* untested: needs a machine without /dev/null */
+        if (open("/dev/null", modes[stream]) != stream)
+            return false; /* open() returns the lowest free number: this one */
     }
     return true;
 }
 
-/* Of help and version, which have no struct cli. */
+/* For help and version, which have no struct cli. */
 static int finish_stdout(void) {
+    /* untested: no text for stdout is larger than its buffer */
     if (fflush(stdout) == 0 && !ferror(stdout)) return EXIT_DONE;
     fprintf(stderr, "snug: writing to stdout: %s\n", strerror(errno));
     return EXIT_FAILED;
 }
 
 int main(int argc, char **argv) {
-    if (!open_standard_streams()) {
+    if (!open_standard_streams()) { /* untested: needs a machine without /dev/null */
         fprintf(stderr, "snug: a standard stream is closed and /dev/null cannot be opened: %s\n", strerror(errno));
         return EXIT_FAILED;
     }
-    /* A reader that goes away, or the limit on a file's size, shows as a failed write, so that a job ends in order. */
+    /* A closed pipe or the file size limit must be a failed write, so that a job ends cleanly. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
-/* A plan that does not fit is printed all the same: it shows what is short. */
+/* A plan that does not fit is printed too: it shows which part is too large. */
 static snug_status make_plan(struct cli *cli, char **text) {
     snug_plan *plan;
     const snug_status status = snug_plan_create(cli->args, &plan);

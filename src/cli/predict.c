@@ -5,18 +5,19 @@
 
 #include "cli.h"
 
-/* As a spreadsheet reads it. */
+/* Whether a spreadsheet reads the text as a number. */
 static bool is_number(const char *text) {
     char *end;
-    if (text[strspn(text, "+-.0123456789eE")]) return false; /* strtod() knows more: inf, 0x1p3 */
-    (void)strtod(text, &end);                                /* where it ends is all that counts */
+    if (text[strspn(text, "+-.0123456789eE")]) return false; /* strtod() accepts more: inf, 0x1p3 */
+    (void)strtod(text, &end);                                /* only the end pointer is used */
     return end > text && !*end;
 }
 
 /* RFC 4180: a field with a comma, quote or line break is quoted, its own quotes doubled. With --csv_escape_formulas an
-   apostrophe precedes what a spreadsheet would take for a formula. */
+   apostrophe precedes a field that a spreadsheet would evaluate as a formula. */
 static snug_status put_field(struct cli *cli, const char *text) {
     const bool quoted = text[strcspn(text, ",\"\r\n")];
+    /* untested: no label is empty */
     const bool formula = *text && strchr("=+-@\t\r", *text) && !is_number(text);
     snug_status status = quoted ? cli_put(cli, "\"") : SNUG_OK;
     if (cli->guarded && formula) status = cli_put(cli, "'");
@@ -44,10 +45,31 @@ static snug_status put_json(struct cli *cli, const snug_prediction *row) {
     cli_add(&object, "label", cli_string(row->label));
     cli_add(&object, "score", cli_real(row->score));
     cli_add(&object, "logits", logits);
-    return cli_put_json(cli, object, 9); /* as many digits as an fp32 needs to be read back */
+    return cli_put_json(cli, object, 9); /* enough digits to read back the same fp32 */
 }
 
-/* With the first row, or at the end where there is none, so that a job that fails at once writes nothing. */
+/* As run_ner.py's predictions.txt: a line of tags. */
+static snug_status put_tags(struct cli *cli, const snug_prediction *row) {
+    cli->headed = true; /* no header line */
+    cli_put(cli, row->label);
+    return cli_put(cli, "\n");
+}
+
+static snug_status put_words_json(struct cli *cli, const snug_prediction *row) {
+    json_t *object = json_object(), *words = json_array(), *tags = json_array(), *scores = json_array();
+    for (size_t i = 0; i < row->word_count; i++) {
+        if (row->words) cli_append(&words, cli_string(row->words[i])); /* untested: a prediction always has its words */
+        cli_append(&tags, row->tags[i] ? cli_string(row->tags[i]) : json_null());
+        cli_append(&scores, row->tags[i] ? cli_real(row->scores[i]) : json_null());
+    }
+    cli_add(&object, "index", json_integer(row->index));
+    cli_add(&object, "words", words);
+    cli_add(&object, "tags", tags);
+    cli_add(&object, "scores", scores);
+    return cli_put_json(cli, object, 9);
+}
+
+/* Written with the first row, or at the end if there are no rows, so that a job that fails early writes nothing. */
 static snug_status put_heading(struct cli *cli) {
     if (cli->headed || cli->json) return SNUG_OK;
     cli->headed = true;
@@ -57,7 +79,8 @@ static snug_status put_heading(struct cli *cli) {
 static snug_status on_row(void *user, const snug_prediction *row) {
     struct cli *cli = user;
     progress_end(&cli->progress);
-    if (cli->json) return put_json(cli, row);
+    if (cli->json) return row->tags ? put_words_json(cli, row) : put_json(cli, row);
+    if (row->tags) return put_tags(cli, row);
     put_heading(cli);
     return put_csv(cli, row);
 }

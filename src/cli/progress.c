@@ -9,11 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "progress.h"
+#include "show.h"
 
-/* A line being put together, cut at its end. */
+/* A line that is being formatted, truncated at its end. */
 struct line {
-    char text[1024];
+    char text[1 << 14]; /* long enough for the metrics of many entity types */
     size_t length;
 };
 
@@ -24,6 +25,7 @@ static void add(struct line *line, const char *format, ...) {
     int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, args);
     va_end(args);
     line->length += (size_t)length;
+    /* untested: no line fills the buffer */
     if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
 }
 
@@ -38,7 +40,7 @@ static bool is_set(const char *name) {
     return value && *value;
 }
 
-/* As setlocale() would choose; calling it would change how numbers are read. */
+/* The locale that setlocale() would choose; calling it would change how numbers are parsed. */
 static bool locale_is_utf8(void) {
     const char *locale = is_set("LC_ALL") ? getenv("LC_ALL") : is_set("LC_CTYPE") ? getenv("LC_CTYPE") : getenv("LANG");
     return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
@@ -66,7 +68,7 @@ void progress_end(struct progress *progress) {
     funlockfile(stderr);
 }
 
-/* Workers log too: the stream's lock keeps message and bar apart. */
+/* Worker threads log too: the stream's lock separates message and bar. */
 static void say(struct progress *progress, const char *prefix, const char *text) {
     flockfile(stderr);
     erase(progress);
@@ -122,7 +124,7 @@ static void add_duration(struct line *line, double seconds) {
         add(line, "%lld:%02lld", minutes, whole % 60);
 }
 
-/* What stands right of the bar, the most telling first, since a narrow terminal cuts the end. */
+/* The text right of the bar, most important part first, because a narrow terminal truncates it. */
 static void add_facts(struct line *line, const snug_event *event) {
     add(line, " %lld/%lld", (long long)event->step, (long long)event->max_steps);
     if (event->kind != SNUG_EVENT_STEP) return;
@@ -140,7 +142,7 @@ static void draw(struct progress *progress, const snug_event *event) {
     struct line facts = {"", 0}, line = {"", 0};
     add(&facts, " %3.0f%%", 100 * share);
     add_facts(&facts, event);
-    int width = terminal_width() - 1; /* the last column would wrap */
+    int width = terminal_width() - 1; /* a character in the last column would wrap */
     int room = width - (int)facts.length, cells = room > 30 ? 30 : room >= 8 ? room : 0;
     int full = (int)(share * cells), text = width < (int)facts.length ? width : (int)facts.length;
     for (int i = 0; i < cells; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals that ask a job to save and end. */
+/* Signals that tell a job to save and end. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,7 +24,7 @@ static void drop_repetitions(int number) {
     sigemptyset(&same);
     sigaddset(&same, number);
     nanosleep(&moment, NULL);
-    while (sigtimedwait(&same, NULL, &now) > 0) continue;
+    while (sigtimedwait(&same, NULL, &now) > 0) continue; /* may be untested: depends on when signals arrive */
 }
 
 static void *await_signals(void *signals) {
@@ -32,6 +32,7 @@ static void *await_signals(void *signals) {
     sigemptyset(&seen);
     for (int number; sigwait(signals, &number) == 0; sigaddset(&seen, number)) {
         atomic_store(&stop_asked, true);
+        /* untested: _exit() writes no profile */
         if (repetition_ends(number) && sigismember(&seen, number)) _exit(EXIT_INTERRUPTED);
         drop_repetitions(number);
     }
@@ -47,10 +48,11 @@ static bool should_stop(void *user) {
    process ignores (nohup, a shell's background job) is therefore neither blocked nor waited for. */
 static bool is_ignored(int number) {
     struct sigaction action;
+    /* untested: fails for invalid numbers alone */
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* One thread takes the signals and all others block them: oneDNN's matmuls keep rsp in heap buffers, and the kernel
+/* One thread takes the signals and all others block them: oneDNN's matmuls point rsp into heap buffers, and the kernel
    would write a handler's frame there, over operands and malloc's metadata. */
 void cli_catch_signals(struct cli *cli) {
     static sigset_t signals;

@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-static json_t *ledger_json(const snug_ledger_line *line) {
+static json_t *memory_json(const snug_memory_line *line) {
     json_t *object = json_object();
     cli_add(&object, "planned", json_integer(line->planned));
     cli_add(&object, "measured", line->measured < 0 ? json_null() : json_integer(line->measured));
@@ -30,17 +30,17 @@ static json_t *result_json(const snug_train_result *result) {
     cli_add(&object, "truncated_texts", json_integer(result->truncated_texts));
     cli_add(&object, "nan_inf_losses", json_integer(result->infinite_losses));
     cli_add(&object, "nan_inf_gradients", json_integer(result->infinite_gradients));
-    if (result->loss_scale > 0) {
+    if (result->loss_scale > 0) { /* untested: only fp16 on a GPU has a loss scale */
         cli_add(&object, "skipped_steps", json_integer(result->skipped_steps));
         cli_add(&object, "loss_scale", cli_real(result->loss_scale));
     }
     cli_add(&object, "best_model_checkpoint",
             *result->best_checkpoint ? cli_string(result->best_checkpoint) : json_null());
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
-        cli_add(&memory, snug_memory_class_name((snug_memory_class)i), ledger_json(&result->ledger[i]));
-    cli_add(&memory, "total", ledger_json(&result->total));
+        cli_add(&memory, snug_memory_class_name((snug_memory_class)i), memory_json(&result->memory[i]));
+    cli_add(&memory, "total", memory_json(&result->total));
     cli_add(&object, "memory", memory);
-    if (!*result->device.name) return object;
+    if (!*result->device.name) return object; /* untested: only a GPU has a name */
     cli_add(&object, "device",
             json_pack("{s:o, s:s, s:o}", "name", cli_string(result->device.name), "method", result->device.method,
                       "others", cli_string(result->device.others)));

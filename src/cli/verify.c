@@ -3,26 +3,26 @@
 
 #include "cli.h"
 
-static const char *const verdicts[] = {"kept", "BROKEN", "skipped"};
+static const char *const results[] = {"passed", "FAILED", "skipped"};
 
-static snug_status put_json(struct cli *cli, const snug_promise *promise) {
+static snug_status put_json(struct cli *cli, const snug_check *check) {
     json_t *object = json_object();
-    cli_add(&object, "promise", cli_string(promise->name));
-    cli_add(&object, "device", cli_string(promise->device));
-    cli_add(&object, "verdict", cli_string(verdicts[promise->verdict]));
-    cli_add(&object, "detail", cli_string(promise->detail));
-    cli_add(&object, "seconds", cli_real(promise->seconds));
+    cli_add(&object, "check", cli_string(check->name));
+    cli_add(&object, "device", cli_string(check->device));
+    cli_add(&object, "result", cli_string(results[check->result]));
+    cli_add(&object, "detail", cli_string(check->detail));
+    cli_add(&object, "seconds", cli_real(check->seconds));
     return cli_put_json(cli, object, 6);
 }
 
-static snug_status on_promise(void *user, const snug_promise *promise) {
+static snug_status on_check(void *user, const snug_check *check) {
     struct cli *cli = user;
     char line[1024];
-    if (cli->json) return put_json(cli, promise);
-    snprintf(line, sizeof line, "%-42s %-6s %-8s %6.1f s  %s\n", promise->name, promise->device,
-             verdicts[promise->verdict], promise->seconds, promise->detail);
+    if (cli->json) return put_json(cli, check);
+    snprintf(line, sizeof line, "%-42s %-6s %-8s %6.1f s  %s\n", check->name, check->device, results[check->result],
+             check->seconds, check->detail);
     const snug_status status = cli_put(cli, line);
-    fflush(stdout); /* seconds pass until the next one */
+    fflush(stdout); /* the next check takes seconds */
     return status;
 }
 
@@ -31,7 +31,7 @@ int command_verify(int argc, char **argv) {
     int code;
     if (cli_open(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
-        code = cli_finish(&cli, snug_verify(cli.args, &cli.callbacks, on_promise, &cli));
+        code = cli_finish(&cli, snug_verify(cli.args, &cli.callbacks, on_check, &cli));
     }
     cli_close(&cli);
     return code;

@@ -12,13 +12,14 @@ snug_status snug_block_host(snug_context *ctx, int64_t bytes, struct snug_block 
     *out = (struct snug_block){0};
     void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED)
-        return snug_fail(ctx, SNUG_E_MEMORY, "%zu bytes of memory cannot be had from the system", size);
+        return snug_fail(ctx, SNUG_E_MEMORY, "the allocation of %zu bytes failed: the system has no memory left for it",
+                         size);
     *out = (struct snug_block){.base = mapped, .bytes = (int64_t)size, .release = unmap};
-    madvise(mapped, size, MADV_HUGEPAGE); /* a wish: fewer page-table walks */
+    madvise(mapped, size, MADV_HUGEPAGE); /* only a hint: fewer page-table walks */
 #ifdef MADV_POPULATE_WRITE
-    if (madvise(mapped, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK;
+    if (madvise(mapped, size, MADV_POPULATE_WRITE) == 0) return SNUG_OK; /* may be untested: needs Linux before 5.14 */
 #endif
-    for (size_t i = 0; i < size; i += 4096) out->base[i] = 0;
+    for (size_t i = 0; i < size; i += 4096) out->base[i] = 0; /* may be untested: needs Linux before 5.14 */
     return SNUG_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of memory that may lie on a device, where the host reaches them through copies. */
+/* Blocks of memory. A block may be on a device; the host then accesses it by copies. */
 #ifndef SNUG_CORE_BLOCK_H
 #define SNUG_CORE_BLOCK_H
 
@@ -8,32 +8,32 @@
 #include "core/context.h"
 
 struct snug_block {
-    uint8_t *base; /* where operations find it */
+    uint8_t *base; /* the address that operations use */
     int64_t bytes;
-    /* Copies between this memory and the host's, after all work on it that was asked for before; NULL where base is the
-       host's own. */
+    /* Copies between this memory and host memory, after all previously started work on it; NULL if base is in host
+     * memory. */
     snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
-    /* The same without waiting for it, into a block that the host fills: done when the next copy has returned. */
+    /* The same, asynchronously, into a SNUG_BLOCK_HOST block: complete when the next copy has returned. */
     snug_status (*copy_later)(snug_context *ctx, void *to, const void *from, int64_t bytes);
     void (*release)(struct snug_block *memory);
 };
 
-/* A zeroed mapping of the host, all of it resident when this returns, so that no step ever waits for a page and the
-   resident size is the planned one. */
+/* A zeroed mapping in host memory. All its pages are resident when this returns, so that no step has a page fault and
+ * the resident size is the planned size. */
 snug_status snug_block_host(snug_context *ctx, int64_t bytes, struct snug_block *out);
-/* Gives it back; a zeroed struct is none. */
+/* Frees the block; does nothing for a zeroed struct. */
 void snug_block_release(struct snug_block *memory);
 
-/* bytes from the host into memory, or back. */
+/* Copies bytes from host memory into the block, or back. */
 snug_status snug_block_copy(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
                             int64_t bytes);
 
-/* From memory into a block that the host fills, where it is found once the next snug_block_copy() has returned. */
+/* Copies from memory into a SNUG_BLOCK_HOST block; complete when the next snug_block_copy() has returned. */
 snug_status snug_block_copy_later(snug_context *ctx, const struct snug_block *memory, void *to, const void *from,
                                   int64_t bytes);
 
-/* A part of memory as the host sees it: the place itself, or a copy that lives until it is closed. One that was opened
-   to be written shows nothing useful before, and stands in memory after it was closed. */
+/* The host's view of a part of the memory: the memory itself, or a copy that exists until the view is closed. A view
+ * opened for writing has undefined contents at first; closing it writes it to the memory. */
 enum snug_view_mode { SNUG_VIEW_READ, SNUG_VIEW_WRITE };
 snug_status snug_view_open(snug_context *ctx, const struct snug_block *memory, void *address, int64_t bytes,
                            enum snug_view_mode mode, void **view);

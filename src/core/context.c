@@ -11,8 +11,13 @@
 
 enum { MESSAGE_SIZE = 2048 };
 
+struct kept {
+    struct kept *next;
+    char text[];
+};
+
 struct snug_context {
-    pthread_mutex_t lock; /* workers fail and log too */
+    pthread_mutex_t lock; /* worker threads report failures and log too */
     bool failed;
     char message[MESSAGE_SIZE];
     snug_log_fn *log;
@@ -20,6 +25,7 @@ struct snug_context {
     snug_log_level level;
     bool (*should_stop)(void *user);
     void *stop_user;
+    struct kept *kept;
 };
 
 snug_status snug_context_create(snug_context **out) {
@@ -31,6 +37,10 @@ snug_status snug_context_create(snug_context **out) {
 
 void snug_context_destroy(snug_context *ctx) {
     if (!ctx) return;
+    for (struct kept *next; ctx->kept; ctx->kept = next) {
+        next = ctx->kept->next;
+        free(ctx->kept);
+    }
     pthread_mutex_destroy(&ctx->lock);
     free(ctx);
 }
@@ -57,7 +67,7 @@ void snug_clear_error(snug_context *ctx) {
     pthread_mutex_unlock(&ctx->lock);
 }
 
-/* Messages quote names from files and are shown on terminals, which obey control characters. */
+/* Messages quote names from files. A terminal would interpret control characters in them. */
 static void write_message(char *out, size_t size, const char *format, va_list args) {
     char text[MESSAGE_SIZE];
     const int length = vsnprintf(text, sizeof text, format, args);
@@ -105,7 +115,7 @@ snug_status snug_alloc(snug_context *ctx, size_t count, size_t size, void **out)
     *out = NULL;
     if (count == 0) return SNUG_OK;
     *out = calloc(count, size);
-    if (!*out) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory: %zu elements of %zu bytes asked for", count, size);
+    if (!*out) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory: requested %zu elements of %zu bytes", count, size);
     return SNUG_OK;
 }
 
@@ -116,7 +126,7 @@ snug_status snug_grow(snug_context *ctx, void **array, size_t *capacity, size_t 
     size_t bytes;
     void *grown = __builtin_mul_overflow(wanted, size, &bytes) ? NULL : realloc(*array, bytes);
     if (!grown)
-        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory: %zu elements of %zu bytes asked for", wanted, size);
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory: requested %zu elements of %zu bytes", wanted, size);
     *array = grown;
     *capacity = wanted;
     return SNUG_OK;
@@ -129,6 +139,21 @@ snug_status snug_strdup(snug_context *ctx, const char *text, char **out) {
     RETURN_IF_ERROR(snug_alloc(ctx, size, 1, &copy));
     *out = memcpy(copy, text, size);
     return SNUG_OK;
+}
+
+snug_status snug_keep_text(snug_context *ctx, const char *text, const char **out) {
+    const size_t size = strlen(text) + 1;
+    pthread_mutex_lock(&ctx->lock);
+    struct kept *kept = ctx->kept;
+    while (kept && strcmp(kept->text, text) != 0) kept = kept->next;
+    if (!kept && (kept = malloc(sizeof *kept + size))) { /* may be untested: an allocation that fails */
+        memcpy(kept->text, text, size);
+        kept->next = ctx->kept;
+        ctx->kept = kept;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    *out = kept ? kept->text : NULL; /* may be untested: an allocation that fails */
+    return kept ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory: %zu bytes", size);
 }
 
 snug_status snug_format(snug_context *ctx, char **out, const char *format, ...) {

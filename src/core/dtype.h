@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types, and the conversions between fp32 and bf16/fp16 that everything shares. */
+/* Element types, and the conversions between fp32 and bf16/fp16 that all code uses. */
 #ifndef SNUG_CORE_DTYPE_H
 #define SNUG_CORE_DTYPE_H
 
@@ -25,7 +25,7 @@ static inline float snug_bf16_to_f32(uint16_t half) {
     return value;
 }
 
-/* Round to nearest, ties to even; a NaN stays a (quiet) NaN. */
+/* Rounds to nearest, ties to even; a NaN gives a quiet NaN. */
 static inline uint16_t snug_f32_to_bf16(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -34,7 +34,7 @@ static inline uint16_t snug_f32_to_bf16(float value) {
     return (uint16_t)(nan ? (bits >> 16 | 0x40u) : rounded >> 16);
 }
 
-/* Adds 16 random bits below those that stay and cuts; an infinity or NaN is rounded as above. */
+/* Adds 16 random bits to the discarded bits and truncates; an infinity or NaN is rounded as above. */
 static inline uint16_t snug_f32_to_bf16_stochastic(float value, uint32_t random) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -58,15 +58,16 @@ static inline float snug_f16_to_f32(uint16_t half) {
     return value;
 }
 
-/* Round to nearest, ties to even; what is too large becomes infinite, a NaN stays a (quiet) NaN. */
+/* Rounds to nearest, ties to even; a value that is too large gives infinity, a NaN gives a quiet NaN. */
 static inline uint16_t snug_f32_to_f16(float value) {
     uint32_t bits, magnitude;
     memcpy(&bits, &value, sizeof bits);
     const uint32_t sign = bits >> 16 & 0x8000u;
     magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
-    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* from half way beyond 65504 on */
-    if (magnitude < 0x38800000u) { /* subnormal: adding 0.5 leaves multiples of 2^-24 in the last places */
+    if (magnitude >= 0x477ff000u)
+        return (uint16_t)(sign | 0x7c00u); /* from the midpoint between 65504 and the next power of two on */
+    if (magnitude < 0x38800000u) {         /* subnormal: after adding 0.5 the last bits count multiples of 2^-24 */
         float small;
         memcpy(&small, &magnitude, sizeof small);
         small += 0.5f;

@@ -8,7 +8,7 @@ union number {
     double value;
 };
 
-/* Of an integer below 2^52, in a way that vectors of any processor have. */
+/* Conversion of an integer below 2^52, by instructions that every vector unit has. */
 static inline double whole(uint64_t n) { return (union number){0x4330000000000000u | n}.value - 0x1p52; }
 
 /* Of a positive normal number: 2^e m with m in [sqrt(1/2), sqrt(2)), and log m = 2 artanh((m - 1) / (m + 1)). */
@@ -21,7 +21,7 @@ static inline double logarithm(double x) {
     return (whole(biased) - 1023) * log_2 + 2 * s * series;
 }
 
-/* Taylor's, of x in (0, pi / 2). */
+/* Taylor series for x in (0, pi / 2). */
 static inline double cosine(double x) {
     const double z = x * x;
     return 1 - z * (1. / 2 -
@@ -38,8 +38,8 @@ static inline double sine(double x) {
                                                                                        z * (1. / 1307674368000.))))))));
 }
 
-/* The first word is the radius; the second one the angle: two bits for the quarter's signs, the others for the turn in
-   it. */
+/* The first word gives the radius, the second one the angle: two bits for the signs of the quadrant, the others for the
+ * angle within it. */
 static inline void pair_of(float *values, const uint32_t *words, double deviation) {
     const double uniform = whole(2 * (uint64_t)words[0] + 1) * 0x1p-33;
     const double angle = whole(2 * (uint64_t)(words[1] & 0x3fffffffu) + 1) * (3.14159265358979323846 / 2 * 0x1p-31);

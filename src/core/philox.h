@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Philox4x32 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a block of four
- * random words is a pure function of a 128-bit counter and a 64-bit key. Everything random in snug is keyed by its
- * logical place, never by when or by which thread it is drawn, so that it can be replayed. With 10 rounds, as the
- * authors advise; dropout, which draws the most by far, with 7, the fewest that pass all of their tests (Crush).
+ * random words is a pure function of a 128-bit counter and a 64-bit key. Every random number in snug is keyed by its
+ * logical position, never by the time or the thread that generates it, so that it can be replayed. snug uses 10 rounds,
+ * as the authors advise. Dropout needs by far the most numbers and uses 7 rounds, the fewest that pass all of the
+ * authors' tests (Crush).
  */
 #ifndef SNUG_CORE_PHILOX_H
 #define SNUG_CORE_PHILOX_H
@@ -36,7 +37,7 @@ static inline struct snug_philox_block snug_philox(uint32_t c0, uint32_t c1, uin
     return snug_philox_rounds(c0, c1, c2, c3, k0, k1, SNUG_PHILOX_ROUNDS);
 }
 
-/* What the counter's last word says the numbers are for, so that no two uses ever share a block. */
+/* What the numbers are used for. The counter's last word contains it, so that no two uses share a block. */
 enum snug_philox_use {
     SNUG_PHILOX_DROPOUT = 0,
     SNUG_PHILOX_INIT = 1,
@@ -53,13 +54,13 @@ static inline float snug_philox_uniform(uint32_t word) { return (float)(word >> 
  * Dropout. The key is (seed's low word ^ its high word * golden ratio, optimizer step). The counter is
  *   hidden states:  (channel / 8, token's position in its sequence, sample's index in the step, site << 12)
  *   attention:      (key position / 4, query position / 2, sample's index in the step, site << 12 | head)
- * Sites number the dropouts of a model; there are fewer than 2^17 and fewer than 4096 heads, so the top 3 bits,
- * which hold the use, stay free.
+ * Sites number the dropouts of a model. There are fewer than 2^17 sites and fewer than 4096 heads, so they leave the
+ * top 3 bits, which hold the use, unused.
  *
- * An element takes 16 bits, so that a block serves 8: of word [channel % 8 / 2] the low half if the channel is even,
- * the high half otherwise; in attention, of word [key position % 4] by the query's position likewise.
- * snug_dropout_half() shifts them up; what is below snug_dropout_threshold(p) is dropped. So p is rounded to a multiple
- * of 2^-16. What is kept is multiplied by snug_dropout_scale(threshold), 1 / (1 - p) for the probability as it is.
+ * An element takes 16 bits, so a block is enough for 8 elements: the low half of word [channel % 8 / 2] if the channel
+ * is even, else the high half; in attention, the same halves of word [key position % 4], by the query's position.
+ * snug_dropout_half() shifts them up; elements below snug_dropout_threshold(p) are dropped. So p is rounded to a
+ * multiple of 2^-16. Kept elements are multiplied by snug_dropout_scale(threshold), 1 / (1 - p) of the rounded p.
  */
 static inline uint32_t snug_dropout_threshold(float p) {
     const uint32_t half = (uint32_t)((double)p * 65536 + 0.5);
@@ -70,10 +71,10 @@ static inline double snug_dropout_scale(uint32_t threshold) { return 1 / (1 - th
 static inline uint32_t snug_philox_key(uint64_t seed) { return (uint32_t)seed ^ (uint32_t)(seed >> 32) * 0x9E3779B9u; }
 
 /*
- * Stochastic rounding of fp32 to bf16: 16 random bits are added below the bits that stay, so that the expectation is
- * the value. The key is dropout's; the counter is (element / 8, its high word, parameter, use << 29), where element
- * counts within the stacked parameter. Element e takes the low half of word [e % 8 / 2] if e is even, the high half
- * otherwise. Infinities and NaNs stay what they are.
+ * Stochastic rounding of fp32 to bf16: 16 random bits are added to the discarded bits, so that the expectation is the
+ * value. The key is dropout's; the counter is (element / 8, its high word, parameter, use << 29), where element counts
+ * within the stacked parameter. Element e takes the low half of word [e % 8 / 2] if e is even, the high half otherwise.
+ * Infinities and NaNs are not changed.
  */
 static inline uint32_t snug_rounding_bits(uint64_t seed, int64_t step, int32_t parameter, int64_t element) {
     const struct snug_philox_block block =

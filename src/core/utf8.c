@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Well-formed UTF-8 (Unicode 15, table 3-7), the repair of what is not, and text for terminals. */
+/* Well-formed UTF-8 (Unicode 15, table 3-7), repair of malformed text, and escaping for terminals. */
 #include "core/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the sequence at text (length > 0 bytes left): a well-formed character, or the longest prefix of one, at
-   least a byte, which is what one U+FFFD replaces (Unicode 15, section 3.9, "maximal subparts"). */
-static size_t sequence_length(const unsigned char *text, size_t length, bool *well_formed) {
+size_t snug_utf8_sequence(const unsigned char *text, size_t length, bool *well_formed) {
     unsigned char lead = text[0], low = 0x80, high = 0xBF;
     size_t need;
     *well_formed = lead < 0x80;
     if (lead < 0xC2 || lead > 0xF4) return 1;
     need = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    /* the second byte rules out overlong forms, surrogates and what lies beyond U+10FFFF */
+    /* the second byte excludes overlong forms, surrogates and code points above U+10FFFF */
     if (lead == 0xE0) low = 0xA0;
     if (lead == 0xED) high = 0x9F;
     if (lead == 0xF0) low = 0x90;
@@ -38,31 +36,11 @@ size_t snug_utf8_invalid(const char *text, size_t length) {
             }
         }
         bool well_formed;
-        size_t step = sequence_length((const unsigned char *)text + at, length - at, &well_formed);
+        size_t step = snug_utf8_sequence((const unsigned char *)text + at, length - at, &well_formed);
         if (!well_formed) return at;
         at += step;
     }
     return length;
-}
-
-snug_status snug_utf8_repair(snug_context *ctx, const char *text, size_t length, char **out, size_t *out_length) {
-    const unsigned char *bytes = (const unsigned char *)text;
-    size_t malformed = 0, to = 0;
-    bool well_formed;
-    *out = NULL;
-    for (size_t at = 0; at < length; malformed += !well_formed)
-        at += sequence_length(bytes + at, length - at, &well_formed);
-    void *repaired; /* each U+FFFD takes three bytes for one or more; no text is so long that this overflows */
-    RETURN_IF_ERROR(snug_alloc(ctx, length + 2 * malformed + 1, 1, &repaired));
-    for (size_t at = 0, step; at < length; at += step) {
-        step = sequence_length(bytes + at, length - at, &well_formed);
-        size_t size = well_formed ? step : 3;
-        memcpy((char *)repaired + to, well_formed ? text + at : "\xEF\xBF\xBD", size);
-        to += size;
-    }
-    *out = repaired;
-    *out_length = to;
-    return SNUG_OK;
 }
 
 size_t snug_utf8_cut(const char *text, size_t length) {
@@ -80,8 +58,9 @@ static unsigned decode(const unsigned char *text, size_t length) {
     return code;
 }
 
-/* What changes more of a terminal's line than its own place: C0, DEL and C1; U+061C, U+200E and U+200F (marks of
-   direction), U+2028 and U+2029 (separators), U+202A to U+202E and U+2066 to U+2069 (embeddings, overrides, isolates).
+/* Characters that change more of a terminal's line than their own cell: C0, DEL and C1; U+061C, U+200E and U+200F
+   (marks of direction), U+2028 and U+2029 (separators), U+202A to U+202E and U+2066 to U+2069 (embeddings, overrides,
+   isolates).
  */
 static bool is_control(unsigned code) {
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C || code == 0x200E || code == 0x200F ||
@@ -94,11 +73,11 @@ size_t snug_escape(char *out, size_t size, const char *text, size_t length) {
     for (size_t step, shown; at < length; at += step, to += shown) {
         bool well_formed;
         char piece[16] = "";
-        step = sequence_length(bytes + at, length - at, &well_formed);
+        step = snug_utf8_sequence(bytes + at, length - at, &well_formed);
         const unsigned code = well_formed ? decode(bytes + at, step) : 0;
         if (!well_formed)
             for (size_t i = shown = 0; i < step; i++) shown += (size_t)sprintf(piece + shown, "\\x%02x", bytes[at + i]);
-        else if (is_control(code)) /* what a JSON string may hold unescaped, DEL and above, as JSON escapes it */
+        else if (is_control(code)) /* JSON strings may contain DEL and above unescaped: written as JSON escapes */
             shown = (size_t)sprintf(piece, code < 0x7F ? "\\x%02x" : "\\u%04x", code);
         else
             memcpy(piece, text + at, shown = step);

@@ -17,7 +17,7 @@ struct snug_events {
     char *path;
 };
 
-/* A message being encoded; tags are short, so a fixed size does. */
+/* A message being encoded; tags are short, so a fixed size is enough. */
 struct message {
     uint8_t bytes[1024];
     size_t size;
@@ -33,7 +33,7 @@ static uint32_t crc32c(const uint8_t *data, size_t size) {
     return ~crc;
 }
 
-/* TFRecord stores checksums rotated and shifted, so that data that holds checksums does not disturb its own. */
+/* TFRecord stores checksums rotated and shifted, so that a checksum of data that contains checksums is still useful. */
 static uint32_t masked_crc(const void *data, size_t size) {
     uint32_t crc = crc32c(data, size);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -139,7 +139,7 @@ snug_status snug_events_scalar(struct snug_events *events, const char *tag, int6
 
 void snug_events_close(struct snug_events *events) {
     if (!events) return;
-    if (events->file) fclose(events->file); /* each record was flushed: nothing is left to fail */
+    if (events->file) fclose(events->file); /* each record was flushed: closing cannot fail */
     free(events->path);
     free(events);
 }

@@ -49,8 +49,8 @@ ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset) {
 }
 
 snug_status snug_file_open(snug_context *ctx, const struct snug_folder *in, const char *name, int *fd) {
-    struct stat info = {0}; /* of no kind where the file system cannot report it */
-    /* Without O_NONBLOCK opening a pipe would wait for a writer. */
+    struct stat info = {0}; /* mode 0 if the file system cannot report it */
+    /* O_NONBLOCK: opening a pipe must not wait for a writer. */
     *fd = openat(snug_folder_fd(in), name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) return fail_os_in(ctx, "open", in, name);
     fstat(*fd, &info);
@@ -69,10 +69,10 @@ static snug_status read_whole(snug_context *ctx, int fd, const struct snug_folde
     /* The size is a hint only: files of /proc report 0, and a file may grow. */
     for (size_t need = info.st_size > 0 ? (size_t)info.st_size + 2 : 4096;; need = capacity + 1) {
         if (need > (size_t)SNUG_FILE_BYTES_MOST + 2)
-            return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH " has over 256 MiB, which no file of its kind needs",
+            return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH " is larger than 256 MiB, which no file of its kind needs",
                              SNUG_PATH_IN(in, name));
         RETURN_IF_ERROR(snug_grow(ctx, bytes, &capacity, need, 1));
-        while (*size < capacity - 1) {
+        while (*size < capacity - 1) { /* may be untested: a file that grows while it is read */
             const ssize_t got = snug_read(fd, (char *)*bytes + *size, capacity - 1 - *size);
             if (got < 0) return fail_os_in(ctx, "read", in, name);
             if (got == 0) return SNUG_OK;
@@ -125,10 +125,10 @@ bool snug_file_exists(const struct snug_folder *in, const char *name) {
 }
 
 bool snug_file_is_named(int fd, const struct snug_folder *in, const char *name) {
-    struct stat held = {0}, named;
-    fstat(fd, &held);
-    return fstatat(snug_folder_fd(in), name, &named, AT_SYMLINK_NOFOLLOW) == 0 && held.st_ino == named.st_ino &&
-           held.st_dev == named.st_dev;
+    struct stat opened = {0}, named;
+    fstat(fd, &opened);
+    return fstatat(snug_folder_fd(in), name, &named, AT_SYMLINK_NOFOLLOW) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ bool snug_temporary_run(const char *name, uint64_t *run, size_t *name_length) {
     static const char digits[] = "0123456789abcdef";
     const char *at = NULL;
     for (const char *next = name; *name == '.' && (next = strstr(next + 1, MARK));) at = next;
-    if (!at || at == name) return false;
+    if (!at) return false;
     const char *number = at + strlen(MARK);
     if (strspn(number, digits) != RUN_DIGITS) return false;
     const char *end = number + RUN_DIGITS;
@@ -171,12 +171,13 @@ bool snug_temporary_run(const char *name, uint64_t *run, size_t *name_length) {
 
 uint64_t snug_random_number(void) {
     uint64_t number = 0;
+    /* untested: needs Linux before 3.17 */
     if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) { /* before Linux 3.17 */
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         number = ((uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec << 8 ^ (uint64_t)getpid()) | 1;
     }
-    return number ? number : 1;
+    return number ? number : 1; /* untested: a random number of 64 bits is not 0 */
 }
 
 /* ---- writing -------------------------------------------------------------------------------------------------- */
@@ -184,26 +185,29 @@ uint64_t snug_random_number(void) {
 void snug_folder_sync(snug_context *ctx, const struct snug_folder *in, const char *name) {
     char *folder = NULL;
     const size_t parent = parent_length(name);
+    /* may be untested: a call that fails: tools/failure-test */
     if (!in && snug_format(ctx, &folder, "%.*s", (int)(parent ? parent : 1), parent ? name : ".") != SNUG_OK) return;
     const int fd = in ? in->fd : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* may be untested: a call that fails: tools/failure-test */
     if (fd < 0 || (fsync(fd) && errno != EINVAL)) /* EINVAL: the file system syncs no folders */
         snug_log(ctx, SNUG_LOG_WARNING, "cannot sync folder %s: %s", in ? in->path : folder, strerror(errno));
-    if (!in && fd >= 0) close(fd);
+    if (!in && fd >= 0) close(fd); /* may be untested: a call that fails: tools/failure-test */
     free(folder);
 }
 
-/* A temporary file is locked, so that who clears a folder knows it from what killed processes left. True if another
-   process has taken the file for such a one, before it was locked. */
+/* Temporary files are locked, so that a cleanup can tell them from files that killed processes left. Returns true if
+ * another process cleaned up this file before it was locked. */
 static bool is_swept(int fd, const struct snug_folder *in, const char *temporary) {
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK; /* else there are no locks, and no sweeps */
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK; /* otherwise the file system has no locks, and no cleanup is done */
     return !snug_file_is_named(fd, in, temporary);
 }
 
-/* 0, or EEXIST: a rename would lose what is there. */
+/* 0, or EEXIST: a rename would replace a file that snug must not remove. */
 static int cannot_be_replaced(const struct snug_writer *writer) {
     struct stat info;
     if (fstatat(snug_folder_fd(writer->in), writer->name, &info, AT_SYMLINK_NOFOLLOW))
-        return 0; /* none, or opening the temporary file fails too */
+        return 0; /* no such file; or opening the temporary file fails too */
     return S_ISREG(info.st_mode) ? 0 : EEXIST;
 }
 
@@ -224,7 +228,9 @@ static snug_status open_temporary(snug_context *ctx, struct snug_writer *writer)
         RETURN_IF_ERROR(snug_temporary_name(ctx, writer->name, run, suffix, &writer->temporary));
         fd = openat(snug_folder_fd(in), writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                     in ? in->mode : 0666);
+        /* may be untested: a call that fails, or a folder that another run removes */
         if (fd < 0 && errno != EEXIST) break;
+        /* may be untested: a call that fails, or a folder that another run removes */
         if (fd >= 0 && is_swept(fd, in, writer->temporary)) {
             close(fd);
             fd = -1;
@@ -232,7 +238,7 @@ static snug_status open_temporary(snug_context *ctx, struct snug_writer *writer)
     }
     const int error = errno;
     if (fd < 0) {
-        free(writer->temporary); /* nothing of that name is ours */
+        free(writer->temporary); /* no file of that name belongs to this writer */
         writer->temporary = NULL;
         return fail_write(ctx, writer->path, error);
     }
@@ -255,7 +261,7 @@ snug_status snug_writer_open(snug_context *ctx, const struct snug_folder *in, co
 }
 
 static void note_error(struct snug_writer *writer, int error) {
-    if (!writer->failed) writer->error = error;
+    if (!writer->failed) writer->error = error; /* untested: callers ask before */
     writer->failed = true;
 }
 
@@ -264,7 +270,7 @@ void snug_writer_put(struct snug_writer *writer, const void *data, size_t size) 
     note_error(writer, errno);
 }
 
-/* Room for the name, so that noting it cannot fail once the file has it. */
+/* Reserves memory for the name, so that recording it after the rename cannot fail. */
 static snug_status reserve_name(snug_context *ctx, struct snug_writer *writer) {
     struct snug_written *written = writer->in ? writer->in->written : NULL;
     if (!written) return SNUG_OK;
@@ -286,16 +292,17 @@ snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer) {
     }
     const int folder = snug_folder_fd(writer->in);
     if (!writer->failed && (fflush(writer->file) || fsync(fileno(writer->file)))) note_error(writer, errno);
+    /* may be untested: another program replaces the file */
     if (!writer->failed && cannot_be_replaced(writer)) note_error(writer, EEXIST);
     if (!writer->failed && renameat(folder, writer->temporary, folder, writer->name)) note_error(writer, errno);
-    fclose(writer->file); /* its lock protected the file until now; nothing is left to be written */
+    fclose(writer->file); /* the lock is not needed any more; all data is written */
     writer->file = NULL;
     snug_status status = SNUG_OK;
     if (writer->failed) {
         status = fail_write(ctx, writer->path, writer->error);
     } else {
         snug_folder_sync(ctx, writer->in, writer->name);
-        free(writer->temporary); /* so that abandon removes nothing */
+        free(writer->temporary); /* abandon must not remove anything */
         writer->temporary = NULL;
         note_name(writer);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files: read as a whole; written under a temporary name, synced and renamed, so that they appear whole or not at all.
+ * Files are read as a whole. They are written under a temporary name, synced and renamed, so that a file is complete or
+ * absent.
  *
  * Files are named by an opened folder and a name in it, so that a folder may be renamed or replaced while it is in use.
  * Where the folder is NULL the name is a path of the process. Links are followed when a file is read, never when one is
- * written, replaced or removed. No file is waited for: what is not a regular file is refused.
+ * written, replaced or removed. Anything but a regular file is refused, so that opening never blocks.
  */
 #ifndef SNUG_IO_FILE_H
 #define SNUG_IO_FILE_H
@@ -20,9 +21,9 @@
 struct snug_folder {
     int fd;
     char *path;                   /* as the user named it; for messages only */
-    mode_t mode;                  /* permissions of the files made in it, which the process's mask reduces further */
-    uint64_t run;                 /* part of the temporary names in it: who finds one knows whose it is */
-    struct snug_written *written; /* of a folder that is being written (snug_folder_begin): the files in it so far */
+    mode_t mode;                  /* permissions of the files created in it; the process's umask applies too */
+    uint64_t run;                 /* part of the temporary names in it: identifies the run that made them */
+    struct snug_written *written; /* the files written so far of an unfinished folder (snug_folder_begin) */
 };
 
 struct snug_written {
@@ -41,18 +42,18 @@ int snug_folder_fd(const struct snug_folder *in);
 
 /* read(), repeated when a signal interrupts it. */
 ssize_t snug_read(int fd, void *data, size_t size);
-/* size bytes at offset; fewer, with errno 0, where the file ends before; -1 with errno where reading fails. */
+/* Reads size bytes at offset. Returns fewer, with errno 0, if the file ends before; -1 with errno if reading fails. */
 ssize_t snug_read_at(int fd, void *data, size_t size, uint64_t offset);
 /* Opens a regular file for reading. SNUG_E_IO if it cannot be opened, SNUG_E_INPUT if it is of another kind. */
 snug_status snug_file_open(snug_context *ctx, const struct snug_folder *in, const char *name, int *fd);
-/* Bytes of a file that is read as a whole, at most. */
+/* Maximum size of a file that is read as a whole. */
 enum { SNUG_FILE_BYTES_MOST = (1 << 28) - 2 };
 /* The whole file, NUL-terminated after size bytes; freed with free(). A file of over 256 MiB is SNUG_E_INPUT. */
 snug_status snug_file_read(snug_context *ctx, const struct snug_folder *in, const char *name, char **data,
                            size_t *size);
 /* XXH3-64 and size of an opened file from its beginning, read through a small buffer. name is for messages. */
 snug_status snug_file_digest(snug_context *ctx, int fd, const char *name, int64_t *size, uint64_t *digest);
-/* Whether there is something of that name that is not a folder; links are followed. */
+/* Whether the name exists and is not a folder; links are followed. */
 bool snug_file_exists(const struct snug_folder *in, const char *name);
 /* Whether the name still refers to the opened file, which another process may have removed or replaced. */
 bool snug_file_is_named(int fd, const struct snug_folder *in, const char *name);
@@ -74,13 +75,13 @@ struct snug_writer {
 /* Refuses a name that exists and is not a regular file: a link, a pipe, a folder. in must outlive the writer. */
 snug_status snug_writer_open(snug_context *ctx, const struct snug_folder *in, const char *name,
                              struct snug_writer *writer);
-/* Remembers a failure, which commit reports: callers need not check each write. */
+/* Records a failure; commit reports it, so callers need not check each write. */
 void snug_writer_put(struct snug_writer *writer, const void *data, size_t size);
 /* Flushes, syncs, renames to the final name and syncs the folder. After any failure the old file is unchanged. */
 snug_status snug_writer_commit(snug_context *ctx, struct snug_writer *writer);
-/* Gives up and removes the temporary file; does nothing after commit. */
+/* Removes the temporary file; does nothing after commit. */
 void snug_writer_abandon(struct snug_writer *writer);
-/* data as the content of the file, whole or not at all. */
+/* Writes data as the whole file, atomically. */
 snug_status snug_file_replace(snug_context *ctx, const struct snug_folder *in, const char *name, const void *data,
                               size_t size);
 /* ".NAME.snug-RUN" and suffix, "", "-NUMBER" or ".old": a hidden name beside name, which no pattern such as
@@ -90,7 +91,7 @@ snug_status snug_temporary_name(snug_context *ctx, const char *name, uint64_t ru
 bool snug_temporary_run(const char *name, uint64_t *run, size_t *name_length);
 /* A random number that is not 0. */
 uint64_t snug_random_number(void);
-/* Makes the rename to that name durable. It comes too late to fail: a failure is logged. */
+/* Makes the rename to that name durable. The rename is already done, so a failure is only logged. */
 void snug_folder_sync(snug_context *ctx, const struct snug_folder *in, const char *name);
 
 #endif

@@ -1,105 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/json.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/utf8.h"
 
-/* Writes what shall stand for a number of length bytes; returns how many bytes that takes. */
-typedef size_t rewrite_fn(char *out, const char *number, size_t length);
+/* ---- memory ---- */
 
-static bool is_integer(const char *number, size_t length) {
-    return !memchr(number, '.', length) && !memchr(number, 'e', length) && !memchr(number, 'E', length);
+/* Jansson collects a token in a buffer of 16 bytes that doubles. If it cannot grow, Jansson drops characters, fails an
+ * assertion, or reads and writes beyond the token. So while a text is parsed, a reserve is held that is large enough
+ * for its longest token. After the first failed allocation only requests of the buffer's possible sizes succeed, if
+ * necessary from the reserve: the next value cannot be stored, and Jansson ends the parse with an error. */
+static _Thread_local struct {
+    char *start, *at, *end; /* start is NULL: this thread is not parsing */
+    bool used;
+} reserve;
+static json_malloc_t system_malloc;
+static json_free_t system_free;
+
+static void *allocate(size_t size) {
+    const bool may_be_buffer = size >= 32 && !(size & (size - 1));
+    void *memory = reserve.used && !may_be_buffer ? NULL : system_malloc(size);
+    if (memory || !reserve.start) return memory;
+    reserve.used = true;
+    if (!may_be_buffer || size > (size_t)(reserve.end - reserve.at)) return NULL;
+    memory = reserve.at;
+    reserve.at += size;
+    return memory;
 }
 
-/* An integer that may be beyond 64 bits, as a real. Tokenizer files hold one: "model_max_length", 10^30. */
-static size_t widen(char *out, const char *number, size_t length) {
-    memcpy(out, number, length);
-    if (length < 19 || !is_integer(number, length)) return length;
-    memcpy(out + length, ".0", 2);
-    return length + 2;
+static void release(void *memory) {
+    const char *at = memory;
+    if (!reserve.start || at < reserve.start || at >= reserve.end) system_free(memory);
 }
 
-/* The shortest of 15, 16 or 17 digits that reads back as the same real, as Python prints it: 0.1, 1e-12. Jansson does
-   the conversions, since it knows how to keep the process's locale out of them. */
-static size_t shorten(char *out, const char *number, size_t length) {
-    json_t *value = is_integer(number, length) ? NULL : json_loadb(number, length, JSON_DECODE_ANY, NULL);
-    /* What was read may be less than the number, see snug_json_parse_exact(). */
-    if (value && (json_dumpb(value, out, length, JSON_ENCODE_ANY) != length || memcmp(out, number, length) != 0)) {
-        json_decref(value);
-        value = NULL;
-    }
-    for (size_t precision = 15; value && precision < 17; precision++) {
-        size_t size = json_dumpb(value, out, length, JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
-        json_t *back = size && size <= length ? json_loadb(out, size, JSON_DECODE_ANY, NULL) : NULL;
-        bool same = back && json_real_value(back) == json_real_value(value);
-        json_decref(back);
-        if (same) {
-            json_decref(value);
-            return size;
-        }
-    }
-    json_decref(value);
-    memcpy(out, number, length);
-    return length;
-}
-
-/* A copy of a JSON text with each number outside strings rewritten, NUL-terminated; NULL if out of memory. */
-static char *rewrite_numbers(const char *text, size_t length, rewrite_fn *rewrite, size_t *out_length) {
-    char *out = malloc(length + length / 8 + 3); /* widen adds two bytes to 19 or more, shorten none */
-    if (!out) return NULL;
-    size_t to = 0;
-    bool in_string = false;
-    for (size_t at = 0; at < length;) {
-        size_t end = at + 1;
-        if (in_string && text[at] == '\\' && end < length) {
-            end++;
-        } else if (text[at] == '"') {
-            in_string = !in_string;
-        } else if (!in_string && ((text[at] >= '0' && text[at] <= '9') || text[at] == '-')) {
-            while (end < length && strchr("0123456789+-.eE", text[end])) end++; /* there is no NUL */
-            to += rewrite(out + to, text + at, end - at);
-            at = end;
-            continue;
-        }
-        memcpy(out + to, text + at, end - at);
-        to += end - at;
-        at = end;
-    }
-    out[to] = '\0';
-    *out_length = to;
-    return out;
-}
-
-/* ---- parsing ---- */
-
-/* Jansson gathers a token's characters in a buffer, and where that cannot grow it drops them without a word. So the
-   text is read as ["…", text], where the first string is as long as the longest token: if that one comes out whole, the
-   buffer need not grow any more. */
-struct feed {
-    const char *parts[5]; /* NULL: as many x */
-    size_t lengths[5], part, at;
-};
-
-static size_t give(void *buffer, size_t size, void *user) {
-    struct feed *feed = user;
-    size_t given = 0;
-    while (given < size && feed->part < 5) {
-        const char *part = feed->parts[feed->part];
-        const size_t left = feed->lengths[feed->part] - feed->at, count = left < size - given ? left : size - given;
-        if (part)
-            memcpy((char *)buffer + given, part + feed->at, count);
-        else
-            memset((char *)buffer + given, 'x', count);
-        given += count;
-        feed->at += count;
-        if (feed->at < feed->lengths[feed->part]) continue;
-        feed->part++;
-        feed->at = 0;
-    }
-    return given;
+static void set_allocator(void) {
+    json_get_alloc_funcs(&system_malloc, &system_free);
+    json_set_alloc_funcs(allocate, release);
 }
 
 static bool is_token(char c) {
@@ -126,35 +67,92 @@ static json_t *refuse(json_t *value, json_error_t *error, enum json_error_code c
     json_decref(value);
     *error = (json_error_t){.line = 1};
     snprintf(error->text, sizeof error->text, "%s", text);
-    error->text[sizeof error->text - 1] = (char)code; /* where Jansson keeps it, see json_error_code() */
+    error->text[sizeof error->text - 1] = (char)code; /* Jansson stores the code there, see json_error_code() */
     return NULL;
 }
 
-/* Whether text has nothing but short things outside of its strings, which are then chars long in all and as they are
-   written: the rows of most data. */
-static bool is_plain(const char *text, size_t length, size_t *chars) {
-    *chars = 0;
-    if (memchr(text, '\\', length)) return false;
-    for (const char *at = text, *end = text + length;;) {
-        const char *open = memchr(at, '"', (size_t)(end - at));
-        if ((open ? open : end) - at >= 15)
-            return false; /* it may be a number that Jansson's first buffer cannot hold */
-        if (!open) return true;
-        const char *close = memchr(open + 1, '"', (size_t)(end - open - 1));
-        if (!close) return false;
-        *chars += (size_t)(close - open) - 1;
-        at = close + 1;
-    }
+/* json_loadb(), but too little memory is always an error. */
+static json_t *load(const char *text, size_t length, size_t flags, json_error_t *error) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_allocator);
+    size_t buffer = 32; /* the largest buffer; its earlier sizes take as much again, and so do other allocations */
+    for (const size_t token = longest_token(text, length); buffer < token + 2;) buffer *= 2;
+    char *memory = malloc(4 * buffer);
+    if (!memory) return refuse(NULL, error, json_error_out_of_memory, "out of memory");
+    reserve.start = reserve.at = memory, reserve.end = memory + 4 * buffer, reserve.used = false;
+    json_t *value = json_loadb(text, length, flags, error);
+    const bool complete = !reserve.used;
+    if (!complete) refuse(value, error, json_error_out_of_memory, "out of memory");
+    reserve.start = NULL;
+    free(memory);
+    return complete ? value : NULL;
 }
 
-static size_t count_chars(const json_t *value) {
-    size_t chars = json_string_length(value), i;
-    const char *key;
-    json_t *item;
-    json_object_foreach((json_t *)(uintptr_t)value, key, item) chars += strlen(key) + count_chars(item);
-    json_array_foreach(value, i, item) chars += count_chars(item);
-    return chars;
+/* ---- numbers ---- */
+
+/* Writes the replacement of a number of length bytes; returns the replacement's length. */
+typedef size_t rewrite_fn(char *out, const char *number, size_t length);
+
+static bool is_integer(const char *number, size_t length) {
+    return !memchr(number, '.', length) && !memchr(number, 'e', length) && !memchr(number, 'E', length);
 }
+
+/* An integer that may be beyond 64 bits, as a real. Tokenizer files hold one: "model_max_length", 10^30. */
+static size_t widen(char *out, const char *number, size_t length) {
+    memcpy(out, number, length);
+    if (length < 19 || !is_integer(number, length)) return length;
+    memcpy(out + length, ".0", 2);
+    return length + 2;
+}
+
+/* The shortest of 15, 16 or 17 digits that reads back as the same real, as Python prints it: 0.1, 1e-12. Jansson does
+ * the conversions, because they must not depend on the process's locale. */
+static size_t shorten(char *out, const char *number, size_t length) {
+    json_error_t error;
+    json_t *value = is_integer(number, length) ? NULL : load(number, length, JSON_DECODE_ANY, &error);
+    for (size_t precision = 15; value && precision < 17; precision++) {
+        size_t size = json_dumpb(value, out, length, JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
+        json_t *back = size && size <= length ? load(out, size, JSON_DECODE_ANY, &error) : NULL;
+        bool same = back && json_real_value(back) == json_real_value(value);
+        json_decref(back);
+        if (same) {
+            json_decref(value);
+            return size;
+        }
+    }
+    json_decref(value);
+    memcpy(out, number, length);
+    return length;
+}
+
+/* A copy of a JSON text with each number outside strings rewritten, NUL-terminated; NULL if out of memory. */
+static char *rewrite_numbers(const char *text, size_t length, rewrite_fn *rewrite, size_t *out_length) {
+    char *out = malloc(length + length / 8 + 3); /* widen adds two bytes to 19 or more, shorten none */
+    if (!out) return NULL;
+    size_t to = 0;
+    bool in_string = false;
+    for (size_t at = 0; at < length;) {
+        size_t end = at + 1;
+        if (in_string && text[at] == '\\' && end < length) {
+            end++;
+        } else if (text[at] == '"') {
+            in_string = !in_string;
+        } else if (!in_string && ((text[at] >= '0' && text[at] <= '9') || text[at] == '-')) {
+            while (end < length && strchr("0123456789+-.eE", text[end])) end++; /* no NUL at its end */
+            to += rewrite(out + to, text + at, end - at);
+            at = end;
+            continue;
+        }
+        memcpy(out + to, text + at, end - at);
+        to += end - at;
+        at = end;
+    }
+    out[to] = '\0';
+    *out_length = to;
+    return out;
+}
+
+/* ---- parsing ---- */
 
 static bool has_too_many_values(const char *text, size_t length) {
     size_t values = 1;
@@ -180,71 +178,35 @@ static void locate(json_error_t *error, const char *text, size_t at) {
     }
 }
 
-/* json_loadb(), but a failure is never for the brackets that are added to the text: see describe(). */
 static json_t *parse(const char *text, size_t length, size_t flags, json_error_t *error) {
-    size_t chars;
     const char *nul = memchr(text, 0, length);
     if (nul) { /* Jansson skips some */
         refuse(NULL, error, json_error_null_character, "a NUL byte");
         locate(error, text, (size_t)(nul - text));
         return NULL;
     }
-    *error = (json_error_t){0};
     if (has_too_many_values(text, length)) {
-        error->line = 1;
+        *error = (json_error_t){.line = 1};
         snprintf(error->text, sizeof error->text, "over %d values", SNUG_JSON_VALUES_MOST);
         return NULL;
     }
-    if (is_plain(text, length, &chars)) { /* less to read than below */
-        json_t *plain = json_loadb(text, length, flags, error);
-        if (plain && count_chars(plain) == chars) return plain;
-        json_decref(plain);
-    }
-    const size_t token = longest_token(text, length), prefix = token + 4;
-    struct feed feed = {{"[\"", NULL, "\",", text, "]"}, {2, token, 2, length, 1}, 0, 0};
-    *error = (json_error_t){0};
-    json_t *pair = json_load_callback(give, &feed, flags, error), *value = json_array_get(pair, 1);
-    if (!pair) {
-        if (error->line == 1 && error->column >= (int)prefix) error->column -= (int)prefix;
-        return *error->text ? NULL : refuse(NULL, error, json_error_out_of_memory, "out of memory");
-    }
-    if (json_string_length(json_array_get(pair, 0)) != token)
-        return refuse(pair, error, json_error_out_of_memory, "out of memory");
-    if (json_array_size(pair) != 2) return refuse(pair, error, json_error_end_of_input_expected, "more than one value");
-    if (!json_is_object(value) && !json_is_array(value))
-        return refuse(pair, error, json_error_invalid_syntax, "'[' or '{' expected");
-    json_incref(value);
-    json_decref(pair);
-    return value;
-}
-
-/* Makes *error that of the text alone, without the brackets that parse() adds and the digits that widen() does. What
-   is nested too deep for parse() alone, and a lack of memory, stay as they are. */
-static json_t *describe(const char *text, size_t length, size_t flags, json_error_t *error) {
-    json_error_t bare;
-    if (snug_json_status(error) == SNUG_E_MEMORY || memchr(text, 0, length) || has_too_many_values(text, length))
-        return NULL;
-    json_t *value = json_loadb(text, length, flags, &bare);
-    if (!value && *bare.text && snug_json_status(&bare) != SNUG_E_MEMORY) *error = bare;
-    json_decref(value);
-    return NULL;
-}
-
-json_t *snug_json_parse_exact(const char *text, size_t length, size_t flags, json_error_t *error) {
-    json_t *value = parse(text, length, flags, error);
-    return value ? value : describe(text, length, flags, error);
+    return load(text, length, flags, error);
 }
 
 json_t *snug_json_parse(const char *text, size_t length, size_t flags, json_error_t *error) {
     json_t *value = parse(text, length, flags, error);
-    if (!value && json_error_code(error) == json_error_numeric_overflow) {
-        size_t wide_length;
-        char *wide = rewrite_numbers(text, length, widen, &wide_length);
-        if (!wide) return refuse(NULL, error, json_error_out_of_memory, "out of memory");
-        value = parse(wide, wide_length, flags, error);
-        free(wide);
-    }
-    return value ? value : describe(text, length, flags | JSON_DECODE_INT_AS_REAL, error);
+    if (value || json_error_code(error) != json_error_numeric_overflow) return value;
+    size_t wide_length;
+    char *wide = rewrite_numbers(text, length, widen, &wide_length);
+    /* may be untested: an allocation that fails */
+    if (!wide) return refuse(NULL, error, json_error_out_of_memory, "out of memory");
+    value = parse(wide, wide_length, flags, error);
+    free(wide);
+    if (value || snug_json_status(error) == SNUG_E_MEMORY) return value; /* may be untested: an allocation that fails */
+    /* the error again, with its position in the text without the digits that widen() adds */
+    value = parse(text, length, flags | JSON_DECODE_INT_AS_REAL, error);
+    /* may be untested: an allocation that fails */
+    return value ? refuse(value, error, json_error_out_of_memory, "out of memory") : NULL;
 }
 
 snug_status snug_json_status(const json_error_t *error) {
@@ -308,7 +270,7 @@ snug_status snug_json_write(snug_context *ctx, const struct snug_folder *in, con
     char *text;
     RETURN_IF_ERROR(snug_json_text(ctx, value, JSON_INDENT(2), &text));
     size_t length = strlen(text);
-    text[length] = '\n'; /* in the place of its NUL */
+    text[length] = '\n'; /* it replaces the NUL */
     snug_status status = snug_file_replace(ctx, in, name, text, length + 1);
     free(text);
     return status;
@@ -327,10 +289,21 @@ void snug_json_append(json_t **array, json_t *value) {
     if (json_array_append_new(*array, value)) drop(array);
 }
 
-/* Jansson does not say whether it refuses a text or has no memory: then nothing else may stand in its place. */
+/* Jansson does not report whether it rejects a text or is out of memory: then the string must not be replaced. */
 json_t *snug_json_from_text(const char *text) {
     const size_t length = strlen(text);
     return json_string(snug_utf8_invalid(text, length) == length ? text : "\xEF\xBF\xBD");
+}
+
+json_t *snug_json_number(double value) {
+    if (!isfinite(value)) return json_null();
+    return value == floor(value) && fabs(value) < 0x1p53 ? json_integer((json_int_t)value) : json_real(value);
+}
+
+json_t *snug_json_hex(uint64_t number) {
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, number);
+    return json_string(text);
 }
 
 static const char *type_name(const json_t *value) {
@@ -340,7 +313,7 @@ static const char *type_name(const json_t *value) {
     case JSON_STRING: return "a string";
     case JSON_INTEGER:
     case JSON_REAL: return "a number";
-    default: return "true or false"; /* null is as if it were absent */
+    default: return "true or false"; /* null counts as absent */
     }
 }
 

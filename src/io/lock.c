@@ -12,7 +12,7 @@
 
 static const char lock_name[] = ".snug.lock";
 
-enum { TEXT_MAX = 1 << 16 }; /* bytes of the file: some 1000 killed runs */
+enum { TEXT_MAX = 1 << 16 }; /* bytes of the file: about 1000 killed runs */
 
 static snug_status fail_in_the_way(snug_context *ctx, const struct snug_folder *folder, const char *what) {
     return snug_fail(ctx, SNUG_E_IO,
@@ -20,15 +20,18 @@ static snug_status fail_in_the_way(snug_context *ctx, const struct snug_folder *
                      SNUG_PATH_IN(folder, lock_name), what);
 }
 
-/* "process 4711 on HOST, run 0123456789abcdef"; the last line may be cut off, and an older version wrote no run. The
-   line's length; 0 if it is not such a line. */
+/* Parses "process 4711 on HOST, run 0123456789abcdef"; the last line may be truncated, and an older version wrote no
+ * run. Returns the line's length; 0 if it is not such a line. */
 static size_t read_line(const char *line, uint64_t *run) {
     int host = 0, number = 0;
     const size_t length = strcspn(line, "\n");
     sscanf(line, "process %*d on %n%*[^,\n], run %n", &host, &number);
+    /* may be untested: depends on the text that another process writes */
     const bool ends = line[length] == '\n', numbered = number > 0 && number < (int)length;
+    /* may be untested: depends on the text that another process writes */
     const bool whole =
         numbered && ends && length == (size_t)number + 16 && strspn(line + number, "0123456789abcdef") == 16;
+    /* may be untested: depends on the text that another process writes */
     if (!host || (numbered && ends && !whole)) return 0;
     *run = whole ? strtoull(line + number, NULL, 16) : 0;
     return length + ends;
@@ -40,7 +43,7 @@ static snug_status read_killed(snug_context *ctx, const struct snug_folder *fold
     for (size_t length; *text; text += length) {
         uint64_t run;
         length = read_line(text, &run);
-        if (!length) return fail_in_the_way(ctx, folder, "holds text that is not snug's");
+        if (!length) return fail_in_the_way(ctx, folder, "contains text that snug did not write");
         if (!run) continue;
         RETURN_IF_ERROR(
             snug_grow(ctx, (void **)&lock->killed, &capacity, lock->killed_count + 1, sizeof *lock->killed));
@@ -53,13 +56,14 @@ static snug_status read_killed(snug_context *ctx, const struct snug_folder *fold
 static snug_status read_text(snug_context *ctx, int fd, const struct snug_folder *folder, char **text) {
     RETURN_IF_ERROR(snug_alloc(ctx, TEXT_MAX + 1, 1, (void **)text));
     const ssize_t got = snug_read_at(fd, *text, TEXT_MAX, 0);
-    if (got < TEXT_MAX && got >= 0) return SNUG_OK;
+    if (got < TEXT_MAX && got >= 0) return SNUG_OK; /* may be untested: a call that fails: tools/failure-test */
     free(*text);
     *text = NULL;
+    /* may be untested: a call that fails: tools/failure-test */
     return fail_in_the_way(ctx, folder, got < 0 ? "cannot be read" : "holds text that is not snug's");
 }
 
-/* Appends the line of this run. Without it the lock holds all the same. */
+/* Appends the line of this run. The lock is valid without it. */
 static void write_line(int fd, uint64_t run) {
     char text[128 + HOST_NAME_MAX], host[HOST_NAME_MAX + 1];
     gethostname(host, sizeof host); /* has room for any */
@@ -67,6 +71,7 @@ static void write_line(int fd, uint64_t run) {
     const int length =
         snprintf(text, sizeof text, "process %ld on %s, run %016llx\n", (long)getpid(), host, (unsigned long long)run);
     const off_t end = lseek(fd, 0, SEEK_END);
+    /* may be untested: a call that fails: tools/failure-test */
     if (pwrite(fd, text, (size_t)length, end < 0 ? 0 : end) != length) return;
 }
 
@@ -74,19 +79,20 @@ static snug_status fail_held(snug_context *ctx, int fd, const struct snug_folder
     char *text, *line;
     RETURN_IF_ERROR(read_text(ctx, fd, folder, &text));
     const size_t length = strlen(text);
+    /* may be untested: depends on the text that another process writes */
     if (length && text[length - 1] == '\n') text[length - 1] = '\0';
     line = strrchr(text, '\n');
-    line = line ? line + 1 : text;
+    line = line ? line + 1 : text; /* may be untested: depends on the text that another process writes */
     line[strcspn(line, ",")] = '\0';
     const snug_status status = snug_fail(ctx, SNUG_E_IO,
-                                         "%s: another run is writing into this folder (%s): wait for its end, or "
+                                         "%s: another run is writing into this folder (%s): wait until it ends, or "
                                          "give another --output_dir",
                                          folder->path, *line ? line : "another process");
     free(text);
     return status;
 }
 
-/* What is opened must be a file that only this name leads to. */
+/* The opened file must be a regular file with this single name. */
 static snug_status check_kind(snug_context *ctx, int fd, const struct snug_folder *folder) {
     struct stat info = {0};
     fstat(fd, &info);
@@ -104,13 +110,14 @@ static snug_status open_lock(snug_context *ctx, const struct snug_folder *folder
                      SNUG_PATH_IN(folder, lock_name), strerror(errno));
 }
 
-/* Removes a lock file that was made here, and so is empty. */
+/* Removes a lock file that was created here and is therefore empty. */
 static void remove_made(int fd, const struct snug_folder *folder) {
     struct stat info;
+    /* may be untested: a call that fails: tools/failure-test */
     if (fstat(fd, &info) == 0 && info.st_size == 0) unlinkat(folder->fd, lock_name, 0);
 }
 
-/* SNUG_END where it has to be tried again. */
+/* SNUG_END if the caller has to try again. */
 static snug_status try_lock(snug_context *ctx, int fd, const struct snug_folder *folder, struct snug_lock *lock) {
     char *text;
     if (flock(fd, LOCK_EX | LOCK_NB)) {
@@ -120,7 +127,8 @@ static snug_status try_lock(snug_context *ctx, int fd, const struct snug_folder 
         remove_made(fd, folder);
         return SNUG_OK;
     }
-    if (!snug_file_is_named(fd, folder, lock_name)) return SNUG_END; /* its holder has removed it since it was opened */
+    if (!snug_file_is_named(fd, folder, lock_name))
+        return SNUG_END; /* the previous holder removed it after it was opened here */
     snug_status status = read_text(ctx, fd, folder, &text);
     if (status == SNUG_OK) {
         status = read_killed(ctx, folder, text, lock);
@@ -159,14 +167,15 @@ void snug_lock_forget_killed(struct snug_lock *lock) {
     free(lock->killed);
     lock->killed = NULL;
     lock->killed_count = 0;
+    /* may be untested: a call that fails: tools/failure-test */
     if (ftruncate(lock->fd, 0) == 0) write_line(lock->fd, lock->folder->run);
 }
 
 void snug_lock_release(struct snug_lock *lock) {
     if (!lock->folder) return;
-    /* While it is held no other run's can be meant; what the user has put in its place stays. So does what it says of
-       killed runs, where this one ends before it has removed what they left. */
-    if (!lock->killed_count && snug_file_is_named(lock->fd, lock->folder, lock_name))
+    /* While the lock is held the file cannot be another run's. If the user replaced the file, the new one is not
+       removed. Lines of killed runs remain if this run ends before it has removed their files. */
+    if (!lock->killed_count && !lock->keep && snug_file_is_named(lock->fd, lock->folder, lock_name))
         unlinkat(lock->folder->fd, lock_name, 0);
     close(lock->fd);
     free(lock->killed);

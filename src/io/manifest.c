@@ -18,20 +18,22 @@ static const char sum_key[] = "xxh3_64";
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
-/* A name in the same folder: no path, and not the manifest itself. */
+/* Whether it is a name in the same folder: no path, and not the manifest itself. */
 static bool is_file_name(const char *name) {
+    /* untested: a manifest that was edited */
     return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
            strcmp(name, SNUG_MANIFEST) != 0;
 }
 
 static bool read_run(const json_t *json, uint64_t *run) {
     const char *text = json_string_value(json_object_get(json, "run"));
+    /* untested: a manifest that was edited */
     if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return false;
     *run = strtoull(text, NULL, 16);
     return true;
 }
 
-/* The checksum of a manifest that does not hold it. False without memory. */
+/* The checksum of a manifest without its checksum member. False when out of memory. */
 static bool sum_of(const json_t *json, char hex[17]) {
     char *text = snug_json_dump(json, JSON_COMPACT | JSON_SORT_KEYS);
     if (text) snprintf(hex, 17, "%016llx", (unsigned long long)XXH3_64bits(text, strlen(text)));
@@ -40,7 +42,7 @@ static bool sum_of(const json_t *json, char hex[17]) {
     return dumped;
 }
 
-/* Takes the checksum out of the manifest, and compares it with that of what is left. */
+/* Removes the checksum from the manifest and compares it with the checksum of the rest. */
 static snug_status check_sum(snug_context *ctx, json_t *json, bool *same) {
     char sum[17] = "", hex[17];
     const char *text = json_string_value(json_object_get(json, sum_key));
@@ -51,7 +53,7 @@ static snug_status check_sum(snug_context *ctx, json_t *json, bool *same) {
     return SNUG_OK;
 }
 
-/* Why json is not the manifest that snug writes; NULL if it is. */
+/* Why json is not a valid manifest of snug; NULL if it is. */
 static const char *problem_of(const json_t *json, struct snug_manifest *out) {
     const json_t *files = json_object_get(json, "files"), *program = json_object_get(json, "program");
     const char *name;
@@ -75,8 +77,8 @@ snug_status snug_manifest_read(snug_context *ctx, const struct snug_folder *fold
     const char *kind = snug_entry_kind(folder, SNUG_MANIFEST);
     json_t *json = NULL;
     if (!kind || strcmp(kind, "a file") != 0) {
-        snprintf(out->problem, sizeof out->problem,
-                 kind ? "its %s is %s" : "it has no %s: it was not written to its end", SNUG_MANIFEST, kind);
+        snprintf(out->problem, sizeof out->problem, kind ? "its %s is %s" : "it has no %s: writing it was not finished",
+                 SNUG_MANIFEST, kind);
         return SNUG_OK;
     }
     bool same = true;
@@ -150,7 +152,7 @@ snug_status snug_manifest_write(snug_context *ctx, const struct snug_folder *fol
     return status;
 }
 
-/* ---- what is snug's own --------------------------------------------------------------------------------------- */
+/* ---- ownership --------------------------------------------------------------------------------------------------- */
 
 snug_status snug_manifest_covers(snug_context *ctx, const struct snug_folder *folder,
                                  const struct snug_manifest *manifest, bool *covers, char unlisted[256]) {
@@ -161,6 +163,7 @@ snug_status snug_manifest_covers(snug_context *ctx, const struct snug_folder *fo
         const char *name = entry->d_name;
         if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, SNUG_MANIFEST)) continue;
         const char *kind = snug_entry_kind(folder, name);
+        /* may be untested: a file that another program removes meanwhile */
         *covers = json_object_get(manifest->files, name) && (!kind || strcmp(kind, "a file") == 0);
         if (!*covers) snprintf(unlisted, 256, "%s", name);
     }
@@ -216,14 +219,14 @@ static snug_status verify_file(snug_context *ctx, const struct snug_folder *fold
     char hex[17];
     const char *expected = json_string_value(json_object_get(entry, "xxh3_64"));
     const int64_t expected_size = json_integer_value(json_object_get(entry, "size"));
-    if (!expected)
+    if (!expected) /* untested: a manifest that was edited */
         return snug_fail(ctx, SNUG_E_INPUT,
-                         SNUG_PATH " was not written to its end: " SNUG_MANIFEST " has no checksum of it",
+                         SNUG_PATH " was not written completely: " SNUG_MANIFEST " has no checksum of it",
                          SNUG_PATH_IN(folder, name));
     if (fstatat(folder->fd, name, &info, AT_SYMLINK_NOFOLLOW))
         return snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH " is missing, but " SNUG_MANIFEST " lists it",
                          SNUG_PATH_IN(folder, name));
-    int64_t size = info.st_size; /* enough to tell: a hole of exabytes is not read */
+    int64_t size = info.st_size; /* the size differs: a sparse file of exabytes is not read */
     if (!S_ISREG(info.st_mode) || size == expected_size)
         RETURN_IF_ERROR(digest_of(ctx, folder, name, false, &size, hex));
     if (size != expected_size)

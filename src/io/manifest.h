@@ -18,14 +18,14 @@
 
 #define SNUG_MANIFEST "manifest.json"
 
-/* The training that something comes from: a random number that its resumed runs keep, and when it began. */
+/* The training that a file belongs to: a random number, which resumed runs reuse, and the time of its start. */
 struct snug_provenance {
     uint64_t run;
     int64_t started; /* seconds since 1970 */
 };
 
 struct snug_manifest {
-    json_t *files; /* owned; NULL where problem is not */
+    json_t *files; /* owned; NULL if problem is set */
     struct snug_provenance from;
     char problem[256]; /* why there is no valid manifest; "" where there is one */
 };
@@ -33,7 +33,7 @@ struct snug_manifest {
 /* Reads folder/manifest.json. A missing or foreign one is not a failure: see problem. */
 snug_status snug_manifest_read(snug_context *ctx, const struct snug_folder *folder, struct snug_manifest *out);
 void snug_manifest_free(struct snug_manifest *manifest);
-/* Sets the entry of a file, whose content is synced to the disk. */
+/* Sets the entry of a file and syncs the file's content to the disk. */
 snug_status snug_manifest_add(snug_context *ctx, json_t *files, const struct snug_folder *folder, const char *name);
 /* Writes folder/manifest.json. */
 snug_status snug_manifest_write(snug_context *ctx, const struct snug_folder *folder, json_t *files,
@@ -41,12 +41,12 @@ snug_status snug_manifest_write(snug_context *ctx, const struct snug_folder *fol
 /* Whether the manifest lists every entry of the folder; if not, *unlisted is such an entry's name. */
 snug_status snug_manifest_covers(snug_context *ctx, const struct snug_folder *folder,
                                  const struct snug_manifest *manifest, bool *covers, char unlisted[256]);
-/* Opens the folder name in an opened one if it is snug's own. SNUG_END if there is no such entry; SNUG_E_IO says what
-   is there instead. manifest and folder may be NULL. */
+/* Opens the folder `name` in an opened folder if snug made it. SNUG_END if there is no such entry; SNUG_E_IO names what
+ * exists instead. manifest and folder may be NULL. */
 snug_status snug_manifest_claim(snug_context *ctx, const struct snug_folder *in, const char *name,
                                 struct snug_folder *folder, struct snug_manifest *manifest);
 /* SNUG_OK if the folder has a valid manifest that lists all required files (NULL-terminated), and every file that it
-   lists is there with its size and checksum; SNUG_E_INPUT names the first that is not. */
+   lists exists with its size and checksum; SNUG_E_INPUT names the first that is not. */
 snug_status snug_manifest_verify(snug_context *ctx, const struct snug_folder *folder, const char *const *required);
 
 #endif

@@ -14,7 +14,8 @@
 #include "io/file.h"
 #include "io/json.h"
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors is little-endian, and is read as it lies");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "safetensors is little-endian, and is read without conversion");
 
 /* The format's own limit on the header's length. */
 #define HEADER_MAX 100000000u
@@ -22,10 +23,10 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors is little-
 struct snug_safetensors_file {
     int fd;
     char *path;
-    uint64_t size, data; /* bytes of the file; where its data begins */
+    uint64_t size, data; /* bytes of the file; offset of its data */
 };
 
-/* Types that the format knows, with the bits of an element; dtype where snug has the same. */
+/* The format's types, with the bits of an element; dtype if snug supports the type. */
 struct type_info {
     const char *name;
     int bits;
@@ -67,7 +68,7 @@ static snug_status read_at(snug_context *ctx, const struct snug_safetensors_file
 
 /* ---- opening ---- */
 
-/* weights_only keeps torch from running what the file says. */
+/* weights_only keeps torch from executing code of the file. */
 snug_status snug_fail_pickled(snug_context *ctx, const char *path) {
     static const char shards[] = ".bin.index.json";
     const char *slash = strrchr(path, '/');
@@ -84,7 +85,7 @@ snug_status snug_fail_pickled(snug_context *ctx, const char *path) {
                      index ? "-*.bin" : "", folder, path);
 }
 
-/* Says what a file that is not safetensors seems to be. start: its first bytes, zero-filled. */
+/* Reports what a file that is not safetensors seems to be. start: its first bytes, zero-filled. */
 static snug_status not_safetensors(snug_context *ctx, const struct snug_safetensors_file *file,
                                    const unsigned char start[9]) {
     bool zip = !memcmp(start, "PK\3\4", 4), pickle = start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
@@ -130,7 +131,7 @@ static snug_status parse_entry(snug_context *ctx, const struct snug_safetensors_
     out->readable = type && type->readable;
 
     int64_t from = json_integer_value(first), to = json_integer_value(last), bits;
-    if (from < 0 || to < from) return bad_tensor(ctx, file, name, "ends before it begins");
+    if (from < 0 || to < from) return bad_tensor(ctx, file, name, "has an end before its beginning");
     if (type && (__builtin_mul_overflow(out->count, type->bits, &bits) || bits % 8 || bits / 8 != to - from))
         return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s: %lld elements of %s do not take the %lld bytes given",
                          file->path, name, (long long)out->count, out->type_name, (long long)(to - from));
@@ -154,7 +155,7 @@ static int compare_extents(const void *left, const void *right) {
     return by_begin ? by_begin : (a->end > b->end) - (a->end < b->end);
 }
 
-/* The format wants every byte of the data to belong to exactly one tensor. */
+/* The format requires that every byte of the data belongs to exactly one tensor. */
 static snug_status check_extents(snug_context *ctx, const struct snug_safetensors_file *file, struct extent *extents,
                                  size_t count) {
     if (count) qsort(extents, count, sizeof *extents, compare_extents);
@@ -175,13 +176,13 @@ static snug_status check_extents(snug_context *ctx, const struct snug_safetensor
 
 /* ---- the header ---- */
 
-/* A tensor's entry has a name, a type, at most 8 extents and 2 offsets. One that is longer than this is refused, so
-   that JSON's trees stay small however long the header is. */
+/* A tensor's entry has a name, a type, at most 8 extents and 2 offsets. A longer entry is refused, so that the parsed
+ * JSON is small for any length of the header. */
 #define ENTRY_MAX 65536
-/* Bytes of a name that messages show. */
+/* The maximum number of bytes of a name in messages. */
 #define NAME_SHOWN 100
 
-/* The text of a header, and where it is read. text[length] is 0, which no token begins with. */
+/* The text of a header and the current position. text[length] is 0, which no token begins with. */
 struct header {
     snug_context *ctx;
     const struct snug_safetensors_file *file;
@@ -198,7 +199,7 @@ static snug_status bad_header(const struct header *h, const char *expected) {
 
 static void skip_space(struct header *h) { h->at += strspn(h->text + h->at, " \t\r\n"); }
 
-/* A string: what it may hold is left to who parses it. */
+/* A string; its contents are checked when it is parsed. */
 static snug_status skip_string(struct header *h) {
     if (h->text[h->at] != '"') return bad_header(h, "a string");
     size_t at = h->at + 1;
@@ -234,8 +235,8 @@ static snug_status skip_value(struct header *h) {
     return SNUG_OK;
 }
 
-/* A string that is not parsed by Jansson: escapes are what JSON has; bytes are UTF-8 without controls, see
-   read_header(). */
+/* A string that Jansson does not parse: checks its escapes; its bytes are UTF-8 without control characters, see
+ * read_header(). */
 static snug_status check_string(struct header *h) {
     const size_t from = h->at;
     RETURN_IF_ERROR(skip_string(h));
@@ -251,7 +252,7 @@ static snug_status check_string(struct header *h) {
     return SNUG_OK;
 }
 
-/* "__metadata__": null or an object of strings. Nothing of it is used, so nothing is kept. */
+/* "__metadata__": null or an object of strings. It is checked but not used. */
 static snug_status skip_metadata(struct header *h) {
     if (!strncmp(h->text + h->at, "null", 4)) {
         h->at += 4;
@@ -276,7 +277,7 @@ static snug_status skip_metadata(struct header *h) {
     return SNUG_OK;
 }
 
-/* How many bytes of the current name a message shows: whole characters. */
+/* The number of bytes of the current name in a message: whole characters. */
 static int shown_bytes(const struct header *h) {
     size_t shown = h->name_end - h->name;
     if (shown <= NAME_SHOWN) return (int)shown;
@@ -284,7 +285,7 @@ static int shown_bytes(const struct header *h) {
     return (int)shown;
 }
 
-/* Parses the entry text[from … at) as an object of its own, for which its neighbours become braces. */
+/* Parses the entry text[from … at) as an object: the characters around it are replaced by braces. */
 static snug_status parse_member(struct header *h, size_t from, json_t **out) {
     const int shown = shown_bytes(h);
     *out = NULL;
@@ -309,7 +310,7 @@ struct extents {
     size_t count, capacity, tensors;
 };
 
-/* Takes over one tensor. */
+/* Adds one tensor. */
 static snug_status add_tensor(struct header *h, struct snug_safetensors *out, int number, const char *name,
                               const json_t *entry, struct extents *extents) {
     snug_context *ctx = h->ctx;
@@ -361,9 +362,9 @@ static snug_status read_member(struct header *h, struct snug_safetensors *out, i
     return status;
 }
 
-/* The header entry by entry: a tree of all of it would take 25 times its size. */
+/* Parses the header entry by entry: parsed as a whole it would take 25 times its size. */
 static snug_status read_members(struct header *h, struct snug_safetensors *out, int number, struct extents *extents) {
-    h->at = 1; /* after the brace, which was looked at */
+    h->at = 1; /* after the brace, which was checked */
     skip_space(h);
     for (bool first = true; h->text[h->at] != '}'; first = false) {
         if (!first && h->text[h->at] != ',') return bad_header(h, "',' or '}'");
@@ -396,7 +397,7 @@ static snug_status read_header(snug_context *ctx, struct snug_safetensors *out, 
     return status;
 }
 
-/* Opens one file as the next of out. What it takes is released by snug_safetensors_close(), also after a failure. */
+/* Opens one file as the next of out. snug_safetensors_close() frees it, also after a failure. */
 static snug_status open_file(snug_context *ctx, const struct snug_folder *in, const char *name,
                              struct snug_safetensors *out) {
     size_t capacity = out->file_count;
@@ -453,6 +454,7 @@ static snug_status open_shard(snug_context *ctx, const struct snug_folder *in, c
     RETURN_IF_ERROR(snug_format(ctx, &shard_path, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name));
     snug_status status = open_file(ctx, in, shard_path, out);
     free(shard_path);
+    /* may be untested: an allocation that fails */
     if (status == SNUG_OK && json_object_set_new(opened, name, json_integer((json_int_t)out->file_count - 1)))
         status = snug_fail(ctx, SNUG_E_MEMORY, "out of memory while opening %s", path);
     return status;
@@ -518,7 +520,7 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 static snug_status check_range(snug_context *ctx, const struct snug_safetensors_file *file,
                                const struct snug_stored_tensor *tensor, int64_t first, int64_t count) {
     if (first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_INTERNAL, "%s: tensor %s: elements %lld + %lld of %lld asked for", file->path,
+    return snug_fail(ctx, SNUG_E_INTERNAL, "%s: tensor %s: requested elements %lld + %lld of %lld", file->path,
                      tensor->name, (long long)first, (long long)count, (long long)tensor->count);
 }
 
@@ -528,7 +530,7 @@ snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_sa
     const struct snug_safetensors_file *file = &files->files[tensor->file];
     const int64_t size = snug_dtype_size(tensor->dtype);
     if (strcmp(tensor->type_name, snug_dtype_name(tensor->dtype)) != 0)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s has type %s, which snug does not have", file->path,
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s has type %s, which snug does not support", file->path,
                          tensor->name, tensor->type_name);
     RETURN_IF_ERROR(check_range(ctx, file, tensor, first, count));
     return read_at(ctx, file, out, (size_t)(count * size), tensor->offset + (uint64_t)(first * size));

@@ -12,7 +12,7 @@
 struct snug_stored_tensor {
     char *name;
     enum snug_dtype dtype;
-    bool readable; /* dtype is one that snug reads; type_name says what the file calls it */
+    bool readable; /* dtype is one that snug reads; type_name is its name in the file */
     char type_name[16];
     int dims;
     int64_t shape[SNUG_SAFETENSORS_DIMS];
@@ -21,7 +21,7 @@ struct snug_stored_tensor {
     uint64_t offset; /* absolute, in bytes */
 };
 
-/* One or several files opened for reading; no data is read before it is asked for, and none stays in memory. */
+/* One or several files opened for reading. Data is read on request; none stays in memory. */
 struct snug_safetensors {
     struct snug_stored_tensor *tensors; /* sorted by name */
     size_t count;
@@ -34,7 +34,7 @@ struct snug_safetensors {
 snug_status snug_safetensors_open(snug_context *ctx, const struct snug_folder *in, const char *name,
                                   struct snug_safetensors *out);
 void snug_safetensors_close(struct snug_safetensors *files);
-/* Refuses a pickled file, and says how to convert it. */
+/* Refuses a pickled file; the message explains how to convert it. */
 snug_status snug_fail_pickled(snug_context *ctx, const char *path);
 /* NULL if there is none of that name. */
 const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safetensors *files, const char *name);
@@ -42,12 +42,12 @@ const struct snug_stored_tensor *snug_safetensors_find(const struct snug_safeten
 snug_status snug_safetensors_read(snug_context *ctx, const struct snug_safetensors *files,
                                   const struct snug_stored_tensor *tensor, int64_t first, int64_t count, float *out);
 
-/* The same elements as they are stored, of any type that snug has. */
+/* The same elements in their stored type, of any type that snug supports. */
 snug_status snug_safetensors_read_stored(snug_context *ctx, const struct snug_safetensors *files,
                                          const struct snug_stored_tensor *tensor, int64_t first, int64_t count,
                                          void *out);
 
-/* What to write: data lies in memory in the given type, or read() gives elements first … first + count - 1 of it. */
+/* A tensor to write: data is in memory in the given type, or read() returns elements first … first + count - 1. */
 struct snug_tensor_source {
     const char *name;
     enum snug_dtype dtype;
@@ -57,7 +57,7 @@ struct snug_tensor_source {
     snug_status (*read)(void *user, int64_t first, int64_t count, void *out);
     void *user;
 };
-/* Writes one file, whole or not at all, with "__metadata__": {"format": "pt"}. Data starts at a multiple of 8. */
+/* Writes one file atomically, with "__metadata__": {"format": "pt"}. Data starts at a multiple of 8. */
 snug_status snug_safetensors_write(snug_context *ctx, const struct snug_folder *in, const char *name,
                                    const struct snug_tensor_source *tensors, size_t count);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What architectures are written with: each call appends an operation to the program and returns the tensor that it
- * makes, so that a model reads like its formula. The first failure sticks in the builder; later calls then do nothing.
+ * The functions with which model families are written: each call appends an operation to the program and returns its
+ * output, so that a model reads like its formula. The first failure sticks in the builder; later calls then do nothing.
  */
 #ifndef SNUG_MODEL_BUILD_H
 #define SNUG_MODEL_BUILD_H
@@ -13,42 +13,64 @@ struct snug_builder {
     const struct snug_config *config;
     snug_status status;
     enum snug_phase phase;
-    int32_t layer; /* of what is being built, -1 outside the encoder's layers */
-    bool training; /* dropout is on */
+    enum snug_part part; /* of what is being built */
+    int32_t layer;       /* -1 outside the layers */
+    bool training;       /* dropout is on */
+    double label_smoothing;
 };
 
-/* A weight and its bias, or a norm's gamma and beta. */
+/* Begins a part of the model; layer is used if part is LAYER. */
+void snug_build_part(struct snug_builder *b, enum snug_part part, int32_t layer);
+
+/* A weight and its bias, or a norm's gamma and beta; bias and beta are optional. */
 struct snug_affine {
     int32_t weight, bias;
 };
 
-/* Parameters, by their Hugging Face names below prefix. */
-int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, const char *name);
-struct snug_affine snug_build_norm(struct snug_builder *b, const char *prefix);
+/* Parameters, by their Hugging Face names below prefix. zero_row: the table's row that is initialised to zeros, or
+   -1. */
+int32_t snug_build_table(struct snug_builder *b, int64_t rows, int64_t cols, int64_t zero_row, const char *name);
+struct snug_affine snug_build_norm(struct snug_builder *b, int64_t size, const char *prefix);
+/* The same for a model that may lack biases. */
+struct snug_affine snug_build_plain_norm(struct snug_builder *b, int64_t size, const char *prefix, bool bias);
+struct snug_affine snug_build_plain_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, const char *prefix,
+                                           bool bias);
 /* One fused tensor for count layers that read the same input: names[i] + ".weight" / ".bias" are its row blocks. */
 struct snug_affine snug_build_linear(struct snug_builder *b, int64_t outputs, int64_t inputs, int count,
                                      const char *const names[]);
 int32_t snug_build_bias(struct snug_builder *b, int64_t size, const char *name);
-/* Marks the parameters made since number first as the task head's. */
+/* Marks the parameters from number first on as the task head's. */
 void snug_build_mark_head(struct snug_builder *b, size_t first);
+/* Saves the last parameter under this name, too; the name must outlive the program. */
+void snug_build_save_also(struct snug_builder *b, const char *name);
 
 /* Operations. Extents follow from the inputs. */
 int32_t snug_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name);
-/* activation(linear(x)); the tensors are called name and activated */
+/* activation(linear(x)); the tensors are named name and activated */
 int32_t snug_activated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
                               enum snug_activation activation, const char *activated);
-int32_t snug_attention(struct snug_builder *b, int32_t qkv);
+/* activation(one half of linear(x)) * the other half */
+int32_t snug_gated_linear(struct snug_builder *b, int32_t x, struct snug_affine w, const char *name,
+                          enum snug_activation activation, const char *activated);
+/* form: its bias, window and rope_theta; all 0 for BERT's attention. */
+int32_t snug_attention(struct snug_builder *b, int32_t qkv, struct snug_attention form);
 /* norm(dropout(z) + x) */
-int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, struct snug_affine norm, const char *name);
+int32_t snug_residual_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
+                           const char *name);
+/* The same if the sum itself, *s, is read, as in pre-norm models. */
+int32_t snug_residual_sum_norm(struct snug_builder *b, int32_t z, int32_t x, double p, struct snug_affine norm,
+                               const char *name, int32_t *s);
 int32_t snug_norm(struct snug_builder *b, int32_t s, struct snug_affine norm, const char *name);
 int32_t snug_dropout(struct snug_builder *b, int32_t x, double p, const char *name);
-/* The rows of x that extent has: each sequence's first token, or the head rows. */
+/* The rows of x for an extent: each sequence's first token, or the loss positions. */
 int32_t snug_gather(struct snug_builder *b, int32_t x, enum snug_extent extent, const char *name);
+/* The mean of each sequence's rows of x, [B,h]. */
+int32_t snug_gather_means(struct snug_builder *b, int32_t x, const char *name);
 int32_t snug_embed(struct snug_builder *b, int32_t word, int32_t position, int32_t type, struct snug_affine norm);
 void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind kind, double label_smoothing);
 
-/* The architectures: append the forward operations of config's model and task. */
-snug_status snug_build_bert(struct snug_program *program, const struct snug_config *config, bool training,
-                            double label_smoothing);
+/* Appends the forward operations of config's family and task. */
+snug_status snug_build_model(struct snug_program *program, const struct snug_config *config, bool training,
+                             double label_smoothing);
 
 #endif

@@ -10,13 +10,15 @@
 #include "core/normal.h"
 #include "core/philox.h"
 #include "io/file.h"
+#include "io/manifest.h"
 #include "io/safetensors.h"
+#include "model/family.h"
 #include "optim/optimizer.h"
-#include "text/lexicon.h"
+#include "text/hash_map.h"
 
 enum {
-    PIECE = 4096,      /* values that a thread works on at a time */
-    PART = 64 * PIECE, /* and that go to where they stand in one copy: each has its price on a device */
+    PIECE = 4096,      /* values that a thread processes at a time */
+    PART = 64 * PIECE, /* values of one copy into the arena: on a device every copy has a fixed cost */
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -33,7 +35,7 @@ static uint16_t narrowed(enum snug_dtype dtype, float value) {
     return dtype == SNUG_F16 ? snug_f32_to_f16(value) : snug_f32_to_bf16(value);
 }
 
-/* Its value number first, as an element of the tensor. */
+/* The tensor's element that is the parameter's value number first. */
 static int64_t element_of(const struct snug_program *program, const struct snug_parameter *parameter, int64_t first) {
     return parameter->row * program->tensors[parameter->tensor].cols + first;
 }
@@ -54,7 +56,7 @@ snug_status snug_parameter_read(const struct snug_program *program, const struct
 
 /* ---- filling -------------------------------------------------------------------------------------------------- */
 
-/* A place in a persistent tensor: from element first on. */
+/* A range of a persistent tensor, from element first on. */
 struct place {
     const struct snug_program *program;
     const struct snug_memory *memory;
@@ -64,11 +66,12 @@ struct place {
 
 static int threads_of(const struct snug_memory *memory) { return memory->threads > 0 ? memory->threads : 1; }
 
-/* Puts elements first … first + count - 1 of what goes there into values. */
+/* Writes elements first … first + count - 1 of the range's contents to values. */
 typedef snug_status make_fn(const void *user, int64_t first, int64_t count, void *values);
 
-/* Fills count elements, a part at a time, with what make gives in type made: the tensor's own, or F32, which is rounded
-   to it. The room for a part is not malloc's: what that gets back may stay resident, and is in no plan. */
+/* Fills count elements, a part at a time, with the output of make in type made: the tensor's own, or F32, which is
+   rounded to it. The buffer does not come from malloc, because freed heap memory may stay resident, and no plan
+   includes it. */
 static snug_status fill(const struct place *to, int64_t count, enum snug_dtype made, make_fn *make, const void *user) {
     const enum snug_dtype dtype = to->program->tensors[to->tensor].dtype;
     const int64_t most = smaller(PART, count), bytes = most * snug_dtype_size(made);
@@ -117,7 +120,7 @@ int64_t snug_parameter_count(const struct snug_parameter *parameter) {
 
 /* ---- initialising --------------------------------------------------------------------------------------------- */
 
-/* FNV-1a: only to give each name its own stream of random numbers. */
+/* FNV-1a; it gives each name its own stream of random numbers. */
 static uint32_t name_hash(const char *name) {
     uint32_t hash = 2166136261u;
     for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 16777619u;
@@ -137,13 +140,12 @@ static void draw_normal(float *values, int64_t first, int64_t count, double devi
     snug_normal(values, words, count, deviation);
 }
 
-/* The padding token's row is zero. */
-static void clear_padding(const struct snug_config *config, const struct snug_parameter *parameter, float *values,
-                          int64_t first, int64_t count) {
-    const int64_t pad = config->pad_token_id, size = config->hidden_size;
-    if (strcmp(parameter->name, "bert.embeddings.word_embeddings.weight") != 0 || pad < 0) return;
-    const int64_t end = smaller((pad + 1) * size, first + count);
-    for (int64_t i = pad * size < first ? first : pad * size; i < end; i++) values[i - first] = 0;
+/* Elements first … first + count - 1 of a table of which one row is zero. */
+static void clear_zero_row(const struct snug_parameter *parameter, float *values, int64_t first, int64_t count) {
+    const int64_t size = parameter->shape[1], begin = parameter->zero_row * size;
+    if (!parameter->has_zero_row) return;
+    const int64_t end = smaller(begin + size, first + count);
+    for (int64_t i = begin < first ? first : begin; i < end; i++) values[i - first] = 0;
 }
 
 struct initialisation {
@@ -162,7 +164,7 @@ static snug_status init_values(const void *user, int64_t first, int64_t count, v
         const int64_t n = smaller(PIECE, count - i);
         if (init->parameter->init == SNUG_INIT_NORMAL) {
             draw_normal(piece, first + i, n, init->config->initializer_range, init->name, init->seed);
-            clear_padding(init->config, init->parameter, piece, first + i, n);
+            clear_zero_row(init->parameter, piece, first + i, n);
         } else {
             for (int64_t k = 0; k < n; k++) piece[k] = init->parameter->init == SNUG_INIT_ONES ? 1 : 0;
         }
@@ -176,35 +178,6 @@ snug_status snug_weights_init(const struct snug_program *program, const struct s
     return fill_parameter(program, memory, parameter, 0, snug_parameter_count(parameter), init_values, &init);
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------------- */
-
-static bool starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
-
-static bool replace_end(char *text, size_t size, const char *end, const char *by) {
-    const size_t length = strlen(text), cut = strlen(end);
-    if (length < cut || strcmp(text + length - cut, end) != 0) return false;
-    snprintf(text + length - cut, size - (length - cut), "%s", by);
-    return true;
-}
-
-/* The name that today's BertFor… gives what a file calls stored. */
-static void canonical_name(const struct snug_config *config, const char *stored, char *name, size_t size) {
-    const bool headed =
-        starts_with(stored, "bert.") || starts_with(stored, "cls.") || starts_with(stored, "classifier.");
-    snprintf(name, size, "%s%s", headed ? "" : "bert.", stored);
-    replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight");
-    replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
-    if (config->tie_word_embeddings && strcmp(name, "cls.predictions.decoder.bias") == 0)
-        snprintf(name, size, "cls.predictions.bias");
-}
-
-/* Nothing to load: a constant of older versions, the tied decoder, which is the word embedding, and the bias that an
-   untied decoder leaves unused beside its own. */
-static bool is_redundant(const struct snug_config *config, const char *name) {
-    return strcmp(name, "bert.embeddings.position_ids") == 0 ||
-           strcmp(name, config->tie_word_embeddings ? "cls.predictions.decoder.weight" : "cls.predictions.bias") == 0;
-}
-
 /* ---- loading -------------------------------------------------------------------------------------------------- */
 
 struct loading {
@@ -214,8 +187,8 @@ struct loading {
     const struct snug_config *config;
     const struct snug_memory *memory;
     bool ignore_mismatched_sizes;
-    bool *loaded;              /* by parameter */
-    struct snug_lexicon names; /* the parameters' */
+    bool *loaded;               /* by parameter */
+    struct snug_hash_map names; /* the parameters' */
 };
 
 static void shape_text(const int64_t *shape, int dims, char *text, size_t size) {
@@ -231,7 +204,7 @@ static bool same_shape(const struct snug_stored_tensor *stored, const struct snu
            (dims == 1 || stored->shape[1] == parameter->shape[1]);
 }
 
-/* A stored tensor on its way into a parameter of type dtype. */
+/* A stored tensor that is being loaded into a parameter of type dtype. */
 struct reading {
     const struct loading *l;
     const struct snug_safetensors *files;
@@ -243,13 +216,14 @@ static bool fits(enum snug_dtype dtype, float value) {
     return isfinite(dtype == SNUG_F32 ? value : widened(dtype, narrowed(dtype, value)));
 }
 
-/* The first value that does not fit is told. */
+/* Reports the first value that does not fit. */
 static snug_status read_values(const void *user, int64_t first, int64_t count, void *out) {
     const struct reading *r = user;
     const float *values = out;
     int64_t bad = count;
     RETURN_IF_ERROR(snug_safetensors_read(r->l->ctx, r->files, r->stored, first, count, out));
 #pragma omp parallel for num_threads(threads_of(r->l->memory)) schedule(static) reduction(min : bad) if (count > PIECE)
+    /* untested: more than one element that does not fit */
     for (int64_t i = 0; i < count; i++)
         if (!fits(r->dtype, values[i]) && i < bad) bad = i;
     if (bad == count) return SNUG_OK;
@@ -267,12 +241,13 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
                             const struct snug_stored_tensor *stored, size_t index) {
     const struct snug_parameter *parameter = &l->program->parameters[index];
     if (!same_shape(stored, parameter)) {
-        char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with what stands between */
+        char found[22 * SNUG_SAFETENSORS_DIMS], expected[sizeof found]; /* of any number, with separators */
         shape_text(stored->shape, stored->dims, found, sizeof found);
         shape_text(parameter->shape, parameter->shape[1] ? 2 : 1, expected, sizeof expected);
         if (parameter->head && l->ignore_mismatched_sizes) {
-            snug_log(l->ctx, SNUG_LOG_WARNING, "%s: tensor %s has shape [%s], the model wants [%s]: initialised anew",
-                     l->path, stored->name, found, expected);
+            snug_log(l->ctx, SNUG_LOG_WARNING,
+                     "%s: tensor %s has shape [%s], the model expects [%s]: newly initialised", l->path, stored->name,
+                     found, expected);
             return SNUG_OK;
         }
         return snug_fail(l->ctx, SNUG_E_INPUT, "%s: tensor %s has shape [%s], expected [%s]%s", l->path, stored->name,
@@ -286,7 +261,7 @@ static snug_status load_one(const struct loading *l, const struct snug_safetenso
     return SNUG_OK;
 }
 
-/* A list of names for the log, cut when it gets long. */
+/* A list of names for the log, truncated if it is long. */
 struct names {
     char text[1200];
     int count;
@@ -305,18 +280,18 @@ static snug_status load_all(const struct loading *l, const struct snug_safetenso
     size_t used = 0;
     for (size_t i = 0; i < files->count; i++) {
         char name[256];
-        canonical_name(l->config, files->tensors[i].name, name, sizeof name);
-        const int32_t p = snug_lexicon_find(&l->names, "", 0, name, strlen(name));
+        if (!snug_family_parameter(l->config, files->tensors[i].name, name, sizeof name)) continue;
+        const int32_t p = snug_hash_map_find(&l->names, "", 0, name, strlen(name));
         if (p >= 0) {
             RETURN_IF_ERROR(load_one(l, files, &files->tensors[i], (size_t)p));
             used++;
-        } else if (!is_redundant(l->config, name)) {
+        } else {
             add_name(&unused, files->tensors[i].name);
         }
     }
     if (!used)
-        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: none of its %zu tensors belongs to a BERT model", l->path,
-                         files->count);
+        return snug_fail(l->ctx, SNUG_E_INPUT, "%s: none of its %zu tensors belongs to a %s model", l->path,
+                         files->count, l->config->family->name);
     if (unused.count)
         snug_log(l->ctx, SNUG_LOG_INFO, "%s: %d tensors are not used: %s", l->path, unused.count, unused.text);
     return SNUG_OK;
@@ -342,7 +317,7 @@ static snug_status find_file(snug_context *ctx, const struct snug_folder *folder
                      folder->path);
 }
 
-/* A folder of snug's whose files were being replaced when the run ended: what is there may be of two models. */
+/* A folder of snug's whose files were being replaced when the run ended: they may belong to two models. */
 static snug_status check_whole(snug_context *ctx, const struct snug_folder *folder) {
     struct snug_manifest manifest;
     const char *name;
@@ -382,7 +357,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *l.loaded, (void **)&l.loaded);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const char *parameter = program->parameters[i].name;
-        status = snug_lexicon_add(ctx, &l.names, parameter, strlen(parameter), (int32_t)i, &(int32_t){0});
+        status = snug_hash_map_add(ctx, &l.names, parameter, strlen(parameter), (int32_t)i, &(int32_t){0});
     }
     if (status == SNUG_OK) status = snug_safetensors_open(ctx, folder, name, &files);
     if (status == SNUG_OK) status = load_all(&l, &files);
@@ -399,7 +374,7 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
                      fresh.count, fresh.text);
     }
     snug_safetensors_close(&files);
-    snug_lexicon_free(&l.names);
+    snug_hash_map_free(&l.names);
     free(l.loaded);
     free(path);
     return status;
@@ -407,20 +382,14 @@ snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folde
 
 /* ---- saving --------------------------------------------------------------------------------------------------- */
 
-/* transformers has a parameter for the masked LM's bias even where an untied decoder brings its own; it is written too,
-   so that from_pretrained finds all that it looks for. */
-static const char *second_name(const char *name) {
-    return strcmp(name, "cls.predictions.decoder.bias") == 0 ? "cls.predictions.bias" : NULL;
-}
-
-/* A value that is not finite would make the file useless, and hide that an earlier one is the last good one. */
+/* A value that is not finite would make the file useless, and it would replace the last valid one. */
 static snug_status read_parameter(void *user, int64_t first, int64_t count, void *out) {
     const struct place *from = user;
     const enum snug_dtype dtype = from->program->tensors[from->tensor].dtype;
     RETURN_IF_ERROR(snug_tensor_read(from->program, from->memory, from->tensor, from->first + first, count, out));
     for (int64_t i = 0; i < count; i++) {
         const float value = dtype == SNUG_F32 ? ((const float *)out)[i] : widened(dtype, ((const uint16_t *)out)[i]);
-        if (!isfinite(value))
+        if (!isfinite(value)) /* untested: a training stops before its weights are infinite */
             return snug_fail(from->program->ctx, SNUG_E_NUMERIC, "%s holds %s: it is not saved",
                              from->program->tensors[from->tensor].name, isnan(value) ? "NaN" : "an infinity");
     }
@@ -437,7 +406,7 @@ snug_status snug_weights_save(snug_context *ctx, const struct snug_folder *in, c
     struct snug_tensor_source *sources;
     struct place *places = NULL;
     size_t count = 0;
-    RETURN_IF_ERROR(snug_alloc(ctx, program->parameter_count + 1, sizeof *sources, (void **)&sources));
+    RETURN_IF_ERROR(snug_alloc(ctx, 2 * program->parameter_count, sizeof *sources, (void **)&sources));
     snug_status status = snug_alloc(ctx, program->parameter_count, sizeof *places, (void **)&places);
     for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++) {
         const struct snug_parameter *p = &program->parameters[i];
@@ -449,9 +418,9 @@ snug_status snug_weights_save(snug_context *ctx, const struct snug_folder *in, c
                                                   .read = read_parameter,
                                                   .user = &places[i]};
         sources[count++] = source;
-        if (!second_name(p->name)) continue;
+        if (!p->also) continue;
         sources[count] = source;
-        sources[count++].name = second_name(p->name);
+        sources[count++].name = p->also;
     }
     if (status == SNUG_OK) status = snug_safetensors_write(ctx, in, name, sources, count);
     free(places);

@@ -7,32 +7,31 @@
 #include "model/config.h"
 
 int64_t snug_parameter_count(const struct snug_parameter *parameter);
-/* Reads or writes values first … first + count - 1 of parameter as fp32, wherever they stand and whatever they are
-   stored in; written ones are rounded to nearest even. program must have been placed. */
+/* Reads or writes values first … first + count - 1 of parameter as fp32, in any memory and any stored type; written
+   values are rounded to nearest even. program must have been placed. */
 snug_status snug_parameter_read(const struct snug_program *program, const struct snug_memory *memory,
                                 const struct snug_parameter *parameter, int64_t first, int64_t count, float *values);
 snug_status snug_parameter_write(const struct snug_program *program, const struct snug_memory *memory,
                                  const struct snug_parameter *parameter, int64_t first, int64_t count,
                                  const float *values);
 
-/* Initialises parameter as transformers' _init_weights does: normal(0, initializer_range) for matrices and tables (with
-   a zero row for the padding token), 0 for biases, 1 for norms. The values follow from seed and the parameter's name.
+/* Initialises parameter as transformers' _init_weights does: normal(0, initializer_range) for matrices and tables
+ * (except the family's zero row), 0 for biases, 1 for norms. The values follow from seed and the parameter's name.
  */
 snug_status snug_weights_init(const struct snug_program *program, const struct snug_config *config,
                               const struct snug_memory *memory, const struct snug_parameter *parameter, uint64_t seed);
 
-/* Whether folder has weights that snug_weights_load() can open; if not, what can be done about it. */
+/* Whether folder has weights that snug_weights_load() can open; if not, the message says what to do. */
 snug_status snug_weights_look(snug_context *ctx, const struct snug_folder *folder);
-/* Fills all parameters from folder's model.safetensors or its index. Takes weights saved from BertModel,
-   BertForSequenceClassification, BertForMaskedLM or BertForPreTraining, with or without the "bert." prefix, with old
-   gamma and beta names. What the file lacks is initialised, and named in the log; so are tensors that the model does
-   not use. A wrong shape is SNUG_E_INPUT naming tensor, found and expected, unless it is the head's and
-   ignore_mismatched_sizes. A NaN or infinity, also one that only rounding to BF16 or F16 makes, is SNUG_E_INPUT. */
+/* Fills all parameters from folder's model.safetensors or its index. Takes weights saved from any
+   class of the config's family, with or without its prefix and under old names, see model/family.h. Missing parameters
+   are initialised and named in the log, as are tensors that the model does not use. A wrong shape is SNUG_E_INPUT
+   naming tensor, found and expected, unless it is the head's and ignore_mismatched_sizes. A NaN or infinity, also one
+   that results from rounding to BF16 or F16, is SNUG_E_INPUT. */
 snug_status snug_weights_load(snug_context *ctx, const struct snug_folder *folder, const struct snug_program *program,
                               const struct snug_config *config, const struct snug_memory *memory, uint64_t seed,
                               bool ignore_mismatched_sizes);
-/* Writes all parameters in the types that they are stored in. One that is not finite is SNUG_E_NUMERIC. in: see
-   io/file.h. */
+/* Writes all parameters in their stored types. A value that is not finite is SNUG_E_NUMERIC. in: see io/file.h. */
 snug_status snug_weights_save(snug_context *ctx, const struct snug_folder *in, const char *name,
                               const struct snug_program *program, const struct snug_memory *memory);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The formulas are those of transformers 5's get_scheduler; each function gives the factor on the base rate. */
+/* The formulas are those of transformers 5's get_scheduler; each function returns the factor of the base learning rate.
+ */
 #include "optim/schedule.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ static bool warming(const struct snug_schedule *s, double step) { return step < 
 
 static double warmup(const struct snug_schedule *s, double step) { return step / at_least(1, s->warmup_steps); }
 
-/* Share of the steps after the warm-up that is done. */
+/* The fraction of the steps after the warm-up that is done. */
 static double progress(const struct snug_schedule *s, double step) {
     return (step - s->warmup_steps) / at_least(1, s->total_steps - s->warmup_steps);
 }
@@ -53,7 +54,7 @@ static double cosine_with_restarts(const struct snug_schedule *s, double step) {
     return at >= 1 ? 0 : at_least(0, 0.5 * (1 + cos(pi * fmod(s->num_cycles * at, 1))));
 }
 
-/* Unlike the others it counts the step to come, so that the first one already learns. */
+/* Unlike the other schedules it counts the current step, so that the rate of the first step is not 0. */
 static double cosine_warmup_with_min_lr(const struct snug_schedule *s, double step) {
     if (warming(s, step)) {
         if (isnan(s->warmup_lr_rate)) return (step + 1) / at_least(1, s->warmup_steps);
@@ -150,11 +151,12 @@ static snug_status set_number(snug_context *ctx, const char *key, const json_t *
         {"num_stable_steps", &s->num_stable_steps, 0},
         {"num_decay_steps", &s->num_decay_steps, 0},
     };
-    /* A number in quotes counts as one, as in TrainingArguments. */
+    /* A number in quotes counts as a number, as in TrainingArguments. */
     const char *text = json_string_value(value);
     char *end = NULL;
     double number = text ? strtod(text, &end) : json_number_value(value);
     bool good = text ? end != text && *end == '\0' : json_is_number(value);
+    /* untested: every key of a schedule has its field */
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(key, numbers[i].key) != 0) continue;
         if (!good || !isfinite(number) || number < numbers[i].least)
@@ -183,7 +185,7 @@ static snug_status set_kwargs(snug_context *ctx, const json_t *kwargs, struct sn
     return SNUG_OK;
 }
 
-/* What follows from the arguments together. NaN says that a key was not given. */
+/* Checks and settings that depend on several arguments. NaN: the key was not given. */
 static snug_status complete(snug_context *ctx, struct snug_schedule *s) {
     const char *keys = schedules[s->kind].keys;
     if (lists(keys, "lr_end") && !(s->base > s->lr_end))

@@ -5,15 +5,15 @@
 
 #include "core/context.h"
 
-/* How warmup_stable_decay rises and falls. */
+/* The shapes of the warm-up and the decay of warmup_stable_decay. */
 enum snug_ramp { SNUG_RAMP_LINEAR, SNUG_RAMP_COSINE, SNUG_RAMP_ONE_MINUS_SQRT };
 
 struct snug_schedule {
     int kind; /* row of the table in schedule.c */
     double base, warmup_steps, total_steps;
-    double num_cycles, power, lr_end, min_lr, timescale; /* as lr_scheduler_kwargs names them */
+    double num_cycles, power, lr_end, min_lr, timescale; /* their names in lr_scheduler_kwargs */
     double num_stable_steps, num_decay_steps;
-    double min_lr_ratio;   /* lowest rate / base; also what min_lr and min_lr_rate come to */
+    double min_lr_ratio;   /* lowest rate / base rate; also set by min_lr and min_lr_rate */
     double warmup_lr_rate; /* NaN where not given */
     enum snug_ramp warmup_type, decay_type;
 };

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Updates inside backward (Lv et al., arXiv:2306.09782): a gradient is used and its memory freed as soon as it is
- * complete, so that gradients never stand all at once.
+ * complete, so that all gradients are never in memory at the same time.
  *
  * - Without clipping, the weight's update follows its gradient in BACKWARD, once nothing reads the old weight any more.
- * - With clipping, the update needs the norm of all gradients first. BACKWARD then takes the norms only, and backward
- *   runs a second time in UPDATE, with the updates: the same bits, for the price of one backward. What the second pass
- *   needs (activations, the gradient that comes out of the head) is not overwritten in the first. Gradients of the
- *   embeddings, which come last, and of the head, which stands before, are kept between the passes and not made twice.
- * - With accumulation gradients have to stand until the last micro-batch. Without clipping they are applied in its
- *   backward; with clipping after it, as in an ordinary program.
+ * - With clipping, the update needs the norm of all gradients first. BACKWARD then computes the norms only, and
+ * backward runs a second time in UPDATE, with the updates: the same bits, at the cost of a second backward. The first
+ * pass does not overwrite inputs of the second (activations, the gradient that the head returns). Gradients of the
+ * embeddings, which come last, and of the head, which come first, are kept between the passes and not computed twice,
+ * unless their operation computes something else as well: a table of biases that all layers' attention reads, the last
+ * norm of a pre-norm model.
+ * - With accumulation gradients live until the last micro-batch. Without clipping they are applied in its backward;
+ * with clipping after it, as in an ordinary program.
  */
 #include <stdlib.h>
 
@@ -20,50 +22,55 @@ struct passes {
     const struct snug_updates *updates;
     struct snug_op *old; /* the operations before the stage, by phase */
     size_t old_count;
-    size_t begin, end; /* of BACKWARD in old */
+    size_t begin, end; /* range of BACKWARD in old */
     bool two_passes;
-    bool *before;             /* by tensor: written before BACKWARD */
-    int32_t *renamed;         /* by tensor: its name in the pass at hand, or -1 */
-    bool *left_out;           /* by operation: of the first pass only */
-    size_t *ready, *complete; /* by update: the operation of BACKWARD that it may follow, that completes its gradient */
+    bool *before;     /* by tensor: written before BACKWARD */
+    int32_t *renamed; /* by tensor: the one that replaces it in the current pass, or none */
+    bool *left_out;   /* by operation: of the first pass only */
+    bool *kept;       /* by update: its gradient is kept between the passes, so it is not recomputed */
+    size_t *ready,
+        *complete; /* by update: the operation of BACKWARD that it may follow, which completes its gradient */
 };
 
 static bool persists(const struct passes *p, int32_t tensor) { return p->program->tensors[tensor].persistent; }
 
-static bool writes(const struct snug_op *op, int32_t tensor) {
-    for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
-        if (op->out[out] == tensor) return true;
+static bool is_output(const struct snug_op *op, int k) { return op->operands[k] && !snug_op_reads(op, k); }
+
+/* Whether op computes more than gradients of weights. */
+static bool gives_values(const struct passes *p, const struct snug_op *op) {
+    const int operands = snug_op_operands(op);
+    for (int k = 0; k < operands; k++)
+        if (is_output(op, k) && p->program->tensors[op->operands[k]].memory_class != SNUG_MEMORY_GRADIENTS) return true;
     return false;
 }
 
-static bool reads(const struct snug_op *op, int32_t tensor) {
-    for (int in = 0; in < SNUG_OP_INPUTS; in++)
-        if (op->in[in] == tensor) return true;
-    return false;
-}
-
-/* With two passes: gradients that are kept between them, and so not made again. */
+/* With two passes: gradients outside the layers, except those computed together with values that the second pass
+   needs. */
 static bool is_kept(const struct passes *p, const struct snug_weight_update *item) {
-    return p->two_passes && item->update.layer < 0;
+    if (!p->two_passes || item->update.part == SNUG_PART_LAYER) return false;
+    for (size_t i = p->begin; i < p->end; i++)
+        if (snug_op_writes(&p->old[i], item->norm.squared_norm.g) && gives_values(p, &p->old[i])) return false;
+    return true;
 }
 
-/* An update may follow the operation after which its gradient is complete and the weight's old value not needed any
-   more: begin - 1 where that is so before BACKWARD. */
+/* The operation that an update may follow: after it the gradient is complete and the weight's old value is no longer
+   read. begin - 1 if that is the case before BACKWARD. */
 static void find_places(struct passes *p) {
     for (size_t k = 0; k < p->updates->count; k++) {
         const struct snug_weight_update *item = &p->updates->items[k];
         p->complete[k] = p->begin - 1;
+        p->kept[k] = is_kept(p, item);
         for (size_t i = p->begin; i < p->end; i++)
-            if (writes(&p->old[i], item->norm.in[0])) {
+            if (snug_op_writes(&p->old[i], item->norm.squared_norm.g)) {
                 p->complete[k] = i;
-                p->left_out[i] |= is_kept(p, item);
+                p->left_out[i] |= p->kept[k];
             }
     }
     for (size_t k = 0; k < p->updates->count; k++) {
-        const struct snug_op *update = &p->updates->items[k].update;
+        const struct snug_update *update = &p->updates->items[k].update.update;
         p->ready[k] = p->begin - 1;
         for (size_t i = p->begin; i < p->end; i++)
-            if (!p->left_out[i] && (writes(&p->old[i], update->in[0]) || reads(&p->old[i], update->out[0])))
+            if (!p->left_out[i] && (snug_op_writes(&p->old[i], update->g) || snug_op_uses(&p->old[i], update->weight)))
                 p->ready[k] = i;
     }
 }
@@ -76,7 +83,7 @@ static snug_status emit_ready(struct passes *p, size_t index, bool accumulates) 
         if (p->ready[k] != index) continue;
         item.norm.phase = item.update.phase = SNUG_PHASE_BACKWARD;
         item.norm.last = item.update.last = accumulates;
-        item.update.in[1] = -1;
+        item.update.update.clip = 0;
         RETURN_IF_ERROR(snug_program_op(p->program, item.norm));
         RETURN_IF_ERROR(snug_program_op(p->program, item.update));
     }
@@ -95,12 +102,13 @@ static snug_status run_once(struct passes *p, bool accumulates) {
 /* ---- with clipping -------------------------------------------------------------------------------------------- */
 
 static void read_renamed(const struct passes *p, struct snug_op *op) {
-    for (int in = 0; in < SNUG_OP_INPUTS; in++)
-        if (op->in[in] >= 0 && p->renamed[op->in[in]] >= 0) op->in[in] = p->renamed[op->in[in]];
+    const int operands = snug_op_operands(op);
+    for (int k = 0; k < operands; k++)
+        if (snug_op_reads(op, k) && p->renamed[op->operands[k]]) op->operands[k] = p->renamed[op->operands[k]];
 }
 
 static snug_status rename_output(struct passes *p, const char *prefix, int32_t *out) {
-    if (p->renamed[*out] < 0) {
+    if (!p->renamed[*out]) {
         const struct snug_tensor like = p->program->tensors[*out];
         RETURN_IF_ERROR(snug_program_tensor(p->program, like, &p->renamed[*out], "%s.%s", prefix, like.name));
     }
@@ -108,19 +116,37 @@ static snug_status rename_output(struct passes *p, const char *prefix, int32_t *
     return SNUG_OK;
 }
 
-/* What stood before BACKWARD is left as it is for the second pass. */
+/* Replaces output k of op by another tensor in the first pass; the tensor begins as a copy if op adds to it. */
+static snug_status spare_output(struct passes *p, struct snug_op *op, int k) {
+    const enum snug_access access = snug_op_info(op->kind)->operands[k].access;
+    const int32_t before = op->operands[k];
+    /* untested: no optimizer has such an operation */
+    const bool adds = access == SNUG_MODIFY || (access == SNUG_GRADIENT && op->accumulate);
+    const bool copied = adds && !p->renamed[before];
+    RETURN_IF_ERROR(rename_output(p, "first", &op->operands[k]));
+    if (!copied) return SNUG_OK;
+    struct snug_op copy = {.kind = SNUG_OP_FILL, .phase = op->phase, .part = op->part, .layer = op->layer};
+    copy.fill.x = op->operands[k];
+    RETURN_IF_ERROR(snug_program_op(p->program, copy));
+    copy.kind = SNUG_OP_ADD;
+    copy.add = (struct snug_add){.x = before, .y = op->operands[k]};
+    return snug_program_op(p->program, copy);
+}
+
+/* Values written before BACKWARD are not changed: the second pass needs them. */
 static snug_status norm_pass(struct passes *p) {
     for (size_t i = p->begin; i < p->end; i++) {
         struct snug_op op = p->old[i];
         read_renamed(p, &op);
-        for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
-            if (op.out[out] >= 0 && !persists(p, op.out[out]) && p->before[op.out[out]] &&
-                p->program->tensors[op.out[out]].memory_class != SNUG_MEMORY_GRADIENTS)
-                RETURN_IF_ERROR(rename_output(p, "first", &op.out[out]));
+        /* untested: no optimizer has such an operation */
+        for (int k = 0; k < snug_op_operands(&op); k++)
+            if (is_output(&op, k) && !persists(p, op.operands[k]) && p->before[op.operands[k]] &&
+                p->program->tensors[op.operands[k]].memory_class != SNUG_MEMORY_GRADIENTS)
+                RETURN_IF_ERROR(spare_output(p, &op, k));
         RETURN_IF_ERROR(snug_program_op(p->program, op));
         for (size_t k = 0; k < p->updates->count; k++) {
             struct snug_op norm = p->updates->items[k].norm;
-            if (is_kept(p, &p->updates->items[k]) || p->complete[k] != i) continue;
+            if (p->kept[k] || p->complete[k] != i) continue;
             norm.phase = SNUG_PHASE_BACKWARD;
             RETURN_IF_ERROR(snug_program_op(p->program, norm));
         }
@@ -145,16 +171,17 @@ static snug_status update_pass(struct passes *p) {
         if (p->left_out[i]) continue;
         op.phase = SNUG_PHASE_UPDATE;
         read_renamed(p, &op);
-        for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
-            if (op.out[out] >= 0 && !persists(p, op.out[out]) && !p->before[op.out[out]])
-                RETURN_IF_ERROR(rename_output(p, "second", &op.out[out]));
+        /* untested: no optimizer has such an operation */
+        for (int k = 0; k < snug_op_operands(&op); k++)
+            if (is_output(&op, k) && !persists(p, op.operands[k]) && !p->before[op.operands[k]])
+                RETURN_IF_ERROR(rename_output(p, "second", &op.operands[k]));
         RETURN_IF_ERROR(snug_program_op(p->program, op));
         RETURN_IF_ERROR(emit_updates(p, i));
     }
     return SNUG_OK;
 }
 
-/* Removes operations of the second pass that nothing reads: what only the kept gradients were made from. */
+/* Removes operations of the second pass whose outputs are unused: only the kept gradients depended on them. */
 static snug_status drop_unread(struct passes *p, size_t first) {
     struct snug_program *program = p->program;
     bool *read;
@@ -162,11 +189,12 @@ static snug_status drop_unread(struct passes *p, size_t first) {
     size_t kept = program->op_count;
     for (size_t i = program->op_count; i-- > first;) {
         const struct snug_op op = program->ops[i];
-        bool needed = snug_is_update(op.kind);
-        for (int out = 0; out < SNUG_OP_OUTPUTS; out++) needed |= op.out[out] >= 0 && read[op.out[out]];
+        const int operands = snug_op_operands(&op);
+        bool needed = snug_op_is(&op, SNUG_OP_UPDATES);
+        for (int k = 0; k < operands; k++) needed |= is_output(&op, k) && read[op.operands[k]];
         if (!needed) continue;
-        for (int in = 0; in < SNUG_OP_INPUTS; in++)
-            if (op.in[in] >= 0) read[op.in[in]] = true;
+        for (int k = 0; k < operands; k++)
+            if (snug_op_reads(&op, k)) read[op.operands[k]] = true;
         program->ops[--kept] = op;
     }
     const size_t left = program->op_count - kept;
@@ -179,8 +207,8 @@ static snug_status drop_unread(struct passes *p, size_t first) {
 static snug_status run_twice(struct passes *p, size_t tensors) {
     RETURN_IF_ERROR(norm_pass(p));
     for (size_t k = 0; k < p->updates->count; k++)
-        if (is_kept(p, &p->updates->items[k])) RETURN_IF_ERROR(snug_program_op(p->program, p->updates->items[k].norm));
-    for (size_t i = 0; i < tensors; i++) p->renamed[i] = -1;
+        if (p->kept[k]) RETURN_IF_ERROR(snug_program_op(p->program, p->updates->items[k].norm));
+    for (size_t i = 0; i < tensors; i++) p->renamed[i] = 0;
     const size_t first = p->program->op_count;
     RETURN_IF_ERROR(update_pass(p));
     return drop_unread(p, first);
@@ -193,17 +221,17 @@ static snug_status place_updates(struct passes *p, const struct snug_methods *me
     RETURN_IF_ERROR(snug_alloc(p->program->ctx, tensors, sizeof *p->before, (void **)&p->before));
     RETURN_IF_ERROR(snug_alloc(p->program->ctx, tensors, sizeof *p->renamed, (void **)&p->renamed));
     RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->end, sizeof *p->left_out, (void **)&p->left_out));
+    RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->kept, (void **)&p->kept));
     RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->ready, (void **)&p->ready));
     RETURN_IF_ERROR(snug_alloc(p->program->ctx, p->updates->count, sizeof *p->complete, (void **)&p->complete));
     find_places(p);
-    for (size_t i = 0; i < tensors; i++) p->renamed[i] = -1;
     for (size_t i = 0; i < p->begin; i++) {
-        for (int out = 0; out < SNUG_OP_OUTPUTS; out++)
-            if (p->old[i].out[out] >= 0) p->before[p->old[i].out[out]] = true;
+        for (int k = 0; k < snug_op_operands(&p->old[i]); k++)
+            if (is_output(&p->old[i], k)) p->before[p->old[i].operands[k]] = true;
         RETURN_IF_ERROR(snug_program_op(p->program, p->old[i]));
     }
     for (size_t k = 0; k < p->updates->count && !methods->accumulates; k++)
-        p->program->tensors[p->updates->items[k].norm.in[0]].persistent = false;
+        p->program->tensors[p->updates->items[k].norm.squared_norm.g].persistent = false;
     p->program->updates_in_backward = !methods->clips;
     return p->two_passes ? run_twice(p, tensors) : run_once(p, methods->accumulates);
 }
@@ -225,6 +253,7 @@ snug_status snug_update_in_backward(struct snug_program *program, const struct s
     free(p.before);
     free(p.renamed);
     free(p.left_out);
+    free(p.kept);
     free(p.ready);
     free(p.complete);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lifetimes and offsets. What persists stands at the front of the arena; everything else is placed by size, largest
- * first, at the lowest offset where no tensor that lives at the same time stands in the way (greedy by size: Pisarchyk
+ * Lifetimes and offsets. Persistent tensors are at the beginning of the arena. All others are placed by size, largest
+ * first, at the lowest offset that does not overlap a tensor that is live at the same time (greedy by size: Pisarchyk
  * and Lee, arXiv:2001.03288).
  */
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include "plan/stages.h"
 
 enum {
-    /* A GPU reads 128 bytes at a time: an update of weights that began in the middle of them took 3.4 instead of 2.5
-       ms. */
+    /* A GPU reads 128 bytes at a time: an update of weights that were not aligned to them took 3.4 instead of 2.5 ms.
+     */
     ALIGNMENT = 256,
-    PAGE = 4096, /* of the kernel's cache, from which regions of the spool are dropped one by one */
+    PAGE = 4096, /* of the page cache: regions of the offload file are dropped from it separately */
 };
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
@@ -37,8 +37,9 @@ snug_status snug_stage_sort(struct snug_program *program) {
     return SNUG_OK;
 }
 
-/* first and last operation of every tensor. HEAD runs in chunks, so what it reads from outside lives until its end, and
-   the logits stay for whoever looks at them after a chunk. What forward writes and backward reads is an activation. */
+/* first and last operation of every tensor. HEAD runs in chunks, so tensors that it reads from other phases live until
+ * its end. The logits are kept, because callers read them after a chunk. Tensors that forward writes and backward reads
+ * are activations. */
 static void find_lifetimes(struct snug_program *program) {
     int32_t head_begin = -1, head_end = -1;
     for (size_t i = 0; i < program->tensor_count; i++) program->tensors[i].first = program->tensors[i].last = -1;
@@ -49,21 +50,23 @@ static void find_lifetimes(struct snug_program *program) {
         }
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        for (int k = 0; k < SNUG_OP_INPUTS + SNUG_OP_OUTPUTS; k++) {
-            const int32_t number = k < SNUG_OP_INPUTS ? op->in[k] : op->out[k - SNUG_OP_INPUTS];
-            if (number < 0) continue;
+        const int operands = snug_op_operands(op);
+        for (int k = 0; k < operands; k++) {
+            const int32_t number = op->operands[k];
+            if (!number) continue;
             struct snug_tensor *tensor = &program->tensors[number];
-            if (tensor->view) tensor = &program->tensors[tensor->base]; /* in whose place it stands */
+            if (tensor->view) tensor = &program->tensors[tensor->base]; /* the tensor whose memory it shares */
             if (tensor->first < 0) tensor->first = (int32_t)i;
             tensor->last = (int32_t)i;
-            const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS; /* it adds up over the chunks */
+            const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS; /* accumulated over the chunks */
             if (op->phase == SNUG_PHASE_HEAD && gradient && tensor->first > head_begin) tensor->first = head_begin;
             if (op->phase == SNUG_PHASE_HEAD && (tensor->first < head_begin || gradient || number == program->logits))
                 tensor->last = head_end;
-            const enum snug_op_kind made = program->ops[tensor->first].kind;
+            const struct snug_op *maker = &program->ops[tensor->first];
+            const bool made = !snug_op_is(maker, SNUG_OP_CLEARS) && /* neither cleared nor a view */
+                              (tensor->offloaded || !snug_op_is(maker, SNUG_OP_COPIES));
             if (!tensor->persistent && !gradient && op->phase >= SNUG_PHASE_BACKWARD &&
-                program->ops[tensor->first].phase == SNUG_PHASE_FORWARD && made != SNUG_OP_FILL &&
-                made != SNUG_OP_FETCH)
+                maker->phase == SNUG_PHASE_FORWARD && made)
                 tensor->memory_class = SNUG_MEMORY_ACTIVATIONS;
         }
     }
@@ -77,10 +80,10 @@ struct placing {
 static int larger_first(const void *a, const void *b) {
     const struct snug_tensor *x = *(struct snug_tensor *const *)a, *y = *(struct snug_tensor *const *)b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-    return (x > y) - (x < y); /* the order in the program: the same plan every time */
+    return (x > y) - (x < y); /* the order in the program: deterministic */
 }
 
-/* The lowest gap that holds tensor beside those that live when it does. */
+/* The lowest gap for tensor between tensors that are live at the same time. */
 static void place_one(struct placing *placing, struct snug_tensor *tensor, int64_t base) {
     int64_t offset = base;
     for (size_t i = 0; i < placing->count; i++) {
@@ -95,12 +98,12 @@ static void place_one(struct placing *placing, struct snug_tensor *tensor, int64
     placing->tensors[at] = tensor;
 }
 
-/* Stands in the arena while the program runs, in a place of its own. */
+/* Whether the tensor has its own bytes in the arena while the program runs. */
 static bool is_transient(const struct snug_tensor *tensor) {
     return !tensor->persistent && !tensor->offloaded && !tensor->view && tensor->first >= 0;
 }
 
-/* Places what a program needs while it runs from base on; *end is where it stops. */
+/* Places a program's transient tensors from base on; *end is the end of the last one. */
 static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
     struct snug_tensor **order = NULL, **placed = NULL;
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *order, (void **)&order));
@@ -122,9 +125,9 @@ static snug_status place_transient(struct snug_program *program, int64_t base, i
     return status;
 }
 
-/* The most that gradients which do not persist take at a time. */
+/* The maximum of the bytes of transient gradients at one time. */
 static snug_status transient_gradients(const struct snug_program *program, int64_t *most) {
-    int64_t *change, bytes = 0; /* by operation: what begins there less what ended before */
+    int64_t *change, bytes = 0; /* by operation: bytes that begin to live there minus bytes that died before */
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count + 1, sizeof *change, (void **)&change));
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
@@ -141,8 +144,9 @@ static snug_status transient_gradients(const struct snug_program *program, int64
     return SNUG_OK;
 }
 
-/* Where an earlier program has the persistent tensor of this name, or -1. */
+/* The offset of the persistent tensor of this name in an earlier program, or -1. */
 static int64_t shared_offset(struct snug_program *const programs[], int index, const char *name) {
+    /* untested: what persists in an evaluation is in its training */
     for (int p = 0; p < index; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++)
             if (programs[p]->tensors[i].persistent && strcmp(programs[p]->tensors[i].name, name) == 0)
@@ -164,7 +168,7 @@ static void place_persistent(struct snug_program *const programs[], int count, s
             }
 }
 
-/* Homes in the spool: of what persists, shared by name, and of activations. */
+/* Backing stores in the offload file: of persistent tensors, shared by name, and of activations. */
 static void place_offloaded(struct snug_program *const programs[], int count, struct snug_layout *layout) {
     for (int p = 0; p < count; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++) {
@@ -173,9 +177,9 @@ static void place_offloaded(struct snug_program *const programs[], int count, st
             const int64_t bytes = (tensor->bytes + PAGE - 1) / PAGE * PAGE;
             tensor->offset = tensor->persistent ? shared_offset(programs, p, tensor->name) : -1;
             if (tensor->offset >= 0) continue;
-            tensor->offset = layout->spool;
-            layout->spool += bytes;
-            layout->spooled[tensor->memory_class] += bytes;
+            tensor->offset = layout->offload_bytes;
+            layout->offload_bytes += bytes;
+            layout->offloaded[tensor->memory_class] += bytes;
         }
 }
 
@@ -187,7 +191,7 @@ static void place_views(struct snug_program *program) {
     }
 }
 
-/* Bytes at the end of a block of *size. */
+/* Appends bytes to a block of *size bytes; returns their offset. */
 static int64_t reserve(struct snug_layout *layout, int64_t *size, snug_memory_class memory_class, int64_t bytes) {
     const int64_t offset = *size;
     layout->bytes[memory_class] += align(bytes);
@@ -195,7 +199,7 @@ static int64_t reserve(struct snug_layout *layout, int64_t *size, snug_memory_cl
     return offset;
 }
 
-/* Sizes come from a file and the command line. Each is bounded; that no sum of them overflows is seen here. */
+/* Sizes come from a file and the command line. Each is bounded; here their sum is checked for overflow. */
 static snug_status check_sum(snug_context *ctx, struct snug_program *const programs[], int count) {
     double sum = 0;
     for (int p = 0; p < count; p++)
@@ -224,7 +228,7 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
         }
         find_lifetimes(programs[p]);
     }
-    /* First, where the arena's own alignment holds: cuBLASLt wants 256 bytes of its scratch. */
+    /* First, where the arena's alignment applies: cuBLASLt requires 256-byte aligned scratch. */
     out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);
     place_persistent(programs, count, out);
     place_offloaded(programs, count, out);
@@ -232,8 +236,8 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
     out->batch_offset = reserve(out, &out->host, SNUG_MEMORY_BATCH, batch);
     out->function_offset = reserve(out, &out->host, SNUG_MEMORY_FUNCTION, function);
 
-    /* The programs' transient parts overlap. The first one's is split into activations, all alive when backward starts,
-       and the rest; what another program needs beyond it is that function's memory. */
+    /* The transient parts of the programs overlap. The part of the first program consists of activations, all live when
+     * backward starts, and the rest. If another program needs more, the excess is counted as function memory. */
     const int64_t base = out->arena;
     for (int p = 0; p < count; p++) {
         int64_t end, activations = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mixed precision: activations in the compute type; fp32 master weights with copies of those that products read, or
+/* Mixed precision: activations in the compute type; fp32 master weights with copies of those that matmuls read, or
    bf16 weights without either. */
 #include <stdlib.h>
 
@@ -8,16 +8,16 @@
 struct precision {
     struct snug_program *program;
     const enum snug_recompute *levels;
-    int32_t *copies;       /* by weight: the copy that is at hand, or 0 */
+    int32_t *copies;       /* by weight: the copy that can be read now, or none */
     enum snug_phase phase; /* in which copies that do not persist are */
 };
 
-/* A layer that makes everything again makes its copies again too: they stand for its own time, not for the run's. */
-static bool persists(const struct precision *p, int32_t layer) {
-    return layer < 0 || !p->levels || p->levels[layer] != SNUG_RECOMPUTE_LAYER;
+/* The copies of a layer that recomputes everything live while the layer runs, not for the whole run. */
+static bool persists(const struct precision *p, const struct snug_tensor *weight) {
+    return weight->part != SNUG_PART_LAYER || !p->levels || p->levels[weight->layer] != SNUG_RECOMPUTE_LAYER;
 }
 
-/* Copies of layers that make them again are not at hand in another phase. */
+/* Such copies are not available in another phase. */
 static void enter(struct precision *p, enum snug_phase phase, size_t weights) {
     if (p->phase == phase) return;
     for (size_t i = 0; i < weights; i++)
@@ -30,7 +30,9 @@ static void enter(struct precision *p, enum snug_phase phase, size_t weights) {
 static snug_status add_copy(struct precision *p, int32_t weight, enum snug_phase phase) {
     struct snug_tensor like = p->program->tensors[weight];
     like.dtype = p->program->compute;
-    like.persistent = persists(p, like.layer);
+    like.persistent = persists(p, &like);
+    like.trainable = false;
+    like.gradient = 0;
     if (!like.persistent) {
         like.memory_class = SNUG_MEMORY_TEMPORARY;
         like.saved = false;
@@ -38,9 +40,23 @@ static snug_status add_copy(struct precision *p, int32_t weight, enum snug_phase
     RETURN_IF_ERROR(snug_program_tensor(p->program, like, &p->copies[weight], "copy.%s", like.name));
     return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_CAST,
                                                         .phase = like.persistent ? SNUG_PHASE_PREPARE : phase,
+                                                        .part = like.part,
                                                         .layer = like.layer,
-                                                        .in = SNUG_INPUTS(weight),
-                                                        .out = SNUG_OUTPUTS(p->copies[weight])});
+                                                        .cast = {.p = weight, .q = p->copies[weight]}});
+}
+
+/* Replaces the weights that op's matmul reads by copies of the compute type. */
+static snug_status use_copies(struct precision *p, struct snug_op *op, size_t weights) {
+    const int operands = snug_op_operands(op);
+    for (int k = 0; k < operands; k++) {
+        const int32_t weight = op->operands[k];
+        if (!(snug_op_info(op->kind)->operands[k].flags & SNUG_MATMUL_WEIGHT)) continue;
+        enter(p, op->phase, weights);
+        if (p->program->tensors[weight].dtype == p->program->compute) continue;
+        if (!p->copies[weight]) RETURN_IF_ERROR(add_copy(p, weight, op->phase));
+        op->operands[k] = p->copies[weight];
+    }
+    return SNUG_OK;
 }
 
 static snug_status give_copies(struct precision *p, size_t weights) {
@@ -51,29 +67,22 @@ static snug_status give_copies(struct precision *p, size_t weights) {
     p->program->op_count = p->program->op_capacity = 0;
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         struct snug_op op = ops[i];
-        if (op.kind == SNUG_OP_LINEAR || op.kind == SNUG_OP_LINEAR_DX) {
-            const int32_t weight = op.in[1];
-            enter(p, op.phase, weights);
-            if (p->program->tensors[weight].dtype != p->program->compute) {
-                if (!p->copies[weight]) status = add_copy(p, weight, op.phase);
-                op.in[1] = p->copies[weight];
-            }
-        }
+        status = use_copies(p, &op, weights);
         if (status == SNUG_OK) status = snug_program_op(p->program, op);
     }
     free(ops);
     for (size_t i = 0; i < p->program->op_count; i++) {
         struct snug_op *op = &p->program->ops[i];
-        if (!snug_is_update(op->kind)) continue;
-        const int32_t copy = p->copies[op->out[0]];
-        if (copy && p->program->tensors[copy].persistent) op->out[1] = copy;
+        if (!snug_op_is(op, SNUG_OP_UPDATES)) continue;
+        const int32_t copy = p->copies[op->update.weight];
+        if (copy && p->program->tensors[copy].persistent) op->update.copy = copy;
     }
     return status;
 }
 
 snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights,
                                  const enum snug_recompute levels[]) {
-    /* Vectors stay: biases and norms are few, and products add them in fp32. */
+    /* Vectors stay F32: biases and norms are few, and matmuls add them in fp32. */
     for (size_t i = 0; i < program->parameter_count; i++)
         if (program->parameters[i].shape[1]) program->tensors[program->parameters[i].tensor].dtype = weights;
     if (program->compute == SNUG_F32) return SNUG_OK;

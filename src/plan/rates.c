@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measuring the rates. Small BERTs of several widths run on batches of several shapes, each operation timed where it
- * stands in its program, with the caches as its neighbours leave them. One law with three constants is then fitted to
- * each kind (least squares of the relative differences).
+ * Measures the rates. Small BERTs of several widths run on batches of several shapes. Each operation is timed inside
+ * its program, so that the caches are in the state that the previous operations leave. A model with three constants is
+ * then fitted to each kind (least squares of the relative errors).
  */
 #include "plan/rates.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "io/folder.h"
-#include "io/spool.h"
-#include "model/build.h"
+#include "io/offload_file.h"
+#include "model/family.h"
+#include "plan/runner.h"
 
 /* ---- the law -------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +54,7 @@ static double error_of(const double x[TERMS], const struct snug_cost costs[], co
     return sqrt(sum / (double)count);
 }
 
-/* No term may be negative: of all choices of terms the one that errs least. */
+/* No term may be negative: the subset of terms with the least error. */
 snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_cost costs[],
                            const double seconds[], size_t count) {
     double normal[TERMS][TERMS] = {{0}}, right[TERMS] = {0};
@@ -76,7 +76,7 @@ snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, cons
         rate.byte = x[2];
         rate.error = error;
     }
-    if (rate.error == INFINITY) return SNUG_OK; /* nothing to measure in these shapes */
+    if (rate.error == INFINITY) return SNUG_OK; /* these shapes do not measure it */
     rate.samples = (int32_t)count;
     RETURN_IF_ERROR(snug_grow(rates->ctx, (void **)&rates->items, &rates->capacity, rates->count + 1, sizeof rate));
     rates->items[rates->count++] = rate;
@@ -90,11 +90,11 @@ void snug_rates_free(struct snug_rates *rates) {
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
-/* Widths from short rows to long ones; lengths from a few words to full ones; batches that fill a tile and do not. Not
-   larger, since a machine that is short of memory runs them too. */
+/* Widths from short rows to long rows; lengths from a few words to full length; batches that fill a tile and that do
+ * not. They are small, because machines with little memory run them too. */
 static const struct shape {
     int64_t hidden, heads, sequences, length;
-    bool plain;  /* also without dropout, which few models do */
+    bool plain;  /* also without dropout, for the few models without it */
     bool states; /* also with every other optimizer */
 } shapes[] = {
     {128, 2, 1, 16, true, true},    {256, 8, 4, 32, false, false}, {256, 4, 32, 32, true, true},
@@ -124,18 +124,19 @@ struct trial {
     struct snug_optimizer optimizer;
     enum snug_dtype weights;
     struct snug_program program;
-    struct snug_layout layout;
+    struct snug_runner runner;
     struct snug_batch batch;
     struct snug_run run;
-    int32_t sweep;    /* a tensor that no core's cache holds */
+    int32_t sweep;    /* a tensor larger than any core's cache */
     int32_t *numbers; /* the batch's arrays */
-    double *best;     /* by operation: seconds of its quickest run */
+    double *best;     /* by operation: seconds of its fastest run */
 };
 
 static snug_status build_trial(struct bench *bench, const struct shape *shape, struct trial *t, enum snug_dtype compute,
                                bool dropout) {
     struct snug_program *program = &t->program;
-    t->config = (struct snug_config){.hidden_size = shape->hidden,
+    t->config = (struct snug_config){.family = &snug_family_bert,
+                                     .hidden_size = shape->hidden,
                                      .num_hidden_layers = 1,
                                      .num_attention_heads = shape->heads,
                                      .intermediate_size = 4 * shape->hidden,
@@ -155,20 +156,19 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     program->longest = shape->length;
     program->capacity[SNUG_EXTENT_TOKENS] = shape->sequences * shape->length;
     program->capacity[SNUG_EXTENT_SEQUENCES] = program->capacity[SNUG_EXTENT_ROWS] = shape->sequences;
-    RETURN_IF_ERROR(snug_build_bert(program, &t->config, true, 0));
-    /* Rows that wait, and whole tables where the other half of the shapes runs. */
+    RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
+    /* Lazy rows; the other half of the shapes updates whole tables. */
     const struct snug_methods methods = {
-        .optimizer = &t->optimizer, .weights = t->weights, .micro_batches = 1, .waiting_steps = dropout ? 256 : 0};
+        .optimizer = &t->optimizer, .weights = t->weights, .micro_batches = 1, .lazy_steps = dropout ? 256 : 0};
     RETURN_IF_ERROR(snug_stages(program, &methods));
-    RETURN_IF_ERROR(snug_program_tensor(
+    return snug_program_tensor(
         program,
         (struct snug_tensor){
             .memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = SWEEP / 4, .layer = -1, .persistent = true},
-        &t->sweep, "sweep"));
-    return snug_stage_place(bench->ctx, &program, 1, bench->backend, bench->threads, 0, 0, &t->layout);
+        &t->sweep, "sweep");
 }
 
-/* Each token has an id of its own, as far as they go. */
+/* Each token has a different id, as long as there are enough ids. */
 static snug_status make_batch(snug_context *ctx, const struct shape *shape, struct trial *t) {
     const int64_t tokens = shape->sequences * shape->length;
     RETURN_IF_ERROR(
@@ -178,8 +178,8 @@ static snug_status make_batch(snug_context *ctx, const struct shape *shape, stru
     int32_t **columns[] = {&batch->ids, &batch->types, &batch->positions, &batch->sample, &batch->by_id};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++, at += tokens) *columns[i] = at;
     batch->offsets = at;
-    batch->head_rows = at + shape->sequences + 1;
-    batch->labels = batch->head_rows + shape->sequences;
+    batch->loss_positions = at + shape->sequences + 1;
+    batch->labels = batch->loss_positions + shape->sequences;
     batch->sequences = batch->rows = batch->items = batch->items_in_step = shape->sequences;
     batch->tokens = tokens;
     batch->longest = shape->length;
@@ -191,13 +191,13 @@ static snug_status make_batch(snug_context *ctx, const struct shape *shape, stru
     }
     for (int64_t i = 0; i < shape->sequences; i++) {
         batch->offsets[i + 1] = (int32_t)((i + 1) * shape->length);
-        batch->head_rows[i] = batch->offsets[i];
+        batch->loss_positions[i] = batch->offsets[i];
         batch->labels[i] = (int32_t)(i % 2);
     }
     return SNUG_OK;
 }
 
-/* Small numbers of both signs, so that nothing grows, vanishes or becomes denormal. */
+/* Small values of both signs, so that no result overflows, vanishes or becomes subnormal. */
 static void fill_weights(struct trial *t) {
     for (size_t i = 0; i < t->program.tensor_count; i++) {
         const struct snug_tensor *tensor = &t->program.tensors[i];
@@ -207,27 +207,21 @@ static void fill_weights(struct trial *t) {
     }
 }
 
-/* Between phases, so that what an earlier one left is read from where a deep model leaves it: not from a core's cache.
- */
+/* Flushes the caches between phases: in a deep model too, the results of an earlier phase are not in a core's cache. */
 static snug_status sweep_caches(struct bench *bench, struct trial *t) {
-    const struct snug_op fill = {.kind = SNUG_OP_FILL, .in = SNUG_INPUTS(-1), .out = SNUG_OUTPUTS(t->sweep)};
+    const struct snug_op fill = {.kind = SNUG_OP_FILL, .fill = {.x = t->sweep}};
     return bench->backend->ops[SNUG_OP_FILL](&t->run, &fill);
 }
 
 static snug_status time_operations(struct bench *bench, struct trial *t) {
     struct snug_run *run = &t->run;
-    *run = (struct snug_run){.ctx = bench->ctx,
-                             .program = &t->program,
-                             .arena = run->arena,
-                             .backend_state = run->backend_state,
-                             .workspace = run->arena + t->layout.workspace_offset,
-                             .batch = &t->batch,
-                             .threads = bench->threads,
-                             .rows = t->batch.rows,
-                             .loss_scale = 1.0f / (float)t->batch.items,
-                             .learning_rate = 1e-5f,
-                             .max_grad_norm = 1,
-                             .optimizer = &t->optimizer};
+    *run = snug_runner_run(&t->runner, 0);
+    run->batch = &t->batch;
+    run->rows = t->batch.rows;
+    run->loss_scale = 1.0f / (float)t->batch.items;
+    run->learning_rate = 1e-5f;
+    run->max_grad_norm = 1;
+    run->optimizer = &t->optimizer;
     fill_weights(t);
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
     for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++)
@@ -245,7 +239,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
 static snug_status collect(struct bench *bench, const struct shape *shape, const struct trial *t, bool updates_only) {
     for (size_t i = 0; i < t->program.op_count; i++) {
         const struct snug_op *op = &t->program.ops[i];
-        if (updates_only && !snug_is_update(op->kind)) continue;
+        if (updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
         RETURN_IF_ERROR(snug_grow(bench->ctx, (void **)&bench->samples, &bench->capacity, bench->count + 1,
                                   sizeof *bench->samples));
         bench->samples[bench->count++] = (struct sample){
@@ -253,7 +247,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
             .types = snug_operand_types(&t->program, op),
             .dropout = op->p > 0,
             .cost = snug_op_cost(&t->program, op, shape->sequences * shape->length, shape->sequences, shape->sequences),
-            .seconds = fmax(t->best[i], 1e-8), /* what the clock can tell */
+            .seconds = fmax(t->best[i], 1e-8), /* the resolution of the clock */
         };
     }
     return SNUG_OK;
@@ -263,84 +257,71 @@ static snug_status run_trial(struct bench *bench, const struct shape *shape, str
                              bool dropout, bool updates_only) {
     RETURN_IF_ERROR(build_trial(bench, shape, t, compute, dropout));
     RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
-    RETURN_IF_ERROR(bench->backend->open(bench->ctx, &t->program, bench->threads, &t->run.backend_state));
-    void *arena = mmap(NULL, (size_t)t->layout.total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (arena == MAP_FAILED)
-        return snug_fail(bench->ctx, SNUG_E_MEMORY, "%lld bytes to measure this machine's rates cannot be had",
-                         (long long)t->layout.total);
-    t->run.arena = arena;
-    madvise(arena, (size_t)t->layout.total, MADV_HUGEPAGE); /* as a session's arena */
+    RETURN_IF_ERROR(snug_runner_start(bench->ctx, bench->backend, bench->threads, &t->program, 0, NULL, &t->runner));
     RETURN_IF_ERROR(time_operations(bench, t));
     return collect(bench, shape, t, updates_only);
 }
 
-static snug_status measure_shape(struct bench *bench, const struct shape *shape, const struct snug_optimizer *optimizer,
-                                 enum snug_dtype weights, enum snug_dtype compute, bool dropout, bool updates_only) {
-    struct trial trial = {.optimizer = *optimizer, .weights = weights};
+static snug_status measure_shape(struct bench *bench, const struct shape *shape,
+                                 const struct snug_optimizer_info *optimizer, enum snug_dtype weights,
+                                 enum snug_dtype compute, bool dropout, bool updates_only) {
+    struct trial trial = {.weights = weights};
+    RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, optimizer->names[0].optim, optimizer->measured, 0.9, 0.999, 1e-8,
+                                         0, &trial.optimizer));
     const snug_status status = run_trial(bench, shape, &trial, compute, dropout, updates_only);
-    if (trial.run.arena) munmap(trial.run.arena, (size_t)trial.layout.total);
-    if (trial.run.backend_state) bench->backend->close(trial.run.backend_state);
+    snug_runner_close(&trial.runner);
     snug_program_free(&trial.program);
     free(trial.numbers);
     free(trial.best);
     return status;
 }
 
-static const struct snug_optimizer optimizers[SNUG_OPTIMIZER_COUNT] = {
-    [SNUG_ADAM] = {.kind = SNUG_ADAM, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
-    [SNUG_ADAM_8BIT] = {.kind = SNUG_ADAM_8BIT, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
-    [SNUG_SGD] = {.kind = SNUG_SGD, .momentum = 0.9},
-    [SNUG_ADAFACTOR] =
-        {.kind = SNUG_ADAFACTOR, .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8},
-    [SNUG_ADAGRAD] = {.kind = SNUG_ADAGRAD, .epsilon = 1e-10},
-    [SNUG_RMSPROP] = {.kind = SNUG_RMSPROP, .alpha = 0.99, .epsilon = 1e-8},
-    [SNUG_LION] = {.kind = SNUG_LION, .beta1 = 0.9, .beta2 = 0.99},
-};
-
-/* Products in fp32 and, where this machine is quick at it, in bf16; from weights of either type. */
+/* Matmuls in fp32 and, if this machine has fast bf16, in bf16; with weights of both types. */
 static snug_status measure_all(struct bench *bench) {
     static const struct {
         enum snug_dtype weights, compute;
     } types[] = {{SNUG_F32, SNUG_F32}, {SNUG_BF16, SNUG_F32}, {SNUG_F32, SNUG_BF16}, {SNUG_BF16, SNUG_BF16}};
-    const int count = snug_backend_cpu_fast_bf16() ? 4 : 2;
+    const int count = snug_backend_cpu_fast_bf16() ? 4 : 2; /* may be untested: depends on the processor */
     for (int type = 0; type < count; type++) {
         const enum snug_dtype weights = types[type].weights, compute = types[type].compute;
         for (size_t i = 0; i < SHAPES; i++) {
             const struct shape *shape = &shapes[i];
-            /* Of bf16 weights only what reads or writes them is new. */
+            /* With bf16 weights only the operations that read or write them are different. */
             if (weights == SNUG_BF16 && !shape->plain && !shape->states) continue;
             for (int dropout = shape->plain && weights == SNUG_F32 ? 0 : 1; dropout < 2; dropout++)
-                RETURN_IF_ERROR(measure_shape(bench, shape, &optimizers[SNUG_ADAM], weights, compute, dropout, false));
-            for (int kind = SNUG_ADAM + 1; shape->states && kind < SNUG_OPTIMIZER_COUNT && compute == SNUG_F32; kind++)
-                RETURN_IF_ERROR(measure_shape(bench, shape, &optimizers[kind], weights, compute, true, true));
+                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], weights, compute, dropout, false));
+            for (int other = 1; shape->states && compute == SNUG_F32 && snug_optimizers[other]; other++)
+                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[other], weights, compute, true, true));
         }
     }
     return SNUG_OK;
 }
 
-/* Copies to and from a file in the cache folder, which stands for --offload_dir: pieces as offloading moves them. */
-static snug_status measure_spool(struct bench *bench, struct snug_rates *rates) {
+/* Copies to and from a file in the cache folder, in place of --offload_dir, in pieces as in offloading. */
+static snug_status measure_offload_file(struct bench *bench, struct snug_rates *rates) {
     enum { PIECE = 4 << 20, PIECES = 16 };
     static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
     struct snug_folder folder;
     char problem[256];
     void *data = NULL;
-    struct snug_spool *spool = NULL;
+    struct snug_offload_file *file = NULL;
     RETURN_IF_ERROR(snug_cache_folder_open(bench->ctx, &folder, problem));
+    /* may be untested: a call that fails: tools/failure-test */
     if (!folder.path) return snug_fail(bench->ctx, SNUG_E_IO, "%s", problem);
     snug_status status = snug_alloc(bench->ctx, PIECE, 1, &data);
-    if (status == SNUG_OK) status = snug_spool_open(bench->ctx, folder.path, (int64_t)PIECE * PIECES, &spool);
+    if (status == SNUG_OK) status = snug_offload_file_open(bench->ctx, folder.path, (int64_t)PIECE * PIECES, &file);
     for (int k = 0; k < 2 && status == SNUG_OK; k++) {
         const double begin = snug_seconds();
         for (int64_t i = 0; i < PIECES; i++)
-            k ? snug_spool_fetch(spool, data, i * PIECE, PIECE) : snug_spool_store(spool, data, i * PIECE, PIECE);
-        status = snug_spool_drain(bench->ctx, spool);
+            k ? snug_offload_file_fetch(file, data, i * PIECE, PIECE)
+              : snug_offload_file_store(file, data, i * PIECE, PIECE);
+        status = snug_offload_file_drain(bench->ctx, file);
         const double seconds = (snug_seconds() - begin) / PIECES;
         if (status == SNUG_OK)
             status = snug_rates_fit(rates, (struct snug_rate){.kind = kinds[k]}, &(struct snug_cost){.bytes = PIECE},
                                     &seconds, 1);
     }
-    snug_spool_close(spool);
+    snug_offload_file_close(file);
     free(data);
     snug_folder_close(&folder);
     return status;
@@ -375,7 +356,7 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     snug_rates_init(ctx, out, backend, threads);
     snug_status status = measure_all(&bench);
     if (status == SNUG_OK) status = fit_all(&bench, out);
-    if (status == SNUG_OK) status = measure_spool(&bench, out);
+    if (status == SNUG_OK) status = measure_offload_file(&bench, out);
     free(bench.samples);
     if (status != SNUG_OK) snug_rates_free(out);
     return status;

@@ -1,66 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From FLOPs and bytes to seconds: how fast this machine runs each kind of operation, measured once and cached, and
- * what a step takes at these rates.
+ * Converts FLOPs and bytes to seconds: the speed of this machine for each kind of operation, measured once and cached,
+ * and the time of a step at these rates.
  */
 #ifndef SNUG_PLAN_RATES_H
 #define SNUG_PLAN_RATES_H
 
 #include "plan/stages.h"
 
-/* A call takes call + flop * FLOPs + byte * bytes seconds; none of the three is negative, so that more work never takes
-   less. */
+/* A call takes call + flop * FLOPs + byte * bytes seconds; none of the three constants is negative, so that more work
+ * never takes less time. */
 struct snug_rate {
     enum snug_op_kind kind;
     int32_t types; /* which operands are stored in bf16: snug_operand_types() */
     bool dropout;  /* it drops */
     double call, flop, byte;
-    int32_t samples; /* shapes that it was measured at */
+    int32_t samples; /* number of measured shapes */
     double error;    /* root mean square of the relative differences there */
 };
 
 struct snug_rates {
     snug_context *ctx;
-    char cpu[96], isa[16]; /* as the kernel names the processor; "v4" and the like */
+    char cpu[96], isa[16]; /* the processor's name as the kernel reports it; for example "v4" */
     int threads;
     struct snug_rate *items;
     size_t count, capacity;
 };
 
-/* Times the backend's own operations while they run in small programs, built by the same stages as any. Some seconds,
-   and some 100 MiB meanwhile. */
+/* Times the backend's operations in small programs, built by the usual stages. Takes some seconds and about 100 MiB.
+ */
 snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, int threads,
                                struct snug_rates *out);
-/* Of the file that SNUG_RATES names; else of the cache folder; else measured, and kept there. */
+/* Reads the rates from the file named by SNUG_RATES; else from the cache folder; else measures them and stores them
+ * there. */
 snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, int threads, struct snug_rates *out);
 snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rates *out);
-/* Keeps them in the cache folder for later runs; *path tells where, NULL where none can be written. */
+/* Stores them in the cache folder for later runs; *path is the file, NULL if it cannot be written. */
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path);
 void snug_rates_free(struct snug_rates *rates);
 /* Empty rates of this machine. */
 void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, int threads);
-/* Adds what was seen of one kind: count shapes with their costs and seconds. */
+/* Adds the measurements of one kind: count shapes with their costs and seconds. */
 snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_cost costs[],
                            const double seconds[], size_t count);
 
-/* 1 if op's first input is stored in bf16, + 2 if its second one is, + 4 if its first output is: what decides which
-   loop of a backend runs. */
+/* 1 if op's first input is stored in bf16, + 2 if its second one is, + 4 if its first output is: a backend chooses its
+ * loop by these types. */
 int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op);
 
-/* What a step works on: its mean micro-batch. */
+/* The work of a step: its mean micro-batch. */
 struct snug_load {
-    double tokens, sequences, rows; /* rows: head rows */
-    double pairs;                   /* sum of the squares of the sequences' lengths */
+    double tokens, sequences, rows; /* rows: loss positions */
+    double pairs;                   /* sum of the squares of the sequences' lengths; 0: all are equally long */
     double micro_batches;           /* of a step */
 };
 struct snug_estimate {
     double flops, bytes, seconds;
 };
-/* Of one run of op; HEAD operations: of one chunk of rows head rows. */
+/* The estimate for one run of op; for HEAD operations one chunk of `rows` loss positions. */
 struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const struct snug_program *program,
                                       const struct snug_op *op, const struct snug_load *load, double rows);
-/* Of an optimizer step. rates may be NULL: seconds is then 0. */
-struct snug_estimate snug_estimate_step(const struct snug_rates *rates, const struct snug_program *program,
-                                        const struct snug_load *load);
+/* The parts of a step in tables. The head's backward operations come after its loss. */
+enum snug_side { SNUG_SIDE_FORWARD, SNUG_SIDE_BACKWARD, SNUG_SIDE_UPDATE, SNUG_SIDE_COUNT };
+enum snug_side snug_side_of(const struct snug_op *op, bool after_loss);
+
+/* The estimate for an optimizer step, in total and by part. rates may be NULL: seconds are then 0. The FLOPs and bytes
+ * of a step are summed only here. */
+struct snug_step_estimate {
+    struct snug_estimate total, parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
+};
+struct snug_step_estimate snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
+                                              const struct snug_load *load);
+static inline struct snug_estimate
+snug_estimate_step(const struct snug_rates *rates, const struct snug_program *program, const struct snug_load *load) {
+    return snug_estimate_parts(rates, program, load).total;
+}
 
 #endif

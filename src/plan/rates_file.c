@@ -13,14 +13,15 @@ static void read_cpu_name(char *name, size_t size) {
     char line[256];
     FILE *file = fopen("/proc/cpuinfo", "re");
     snprintf(name, size, "unknown");
-    while (file && fgets(line, sizeof line, file))
+    /* untested: the kernel writes a colon after it */
+    while (file && fgets(line, sizeof line, file)) /* may be untested: needs a kernel without /proc */
         if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
             const char *text = strchr(line, ':') + 1;
             text += strspn(text, " ");
             snprintf(name, size, "%.*s", (int)strcspn(text, "\n"), text);
             break;
         }
-    if (file) fclose(file);
+    if (file) fclose(file); /* may be untested: needs a kernel without /proc */
 }
 
 void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, int threads) {
@@ -45,7 +46,7 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o}", "version", SNUG_VERSION, "cpu", rates->cpu, "isa", rates->isa,
                             "threads", rates->threads, "seconds", items);
-    *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL;
+    *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL; /* may be untested: an allocation that fails */
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(rates->ctx, SNUG_E_MEMORY, "out of memory while writing the rates as JSON");
 }
@@ -70,7 +71,7 @@ static snug_status read_rate(snug_context *ctx, const char *path, const json_t *
     RETURN_IF_ERROR(snug_json_int(ctx, path, item, "samples", 0, &samples));
     RETURN_IF_ERROR(snug_json_real(ctx, path, item, "error", 0, &rate.error));
     const int kind = kind_of(name);
-    if (kind == SNUG_OP_COUNT) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is no operation", path, name);
+    if (kind == SNUG_OP_COUNT) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not an operation", path, name);
     if (!(rate.call >= 0 && rate.flop >= 0 && rate.byte >= 0))
         return snug_fail(ctx, SNUG_E_INPUT, "%s: %s takes less than no time", path, name);
     rate.kind = (enum snug_op_kind)kind;
@@ -139,16 +140,17 @@ snug_status snug_rates_keep(const struct snug_rates *rates, char **path) {
     return status;
 }
 
-/* The cached rates of this machine, which their name tells, if they are there and whole; else *out stays empty. */
+/* The cached rates of this machine, identified by the file's name, if they exist and are complete; else *out is empty.
+ */
 static snug_status open_cached(snug_context *ctx, const struct snug_rates *wanted, struct snug_rates *out) {
     struct snug_folder cache;
     char *name = NULL, problem[256];
     json_t *json = NULL;
     RETURN_IF_ERROR(snug_cache_folder_open(ctx, &cache, problem));
-    if (!cache.path) return SNUG_OK;
+    if (!cache.path) return SNUG_OK; /* may be untested: a call that fails: tools/failure-test */
     snug_status status = cached_name(ctx, wanted, &name);
     const int fd = status == SNUG_OK ? snug_cache_folder_find(ctx, &cache, name) : -1;
-    if (fd >= 0) {
+    if (fd >= 0) { /* may be untested: a call that fails: tools/failure-test */
         close(fd);
         *out = (struct snug_rates){.ctx = ctx};
         snug_status found = snug_json_read(ctx, &cache, name, &json);
@@ -171,13 +173,14 @@ snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backen
     struct snug_rates wanted = {0};
     char *path = NULL;
     *out = wanted;
+    /* untested: without a given file it measures for seconds */
     if (given && *given) return snug_rates_read(ctx, given, out);
     snug_rates_init(ctx, &wanted, backend, threads);
     RETURN_IF_ERROR(open_cached(ctx, &wanted, out));
     if (out->count) return SNUG_OK;
     snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this machine is (once; snug bench rates does it again)");
     RETURN_IF_ERROR(snug_rates_measure(ctx, backend, threads, out));
-    if (snug_rates_keep(out, &path) != SNUG_OK) {
+    if (snug_rates_keep(out, &path) != SNUG_OK) { /* untested: without a given file it measures for seconds */
         snug_log(ctx, SNUG_LOG_WARNING, "the rates are measured in every run: %s", snug_error_message(ctx));
         snug_clear_error(ctx);
     }

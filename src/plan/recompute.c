@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clang-format off */
 /*
- * Re-running instead of storing (Chen et al., arXiv:1604.06174). What a layer's level says is not stored is made again
- * right before its first use backward, by the same operations from what is stored, and so with the same bits:
+ * Activation recomputation (gradient checkpointing; Chen et al., arXiv:1604.06174). Tensors that a layer's level does not
+ * store are recomputed right before their first use in backward, by the same operations from the stored tensors, so they
+ * have the same bits:
  *
  *   NONE         everything that backward reads is stored
- *   ELEMENTWISE  outputs of norms and activations are made again: 10 h values a token stay in BERT, no product is run twice
- *   FFN          and the feed-forward network's pre-activation: 6 h stay, one product is run again
- *   ATTENTION    elementwise, and query, key, value and the attention's output: 6 h stay
- *   LAYER        everything but the layer's last pre-norm sum: h stay, all but the layer's last product are run again
+ *   ELEMENTWISE  outputs of norms and activations are recomputed: 10 h values per token are stored in BERT, no matmul runs twice
+ *   FFN          and the feed-forward network's pre-activation: 6 h are stored, one matmul is recomputed
+ *   ATTENTION    elementwise, and query, key, value and the attention's output: 6 h are stored
+ *   LAYER        everything but the layer's last pre-norm sum: h are stored, all matmuls but the layer's last are recomputed
  */
 /* clang-format on */
 #include <stdlib.h>
@@ -22,118 +23,160 @@ struct recompute {
     size_t old_count, forward_count;
     int32_t *maker;      /* by tensor: the forward operation that writes it, or -1 */
     bool *dropped;       /* by tensor: not stored */
-    int32_t *again;      /* by tensor: its second incarnation, or -1 */
-    struct snug_op held; /* a product that waits for the activation it reads, see hold() */
+    int32_t *again;      /* by tensor: the tensor with its recomputed values, or none */
+    struct snug_op held; /* a weight gradient that is deferred until the output it reads is recomputed, see hold() */
+    int32_t held_place;  /* the tensor with that output: the operand that it may overwrite */
+    int32_t held_output;
     bool holds;
+    int layers;
 };
 
 /* ---- what is not stored --------------------------------------------------------------------------------------- */
 
-/* Embeddings go with the first layer. */
+/* Embeddings use the level of the first layer, operations after the layers that of the last. */
 static enum snug_recompute level_of(const struct recompute *r, const struct snug_op *op) {
-    return r->levels ? r->levels[op->layer < 0 ? 0 : op->layer] : SNUG_RECOMPUTE_ELEMENTWISE;
-}
-
-static bool feeds(const struct recompute *r, int32_t tensor, enum snug_op_kind kind) {
-    for (size_t i = 0; i < r->forward_count; i++)
-        if (r->old[i].kind == kind && r->old[i].in[0] == tensor) return true;
-    return false;
+    if (!r->levels) return SNUG_RECOMPUTE_ELEMENTWISE;
+    return r->levels[op->part == SNUG_PART_LAYER ? op->layer : op->part == SNUG_PART_EMBEDDINGS ? 0 : r->layers - 1];
 }
 
 static bool is_last_of_layer(const struct recompute *r, size_t op) {
-    return op + 1 == r->forward_count || r->old[op + 1].layer != r->old[op].layer;
+    return op + 1 == r->forward_count || r->old[op + 1].part != r->old[op].part ||
+           r->old[op + 1].layer != r->old[op].layer;
 }
 
-static bool drops(const struct recompute *r, size_t index, int out) {
+static bool drops(const struct recompute *r, size_t index, int k) {
     const struct snug_op *op = &r->old[index];
     const enum snug_recompute level = level_of(r, op);
-    const bool norm = op->kind == SNUG_OP_EMBED || op->kind == SNUG_OP_RESIDUAL_NORM;
     if (level == SNUG_RECOMPUTE_NONE) return false;
-    if (op->kind == SNUG_OP_ACTIVATION || (norm && out == 1)) return true;
+    if (snug_op_info(op->kind)->operands[k].flags & SNUG_CHEAP) return true;
     switch (level) {
-    case SNUG_RECOMPUTE_FFN: return feeds(r, op->out[out], SNUG_OP_ACTIVATION);
-    case SNUG_RECOMPUTE_ATTENTION: return op->kind == SNUG_OP_ATTENTION || feeds(r, op->out[out], SNUG_OP_ATTENTION);
+    case SNUG_RECOMPUTE_FFN: return op->block == SNUG_IN_FFN;
+    case SNUG_RECOMPUTE_ATTENTION: return op->block == SNUG_IN_ATTENTION;
     case SNUG_RECOMPUTE_LAYER: return !is_last_of_layer(r, index);
     default: return false;
     }
 }
 
 static void find_dropped(struct recompute *r, size_t tensors) {
-    for (size_t i = 0; i < tensors; i++) r->maker[i] = r->again[i] = -1;
-    for (size_t i = 0; i < r->forward_count; i++)
-        for (int out = 0; out < SNUG_OP_OUTPUTS; out++) {
-            const int32_t tensor = r->old[i].out[out];
-            if (tensor < 0 || r->old[i].kind == SNUG_OP_FILL) continue;
+    for (size_t i = 0; i < tensors; i++) r->maker[i] = -1;
+    for (size_t i = 0; i < r->forward_count; i++) {
+        const struct snug_op *op = &r->old[i];
+        const int operands = snug_op_is(op, SNUG_OP_CLEARS) ? 0 : snug_op_operands(op);
+        for (int k = 0; k < operands; k++) {
+            const int32_t tensor = op->operands[k];
+            if (!tensor || snug_op_reads(op, k)) continue;
             r->maker[tensor] = (int32_t)i;
-            r->dropped[tensor] = drops(r, i, out);
+            r->dropped[tensor] = drops(r, i, k);
         }
+    }
 }
 
-/* ---- making again --------------------------------------------------------------------------------------------- */
+/* ---- recomputing ------------------------------------------------------------------------------------------------- */
 
 static snug_status new_tensor(struct recompute *r, int32_t tensor) {
     const struct snug_tensor like = r->program->tensors[tensor];
     return snug_program_tensor(r->program, like, &r->again[tensor], "again.%s", like.name);
 }
 
-/* The norm behind a stored sum; its dropout, if it is the embeddings', stands behind the norm, RESIDUAL_NORM's before
-   the sum. */
-static struct snug_op norm_of(const struct snug_op *op) {
-    const bool embed = op->kind == SNUG_OP_EMBED;
-    return (struct snug_op){.kind = SNUG_OP_NORM,
-                            .layer = op->layer,
-                            .in = SNUG_INPUTS(op->out[0], op->in[embed ? 3 : 2], op->in[embed ? 4 : 3]),
-                            .out = SNUG_OUTPUTS(op->out[1]),
-                            .eps = op->eps,
-                            .p = embed ? op->p : 0,
-                            .site = embed ? op->site : 0};
+/* The operation that recomputes tensor: the one that wrote it, or, if only a norm's output is missing, that norm alone.
+ */
+static struct snug_op maker_of(const struct recompute *r, int32_t tensor) {
+    const struct snug_op *op = &r->old[r->maker[tensor]];
+    if (!snug_op_is(op, SNUG_OP_NORM_OF_SUM)) return *op;
+    const struct snug_op norm = snug_op_info(op->kind)->norm_of(op);
+    const int32_t sum = norm.norm.s;
+    const bool stored = sum && (!r->dropped[sum] || r->again[sum]); /* untested: no model's program comes to it */
+    return tensor == norm.norm.y && stored ? norm : *op;            /* untested: no model's program comes to it */
 }
 
-/* Sets *tensor to where its values stand backward, after the operations that put them there. */
+/* Sets *tensor to the tensor with its values in backward, after emitting the operations that recompute them. */
 static snug_status require(struct recompute *r, int32_t *tensor) {
     if (!r->dropped[*tensor]) return SNUG_OK;
-    if (r->again[*tensor] >= 0) {
+    if (r->again[*tensor]) {
         *tensor = r->again[*tensor];
         return SNUG_OK;
     }
-    struct snug_op op = r->old[r->maker[*tensor]];
-    const bool norm = op.kind == SNUG_OP_EMBED || op.kind == SNUG_OP_RESIDUAL_NORM;
-    if (norm && op.out[1] == *tensor && (!r->dropped[op.out[0]] || r->again[op.out[0]] >= 0)) op = norm_of(&op);
+    struct snug_op op = maker_of(r, *tensor);
+    const int operands = snug_op_operands(&op);
     op.phase = SNUG_PHASE_BACKWARD;
-    for (int in = 0; in < SNUG_OP_INPUTS; in++)
-        if (op.in[in] >= 0 && !r->program->tensors[op.in[in]].persistent) RETURN_IF_ERROR(require(r, &op.in[in]));
-    for (int out = 0; out < SNUG_OP_OUTPUTS; out++) {
-        if (op.out[out] < 0) continue;
-        RETURN_IF_ERROR(new_tensor(r, op.out[out]));
-        op.out[out] = r->again[op.out[out]];
+    for (int k = 0; k < operands; k++)
+        if (op.operands[k] && snug_op_reads(&op, k) && !r->program->tensors[op.operands[k]].persistent)
+            RETURN_IF_ERROR(require(r, &op.operands[k]));
+    for (int k = 0; k < operands; k++) {
+        if (!op.operands[k] || snug_op_reads(&op, k)) continue;
+        RETURN_IF_ERROR(new_tensor(r, op.operands[k]));
+        op.operands[k] = r->again[op.operands[k]];
     }
     *tensor = r->again[*tensor];
     return snug_program_op(r->program, op);
 }
 
+/* The operand with this flag, or none. */
+static int32_t *marked(struct snug_op *op, unsigned flag) {
+    const int operands = snug_op_operands(op);
+    for (int k = 0; k < operands; k++)
+        if (snug_op_info(op->kind)->operands[k].flags & flag) return &op->operands[k];
+    return NULL;
+}
+
 /*
- * An activation's output is read backward by one product only, the gradient of the weights behind it.
- * ACTIVATION_BACKWARD makes it in passing, in the place of the pre-activation, which nothing needs any more: so the
- * product waits for it.
+ * Only one matmul of backward reads an activation's output: the gradient of the next weights. ACTIVATION_BACKWARD
+ * recomputes this output at no extra cost and overwrites the pre-activation with it, which is not needed any more. So
+ * the matmul is deferred until then.
  */
-static bool hold(struct recompute *r, struct snug_op *op) {
-    if (op->kind != SNUG_OP_LINEAR_DW || r->holds) return false;
-    const int32_t x = op->in[1];
-    if (!r->dropped[x] || r->old[r->maker[x]].kind != SNUG_OP_ACTIVATION) return false;
-    r->held = *op;
-    r->held.in[1] = r->old[r->maker[x]].in[0];
-    return r->holds = true;
+static bool comes_in_passing(struct recompute *r, int32_t place) {
+    int readers = 0;
+    bool given = false;
+    for (size_t i = 0; i < r->old_count; i++) {
+        if (!snug_op_uses(&r->old[i], place)) continue;
+        readers += i < r->forward_count;
+        /* untested: no model's program comes to it */
+        given |= r->old[i].phase == SNUG_PHASE_BACKWARD && marked(&r->old[i], SNUG_REMADE);
+    }
+    return readers == 1 && given; /* untested: no model's program comes to it */
+}
+
+static bool hold(struct recompute *r, const struct snug_op *op) {
+    if (r->holds || !snug_op_is(op, SNUG_OP_WEIGHT_GRADIENT)) return false;
+    const int operands = snug_op_operands(op);
+    for (int k = 0; k < operands; k++) {
+        const int32_t x = op->operands[k];
+        if (!x || !snug_op_reads(op, k) || r->maker[x] < 0 || !r->dropped[x]) continue;
+        const int32_t *place = marked(&r->old[r->maker[x]], SNUG_REMADE);
+        if (!place || !comes_in_passing(r, *place)) continue; /* untested: no model's program comes to it */
+        r->held = *op;
+        r->held_place = *place;
+        r->held_output = x;
+        return r->holds = true;
+    }
+    return false;
+}
+
+/* Whether op recomputes the output that the deferred matmul needs; *output is then the operand with it. */
+static bool releases(const struct recompute *r, struct snug_op *op, int32_t **output) {
+    /* untested: no model's program comes to it */
+    if (!r->holds || op->phase != SNUG_PHASE_BACKWARD || !snug_op_uses(op, r->held_place)) return false;
+    *output = marked(op, SNUG_REMADE);
+    return *output != NULL;
 }
 
 static snug_status backward(struct recompute *r, struct snug_op op) {
-    const bool releases = r->holds && op.kind == SNUG_OP_ACTIVATION_BACKWARD && op.in[1] == r->held.in[1];
+    int32_t *output = NULL, place = r->held_place;
+    const bool released = releases(r, &op, &output);
     if (hold(r, &op)) return SNUG_OK;
-    for (int in = 0; in < SNUG_OP_INPUTS; in++)
-        if (op.in[in] >= 0 && r->maker[op.in[in]] >= 0) RETURN_IF_ERROR(require(r, &op.in[in]));
-    if (releases) op.out[1] = r->held.in[1] = op.in[1];
+    const int operands = snug_op_operands(&op);
+    for (int k = 0; k < operands; k++) {
+        const int32_t before = op.operands[k];
+        if (!before || !snug_op_reads(&op, k) || r->maker[before] < 0) continue;
+        RETURN_IF_ERROR(require(r, &op.operands[k]));
+        if (before == r->held_place) place = op.operands[k];
+    }
+    if (released) *output = place;
     RETURN_IF_ERROR(snug_program_op(r->program, op));
-    if (!releases) return SNUG_OK;
+    if (!released) return SNUG_OK;
     r->holds = false;
+    for (int k = 0; k < snug_op_operands(&r->held); k++)
+        if (r->held.operands[k] == r->held_output) r->held.operands[k] = place;
     return snug_program_op(r->program, r->held);
 }
 
@@ -145,14 +188,19 @@ static snug_status recompute(struct recompute *r, size_t tensors) {
         else
             RETURN_IF_ERROR(snug_program_op(r->program, r->old[i]));
     }
-    return r->holds ? snug_fail(r->program->ctx, SNUG_E_INTERNAL, "an activation has no backward to be re-run in")
+    return r->holds ? snug_fail(r->program->ctx, SNUG_E_INTERNAL, /* untested: no model's program comes to it */
+                                "no backward operation recomputes an activation that is not stored")
                     : SNUG_OK;
 }
 
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]) {
     RETURN_IF_ERROR(snug_stage_sort(program)); /* forward operations first */
     struct recompute r = {.program = program, .levels = levels, .old = program->ops, .old_count = program->op_count};
-    while (r.forward_count < r.old_count && r.old[r.forward_count].phase == SNUG_PHASE_FORWARD) r.forward_count++;
+    /* untested: no model's program comes to it */
+    while (r.forward_count < r.old_count && r.old[r.forward_count].phase == SNUG_PHASE_FORWARD) {
+        if (r.old[r.forward_count].layer >= r.layers) r.layers = r.old[r.forward_count].layer + 1;
+        r.forward_count++;
+    }
     const size_t tensors = program->tensor_count;
     snug_status status = snug_alloc(program->ctx, tensors, sizeof *r.again, (void **)&r.again);
     if (status == SNUG_OK) status = snug_alloc(program->ctx, tensors, sizeof *r.maker, (void **)&r.maker);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running a phase of a placed program on a backend. */
+/* Runs a phase of a placed program on a backend. */
 
 #include <stdlib.h>
 
 #include "plan/stages.h"
 
-/* Clearing a gradient is for the step's first micro-batch only; fetching it is for the others. */
+/* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. */
 static bool is_idle(const struct snug_run *run, const struct snug_op *op) {
     if (op->last && !run->batch->last_in_step) return true;
-    if (op->kind == SNUG_OP_FILL) return op->first && !snug_run_overwrites(run, op);
+    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !snug_run_overwrites(run, op);
     return op->kind == SNUG_OP_FETCH && snug_run_overwrites(run, op);
 }
 
@@ -21,23 +21,23 @@ snug_status snug_op_times_init(const struct snug_program *program, struct snug_o
 }
 
 void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times *times) {
-    if (times->stamps) backend->free_stamps(times->stamps);
+    if (times->timestamps) backend->free_timestamps(times->timestamps);
     free(times->seconds);
     free(times->calls);
     free(times->noted);
     *times = (struct snug_op_times){0};
 }
 
-/* The moment at which op (-1: none) is done; took says how long, where that is known at once. */
+/* Records when op (-1: none) is done; took is its time, if the backend runs synchronously. */
 static snug_status note(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times,
                         int32_t op, double took) {
     if (op >= 0) times->calls[op]++;
-    if (op >= 0 && !backend->stamp) times->seconds[op] += took;
-    if (!backend->stamp) return SNUG_OK;
+    if (op >= 0 && !backend->record_timestamp) times->seconds[op] += took;
+    if (!backend->record_timestamp) return SNUG_OK;
     RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&times->noted, &times->noted_capacity, times->noted_count + 1,
                               sizeof *times->noted));
     times->noted[times->noted_count] = op;
-    return backend->stamp(run, &times->stamps, times->noted_count++);
+    return backend->record_timestamp(run, &times->timestamps, times->noted_count++);
 }
 
 snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
@@ -45,7 +45,7 @@ snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backen
     double *seconds;
     if (!times->noted_count) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(run->ctx, times->noted_count, sizeof *seconds, (void **)&seconds));
-    const snug_status status = backend->stamps(run, times->stamps, seconds, times->noted_count);
+    const snug_status status = backend->read_timestamps(run, times->timestamps, seconds, times->noted_count);
     for (size_t i = 0; i < times->noted_count && status == SNUG_OK; i++)
         if (times->noted[i] >= 0) times->seconds[times->noted[i]] += seconds[i];
     times->noted_count = 0;
@@ -55,12 +55,14 @@ snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backen
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
-static const char *const phase_names[SNUG_PHASE_COUNT] = {"prepare", "forward", "head",  "backward",
-                                                          "clip",    "update",  "settle"};
+static const char *const phase_names[SNUG_PHASE_COUNT] = {"prepare", "forward", "head", "backward", "clip", "update"};
 
-/* What a backend says names neither operation nor tensor in words that the plan uses. */
+/* A backend's message does not name the operation and its tensor: appends both. */
 static snug_status blame(const struct snug_run *run, const struct snug_op *op, snug_status status) {
-    const int32_t tensor = op->out[0] >= 0 ? op->out[0] : op->in[0];
+    int32_t tensor = op->operands[0];
+    /* untested: an operation has an output */
+    for (int k = snug_op_operands(op); k-- > 0;)
+        if (op->operands[k] && !snug_op_reads(op, k)) tensor = op->operands[k];
     return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", phase_names[op->phase], snug_op_name(op->kind),
                              run->program->tensors[tensor].name);
 }
@@ -82,8 +84,9 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
                            struct snug_profile *profile) {
     bool done;
     snug_status status = backend->begin(run, phase, &done);
+    /* untested: only a GPU replays a phase as a whole */
     if (status == SNUG_OK && !done && profile && profile->times) status = note(run, backend, profile->times, -1, 0);
-    if (status == SNUG_OK && !done) {
+    if (status == SNUG_OK && !done) { /* untested: only a GPU replays a phase as a whole */
         for (size_t i = 0; i < run->program->op_count; i++) {
             const struct snug_op *op = &run->program->ops[i];
             if (op->phase == phase && !is_idle(run, op)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
@@ -93,7 +96,7 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
     return status == SNUG_OK ? SNUG_OK : snug_add_to_error(run->ctx, status, " (in %s)", phase_names[phase]);
 }
 
-/* At least one, so that a batch without head rows still clears the head's gradients. */
+/* At least one chunk, so that a batch without loss positions still clears the head's gradients. */
 int64_t snug_head_chunks(const struct snug_run *run) {
     const int64_t size = run->program->capacity[SNUG_EXTENT_ROWS], rows = run->batch->rows;
     return rows > size ? (rows + size - 1) / size : 1;
@@ -108,12 +111,22 @@ snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend 
     return run_ops(run, backend, SNUG_PHASE_HEAD, profile);
 }
 
+snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend *backend,
+                           struct snug_profile *profile) {
+    struct snug_run all = *run;
+    all.batch = NULL; /* LAZY_UPDATE then updates all rows */
+    if (run->offload_file) RETURN_IF_ERROR(snug_offload_file_drain(run->ctx, run->offload_file));
+    for (size_t i = 0; i < run->program->op_count; i++)
+        if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE) RETURN_IF_ERROR(run_op(&all, backend, i, profile));
+    return SNUG_OK;
+}
+
 snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile) {
     run->chunk = 0;
-    /* Those who began a step and did not end it may have left copies under way, into bytes that are others' now. */
-    if (run->spool && phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
-        RETURN_IF_ERROR(snug_spool_drain(run->ctx, run->spool));
+    /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now. */
+    if (run->offload_file && phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
+        RETURN_IF_ERROR(snug_offload_file_drain(run->ctx, run->offload_file));
     if (phase != SNUG_PHASE_HEAD) return run_ops(run, backend, phase, profile);
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)
         RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));

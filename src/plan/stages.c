@@ -7,7 +7,7 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
         RETURN_IF_ERROR(snug_stage_differentiate(program));
         RETURN_IF_ERROR(snug_stage_recompute(program, methods->recompute));
         RETURN_IF_ERROR(snug_stage_update(program, methods));
-        RETURN_IF_ERROR(snug_stage_wait(program, methods));
+        RETURN_IF_ERROR(snug_stage_lazy_rows(program, methods));
     }
     RETURN_IF_ERROR(snug_stage_precision(program, methods->weights, methods->recompute));
     RETURN_IF_ERROR(snug_stage_sort(program));

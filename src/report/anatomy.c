@@ -1,255 +1,196 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The experiment of Hugging Face's "Model training anatomy" in one call: BERT-large from random weights, made-up data,
- * batch 4, an epoch; then a few steps more in which each operation is timed by itself. Nothing is written but a cache.
- */
-#include "report/anatomy.h"
-
-#include <math.h>
+/* The anatomy as tables and as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "model/weights.h"
-#include "plan/rates.h"
-#include "train/session.h"
+#include "io/json.h"
+#include "measure/anatomy.h"
+#include "report/report.h"
 
-enum {
-    CPU_STEPS = 3,     /* of BERT-large a CPU does one in some seconds */
-    WARM_STEPS = 3,    /* in which a GPU's kernels are loaded, chosen and recorded */
-    DEVICE_ROUNDS = 5, /* steps whose operations are timed */
-};
+static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------ */
-
-static snug_status set_default(struct snug_args *args, const char *name, const char *value) {
-    return snug_args_is_set(args, name) ? SNUG_OK : snug_args_set(args, name, value);
-}
-
-/* The experiment's own values, where nothing else is asked for. */
-static snug_status choose_arguments(struct snug_args *args) {
-    if (!args->model_name_or_path) RETURN_IF_ERROR(set_default(args, "config_name", "bert-large-uncased"));
-    int64_t longest;
-    char rows[64];
-    RETURN_IF_ERROR(snug_job_longest(args, 512, &longest));
-    snprintf(rows, sizeof rows, "dummy:512x%lld", (long long)longest);
-    RETURN_IF_ERROR(set_default(args, "train_file", rows));
-    RETURN_IF_ERROR(set_default(args, "per_device_train_batch_size", "4"));
-    if (args->validation_file)
-        return snug_fail(args->ctx, SNUG_E_USAGE, "snug bench anatomy only trains: leave out --validation_file");
-    return set_default(args, "num_train_epochs", "1");
-}
-
-/* On a CPU an epoch of BERT-large takes the better part of an hour. */
-static void shorten(const struct snug_session *s, snug_anatomy *a) {
-    struct snug_job *job = (struct snug_job *)&s->job;
-    a->epoch_steps = job->max_steps;
-    if (a->device || a->asked || job->max_steps <= CPU_STEPS) return;
-    job->max_steps = CPU_STEPS;
-    snug_log(a->ctx, SNUG_LOG_INFO, "on the CPU %d steps of the epoch's %lld: --num_train_epochs 1 does them all",
-             (int)CPU_STEPS, (long long)a->epoch_steps);
-}
-
-/* ---- steps ---------------------------------------------------------------------------------------------------- */
-
-/* Tokens, sequences, head rows and pairs of positions of the current batch: what its operations cost. */
-static struct snug_load load_of(const struct snug_batch *batch) {
-    struct snug_load load = {.tokens = (double)batch->tokens,
-                             .sequences = (double)batch->sequences,
-                             .rows = (double)batch->rows,
-                             .micro_batches = 1};
-    for (int64_t i = 0; i < batch->sequences; i++) {
-        const double length = batch->offsets[i + 1] - batch->offsets[i];
-        load.pairs += length * length;
-    }
-    return load;
-}
-
-/* Counts what was done since the last call, of each operation: calls[i] of which known[i] were counted before. */
-static void count_work(snug_anatomy *a, const struct snug_session *s, const struct snug_op_times *times,
-                       int64_t known[]) {
-    const struct snug_program *program = s->job.training;
-    const struct snug_load load = load_of(s->batch);
-    const double size = (double)program->capacity[SNUG_EXTENT_ROWS], chunks = fmax(1, ceil(load.rows / size));
-    bool behind_loss = false;
-    for (size_t i = 0; i < program->op_count; i++) {
-        const struct snug_op *op = &program->ops[i];
-        const double calls = (double)(times->calls[i] - known[i]);
-        const double rows = op->phase == SNUG_PHASE_HEAD ? load.rows / chunks : load.rows;
-        const struct snug_estimate one = snug_estimate_op(NULL, program, op, &load, rows);
-        struct snug_anatomy_part *const to[] = {&a->parts[snug_side_of(op, behind_loss)][snug_op_group(op->kind)],
-                                                &a->kinds[op->kind]};
-        known[i] = times->calls[i];
-        behind_loss |= op->kind == SNUG_OP_LOSS;
-        for (int k = 0; k < 2; k++) {
-            to[k]->calls += calls;
-            to[k]->flops += calls * one.flops;
-            to[k]->bytes += calls * one.bytes;
+static struct snug_anatomy_part sum_of(const snug_anatomy *a, int side, int group) {
+    struct snug_anatomy_part sum = {0};
+    for (int s = 0; s < SNUG_SIDE_COUNT; s++)
+        for (int g = 0; g < SNUG_GROUP_COUNT; g++) {
+            if ((side >= 0 && s != side) || (group >= 0 && g != group)) continue;
+            sum.seconds += a->parts[s][g].seconds;
+            sum.flops += a->parts[s][g].flops;
+            sum.bytes += a->parts[s][g].bytes;
+            sum.calls += a->parts[s][g].calls;
         }
-    }
+    return sum;
 }
 
-/* One optimizer step, as the trainer does it; known is NULL where its operations are not timed. */
-static snug_status one_step(struct snug_session *s, snug_anatomy *a, int64_t known[]) {
-    snug_batch_info info;
-    double norm;
-    do {
-        RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
-        if (known) count_work(a, s, s->profile.times, known);
-        if (known) continue;
-        a->samples += info.sequences;
-        a->tokens += info.tokens;
-    } while (!info.last_in_step);
-    RETURN_IF_ERROR(snug_clip_grad_norm(s, s->job.args->max_grad_norm, &norm));
-    a->last_loss = 0;
-    for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) a->last_loss += snug_session_loss(s, micro);
-    RETURN_IF_ERROR(snug_optimizer_step(s));
-    if (known) count_work(a, s, s->profile.times, known);
-    RETURN_IF_ERROR(snug_scheduler_step(s));
-    return snug_zero_grad(s);
+/* Rates of a GPU in tera, of a CPU in giga. */
+static double scale_of(const snug_anatomy *a) { return a->device ? 1e-12 : 1e-9; }
+static char prefix_of(const snug_anatomy *a) { return a->device ? 'T' : 'G'; }
+
+/* The limit of a group, compute or memory bandwidth: the group's rate and the machine's peak rate. */
+static double rate_of(const struct snug_anatomy_part *part, int group) {
+    if (part->seconds <= 0) return 0;
+    return (group == SNUG_GROUP_CONTRACTION ? part->flops : part->bytes) / part->seconds;
 }
 
-static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_callbacks *callbacks) {
-    double begin = snug_seconds(), steady = 0;
-    for (int64_t epoch = 0; s->step < s->job.max_steps; epoch++) {
-        snug_status status = snug_session_begin_epoch(s, epoch);
-        while (status == SNUG_OK && s->step < s->job.max_steps) {
-            if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user))
-                return snug_fail(a->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld", (long long)s->step);
-            status = one_step(s, a, NULL);
-            if (status != SNUG_OK) break;
-            a->steps++;
-            const double now = snug_seconds() - begin;
-            if (a->steps == WARM_STEPS || a->steps == 1) steady = now;
-            a->seconds = now;
-            if (callbacks && callbacks->on_event)
-                callbacks->on_event(
-                    callbacks->user,
-                    &(snug_event){.kind = SNUG_EVENT_PROGRESS, .step = s->step, .max_steps = s->job.max_steps});
-        }
-        if (status != SNUG_OK && status != SNUG_END) return status;
-    }
-    /* The last step's update may still be under way. */
-    float loss;
-    RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->job.training->loss, &loss, sizeof loss));
-    a->seconds = snug_seconds() - begin;
-    const int64_t warm = a->steps > 2 * WARM_STEPS ? WARM_STEPS : 1;
-    a->steady_steps = a->steps - warm;
-    a->steady_seconds = a->steady_steps > 0 ? (a->seconds - steady) / (double)a->steady_steps : a->seconds;
-    return SNUG_OK;
+static double peak_of(const snug_anatomy *a, int group) {
+    return group == SNUG_GROUP_CONTRACTION ? a->peaks.flops : a->peaks.bytes;
 }
 
-/* The first batches again, each operation started and timed by itself. On a CPU they always are. */
-static snug_status time_operations(struct snug_session *s, snug_anatomy *a) {
-    const struct snug_program *program = s->job.training;
-    const int64_t rounds = a->device ? DEVICE_ROUNDS : 2;
-    struct snug_op_times times;
-    int64_t *known = NULL;
-    bool behind_loss = false;
-    a->timed_steps = rounds < s->job.steps_per_epoch ? rounds : s->job.steps_per_epoch;
-    if (a->timed_steps > s->job.max_steps) a->timed_steps = s->job.max_steps;
-    snug_session_seek(s, 0);
-    snug_status status = snug_op_times_init(program, &times);
-    if (status == SNUG_OK) status = snug_alloc(a->ctx, program->op_count, sizeof *known, (void **)&known);
-    if (status == SNUG_OK) status = snug_session_begin_epoch(s, 0);
-    s->profile.times = &times;
-    s->train_run.one_by_one = true;
-    for (int64_t i = 0; i < a->timed_steps && status == SNUG_OK; i++) {
-        status = one_step(s, a, known);
-        if (status == SNUG_OK) status = snug_op_times_collect(&s->train_run, s->job.backend, &times);
-    }
-    s->profile.times = NULL;
-    for (size_t i = 0; i < program->op_count && status == SNUG_OK; i++) {
-        const struct snug_op *op = &program->ops[i];
-        a->parts[snug_side_of(op, behind_loss)][snug_op_group(op->kind)].seconds += times.seconds[i];
-        a->kinds[op->kind].seconds += times.seconds[i];
-        behind_loss |= op->kind == SNUG_OP_LOSS;
-    }
-    snug_op_times_free(s->job.backend, &times);
-    free(known);
-    return status;
-}
+/* ---- as text -------------------------------------------------------------------------------------------------- */
 
-static void divide(struct snug_anatomy_part *part, double by) {
-    part->seconds /= by;
-    part->flops /= by;
-    part->bytes /= by;
-    part->calls /= by;
-}
-
-/* Sums of the timed steps become those of one. */
-static void average(snug_anatomy *a) {
-    for (int side = 0; side < SNUG_SIDE_COUNT; side++)
-        for (int group = 0; group < SNUG_GROUP_COUNT; group++) divide(&a->parts[side][group], (double)a->timed_steps);
-    for (int kind = 0; kind < SNUG_OP_COUNT; kind++) divide(&a->kinds[kind], (double)a->timed_steps);
-}
-
-/* ---- all of it ------------------------------------------------------------------------------------------------ */
-
-static snug_status describe(const struct snug_session *s, snug_anatomy *a) {
-    struct snug_job *job = (struct snug_job *)&s->job;
-    const struct snug_program *program = job->training;
-    struct snug_rates machine;
-    a->device = snug_job_on_device(job);
-    a->layers = job->config.num_hidden_layers;
-    a->hidden = job->config.hidden_size;
-    a->batch = job->args->per_device_train_batch_size;
-    a->accumulation = job->args->gradient_accumulation_steps;
-    a->longest = program->longest;
-    a->compute = program->compute;
-    a->weights = job->weights;
-    a->precision = snug_precision_text(program, job->weights);
-    snprintf(a->data, sizeof a->data, "%s", job->args->train_file);
-    for (size_t i = 0; i < program->parameter_count; i++)
-        a->parameters += (double)snug_parameter_count(&program->parameters[i]);
-    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) a->planned[i] = snug_job_bytes(job, (snug_memory_class)i);
-    a->planned_total = snug_job_total(job);
-    a->opened = job->opened_bytes;
-    if (a->device) {
-        RETURN_IF_ERROR(snug_device_describe(job, &a->use));
-        snprintf(a->place, sizeof a->place, "%s", a->use.name);
-        a->before = job->meter.method == SNUG_GPU_BY_NOTHING ? -1 : job->meter.gpu.used;
-        return SNUG_OK;
-    }
-    snug_rates_init(a->ctx, &machine, job->backend, job->threads);
-    snprintf(a->place, sizeof a->place, "%s, %d threads", machine.cpu, job->threads);
-    return SNUG_OK;
-}
-
-static snug_status run_session(struct snug_session *s, snug_anatomy *a, const snug_callbacks *callbacks) {
-    RETURN_IF_ERROR(describe(s, a));
-    shorten(s, a);
-    RETURN_IF_ERROR(train(s, a, callbacks));
-    a->held = a->device ? snug_device_held(&s->job) : snug_peak_resident_bytes();
-    if (a->device) snug_device_learn(&s->job, a->held);
-    RETURN_IF_ERROR(time_operations(s, a));
-    average(a);
-    return SNUG_OK;
-}
-
-snug_status snug_anatomy_create(snug_args *args, const snug_callbacks *callbacks, snug_anatomy **out) {
-    void *memory;
-    snug_session *session;
-    *out = NULL;
-    snug_clear_error(args->ctx);
-    const bool asked = snug_args_is_set(args, "max_steps") || snug_args_is_set(args, "num_train_epochs");
-    RETURN_IF_ERROR(choose_arguments(args));
-    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
-    snug_anatomy *a = memory;
-    a->ctx = args->ctx;
-    a->asked = asked;
-    a->before = snug_resident_bytes();
-    snug_status status = snug_session_create(args, &session);
-    if (status == SNUG_OK) status = run_session(session, a, callbacks);
-    const struct snug_backend *backend = session ? session->job.backend : NULL;
-    const int threads = session ? session->job.threads : 1;
-    snug_session_destroy(session); /* its memory is needed for the ceilings */
-    if (status == SNUG_OK) status = snug_ceilings_measure(a->ctx, backend, a->compute, threads, &a->ceilings);
-    if (status == SNUG_OK)
-        *out = a;
+static void print_figure(FILE *out, int64_t bytes) {
+    if (bytes < 0)
+        fprintf(out, " %11s", "-");
     else
-        free(a);
-    return status;
+        fprintf(out, " %11.1f", mib(bytes));
 }
 
-void snug_anatomy_destroy(snug_anatomy *anatomy) { free(anatomy); }
+static void print_memory_line(FILE *out, const char *name, int64_t planned, int64_t measured) {
+    fprintf(out, "%-32s", name);
+    print_figure(out, planned);
+    print_figure(out, measured);
+    fputc('\n', out);
+}
+
+static void print_memory(FILE *out, const snug_anatomy *a) {
+    const int64_t context = a->planned[SNUG_MEMORY_CONTEXT];
+    fprintf(out, "\n%-32s %11s %11s\n", a->device ? "Memory of the GPU, MiB" : "Memory of the process, MiB", "planned",
+            "measured");
+    print_memory_line(out, a->device ? "before, in use by others" : "before", -1, a->before);
+    print_memory_line(out, "with the context", context, a->device ? a->opened : -1);
+    print_memory_line(out, "with the model", context + a->planned[SNUG_MEMORY_WEIGHTS], -1);
+    print_memory_line(out, "in training", a->planned_total, a->measured);
+    if (a->measured >= 0)
+        fprintf(out, "%-32s %+11.2f %%\n", "  difference", 100 * ((double)a->measured / (double)a->planned_total - 1));
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        char name[40];
+        if (!a->planned[i] || (a->device && i == SNUG_MEMORY_HOST)) continue;
+        snprintf(name, sizeof name, "  %s", snug_memory_class_name((snug_memory_class)i));
+        print_memory_line(out, name, a->planned[i], -1);
+    }
+    if (a->device && *a->use.others) fprintf(out, "other processes on it: %s\n", a->use.others);
+    if (a->device) fprintf(out, "measured by: %s\n", a->use.method);
+}
+
+static void print_speed(FILE *out, const snug_anatomy *a) {
+    const struct snug_anatomy_part all = sum_of(a, -1, -1);
+    const double samples = (double)a->samples / (double)a->steps;
+    fprintf(out, "\nTime            %.2f s for %lld steps, %lld samples", a->seconds, (long long)a->steps,
+            (long long)a->samples);
+    if (a->steps < a->epoch_steps) fprintf(out, " (an epoch has %lld steps)", (long long)a->epoch_steps);
+    fprintf(out, "\nSamples/second  %.2f, including the first steps", (double)a->samples / a->seconds);
+    if (a->steady_steps > 0)
+        fprintf(out, "; %.2f after them (%.2f ms per step, %.1f %cFLOP/s)", samples / a->steady_seconds,
+                1e3 * a->steady_seconds, all.flops / a->steady_seconds * scale_of(a), prefix_of(a));
+    fputc('\n', out);
+}
+
+static void print_part(FILE *out, const snug_anatomy *a, const char *name, const struct snug_anatomy_part *part,
+                       int group) {
+    const double total = sum_of(a, -1, -1).seconds, rate = rate_of(part, group), peak = peak_of(a, group);
+    if (part->calls <= 0) return;
+    fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %c%-7s %6.1f %%\n", name, 1e3 * part->seconds,
+            100 * part->seconds / total, rate * scale_of(a), prefix_of(a),
+            group == SNUG_GROUP_CONTRACTION ? "FLOP/s" : "B/s", 100 * rate / peak);
+}
+
+static void print_groups(FILE *out, const snug_anatomy *a) {
+    fprintf(out, "\n%-30s %9s %8s %21s %8s\n", "Where a step's time goes", "ms", "share", "reached", "of peak");
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        const struct snug_anatomy_part both = sum_of(a, -1, group);
+        print_part(out, a, snug_group_name((enum snug_op_group)group), &both, group);
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
+            char name[40];
+            snprintf(name, sizeof name, "  %s", snug_side_name((enum snug_side)side));
+            print_part(out, a, name, &a->parts[side][group], group);
+        }
+    }
+    const double total = sum_of(a, -1, -1).seconds;
+    fprintf(out, "%-30s %9.3f          forward %.1f %%, backward %.1f %%, update %.1f %%\n", "all operations",
+            1e3 * total, 100 * sum_of(a, SNUG_SIDE_FORWARD, -1).seconds / total,
+            100 * sum_of(a, SNUG_SIDE_BACKWARD, -1).seconds / total,
+            100 * sum_of(a, SNUG_SIDE_UPDATE, -1).seconds / total);
+    fprintf(out,
+            "Operations were timed one by one in %lld steps. Peaks of this machine: a matmul of %lld x %lld, %.2f "
+            "%cFLOP/s; a copy of %.0f MiB, %.2f %cB/s.\n",
+            (long long)a->timed_steps, (long long)a->peaks.side, (long long)a->peaks.side, a->peaks.flops * scale_of(a),
+            prefix_of(a), mib(a->peaks.count), a->peaks.bytes * scale_of(a), prefix_of(a));
+}
+
+static void print_kinds(FILE *out, const snug_anatomy *a) {
+    fprintf(out, "\n%-30s %9s %8s %12s %10s %9s\n", "By operation", "ms", "share", a->device ? "TFLOP/s" : "GFLOP/s",
+            a->device ? "TB/s" : "GB/s", "calls");
+    const double total = sum_of(a, -1, -1).seconds;
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
+        const struct snug_anatomy_part *part = &a->kinds[kind];
+        if (part->calls <= 0 || part->seconds <= 0) continue;
+        fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %10.3f %9.0f\n", snug_op_name((enum snug_op_kind)kind),
+                1e3 * part->seconds, 100 * part->seconds / total, part->flops / part->seconds * scale_of(a),
+                part->bytes / part->seconds * scale_of(a), part->calls);
+    }
+}
+
+static void print_anatomy(FILE *out, const void *report) {
+    const snug_anatomy *a = report;
+    char shown[SNUG_SHOWN];
+    fprintf(out, "%s\n", a->place);
+    fprintf(out, "%s, %lld layers, hidden %lld, %.1f M parameters, random or as given; %s, batch %lld x %lld, %s\n",
+            a->family, (long long)a->layers, (long long)a->hidden, a->parameters / 1e6, snug_shown(shown, a->data),
+            (long long)a->batch, (long long)a->accumulation, snug_precision_text(a->compute, a->tf32, a->weights));
+    print_memory(out, a);
+    print_speed(out, a);
+    print_groups(out, a);
+    print_kinds(out, a);
+}
+
+snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
+    return snug_report_text(a->ctx, print_anatomy, a, text);
+}
+
+/* ---- as JSON -------------------------------------------------------------------------------------------------- */
+
+static json_t *part_json(const struct snug_anatomy_part *part) {
+    return json_pack("{s:f, s:f, s:f, s:f}", "seconds", part->seconds, "flops", part->flops, "bytes", part->bytes,
+                     "calls", part->calls);
+}
+
+static json_t *or_null(int64_t bytes) { return bytes < 0 ? json_null() : json_integer(bytes); }
+
+static json_t *memory_json(const snug_anatomy *a) {
+    json_t *planned = json_object();
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        snug_json_add(&planned, snug_memory_class_name((snug_memory_class)i), json_integer(a->planned[i]));
+    snug_json_add(&planned, "total", json_integer(a->planned_total));
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "before", or_null(a->before), "with_context",
+                     a->device ? or_null(a->opened) : json_null(), "planned", planned, "measured", or_null(a->measured),
+                     "method", a->device ? a->use.method : "the process's peak resident memory", "others",
+                     snug_json_from_text(a->use.others));
+}
+
+snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
+    json_t *groups = json_object(), *kinds = json_object();
+    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        json_t *sides = json_object();
+        for (int side = 0; side < SNUG_SIDE_COUNT; side++)
+            snug_json_add(&sides, snug_side_name((enum snug_side)side), part_json(&a->parts[side][group]));
+        snug_json_add(&groups, snug_group_key((enum snug_op_group)group), sides);
+    }
+    for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
+        if (a->kinds[kind].calls > 0)
+            snug_json_add(&kinds, snug_op_name((enum snug_op_kind)kind), part_json(&a->kinds[kind]));
+    return snug_report_json(
+        a->ctx,
+        json_pack("{s:o, s:s, s:{s:f, s:I, s:I}, s:o, s:I, s:I, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:f, s:f, s:f, "
+                  "s:f}, s:o, s:o, s:{s:f, s:I, s:f}}",
+                  "hardware", snug_json_from_text(a->place), "device", a->device ? "cuda" : "cpu", "model",
+                  "parameters", a->parameters, "layers", (json_int_t)a->layers, "hidden", (json_int_t)a->hidden, "data",
+                  snug_json_from_text(a->data), "batch", (json_int_t)a->batch, "gradient_accumulation_steps",
+                  (json_int_t)a->accumulation, "compute", snug_dtype_name(a->compute), "dtype",
+                  snug_dtype_name(a->weights), "memory", memory_json(a), "run", "steps", (json_int_t)a->steps,
+                  "epoch_steps", (json_int_t)a->epoch_steps, "samples", (json_int_t)a->samples, "tokens",
+                  (json_int_t)a->tokens, "seconds", a->seconds, "samples_per_second", (double)a->samples / a->seconds,
+                  "steady_samples_per_second", (double)a->samples / (double)a->steps / a->steady_seconds, "loss",
+                  a->last_loss, "groups", groups, "operations", kinds, "peak_rates", "flops_per_second", a->peaks.flops,
+                  "matmul_size", (json_int_t)a->peaks.side, "bytes_per_second", a->peaks.bytes),
+        text);
+}

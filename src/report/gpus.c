@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs of this machine and who uses them, as a table and as JSON. */
+/* The GPUs of this machine and their processes, as a table and as JSON. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,25 +7,6 @@
 #include "backend/gpu.h"
 #include "io/json.h"
 #include "report/report.h"
-
-snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out) {
-    void *memory;
-    *out = NULL;
-    snug_clear_error(ctx);
-    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
-    const snug_status status = snug_gpus_look(ctx, memory);
-    if (status != SNUG_OK)
-        free(memory);
-    else
-        *out = memory;
-    return status;
-}
-
-void snug_gpus_destroy(snug_gpus *gpus) {
-    if (!gpus) return;
-    snug_gpus_free(gpus);
-    free(gpus);
-}
 
 /* ---- as text -------------------------------------------------------------------------------------------------- */
 
@@ -36,15 +17,15 @@ static void print_versions(FILE *out, const snug_gpus *gpus) {
     if (*gpus->nvml) fprintf(out, ", NVML %s", gpus->nvml);
     if (*gpus->driver || *gpus->cuda) fputc('\n', out);
     if (gpus->restricted) fprintf(out, "CUDA_VISIBLE_DEVICES=%s\n", snug_shown(shown, gpus->visible));
-    if (!gpus->count) /* then CUDA says why */
+    if (!gpus->count) /* then CUDA's problem is printed */
         fprintf(out, "No GPU: %s. snug uses the CPU.\n", gpus->cuda_problem);
     else if (*gpus->cuda_problem)
         fprintf(out, "Programs cannot use a GPU: %s. snug uses the CPU.\n", gpus->cuda_problem);
     if (*gpus->nvml_problem && gpus->count)
-        fprintf(out, "Memory, load and processes are not known: %s.\n", gpus->nvml_problem);
+        fprintf(out, "Memory, load and processes are unknown: %s.\n", gpus->nvml_problem);
 }
 
-/* A value and its unit, or "-" where it is not told. */
+/* A value and its unit, or "-" if unknown. */
 static const char *value(char text[static 32], double number, const char *unit) {
     if (number < 0)
         snprintf(text, 32, "-");
@@ -75,11 +56,11 @@ static void print_processes(FILE *out, const snug_gpus *gpus) {
             if (process->bytes >= 0) snprintf(bytes, sizeof bytes, "%.0f", (double)process->bytes / 0x1p20);
             fprintf(out, "%3d %10lld %10s  %s\n", gpu->index, (long long)process->pid, bytes,
                     *process->name ? snug_shown(shown, process->name)
-                                   : "(not told here: another container's, or the host's)");
+                                   : "(unknown: in another container, or on the host)");
             told = true;
         }
     }
-    if (!told) fputs("    none is listed\n", out);
+    if (!told) fputs("    none listed\n", out);
 }
 
 static void print_gpus(FILE *out, const void *report) {

@@ -6,12 +6,6 @@
 
 #include "io/json.h"
 
-enum snug_side snug_side_of(const struct snug_op *op, bool behind_loss) {
-    if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
-    return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && behind_loss) ? SNUG_SIDE_BACKWARD
-                                                                                             : SNUG_SIDE_FORWARD;
-}
-
 const char *snug_side_name(enum snug_side side) {
     static const char *const names[SNUG_SIDE_COUNT] = {"forward", "backward", "update"};
     return names[side];
@@ -27,11 +21,10 @@ const char *snug_group_key(enum snug_op_group group) {
     return keys[group];
 }
 
-const char *snug_precision_text(const struct snug_program *program, enum snug_dtype weights) {
-    if (program->compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
-    if (program->compute == SNUG_BF16)
-        return weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
-    if (program->tf32) return weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
+const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dtype weights) {
+    if (compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
+    if (compute == SNUG_BF16) return weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
+    if (tf32) return weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
     return weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
 }
 
@@ -45,6 +38,7 @@ static void escape_lines(FILE *out, const void *report) {
         char piece[256];
         text += snug_escape(piece, sizeof piece, text, strcspn(text, "\n"));
         fputs(piece, out);
+        /* untested: a text ends with a newline */
         if (*text != '\n') continue;
         fputc('\n', out);
         text++;
@@ -55,7 +49,7 @@ static bool print_into(char **text, void (*print)(FILE *out, const void *report)
     size_t size;
     *text = NULL;
     FILE *out = open_memstream(text, &size);
-    if (out) {
+    if (out) { /* may be untested: an allocation that fails */
         print(out, report);
         if (fclose(out) == 0) return true;
     }
@@ -71,6 +65,7 @@ snug_status snug_report_text(snug_context *ctx, void (*print)(FILE *out, const v
     const bool printed = print_into(&raw, print, report) && print_into(text, escape_lines, raw);
     free(raw);
     if (printed) return SNUG_OK;
+    /* may be untested: an allocation that fails */
     return ctx ? snug_fail(ctx, SNUG_E_MEMORY, "out of memory while writing a report") : SNUG_E_MEMORY;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a training came to, for people. */
+/* The result of a training, as text. */
 #include <stdio.h>
 
 #include "report/report.h"
@@ -21,7 +21,7 @@ static void print_mebibytes(FILE *out, int64_t bytes) {
         fprintf(out, " %11.1f", (double)bytes / 0x1p20);
 }
 
-static void print_ledger_line(FILE *out, const char *name, const snug_ledger_line *line) {
+static void print_memory_line(FILE *out, const char *name, const snug_memory_line *line) {
     fprintf(out, "  %-12s", name);
     print_mebibytes(out, line->planned);
     print_mebibytes(out, line->measured);
@@ -30,12 +30,12 @@ static void print_ledger_line(FILE *out, const char *name, const snug_ledger_lin
     fputc('\n', out);
 }
 
-static void print_ledger(FILE *out, const snug_train_result *result) {
+static void print_memory(FILE *out, const snug_train_result *result) {
     fprintf(out, "\n  %-12s %11s %11s %10s\n", "memory, MiB", "predicted", "measured", "difference");
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
-        if (result->ledger[i].planned > 0 || result->ledger[i].measured > 0)
-            print_ledger_line(out, snug_memory_class_name((snug_memory_class)i), &result->ledger[i]);
-    print_ledger_line(out, "total", &result->total);
+        if (result->memory[i].planned > 0 || result->memory[i].measured > 0)
+            print_memory_line(out, snug_memory_class_name((snug_memory_class)i), &result->memory[i]);
+    print_memory_line(out, "total", &result->total);
     if (!*result->device.name) return;
     fprintf(out, "  total is what %s holds of this process, without host; measured: %s\n", result->device.name,
             result->device.method);
@@ -70,7 +70,7 @@ static void print_run(FILE *out, const snug_train_result *result) {
 
 static void print_result(FILE *out, const void *report) {
     print_run(out, report);
-    print_ledger(out, report);
+    print_memory(out, report);
 }
 
 snug_status snug_train_result_text(const snug_train_result *result, char **text) {

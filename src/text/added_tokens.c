@@ -7,9 +7,9 @@
 #include "text/unicode.h"
 
 snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *tokens,
-                                  const struct snug_wordpiece *model, const struct snug_added_token *token) {
+                                  const struct snug_vocabulary *vocabulary, const struct snug_added_token *token) {
     struct snug_added_token added = *token;
-    int32_t index = snug_lexicon_find(&tokens->content, "", 0, token->content, strlen(token->content));
+    int32_t index = snug_hash_map_find(&tokens->content, "", 0, token->content, strlen(token->content));
     if (!*token->content) return SNUG_OK;
     if (index >= 0) {
         struct snug_added_token *item = &tokens->items[index];
@@ -19,20 +19,20 @@ snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *t
         *item = added;
         return SNUG_OK;
     }
-    /* New ids go on from the vocabulary's size, or from the largest added id where that is larger. */
-    added.id = snug_wordpiece_find(model, token->content);
-    if (added.id < 0) added.id = (int32_t)(tokens->next_id > model->count ? tokens->next_id : model->count);
+    /* New ids continue from the vocabulary's size, or from the largest added id if that is larger. */
+    added.id = snug_vocabulary_find(vocabulary, token->content);
+    if (added.id < 0) added.id = (int32_t)(tokens->next_id > vocabulary->count ? tokens->next_id : vocabulary->count);
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&tokens->items, &tokens->capacity, tokens->count + 1, sizeof added));
     RETURN_IF_ERROR(snug_strdup(ctx, token->content, &added.content));
     index = (int32_t)tokens->count;
     tokens->items[tokens->count++] = added;
     if (added.id >= tokens->next_id) tokens->next_id = (int64_t)added.id + 1;
-    return snug_lexicon_add(ctx, &tokens->content, added.content, strlen(added.content), index, &(int32_t){0});
+    return snug_hash_map_add(ctx, &tokens->content, added.content, strlen(added.content), index, &(int32_t){0});
 }
 
-/* Puts item number index among those that are looked for. seen: the normalised contents so far. */
+/* Adds item number index to the search. seen: the normalised contents so far. */
 static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, size_t index,
-                        const struct snug_normalizer *normalizer, struct snug_lexicon *seen) {
+                        const struct snug_normalizer *normalizer, struct snug_hash_map *seen) {
     struct snug_added_token *item = &tokens->items[index];
     if (!item->normalized)
         return snug_matcher_add(ctx, &tokens->raw, item->content, strlen(item->content), (int32_t)index);
@@ -44,7 +44,7 @@ static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, siz
     if (!text.length)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "added token \"%s\" is empty once normalised; make it \"normalized\": false", item->content);
-    RETURN_IF_ERROR(snug_lexicon_add(ctx, seen, item->sought, text.length, (int32_t)index, &same));
+    RETURN_IF_ERROR(snug_hash_map_add(ctx, seen, item->sought, text.length, (int32_t)index, &same));
     if (same < 0) return snug_matcher_add(ctx, &tokens->normalized, item->sought, text.length, (int32_t)index);
     return snug_fail(ctx, SNUG_E_INPUT,
                      "added tokens \"%s\" and \"%s\" are the same once normalised; make one \"normalized\": false",
@@ -53,10 +53,10 @@ static snug_status seek(snug_context *ctx, struct snug_added_tokens *tokens, siz
 
 snug_status snug_added_tokens_finish(snug_context *ctx, struct snug_added_tokens *tokens,
                                      const struct snug_normalizer *normalizer) {
-    struct snug_lexicon seen = {0};
+    struct snug_hash_map seen = {0};
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < tokens->count && status == SNUG_OK; i++) status = seek(ctx, tokens, i, normalizer, &seen);
-    snug_lexicon_free(&seen);
+    snug_hash_map_free(&seen);
     if (status == SNUG_OK) status = snug_matcher_finish(ctx, &tokens->raw);
     return status == SNUG_OK ? snug_matcher_finish(ctx, &tokens->normalized) : status;
 }
@@ -67,18 +67,18 @@ void snug_added_tokens_free(struct snug_added_tokens *tokens) {
         free(tokens->items[i].sought);
     }
     free(tokens->items);
-    snug_lexicon_free(&tokens->content);
+    snug_hash_map_free(&tokens->content);
     snug_matcher_free(&tokens->raw);
     snug_matcher_free(&tokens->normalized);
     *tokens = (struct snug_added_tokens){0};
 }
 
-int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const struct snug_wordpiece *model) {
-    return tokens->next_id > model->size ? tokens->next_id : model->size;
+int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const struct snug_vocabulary *vocabulary) {
+    return tokens->next_id > vocabulary->size ? tokens->next_id : vocabulary->size;
 }
 
 const struct snug_added_token *snug_added_tokens_find(const struct snug_added_tokens *tokens, const char *content) {
-    int32_t index = snug_lexicon_find(&tokens->content, "", 0, content, strlen(content));
+    int32_t index = snug_hash_map_find(&tokens->content, "", 0, content, strlen(content));
     return index < 0 ? NULL : &tokens->items[index];
 }
 
@@ -91,7 +91,7 @@ static bool stands_alone(const char *text, size_t length, size_t start, size_t s
            (stop == length || !has_flag(text, stop, SNUG_CODEPOINT_WORD));
 }
 
-/* The next token that counts, leftmost and longest, or *token NULL. Passed-over ones are not looked into. */
+/* The next matching token, leftmost and longest, or *token NULL. The search does not look inside rejected matches. */
 static snug_status find_token(snug_context *ctx, struct snug_splitter *splitter, const struct snug_added_token **token,
                               size_t *start, size_t *stop) {
     struct snug_search *search = splitter->search;
@@ -114,8 +114,8 @@ static snug_status find_token(snug_context *ctx, struct snug_splitter *splitter,
     return SNUG_OK;
 }
 
-/* Moves *start and *stop over the white space that the token takes. No character is looked at twice: lstrip ends where
-   the token before ends, and where a stretch of white space that rstrip took ends is remembered. */
+/* Extends *start and *stop over the white space that the token strips. No character is read twice: lstrip stops at the
+   end of the previous token, and the end of white space stripped by rstrip is remembered. */
 static void strip(struct snug_splitter *splitter, const struct snug_added_token *token, size_t *start, size_t *stop) {
     const char *text = splitter->search->text;
     const size_t length = splitter->search->length;
@@ -145,8 +145,8 @@ snug_status snug_splitter_next(snug_context *ctx, struct snug_splitter *splitter
         *stop = splitter->done = splitter->search->length;
         return *start < *stop ? SNUG_OK : SNUG_END;
     }
-    /* White space that the token before has taken is not taken again. The search goes on after the bare token: a token
-       that begins with white space may still be found in what rstrip took. */
+    /* White space that the previous token stripped is not stripped again. The search continues after the token itself:
+       a token that begins with white space may still be found in the text that rstrip stripped. */
     strip(splitter, *token, start, stop);
     if (splitter->done < *start) {
         splitter->pending = *token;

@@ -3,18 +3,18 @@
 #ifndef SNUG_TEXT_ADDED_TOKENS_H
 #define SNUG_TEXT_ADDED_TOKENS_H
 
-#include "text/lexicon.h"
+#include "text/hash_map.h"
 #include "text/matcher.h"
 #include "text/normalize.h"
-#include "text/wordpiece.h"
+#include "text/vocabulary.h"
 
 struct snug_added_token {
     char *content;
-    char *sought; /* the normalised content, where that is looked for */
+    char *sought; /* the normalised content, if the search uses it */
     int32_t id;
-    bool single_word;    /* only where no word character stands beside it */
-    bool lstrip, rstrip; /* takes the white space before, after it */
-    bool normalized;     /* is looked for in the normalised text, itself normalised */
+    bool single_word;    /* matches only without a word character next to it */
+    bool lstrip, rstrip; /* strips white space before it, after it */
+    bool normalized;     /* its normalised content is searched in the normalised text */
     bool special;
 };
 
@@ -24,31 +24,32 @@ struct snug_added_tokens {
     size_t count, capacity;
     int64_t next_id;                     /* largest id + 1 */
     bool ignore_special;                 /* split_special_tokens: special tokens in a text are ordinary text */
-    struct snug_lexicon content;         /* index of the item */
-    struct snug_matcher raw, normalized; /* the same, of what is looked for; filled by finish */
+    struct snug_hash_map content;        /* index of the item */
+    struct snug_matcher raw, normalized; /* the same for the searched contents; filled by finish */
 };
 
-/* Adds a token, or replaces the one of the same content. One that the vocabulary has keeps its id, another gets the
-   next free one. content is copied. */
+/* Adds a token, or replaces the one of the same content. A token of the vocabulary has its id there, another token gets
+   the next free one. content is copied. */
 snug_status snug_added_tokens_add(snug_context *ctx, struct snug_added_tokens *tokens,
-                                  const struct snug_wordpiece *model, const struct snug_added_token *token);
-/* Ends the list. Two tokens with the same normalised content, or one without any, are SNUG_E_INPUT, as in the library.
+                                  const struct snug_vocabulary *vocabulary, const struct snug_added_token *token);
+/* Ends the list. Two tokens with the same normalised content, or a token whose normalised content is empty, are
+ * SNUG_E_INPUT, as in the library.
  */
 snug_status snug_added_tokens_finish(snug_context *ctx, struct snug_added_tokens *tokens,
                                      const struct snug_normalizer *normalizer);
 void snug_added_tokens_free(struct snug_added_tokens *tokens);
-/* The largest id of model and added tokens + 1. */
-int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const struct snug_wordpiece *model);
+/* The largest id of vocabulary and added tokens + 1. */
+int64_t snug_added_tokens_end(const struct snug_added_tokens *tokens, const struct snug_vocabulary *vocabulary);
 /* NULL if there is none of this content. */
 const struct snug_added_token *snug_added_tokens_find(const struct snug_added_tokens *tokens, const char *content);
 
-/* Cuts a text into added tokens and what lies between them, in linear time. Zero-initialise all but tokens and search.
+/* Splits a text into added tokens and the text between them, in linear time. Zero-initialise all but tokens and search.
  */
 struct snug_splitter {
     const struct snug_added_tokens *tokens;
     struct snug_search *search; /* begun with the text, and &tokens->raw or &tokens->normalized */
     size_t searched, done;
-    size_t spaces_end; /* of the white space that rstrip took last */
+    size_t spaces_end; /* end of the white space that rstrip stripped last */
     const struct snug_added_token *pending;
     size_t pending_stop;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One micro-batch: packed tokens and offsets, never padded. Sequence i owns tokens offsets[i] … offsets[i+1]-1.
- * The loader fills batches ahead of time; the arrays lie in the arena (class "batch"), sized for the longest of the
+ * The loader prefetches batches; the arrays are in the arena (class "batch"), sized for the longest of the
  * run.
  */
 #ifndef SNUG_TEXT_BATCH_H
@@ -10,41 +10,58 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Positions of no class: CrossEntropyLoss's ignore_index. */
+/* Label of positions without a class: CrossEntropyLoss's ignore_index. */
 #define SNUG_IGNORE_LABEL (-100)
 
 struct snug_batch {
     int64_t sequences, tokens;
-    int64_t rows;          /* head rows: sequences (classification) or masked tokens (masked LM) */
-    int64_t items;         /* what the loss is summed over: rows with a label; rows * labels if multi-label */
+    int64_t rows;          /* loss positions (text/task.h) */
+    int64_t items;         /* number of summed losses: rows with a label; rows * labels if multi-label */
     int64_t items_in_step; /* over all micro-batches of this optimizer step */
     int64_t first_sample;  /* index in the step of the first sequence; dropout is keyed by it */
     int64_t first_row;     /* evaluation: index in the data set of the first sequence */
     int64_t longest;       /* tokens of the longest sequence */
-    int64_t truncated;     /* sequences whose text was cut to fit */
+    int64_t truncated;     /* sequences whose text was truncated */
     bool last_in_step;
 
     int32_t *offsets;   /* [sequences + 1] */
     int32_t *ids;       /* [tokens] vocabulary index; for masked LM after masking */
     int32_t *types;     /* [tokens] token type */
-    int32_t *positions; /* [tokens] position in its sequence */
+    int32_t *positions; /* [tokens] row of the position table: consecutive, from the same first one in each sequence */
     int32_t *sample;    /* [tokens] index in the step of the token's sequence */
     int32_t *by_id;     /* [tokens] token numbers, stably sorted by ids: gives each embedding row one owner */
-    int32_t *head_rows; /* [rows] token number of each head row */
-    int32_t *labels;    /* [rows] class or masked token's id; SNUG_IGNORE_LABEL where there is none */
-    float *targets;     /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
+    int32_t *loss_positions; /* [rows] token number of each loss position */
+    int32_t *labels;         /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none */
+    float *targets;          /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
 };
 
+/* The sequence that a token belongs to. */
+static inline int64_t snug_batch_sequence(const struct snug_batch *batch, int32_t token) {
+    int64_t low = 0, high = batch->sequences - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (batch->offsets[middle] <= token)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+/* Row of the data set to which a loss position of the batch belongs, if rows are in order. */
+static inline int64_t snug_batch_row(const struct snug_batch *batch, int64_t position) {
+    return batch->first_row + snug_batch_sequence(batch, batch->loss_positions[position]);
+}
+
 /*
- * Batches by size: whole multiples of 64 tokens up to 1024, then 16 sizes to an octave, so that whoever prepares
- * something for each size meets few of them, and 2 % of a batch is the most that rounding up costs on average.
+ * Batches by size: whole multiples of 64 tokens up to 1024, then 16 sizes to an octave, so that there are few sizes to
+ * prepare for (for example graphs), and rounding up costs 2 % of a batch on average at most.
  */
 #define SNUG_SIZES 384 /* up to 2^31 tokens */
 struct snug_sizes {
     uint64_t bits[SNUG_SIZES / 64];
 };
 
-/* The smallest size that holds so many tokens. */
+/* The smallest size for this number of tokens. */
 static inline int snug_size_of(int64_t tokens) {
     if (tokens <= 1024) return (int)((tokens + 63) / 64);
     const int octave = 63 - __builtin_clzll((unsigned long long)(tokens - 1));

@@ -6,33 +6,39 @@
 #include <string.h>
 
 #include "text/columns.h"
+#include "text/task.h"
+#include "text/words.h"
 
-/* Texts are read by the thousand and tokenized together: TASK_ROWS by one thread at a time, so that a few long ones do
-   not leave the other threads waiting. */
+/* Thousands of texts are read and tokenized together, in tasks of TASK_ROWS, so that other threads do not wait for a
+   few long texts. */
 #define TASK_ROWS 64
 #define TASKS 64
 #define CHUNK_ROWS ((size_t)TASK_ROWS * TASKS)
 #define CHUNK_BYTES ((size_t)4 << 20)
 
-/* How far it is is looked at when so much of the file is read, then whenever that has doubled or grown by LOOK_MOST. */
+/* Progress is checked after this many bytes of the file, then whenever they have doubled or grown by LOOK_MOST. */
 #define LOOK_FIRST ((int64_t)16 << 20)
 #define LOOK_MOST ((int64_t)256 << 20)
-#define TELL_SECONDS 10.0 /* and is told when so much time has passed */
+#define TELL_SECONDS 10.0 /* and is logged after this many seconds */
 
 struct text_row {
-    size_t start[2], length[2]; /* of its texts in chunk.text */
+    size_t start[2], length[2]; /* of its texts in chunk.text; each word ends with a NUL */
+    size_t words;
     size_t first_label, labels; /* in chunk.labels */
     int64_t line;
-    size_t ids, count, first_count; /* result: place and number of its tokens in its task's out */
+    size_t ids, count, first_count; /* result: place and number of its tokens in its task's out, and word_of */
     bool truncated;
 };
 
 struct task {
     struct snug_ids a, b, out;
+    struct snug_ids a_word_of, word_of; /* words: the word of each token of a, of out */
+    struct snug_word *words;            /* of a row */
+    size_t word_capacity;
     snug_status status;
 };
 
-/* What is read, tokenized and written together. */
+/* Rows that are read, tokenized and written together. */
 struct chunk {
     char *text;
     size_t text_size, text_capacity;
@@ -48,6 +54,7 @@ struct builder {
     snug_context *ctx;
     const struct snug_tokenizer *tokenizer;
     const struct snug_dataset_options *options;
+    const struct snug_task_info *task;
     struct snug_columns columns;
     struct snug_label_column label;
     struct snug_cache_writer writer;
@@ -57,10 +64,13 @@ struct builder {
     int64_t look;       /* bytes of the file at which the next look is due */
     double begun, told; /* when */
 
-    struct chunk chunks[3]; /* while one is tokenized the one before is written and the next one read */
+    struct chunk chunks[3]; /* while one chunk is tokenized, the previous one is written and the next one read */
 
-    struct snug_ids block; /* joining: the tokens that wait for a full block, and the line of the first */
+    struct snug_ids block; /* joining: the tokens of the incomplete block, and the line of the first */
     int64_t block_line;
+
+    uint32_t *numbers; /* a row's words, as they are written */
+    size_t number_capacity;
 };
 
 static void builder_free(struct builder *builder) {
@@ -75,9 +85,13 @@ static void builder_free(struct builder *builder) {
             free(chunk->tasks[i].a.ids);
             free(chunk->tasks[i].b.ids);
             free(chunk->tasks[i].out.ids);
+            free(chunk->tasks[i].a_word_of.ids);
+            free(chunk->tasks[i].word_of.ids);
+            free(chunk->tasks[i].words);
         }
     }
     free(builder->block.ids);
+    free(builder->numbers);
     free(builder);
 }
 
@@ -86,9 +100,12 @@ static void builder_free(struct builder *builder) {
 static snug_status take_text(struct builder *builder, struct chunk *chunk, const struct snug_field *field, int64_t line,
                              size_t *start) {
     const char *path = builder->options->path;
+    const bool words = builder->task->words;
     if (field->kind == SNUG_FIELD_MISSING)
-        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no text; remove it, or make it empty",
-                         path, line);
+        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no %s; remove it, or make it empty",
+                         path, line, words ? "words" : "text");
+    if (words && field->kind != SNUG_FIELD_WORDS)
+        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the words must be a list of strings", path, line);
     if (field->kind == SNUG_FIELD_LIST || field->kind == SNUG_FIELD_OTHER)
         return snug_fail(builder->ctx, SNUG_E_INPUT,
                          "%s:%" PRId64 ": the text must be a string, not a list, an object or a boolean", path, line);
@@ -102,14 +119,30 @@ static snug_status take_text(struct builder *builder, struct chunk *chunk, const
 
 static snug_status take_label(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
     const struct snug_dataset_options *options = builder->options;
-    RETURN_IF_ERROR(snug_label_column_add(builder->ctx, &builder->label, options->path, row->line,
-                                          &row->fields[builder->columns.label], options->need_labels));
+    const struct snug_field *field = &row->fields[builder->columns.label];
+    RETURN_IF_ERROR(builder->task->words
+                        ? snug_label_column_add_tags(builder->ctx, &builder->label, options->path, row->line, field)
+                        : snug_label_column_add(builder->ctx, &builder->label, options->path, row->line, field,
+                                                options->need_labels));
     if (builder->full || !builder->label.count) return SNUG_OK;
     RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&chunk->labels, &chunk->label_capacity,
                               chunk->label_count + builder->label.count, sizeof *chunk->labels));
     memcpy(chunk->labels + chunk->label_count, builder->label.numbers, builder->label.count * sizeof *chunk->labels);
     chunk->label_count += builder->label.count;
     return SNUG_OK;
+}
+
+/* Counts a row's words, of which each must have its tag. */
+static snug_status count_words(const struct builder *builder, const struct chunk *chunk, struct text_row *row) {
+    const char *text = chunk->text + row->start[0];
+    row->words = 0;
+    for (size_t i = 0; i < row->length[0]; i++) row->words += !text[i];
+    if (row->words > INT32_MAX) /* untested: over 2^31 words */
+        return snug_fail(builder->ctx, SNUG_E_UNSUPPORTED, "%s:%" PRId64 ": %zu words in a row are too many",
+                         builder->options->path, row->line, row->words);
+    if (!builder->columns.has_label || row->words == row->labels) return SNUG_OK;
+    return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": %zu words and %zu tags: each word must have one tag",
+                     builder->options->path, row->line, row->words, row->labels);
 }
 
 static snug_status take_row(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
@@ -122,6 +155,7 @@ static snug_status take_row(struct builder *builder, struct chunk *chunk, const 
         RETURN_IF_ERROR(take_text(builder, chunk, field, row->line, &taken.start[i]));
         taken.length[i] = field->length;
     }
+    if (builder->task->words) RETURN_IF_ERROR(count_words(builder, chunk, &taken));
     RETURN_IF_ERROR(
         snug_grow(builder->ctx, (void **)&chunk->rows, &chunk->row_capacity, chunk->count + 1, sizeof *chunk->rows));
     chunk->rows[chunk->count++] = taken;
@@ -132,8 +166,8 @@ static bool is_full(const struct builder *builder) {
     return builder->options->max_samples >= 0 && builder->writer.rows >= builder->options->max_samples;
 }
 
-/* Classes come from the whole file, as in run_glue.py, which selects max_samples rows afterwards: labels are read on. A
-   chunk is left without rows then. */
+/* Classes come from the whole file, as in run_glue.py, which selects max_samples rows afterwards: so all labels are
+   read. Chunks then have no rows. */
 static snug_status read_chunk(struct builder *builder, struct snug_reader *reader, struct chunk *chunk) {
     const int64_t most = builder->options->max_samples;
     struct snug_row row;
@@ -142,7 +176,7 @@ static snug_status read_chunk(struct builder *builder, struct snug_reader *reade
     chunk->count = chunk->text_size = chunk->label_count = 0;
     for (size_t i = 0; status == SNUG_OK && i < CHUNK_ROWS && chunk->text_size < CHUNK_BYTES; i++) {
         if (!builder->join && !builder->full && most >= 0 && builder->writer.rows + (int64_t)chunk->count >= most)
-            break; /* what lies beyond need not be tokenized */
+            break; /* the rest need not be tokenized */
         status = snug_reader_next(reader, &row);
         if (status == SNUG_OK) status = take_row(builder, chunk, &row);
     }
@@ -152,24 +186,49 @@ static snug_status read_chunk(struct builder *builder, struct snug_reader *reade
 
 /* ---- tokenizing ------------------------------------------------------------------------------------------------ */
 
-static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
-                                struct text_row *row) {
+static snug_status tokenize_words(const struct builder *builder, const struct chunk *chunk, struct task *task,
+                                  struct text_row *row) {
+    const char *text = chunk->text + row->start[0];
+    RETURN_IF_ERROR(
+        snug_grow(builder->ctx, (void **)&task->words, &task->word_capacity, row->words, sizeof *task->words));
+    for (size_t i = 0; i < row->words; i++) {
+        task->words[i] = (struct snug_word){text, strlen(text)};
+        text += task->words[i].length + 1;
+    }
+    task->a_word_of.count = 0;
+    RETURN_IF_ERROR(snug_tokenizer_encode_words(builder->ctx, builder->tokenizer, task->words, row->words, &task->a,
+                                                &task->a_word_of));
+    return snug_tokenizer_assemble_words(builder->ctx, builder->tokenizer, &task->a, &task->a_word_of,
+                                         (size_t)builder->options->max_length, &task->out, &task->word_of,
+                                         &row->first_count, &row->truncated);
+}
+
+static snug_status tokenize_text(const struct builder *builder, const struct chunk *chunk, struct task *task,
+                                 struct text_row *row) {
     const struct snug_tokenizer *tokenizer = builder->tokenizer;
     const bool pair = builder->columns.texts == 2;
     const size_t max_length = builder->join ? INT32_MAX : (size_t)builder->options->max_length;
-    /* One token more than stays tells that the text is cut. How a pair is cut depends on the lengths of both. */
+    /* One more token than the limit is enough to know that the text is truncated. The truncation of a pair depends on
+     * both lengths.
+     */
     const size_t most = pair || builder->join ? SIZE_MAX : max_length;
-    task->a.count = task->b.count = 0;
-    row->ids = task->out.count;
     RETURN_IF_ERROR(snug_tokenizer_encode_begin(builder->ctx, tokenizer, chunk->text + row->start[0], row->length[0],
                                                 most, &task->a));
     if (pair)
         RETURN_IF_ERROR(
             snug_tokenizer_encode(builder->ctx, tokenizer, chunk->text + row->start[1], row->length[1], &task->b));
-    /* run_mlm leaves out lines without text when it trains line by line: there is nothing to mask. */
-    if (builder->options->task == SNUG_TASK_MLM && !builder->join && !task->a.count) return SNUG_OK;
-    RETURN_IF_ERROR(snug_tokenizer_assemble(builder->ctx, tokenizer, &task->a, pair ? &task->b : NULL, max_length,
-                                            &task->out, &row->first_count, &row->truncated));
+    /* run_mlm omits lines without text when it trains line by line: they have nothing to mask. */
+    if (builder->task->skips_empty && !builder->join && !task->a.count) return SNUG_OK;
+    return snug_tokenizer_assemble(builder->ctx, tokenizer, &task->a, pair ? &task->b : NULL, max_length, &task->out,
+                                   &row->first_count, &row->truncated);
+}
+
+static snug_status tokenize_row(const struct builder *builder, const struct chunk *chunk, struct task *task,
+                                struct text_row *row) {
+    task->a.count = task->b.count = 0;
+    row->ids = task->out.count;
+    RETURN_IF_ERROR(builder->task->words ? tokenize_words(builder, chunk, task, row)
+                                         : tokenize_text(builder, chunk, task, row));
     row->count = task->out.count - row->ids;
     return SNUG_OK;
 }
@@ -178,7 +237,7 @@ static void tokenize_task(const struct builder *builder, struct chunk *chunk, in
     struct task *task = &chunk->tasks[number];
     size_t end = (size_t)(number + 1) * TASK_ROWS;
     if (end > chunk->count) end = chunk->count;
-    task->out.count = 0;
+    task->out.count = task->word_of.count = 0;
     task->status = SNUG_OK;
     for (size_t i = (size_t)number * TASK_ROWS; i < end && task->status == SNUG_OK; i++)
         task->status = tokenize_row(builder, chunk, task, &chunk->rows[i]);
@@ -186,8 +245,8 @@ static void tokenize_task(const struct builder *builder, struct chunk *chunk, in
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
-/* run_mlm joins and cuts 1000 lines at a time and drops the rest of each thousand; all lines are joined here, so that
-   only the last, incomplete block of the file is dropped. */
+/* run_mlm concatenates and splits 1000 lines at a time and drops the rest of each thousand; here all lines are
+   concatenated, so only the file's last incomplete block is dropped. */
 static snug_status join_row(struct builder *builder, const struct text_row *row, const int32_t *ids) {
     size_t length = (size_t)builder->options->max_length;
     for (size_t done = 0; done < row->count;) {
@@ -206,6 +265,26 @@ static snug_status join_row(struct builder *builder, const struct text_row *row,
     return SNUG_OK;
 }
 
+/* The row's words in the format of text/words.h. */
+static snug_status gather_words(struct builder *builder, const struct chunk *chunk, const struct text_row *row,
+                                const struct task *task, size_t *count) {
+    const size_t text_size = builder->options->keep_words ? row->length[0] : 0;
+    *count = snug_words_numbers(row->count, row->words, text_size);
+    RETURN_IF_ERROR(snug_grow(builder->ctx, (void **)&builder->numbers, &builder->number_capacity, *count,
+                              sizeof *builder->numbers));
+    uint32_t *numbers = builder->numbers, *tags = numbers + row->count + 1;
+    numbers[*count - 1] = 0; /* what follows the texts */
+    for (size_t i = 0; i < row->count; i++) {
+        const int32_t word = task->word_of.ids[row->ids + i];
+        numbers[i] = word < 0 ? SNUG_NO_WORD : (uint32_t)word;
+    }
+    numbers[row->count] = (uint32_t)row->words;
+    for (size_t i = 0; i < row->words; i++)
+        tags[i] = builder->columns.has_label ? chunk->labels[row->first_label + i] : SNUG_NO_TAG;
+    if (text_size) memcpy(tags + row->words, chunk->text + row->start[0], text_size);
+    return SNUG_OK;
+}
+
 static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
     for (size_t i = 0; i < chunk->count && !is_full(builder); i++) {
         const struct text_row *row = &chunk->rows[i];
@@ -216,17 +295,21 @@ static snug_status write_chunk(struct builder *builder, struct chunk *chunk) {
         } else {
             struct snug_cache_row head = {row->line, (int32_t)row->first_count, row->truncated};
             const uint32_t *labels = row->labels ? chunk->labels + row->first_label : NULL;
-            RETURN_IF_ERROR(
-                snug_cache_put(builder->ctx, &builder->writer, &head, labels, row->labels, ids, row->count));
+            size_t count = row->labels;
+            if (builder->task->words) {
+                RETURN_IF_ERROR(gather_words(builder, chunk, row, &chunk->tasks[i / TASK_ROWS], &count));
+                labels = builder->numbers;
+            }
+            RETURN_IF_ERROR(snug_cache_put(builder->ctx, &builder->writer, &head, labels, count, ids, row->count));
         }
     }
     builder->full = is_full(builder);
     return SNUG_OK;
 }
 
-/* ---- looking ahead --------------------------------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
 
-/* Of what has been written so far, how many times as much is to come, if the rest of the file is like its begin. */
+/* The ratio of the data still to be written to the data written, if the rest of the file is like its beginning. */
 static double times_to_come(const struct builder *builder, int64_t done, int64_t size) {
     const int64_t most = builder->options->max_samples;
     const double by_size = (double)(size - done) / (double)done;
@@ -235,7 +318,7 @@ static double times_to_come(const struct builder *builder, int64_t done, int64_t
     return by_rows < by_size ? by_rows : by_size;
 }
 
-/* A cache that the disk cannot hold is told as soon as that can be seen, before the disk is full for everybody. */
+/* Fails as soon as the estimate shows that the cache does not fit on the disk, before the disk is full. */
 static snug_status check_disk(const struct builder *builder, double times) {
     const char *folder = builder->writer.in->path;
     int64_t free_bytes;
@@ -243,14 +326,14 @@ static snug_status check_disk(const struct builder *builder, double times) {
     const int64_t need = snug_cache_writer_needs(&builder->writer, times);
     if (need <= free_bytes) return SNUG_OK;
     return snug_fail(builder->ctx, SNUG_E_IO,
-                     "%s: its tokens will take about %.1f MiB more in %s, and %.1f MiB are free: make room, name "
+                     "%s: its tokens will take about %.1f MiB more in %s, but %.1f MiB are free: free some, give "
                      "another folder in SNUG_CACHE, or take fewer rows (--max_train_samples)",
                      builder->options->path, (double)need / 0x1p20, folder, (double)free_bytes / 0x1p20);
 }
 
 static void tell(struct builder *builder, int64_t done, int64_t size) {
     const double now = snug_seconds();
-    if (now - builder->told < TELL_SECONDS) return;
+    if (now - builder->told < TELL_SECONDS) return; /* may be untested: reported after ten seconds */
     builder->told = now;
     snug_log(builder->ctx, SNUG_LOG_INFO, "%s: %.1f of %.1f GB read, %.0f s left", builder->options->path,
              (double)done * 1e-9, (double)size * 1e-9, (now - builder->begun) * (double)(size - done) / (double)done);
@@ -264,15 +347,15 @@ static snug_status look_ahead(struct builder *builder, const struct snug_reader 
         return snug_fail(builder->ctx, SNUG_E_INTERRUPTED, "interrupted while %s was tokenized",
                          builder->options->path);
     if (done < builder->look || size <= done) return SNUG_OK;
-    builder->look = done + (done < LOOK_MOST ? done : LOOK_MOST);
+    builder->look = done + (done < LOOK_MOST ? done : LOOK_MOST); /* untested: a file of over 256 MiB */
     tell(builder, done, size);
     return builder->writer.in ? check_disk(builder, times_to_come(builder, done, size)) : SNUG_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
 
-/* Tokenizes a chunk. Meanwhile the caller's thread writes the one before and reads the next one, either of which may be
-   NULL; *reading is what became of that. */
+/* Tokenizes a chunk. Meanwhile the caller's thread writes the previous one and reads the next one; either may be NULL.
+ * *reading is the status of the read. */
 static snug_status do_together(struct builder *builder, struct snug_reader *reader, struct chunk *before,
                                struct chunk *now, struct chunk *next, snug_status *reading) {
     const int64_t tasks = (int64_t)((now->count + TASK_ROWS - 1) / TASK_ROWS);
@@ -291,7 +374,8 @@ static snug_status do_together(struct builder *builder, struct snug_reader *read
     return status;
 }
 
-/* With a limit on rows nothing is done ahead: how many of a chunk are taken must be known before the next is read. */
+/* With a limit on rows no chunk is read ahead: the number of rows used of a chunk must be known before the next is
+   read. */
 static snug_status build_rows(struct builder *builder, struct snug_reader *reader) {
     const bool ahead = builder->options->max_samples < 0;
     struct chunk *before = NULL, *now = &builder->chunks[0];
@@ -326,15 +410,18 @@ static snug_status check_rows(struct builder *builder) {
 
 static snug_status prepare(struct builder *builder, struct snug_reader *reader) {
     const struct snug_dataset_options *options = builder->options;
-    const char *const *names, *dot = strrchr(options->path, '.'); /* the reader has looked for it */
+    const char *const *names, *dot = strrchr(options->path, '.'); /* the reader has checked for it */
     size_t count = snug_reader_columns(reader, &names);
     RETURN_IF_ERROR(snug_columns_find(builder->ctx, options, names, count, &builder->columns));
     builder->label.typed = strcasecmp(dot, ".json") == 0 || strcasecmp(dot, ".jsonl") == 0;
-    builder->join = options->task == SNUG_TASK_MLM && !options->line_by_line;
+    builder->columns.has_label &= options->need_labels || !builder->task->words; /* skip the tags */
+    builder->label.words = builder->task->words;
+    builder->join = builder->task->joins && !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->told = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : 1;
-    int64_t least = builder->join ? 1 : builder->columns.texts == 2 ? 3 : 2;
+    const int64_t specials = (int64_t)snug_tokenizer_specials(builder->tokenizer, builder->columns.texts == 2);
+    const int64_t least = builder->join || !specials ? 1 : specials; /* untested: a tokenizer without special tokens */
     if (options->max_length < least || options->max_length > INT32_MAX)
         return snug_fail(builder->ctx, SNUG_E_USAGE,
                          "--max_seq_length %" PRId64 " leaves no room for a text: it must be more than %" PRId64,
@@ -345,12 +432,13 @@ static snug_status prepare(struct builder *builder, struct snug_reader *reader) 
     return SNUG_OK;
 }
 
-/* Who takes the tokens from the cache is told as well. */
+/* Logged also if the tokens come from the cache. */
 static void note_oddities(struct builder *builder, const struct snug_reader *reader) {
     int64_t malformed, added;
     snug_reader_oddities(reader, &malformed, &added);
+    /* untested: over 2^32 lines */
     builder->writer.malformed = malformed < UINT32_MAX ? (uint32_t)malformed : UINT32_MAX;
-    builder->writer.added = added < UINT32_MAX ? (uint32_t)added : UINT32_MAX;
+    builder->writer.added = added < UINT32_MAX ? (uint32_t)added : UINT32_MAX; /* untested: over 2^32 lines */
 }
 
 static snug_status build(struct builder *builder, struct snug_reader *reader, const struct snug_folder *in,
@@ -376,7 +464,9 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
     builder->ctx = ctx;
     builder->tokenizer = tokenizer;
     builder->options = options;
-    snug_status status = snug_reader_open_file(ctx, options->path, data, options->strict, &reader);
+    builder->task = snug_task_info(options->task);
+    snug_status status =
+        snug_reader_open_file(ctx, options->path, data, options->strict, builder->task->words, &reader);
     if (status == SNUG_OK) {
         status = build(builder, reader, in, name, key, fd);
         snug_reader_close(reader);

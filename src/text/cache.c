@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/cache.h"
 
+#include "text/words.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -10,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE ((size_t)1 << 20) /* bytes of rows checked at a time */
+#define PIECE ((size_t)1 << 20) /* bytes of rows that are checked at a time */
 #define ENTRIES 4096            /* of the index, at a time */
 
 _Static_assert(sizeof(struct snug_cache_header) == 136, "the header has no padding");
@@ -36,7 +38,7 @@ static uint64_t row_size(uint64_t length, uint64_t labels) {
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
-/* size bytes at offset; false where the file ends before, errno then being 0, or cannot be read. */
+/* Reads size bytes at offset. False if the file ends before (errno is then 0) or cannot be read. */
 static bool read_at(int fd, void *data, size_t size, uint64_t offset) {
     return snug_read_at(fd, data, size, offset) == (ssize_t)size;
 }
@@ -49,11 +51,11 @@ static uint64_t lengths_size(const struct snug_cache_header *header) {
 
 /* A part's size is bounded by the file's, so that sums of them cannot overflow. */
 static const char *check_header(const struct snug_cache_header *header, uint64_t file_size, XXH128_hash_t key) {
-    if (header->magic != SNUG_CACHE_MAGIC) return "it is no token cache of this version";
+    if (header->magic != SNUG_CACHE_MAGIC) return "it is not a token cache of this version";
     if (header->sum != header_sum(header)) return "the header's checksum differs";
     if (header->key_low != key.low64 || header->key_high != key.high64) return "it was made for other data";
     if (header->rows_size > file_size || header->index_size > file_size || header->labels_size > file_size)
-        return "its size differs from what the header says";
+        return "its size differs from its header's";
     if (header->rows_size % 8 != 0) return "its rows do not end where rows end";
     if (header->rows < 1 || header->index_size % sizeof(struct snug_cache_entry) != 0 ||
         (uint64_t)header->rows != header->index_size / sizeof(struct snug_cache_entry))
@@ -61,12 +63,12 @@ static const char *check_header(const struct snug_cache_header *header, uint64_t
     if (header->longest < 0 || header->longest > INT32_MAX) return "the longest row is out of bounds";
     if (sizeof *header + header->rows_size + header->index_size + lengths_size(header) + header->labels_size !=
         file_size)
-        return "its size differs from what the header says";
-    if (header->label_form > SNUG_LABELS_NONFINITE) return "the form of the labels is unknown";
+        return "its size differs from its header's";
+    if (header->label_form > SNUG_LABELS_TAG_NUMBERS) return "the form of the labels is unknown";
     return NULL;
 }
 
-/* What is at hand while the file is checked: it is gone through once, in portions of its index. */
+/* State of the check of a file: one pass, in portions of its index. */
 struct check {
     snug_context *ctx;
     struct snug_cache *cache;
@@ -88,7 +90,7 @@ int32_t snug_cache_length_at(const void *lengths, int size, int64_t number) {
     }
 }
 
-/* The next count entries, and their lengths beside them. */
+/* The next count entries, and their lengths. */
 static const char *check_entries(struct check *check, int64_t count) {
     struct snug_cache *cache = check->cache;
     const int length_size = snug_cache_length_size(check->header->longest);
@@ -103,9 +105,24 @@ static const char *check_entries(struct check *check, int64_t count) {
         check->tokens += entry->length;
         if (check->longest < entry->length) check->longest = entry->length;
         cache->labelled += entry->labels != 0;
+        if (cache->row_bytes < (int64_t)size) cache->row_bytes = (int64_t)size;
         cache->squared_lengths += (double)entry->length * (double)entry->length;
     }
     return NULL;
+}
+
+bool snug_cache_has_words(const struct snug_cache *cache) {
+    return cache->form == SNUG_LABELS_TAGS || cache->form == SNUG_LABELS_TAG_NUMBERS;
+}
+
+/* Checks and counts a row's words. */
+static bool check_words(struct snug_cache *cache, const uint32_t *numbers, uint32_t labels, uint32_t length) {
+    struct snug_words words;
+    if (!snug_words_of(numbers, labels, length, cache->raw.count, &words)) return false;
+    cache->words += words.count;
+    cache->words_without_tokens += words.count;
+    for (uint32_t i = 0; i < length; i++) cache->words_without_tokens -= snug_words_begins(&words, i);
+    return true;
 }
 
 /* The bytes of count rows in order, checked one by one. */
@@ -117,10 +134,12 @@ static const char *check_rows_of(struct check *check, const char *data, const st
         const struct snug_cache_row *row = (const struct snug_cache_row *)data;
         const uint32_t *numbers = (const uint32_t *)(row + 1);
         if (row->first_count < 0 || (uint32_t)row->first_count > length) return "a row's token types are wrong";
-        const bool value = snug_label_is_value(numbers, labels);
+        const bool value = !snug_cache_has_words(cache) && snug_label_is_value(numbers, labels);
         cache->values |= value;
-        if (value && !isfinite(snug_label_value(numbers))) return "a row's label is no number";
-        for (uint32_t k = 0; k < labels && !value; k++)
+        if (value && !isfinite(snug_label_value(numbers))) return "a row's label is not a number";
+        if (snug_cache_has_words(cache) && !check_words(cache, numbers, labels, length))
+            return "a row's words are wrong";
+        for (uint32_t k = 0; k < labels && !value && !snug_cache_has_words(cache); k++)
             if (numbers[k] >= cache->raw.count) return "a row's label is unknown";
         uint32_t highest = 0;
         for (uint32_t k = labels; k < labels + length; k++) highest = numbers[k] > highest ? numbers[k] : highest;
@@ -132,7 +151,7 @@ static const char *check_rows_of(struct check *check, const char *data, const st
     return NULL;
 }
 
-/* Reads the rows of count entries, a piece of whole rows at a time. */
+/* Reads the rows of count entries, several whole rows at a time. */
 static const char *check_rows(struct check *check, int64_t count, snug_status *status) {
     for (int64_t first = 0, end; first < count; first = end) {
         uint64_t size = 0;
@@ -173,7 +192,7 @@ static const char *check_totals(const struct check *check) {
     if (check->offset != sizeof *header + header->rows_size || check->tokens != header->tokens ||
         check->longest != header->longest)
         return "the index is incomplete";
-    return check->truncated != header->truncated ? "the number of cut rows is wrong" : NULL;
+    return check->truncated != header->truncated ? "the number of truncated rows is wrong" : NULL;
 }
 
 static snug_status create_sums(struct check *check) {
@@ -231,7 +250,7 @@ static const char *read_labels(snug_context *ctx, struct snug_cache *cache, cons
     if (!read_at(cache->fd, items, (size_t)table, start) || !read_at(cache->fd, text, text_size, start + table))
         return "it cannot be read";
     XXH3_state_t *state;
-    if ((*status = create_sum(ctx, &state)) != SNUG_OK) return NULL;
+    if ((*status = create_sum(ctx, &state)) != SNUG_OK) return NULL; /* may be untested: an allocation that fails */
     XXH3_64bits_update(state, items, (size_t)table);
     XXH3_64bits_update(state, text, text_size);
     bool same = XXH3_64bits_digest(state) == header->labels_sum;
@@ -296,9 +315,10 @@ snug_status snug_cache_find(snug_context *ctx, const struct snug_cache *cache, i
     return read_at(cache->fd, out, sizeof *out, offset) ? SNUG_OK : fail_row(ctx, number);
 }
 
-/* The file may be another one than when it was checked: what it says now is held against what was planned. */
+/* The file may have changed since the check: its values are compared with the plan's. */
 static bool is_plausible(const struct snug_cache *cache, const struct snug_cache_entry *entry) {
     const uint64_t size = row_size(entry->length, entry->labels);
+    /* may be untested: forged checksums: the fuzz target takes it */
     return entry->length <= (uint64_t)cache->longest && entry->offset <= cache->index &&
            size <= cache->index - entry->offset;
 }
@@ -329,18 +349,18 @@ snug_status snug_cache_read_lengths(snug_context *ctx, const struct snug_cache *
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
-/* A file that nobody else sees: in the temporary folder, else in memory. */
+/* An unnamed file: in the temporary folder, else in memory. */
 static FILE *anonymous_file(void) {
     FILE *file = tmpfile();
     if (file) return file;
     int fd = memfd_create("snug-tokens", MFD_CLOEXEC);
-    if (fd < 0) return NULL;
+    if (fd < 0) return NULL; /* may be untested: neither the temporary folder nor memory gives a file */
     file = fdopen(fd, "w+b");
-    if (!file) close(fd);
+    if (!file) close(fd); /* may be untested: neither the temporary folder nor memory gives a file */
     return file;
 }
 
-/* For the index while it grows: beside the cache, since the temporary folder may be memory. */
+/* For the index while it grows: in the folder of the cache, because the temporary folder may be in memory. */
 static FILE *index_file(snug_context *ctx, const struct snug_folder *in) {
     int fd;
     if (!in) return anonymous_file();
@@ -358,11 +378,12 @@ static snug_status open_files(snug_context *ctx, const struct snug_folder *in, c
     if (in) RETURN_IF_ERROR(snug_writer_open(ctx, in, name, &writer->out));
     if (!in) writer->out.file = anonymous_file();
     writer->index = index_file(ctx, in);
+    /* may be untested: neither the temporary folder nor memory gives a file */
     if (!writer->out.file || !writer->index)
         return snug_fail(ctx, SNUG_E_IO, "no temporary file for tokens can be made in %s: %s",
                          in ? in->path : "/tmp or in memory", strerror(errno));
     RETURN_IF_ERROR(create_sum(ctx, &writer->rows_sum));
-    struct snug_cache_header header = {0}; /* stays so, and so invalid, until the file is finished */
+    struct snug_cache_header header = {0}; /* invalid until the file is finished */
     snug_writer_put(&writer->out, &header, sizeof header);
     writer->offset = sizeof header;
     return SNUG_OK;
@@ -437,7 +458,7 @@ static void append_index(struct snug_cache_writer *writer, XXH3_state_t *state, 
     *sum = XXH3_64bits_digest(state);
 }
 
-/* The index is gathered first and appended then, so that it stands twice. */
+/* The index is collected in a file and appended later, so it is on the disk twice. */
 int64_t snug_cache_writer_needs(const struct snug_cache_writer *writer, double times) {
     const double entry = sizeof(struct snug_cache_entry), length = snug_cache_length_size(writer->longest);
     const double rows = (double)writer->rows, end = rows * (1 + times) * (entry + length);
@@ -504,8 +525,11 @@ snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *write
     snug_writer_put(&writer->out, &header, sizeof header);
     if (writer->out.failed) return fail_writer(ctx, writer);
     if (writer->in) return commit(ctx, writer, fd);
+    /* may be untested: a call that fails: tools/failure-test */
     if (fflush(writer->out.file) != 0) note_failure(writer);
+    /* may be untested: a call that fails: tools/failure-test */
     if (!writer->out.failed && (*fd = fcntl(fileno(writer->out.file), F_DUPFD_CLOEXEC, 0)) < 0) note_failure(writer);
+    /* may be untested: a call that fails: tools/failure-test */
     return writer->out.failed ? fail_writer(ctx, writer) : SNUG_OK;
 }
 

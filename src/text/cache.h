@@ -4,13 +4,13 @@
  *
  *   header    struct snug_cache_header, 136 bytes, with an XXH3-64 of each part and of itself
  *   rows      each a struct snug_cache_row, its raw labels, its ids; padded to 8 bytes
- *   index     one struct snug_cache_entry a row
- *   lengths   tokens of each row once more, in as few bytes as the longest needs (1, 2 or 4): whoever looks at the
- *             lengths of all rows in an order of his own goes through a sixteenth of the index
- *   labels    one struct snug_raw_label a raw label, then their texts, each with its NUL
+ *   index     one struct snug_cache_entry per row
+ *   lengths   tokens of each row again, in as few bytes as the longest needs (1, 2 or 4): reading the lengths of all
+ * rows in any order then reads a sixteenth of the index labels one struct snug_raw_label per raw label, then their
+ * NUL-terminated texts
  *
- * Numbers are the machine's own: the file never leaves it. Nothing is mapped, and nothing is kept but the labels: rows
- * and what tells where they lie are read when they are asked for, so that a data set of any size takes the same memory.
+ * Numbers have the machine's byte order: the file is not portable. Nothing is mapped, and only the labels are in
+ * memory: rows and their offsets are read on request, so that a data set of any size takes the same memory.
  */
 #ifndef SNUG_TEXT_CACHE_H
 #define SNUG_TEXT_CACHE_H
@@ -29,7 +29,7 @@ struct snug_cache_header {
     uint64_t rows_size, index_size, labels_size;
     uint32_t label_count, label_form;
     uint64_t rows_sum, index_sum, lengths_sum, labels_sum;
-    uint32_t malformed, added; /* lines of malformed UTF-8, rows with keys that were left out; or UINT32_MAX */
+    uint32_t malformed, added; /* lines of malformed UTF-8, rows with ignored keys; or UINT32_MAX */
     uint64_t sum;              /* of all before it */
 };
 struct snug_cache_entry {
@@ -47,21 +47,25 @@ struct snug_cache {
     int fd;
     uint64_t index, lengths; /* where they begin */
     int64_t rows, tokens, longest, truncated;
-    uint64_t digest;        /* of all rows and labels */
-    int64_t labelled;       /* rows with a label */
-    double squared_lengths; /* sum of all */
+    uint64_t digest;                     /* of all rows and labels */
+    int64_t labelled;                    /* rows with a label */
+    double squared_lengths;              /* sum of all */
+    int64_t words, words_without_tokens; /* of rows of words */
+    int64_t row_bytes;                   /* of the largest row */
     uint32_t malformed, added;
-    bool pairs;  /* some row has tokens of type 1 */
-    bool values; /* some label is SNUG_LABEL_VALUE */
+    bool pairs;  /* a row has tokens of type 1 */
+    bool values; /* a label is SNUG_LABEL_VALUE */
     enum snug_label_form form;
     struct snug_raw_labels raw;
 };
 
+/* Whether rows are words with tags. */
+bool snug_cache_has_words(const struct snug_cache *cache);
 /* Bytes of one of the lengths. */
 int snug_cache_length_size(int64_t longest);
 int32_t snug_cache_length_at(const void *lengths, int size, int64_t number);
-/* Opens and checks the whole file. *problem, not a failure of ctx, says why it cannot be used: it is to be built anew.
-   Takes fd over, and closes it unless the cache could be opened. Ids must be below id_limit. */
+/* Opens and checks the whole file. If it cannot be used, *problem says why; that is not a failure of ctx: the file must
+   be rebuilt. Takes fd over, and closes it unless the cache could be opened. Ids must be below id_limit. */
 snug_status snug_cache_open(snug_context *ctx, int fd, XXH128_hash_t key, int64_t id_limit, struct snug_cache *out,
                             const char **problem);
 void snug_cache_close(struct snug_cache *cache);
@@ -83,7 +87,7 @@ struct snug_cache_writer {
     XXH3_state_t *rows_sum;
     uint64_t offset;
     int64_t rows, tokens, longest, truncated;
-    uint32_t malformed, added; /* the caller's to set */
+    uint32_t malformed, added; /* set by the caller */
 };
 
 /* in NULL: an anonymous file. in must outlive the writer. */
@@ -93,10 +97,10 @@ snug_status snug_cache_put(snug_context *ctx, struct snug_cache_writer *writer, 
                            const uint32_t *labels, size_t label_count, const int32_t *ids, size_t count);
 /* Bytes that are still to be written if so many times the rows so far are to come: a guess, from those. */
 int64_t snug_cache_writer_needs(const struct snug_cache_writer *writer, double times);
-/* Writes what remains, and gives the finished file open for reading in *fd. */
+/* Writes the remaining parts, and returns the finished file, open for reading, in *fd. */
 snug_status snug_cache_finish(snug_context *ctx, struct snug_cache_writer *writer, XXH128_hash_t key,
                               const struct snug_raw_labels *raw, enum snug_label_form form, int *fd);
-/* Releases everything; a file that was not finished is gone. */
+/* Frees everything; an unfinished file is removed. */
 void snug_cache_writer_free(struct snug_cache_writer *writer);
 
 #endif

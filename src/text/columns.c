@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "text/task.h"
+
 struct name_list {
     const char *const *names;
     size_t count;
-    char text[512]; /* for messages: "a, b, c", cut where it gets long */
+    char text[512]; /* for messages: "a, b, c", truncated if it is long */
 };
 
 static void describe(struct name_list *list) {
@@ -27,19 +29,24 @@ static size_t find(const struct name_list *list, const char *name, size_t length
 
 static snug_status find_label(snug_context *ctx, const struct snug_dataset_options *options,
                               const struct name_list *list, struct snug_columns *out) {
-    const char *name = options->label_column ? options->label_column : "label";
+    const struct snug_task_info *task = snug_task_info(options->task);
+    const char *name = options->label_column ? options->label_column : task->label_column;
     out->label = find(list, name, strlen(name));
-    out->has_label = options->task == SNUG_TASK_CLASSIFICATION && out->label < list->count;
-    if (out->has_label || !options->need_labels || options->task == SNUG_TASK_MLM) return SNUG_OK;
+    /* untested: a --label_column that is missing */
+    if (out->label == list->count && !options->label_column && task->label_second && list->count > 1 &&
+        strcmp(list->names[1], task->text_column[0]) != 0)
+        out->label = 1;
+    out->has_label = task->labelled && out->label < list->count;
+    if (out->has_label || !options->need_labels || !task->labelled) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s: there is no label column \"%s\"; its columns are: %s. Name the right one with "
+                     "%s: there is no label column \"%s\"; its columns are: %s. Give the right one with "
                      "--label_column_name, or train without labels with --task mlm",
                      options->path, name, list->text);
 }
 
 static snug_status find_named_texts(snug_context *ctx, const struct snug_dataset_options *options,
                                     const struct name_list *list, struct snug_columns *out) {
-    size_t most = options->task == SNUG_TASK_MLM ? 1 : 2;
+    const size_t most = snug_task_info(options->task)->texts;
     for (const char *name = options->text_columns; name;) {
         const char *comma = strchr(name, ',');
         size_t length = comma ? (size_t)(comma - name) : strlen(name);
@@ -57,22 +64,19 @@ static snug_status find_named_texts(snug_context *ctx, const struct snug_dataset
     return SNUG_OK;
 }
 
-/* run_mlm takes "text", else the first column; run_glue takes "sentence1" and "sentence2", else the first two columns
-   that are not the label, else the only one. */
+/* run_mlm uses "text", else the first column; run_ner "tokens", else the first column; run_glue "sentence1" and
+   "sentence2", else the first two columns that are not the label, else the only one. */
 static void find_usual_texts(const struct snug_dataset_options *options, const struct name_list *list,
                              struct snug_columns *out) {
-    size_t first = find(list, "sentence1", 9), second = find(list, "sentence2", 9), text = find(list, "text", 4);
-    if (options->task == SNUG_TASK_MLM && text < list->count) {
-        out->text[out->texts++] = text;
-    } else if (options->task == SNUG_TASK_CLASSIFICATION && first < list->count && second < list->count) {
-        out->text[0] = first;
-        out->text[1] = second;
-        out->texts = 2;
-    } else {
-        size_t most = options->task == SNUG_TASK_MLM ? 1 : 2;
-        for (size_t i = 0; i < list->count && out->texts < most; i++)
-            if (i != out->label) out->text[out->texts++] = i;
+    const struct snug_task_info *task = snug_task_info(options->task);
+    for (size_t i = 0; i < task->texts; i++) {
+        const size_t column = find(list, task->text_column[i], strlen(task->text_column[i]));
+        if (column < list->count) out->text[out->texts++] = column;
     }
+    if (out->texts == task->texts) return;
+    out->texts = 0;
+    for (size_t i = 0; i < list->count && out->texts < task->texts; i++)
+        if (i != out->label) out->text[out->texts++] = i;
 }
 
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,

@@ -13,13 +13,14 @@
 #include "text/build.h"
 #include "text/dataset_impl.h"
 #include "text/reader.h"
+#include "text/task.h"
 
 /* ---- dummy data ------------------------------------------------------------------------------------------------ */
 
 static const char dummy_prefix[] = "dummy:";
 
-/* Every value is a function of (seed, row, position): nothing is kept. Label and length take a block that no token
-   reaches. */
+/* Every value is a function of (seed, row, position): nothing is stored. Label and length use a block of random words
+   that no token uses. */
 static struct snug_philox_block dummy_block(const struct snug_dataset *dataset, int64_t row, uint32_t number) {
     return snug_philox(number, (uint32_t)row, (uint32_t)((uint64_t)row >> 32), (uint32_t)SNUG_PHILOX_DUMMY << 29,
                        snug_philox_key(dataset->seed), 0);
@@ -53,7 +54,7 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
                          options->vocab_size);
     if (options->max_samples >= 0 && rows > options->max_samples) rows = options->max_samples;
     if (least < most && rows > SNUG_ROWS_MOST)
-        return snug_fail(ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: name at most %d", options->path,
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", options->path,
                          rows, (int)SNUG_ROWS_MOST);
     int32_t end_id = options->vocab_size < 30000 ? (int32_t)options->vocab_size : 30000;
     dataset->dummy_first = end_id > 100 ? 100 : 0; /* below 100 are BERT's special and unused tokens */
@@ -72,23 +73,43 @@ static snug_status open_dummy(snug_context *ctx, const struct snug_dataset_optio
         dataset->cache.tokens -= most - length;
         dataset->cache.squared_lengths += (double)length * (double)length;
     }
-    if (options->task == SNUG_TASK_MLM) return SNUG_OK;
+    const struct snug_task_info *task = snug_task_info(options->task);
+    dataset->dummy_words = task->words;
+    dataset->cache.words = task->words ? dataset->cache.tokens : 0;
+    dataset->cache.row_bytes = (int64_t)sizeof(int32_t) * (most + (task->words ? most + 1 + most : 1));
+    if (!task->labelled) return SNUG_OK;
     struct snug_label_column column = {0};
     const snug_status status = add_dummy_labels(ctx, options->path, &column);
-    dataset->cache.form = SNUG_LABELS_INTEGER;
+    dataset->cache.form = task->words ? SNUG_LABELS_TAG_NUMBERS : SNUG_LABELS_INTEGER;
     dataset->cache.raw = column.raw;
     column.raw = (struct snug_raw_labels){0};
     snug_label_column_free(&column);
     return status;
 }
 
+/* Each token is a word, with a tag that does not depend on it. */
+static void add_dummy_words(const struct snug_dataset *dataset, int64_t row, uint32_t *numbers, uint32_t count) {
+    uint32_t *tags = numbers + count + 1;
+    struct snug_philox_block block = {0};
+    numbers[count] = count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i % 4 == 0) block = dummy_block(dataset, row, UINT32_MAX / 2 + i / 4);
+        numbers[i] = i;
+        tags[i] = block.word[i % 4] & 1;
+    }
+}
+
 static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out) {
     const size_t count = (size_t)snug_dataset_dummy_length(dataset, row);
-    RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + 1), 1));
+    const size_t numbers = dataset->dummy_words ? snug_words_numbers(count, count, 0) : 1;
+    RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, sizeof(uint32_t) * (count + numbers), 1));
     uint32_t *label = buffer->data;
-    int32_t *ids = (int32_t *)(label + 1);
-    *label = dummy_block(dataset, row, UINT32_MAX).word[0] & 1;
+    int32_t *ids = (int32_t *)(label + numbers);
+    if (dataset->dummy_words)
+        add_dummy_words(dataset, row, label, (uint32_t)count);
+    else
+        *label = dummy_block(dataset, row, UINT32_MAX).word[0] & 1;
     struct snug_philox_block block = {0};
     for (size_t i = 0; i < count; i++) {
         if (i % 4 == 0) block = dummy_block(dataset, row, (uint32_t)(i / 4));
@@ -98,20 +119,20 @@ static snug_status read_dummy(snug_context *ctx, const struct snug_dataset *data
                                      .count = (int64_t)count,
                                      .first_count = (int64_t)count,
                                      .labels = label,
-                                     .label_count = dataset->cache.form != SNUG_LABELS_NONE,
+                                     .label_count = dataset->cache.form != SNUG_LABELS_NONE ? (int64_t)numbers : 0,
                                      .line = row + 1};
     return SNUG_OK;
 }
 
 /* ---- the cache's key ------------------------------------------------------------------------------------------- */
 
-/* Files up to this size are known by their content: 10 ms for a processor. A larger one cannot be written again within
-   a tick of the clock that its times are taken from. */
+/* Files up to this size are identified by their content, which takes 10 ms. A larger file cannot be rewritten within
+   one tick of the clock of file times. */
 #define BY_CONTENT ((int64_t)64 << 20)
 
-/* What tells the data: its content, or, of a large file, its path, inode, size and times. The time of the last change
-   of the inode cannot be set by a user, and changes when a file is written, renamed over another or given other times.
-   *regular is false for a pipe, which nothing tells. */
+/* The identity of the data: its content, or, for a large file, its path, inode, size and times. The inode's change time
+   cannot be set by a user, and changes when a file is written, renamed over another, or its times are set. *regular is
+   false for a pipe, which has no identity. */
 static snug_status describe_data(snug_context *ctx, const char *path, int fd, char **out, bool *regular) {
     struct stat info = {0};
     fstat(fd, &info);
@@ -125,6 +146,7 @@ static snug_status describe_data(snug_context *ctx, const char *path, int fd, ch
         return snug_format(ctx, out, "%" PRId64 " %016" PRIx64, size, digest);
     }
     char *real = realpath(path, NULL);
+    /* may be untested: a file that is removed meanwhile */
     const snug_status status =
         snug_format(ctx, out, "%s\n%" PRIu64 " %" PRId64 " %" PRId64 ".%09ld %" PRId64 ".%09ld", real ? real : path,
                     (uint64_t)info.st_ino, (int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
@@ -133,16 +155,16 @@ static snug_status describe_data(snug_context *ctx, const char *path, int fd, ch
     return status;
 }
 
-/* Everything that the tokens depend on; a change of any gives another file. */
+/* Everything that the tokens depend on; any change gives another cache file. */
 static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, const char *data, XXH128_hash_t *out) {
-    const char *end = strrchr(options->path, '.'); /* tells how the file is read */
+    const char *end = strrchr(options->path, '.'); /* determines how the file is read */
     char *text;
-    RETURN_IF_ERROR(snug_format(ctx, &text, "%s\n%s\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d\n%" PRId64 " %" PRId64, data,
-                                end ? end : "", snug_tokenizer_fingerprint(tokenizer), (int)options->task,
-                                options->text_columns ? options->text_columns : "",
-                                options->label_column ? options->label_column : "", options->need_labels,
-                                options->line_by_line, options->strict, options->max_length, options->max_samples));
+    RETURN_IF_ERROR(snug_format(
+        ctx, &text, "%s\n%s\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d %d\n%" PRId64 " %" PRId64, data, end ? end : "",
+        snug_tokenizer_fingerprint(tokenizer), (int)options->task, options->text_columns ? options->text_columns : "",
+        options->label_column ? options->label_column : "", options->need_labels, options->line_by_line,
+        options->keep_words, options->strict, options->max_length, options->max_samples));
     *out = XXH3_128bits(text, strlen(text));
     free(text);
     return SNUG_OK;
@@ -150,17 +172,17 @@ static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tok
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-/* What the reader said when the tokens were made. */
+/* Repeats the reader's warnings from when the tokens were made. */
 static void log_oddities(snug_context *ctx, const char *path, const struct snug_cache *cache) {
     if (cache->malformed)
         snug_log(ctx, SNUG_LOG_WARNING, "%s: malformed UTF-8 in %" PRIu32 " line(s), replaced by U+FFFD", path,
                  cache->malformed);
     if (cache->added)
-        snug_log(ctx, SNUG_LOG_WARNING, "%s: keys that the first object lacks in %" PRIu32 " row(s) are left out", path,
+        snug_log(ctx, SNUG_LOG_WARNING, "%s: keys that the first object lacks in %" PRIu32 " row(s) are ignored", path,
                  cache->added);
 }
 
-/* A data file on its way into tokens. */
+/* A data file that is being tokenized. */
 struct opening {
     snug_context *ctx;
     const struct snug_tokenizer *tokenizer;
@@ -168,7 +190,7 @@ struct opening {
     struct snug_cache *cache;
     int data;                  /* the opened data file */
     char *description;         /* of the data */
-    struct snug_folder folder; /* of the cache; none where the tokens are for this run alone */
+    struct snug_folder folder; /* of the cache; none if the tokens are for this run only */
     char *name;                /* of the file in it */
     XXH128_hash_t key;
 };
@@ -179,7 +201,7 @@ static snug_status find_cache(struct opening *o) {
     bool regular;
     RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &o->description, &regular));
     RETURN_IF_ERROR(cache_key(o->ctx, o->tokenizer, o->options, o->description, &o->key));
-    if (!regular) return SNUG_OK; /* a pipe gives its data once */
+    if (!regular) return SNUG_OK; /* a pipe can be read only once */
     RETURN_IF_ERROR(snug_cache_folder_open(o->ctx, &o->folder, problem));
     if (!o->folder.path) {
         snug_log(o->ctx, SNUG_LOG_WARNING, "texts are tokenized again in every run: %s", problem);
@@ -189,8 +211,8 @@ static snug_status find_cache(struct opening *o) {
                        (uint64_t)o->key.low64);
 }
 
-/* Takes the cached tokens if they are there and whole; *done says so. A file of another user keeps its place: the
-   tokens are then for this run alone. */
+/* Uses the cached tokens if they exist and are complete; *done is then true. A file of another user is not replaced:
+ * the tokens are then for this run only. */
 static snug_status open_cached(struct opening *o, bool *done) {
     const char *problem;
     *done = false;
@@ -204,6 +226,12 @@ static snug_status open_cached(struct opening *o, bool *done) {
         return SNUG_OK;
     }
     RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
+    const bool words = snug_cache_has_words(o->cache);
+    /* untested: the task is a part of the cache's name */
+    if (!problem && words != snug_task_info(o->options->task)->words) {
+        problem = "its rows are of another task";
+        snug_cache_close(o->cache);
+    }
     *done = !problem;
     if (problem)
         snug_log(o->ctx, SNUG_LOG_WARNING, "%s/%s: the token cache is damaged and is rebuilt: %s", o->folder.path,
@@ -211,7 +239,7 @@ static snug_status open_cached(struct opening *o, bool *done) {
     return SNUG_OK;
 }
 
-/* Tokens of a file that changed while it was read are of no state of it. */
+/* Tokens of a file that changed while it was read match none of its versions. */
 static snug_status check_unchanged(const struct opening *o) {
     char *now;
     bool regular;
@@ -232,11 +260,12 @@ static snug_status build_and_open(struct opening *o) {
     const snug_status unchanged = check_unchanged(o);
     if (unchanged != SNUG_OK) {
         close(fd);
-        if (folder) unlinkat(folder->fd, o->name, 0);
+        if (folder) unlinkat(folder->fd, o->name, 0); /* untested: a temporary file that reads back wrong */
         return unchanged;
     }
     RETURN_IF_ERROR(snug_cache_open(o->ctx, fd, o->key, snug_tokenizer_vocab_size(o->tokenizer), o->cache, &problem));
     if (!problem) return SNUG_OK;
+    /* untested: a temporary file that reads back wrong */
     return snug_fail(o->ctx, SNUG_E_IO,
                      "%s: the token cache %s, just written, reads back wrong: %s; is the disk sound?", o->options->path,
                      folder ? o->name : "in a temporary file", problem);
@@ -272,7 +301,7 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
     void *memory;
     *out = NULL;
     if (options->max_samples == 0)
-        return snug_fail(ctx, SNUG_E_USAGE, "%s: at most 0 rows are asked for; name 1 or more", options->path);
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: at most 0 rows are requested; give 1 or more", options->path);
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_dataset), &memory));
     struct snug_dataset *dataset = memory;
     dataset->cache.fd = -1;
@@ -293,12 +322,13 @@ void snug_dataset_close(struct snug_dataset *dataset) {
     if (!dataset) return;
     snug_cache_close(&dataset->cache);
     free(dataset->classes);
+    free(dataset->continued);
     free(dataset->values);
     free(dataset->path);
     free(dataset);
 }
 
-/* ---- looking at it --------------------------------------------------------------------------------------------- */
+/* ---- access ------------------------------------------------------------------------------------------------------ */
 
 int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->cache.rows; }
 
@@ -308,6 +338,11 @@ double snug_dataset_squared_lengths(const struct snug_dataset *dataset) { return
 uint64_t snug_dataset_digest(const struct snug_dataset *dataset) { return dataset->cache.digest; }
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
 int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
+int64_t snug_dataset_words(const struct snug_dataset *dataset) { return dataset->cache.words; }
+int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
+    return dataset->cache.words_without_tokens;
+}
+int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) { return dataset->cache.row_bytes; }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }
 int64_t snug_dataset_raw_labels(const struct snug_dataset *dataset) { return (int64_t)dataset->cache.raw.count; }
@@ -318,14 +353,14 @@ const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t 
 
 bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels) {
     if (!dataset->bound) return false;
-    /* Of lists the empty one is a label too: none of the classes. */
+    /* An empty list is a label, too: none of the classes. */
     return dataset->dummy_most || dataset->cache.form == SNUG_LABELS_LIST || labels;
 }
 
 snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                                       int64_t *out) {
     struct snug_cache_entry entry = {.labels = 1};
-    /* Most often all rows have one. */
+    /* Usually all rows have a label. */
     if (!dataset->dummy_most &&
         (dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.labelled < dataset->cache.rows))
         RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, row, &entry));
@@ -349,4 +384,11 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
                                      .line = head->line,
                                      .truncated = head->truncated != 0};
     return SNUG_OK;
+}
+
+void snug_dataset_row_words(const struct snug_dataset *dataset, const struct snug_dataset_row *row,
+                            struct snug_words *out) {
+    /* untested: what is written was checked */
+    if (!snug_words_of(row->labels, row->label_count, row->count, dataset->cache.raw.count, out))
+        *out = (struct snug_words){0};
 }

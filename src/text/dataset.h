@@ -6,35 +6,41 @@
 
 #include "text/tokenizer.h"
 
-/* More rows than any file has that is read within a day; where each one's length is looked at, made-up data stops here.
+/*
+ * More rows than can be read from a file within a day; the limit of synthetic data where the length of every row is
+ * read.
  */
 enum { SNUG_ROWS_MOST = 1000000000 };
 
-/* Classes of a model that snug reads back. */
+/* Maximum number of classes of a model that snug can read back. */
 enum { SNUG_CLASSES_MOST = 1 << 20 };
 
-enum snug_task { SNUG_TASK_CLASSIFICATION, SNUG_TASK_MLM };
+enum snug_task { SNUG_TASK_CLASSIFICATION, SNUG_TASK_MLM, SNUG_TASK_TOKEN_CLASSIFICATION };
+enum { SNUG_TASK_COUNT = SNUG_TASK_TOKEN_CLASSIFICATION + 1 };
 
 /* How Hugging Face names and distinguishes them (config.problem_type). */
 enum snug_problem { SNUG_PROBLEM_SINGLE_LABEL, SNUG_PROBLEM_MULTI_LABEL, SNUG_PROBLEM_REGRESSION };
 
-/* What the raw labels of a file look like. */
+/* The form of a file's raw labels. */
 enum snug_label_form {
     SNUG_LABELS_NONE,
-    SNUG_LABELS_INTEGER,   /* every row one integer */
-    SNUG_LABELS_REAL,      /* every row one number, at least one not an integer */
-    SNUG_LABELS_STRING,    /* every row one string */
-    SNUG_LABELS_LIST,      /* JSON lists, or strings of which at least one holds '|' */
-    SNUG_LABELS_NONFINITE, /* every row one number, or the word nan or inf: no sound column of numbers */
+    SNUG_LABELS_INTEGER,     /* every row one integer */
+    SNUG_LABELS_REAL,        /* every row one number, at least one not an integer */
+    SNUG_LABELS_STRING,      /* every row one string */
+    SNUG_LABELS_LIST,        /* JSON lists, or strings of which at least one holds '|' */
+    SNUG_LABELS_NONFINITE,   /* every row one number, or the word nan or inf: not a valid column of numbers */
+    SNUG_LABELS_TAGS,        /* rows are words, each with a string */
+    SNUG_LABELS_TAG_NUMBERS, /* rows are words, each with an integer from 0: the number of a class */
 };
 
 struct snug_dataset_options {
-    const char *path; /* .csv .tsv .json .jsonl .txt, or "dummy:ROWSxTOKENS" */
+    const char *path; /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
     enum snug_task task;
     const char *text_columns; /* comma-separated names, or NULL: found as run_glue.py finds them */
-    const char *label_column; /* or NULL: "label" */
+    const char *label_column; /* or NULL: the task's default */
     bool need_labels;         /* a missing label column is an error, with a hint at --task mlm */
     bool line_by_line;        /* masked LM: each line a row; otherwise joined and cut into blocks */
+    bool keep_words;          /* token classification: the cache holds the words' texts, too */
     int64_t max_length;       /* max_seq_length */
     int64_t max_samples;      /* rows at most, or -1 */
     bool strict;              /* malformed UTF-8 is an error */
@@ -49,13 +55,14 @@ struct snug_dataset;
 struct snug_dataset_row {
     const int32_t *ids;
     int64_t count, first_count; /* tokens; tokens of type 0 */
-    const uint32_t *labels;     /* numbers of raw labels, see snug_dataset_raw_label; or a value, see text/labels.h */
+    const uint32_t *labels;     /* numbers of raw labels, see snug_dataset_raw_label; or a value, see text/labels.h; or
+                                   words with tags, see text/words.h */
     int64_t label_count;        /* 0 where the row has none */
     int64_t line;               /* in the file, from 1 */
-    bool truncated;             /* the text was cut to max_length */
+    bool truncated;             /* the text was truncated to max_length */
 };
 
-/* Where a row is read to: zero-initialise, one a thread, free(data). */
+/* The buffer of a row: zero-initialise, one per thread, free(data). */
 struct snug_row_buffer {
     void *data;
     size_t capacity;
@@ -72,7 +79,11 @@ int64_t snug_dataset_longest(const struct snug_dataset *dataset);
 double snug_dataset_squared_lengths(const struct snug_dataset *dataset); /* sum of all rows' tokens squared */
 uint64_t snug_dataset_digest(const struct snug_dataset *dataset);        /* of all tokens and raw labels */
 bool snug_dataset_pairs(const struct snug_dataset *dataset);             /* some row has tokens of type 1 */
-int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were cut */
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset);      /* rows that were truncated */
+/* Of token classification: words of all rows, and words without tokens: they were truncated, or never had one. */
+int64_t snug_dataset_words(const struct snug_dataset *dataset);
+int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset);
+int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the largest row, as it is read */
 /* Reads a row into buffer; out points into it until its next use. Read, not mapped: pages of a mapped file would count
    as the process's own. */
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
@@ -92,14 +103,18 @@ struct snug_labels {
 };
 /* As run_glue.py and run_classification.py decide: real → regression; lists → multi-label; else single label with the
    classes sorted (integers by value, strings by code point); nan or inf among numbers → SNUG_E_INPUT. regression forces
-   regression (do_regression). */
+   regression (do_regression). Tags are single labels; numbers of classes give LABEL_0 … up to the highest one. */
 snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
                            struct snug_labels *out);
 void snug_labels_free(struct snug_labels *labels);
 /* Whether both name the same classes, in whatever order. */
 snug_status snug_labels_match(snug_context *ctx, const struct snug_labels *a, const struct snug_labels *b, bool *out);
-/* Class of every raw label of dataset, by its number; for regression nothing. A raw label that labels do not have is
-   SNUG_E_INPUT naming file, line and label. Kept in the dataset, used by the loader. */
+/* Whether the model's classes can be used for train, whose own are data: they are the same, or train's labels are class
+   numbers and the model has all of them. */
+snug_status snug_labels_serve(snug_context *ctx, const struct snug_dataset *train, const struct snug_labels *model,
+                              const struct snug_labels *data, bool *out);
+/* Class of every raw label of dataset, by its number; for regression nothing. A raw label that is not in labels is
+   SNUG_E_INPUT naming file, line and label. Stored in the dataset for the loader. */
 snug_status snug_dataset_bind_labels(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels);
 
 #endif

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "text/dataset_impl.h"
-#include "text/lexicon.h"
+#include "text/hash_map.h"
 
 /* ---- the table of raw labels ---------------------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t numbe
     return raw->text + raw->items[number].offset;
 }
 
-/* The slot that holds text, or the free one where it belongs. */
+/* The slot of text, or the free slot for it. */
 static size_t find_slot(const struct snug_raw_labels *raw, const char *text, size_t length) {
     size_t slot = (size_t)XXH3_64bits(text, length) & (raw->slot_count - 1);
     while (raw->slots[slot]) {
@@ -54,7 +54,7 @@ static snug_status intern(snug_context *ctx, struct snug_raw_labels *raw, const 
     if (2 * (raw->count + 1) > raw->slot_count) RETURN_IF_ERROR(grow_slots(ctx, raw));
     size_t slot = find_slot(raw, text, length);
     if (!raw->slots[slot]) {
-        if (raw->count >= UINT32_MAX - 1)
+        if (raw->count >= UINT32_MAX - 1) /* untested: over 4 billion labels */
             return snug_fail(ctx, SNUG_E_UNSUPPORTED, "line %" PRId64 ": more than 4 billion different labels", line);
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&raw->text, &raw->text_capacity, raw->text_size + length + 1, 1));
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&raw->items, &raw->capacity, raw->count + 1, sizeof *raw->items));
@@ -95,7 +95,7 @@ static enum number_kind number_kind(const char *text) {
     return *text ? NUMBER_NONE : NUMBER_REAL;
 }
 
-/* What other programs write for a number that is none: alone a word like any other, among numbers a mistake. */
+/* Texts that other programs write for a missing number: in a column of words a word, among numbers an error. */
 static bool is_nonfinite(const char *text) {
     text += *text == '-' || *text == '+';
     return strcasecmp(text, "nan") == 0 || strcasecmp(text, "inf") == 0 || strcasecmp(text, "infinity") == 0;
@@ -118,7 +118,7 @@ static snug_status add_number(snug_context *ctx, struct snug_label_column *colum
     RETURN_IF_ERROR(intern(ctx, &column->raw, text, length, line, &number));
     RETURN_IF_ERROR(
         snug_grow(ctx, (void **)&column->seen, &column->seen_capacity, column->raw.count, sizeof *column->seen));
-    if (number < before && column->seen[number] == column->rows) return SNUG_OK; /* named twice it counts once */
+    if (number < before && column->seen[number] == column->rows) return SNUG_OK; /* listed twice it counts once */
     column->seen[number] = column->rows;
     column->numbers[column->count++] = number;
     return SNUG_OK;
@@ -130,7 +130,7 @@ static snug_status plain_locale(snug_context *ctx, locale_t *out) {
     return *out ? SNUG_OK : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading numbers");
 }
 
-/* A number as what it is worth; one that no float can hold is left to be numbered, and told when it is used. */
+/* The value of a number; a number that no float can hold is kept as text, and is an error when it is used. */
 static snug_status add_value(snug_context *ctx, struct snug_label_column *column, const char *text) {
     if (!column->plain) RETURN_IF_ERROR(plain_locale(ctx, &column->plain));
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&column->numbers, &column->capacity, 2, sizeof *column->numbers));
@@ -187,9 +187,51 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
     return add_number(ctx, column, field->text, field->length, line);
 }
 
+static snug_status check_tag(snug_context *ctx, const struct snug_label_column *column, const char *path, int64_t line,
+                             const char *tag) {
+    if (!*tag) return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a tag is empty", path, line);
+    if (column->string && column->integer)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": the tag %s: some tags are strings and some are integers; use one of them",
+                         path, line, tag);
+    /* untested: more classes than a test has */
+    if (column->integer && (*tag == '-' || strlen(tag) > 7 || strtol(tag, NULL, 10) >= SNUG_CLASSES_MOST))
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": the tag %s: an integer is the number of a class, from 0 to %d", path, line,
+                         tag, (int)SNUG_CLASSES_MOST - 1);
+    if (column->raw.count > SNUG_CLASSES_MOST) /* untested: more classes than a test has */
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s:%" PRId64 ": over %d different tags: give the column of tags with --label_column_name",
+                         path, line, (int)SNUG_CLASSES_MOST);
+    return SNUG_OK;
+}
+
+snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_column *column, const char *path,
+                                       int64_t line, const struct snug_field *field) {
+    column->count = 0;
+    column->words = true;
+    if (field->kind == SNUG_FIELD_MISSING)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no tags", path, line);
+    if (field->kind != SNUG_FIELD_WORDS && field->kind != SNUG_FIELD_NUMBERS)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": tags must be a list of strings, or a list of integers",
+                         path, line);
+    column->integer |= field->kind == SNUG_FIELD_NUMBERS;
+    column->string |= field->kind == SNUG_FIELD_WORDS && field->length;
+    for (const char *tag = field->text, *end = tag + field->length; tag < end; tag += strlen(tag) + 1) {
+        RETURN_IF_ERROR(check_tag(ctx, column, path, line, tag));
+        RETURN_IF_ERROR(
+            snug_grow(ctx, (void **)&column->numbers, &column->capacity, column->count + 1, sizeof *column->numbers));
+        RETURN_IF_ERROR(intern(ctx, &column->raw, tag, strlen(tag), line, &column->numbers[column->count]));
+        column->count++;
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_column *column, const char *path,
                                    bool needed, enum snug_label_form *out) {
     const bool number = column->real || column->integer;
+    *out = column->integer ? SNUG_LABELS_TAG_NUMBERS : SNUG_LABELS_TAGS;
+    if (column->words) return SNUG_OK;
     *out = column->list        ? SNUG_LABELS_LIST
            : column->string    ? SNUG_LABELS_STRING
            : column->nonfinite ? (number ? SNUG_LABELS_NONFINITE : SNUG_LABELS_STRING)
@@ -221,7 +263,7 @@ static snug_status copy_names(snug_context *ctx, const struct snug_dataset *trai
     int64_t count = out->problem == SNUG_PROBLEM_REGRESSION ? 1 : snug_dataset_raw_labels(train);
     if (count > SNUG_CLASSES_MOST)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                         "%s: its labels are %" PRId64 " different classes, and a model has at most %d: name another "
+                         "%s: its labels are %" PRId64 " different classes, but a model has at most %d: give another "
                          "column with --label_column_name, or give --do_regression if they are numbers to predict",
                          train->path, count, (int)SNUG_CLASSES_MOST);
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *out->names, &names));
@@ -251,12 +293,27 @@ static snug_status check_numbers(snug_context *ctx, const struct snug_dataset *d
 static snug_status fail_nonfinite(snug_context *ctx, const struct snug_dataset *dataset) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
     size_t i = 0;
-    while (!is_nonfinite(snug_raw_labels_text(raw, i))) i++; /* the form says that there is one */
+    while (!is_nonfinite(snug_raw_labels_text(raw, i))) i++; /* the form guarantees that there is one */
     return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s:%" PRId64
-                     ": the label \"%s\" stands among numbers, and cannot be learnt as one: correct it, or "
+                     "%s:%" PRId64 ": the label \"%s\" is among numbers, but is not a valid number: correct it, or "
                      "remove the row",
                      dataset->path, raw->items[i].line, snug_raw_labels_text(raw, i));
+}
+
+/* Numbers of classes without names: the highest one gives their count. */
+static snug_status number_classes(snug_context *ctx, const struct snug_dataset *train, struct snug_labels *out) {
+    const struct snug_raw_labels *raw = &train->cache.raw;
+    long highest = 0;
+    void *names;
+    for (size_t i = 0; i < raw->count; i++) {
+        const long number = strtol(snug_raw_labels_text(raw, i), NULL, 10);
+        if (number > highest) highest = number;
+    }
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)highest + 1, sizeof *out->names, &names));
+    out->names = names;
+    out->count = highest + 1;
+    for (int64_t i = 0; i < out->count; i++) RETURN_IF_ERROR(snug_format(ctx, &out->names[i], "LABEL_%" PRId64, i));
+    return SNUG_OK;
 }
 
 snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
@@ -264,7 +321,7 @@ snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, 
     enum snug_label_form form = train->cache.form;
     *out = (struct snug_labels){.problem = SNUG_PROBLEM_SINGLE_LABEL};
     if (train->cache.raw.count == 0)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: no row has a label; to train without labels say --task mlm",
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: no row has a label; to train without labels give --task mlm",
                          train->path);
     if (form == SNUG_LABELS_NONFINITE) return fail_nonfinite(ctx, train);
     if (form == SNUG_LABELS_LIST) out->problem = SNUG_PROBLEM_MULTI_LABEL;
@@ -272,7 +329,9 @@ snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, 
         out->problem = SNUG_PROBLEM_REGRESSION;
         RETURN_IF_ERROR(check_numbers(ctx, train));
     }
-    snug_status status = copy_names(ctx, train, out);
+    const bool numbered = form == SNUG_LABELS_TAG_NUMBERS;
+    const snug_status status = numbered ? number_classes(ctx, train, out) : copy_names(ctx, train, out);
+    if (status == SNUG_OK && numbered) return SNUG_OK;
     if (status != SNUG_OK) {
         snug_labels_free(out);
         return status;
@@ -284,31 +343,38 @@ snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, 
 
 /* ---- binding a file's labels to a model's classes ---------------------------------------------------------------- */
 
-/* The classes' numbers by their names; of two of one name the first. */
-static snug_status index_names(snug_context *ctx, const struct snug_labels *labels, struct snug_lexicon *out) {
+/* The classes' numbers by name; the first of two classes with the same name. */
+static snug_status index_names(snug_context *ctx, const struct snug_labels *labels, struct snug_hash_map *out) {
     int32_t before;
-    RETURN_IF_ERROR(snug_lexicon_reserve(ctx, out, (size_t)labels->count));
+    RETURN_IF_ERROR(snug_hash_map_reserve(ctx, out, (size_t)labels->count));
     for (int64_t i = 0; i < labels->count; i++)
-        RETURN_IF_ERROR(snug_lexicon_add(ctx, out, labels->names[i], strlen(labels->names[i]), (int32_t)i, &before));
+        RETURN_IF_ERROR(snug_hash_map_add(ctx, out, labels->names[i], strlen(labels->names[i]), (int32_t)i, &before));
     return SNUG_OK;
 }
 
 /* Strings as the file has them; an integer k also finds LABEL_k, the name of a model that was given none. */
-static int32_t find_class(const struct snug_lexicon *names, const char *text) {
-    const int32_t found = snug_lexicon_find(names, "", 0, text, strlen(text));
+static int32_t find_class(const struct snug_hash_map *names, const char *text) {
+    const int32_t found = snug_hash_map_find(names, "", 0, text, strlen(text));
     return found >= 0 || number_kind(text) != NUMBER_INTEGER
                ? found
-               : snug_lexicon_find(names, "LABEL_", 6, text, strlen(text));
+               : snug_hash_map_find(names, "LABEL_", 6, text, strlen(text));
 }
 
 snug_status snug_labels_match(snug_context *ctx, const struct snug_labels *a, const struct snug_labels *b, bool *out) {
-    struct snug_lexicon names = {0};
+    struct snug_hash_map names = {0};
     *out = a->count == b->count && a->problem == b->problem;
     snug_status status = *out ? index_names(ctx, b, &names) : SNUG_OK;
     for (int64_t i = 0; status == SNUG_OK && *out && i < a->count; i++)
-        *out = snug_lexicon_find(&names, "", 0, a->names[i], strlen(a->names[i])) >= 0;
-    snug_lexicon_free(&names);
+        *out = snug_hash_map_find(&names, "", 0, a->names[i], strlen(a->names[i])) >= 0;
+    snug_hash_map_free(&names);
     return status;
+}
+
+snug_status snug_labels_serve(snug_context *ctx, const struct snug_dataset *train, const struct snug_labels *model,
+                              const struct snug_labels *data, bool *out) {
+    if (train->cache.form != SNUG_LABELS_TAG_NUMBERS) return snug_labels_match(ctx, model, data, out);
+    *out = model->count >= data->count;
+    return SNUG_OK;
 }
 
 static snug_status fail_unseen(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels,
@@ -319,9 +385,17 @@ static snug_status fail_unseen(snug_context *ctx, const struct snug_dataset *dat
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", labels->names[i]);
     const struct snug_raw_labels *raw = &dataset->cache.raw;
     return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s:%" PRId64 ": the label \"%s\" is none of the model's %" PRId64
+                     "%s:%" PRId64 ": the label \"%s\" is not one of the model's %" PRId64
                      " classes, those seen in training: %s",
                      dataset->path, raw->items[number].line, snug_raw_labels_text(raw, number), labels->count, known);
+}
+
+/* The class of a further token of a word of this class: of B-X it is I-X, if there is one. */
+static int32_t continued_class(const struct snug_hash_map *names, const struct snug_labels *labels, int32_t class) {
+    if (class < 0 || strncmp(labels->names[class], "B-", 2) != 0) return class;
+    const char *type = labels->names[class] + 2;
+    const int32_t inside = snug_hash_map_find(names, "I-", 2, type, strlen(type));
+    return inside < 0 ? class : inside;
 }
 
 static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels) {
@@ -332,16 +406,19 @@ static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset,
                          dataset->path);
     if (dataset->cache.values)
         return snug_fail(ctx, SNUG_E_INPUT,
-                         "%s: its labels are no classes: among them are over %d different numbers, of which some are "
+                         "%s: its labels are not classes: they have over %d different numbers, some of which are "
                          "fractions",
                          dataset->path, SNUG_LABELS_NUMBERED);
-    struct snug_lexicon names = {0};
+    struct snug_hash_map names = {0};
     snug_status status = index_names(ctx, labels, &names);
     for (size_t i = 0; i < raw->count && status == SNUG_OK; i++) {
-        dataset->classes[i] = find_class(&names, snug_raw_labels_text(raw, i));
+        const char *text = snug_raw_labels_text(raw, i);
+        const long number = dataset->cache.form == SNUG_LABELS_TAG_NUMBERS ? strtol(text, NULL, 10) : -1;
+        dataset->classes[i] = number < 0 ? find_class(&names, text) : number < labels->count ? (int32_t)number : -1;
+        dataset->continued[i] = continued_class(&names, labels, dataset->classes[i]);
         if (dataset->classes[i] < 0) status = fail_unseen(ctx, dataset, labels, i);
     }
-    snug_lexicon_free(&names);
+    snug_hash_map_free(&names);
     return status;
 }
 
@@ -371,6 +448,9 @@ snug_status snug_dataset_bind_labels(snug_context *ctx, struct snug_dataset *dat
     RETURN_IF_ERROR(snug_alloc(ctx, regression ? 0 : dataset->cache.raw.count, sizeof *dataset->classes, &classes));
     free(dataset->classes);
     dataset->classes = classes;
+    RETURN_IF_ERROR(snug_alloc(ctx, regression ? 0 : dataset->cache.raw.count, sizeof *dataset->continued, &classes));
+    free(dataset->continued);
+    dataset->continued = classes;
     dataset->bound = false;
     RETURN_IF_ERROR(regression ? bind_values(ctx, dataset) : bind_classes(ctx, dataset, labels));
     dataset->bound = dataset->cache.form != SNUG_LABELS_NONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw labels as they stand in a file: interned, numbered by first appearance. */
+/* Raw labels of a file: interned, numbered by first appearance. */
 #ifndef SNUG_TEXT_LABELS_H
 #define SNUG_TEXT_LABELS_H
 
@@ -9,8 +9,8 @@
 #include "text/dataset.h"
 #include "text/reader.h"
 
-/* Where so many labels are known and there are fractions among them, further numbers are no longer numbered, since
-   there may be as many as rows: the label is SNUG_LABEL_VALUE and, in the place of a second one, the bits of a float.
+/* From this number of different labels on, if there are fractions among them, further values are not interned, because
+ * there may be one per row: the label is then SNUG_LABEL_VALUE, followed by the bits of a float.
  */
 enum { SNUG_LABELS_NUMBERED = 1 << 16 };
 #define SNUG_LABEL_VALUE UINT32_MAX
@@ -25,13 +25,13 @@ static inline float snug_label_value(const uint32_t *labels) {
 }
 
 struct snug_raw_label {
-    int64_t line;    /* where it stands first */
+    int64_t line;    /* its first row */
     uint64_t offset; /* of its text */
 };
 
 /* Zero-initialise; snug_raw_labels_free(). */
 struct snug_raw_labels {
-    char *text; /* all labels' texts, each with its NUL */
+    char *text; /* all labels' texts, NUL-terminated */
     size_t text_size, text_capacity;
     struct snug_raw_label *items;
     size_t count, capacity;
@@ -41,11 +41,12 @@ struct snug_raw_labels {
 void snug_raw_labels_free(struct snug_raw_labels *raw);
 const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t number);
 
-/* What has been seen of a label column so far. */
+/* State of a label column that is being read. */
 struct snug_label_column {
     struct snug_raw_labels raw;
-    bool typed; /* JSON: numbers are told from strings; elsewhere their look decides */
+    bool typed; /* JSON distinguishes numbers from strings; in other formats the text decides */
     bool list, string, real, integer, nonfinite;
+    bool words;         /* tags of words */
     int64_t empty_line; /* the first row whose label is the empty text; 0 if none */
     uint32_t *numbers;  /* of the last row; or SNUG_LABEL_VALUE and its value */
     size_t count, capacity;
@@ -55,11 +56,14 @@ struct snug_label_column {
     size_t seen_capacity;
 };
 void snug_label_column_free(struct snug_label_column *column);
-/* Takes one row's label apart; numbers[0 … count-1] are its raw labels. A missing one gives none, or, where it is
-   needed, is an error that names path and line. */
+/* Parses one row's label; numbers[0 … count-1] are its raw labels. A missing label gives none or, if it is required, is
+   an error that names path and line. */
 snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
                                   const struct snug_field *field, bool needed);
-/* The form of the whole column; an empty label where one is needed is an error, except among lists. */
+/* The same for a row of tags, one per word; numbers[0 … count-1] are the words' labels in order. */
+snug_status snug_label_column_add_tags(snug_context *ctx, struct snug_label_column *column, const char *path,
+                                       int64_t line, const struct snug_field *field);
+/* The form of the whole column; an empty label is an error if labels are required, except among lists. */
 snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_column *column, const char *path,
                                    bool needed, enum snug_label_form *out);
 

@@ -8,8 +8,8 @@
 
 enum {
     BLOCK_BYTES = 1 << 16, /* of lengths, read at a time */
-    BLOCKS = 1 << 13,      /* at most: with more, from half a billion short texts on, each length is read by itself */
-    SPARSE = 16            /* fewer rows of a block take less time one by one than the block does */
+    BLOCKS = 1 << 13,      /* maximum: with more, from half a billion short texts on, each length is read separately */
+    SPARSE = 16            /* for fewer rows of a block, single reads are faster than reading the block */
 };
 
 snug_status snug_lengths_init(snug_context *ctx, const struct snug_dataset *dataset, int64_t capacity,
@@ -30,7 +30,7 @@ void snug_lengths_free(struct snug_lengths *lengths) {
     *lengths = (struct snug_lengths){0};
 }
 
-/* Sorts the rows by block: afterwards starts[b] is where block b's rows end in order. */
+/* Sorts the rows by block: afterwards starts[b] is the end of block b's rows in order. */
 static int64_t sort_by_block(struct snug_lengths *lengths, const int64_t *rows, int64_t count) {
     const int64_t blocks = ((snug_dataset_rows(lengths->dataset) - 1) >> lengths->bits) + 1;
     memset(lengths->starts, 0, (size_t)(blocks + 1) * sizeof *lengths->starts);
@@ -40,7 +40,7 @@ static int64_t sort_by_block(struct snug_lengths *lengths, const int64_t *rows, 
     return blocks;
 }
 
-/* The lengths of the rows that order says from first to end - 1, all of which lie in one block. */
+/* The lengths of the rows order[first … end - 1], all of which are in one block. */
 static snug_status read_block(snug_context *ctx, struct snug_lengths *lengths, int64_t block, uint32_t first,
                               uint32_t end, const int64_t *rows, int32_t *out) {
     const struct snug_cache *cache = &lengths->dataset->cache;
@@ -48,7 +48,7 @@ static snug_status read_block(snug_context *ctx, struct snug_lengths *lengths, i
     const int64_t start = block << lengths->bits;
     int64_t stop = start + (INT64_C(1) << lengths->bits);
     if (stop > cache->rows) stop = cache->rows;
-    if (end - first >= SPARSE && (stop - start) * size <= BLOCK_BYTES) {
+    if (end - first >= SPARSE && (stop - start) * size <= BLOCK_BYTES) { /* untested: from half a billion rows on */
         RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, start, stop - start, lengths->block));
         for (; first < end; first++)
             out[lengths->order[first]] =

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lengths of many rows that lie anywhere in a data set, from its cache: nothing is kept of them, so that a data set
- * of any size takes the same memory.
+ * The lengths of many rows at arbitrary positions of a data set, read from its cache: none stay in memory, so a data
+ * set of any size takes the same memory.
  */
 #ifndef SNUG_TEXT_LENGTHS_H
 #define SNUG_TEXT_LENGTHS_H
 
 #include "text/dataset.h"
 
-/* What one thread needs: 4 bytes for each row that it asks for at a time, and at most 96 KiB. */
+/* The state of one thread: 4 bytes for each row of a request, and at most 96 KiB. */
 struct snug_lengths {
     const struct snug_dataset *dataset;
     int64_t capacity;
-    int32_t *order;   /* [capacity] the rows asked for, by the blocks that they lie in */
-    uint32_t *starts; /* where each block's rows begin in order */
+    int32_t *order;   /* [capacity] the requested rows, sorted by their blocks */
+    uint32_t *starts; /* the beginning of each block's rows in order */
     void *block;
     int bits; /* of a row's number within a block */
 };

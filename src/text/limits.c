@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The largest batch of a run. The order of all its epochs is scanned by lengths alone, part by part, as long as that is
- * cheap. Longer runs get a bound from one histogram of the lengths: no order makes a batch larger than the longest
- * rows.
+ * The largest batch of a run. The order of all epochs is scanned by lengths only, part by part, if that is cheap.
+ * Longer runs get a bound from one histogram of the lengths: no order gives a larger batch than the longest rows.
  */
 #include <inttypes.h>
 #include <omp.h>
 #include <stdlib.h>
 
-#include "text/sampler.h"
+#include "text/task.h"
 
 enum {
-    SCANNED = 1 << 24,  /* rows of all epochs: 0.8 s of two cores. Rows, not seconds: every machine plans the same */
-    SCANNED_EPOCHS = 3, /* of any number of rows: in proportion to the training that follows it takes no time */
-    TOGETHER = 1 << 20, /* places whose lengths all threads ask for at a time: more of them lie in one block */
+    SCANNED =
+        1 << 24, /* rows of all epochs: 0.8 s on two cores. A number of rows, so that every machine has the same plan */
+    SCANNED_EPOCHS = 3, /* for any number of rows: negligible compared with the training */
+    TOGETHER = 1 << 20, /* positions whose lengths all threads request at a time: more of them are in one block */
     PART_LEAST = 1 << 14,
     BYTES_A_PLACE = 8 + 4 + 4 /* the row, its length, what text/lengths.h needs: at most 16 MiB for 2^20 of them */
 };
 
-_Static_assert((int64_t)TOGETHER *BYTES_A_PLACE <= 16 << 20, "what is held does not follow the data set's size");
+_Static_assert((int64_t)TOGETHER *BYTES_A_PLACE <= 16 << 20, "memory does not depend on the data set's size");
 
-/* What the threads share. */
+/* Shared by the threads. */
 struct scan {
     const struct snug_dataset *dataset;
     const struct snug_loader_options *options;
     int64_t epoch, batches, part; /* of the epoch; batches of a part */
     const uint32_t *words;
-    int stopped; /* the caller's thread alone asks whether to go on */
+    int stopped; /* only the caller's thread asks whether to stop */
 };
 
-/* What each has of its own. */
+/* Per thread. */
 struct scanner {
     struct snug_order order;
     struct snug_lengths lengths;
@@ -38,8 +38,8 @@ struct scanner {
     struct snug_loader_limits limits;
 };
 
-/* Batches of a part: whole windows where lengths are grouped, so that none is sorted twice, and as many for each thread
-   that none waits long for the others. */
+/* Batches of a part: whole windows if lengths are grouped, so that none is sorted twice, and enough per thread that
+   threads rarely wait for each other. */
 static int64_t choose_part(const struct scan *scan, int64_t window, int threads) {
     const int64_t batch = scan->options->batch_size;
     const int64_t unit = scan->options->sampling == SNUG_SAMPLING_GROUP_BY_LENGTH ? window / batch : 1;
@@ -109,6 +109,7 @@ static void widen(struct snug_loader_limits *out, const struct snug_loader_limit
 static snug_status scan_epoch(snug_context *ctx, struct scan *scan, int64_t window, struct snug_loader_limits *out) {
     snug_status result = SNUG_OK;
     const bool worthwhile = scan->batches * scan->options->batch_size > 1 << 18; /* rows: some 10 ms for one thread */
+    /* untested: callers give the threads */
     const int threads = worthwhile && scan->options->threads > 0 ? scan->options->threads : 1;
     scan->part = choose_part(scan, window, threads);
     const int64_t parts = (scan->batches + scan->part - 1) / scan->part;
@@ -128,7 +129,7 @@ static snug_status scan_epoch(snug_context *ctx, struct scan *scan, int64_t wind
 #pragma omp atomic read
             stopped = scan->stopped;
             if (status == SNUG_OK && stopped)
-                status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the order of the rows was looked at");
+                status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the order of the rows was scanned");
         }
 #pragma omp critical(snug_loader_limits)
         {
@@ -165,6 +166,7 @@ static snug_status scan_epochs(snug_context *ctx, const struct snug_dataset *dat
 
 /* counts[n]: rows of n tokens. */
 static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *dataset, int64_t *counts) {
+    /* untested: over 16,384 rows of any order */
     const int64_t all = snug_dataset_rows(dataset), part = all < PART_LEAST ? all : PART_LEAST;
     struct snug_lengths lengths = {0};
     void *rows = NULL, *tokens = NULL;
@@ -172,11 +174,11 @@ static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *d
     if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)part, sizeof(int64_t), &rows);
     if (status == SNUG_OK) status = snug_alloc(ctx, (size_t)part, sizeof(int32_t), &tokens);
     for (int64_t first = 0; status == SNUG_OK && first < all; first += part) {
-        const int64_t count = all - first < part ? all - first : part;
+        const int64_t count = all - first < part ? all - first : part; /* untested: over 16,384 rows of any order */
         for (int64_t i = 0; i < count; i++) ((int64_t *)rows)[i] = first + i;
         status = snug_lengths_read(ctx, &lengths, rows, count, tokens);
         for (int64_t i = 0; status == SNUG_OK && i < count; i++) counts[((const int32_t *)tokens)[i]]++;
-        if (status == SNUG_OK && snug_stop_asked(ctx))
+        if (status == SNUG_OK && snug_stop_asked(ctx)) /* may be untested: depends on when signals arrive */
             status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the lengths of the rows were counted");
     }
     free(rows);
@@ -185,10 +187,10 @@ static snug_status count_lengths(snug_context *ctx, const struct snug_dataset *d
     return status;
 }
 
-/* Tokens of the wanted shortest rows, or of the longest. */
+/* Tokens of the given number of shortest rows, or of longest rows. */
 static int64_t sum_of(const int64_t *counts, int64_t longest, int64_t wanted, bool of_longest) {
     int64_t sum = 0;
-    for (int64_t i = 0; wanted > 0 && i <= longest; i++) {
+    for (int64_t i = 0; wanted > 0 && i <= longest; i++) { /* untested: a batch has fewer rows than the data */
         const int64_t length = of_longest ? longest - i : i;
         const int64_t taken = counts[length] < wanted ? counts[length] : wanted;
         sum += taken * length;
@@ -197,9 +199,10 @@ static int64_t sum_of(const int64_t *counts, int64_t longest, int64_t wanted, bo
     return sum;
 }
 
-/* Marks all sizes that batches of so many rows can have; returns the tokens of the largest. */
+/* Marks all sizes that batches of this number of rows can have; returns the tokens of the largest. */
 static int64_t mark_sizes(const int64_t *counts, int64_t longest, int64_t sequences, struct snug_sizes *sizes) {
     const int64_t most = sum_of(counts, longest, sequences, true);
+    /* untested: over 2^31 tokens in a batch */
     if (most > INT32_MAX) return most; /* is refused */
     const int last = snug_size_of(most);
     for (int size = snug_size_of(sum_of(counts, longest, sequences, false)); size <= last; size++)
@@ -210,7 +213,7 @@ static int64_t mark_sizes(const int64_t *counts, int64_t longest, int64_t sequen
 static snug_status bound_batches(snug_context *ctx, const struct snug_dataset *dataset,
                                  const struct snug_loader_options *options, struct snug_loader_limits *out) {
     const int64_t rows = snug_dataset_rows(dataset);
-    int64_t longest = snug_dataset_longest(dataset); /* of dummy data: what a row may have */
+    int64_t longest = snug_dataset_longest(dataset); /* of dummy data: maximum tokens of a row */
     const int64_t full = rows < options->batch_size ? rows : options->batch_size, rest = rows % full;
     void *counts;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)longest + 1, sizeof(int64_t), &counts));
@@ -227,21 +230,23 @@ static snug_status bound_batches(snug_context *ctx, const struct snug_dataset *d
     return status;
 }
 
-/* The order of the first epoch is cheap to scan, if it is: its largest batch says how far the bound is from it. */
+/* Scans the order of the first epoch if that is cheap: its largest batch shows how tight the bound is. */
 static snug_status bound_epochs(snug_context *ctx, const struct snug_dataset *dataset,
                                 const struct snug_loader_options *options, struct snug_loader_limits *out) {
     struct snug_loader_limits first = {0};
+    /* untested: over 4 million rows */
     if (snug_dataset_rows(dataset) <= SCANNED / 4) RETURN_IF_ERROR(scan_epochs(ctx, dataset, options, 1, 0, &first));
     RETURN_IF_ERROR(bound_batches(ctx, dataset, options, out));
     out->first_epoch_tokens = first.tokens;
     return SNUG_OK;
 }
 
-/* ---- which of both --------------------------------------------------------------------------------------------- */
+/* ---- scan or bound ----------------------------------------------------------------------------------------------- */
 
 static bool is_cheap(const struct snug_loader_options *options, int64_t rows, int64_t epochs, int64_t max_steps) {
     const double step = (double)options->batch_size * (double)options->accumulation;
     const double in_epochs = (double)epochs * (double)rows, in_steps = (double)max_steps * step;
+    /* untested: over 16 million rows in a run */
     return epochs <= SCANNED_EPOCHS || in_epochs <= SCANNED || (max_steps > 0 && in_steps <= SCANNED);
 }
 
@@ -252,7 +257,8 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
     *out = (struct snug_loader_limits){0};
     RETURN_IF_ERROR(snug_loader_check(ctx, dataset, options));
     if (options->sampling == SNUG_SAMPLING_SEQUENTIAL) epochs = 1;
-    if (snug_dataset_tokens(dataset) == rows * snug_dataset_longest(dataset)) { /* all of one length: any batch tells */
+    if (snug_dataset_tokens(dataset) ==
+        rows * snug_dataset_longest(dataset)) { /* all rows have one length: any batch gives the limits */
         out->sequences = rows < options->batch_size ? rows : options->batch_size;
         out->longest = snug_dataset_longest(dataset);
         out->tokens = out->sequences * out->longest;
@@ -267,6 +273,6 @@ snug_status snug_loader_limits(snug_context *ctx, const struct snug_dataset *dat
     if (out->tokens > INT32_MAX)
         return snug_fail(ctx, SNUG_E_USAGE, "%s: a batch of %" PRId64 " tokens is too large: make the batch smaller",
                          snug_dataset_path(dataset), out->tokens);
-    out->rows = options->task == SNUG_TASK_MLM ? out->tokens : out->sequences;
+    out->rows = snug_task_info(options->task)->per_token ? out->tokens : out->sequences;
     return SNUG_OK;
 }

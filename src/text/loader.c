@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/fill.h"
+#include "text/task.h"
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 
@@ -39,44 +39,36 @@ snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *data
                          "%d --dataloader_num_workers and --dataloader_prefetch_factor %d: both must "
                          "be from 0 to 1024",
                          options->workers, options->prefetch);
-    if (options->task != SNUG_TASK_MLM) return SNUG_OK;
-    bool drawn = options->mlm_probability > 0 && options->mlm_probability <= 1;
-    if (options->vocab_size < 1 || options->vocab_size > INT32_MAX || !(drawn || options->fill_mask))
-        return snug_fail(ctx, SNUG_E_USAGE,
-                         "masking %g of the tokens of a vocabulary of %" PRId64
-                         " cannot be done: --mlm_probability must be above 0 and at most 1",
-                         options->mlm_probability, options->vocab_size);
-    if (options->tokenizer && snug_tokenizer_special(options->tokenizer).mask < 0)
-        return snug_fail(ctx, SNUG_E_INPUT, "the tokenizer has no [MASK] token, which --task mlm needs");
-    return SNUG_OK;
+    const struct snug_task_info *task = snug_task_info(options->task);
+    return task->check ? task->check(ctx, options) : SNUG_OK;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
-/* Takes count elements of size bytes, 64-byte aligned, from the block at base; NULL where base is. */
-static void *carve(char *base, int64_t *offset, int64_t count, int64_t size) {
+/* Takes count elements of size bytes, 64-byte aligned, from the block at base; NULL if base is NULL. */
+static void *place_array(char *base, int64_t *offset, int64_t count, int64_t size) {
     void *taken = base ? base + *offset : NULL;
     *offset += (count * size + 63) / 64 * 64;
     return taken;
 }
 
 static int64_t target_count(const struct snug_loader_limits *limits, const struct snug_loader_options *options) {
-    if (options->task == SNUG_TASK_MLM || options->problem == SNUG_PROBLEM_SINGLE_LABEL) return 0;
-    return options->problem == SNUG_PROBLEM_MULTI_LABEL ? limits->rows * options->labels : limits->rows;
+    const struct snug_task_info *task = snug_task_info(options->task);
+    return task->targets ? task->targets(options, limits->rows) : 0;
 }
 
-static void carve_batch(char *base, int64_t *offset, const struct snug_loader_limits *limits,
-                        const struct snug_loader_options *options, struct snug_batch *batch) {
+static void place_batch_arrays(char *base, int64_t *offset, const struct snug_loader_limits *limits,
+                               const struct snug_loader_options *options, struct snug_batch *batch) {
     int64_t targets = target_count(limits, options);
-    batch->offsets = carve(base, offset, limits->sequences + 1, 4);
-    batch->ids = carve(base, offset, limits->tokens, 4);
-    batch->types = carve(base, offset, limits->tokens, 4);
-    batch->positions = carve(base, offset, limits->tokens, 4);
-    batch->sample = carve(base, offset, limits->tokens, 4);
-    batch->by_id = carve(base, offset, limits->tokens, 4);
-    batch->head_rows = carve(base, offset, limits->rows, 4);
-    batch->labels = carve(base, offset, limits->rows, 4);
-    batch->targets = targets ? carve(base, offset, targets, 4) : NULL;
+    batch->offsets = place_array(base, offset, limits->sequences + 1, 4);
+    batch->ids = place_array(base, offset, limits->tokens, 4);
+    batch->types = place_array(base, offset, limits->tokens, 4);
+    batch->positions = place_array(base, offset, limits->tokens, 4);
+    batch->sample = place_array(base, offset, limits->tokens, 4);
+    batch->by_id = place_array(base, offset, limits->tokens, 4);
+    batch->loss_positions = place_array(base, offset, limits->rows, 4);
+    batch->labels = place_array(base, offset, limits->rows, 4);
+    batch->targets = targets ? place_array(base, offset, targets, 4) : NULL;
 }
 
 /* The batch that the caller holds, and those ahead of it. */
@@ -85,48 +77,48 @@ static int64_t slot_count(const struct snug_loader_options *options) {
     return 1 + (ahead < options->workers ? options->workers : ahead);
 }
 
-static int64_t filler_count(const struct snug_loader_options *options) {
+static int64_t collator_count(const struct snug_loader_options *options) {
     return options->workers > 0 ? options->workers : 1;
 }
 
 int64_t snug_loader_bytes(const struct snug_loader_limits *limits, const struct snug_loader_options *options) {
     struct snug_batch batch;
     int64_t slot = 0, scratch = 0;
-    carve_batch(NULL, &slot, limits, options, &batch);
-    carve(NULL, &scratch, limits->tokens, 4);
-    return slot * slot_count(options) + scratch * filler_count(options);
+    place_batch_arrays(NULL, &slot, limits, options, &batch);
+    place_array(NULL, &scratch, limits->tokens, 4);
+    return slot * slot_count(options) + scratch * collator_count(options);
 }
 
 /* ---- the ring -------------------------------------------------------------------------------------------------- */
 
 struct slot {
     struct snug_batch batch;
-    snug_context *errors; /* its own, since a worker may fail long before the batch is asked for */
+    snug_context *errors; /* separate, because a worker may fail long before the batch is requested */
     snug_status status;
     bool ready;
 };
 
 struct worker {
     struct snug_loader *loader;
-    struct snug_filler filler;
+    struct snug_collator collator;
     pthread_t thread;
 };
 
-/* Batches are numbered within the epoch; batch b lies in slot b % slots. given <= taken <= batches, and at most slots
-   batches are taken and not yet given back. */
+/* Batches are numbered within the epoch; batch b is in slot b % slots. given <= taken <= batches, and at most slots
+   batches are taken and not yet released. */
 struct snug_loader {
     snug_context *ctx;
     const struct snug_dataset *dataset;
     struct snug_loader_options options;
     struct slot *slots;
     struct worker *workers;
-    int64_t slot_count, worker_count, started; /* fillers; running threads */
+    int64_t slot_count, worker_count, started; /* collators; running threads */
 
     pthread_mutex_t lock;
-    pthread_cond_t work, done; /* something can be taken; something was finished */
+    pthread_cond_t work, done; /* a batch can be taken; a batch was finished */
     int64_t epoch, batches;    /* batches of the epoch, 0 before the first */
-    int64_t taken, busy;       /* the next batch to fill; fillings under way */
-    int64_t given, released;   /* the next batch to give; batches whose slots are free again */
+    int64_t taken, busy;       /* the next batch to collate; batches being collated */
+    int64_t given, released;   /* the next batch to return; batches whose slots are free again */
     bool stop;
 
     int64_t items_in_step, tokens, padded;
@@ -134,7 +126,7 @@ struct snug_loader {
 
 static void fill_slot(struct worker *worker, int64_t epoch, int64_t number, struct slot *slot) {
     snug_clear_error(slot->errors);
-    slot->status = snug_filler_fill(slot->errors, &worker->filler, epoch, number, &slot->batch);
+    slot->status = snug_collator_collate(slot->errors, &worker->collator, epoch, number, &slot->batch);
 }
 
 static void *run_worker(void *argument) {
@@ -168,19 +160,19 @@ static snug_status create_slots(struct snug_loader *loader, const struct snug_lo
     RETURN_IF_ERROR(snug_alloc(loader->ctx, (size_t)slot_count(options), sizeof *loader->slots, &slots));
     loader->slots = slots;
     loader->slot_count = slot_count(options);
-    RETURN_IF_ERROR(snug_alloc(loader->ctx, (size_t)filler_count(options), sizeof *loader->workers, &workers));
+    RETURN_IF_ERROR(snug_alloc(loader->ctx, (size_t)collator_count(options), sizeof *loader->workers, &workers));
     loader->workers = workers;
     for (int64_t i = 0; i < loader->slot_count; i++) {
-        carve_batch(memory, &offset, limits, options, &loader->slots[i].batch);
+        place_batch_arrays(memory, &offset, limits, options, &loader->slots[i].batch);
         if (snug_context_create(&loader->slots[i].errors) != SNUG_OK)
             return snug_fail(loader->ctx, SNUG_E_MEMORY, "out of memory for the loader");
     }
-    for (int64_t i = 0; i < filler_count(options); i++) {
+    for (int64_t i = 0; i < collator_count(options); i++) {
         struct worker *worker = &loader->workers[i];
         worker->loader = loader;
         loader->worker_count++;
-        RETURN_IF_ERROR(snug_filler_init(loader->ctx, loader->dataset, options, limits,
-                                         carve(memory, &offset, limits->tokens, 4), &worker->filler));
+        RETURN_IF_ERROR(snug_collator_init(loader->ctx, loader->dataset, options, limits,
+                                           place_array(memory, &offset, limits->tokens, 4), &worker->collator));
     }
     return SNUG_OK;
 }
@@ -229,7 +221,7 @@ void snug_loader_destroy(struct snug_loader *loader) {
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
     for (int64_t i = 0; i < loader->started; i++) pthread_join(loader->workers[i].thread, NULL);
-    for (int64_t i = 0; i < loader->worker_count; i++) snug_filler_free(&loader->workers[i].filler);
+    for (int64_t i = 0; i < loader->worker_count; i++) snug_collator_free(&loader->workers[i].collator);
     for (int64_t i = 0; i < loader->slot_count; i++) snug_context_destroy(loader->slots[i].errors);
     pthread_cond_destroy(&loader->done);
     pthread_cond_destroy(&loader->work);
@@ -246,8 +238,8 @@ snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, i
                          "step %" PRId64 " of epoch %" PRId64 " cannot be gone to: an epoch has %" PRId64 " steps",
                          first_step, epoch, steps);
     pthread_mutex_lock(&loader->lock);
-    loader->batches = 0;                                                  /* nothing more is taken … */
-    while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock); /* … and nothing is under way */
+    loader->batches = 0;                                                  /* no new batch is started … */
+    while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock); /* … and none is being collated */
     loader->epoch = epoch;
     loader->batches = snug_loader_batches(rows, &loader->options);
     int64_t first = first_step * loader->options.accumulation;
@@ -258,14 +250,14 @@ snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, i
     return SNUG_OK;
 }
 
-/* Waits until batch number is filled, or fills it where there are no workers. */
+/* Waits until batch `number` is collated, or collates it if there are no workers. */
 static void await_slot(struct snug_loader *loader, int64_t number, struct slot *slot) {
     if (!loader->started) {
         fill_slot(&loader->workers[0], loader->epoch, number, slot);
         return;
     }
     pthread_mutex_lock(&loader->lock);
-    loader->released = number; /* those before it are the caller's no more */
+    loader->released = number; /* the caller no longer uses earlier batches */
     pthread_cond_broadcast(&loader->work);
     while (loader->taken <= number || !slot->ready) pthread_cond_wait(&loader->done, &loader->lock);
     pthread_mutex_unlock(&loader->lock);

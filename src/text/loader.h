@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sampler and the loader. The order of an epoch is a permutation computed from (seed, epoch) in O(1) memory (a
- * Feistel network over the row numbers, walking cycles), so that resuming never replays. Grouping by length sorts
- * windows of that order, longest first, as transformers' LengthGroupedSampler does: 50 steps' rows each, or a quarter
- * of the data. Loader threads fill batches ahead of time, in order; what they fill never depends on their number.
- * Sequential sampling, that of evaluation, draws the same masks in every epoch.
+ * Feistel network over the row numbers, with cycle walking), so that resuming needs no replay. Grouping by length sorts
+ * windows of that order, longest first, as transformers' LengthGroupedSampler does: 50 steps of rows each, or a quarter
+ * of the data. Loader threads collate batches ahead of time, in order; the batches do not depend on the number of
+ * threads. Sequential sampling, which evaluation uses, has the same masks in every epoch.
  */
 #ifndef SNUG_TEXT_LOADER_H
 #define SNUG_TEXT_LOADER_H
@@ -17,20 +17,23 @@ enum snug_sampling { SNUG_SAMPLING_RANDOM, SNUG_SAMPLING_SEQUENTIAL, SNUG_SAMPLI
 struct snug_loader_options {
     enum snug_sampling sampling;
     uint64_t seed;        /* data_seed: order and masking */
-    int64_t batch_size;   /* sequences a micro-batch */
-    int64_t accumulation; /* micro-batches a step; an epoch's last step may have fewer */
+    int64_t batch_size;   /* sequences per micro-batch */
+    int64_t accumulation; /* micro-batches per step; an epoch's last step may have fewer */
     bool drop_last;       /* drop the epoch's last incomplete micro-batch */
-    int workers;          /* threads; 0 fills in the caller's */
-    int prefetch;         /* batches ahead a worker */
-    int threads;          /* that scan the order of the epochs; 0 or 1: the caller's alone */
+    int workers;          /* threads; 0: the caller's thread collates */
+    int prefetch;         /* prefetched batches per worker */
+    int threads;          /* threads that scan the order of the epochs; 0 or 1: only the caller's */
     enum snug_task task;
     enum snug_problem problem;
     int64_t labels;         /* classes */
     double mlm_probability; /* 0.15 */
-    bool fill_mask;         /* masked LM, prediction: the head rows are the text's own [MASK] tokens, nothing else is
-                               masked, and labels are SNUG_IGNORE_LABEL */
+    bool predict;           /* masked LM: the loss positions are the text's own [MASK] tokens, nothing else is masked,
+                               and labels are SNUG_IGNORE_LABEL */
+    bool label_all_tokens;  /* token classification: all tokens of a word have its tag, not the first one only */
     const struct snug_tokenizer *tokenizer; /* masked LM: special tokens; vocabulary size */
     int64_t vocab_size;                     /* masked LM: random replacements are drawn below this */
+    int32_t first_position;                 /* of each sequence's first token */
+    bool one_type;                          /* tokens of a second text have type 0, too */
 };
 
 /* Largest batch that the run will see, and the sizes of all: exact for the given epochs, or a bound. */
@@ -43,12 +46,12 @@ struct snug_loader_limits {
 
 struct snug_loader;
 
-/* Row of the data set that stands at position place of an epoch. A bijection of [0, rows). */
+/* The row of the data set at position `place` of an epoch. A bijection of [0, rows). */
 int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place);
 
-int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *options); /* micro-batches an epoch */
-int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *options);   /* optimizer steps an epoch */
-/* Whether options make sense for the data set. */
+int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *options); /* micro-batches per epoch */
+int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *options);   /* optimizer steps per epoch */
+/* Whether options are valid for the data set. */
 snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,
                               const struct snug_loader_options *options);
 /* Scans the order of epochs 0 … epochs - 1 (stopping after max_steps optimizer steps if that is > 0). More than 3
@@ -65,11 +68,12 @@ snug_status snug_loader_create(snug_context *ctx, const struct snug_dataset *dat
                                const struct snug_loader_options *options, const struct snug_loader_limits *limits,
                                void *memory, struct snug_loader **out);
 void snug_loader_destroy(struct snug_loader *loader);
-/* Starts epoch at optimizer step first_step of it (0, or where a resumed run goes on); drops what was prefetched. */
+/* Starts epoch at optimizer step first_step of it (0, or the step at which a resumed run continues); drops prefetched
+   batches. */
 snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, int64_t first_step);
 /* The next batch, valid until the next call; SNUG_END after the epoch's last. */
 snug_status snug_loader_next(struct snug_loader *loader, const struct snug_batch **out);
-/* Tokens of all batches so far, and what padding each to its longest would have made of them. */
+/* Tokens of all batches so far, and tokens if each batch were padded to its longest sequence. */
 void snug_loader_padding(const struct snug_loader *loader, int64_t *tokens, int64_t *padded);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Aho and Corasick, "Efficient string matching" (1975), over reversed patterns. After the text is read backwards down
- * to position p, the state is the longest reversed prefix of it that a reversed pattern begins with, and the longest
- * pattern that ends there, so begins at p in the text, is that state's or one on its chain of failures: best[] stores
- * it. A window of the text is read at a time, from as far after it as a pattern is long, so that the results need
- * memory for the longest pattern only, and no window is read without need.
+ * Aho and Corasick, "Efficient string matching" (1975), over reversed patterns. The text is read backwards. At position
+ * p the state is the longest string that begins at p in the text and is, reversed, a prefix of a reversed pattern. The
+ * longest pattern that begins at p belongs to that state or to a state of its failure chain: best[] stores it. The text
+ * is read in windows, each from one pattern length after its end, so that the results need memory for the longest
+ * pattern only; windows are read on demand.
  */
 #include "text/matcher.h"
 
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Positions of a window at least, so that short patterns do not mean a call for each of them. */
+/* Minimum positions of a window, so that short patterns do not cause a call for each position. */
 #define WINDOW 64
-/* Patterns up to which insertion sorts them faster than counting. */
+/* Number of patterns up to which insertion sort is faster than counting sort. */
 #define FEW 32
 
 snug_status snug_matcher_add(snug_context *ctx, struct snug_matcher *matcher, const char *text, size_t length,
@@ -49,7 +49,7 @@ static inline uint32_t next_state(const struct snug_matcher *matcher, uint32_t s
 
 /* ---- building ---- */
 
-/* Patterns order[low] … order[high - 1] have the string of one state as their end. */
+/* Patterns order[low] … order[high - 1] end with the string of one state. */
 struct range {
     uint32_t low, high;
 };
@@ -62,7 +62,7 @@ struct build {
     uint32_t added;               /* ranges in deeper */
 };
 
-/* What patterns are sorted by at a depth: 0 where the pattern ends, else its next byte from the end + 1. */
+/* The sort key at a depth: 0 if the pattern ends, else its next byte from the end + 1. */
 static inline unsigned key_of(const struct snug_matcher *matcher, uint32_t number, uint32_t depth) {
     const struct snug_pattern *pattern = &matcher->patterns[number];
     return depth == pattern->length ? 0 : 1u + (unsigned char)pattern->text[pattern->length - 1 - depth];
@@ -88,7 +88,7 @@ static void sort_range(const struct build *build, struct range range, uint32_t d
     memcpy(order, sorted, count * sizeof *order);
 }
 
-/* Makes room for more states, and for the end of the last one's children. */
+/* Reserves memory for more states, and for the end of the last one's children. */
 static snug_status reserve_states(snug_context *ctx, struct snug_matcher *matcher, size_t more) {
     const size_t need = (size_t)matcher->states + more + 1;
     void **const arrays[] = {(void **)&matcher->children, (void **)&matcher->failure, (void **)&matcher->best,

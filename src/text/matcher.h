@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The longest of many patterns at each place of a text, in time that is linear in the text. */
+/* The longest of many patterns at each position of a text, in time linear in the text. */
 #ifndef SNUG_TEXT_MATCHER_H
 #define SNUG_TEXT_MATCHER_H
 
@@ -16,7 +16,7 @@ struct snug_matcher {
     struct snug_pattern *patterns;
     size_t count, capacity;
     size_t longest;  /* bytes of the longest pattern */
-    bool first[256]; /* bytes that patterns begin with */
+    bool first[256]; /* first bytes of patterns */
 
     /* By state, in breadth-first order; 0 is the root. The children of state s are children[s] … children[s + 1] - 1,
        sorted by their bytes. About 14 bytes a state, and at most one state for each byte of the patterns. */
@@ -29,32 +29,33 @@ struct snug_matcher {
     uint32_t root[256];   /* the root's children by byte; 0: none */
 };
 
-/* Adds a pattern; none may be added twice. */
+/* Adds a pattern; no pattern may be added twice. */
 snug_status snug_matcher_add(snug_context *ctx, struct snug_matcher *matcher, const char *text, size_t length,
                              int32_t value);
 /* Builds the automaton, in time linear in the bytes of the patterns. */
 snug_status snug_matcher_finish(snug_context *ctx, struct snug_matcher *matcher);
 void snug_matcher_free(struct snug_matcher *matcher);
 
-/* A search in one text after another. Zero-initialise; the buffer is kept from text to text and freed by
+/* A search in one text after another. Zero-initialise; the buffer is reused for every text and freed by
    snug_search_free(). One for each thread. */
 struct snug_search {
     const struct snug_matcher *matcher;
     const char *text;
     size_t length;
-    size_t begin, end; /* where the longest patterns are known */
+    size_t begin, end; /* range of positions with known longest patterns */
     uint32_t *found;   /* [end - begin] as in best */
     size_t capacity;
 };
 
-/* Starts with a text; takes no time. matcher and text are borrowed. */
+/* Starts with a text, in constant time. matcher and text are borrowed. */
 void snug_search_begin(struct snug_search *search, const struct snug_matcher *matcher, const char *text, size_t length);
-/* The first place from at on where a pattern may begin, by its first byte; the length of the text if there is none. */
+/* The first position from at on where a pattern may begin, by its first byte; the length of the text if there is
+   none. */
 static inline size_t snug_search_skip(const struct snug_search *search, size_t at) {
     while (at < search->length && !search->matcher->first[(unsigned char)search->text[at]]) at++;
     return at;
 }
-/* *pattern: the longest that begins at text[at], or NULL. Calls with growing at take linear time in all. */
+/* *pattern: the longest that begins at text[at], or NULL. Calls with ascending at take linear time in total. */
 snug_status snug_search_at(snug_context *ctx, struct snug_search *search, size_t at,
                            const struct snug_pattern **pattern);
 void snug_search_free(struct snug_search *search);

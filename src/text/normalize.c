@@ -1,164 +1,196 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The library's four passes over the text (clean, space out ideographs, decompose and strip, lower) as one: each code
- * point goes through all of them. Only the canonical reordering of combining marks looks at neighbours. Non-spacing
- * marks are dropped before it, since dropping never changes the order of the rest; what remains to be reordered is
- * rare.
- */
 #include "text/normalize.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
+#include "text/bert_normalizer.h"
+#include "text/precompiled.h"
 #include "text/unicode.h"
+#include "text/unicode_forms.h"
 
-/* One code point adds at most two spaces and four decomposed code points that are lowered to at most two, each of at
-   most four bytes: 34 bytes. */
-#define ROOM 64
-
-struct run {
-    uint32_t *codes; /* code point | combining class << 24, of consecutive code points with a class */
-    size_t count, capacity;
-};
-
-struct state {
-    const struct snug_normalizer *normalizer;
-    struct snug_text *out;
-    struct run run;
-};
-
-static void put(struct snug_text *out, uint32_t code) {
-    unsigned char *to = (unsigned char *)out->text + out->length;
-    if (code < 0x80) {
-        to[0] = (unsigned char)code;
-        out->length += 1;
-    } else if (code < 0x800) {
-        to[0] = (unsigned char)(0xc0 | code >> 6);
-        to[1] = (unsigned char)(0x80 | (code & 63));
-        out->length += 2;
-    } else if (code < 0x10000) {
-        to[0] = (unsigned char)(0xe0 | code >> 12);
-        to[1] = (unsigned char)(0x80 | (code >> 6 & 63));
-        to[2] = (unsigned char)(0x80 | (code & 63));
-        out->length += 3;
-    } else {
-        to[0] = (unsigned char)(0xf0 | code >> 18);
-        to[1] = (unsigned char)(0x80 | (code >> 12 & 63));
-        to[2] = (unsigned char)(0x80 | (code >> 6 & 63));
-        to[3] = (unsigned char)(0x80 | (code & 63));
-        out->length += 4;
-    }
+snug_status snug_normalizer_add(snug_context *ctx, struct snug_normalizer *normalizer,
+                                const struct snug_normalizer_step *step) {
+    struct snug_normalizer_step added = *step;
+    const snug_status status = snug_grow(ctx, (void **)&normalizer->steps, &normalizer->capacity, normalizer->count + 1,
+                                         sizeof *normalizer->steps);
+    if (status == SNUG_OK)
+        normalizer->steps[normalizer->count++] = added;
+    else
+        snug_normalizer_step_free(&added);
+    return status;
 }
 
-static void put_lowered(const struct state *state, uint32_t code, unsigned flags) {
-    if (!state->normalizer->lowercase || !(flags & SNUG_CODEPOINT_LOWER)) {
-        put(state->out, code);
-        return;
-    }
-    uint32_t lower[2];
-    int count = snug_codepoint_lower(code, lower);
-    for (int i = 0; i < count; i++) put(state->out, lower[i]);
+void snug_normalizer_step_free(struct snug_normalizer_step *step) {
+    free(step->pattern);
+    free(step->content);
+    if (step->precompiled) snug_precompiled_free(step->precompiled);
+    free(step->precompiled);
 }
 
-/* Grows the buffer for rest more bytes of input and room for what one code point can become. */
-static snug_status reserve(snug_context *ctx, struct snug_text *out, size_t rest) {
-    return snug_grow(ctx, (void **)&out->text, &out->capacity, out->length + rest + ROOM, 1);
+void snug_normalizer_free(struct snug_normalizer *normalizer) {
+    for (size_t i = 0; i < normalizer->count; i++) snug_normalizer_step_free(&normalizer->steps[i]);
+    free(normalizer->steps);
+    *normalizer = (struct snug_normalizer){0};
 }
 
-/* Writes the waiting marks, by combining class, equal ones in their order (a counting sort: a text of nothing but marks
-   takes linear time). */
-static snug_status flush_run(snug_context *ctx, struct state *state, size_t rest) {
-    struct run *run = &state->run;
-    if (!run->count) return SNUG_OK;
-    RETURN_IF_ERROR(reserve(ctx, state->out, run->count * 8 + rest));
-    size_t place[257] = {0};
-    uint32_t *sorted;
-    RETURN_IF_ERROR(snug_alloc(ctx, run->count, sizeof *sorted, (void **)&sorted));
-    for (size_t i = 0; i < run->count; i++) place[(run->codes[i] >> 24) + 1]++;
-    for (int class = 0; class < 256; class ++) place[class + 1] += place[class];
-    for (size_t i = 0; i < run->count; i++) sorted[place[run->codes[i] >> 24]++] = run->codes[i] & 0xffffffu;
-    for (size_t i = 0; i < run->count; i++) put_lowered(state, sorted[i], snug_codepoint_flags(sorted[i]));
-    free(sorted);
-    run->count = 0;
+static snug_status reserve(snug_context *ctx, struct snug_text *out, size_t length) {
+    return snug_grow(ctx, (void **)&out->text, &out->capacity, length + 1, 1);
+}
+
+static snug_status append(snug_context *ctx, struct snug_text *out, const char *text, size_t length) {
+    RETURN_IF_ERROR(reserve(ctx, out, out->length + length));
+    if (length) memcpy(out->text + out->length, text, length);
+    out->length += length;
     return SNUG_OK;
 }
 
-static snug_status decompose(snug_context *ctx, struct state *state, uint32_t code, size_t rest) {
-    /* Canonical decompositions have one to four code points, and that is never changed. */
-    utf8proc_int32_t parts[8];
-    utf8proc_ssize_t count = utf8proc_decompose_char((utf8proc_int32_t)code, parts, 8, UTF8PROC_DECOMPOSE, NULL);
-    for (utf8proc_ssize_t i = 0; i < count; i++) {
-        uint32_t part = (uint32_t)parts[i];
-        unsigned flags = snug_codepoint_flags(part);
-        uint32_t class = 0;
-        if (flags & SNUG_CODEPOINT_NFD) class = (uint32_t)utf8proc_get_property(parts[i])->combining_class;
-        if (class && (flags & SNUG_CODEPOINT_MARK)) continue;
-        if (class) {
-            struct run *run = &state->run;
-            RETURN_IF_ERROR(snug_grow(ctx, (void **)&run->codes, &run->capacity, run->count + 1, sizeof *run->codes));
-            run->codes[run->count++] = part | class << 24;
+static snug_status lowercase(snug_context *ctx, const char *text, size_t length, struct snug_text *out) {
+    RETURN_IF_ERROR(reserve(ctx, out, length));
+    for (size_t at = 0; at < length;) {
+        const size_t begin = at;
+        const uint32_t code = snug_utf8_next(text, &at);
+        RETURN_IF_ERROR(reserve(ctx, out, out->length + 8));
+        if (code < 0x80) {
+            out->text[out->length++] = (char)(code - 'A' < 26 ? code + 32 : code);
+        } else if (!(snug_codepoint_flags(code) & SNUG_CODEPOINT_LOWER)) {
+            memcpy(out->text + out->length, text + begin, at - begin);
+            out->length += at - begin;
+        } else {
+            uint32_t lower[2];
+            const int count = snug_codepoint_lower(code, lower);
+            for (int i = 0; i < count; i++) out->length += snug_utf8_put(out->text + out->length, lower[i]);
+        }
+    }
+    return SNUG_OK;
+}
+
+/* Characters that Nmt drops, and those that it replaces by a space, as listed in the library. */
+static bool nmt_drops(uint32_t code) {
+    return (code >= 0x01 && code <= 0x08) || code == 0x0b || (code >= 0x0e && code <= 0x1f) || code == 0x7f ||
+           code == 0x8f || code == 0x9f;
+}
+static bool nmt_is_space(uint32_t code) {
+    return code == 0x09 || code == 0x0a || code == 0x0c || code == 0x0d || code == 0x1680 ||
+           (code >= 0x200b && code <= 0x200f) || code == 0x2028 || code == 0x2029 || code == 0x2581 || code == 0xfeff ||
+           code == 0xfffd;
+}
+
+/* Copies the characters that the step keeps. */
+static snug_status filter(snug_context *ctx, enum snug_normalizer_kind kind, const char *text, size_t length,
+                          struct snug_text *out) {
+    RETURN_IF_ERROR(reserve(ctx, out, length));
+    for (size_t at = 0; at < length;) {
+        const size_t begin = at;
+        const uint32_t code = snug_utf8_next(text, &at);
+        if (kind == SNUG_NORMALIZER_NMT && nmt_is_space(code)) {
+            out->text[out->length++] = ' ';
             continue;
         }
-        RETURN_IF_ERROR(flush_run(ctx, state, rest));
-        if (!(flags & SNUG_CODEPOINT_MARK)) put_lowered(state, part, flags);
+        if (kind == SNUG_NORMALIZER_NMT ? nmt_drops(code) : snug_codepoint_flags(code) & SNUG_CODEPOINT_COMBINING)
+            continue;
+        memcpy(out->text + out->length, text + begin, at - begin);
+        out->length += at - begin;
     }
     return SNUG_OK;
 }
 
-/* One code point after clean-up and spacing. */
-static snug_status put_stripped(snug_context *ctx, struct state *state, uint32_t code, unsigned flags, size_t rest) {
-    if (state->normalizer->strip_accents) {
-        if (flags & SNUG_CODEPOINT_NFD) return decompose(ctx, state, code, rest);
-        RETURN_IF_ERROR(flush_run(ctx, state, rest));
-        if (flags & SNUG_CODEPOINT_MARK) return SNUG_OK;
+static snug_status replace(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
+                           struct snug_text *out) {
+    size_t done = 0;
+    while (done < length) {
+        const char *found = memmem(text + done, length - done, step->pattern, step->pattern_length);
+        const size_t stop = found ? (size_t)(found - text) : length;
+        RETURN_IF_ERROR(append(ctx, out, text + done, stop - done));
+        if (found) RETURN_IF_ERROR(append(ctx, out, step->content, step->content_length));
+        done = found ? stop + step->pattern_length : length;
     }
-    put_lowered(state, code, flags);
     return SNUG_OK;
 }
 
-static snug_status put_code(snug_context *ctx, struct state *state, uint32_t code, size_t rest) {
-    const struct snug_normalizer *normalizer = state->normalizer;
-    unsigned flags = snug_codepoint_flags(code);
-    if (normalizer->clean_text) {
-        if (flags & SNUG_CODEPOINT_REMOVED) return SNUG_OK;
-        if (flags & SNUG_CODEPOINT_SPACE) code = ' ', flags = SNUG_CODEPOINT_SPACE;
+static snug_status replace_spaces(snug_context *ctx, const struct snug_normalizer_step *step, const char *text,
+                                  size_t length, struct snug_text *out) {
+    for (size_t at = 0; at < length;) {
+        size_t stop = at;
+        while (stop < length && text[stop] != ' ') stop++;
+        size_t end = stop;
+        while (end < length && text[end] == ' ') end++;
+        const bool several = end - stop > 1;
+        RETURN_IF_ERROR(append(ctx, out, text + at, (several ? stop : end) - at));
+        if (several) RETURN_IF_ERROR(append(ctx, out, step->content, step->content_length));
+        at = end;
     }
-    bool spaced = normalizer->handle_chinese_chars && (flags & SNUG_CODEPOINT_IDEOGRAPH);
-    if (spaced) {
-        RETURN_IF_ERROR(flush_run(ctx, state, rest));
-        put(state->out, ' ');
-    }
-    RETURN_IF_ERROR(put_stripped(ctx, state, code, flags, rest));
-    if (spaced) put(state->out, ' ');
     return SNUG_OK;
 }
 
-/* What an ASCII character becomes: 0 if nothing. */
-static char ascii(const struct snug_normalizer *normalizer, char c) {
-    if (normalizer->clean_text && (c < ' ' || c == 0x7f)) return c == '\t' || c == '\n' || c == '\r' ? ' ' : '\0';
-    return normalizer->lowercase && c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+static snug_status strip(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
+                         struct snug_text *out) {
+    size_t begin = 0, end = length;
+    for (size_t next = 0; step->left && begin < end; begin = next)
+        if (!(snug_codepoint_flags(snug_utf8_next(text, &next)) & SNUG_CODEPOINT_SPACE)) break;
+    while (step->right && end > begin) { /* untested: no supported class strips the left side alone */
+        size_t last = snug_utf8_previous(text, end), position = last;
+        if (!(snug_codepoint_flags(snug_utf8_next(text, &position)) & SNUG_CODEPOINT_SPACE)) break;
+        end = last;
+    }
+    return append(ctx, out, text + begin, end - begin);
+}
+
+static snug_status prepend(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
+                           struct snug_text *out) {
+    if (length) RETURN_IF_ERROR(append(ctx, out, step->content, step->content_length));
+    return append(ctx, out, text, length);
+}
+
+static snug_status run(snug_context *ctx, const struct snug_normalizer_step *step, const char *text, size_t length,
+                       struct snug_text *out) {
+    out->length = 0;
+    switch (step->kind) {
+    case SNUG_NORMALIZER_BERT: return snug_bert_normalize(ctx, &step->bert, text, length, out);
+    case SNUG_NORMALIZER_FORM: return snug_unicode_form(ctx, step->compatible, step->composed, text, length, out);
+    case SNUG_NORMALIZER_LOWERCASE: return lowercase(ctx, text, length, out);
+    case SNUG_NORMALIZER_STRIP_ACCENTS:
+    case SNUG_NORMALIZER_NMT: return filter(ctx, step->kind, text, length, out);
+    case SNUG_NORMALIZER_REPLACE: return replace(ctx, step, text, length, out);
+    case SNUG_NORMALIZER_REPLACE_SPACES: return replace_spaces(ctx, step, text, length, out);
+    case SNUG_NORMALIZER_PREPEND: return prepend(ctx, step, text, length, out);
+    case SNUG_NORMALIZER_STRIP: return strip(ctx, step, text, length, out);
+    case SNUG_NORMALIZER_PRECOMPILED: break;
+    }
+    return snug_precompiled_normalize(ctx, step->precompiled, text, length, out);
+}
+
+static bool is_ascii(const char *text, size_t length) {
+    unsigned char all = 0;
+    for (size_t i = 0; i < length; i++) all |= (unsigned char)text[i];
+    return all < 0x80;
+}
+
+/* Whether a step does not change any ASCII text. */
+static bool keeps_ascii(const struct snug_normalizer_step *step) {
+    return step->kind == SNUG_NORMALIZER_FORM || step->kind == SNUG_NORMALIZER_STRIP_ACCENTS;
 }
 
 snug_status snug_normalize(snug_context *ctx, const struct snug_normalizer *normalizer, const char *text, size_t length,
                            struct snug_text *out) {
-    struct state state = {.normalizer = normalizer, .out = out};
-    out->length = 0;
-    snug_status status = reserve(ctx, out, length);
-    for (size_t i = 0; i < length && status == SNUG_OK;) {
-        if ((unsigned char)text[i] < 0x80) {
-            status = flush_run(ctx, &state, length - i);
-            char c = ascii(normalizer, text[i]);
-            out->text[out->length] = c;
-            out->length += c || !normalizer->clean_text;
-            i++;
-        } else {
-            uint32_t code = snug_utf8_next(text, &i);
-            status = put_code(ctx, &state, code, length - i);
-            if (status == SNUG_OK) status = reserve(ctx, out, length - i);
+    struct snug_text spare = {0};
+    const char *from = text;
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < normalizer->count && status == SNUG_OK; i++) {
+        const struct snug_normalizer_step *step = &normalizer->steps[i];
+        if (keeps_ascii(step) && is_ascii(from, length)) continue;
+        if (from != text) { /* out is the text so far */
+            const struct snug_text swapped = spare;
+            spare = *out;
+            *out = swapped;
+            from = spare.text;
         }
+        status = run(ctx, step, from, length, out);
+        from = out->text;
+        length = out->length;
     }
-    if (status == SNUG_OK) status = flush_run(ctx, &state, 0);
-    free(state.run.codes);
-    return status;
+    free(spare.text);
+    if (from != text || status != SNUG_OK) return status;
+    out->length = 0;
+    return append(ctx, out, text, length);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BertNormalizer of the `tokenizers` library: what happens to a text before it is split into words. */
+/* The normalizers of tokenizer.json, one after another, applied to a text before it is split into words. */
 #ifndef SNUG_TEXT_NORMALIZE_H
 #define SNUG_TEXT_NORMALIZE_H
 
 #include "core/context.h"
-
-struct snug_normalizer {
-    bool clean_text, handle_chinese_chars, strip_accents, lowercase;
-};
 
 /* A buffer of UTF-8 that grows and is reused. Zero-initialise; free(text). */
 struct snug_text {
@@ -15,7 +11,46 @@ struct snug_text {
     size_t length, capacity;
 };
 
-/* Replaces what out holds by the normalised text (length bytes, well-formed UTF-8). */
+struct snug_bert_normalizer {
+    bool clean_text, handle_chinese_chars, strip_accents, lowercase;
+};
+
+enum snug_normalizer_kind {
+    SNUG_NORMALIZER_BERT,
+    SNUG_NORMALIZER_FORM, /* NFC, NFD, NFKC, NFKD */
+    SNUG_NORMALIZER_LOWERCASE,
+    SNUG_NORMALIZER_STRIP_ACCENTS,
+    SNUG_NORMALIZER_REPLACE,
+    SNUG_NORMALIZER_REPLACE_SPACES, /* Replace of two spaces or more */
+    SNUG_NORMALIZER_PREPEND,
+    SNUG_NORMALIZER_STRIP,
+    SNUG_NORMALIZER_NMT,
+    SNUG_NORMALIZER_PRECOMPILED
+};
+
+struct snug_normalizer_step {
+    enum snug_normalizer_kind kind;
+    struct snug_bert_normalizer bert;
+    bool compatible, composed;             /* FORM */
+    bool left, right;                      /* STRIP */
+    char *pattern, *content;               /* REPLACE, REPLACE_SPACES and PREPEND (content); owned */
+    size_t pattern_length, content_length; /* bytes */
+    struct snug_precompiled *precompiled;  /* owned */
+};
+
+/* Zero-initialise; without steps a text is not changed. */
+struct snug_normalizer {
+    struct snug_normalizer_step *steps;
+    size_t count, capacity;
+};
+
+/* Appends a step and takes ownership of its pointers, also after a failure. */
+snug_status snug_normalizer_add(snug_context *ctx, struct snug_normalizer *normalizer,
+                                const struct snug_normalizer_step *step);
+void snug_normalizer_step_free(struct snug_normalizer_step *step);
+void snug_normalizer_free(struct snug_normalizer *normalizer);
+
+/* Replaces out's contents by the normalized text (length bytes, well-formed UTF-8). */
 snug_status snug_normalize(snug_context *ctx, const struct snug_normalizer *normalizer, const char *text, size_t length,
                            struct snug_text *out);
 

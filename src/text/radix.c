@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Two passes of 11 bits sort any vocabulary below 4 million; their counters stay in the first-level cache. */
+/* Two passes of 11 bits sort any vocabulary below 4 million; their counters fit the L1 cache. */
 #define DIGIT_BITS 11
 #define DIGITS (1 << DIGIT_BITS)
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* order[0 … count-1] = the numbers 0 … count-1, stably sorted by ascending keys[number]. Keys are not negative.
-   scratch holds count values too. */
+   scratch has count values, too. */
 void snug_radix_order(int32_t *order, int32_t *scratch, const int32_t *keys, int64_t count);
 
 #endif

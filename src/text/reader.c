@@ -11,19 +11,22 @@
 #include <unistd.h>
 
 #include "core/utf8.h"
+#include "core/utf8_repair.h"
 #include "io/file.h"
 #include "io/json.h"
 
-/* A longer row is taken for a quote that was never closed, or a file that is no text. */
+/* A longer row is treated as an unclosed quote, or as a file that is not text. */
 #define RECORD_MAX ((size_t)1 << 28)
 
-enum form { FORM_CSV, FORM_TSV, FORM_JSON_LINES, FORM_JSON_ARRAY, FORM_TEXT };
+enum form { FORM_CSV, FORM_TSV, FORM_JSON_LINES, FORM_JSON_ARRAY, FORM_TEXT, FORM_CONLL };
+
+enum { WORD, TAG }; /* columns of a CoNLL file */
 
 struct span {
     size_t start, length;
 };
 
-/* Something odd that does not end the job: how often, where first, told once at the end. */
+/* A problem that does not end the job: its count and first line, logged once at the end. */
 struct oddity {
     int64_t count, line;
 };
@@ -32,7 +35,7 @@ struct snug_reader {
     snug_context *ctx;
     char *path;
     enum form form;
-    bool strict, ended;
+    bool strict, words, ended;
 
     int fd;
     bool owns_fd;
@@ -55,10 +58,13 @@ struct snug_reader {
     json_t *object;    /* the row of a JSON file: its strings are the fields' texts */
     json_t *column_of; /* name → number */
     char **made;       /* texts of its numbers and lists */
-    size_t *set;       /* columns that the row has: what it lacks takes no time, however many columns there are */
+    size_t *set;       /* columns that the row has: missing columns take no time, for any number of columns */
     size_t set_count;
-    bool peeked; /* object is the first row, read for its keys and not yet given out */
+    bool peeked; /* object is the first row, read for its keys and not yet returned */
     char *added_key;
+
+    char *sentence[2]; /* CoNLL: its words and its tags, NUL-terminated */
+    size_t sentence_size[2], sentence_capacity[2];
 
     struct oddity malformed, added;
     char buffer[1 << 16];
@@ -76,7 +82,7 @@ static int64_t count_lines(const char *text, size_t length) {
     return lines;
 }
 
-/* Reads on; false at the end of the file, or when input_status says what went wrong. Only when the buffer is used up.
+/* Reads more; false at the end of the file, or with an error in input_status. Call it only when the buffer is used up.
  */
 static bool refill(struct snug_reader *reader) {
     ssize_t got;
@@ -108,7 +114,7 @@ static snug_status append(struct snug_reader *reader, const char *data, size_t s
     return SNUG_OK;
 }
 
-/* Makes the record's bytes from start on, which begin on the given line, well-formed UTF-8. */
+/* Repairs the UTF-8 of the record's bytes from start on, which begin on the given line. */
 static snug_status check_utf8(struct snug_reader *reader, size_t start, int64_t line) {
     size_t length = reader->record_size - start, invalid = snug_utf8_invalid(reader->record + start, length);
     if (invalid == length) return SNUG_OK;
@@ -154,7 +160,7 @@ static snug_status read_first_line(struct snug_reader *reader) {
     return read_line(reader);
 }
 
-/* The same with the next line that holds more than blanks, which nothing but text files take for a row. */
+/* The same with the next line that is not blank; only in text files is a blank line a row. */
 static snug_status read_filled_line(struct snug_reader *reader) {
     const char *blanks = reader->form == FORM_JSON_LINES ? " \t\r\n" : "\r\n";
     do RETURN_IF_ERROR(read_first_line(reader));
@@ -162,7 +168,7 @@ static snug_status read_filled_line(struct snug_reader *reader) {
     return SNUG_OK;
 }
 
-/* The next byte that is not a blank, left in place; -1 at the end or on failure. */
+/* The next byte that is not a blank, without consuming it; -1 at the end or on failure. */
 static int peek_filled_byte(struct snug_reader *reader) {
     for (;; reader->at++) {
         if (reader->at == reader->filled && !refill(reader)) return -1;
@@ -190,7 +196,7 @@ static int64_t last_line(const struct snug_reader *reader) {
     return reader->line - (reader->record[reader->record_size - 1] == '\n');
 }
 
-/* Moves a quoted field from *from, where its quote opens, to *to, without quotes; takes in further lines as needed. */
+/* Moves a quoted field from *from, where its quote opens, to *to, without quotes; reads further lines as needed. */
 static snug_status unquote(struct snug_reader *reader, size_t *from, size_t *to) {
     int64_t line = last_line(reader);
     for (size_t at = *from + 1;;) {
@@ -212,7 +218,8 @@ static snug_status unquote(struct snug_reader *reader, size_t *from, size_t *to)
     }
 }
 
-/* One row into spans. Fields are unquoted in place: writing never overtakes reading, so that lines can be appended. */
+/* One row into spans. Fields are unquoted in place: the output is never longer than the input, so lines can be
+   appended. */
 static snug_status read_csv(struct snug_reader *reader) {
     RETURN_IF_ERROR(read_filled_line(reader));
     size_t from = 0, to = 0;
@@ -281,13 +288,13 @@ static snug_status parse_record(struct snug_reader *reader) {
     json_error_t error;
     reader->object = snug_json_parse(reader->record, reader->record_size, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(reader->object)) return SNUG_OK;
-    if (!reader->object && snug_json_status(&error) == SNUG_E_MEMORY)
+    if (!reader->object && snug_json_status(&error) == SNUG_E_MEMORY) /* may be untested: an allocation that fails */
         return snug_fail(reader->ctx, SNUG_E_MEMORY, "%s:%" PRId64 ": out of memory while reading the row",
                          reader->path, reader->record_line);
     int64_t line = reader->record_line + (reader->object ? 0 : error.line - 1);
     return snug_fail(reader->ctx, SNUG_E_INPUT,
-                     "%s:%" PRId64 ": %s; a JSON file holds one object a line, or one list of objects", reader->path,
-                     line, reader->object ? "a list where an object should be" : error.text);
+                     "%s:%" PRId64 ": %s; a JSON file must have one object per line, or one list of objects",
+                     reader->path, line, reader->object ? "found a list instead of an object" : error.text);
 }
 
 /* Appends one object to the record, from its brace to the matching one. */
@@ -334,9 +341,9 @@ static snug_status read_element(struct snug_reader *reader, bool first) {
     }
     RETURN_IF_ERROR(reader->input_status);
     if (byte < 0) return fail_at(reader, reader->line, "the file ends before its list does: it is truncated");
-    if (byte != ']' || comma) return fail_at(reader, reader->line, "a list must hold objects, with commas between");
+    if (byte != ']' || comma) return fail_at(reader, reader->line, "a list must hold objects, separated by commas");
     reader->at++;
-    if (peek_filled_byte(reader) >= 0) return fail_at(reader, reader->line, "something follows the list");
+    if (peek_filled_byte(reader) >= 0) return fail_at(reader, reader->line, "there is text after the list");
     return reader->input_status == SNUG_OK ? SNUG_END : reader->input_status;
 }
 
@@ -348,7 +355,7 @@ static snug_status scalar_text(struct snug_reader *reader, const json_t *value, 
     return SNUG_OK;
 }
 
-/* Joins a list's items by '|'. *out stays NULL where they could not be told apart again, or are no scalars. */
+/* Joins a list's items by '|'. *out is NULL if they could not be split again, or are not scalars. */
 static snug_status list_text(struct snug_reader *reader, const json_t *list, char **out) {
     size_t index, length = 0, capacity = 0;
     json_t *item;
@@ -376,6 +383,38 @@ static snug_status list_text(struct snug_reader *reader, const json_t *list, cha
     return SNUG_OK;
 }
 
+/* A list of words or tags: its items, NUL-terminated. *out is NULL if they are neither all strings nor all integers. */
+static snug_status words_text(struct snug_reader *reader, const json_t *list, char **out, struct snug_field *field) {
+    size_t index, length = 0, capacity = 0, strings = 0, integers = 0;
+    json_t *item;
+    void *joined = NULL;
+    RETURN_IF_ERROR(snug_grow(reader->ctx, &joined, &capacity, 1, 1));
+    json_array_foreach(list, index, item) {
+        char *text = NULL;
+        strings += json_is_string(item);
+        integers += json_is_integer(item);
+        if (strings != index + 1 && integers != index + 1) break;
+        snug_status status = scalar_text(reader, item, &text);
+        const size_t size = text ? strlen(text) + 1 : 0; /* untested: a list item of null */
+        if (status == SNUG_OK) status = snug_grow(reader->ctx, &joined, &capacity, length + size + 1, 1);
+        if (status == SNUG_OK && text) memcpy((char *)joined + length, text, size); /* untested: a list item of null */
+        free(text);
+        if (status != SNUG_OK) {
+            free(joined);
+            return status;
+        }
+        length += size;
+    }
+    if (index < json_array_size(list)) {
+        free(joined);
+        return SNUG_OK;
+    }
+    ((char *)joined)[length] = '\0';
+    *out = joined;
+    *field = (struct snug_field){integers ? SNUG_FIELD_NUMBERS : SNUG_FIELD_WORDS, joined, length};
+    return SNUG_OK;
+}
+
 static snug_status field_of(struct snug_reader *reader, const json_t *value, char **made, struct snug_field *field) {
     *field = (struct snug_field){SNUG_FIELD_OTHER, "", 0};
     switch (json_typeof(value)) {
@@ -389,6 +428,7 @@ static snug_status field_of(struct snug_reader *reader, const json_t *value, cha
         field->kind = json_is_integer(value) ? SNUG_FIELD_INTEGER : SNUG_FIELD_REAL;
         break;
     case JSON_ARRAY:
+        if (reader->words) return words_text(reader, value, made, field);
         RETURN_IF_ERROR(list_text(reader, value, made));
         if (*made) field->kind = SNUG_FIELD_LIST;
         break;
@@ -450,6 +490,57 @@ static snug_status read_json_row(struct snug_reader *reader) {
     return SNUG_OK;
 }
 
+/* ---- CoNLL ---- */
+
+static snug_status append_to_sentence(struct snug_reader *reader, int column, const char *text, size_t length) {
+    const size_t size = reader->sentence_size[column];
+    if (length >= RECORD_MAX - size) /* untested: a record of over 256 MiB */
+        return fail_at(reader, reader->record_line,
+                       "a sentence of over 256 MiB begins here: are there no blank lines?");
+    RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&reader->sentence[column], &reader->sentence_capacity[column],
+                              size + length + 2, 1));
+    memcpy(reader->sentence[column] + size, text, length);
+    memset(reader->sentence[column] + size + length, 0, 2);
+    reader->sentence_size[column] += length + 1;
+    return SNUG_OK;
+}
+
+/* The word and the tag of the line in the record, which begins with a word. */
+static snug_status take_word(struct snug_reader *reader, int64_t line) {
+    static const char blanks[] = " \t\r\n";
+    const char *word = reader->record + strspn(reader->record, blanks), *tag = NULL;
+    const size_t length = strcspn(word, blanks);
+    for (const char *at = word + length; *(at += strspn(at, blanks)); at += strcspn(at, blanks)) tag = at;
+    if (reader->sentence_size[WORD] && !tag != !reader->sentence_size[TAG])
+        return fail_at(reader, line, tag ? "a word with a tag follows words without one" : "the word has no tag");
+    RETURN_IF_ERROR(append_to_sentence(reader, WORD, word, length));
+    return tag ? append_to_sentence(reader, TAG, tag, strcspn(tag, blanks)) : SNUG_OK;
+}
+
+/* The next sentence into the fields; SNUG_END if there is none. */
+static snug_status read_sentence(struct snug_reader *reader) {
+    static const char boundary[] = "-DOCSTART-";
+    int64_t first = 0;
+    reader->sentence_size[WORD] = reader->sentence_size[TAG] = 0;
+    for (;;) {
+        const snug_status status = read_first_line(reader);
+        if (status == SNUG_END && first) break;
+        RETURN_IF_ERROR(status);
+        const bool blank = !reader->record[strspn(reader->record, " \t\r\n")];
+        if (blank || strncmp(reader->record, boundary, sizeof boundary - 1) == 0) {
+            if (first) break;
+            continue;
+        }
+        if (!first) first = reader->record_line;
+        RETURN_IF_ERROR(take_word(reader, reader->record_line));
+    }
+    reader->record_line = first;
+    reader->fields[WORD] = (struct snug_field){SNUG_FIELD_WORDS, reader->sentence[WORD], reader->sentence_size[WORD]};
+    reader->fields[TAG] = (struct snug_field){SNUG_FIELD_WORDS, reader->sentence[TAG], reader->sentence_size[TAG]};
+    if (!reader->sentence_size[TAG]) reader->fields[TAG] = (struct snug_field){SNUG_FIELD_MISSING, "", 0};
+    return SNUG_OK;
+}
+
 /* ---- columns ---- */
 
 static snug_status add_name(struct snug_reader *reader, const char *name) {
@@ -462,7 +553,7 @@ static snug_status add_name(struct snug_reader *reader, const char *name) {
     return SNUG_OK;
 }
 
-/* Each name must be there and be the only one. */
+/* Names must be present and unique. */
 static snug_status check_names(struct snug_reader *reader) {
     json_t *seen = reader->column_of = json_object();
     snug_status status = seen ? SNUG_OK : snug_fail(reader->ctx, SNUG_E_MEMORY, "out of memory in %s", reader->path);
@@ -482,13 +573,14 @@ static snug_status check_names(struct snug_reader *reader) {
     return status;
 }
 
-/* Names from the header, or from the first object, which stays to be given out as the first row. */
+/* Names from the header, or from the first object, which is returned as the first row later. */
 static snug_status read_names(struct snug_reader *reader) {
     const char *key;
     json_t *value;
     snug_status status;
     switch (reader->form) {
     case FORM_TEXT: return add_name(reader, "text");
+    case FORM_CONLL: RETURN_IF_ERROR(add_name(reader, "tokens")); return add_name(reader, "ner_tags");
     case FORM_CSV:
     case FORM_TSV:
         status = read_table_row(reader);
@@ -508,15 +600,13 @@ static snug_status read_names(struct snug_reader *reader) {
 
 /* ---- the public calls ---- */
 
+/* FORM_CONLL for .conll; the caller checks whether it is allowed. */
 static snug_status form_of(snug_context *ctx, const char *path, enum form *out) {
     static const struct {
         const char *end;
         enum form form;
-    } forms[] = {{".csv", FORM_CSV},
-                 {".tsv", FORM_TSV},
-                 {".json", FORM_JSON_LINES},
-                 {".jsonl", FORM_JSON_LINES},
-                 {".txt", FORM_TEXT}};
+    } forms[] = {{".csv", FORM_CSV},          {".tsv", FORM_TSV},  {".json", FORM_JSON_LINES},
+                 {".jsonl", FORM_JSON_LINES}, {".txt", FORM_TEXT}, {".conll", FORM_CONLL}};
     const char *end = strrchr(path, '.');
     for (size_t i = 0; end && i < sizeof forms / sizeof *forms; i++) {
         if (strcasecmp(end, forms[i].end) != 0) continue;
@@ -524,9 +614,25 @@ static snug_status form_of(snug_context *ctx, const char *path, enum form *out) 
         return SNUG_OK;
     }
     return snug_fail(ctx, SNUG_E_USAGE,
-                     "%s: a data file's kind follows from its name, which must end in .csv, .tsv, "
-                     ".json, .jsonl or .txt",
+                     "%s: a data file's format follows from its name, which must end in .csv, .tsv, "
+                     ".json, .jsonl, .txt or .conll",
                      path);
+}
+
+/* Whether rows are words or texts determines how some files are read. */
+static snug_status choose_form(struct snug_reader *reader) {
+    RETURN_IF_ERROR(form_of(reader->ctx, reader->path, &reader->form));
+    if (reader->words && (reader->form == FORM_TEXT || reader->form == FORM_TSV)) reader->form = FORM_CONLL;
+    if (reader->words && reader->form == FORM_CSV)
+        return snug_fail(
+            reader->ctx, SNUG_E_USAGE,
+            "%s: words and tags are read from JSON Lines (.json, .jsonl) and from files with a word a line "
+            "(.conll, .tsv, .txt)",
+            reader->path);
+    if (!reader->words && reader->form == FORM_CONLL)
+        return snug_fail(reader->ctx, SNUG_E_USAGE, "%s holds words with tags: give --task token_classification",
+                         reader->path);
+    return SNUG_OK;
 }
 
 static snug_status open_input(struct snug_reader *reader) {
@@ -558,11 +664,11 @@ snug_status snug_reader_open_data(snug_context *ctx, const char *path, int *fd) 
     return *fd < 0 ? snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno)) : SNUG_OK;
 }
 
-snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out) {
+static snug_status open_path(snug_context *ctx, const char *path, bool strict, bool words, struct snug_reader **out) {
     int fd;
     *out = NULL;
     RETURN_IF_ERROR(snug_reader_open_data(ctx, path, &fd));
-    const snug_status status = snug_reader_open_file(ctx, path, fd, strict, out);
+    const snug_status status = snug_reader_open_file(ctx, path, fd, strict, words, out);
     if (status == SNUG_OK)
         (*out)->owns_fd = true;
     else
@@ -570,17 +676,27 @@ snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, s
     return status;
 }
 
-snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, struct snug_reader **out) {
+snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out) {
+    return open_path(ctx, path, strict, false, out);
+}
+
+snug_status snug_reader_open_words(snug_context *ctx, const char *path, bool strict, struct snug_reader **out) {
+    return open_path(ctx, path, strict, true, out);
+}
+
+snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, bool words,
+                                  struct snug_reader **out) {
     void *memory;
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_reader), &memory));
     struct snug_reader *reader = memory;
     reader->ctx = ctx;
     reader->strict = strict;
+    reader->words = words;
     reader->fd = fd;
     reader->line = 1;
-    snug_status status = form_of(ctx, path, &reader->form);
-    if (status == SNUG_OK) status = snug_strdup(ctx, path, &reader->path);
+    snug_status status = snug_strdup(ctx, path, &reader->path);
+    if (status == SNUG_OK) status = choose_form(reader);
     if (status == SNUG_OK) status = open_input(reader);
     if (status == SNUG_OK)
         *out = reader;
@@ -589,7 +705,7 @@ snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, b
     return status;
 }
 
-/* Says what was replaced or left out. */
+/* Logs what was replaced or ignored. */
 static void tell_oddities(const struct snug_reader *reader) {
     if (reader->malformed.count)
         snug_log(reader->ctx, SNUG_LOG_WARNING,
@@ -598,7 +714,7 @@ static void tell_oddities(const struct snug_reader *reader) {
     if (reader->added.count)
         snug_log(reader->ctx, SNUG_LOG_WARNING,
                  "%s: keys that the first object lacks in %" PRId64 " row(s), first \"%s\" in line %" PRId64
-                 ", are left out",
+                 ", are ignored",
                  reader->path, reader->added.count, reader->added_key, reader->added.line);
 }
 
@@ -620,6 +736,7 @@ void snug_reader_close(struct snug_reader *reader) {
     free(reader->set);
     json_decref(reader->column_of);
     free(reader->added_key);
+    for (int i = 0; i < 2; i++) free(reader->sentence[i]);
     free(reader->record);
     free(reader->path);
     free(reader);
@@ -648,6 +765,7 @@ snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
         if (status == SNUG_OK) trim_line_end(reader);
         reader->fields[0] = (struct snug_field){SNUG_FIELD_TEXT, reader->record, reader->record_size};
         break;
+    case FORM_CONLL: status = read_sentence(reader); break;
     default: status = read_json_row(reader);
     }
     if (status == SNUG_END) {

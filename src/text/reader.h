@@ -3,6 +3,10 @@
  * Rows of a text file, one at a time in constant memory: CSV (RFC 4180, quotes with newlines), TSV (no quoting, as
  * GLUE's files), JSON Lines (also one JSON array of objects), plain text (each line a row with the one column "text").
  * The kind follows from the name's end: .csv .tsv .json .jsonl .txt.
+ *
+ * If rows are words with tags: JSON Lines, whose lists are not joined then, and CoNLL files (.conll .tsv .txt): a word
+ * per line, columns separated by blanks or tabs, the tag in the last column, blank lines between sentences, -DOCSTART-
+ * lines ignored. A sentence is a row with the columns "tokens" and "ner_tags".
  */
 #ifndef SNUG_TEXT_READER_H
 #define SNUG_TEXT_READER_H
@@ -16,13 +20,15 @@ enum snug_field_kind {
     SNUG_FIELD_TEXT,
     SNUG_FIELD_INTEGER, /* JSON number without fraction; text as written */
     SNUG_FIELD_REAL,
-    SNUG_FIELD_LIST,  /* JSON list of strings or numbers: its items as text, joined by '|' */
-    SNUG_FIELD_OTHER, /* JSON object or boolean: cannot be used */
+    SNUG_FIELD_LIST,    /* JSON list of strings or numbers: its items as text, joined by '|' */
+    SNUG_FIELD_WORDS,   /* if rows are words: a list of strings, NUL-terminated */
+    SNUG_FIELD_NUMBERS, /* the same: a list of integers, as text */
+    SNUG_FIELD_OTHER,   /* JSON object or boolean, or a list that is neither: cannot be used */
 };
 
 struct snug_field {
     enum snug_field_kind kind;
-    const char *text; /* NUL-terminated; valid until the next row */
+    const char *text; /* NUL-terminated, also after the NUL of a last word; valid until the next row */
     size_t length;
 };
 
@@ -35,20 +41,24 @@ struct snug_row {
 /* strict: malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the first line
    logged once at the end. */
 snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out);
-/* Opens a data file, which may be a pipe, for snug_reader_open_file(). A name that tells no kind is SNUG_E_USAGE. */
+/* Opens a data file, which may be a pipe, for snug_reader_open_file(). A name without a known suffix is SNUG_E_USAGE.
+ */
 snug_status snug_reader_open_data(snug_context *ctx, const char *path, int *fd);
-/* The same as snug_reader_open() of a file that is open, and that the caller closes after the reader. */
-snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, struct snug_reader **out);
+/* snug_reader_open() for an open file, which the caller closes after the reader. */
+snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, bool words,
+                                  struct snug_reader **out);
+/* snug_reader_open() if rows are words. */
+snug_status snug_reader_open_words(snug_context *ctx, const char *path, bool strict, struct snug_reader **out);
 void snug_reader_close(struct snug_reader *reader);
 /* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
    key is counted and logged once); "text". */
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names);
-/* Bytes of the file that rows were made of, and all that it has: 0 where that is not known, as of a pipe. */
+/* Bytes of the file read so far, and its size: 0 if unknown, as for a pipe. */
 int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size);
 /* SNUG_END after the last row. A ragged row (more or fewer fields than the header) is SNUG_E_INPUT naming file and
  * line. */
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row);
-/* Lines with malformed UTF-8 so far, and rows with keys that are left out. */
+/* Lines with malformed UTF-8 so far, and rows with ignored keys. */
 void snug_reader_oddities(const struct snug_reader *reader, int64_t *malformed, int64_t *added);
 
 #endif

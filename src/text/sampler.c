@@ -8,8 +8,10 @@
 #include "core/philox.h"
 #include "text/radix.h"
 
-#define ROUNDS 6     /* of the Feistel network; four already make a strong permutation of a strong round function */
-#define LEAST_BITS 8 /* the network needs some room to mix even a few rows; walking out of it is cheap for few */
+#define ROUNDS 6 /* of the Feistel network; four already make a strong permutation of a strong round function */
+#define LEAST_BITS                                                                                                     \
+    8 /* the network needs a minimum size to mix even a few rows; with few rows cycle walking is cheap                 \
+       */
 
 /* The random word of a round, for a right half. */
 static uint32_t round_word(uint32_t right, uint32_t round, int bits, uint32_t key, uint32_t epoch) {
@@ -40,7 +42,7 @@ static int bits_of(int64_t rows) {
     return bits;
 }
 
-/* Cycle walking: a permutation of 2^bits values, followed until it is back among the rows, permutes the rows. */
+/* Cycle walking: a permutation of 2^bits values, followed until the result is a row, permutes the rows. */
 int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t place) {
     int bits = bits_of(rows);
     uint64_t value = (uint64_t)place;
@@ -61,8 +63,8 @@ void snug_permutation_tabulate(uint64_t seed, int64_t epoch, int64_t rows, uint3
 
 enum { TOGETHER = 64 };
 
-/* The rows at count places, by look-up. All walk together, those that are back among the rows drop out: no branch hangs
-   on a value, so that many walks are under way at a time. */
+/* The rows at count positions, by table look-up. All walk together, and finished walks are removed: no branch depends
+   on a value, so many walks overlap. */
 static void walk_together(const struct snug_order *order, int64_t place, int64_t count, int64_t *rows) {
     int32_t walking[TOGETHER];
     for (int64_t i = 0; i < count; i++) {
@@ -87,9 +89,10 @@ static void permute(const struct snug_order *order, int64_t epoch, int64_t place
     }
 }
 
-/* transformers' get_length_grouped_indices: windows of 50 batches, of fewer where the data would make less than four
-   windows. The batch is that of a whole optimizer step, as Trainer says it, so that splitting it into micro-batches
-   changes nothing. It also moves the longest row to the front, to run out of memory soon: the plan knows that row. */
+/* transformers' get_length_grouped_indices: windows of 50 batches, or fewer if the data would have less than four
+   windows. The batch is that of a whole optimizer step, as in Trainer, so that splitting it into micro-batches changes
+   nothing. transformers also moves the longest row to the front, to run out of memory early; snug's plan already knows
+   that row. */
 int64_t snug_order_window(int64_t rows, const struct snug_loader_options *options) {
     int64_t step = options->batch_size * options->accumulation, batches = rows / 4 / step;
     return step * (batches < 1 ? 1 : batches > 50 ? 50 : batches);
@@ -132,7 +135,7 @@ void snug_order_free(struct snug_order *order) {
     *order = (struct snug_order){0};
 }
 
-/* Longest first, stably; keys holds the lengths. */
+/* Sorts longest first, stably; keys has the lengths. */
 static void sort_by_length(struct snug_order *order, int64_t count) {
     const int32_t longest = (int32_t)snug_dataset_longest(order->dataset);
     for (int64_t i = 0; i < count; i++) order->keys[i] = longest - order->keys[i];
@@ -149,7 +152,7 @@ void snug_order_sort_lengths(struct snug_order *order, int32_t *lengths, int64_t
 static snug_status sort_window(snug_context *ctx, struct snug_order *order, int64_t epoch, int64_t first) {
     int64_t count = order->rows - first;
     if (count > order->window) count = order->window;
-    order->cached_first = -1; /* none, should this fail */
+    order->cached_first = -1; /* no window if this fails */
     permute(order, epoch, first, count, order->members);
     RETURN_IF_ERROR(snug_lengths_read(ctx, &order->lengths, order->members, count, order->keys));
     sort_by_length(order, count);

@@ -8,7 +8,6 @@
 
 static const char *const named_keys[SNUG_NAMED_COUNT] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                          "pad_token", "cls_token", "mask_token"};
-static const char *const named_defaults[SNUG_NAMED_COUNT] = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
 
 /* b is there. */
 static bool same(const char *a, const char *b) { return a && !strcmp(a, b); }
@@ -19,14 +18,14 @@ static snug_status append(snug_context *ctx, struct snug_token_list *list, const
     return SNUG_OK;
 }
 
-/* A token written as a string, which is special, or as an object (an AddedToken). null is none. */
+/* A token given as a string, which is special, or as an object (an AddedToken). null: no token. */
 static snug_status parse_token(snug_context *ctx, const char *path, const char *key, const json_t *value,
                                struct snug_token_spec *out) {
     *out = (struct snug_token_spec){0};
     if (json_is_null(value)) return SNUG_OK;
     if (json_is_string(value)) {
         out->content = json_string_value(value);
-        out->special = true;
+        out->special = out->text = true;
         return SNUG_OK;
     }
     if (!json_is_object(value) || !json_is_string(json_object_get(value, "content")))
@@ -48,7 +47,7 @@ static int by_order(const void *a, const void *b) {
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Puts a token into the list, in the place of one of the same id. places: the place of each id. */
+/* Adds a token to the list, or replaces the one with the same id. places: the index of each id. */
 static snug_status list_token(snug_context *ctx, struct snug_token_list *list, json_t *places,
                               const struct snug_token_spec *token) {
     char id[24];
@@ -59,6 +58,7 @@ static snug_status list_token(snug_context *ctx, struct snug_token_list *list, j
         list->items[json_integer_value(place)] = *token;
         return SNUG_OK;
     }
+    /* may be untested: an allocation that fails */
     if (json_object_set_new(places, id, json_integer((json_int_t)list->count)))
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing token \"%s\"", token->content);
     return append(ctx, list, token);
@@ -133,12 +133,13 @@ static bool is_named_key(const char *key) {
 
 static snug_status append_extra(snug_context *ctx, struct snug_special_sources *sources,
                                 const struct snug_token_spec *token) {
+    /* may be untested: an allocation that fails */
     if (json_object_set_new(sources->extra_names, token->content, json_true()))
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing token \"%s\"", token->content);
     return append(ctx, &sources->extra, token);
 }
 
-/* Further special tokens: values of other keys that end in _token, and lists or objects of them. */
+/* Extra special tokens: values of other keys that end in _token, and lists or objects of them. */
 static snug_status collect_extra(snug_context *ctx, struct snug_special_sources *sources, const json_t *object,
                                  const char *path) {
     const char *key;
@@ -180,24 +181,38 @@ static snug_status collect_named(snug_context *ctx, struct snug_special_sources 
     return SNUG_OK;
 }
 
+/* The change that some classes make to a mask token that files give as text. */
+static void apply_class(struct snug_special_sources *sources) {
+    struct snug_token_spec *mask = &sources->named[SNUG_NAMED_MASK];
+    if (sources->defaults && mask->text) mask->lstrip |= sources->defaults->mask_strips;
+}
+
 snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_sources *sources) {
     const json_t *decoder = json_object_get(sources->config, "added_tokens_decoder");
     const char *config_path = sources->paths[SNUG_TOKENIZER_CONFIG],
                *map_path = sources->paths[SNUG_TOKENIZER_SPECIAL_MAP];
     sources->extra_names = json_object();
     if (!sources->extra_names) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while listing special tokens");
-    for (int i = 0; i < SNUG_NAMED_COUNT && sources->named_defaults; i++)
-        sources->named[i] = (struct snug_token_spec){.content = named_defaults[i], .special = true};
+    for (int i = 0; i < SNUG_NAMED_COUNT && sources->defaults; i++)
+        sources->named[i] =
+            (struct snug_token_spec){.content = sources->defaults->named[i], .special = true, .text = true};
     RETURN_IF_ERROR(collect_named(ctx, sources, sources->config, config_path, false));
     RETURN_IF_ERROR(collect_extra(ctx, sources, sources->config, config_path));
-    /* All that is taken of tokenizer.json's padding: where nothing else names the padding token, it does. */
+    for (size_t i = 0; sources->model_extra && i < sources->model_extra->count; i++)
+        RETURN_IF_ERROR(append_extra(ctx, sources, &sources->model_extra->items[i]));
+    /* untested: no class has further special tokens */
+    for (size_t i = 0; sources->defaults && !sources->extra.count && !sources->own && i < 3; i++)
+        if (sources->defaults->extra[i])
+            RETURN_IF_ERROR(append_extra(
+                ctx, sources, &(struct snug_token_spec){.content = sources->defaults->extra[i], .special = true}));
+    /* The only use of tokenizer.json's padding: it names the padding token if nothing else does. */
     const json_t *padding = json_object_get(sources->json, "padding");
     if (!sources->named[SNUG_NAMED_PAD].content && json_is_string(json_object_get(padding, "pad_token")))
         RETURN_IF_ERROR(parse_token(ctx, sources->paths[SNUG_TOKENIZER_JSON], "pad_token",
                                     json_object_get(padding, "pad_token"), &sources->named[SNUG_NAMED_PAD]));
     if (decoder) {
         RETURN_IF_ERROR(list_decoder(ctx, sources, decoder));
-    } else { /* files of older versions, read only then */
+    } else { /* files of older versions, read only in this case */
         RETURN_IF_ERROR(collect_named(ctx, sources, sources->map, map_path, true));
         RETURN_IF_ERROR(collect_extra(ctx, sources, sources->map, map_path));
         json_t *places = json_object();
@@ -206,6 +221,7 @@ snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_s
         json_decref(places);
         RETURN_IF_ERROR(status);
     }
+    apply_class(sources);
     if (sources->listed.count)
         qsort(sources->listed.items, sources->listed.count, sizeof *sources->listed.items, by_order);
     return SNUG_OK;
@@ -232,7 +248,7 @@ static snug_status add(snug_context *ctx, struct snug_tokenizer *tokenizer, cons
                                      .rstrip = spec->rstrip,
                                      .special = special,
                                      .normalized = spec->normalized_given ? spec->normalized : !special};
-    return snug_added_tokens_add(ctx, &tokenizer->added, &tokenizer->model, &token);
+    return snug_added_tokens_add(ctx, &tokenizer->added, &tokenizer->vocabulary, &token);
 }
 
 static snug_status add_list(snug_context *ctx, const struct snug_special_sources *sources,
@@ -245,7 +261,7 @@ static snug_status add_list(snug_context *ctx, const struct snug_special_sources
     return SNUG_OK;
 }
 
-/* The tokens of tokenizer.json, through list and places. */
+/* Adds the tokens of tokenizer.json, with list and places. */
 static snug_status add_own(snug_context *ctx, const struct snug_special_sources *sources,
                            struct snug_tokenizer *tokenizer, struct snug_token_list *list, json_t *places) {
     RETURN_IF_ERROR(list_json(ctx, sources, list, places));
@@ -257,86 +273,18 @@ static snug_status add_own(snug_context *ctx, const struct snug_special_sources 
 static int32_t id_of(const struct snug_tokenizer *tokenizer, const char *content) {
     if (!content) return -1;
     const struct snug_added_token *token = snug_added_tokens_find(&tokenizer->added, content);
-    return token ? token->id : snug_wordpiece_find(&tokenizer->model, content);
+    return token ? token->id : snug_vocabulary_find(&tokenizer->vocabulary, content);
 }
 
-/* Whether number index of a template is this special token or sequence, of this type. */
-static bool template_has(const json_t *pieces, size_t index, const char *kind, const char *id, int type) {
-    const json_t *piece = json_object_get(json_array_get(pieces, index), kind);
-    const char *found = json_string_value(json_object_get(piece, "id"));
-    return same(found, id) && json_integer_value(json_object_get(piece, "type_id")) == type;
-}
-
-static const char *template_token(const json_t *pieces, size_t index) {
-    const json_t *piece = json_object_get(json_array_get(pieces, index), "SpecialToken");
-    return json_string_value(json_object_get(piece, "id"));
-}
-
-/* An id as a file gives it: -1 where it is none. */
-static int32_t template_id(const json_t *value) {
-    const json_int_t id = json_integer_value(value);
-    return json_is_integer(value) && id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
-}
-
-/* [CLS] and [SEP] of a template that has the form of BERT's; false if it has not. */
-static bool read_template(const json_t *part, struct snug_special_ids *out) {
-    const json_t *single = json_object_get(part, "single"), *pair = json_object_get(part, "pair");
-    const char *cls = template_token(single, 0), *sep = template_token(single, 2);
-    if (json_array_size(single) != 3 || json_array_size(pair) != 5 || !cls || !sep) return false;
-    for (int i = 0; i < 2; i++) {
-        const json_t *pieces = i ? pair : single;
-        if (!template_has(pieces, 0, "SpecialToken", cls, 0) || !template_has(pieces, 1, "Sequence", "A", 0) ||
-            !template_has(pieces, 2, "SpecialToken", sep, 0))
-            return false;
-    }
-    if (!template_has(pair, 3, "Sequence", "B", 1) || !template_has(pair, 4, "SpecialToken", sep, 1)) return false;
-    const json_t *tokens = json_object_get(part, "special_tokens");
-    const json_t *cls_ids = json_object_get(json_object_get(tokens, cls), "ids");
-    const json_t *sep_ids = json_object_get(json_object_get(tokens, sep), "ids");
-    if (json_array_size(cls_ids) != 1 || json_array_size(sep_ids) != 1) return false;
-    out->cls = template_id(json_array_get(cls_ids, 0));
-    out->sep = template_id(json_array_get(sep_ids, 0));
-    return true;
-}
-
-/* What tokenizer.json puts around the texts, where it holds whole. */
-static snug_status read_post_processor(snug_context *ctx, const struct snug_special_sources *sources,
-                                       struct snug_special_ids *out) {
-    const json_t *part = json_object_get(sources->json, "post_processor");
-    const char *type = json_string_value(json_object_get(part, "type"));
-    if (json_is_null(part) || !part) {
-        if (sources->named_defaults) return SNUG_OK;
-    } else if (same(type, "BertProcessing")) {
-        out->cls = template_id(json_array_get(json_object_get(part, "cls"), 1));
-        out->sep = template_id(json_array_get(json_object_get(part, "sep"), 1));
-        return SNUG_OK;
-    } else if (same(type, "TemplateProcessing") && read_template(part, out)) {
-        return SNUG_OK;
-    }
-    return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                     "%s: the post_processor %s is not supported, only BERT's [CLS] A [SEP] B [SEP]",
-                     sources->paths[SNUG_TOKENIZER_JSON], type ? type : "null");
-}
-
-static snug_status find_special(snug_context *ctx, const struct snug_special_sources *sources,
-                                struct snug_tokenizer *tokenizer) {
+static void find_special(const struct snug_special_sources *sources, struct snug_tokenizer *tokenizer) {
     const struct snug_token_spec *named = sources->named;
-    struct snug_special_ids *special = &tokenizer->special;
-    *special = (struct snug_special_ids){.cls = id_of(tokenizer, named[SNUG_NAMED_CLS].content),
-                                         .sep = id_of(tokenizer, named[SNUG_NAMED_SEP].content),
-                                         .pad = id_of(tokenizer, named[SNUG_NAMED_PAD].content),
-                                         .unk = tokenizer->model.unk,
-                                         .mask = id_of(tokenizer, named[SNUG_NAMED_MASK].content)};
-    if (sources->own) RETURN_IF_ERROR(read_post_processor(ctx, sources, special));
-    const int64_t size = snug_added_tokens_end(&tokenizer->added, &tokenizer->model);
-    if (special->cls >= size || special->sep >= size)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: the post_processor puts the id %d around texts, which no token has",
-                         sources->paths[SNUG_TOKENIZER_JSON], special->cls >= size ? special->cls : special->sep);
-    if (special->cls < 0 || special->sep < 0)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: there is no %s; name it in tokenizer_config.json",
-                         sources->paths[sources->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_VOCAB],
-                         special->cls < 0 ? "cls_token" : "sep_token");
-    return SNUG_OK;
+    const int32_t unk = tokenizer->kind == SNUG_MODEL_WORDPIECE ? tokenizer->wordpiece.unk
+                                                                : id_of(tokenizer, named[SNUG_NAMED_UNK].content);
+    tokenizer->special = (struct snug_special_ids){.cls = id_of(tokenizer, named[SNUG_NAMED_CLS].content),
+                                                   .sep = id_of(tokenizer, named[SNUG_NAMED_SEP].content),
+                                                   .pad = id_of(tokenizer, named[SNUG_NAMED_PAD].content),
+                                                   .unk = unk,
+                                                   .mask = id_of(tokenizer, named[SNUG_NAMED_MASK].content)};
 }
 
 snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special_sources *sources,
@@ -364,5 +312,6 @@ snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special
     RETURN_IF_ERROR(snug_json_string(ctx, path, sources->config, "truncation_side", "right", &side));
     tokenizer->truncate_left = !strcmp(side, "left");
     RETURN_IF_ERROR(snug_added_tokens_finish(ctx, &tokenizer->added, &tokenizer->normalizer));
-    return find_special(ctx, sources, tokenizer);
+    find_special(sources, tokenizer);
+    return SNUG_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens a folder's JSON files add to the vocabulary or name as special, resolved as transformers 5 does. */
+/* The tokens that a folder's JSON files add to the vocabulary or name as special, resolved as in transformers 5. */
 #ifndef SNUG_TEXT_SPECIAL_TOKENS_H
 #define SNUG_TEXT_SPECIAL_TOKENS_H
 
@@ -23,8 +23,9 @@ enum snug_named_token {
 struct snug_token_spec {
     const char *content; /* NULL: none */
     bool special, single_word, lstrip, rstrip;
-    bool normalized, normalized_given; /* where it is not given, what is not special is normalized */
-    int64_t order;                     /* the id that the file gives; decides the order only */
+    bool text;                         /* is given as text, not as an object */
+    bool normalized, normalized_given; /* if it is not given, tokens that are not special are normalized */
+    int64_t order;                     /* the id in the file; used for the order only */
 };
 
 struct snug_token_list {
@@ -32,13 +33,21 @@ struct snug_token_list {
     size_t count, capacity;
 };
 
-/* Filled by the loader: the files (NULL where there is none) and how to read them. The rest by collect. */
+/* A tokenizer class's default tokens. */
+struct snug_token_defaults {
+    const char *named[SNUG_NAMED_COUNT]; /* NULL: none */
+    bool mask_strips;                    /* a mask token given as text strips the white space before it */
+    const char *extra[3];                /* further special tokens; NULL after the last */
+};
+
+/* The loader fills in the files (NULL if missing) and how to read them; collect fills in the rest. */
 struct snug_special_sources {
     json_t *config, *map, *added; /* owned */
     const json_t *json;           /* tokenizer.json */
     char *const *paths;
-    bool own;            /* tokenizer.json holds whole: its added tokens come first */
-    bool named_defaults; /* BertTokenizer's [UNK], [SEP], [PAD], [CLS], [MASK] */
+    bool own;                                   /* all of tokenizer.json is used: its added tokens come first */
+    const struct snug_token_defaults *defaults; /* the class's; NULL: none */
+    const struct snug_token_list *model_extra;  /* further special tokens of a sentencepiece.bpe.model; or NULL */
 
     struct snug_token_spec named[SNUG_NAMED_COUNT];
     struct snug_token_list listed; /* added tokens by id */
@@ -47,7 +56,7 @@ struct snug_special_sources {
 };
 
 snug_status snug_special_tokens_collect(snug_context *ctx, struct snug_special_sources *sources);
-/* Adds them all to the tokenizer, whose model and normalizer stand, and fills its special ids. */
+/* Adds them all to the tokenizer, whose model and normalizer are loaded, and fills its special ids. */
 snug_status snug_special_tokens_add(snug_context *ctx, const struct snug_special_sources *sources,
                                     struct snug_tokenizer *tokenizer);
 void snug_special_sources_free(struct snug_special_sources *sources);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WordPiece as transformers' AutoTokenizer gives it for the same folder (BertTokenizer of transformers 5). */
+/* Tokens identical to those of transformers 5's AutoTokenizer for the same folder. */
 #ifndef SNUG_TEXT_TOKENIZER_H
 #define SNUG_TEXT_TOKENIZER_H
 
@@ -7,19 +7,22 @@
 
 struct snug_tokenizer;
 
-/* Token ids being gathered; grows as needed. Zero-initialise; free(ids). */
+/* A growing list of token ids. Zero-initialise; free(ids). */
 struct snug_ids {
     int32_t *ids;
     size_t count, capacity;
 };
 
-/* Reads vocab.txt + tokenizer_config.json (+ special_tokens_map.json, added_tokens.json), or tokenizer.json, from
-   folder. Where tokenizer_config.json and tokenizer.json disagree on how text is read, the former wins;
-   where the vocabularies do, tokenizer.json's holds, as in transformers 5. Both are logged. */
+snug_status snug_ids_append(snug_context *ctx, struct snug_ids *ids, int32_t id);
+
+/* Reads from folder tokenizer.json, or vocab.txt (WordPiece), vocab.json + merges.txt (byte-level BPE) or
+   sentencepiece.bpe.model (Unigram), with tokenizer_config.json, special_tokens_map.json and added_tokens.json.
+   The class named in tokenizer_config.json builds the tokenizer, as in transformers 5: BertTokenizer uses only the
+   vocabulary of tokenizer.json, PreTrainedTokenizerFast all of it. Ignored settings are logged. */
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out);
 void snug_tokenizer_free(struct snug_tokenizer *tokenizer);
-/* Writes the tokenizer's own files, those that its folder had, into another one: as they were when they were loaded,
-   whatever has happened to them since. */
+/* Writes the tokenizer's files into another folder, with the contents that were loaded, even if the files have changed
+   since. */
 snug_status snug_tokenizer_save(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                                 const struct snug_folder *in);
 
@@ -29,26 +32,49 @@ const char *snug_tokenizer_file(const struct snug_tokenizer *tokenizer, size_t i
 int64_t snug_tokenizer_vocab_size(const struct snug_tokenizer *tokenizer); /* largest id + 1 */
 /* The token's text; "" for an id that has none. */
 const char *snug_tokenizer_token(const struct snug_tokenizer *tokenizer, int32_t id);
-/* -1 where the vocabulary has none. */
+/* -1 if the vocabulary has none. */
 struct snug_special_ids {
     int32_t cls, sep, pad, unk, mask;
 };
 struct snug_special_ids snug_tokenizer_special(const struct snug_tokenizer *tokenizer);
-/* Changes whenever the tokens of some text could: key of the token cache. */
+/* Changes whenever tokens could change: key of the token cache. */
 uint64_t snug_tokenizer_fingerprint(const struct snug_tokenizer *tokenizer);
 
-/* Appends the tokens of text (length bytes, valid UTF-8), without [CLS] and [SEP]. Safe from several threads. */
+/* Appends the tokens of text (length bytes, valid UTF-8), without the special tokens around it. Safe from several
+ * threads. */
 snug_status snug_tokenizer_encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                   size_t length, struct snug_ids *out);
-/* The same, or only begins with so many of them and perhaps some more: of a long text that is cut anyway, the rest need
-   not be looked at. (All of them where the tokenizer cuts at the left.) */
+/* The same, but may stop after `most` tokens or a few more: the rest of a long text is truncated anyway. (All tokens if
+   the tokenizer truncates at the left.) */
 snug_status snug_tokenizer_encode_begin(snug_context *ctx, const struct snug_tokenizer *tokenizer, const char *text,
                                         size_t length, size_t most, struct snug_ids *out);
-/* [CLS] a [SEP], or [CLS] a [SEP] b [SEP]: cuts a and b to max_length in all, longest first as `tokenizers` does
-   (truncation="longest_first"), and writes the row to out (appended). *first_count: tokens of type 0; the rest are of
-   type 1. *truncated: whether anything was cut. b may be NULL. */
+/* The post-processor's row for a, or for a pair, such as [CLS] a [SEP] b [SEP]: truncates a and b to max_length in
+   total, as `tokenizers` does (truncation="longest_first"), and appends the row to out. *first_count: tokens of type 0;
+   the rest are of type 1. *truncated: whether it was truncated. b may be NULL. */
 snug_status snug_tokenizer_assemble(snug_context *ctx, const struct snug_tokenizer *tokenizer, const struct snug_ids *a,
                                     const struct snug_ids *b, size_t max_length, struct snug_ids *out,
                                     size_t *first_count, bool *truncated);
+
+/* Special tokens of a row, of one sequence or a pair. */
+size_t snug_tokenizer_specials(const struct snug_tokenizer *tokenizer, bool pair);
+
+/* A word of a pre-split text: length bytes of valid UTF-8. */
+struct snug_word {
+    const char *text;
+    size_t length;
+};
+/* Appends the tokens of words (is_split_into_words=True of transformers), and to word_of the index of its word for each
+   token: each word is normalized and split by itself, and may have no token or several. RobertaTokenizer and
+   GPT2Tokenizer put a space before each word, as with add_prefix_space=True, with which run_ner.py loads them. Safe
+   from several threads. */
+snug_status snug_tokenizer_encode_words(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                        const struct snug_word *words, size_t count, struct snug_ids *out,
+                                        struct snug_ids *word_of);
+/* The row of snug_tokenizer_assemble for one sequence a, whose tokens belong to the words a_word_of. Appends to word_of
+   the index of its word for each token of the row, -1 for special tokens. */
+snug_status snug_tokenizer_assemble_words(snug_context *ctx, const struct snug_tokenizer *tokenizer,
+                                          const struct snug_ids *a, const struct snug_ids *a_word_of, size_t max_length,
+                                          struct snug_ids *out, struct snug_ids *word_of, size_t *first_count,
+                                          bool *truncated);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a folder's tokenizer files as transformers 5 does (AutoTokenizer, BertTokenizer, TokenizersBackend).
+ * Reads a folder's tokenizer files as transformers 5 does (AutoTokenizer, TokenizersBackend).
  *
- * BertTokenizer takes from tokenizer.json nothing but the vocabulary and, where tokenizer_config.json has no
- * added_tokens_decoder, the added tokens: it makes its normalizer from tokenizer_config.json alone. Where a folder has
- * no tokenizer_config.json, or it names a class that only wraps tokenizer.json, all of tokenizer.json holds.
+ * A class such as BertTokenizer or RobertaTokenizer uses only the vocabulary of tokenizer.json (the merges, the scores,
+ * the Precompiled normalizer) and, if tokenizer_config.json has no added_tokens_decoder, the added tokens: it builds
+ * the other parts from tokenizer_config.json. If a folder has no tokenizer_config.json, or it names a class that only
+ * wraps tokenizer.json, all of tokenizer.json is used.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,75 +14,131 @@
 
 #include "io/folder.h"
 #include "io/json.h"
-#include "text/special_tokens.h"
-#include "text/tokenizer_parts.h"
+#include "text/precompiled.h"
+#include "text/tokenizer_json.h"
+#include "text/tokenizer_load.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Part of the fingerprint; goes up whenever the code gives other tokens for the same files. */
+/* Part of the fingerprint; incremented whenever the code gives other tokens for the same files. */
 #define CODE_VERSION 1
 
-struct loader {
-    snug_context *ctx;
-    const char *folder;
-    struct snug_tokenizer *tokenizer;
-    json_t *json; /* tokenizer.json, perhaps without its vocabulary; NULL if there is none */
-    bool own;     /* all of tokenizer.json holds, its normalizer too */
-    bool read;    /* the model's vocabulary is that of vocab.txt */
-    struct snug_special_sources sources;
+/* ---- classes --------------------------------------------------------------------------------------------------- */
+
+/* In the order of enum snug_named_token: bos, eos, unk, sep, pad, cls, mask. */
+#define BERT_TOKENS                                                                                                    \
+    {                                                                                                                  \
+        .named = { NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]" }                                          \
+    }
+#define FAIRSEQ_NAMES "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"
+#define MPNET_TOKENS                                                                                                   \
+    { .named = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .mask_strips = true }
+#define CAMEMBERT_TOKENS                                                                                               \
+    {                                                                                                                  \
+        .named = {FAIRSEQ_NAMES}, .mask_strips = true, .extra = { "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED" }        \
+    }
+
+static const struct snug_tokenizer_class classes[] = {
+    /* Classes that transformers 5 replaces by BertTokenizer. */
+    {.name = "BertTokenizer", .defaults = BERT_TOKENS},
+    {.name = "DistilBertTokenizer", .defaults = BERT_TOKENS},
+    {.name = "ElectraTokenizer", .defaults = BERT_TOKENS},
+    {.name = "MobileBertTokenizer", .defaults = BERT_TOKENS},
+    {.name = "ConvBertTokenizer", .defaults = BERT_TOKENS},
+    {.name = "SqueezeBertTokenizer", .defaults = BERT_TOKENS},
+    {.name = "MPNetTokenizer", .form = SNUG_FORM_ROBERTA, .defaults = MPNET_TOKENS},
+    {.name = "RobertaTokenizer",
+     .kind = SNUG_MODEL_BPE,
+     .form = SNUG_FORM_ROBERTA,
+     .prefix_words = true,
+     .defaults = {.named = {FAIRSEQ_NAMES}}},
+    {.name = "XLMRobertaTokenizer",
+     .kind = SNUG_MODEL_UNIGRAM,
+     .form = SNUG_FORM_BOS_EOS,
+     .defaults = {.named = {FAIRSEQ_NAMES}}},
+    {.name = "CamembertTokenizer", .kind = SNUG_MODEL_UNIGRAM, .form = SNUG_FORM_BOS_EOS, .defaults = CAMEMBERT_TOKENS},
+    {.name = "GPT2Tokenizer",
+     .kind = SNUG_MODEL_BPE,
+     .form = SNUG_FORM_PLAIN,
+     .wraps = true,
+     .prefix_words = true,
+     .defaults = {.named = {"<|endoftext|>", "<|endoftext|>", "<|endoftext|>"}}},
+    /* Classes that wrap any tokenizer.json; without one they are BERT's. */
+    {.name = "PreTrainedTokenizer", .wraps = true, .defaults = BERT_TOKENS},
+    {.name = "TokenizersBackend", .wraps = true, .defaults = BERT_TOKENS},
 };
 
-/* The member of an object; NULL where it is absent or null. */
-static const json_t *member(const json_t *object, const char *key) {
+/* The class of a model whose files name none; BertTokenizer for all other models. */
+static const char *const model_types[][2] = {
+    {"roberta", "RobertaTokenizer"}, {"xlm-roberta", "XLMRobertaTokenizer"}, {"camembert", "CamembertTokenizer"},
+    {"mpnet", "MPNetTokenizer"},     {"modernbert", "TokenizersBackend"},    {"gpt2", "GPT2Tokenizer"}};
+
+/* ---- files ----------------------------------------------------------------------------------------------------- */
+
+const json_t *snug_loader_member(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return json_is_null(value) ? NULL : value;
 }
 
-static const char *type_of(const json_t *object) {
-    const char *type = json_string_value(json_object_get(object, "type"));
-    return type ? type : "without a type";
+const char *snug_loader_path(const struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file) {
+    return loader->tokenizer->paths[file];
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------- */
-
-static snug_status read_file(struct loader *loader, enum snug_tokenizer_file file) {
+snug_status snug_loader_read_file(struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     return snug_file_read(loader->ctx, NULL, tokenizer->paths[file], &tokenizer->data[file], &tokenizer->sizes[file]);
 }
 
-/* Reads each file once, vocab.txt later: what is used and what is saved is then the same, whatever happens to it. */
-static snug_status read_files(struct loader *loader) {
-    char **paths = loader->tokenizer->paths;
-    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
-        RETURN_IF_ERROR(snug_path_join(loader->ctx, &paths[file], loader->folder, snug_tokenizer_file_names[file]));
-        if (snug_entry_kind(NULL, paths[file])) {
-            if (file != SNUG_TOKENIZER_VOCAB) RETURN_IF_ERROR(read_file(loader, file));
-            continue;
-        }
-        free(paths[file]);
-        paths[file] = NULL;
-    }
-    if (!paths[SNUG_TOKENIZER_VOCAB] && !paths[SNUG_TOKENIZER_JSON])
-        return snug_fail(
-            loader->ctx, SNUG_E_INPUT,
-            "%s has no tokenizer: neither vocab.txt nor tokenizer.json is there; name a folder that has one "
-            "with --tokenizer_name",
-            loader->folder);
-    return SNUG_OK;
+void snug_loader_forget(struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file) {
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    free(tokenizer->paths[file]);
+    free(tokenizer->data[file]);
+    tokenizer->paths[file] = tokenizer->data[file] = NULL;
 }
 
-static snug_status parse_optional(struct loader *loader, enum snug_tokenizer_file file, json_t **out) {
+snug_status snug_loader_parse(struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file, json_t **out) {
     const struct snug_tokenizer *tokenizer = loader->tokenizer;
     if (!tokenizer->paths[file]) return SNUG_OK;
     return snug_json_read_text(loader->ctx, tokenizer->paths[file], tokenizer->data[file], tokenizer->sizes[file], out);
 }
 
-static const char *path_of(const struct loader *loader, enum snug_tokenizer_file file) {
-    return loader->tokenizer->paths[file];
+/* Whether a file is read before the class is known. */
+static bool is_read_first(enum snug_tokenizer_file file) {
+    return file == SNUG_TOKENIZER_JSON || file == SNUG_TOKENIZER_CONFIG || file == SNUG_TOKENIZER_SPECIAL_MAP ||
+           file == SNUG_TOKENIZER_ADDED;
+}
+
+/* Reads each file once, vocabularies later: so the saved file is the used one, even if the file changes. */
+static snug_status read_files(struct snug_tokenizer_loader *loader) {
+    char **paths = loader->tokenizer->paths;
+    for (int file = 0; file < SNUG_TOKENIZER_FILES; file++) {
+        RETURN_IF_ERROR(snug_path_join(loader->ctx, &paths[file], loader->folder, snug_tokenizer_file_names[file]));
+        if (snug_entry_kind(NULL, paths[file])) {
+            if (is_read_first(file)) RETURN_IF_ERROR(snug_loader_read_file(loader, file));
+            continue;
+        }
+        free(paths[file]);
+        paths[file] = NULL;
+    }
+    if (paths[SNUG_TOKENIZER_VOCAB] || paths[SNUG_TOKENIZER_JSON] || paths[SNUG_TOKENIZER_VOCAB_JSON] ||
+        paths[SNUG_TOKENIZER_SENTENCEPIECE])
+        return SNUG_OK;
+    return snug_fail(loader->ctx, SNUG_E_INPUT,
+                     "%s has no tokenizer: neither vocab.txt, nor tokenizer.json, nor vocab.json, nor "
+                     "sentencepiece.bpe.model; give a folder that has one with --tokenizer_name",
+                     loader->folder);
+}
+
+/* The class for the model type in config.json. */
+static const char *class_of_model(const json_t *config) {
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    for (size_t i = 0; type && i < COUNT(model_types); i++)
+        if (!strcmp(type, model_types[i][0])) return model_types[i][1];
+    return "BertTokenizer";
 }
 
 /* tokenizer_class, with or without "Fast", of tokenizer_config.json or else of the model's config.json. */
-static snug_status read_class(struct loader *loader, char **out) {
+static snug_status read_class(struct snug_tokenizer_loader *loader, char **out) {
     snug_context *ctx = loader->ctx;
     const char *name = NULL;
     char *path = NULL;
@@ -89,14 +146,14 @@ static snug_status read_class(struct loader *loader, char **out) {
     snug_status status = SNUG_OK;
     *out = NULL;
     if (loader->sources.config)
-        RETURN_IF_ERROR(snug_json_string(ctx, path_of(loader, SNUG_TOKENIZER_CONFIG), loader->sources.config,
+        RETURN_IF_ERROR(snug_json_string(ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), loader->sources.config,
                                          "tokenizer_class", NULL, &name));
     if (!name) {
         RETURN_IF_ERROR(snug_path_join(ctx, &path, loader->folder, "config.json"));
         if (snug_file_exists(NULL, path)) status = snug_json_read(ctx, NULL, path, &config);
         if (status == SNUG_OK && config) status = snug_json_string(ctx, path, config, "tokenizer_class", NULL, &name);
     }
-    if (status == SNUG_OK) status = snug_strdup(ctx, name ? name : "BertTokenizer", out);
+    if (status == SNUG_OK) status = snug_strdup(ctx, name ? name : class_of_model(config), out);
     json_decref(config);
     free(path);
     if (status != SNUG_OK) return status;
@@ -105,307 +162,354 @@ static snug_status read_class(struct loader *loader, char **out) {
     return SNUG_OK;
 }
 
-static bool is_one_of(const char *name, const char *const *names, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(name, names[i])) return true;
-    return false;
-}
-
-/* Decides whether tokenizer.json speaks for itself. */
-static snug_status resolve_class(struct loader *loader) {
-    /* Those that transformers 5 serves with BertTokenizer, and those that wrap any tokenizer.json. */
-    static const char *const bert[] = {"BertTokenizer",       "DistilBertTokenizer", "ElectraTokenizer",
-                                       "MobileBertTokenizer", "ConvBertTokenizer",   "SqueezeBertTokenizer"};
-    static const char *const wrappers[] = {"PreTrainedTokenizer", "TokenizersBackend"};
+/* Finds the class, and decides whether all of tokenizer.json is used. */
+static snug_status resolve_class(struct snug_tokenizer_loader *loader) {
     char *name;
     RETURN_IF_ERROR(read_class(loader, &name));
-    bool wraps = is_one_of(name, wrappers, COUNT(wrappers)), known = wraps || is_one_of(name, bert, COUNT(bert));
+    for (size_t i = 0; i < COUNT(classes) && !loader->class; i++)
+        if (!strcmp(name, classes[i].name)) loader->class = &classes[i];
     snug_status status = SNUG_OK;
-    if (!known)
-        status = snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
-                           "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer (WordPiece)",
-                           loader->folder, name);
+    if (!loader->class)
+        status =
+            snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
+                      "%s: the tokenizer class \"%s\" is not supported, only BertTokenizer, MPNetTokenizer "
+                      "(WordPiece), RobertaTokenizer, GPT2Tokenizer (BPE), XLMRobertaTokenizer, CamembertTokenizer "
+                      "(Unigram), and PreTrainedTokenizerFast with a tokenizer.json",
+                      loader->folder, name);
     free(name);
-    loader->own = path_of(loader, SNUG_TOKENIZER_JSON) && (wraps || !loader->sources.config);
-    loader->sources.named_defaults = !(wraps && loader->own);
-    return status;
-}
-
-/* ---- vocabulary ---------------------------------------------------------------------------------------------- */
-
-static size_t skip_space(const char *text, size_t at) { return at + strspn(text + at, " \t\r\n"); }
-
-/* Whether text at *at is this token as a JSON string, with nothing escaped but what must be; moves *at behind it. */
-static bool take_string(const char *text, size_t *at, const char *token) {
-    size_t i = *at;
-    if (text[i++] != '"') return false;
-    for (; *token; token++) {
-        if (*token == '"' || *token == '\\') {
-            if (text[i++] != '\\') return false;
-        }
-        if (text[i++] != *token) return false;
-    }
-    if (text[i++] != '"') return false;
-    *at = i;
-    return true;
-}
-
-/* Where the text of tokenizer.json holds exactly the vocabulary of vocab.txt, in order of ids as it is always written:
-   the places of the braces around it. To leave it out spares the JSON parser nine tenths of the file: 20 ms of a start.
- */
-static bool find_vocabulary(const struct snug_wordpiece *model, const char *text, size_t *open, size_t *close) {
-    const char *key = strstr(text, "\"vocab\"");
-    if (!key) return false;
-    size_t at = skip_space(text, (size_t)(key - text) + strlen("\"vocab\""));
-    if (text[at++] != ':') return false;
-    at = skip_space(text, at);
-    *open = at;
-    if (text[at++] != '{') return false;
-    for (int64_t id = 0; id < model->size; id++) {
-        at = skip_space(text, at);
-        if (!take_string(text, &at, model->tokens[id])) return false;
-        at = skip_space(text, at);
-        if (text[at++] != ':') return false;
-        at = skip_space(text, at);
-        char *end;
-        if (text[at] < '0' || text[at] > '9' || strtoll(text + at, &end, 10) != id) return false;
-        at = skip_space(text, (size_t)(end - text));
-        if (text[at++] != (id + 1 < model->size ? ',' : '}')) return false;
-    }
-    *close = at - 1;
-    return true;
-}
-
-static snug_status read_vocabulary_file(struct loader *loader) {
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
-    const char *path = path_of(loader, SNUG_TOKENIZER_VOCAB);
-    if (!path) return SNUG_OK;
-    RETURN_IF_ERROR(read_file(loader, SNUG_TOKENIZER_VOCAB));
-    const snug_status status =
-        snug_wordpiece_read(loader->ctx, &tokenizer->model, path, tokenizer->data[SNUG_TOKENIZER_VOCAB],
-                            tokenizer->sizes[SNUG_TOKENIZER_VOCAB]);
-    loader->read = status == SNUG_OK;
-    return status;
-}
-
-/* tokenizer.json without its vocabulary, if that is the one of vocab.txt; otherwise loader->json stays NULL. */
-static snug_status parse_without_vocabulary(struct loader *loader) {
-    const char *text = loader->tokenizer->data[SNUG_TOKENIZER_JSON];
-    size_t size = loader->tokenizer->sizes[SNUG_TOKENIZER_JSON], open, close;
-    char *rest;
-    if (!find_vocabulary(&loader->tokenizer->model, text, &open, &close)) return SNUG_OK;
-    RETURN_IF_ERROR(snug_alloc(loader->ctx, open + 1 + size - close, 1, (void **)&rest));
-    memcpy(rest, text, open + 1);
-    memcpy(rest + open + 1, text + close, size - close);
-    json_error_t error;
-    loader->json = snug_json_parse(rest, open + 1 + size - close, 0, &error);
-    free(rest);
-    if (json_object_size(json_object_get(json_object_get(loader->json, "model"), "vocab")) == 0) return SNUG_OK;
-    json_decref(loader->json); /* what was left out is not the model's vocabulary */
-    loader->json = NULL;
+    if (status != SNUG_OK) return status;
+    const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON), wraps = loader->class->wraps;
+    loader->own = json && (wraps || !loader->sources.config);
+    if (!(wraps && loader->own) || loader->class->form == SNUG_FORM_PLAIN)
+        loader->sources.defaults = &loader->class->defaults;
     return SNUG_OK;
 }
 
-static snug_status read_tokenizer_json(struct loader *loader) {
-    if (loader->read) RETURN_IF_ERROR(parse_without_vocabulary(loader));
-    if (json_is_object(loader->json)) return SNUG_OK;
-    loader->read = false;
-    json_decref(loader->json);
-    loader->json = NULL;
-    return parse_optional(loader, SNUG_TOKENIZER_JSON, &loader->json);
-}
+/* ---- normalizer and pre-tokenizer ------------------------------------------------------------------------------ */
 
-/* The vocabulary of tokenizer.json, which transformers prefers to vocab.txt. */
-static snug_status take_json_vocabulary(struct loader *loader, const json_t *vocab) {
+/* BertTokenizer's normalizer, from tokenizer_config.json. */
+static snug_status config_normalizer(struct snug_tokenizer_loader *loader, struct snug_bert_normalizer *out) {
     snug_context *ctx = loader->ctx;
-    const char *path = path_of(loader, SNUG_TOKENIZER_JSON);
-    struct snug_wordpiece *model = &loader->tokenizer->model;
-    size_t bytes = 0;
-    int64_t size = 0;
-    const char *key;
-    json_t *value;
-    if (!json_is_object(vocab)) return snug_fail(ctx, SNUG_E_INPUT, "%s: \"model\" has no object \"vocab\"", path);
-    json_object_foreach((json_t *)vocab, key, value) {
-        if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX)
-            return snug_fail(ctx, SNUG_E_INPUT, "%s: the id of token \"%s\" is not a number from 0", path, key);
-        bytes += strlen(key) + 1;
-        if (json_integer_value(value) >= size) size = json_integer_value(value) + 1;
-    }
-    RETURN_IF_ERROR(snug_wordpiece_reserve(ctx, model, path, (int64_t)json_object_size(vocab), size, bytes));
-    char *to = model->texts;
-    json_object_foreach((json_t *)vocab, key, value) {
-        size_t length = strlen(key);
-        memcpy(to, key, length + 1);
-        RETURN_IF_ERROR(snug_wordpiece_add(ctx, model, path, to, length, json_integer_value(value)));
-        to += length + 1;
-    }
-    return SNUG_OK;
-}
-
-/* a is that of vocab.txt, which leaves out no id: nor does one of as many tokens. */
-static bool same_vocabulary(const struct snug_wordpiece *a, const struct snug_wordpiece *b) {
-    if (a->size != b->size || a->count != b->count) return false;
-    for (int64_t id = 0; id < a->size; id++)
-        if (strcmp(a->tokens[id], b->tokens[id]) != 0) return false;
-    return true;
-}
-
-/* What is not used is not copied into a trained model's folder either: it may be anything. */
-static void forget_vocabulary_file(struct loader *loader) {
-    struct snug_tokenizer *tokenizer = loader->tokenizer;
-    free(tokenizer->paths[SNUG_TOKENIZER_VOCAB]);
-    free(tokenizer->data[SNUG_TOKENIZER_VOCAB]);
-    tokenizer->paths[SNUG_TOKENIZER_VOCAB] = tokenizer->data[SNUG_TOKENIZER_VOCAB] = NULL;
-}
-
-static snug_status load_vocabulary(struct loader *loader) {
-    snug_context *ctx = loader->ctx;
-    struct snug_wordpiece *model = &loader->tokenizer->model;
-    const char *json_path = path_of(loader, SNUG_TOKENIZER_JSON);
-    snug_status status = read_vocabulary_file(loader);
-    if (!json_path || status == SNUG_E_MEMORY) return status;
-    if (status != SNUG_OK) { /* transformers does not look into it beside a tokenizer.json */
-        snug_log(ctx, SNUG_LOG_WARNING, "%s; %s is used instead", snug_error_message(ctx), json_path);
-        snug_clear_error(ctx);
-        snug_wordpiece_free(model);
-        forget_vocabulary_file(loader);
-    }
-    bool had = loader->read;
-    RETURN_IF_ERROR(read_tokenizer_json(loader));
-    const json_t *part = member(loader->json, "model");
-    const char *type = type_of(part);
-    if (!part || (json_object_get(part, "type") && strcmp(type, "WordPiece") != 0))
-        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s: the model %s is not supported, only WordPiece", json_path,
-                         part ? type : "null");
-    if (loader->read) return SNUG_OK;
-    struct snug_wordpiece other = *model;
-    *model = (struct snug_wordpiece){0};
-    status = take_json_vocabulary(loader, json_object_get(part, "vocab"));
-    if (status == SNUG_OK && had && !same_vocabulary(&other, model)) {
-        snug_log(ctx, SNUG_LOG_WARNING,
-                 "%s and %s have different vocabularies; the latter is used, as transformers does",
-                 path_of(loader, SNUG_TOKENIZER_VOCAB), json_path);
-        forget_vocabulary_file(loader);
-    }
-    snug_wordpiece_free(&other);
-    return status;
-}
-
-/* ---- normalizer and model ------------------------------------------------------------------------------------ */
-
-/* The normalizer of tokenizer.json; none at all leaves the text alone. */
-static snug_status json_normalizer(struct loader *loader, struct snug_normalizer *out) {
-    snug_context *ctx = loader->ctx;
-    const char *path = path_of(loader, SNUG_TOKENIZER_JSON);
-    const json_t *part = member(loader->json, "normalizer");
-    *out = (struct snug_normalizer){0};
-    if (!part) return SNUG_OK;
-    if (strcmp(type_of(part), "BertNormalizer") != 0)
-        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s: the normalizer %s is not supported, only BertNormalizer", path,
-                         type_of(part));
-    RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "clean_text", true, &out->clean_text));
-    RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "handle_chinese_chars", true, &out->handle_chinese_chars));
-    RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "lowercase", true, &out->lowercase));
-    return snug_json_bool(ctx, path, part, "strip_accents", out->lowercase, &out->strip_accents);
-}
-
-/* What BertTokenizer makes of tokenizer_config.json. */
-static snug_status config_normalizer(struct loader *loader, struct snug_normalizer *out) {
-    snug_context *ctx = loader->ctx;
-    const char *path = path_of(loader, SNUG_TOKENIZER_CONFIG);
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_CONFIG);
     const json_t *config = loader->sources.config;
-    *out = (struct snug_normalizer){true, true, true, true};
+    *out = (struct snug_bert_normalizer){true, true, true, true};
     if (!config) return SNUG_OK;
     RETURN_IF_ERROR(snug_json_bool(ctx, path, config, "do_lower_case", true, &out->lowercase));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, config, "tokenize_chinese_chars", true, &out->handle_chinese_chars));
     return snug_json_bool(ctx, path, config, "strip_accents", out->lowercase, &out->strip_accents);
 }
 
-static void warn_of_difference(struct loader *loader, const char *what, bool config, bool json) {
+static void warn_of_difference(struct snug_tokenizer_loader *loader, const char *what, bool config, bool json) {
     if (config == json) return;
     snug_log(loader->ctx, SNUG_LOG_WARNING,
-             "%s: %s is %s by tokenizer_config.json and %s by tokenizer.json; %s holds, as in transformers 5",
+             "%s: %s is %s in tokenizer_config.json and %s in tokenizer.json; using %s, as transformers 5 does",
              loader->folder, what, config ? "true" : "false", json ? "true" : "false",
              loader->own ? "tokenizer.json" : "tokenizer_config.json");
 }
 
-static snug_status load_normalizer(struct loader *loader) {
+/* Compares the settings of tokenizer_config.json with a normalizer of tokenizer.json; logs differences and the one that
+   is used. */
+static void compare_normalizers(struct snug_tokenizer_loader *loader, const struct snug_bert_normalizer *config,
+                                const struct snug_normalizer *other) {
+    /* untested: no supported tokenizer has it */
+    if (other->count > 1 || (other->count && other->steps[0].kind != SNUG_NORMALIZER_BERT)) {
+        if (!loader->own) /* untested: no supported tokenizer has it */
+            snug_log(loader->ctx, SNUG_LOG_WARNING,
+                     "%s: the normalizer is not BertNormalizer; using tokenizer_config.json, as transformers 5 does",
+                     snug_loader_path(loader, SNUG_TOKENIZER_JSON));
+        return;
+    }
+    const struct snug_bert_normalizer json = other->count ? other->steps[0].bert : (struct snug_bert_normalizer){0};
+    warn_of_difference(loader, "clean_text", config->clean_text, json.clean_text);
+    warn_of_difference(loader, "do_lower_case", config->lowercase, json.lowercase);
+    warn_of_difference(loader, "strip_accents", config->strip_accents, json.strip_accents);
+    warn_of_difference(loader, "tokenize_chinese_chars", config->handle_chinese_chars, json.handle_chinese_chars);
+}
+
+/* The normalizer of a class whose model is WordPiece, or of tokenizer.json for any model. */
+static snug_status load_bert_normalizer(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
-    struct snug_normalizer config, json;
-    RETURN_IF_ERROR(config_normalizer(loader, &config));
-    loader->tokenizer->normalizer = config;
-    if (!loader->json) return SNUG_OK;
-    snug_status status = json_normalizer(loader, &json);
-    if (loader->own) loader->tokenizer->normalizer = json;
-    if (status != SNUG_OK && !loader->own) {
-        snug_log(ctx, SNUG_LOG_WARNING, "%s; tokenizer_config.json holds, as in transformers 5",
+    struct snug_normalizer_step config = {.kind = SNUG_NORMALIZER_BERT};
+    struct snug_normalizer json = {0};
+    RETURN_IF_ERROR(config_normalizer(loader, &config.bert));
+    snug_status status = snug_json_normalizer(ctx, snug_loader_path(loader, SNUG_TOKENIZER_JSON),
+                                              json_object_get(loader->json, "normalizer"), &json);
+    if (status == SNUG_OK && loader->json && loader->sources.config && loader->tokenizer->kind == SNUG_MODEL_WORDPIECE)
+        compare_normalizers(loader, &config.bert, &json);
+    if (loader->own) {
+        loader->tokenizer->normalizer = json;
+        return status;
+    }
+    snug_normalizer_free(&json);
+    if (status == SNUG_E_MEMORY) return status; /* may be untested: an allocation that fails */
+    if (status != SNUG_OK) {
+        snug_log(ctx, SNUG_LOG_WARNING, "%s; using tokenizer_config.json, as transformers 5 does",
                  snug_error_message(ctx));
         snug_clear_error(ctx);
-        return SNUG_OK;
     }
-    if (status != SNUG_OK || !loader->sources.config) return status;
-    warn_of_difference(loader, "clean_text", config.clean_text, json.clean_text);
-    warn_of_difference(loader, "do_lower_case", config.lowercase, json.lowercase);
-    warn_of_difference(loader, "strip_accents", config.strip_accents, json.strip_accents);
-    warn_of_difference(loader, "tokenize_chinese_chars", config.handle_chinese_chars, json.handle_chinese_chars);
+    return snug_normalizer_add(ctx, &loader->tokenizer->normalizer, &config);
+}
+
+static snug_status load_normalizer(struct snug_tokenizer_loader *loader) {
+    if (loader->own || loader->class->kind == SNUG_MODEL_WORDPIECE) return load_bert_normalizer(loader);
+    if (loader->class->kind != SNUG_MODEL_UNIGRAM) return SNUG_OK;
+    return snug_json_precompiled(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_JSON),
+                                 json_object_get(loader->json, "normalizer"), &loader->tokenizer->normalizer);
+}
+
+static snug_status add_metaspace(struct snug_tokenizer_loader *loader, bool prefix) {
+    static const char replacement[] = "\u2581";
+    struct snug_pretokenizer *out = &loader->tokenizer->pretokenizer;
+    const struct snug_pretokenizer_step spaces = {.kind = SNUG_SPLITTING_SPACE, .behavior = SNUG_BEHAVIOR_REMOVED};
+    /* untested: no supported tokenizer has it */
+    struct snug_pretokenizer_step step = {.kind = SNUG_SPLITTING_METASPACE,
+                                          .split = true,
+                                          .prefix = prefix ? SNUG_PREFIX_ALWAYS : SNUG_PREFIX_NEVER,
+                                          .length = sizeof replacement - 1};
+    RETURN_IF_ERROR(snug_pretokenizer_add(loader->ctx, out, &spaces));
+    RETURN_IF_ERROR(snug_strdup(loader->ctx, replacement, &step.pattern));
+    return snug_pretokenizer_add(loader->ctx, out, &step);
+}
+
+/* The class's pre-tokenizer. */
+static snug_status class_pretokenizer(struct snug_tokenizer_loader *loader) {
+    snug_context *ctx = loader->ctx;
+    struct snug_pretokenizer_step step = {.kind = SNUG_SPLITTING_BERT};
+    bool prefix;
+    RETURN_IF_ERROR(snug_json_bool(ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), loader->sources.config,
+                                   "add_prefix_space", loader->class->kind == SNUG_MODEL_UNIGRAM, &prefix));
+    if (loader->class->kind == SNUG_MODEL_UNIGRAM) return add_metaspace(loader, prefix);
+    if (loader->class->kind == SNUG_MODEL_BPE)
+        step = (struct snug_pretokenizer_step){.kind = SNUG_SPLITTING_BYTE_LEVEL,
+                                               .split = true,
+                                               .prefix = prefix ? SNUG_PREFIX_ALWAYS : SNUG_PREFIX_NEVER};
+    return snug_pretokenizer_add(ctx, &loader->tokenizer->pretokenizer, &step);
+}
+
+static snug_status load_pretokenizer(struct snug_tokenizer_loader *loader) {
+    snug_context *ctx = loader->ctx;
+    const struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const struct snug_pretokenizer *out = &tokenizer->pretokenizer;
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    if (!loader->own) return class_pretokenizer(loader);
+    RETURN_IF_ERROR(snug_json_pretokenizer(ctx, path, json_object_get(loader->json, "pre_tokenizer"),
+                                           &loader->tokenizer->pretokenizer));
+    for (size_t i = 0; i < out->count; i++) {
+        const struct snug_pretokenizer_step *step = &out->steps[i];
+        if (step->kind == SNUG_SPLITTING_BYTE_LEVEL && (i + 1 < out->count || tokenizer->kind != SNUG_MODEL_BPE))
+            return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s: the pre_tokenizer ByteLevel is not supported %s", path,
+                             i + 1 < out->count ? "before another one" : "with another model than BPE");
+        if (step->kind == SNUG_SPLITTING_METASPACE && step->prefix == SNUG_PREFIX_FIRST && tokenizer->normalizer.count)
+            return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                             "%s: \"prepend_scheme\" first of the pre_tokenizer Metaspace is not supported after a "
+                             "normalizer",
+                             path);
+    }
     return SNUG_OK;
 }
 
-static snug_status finish_model(struct loader *loader) {
-    snug_context *ctx = loader->ctx;
-    const char *path = path_of(loader, loader->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_VOCAB);
-    const char *unk = loader->sources.named[SNUG_NAMED_UNK].content, *prefix = "##";
-    int64_t max_word = 100;
-    if (loader->own) {
-        const json_t *part = json_object_get(loader->json, "model"), *splitter = member(loader->json, "pre_tokenizer");
-        if (!splitter || strcmp(type_of(splitter), "BertPreTokenizer") != 0)
-            return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                             "%s: the pre_tokenizer %s is not supported, only BertPreTokenizer", path,
-                             splitter ? type_of(splitter) : "null");
-        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "unk_token", "[UNK]", &unk));
-        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "continuing_subword_prefix", "##", &prefix));
-        RETURN_IF_ERROR(snug_json_int(ctx, path, part, "max_input_chars_per_word", 100, &max_word));
-    }
-    return snug_wordpiece_finish(ctx, &loader->tokenizer->model, path, unk ? unk : "[UNK]", prefix, max_word);
+/* ---- post-processor -------------------------------------------------------------------------------------------- */
+
+/* A row without special tokens, as in the library without a post_processor. */
+static snug_status plain_rows(struct snug_tokenizer_loader *loader) {
+    struct snug_post_processor *out = &loader->tokenizer->post_processor;
+    RETURN_IF_ERROR(snug_template_add(loader->ctx, &out->single, loader->folder, SNUG_PIECE_A, 0));
+    RETURN_IF_ERROR(snug_template_add(loader->ctx, &out->pair, loader->folder, SNUG_PIECE_A, 0));
+    return snug_template_add(loader->ctx, &out->pair, loader->folder, SNUG_PIECE_B, 1);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------- */
+static int32_t id_of(const struct snug_tokenizer *tokenizer, const char *content) {
+    if (!content) return -1;
+    const struct snug_added_token *token = snug_added_tokens_find(&tokenizer->added, content);
+    return token ? token->id : snug_vocabulary_find(&tokenizer->vocabulary, content);
+}
 
-static snug_status index_tokens(struct loader *loader) {
+/* The class's rows: cls_token and sep_token, or bos_token and eos_token, around the texts. */
+static snug_status class_rows(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
-    const struct snug_wordpiece *model = &tokenizer->model;
-    const int64_t size = snug_added_tokens_end(&tokenizer->added, model);
+    const enum snug_class_form form = loader->class->form;
+    if (form == SNUG_FORM_PLAIN) return plain_rows(loader); /* untested: no supported tokenizer has it */
+    const char *path = loader->folder;
+    for (int file = SNUG_TOKENIZER_FILES - 1; file >= 0; file--)
+        if (file != SNUG_TOKENIZER_CONFIG && file != SNUG_TOKENIZER_SPECIAL_MAP && file != SNUG_TOKENIZER_ADDED &&
+            tokenizer->paths[file])
+            path = tokenizer->paths[file];
+    if (loader->json) path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    const bool sentence = form == SNUG_FORM_BOS_EOS;
+    const struct snug_token_spec *named = loader->sources.named;
+    const int32_t first = id_of(tokenizer, named[sentence ? SNUG_NAMED_BOS : SNUG_NAMED_CLS].content),
+                  last = id_of(tokenizer, named[sentence ? SNUG_NAMED_EOS : SNUG_NAMED_SEP].content);
+    /* untested: no supported tokenizer has it */
+    if (first < 0 || last < 0)
+        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: there is no %s; set it in tokenizer_config.json", path,
+                         sentence    ? first < 0 ? "bos_token" : "eos_token"
+                         : first < 0 ? "cls_token"
+                                     : "sep_token");
+    const bool bert = form == SNUG_FORM_BERT;
+    return snug_post_processor_frame(loader->ctx, &tokenizer->post_processor, path, first, last, !bert, bert);
+}
+
+/* add_bos_token and add_eos_token of tokenizer_config.json replace the post_processor, in transformers 5. */
+static snug_status refuse_bos(struct snug_tokenizer_loader *loader) {
+    static const char *const keys[] = {"add_bos_token", "add_eos_token"};
+    for (size_t i = 0; i < 2; i++) {
+        bool added;
+        RETURN_IF_ERROR(snug_json_bool(loader->ctx, snug_loader_path(loader, SNUG_TOKENIZER_CONFIG),
+                                       loader->sources.config, keys[i], false, &added));
+        if (added)
+            return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
+                             "%s: \"%s\" is not supported; describe the rows as post_processor of tokenizer.json",
+                             snug_loader_path(loader, SNUG_TOKENIZER_CONFIG), keys[i]);
+    }
+    return SNUG_OK;
+}
+
+static snug_status load_post_processor(struct snug_tokenizer_loader *loader) {
+    snug_context *ctx = loader->ctx;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    const json_t *part = snug_loader_member(loader->json, "post_processor");
+    /* untested: no supported tokenizer has it */
+    const bool configured = snug_loader_member(loader->sources.config, "add_bos_token") ||
+                            snug_loader_member(loader->sources.config, "add_eos_token");
+    if (!loader->own) return class_rows(loader);
+    if (tokenizer->kind != SNUG_MODEL_WORDPIECE)
+        RETURN_IF_ERROR(snug_json_decoder(ctx, path, json_object_get(loader->json, "decoder")));
+    if (loader->sources.config) RETURN_IF_ERROR(refuse_bos(loader));
+    /* untested: no supported tokenizer has it */
+    if (configured) return plain_rows(loader); /* both are false */
+    if (!part && loader->sources.defaults && tokenizer->kind == SNUG_MODEL_WORDPIECE) return class_rows(loader);
+    RETURN_IF_ERROR(snug_json_post_processor(ctx, path, part, &tokenizer->post_processor, &tokenizer->special));
+    /* untested: no supported tokenizer has it */
+    if (tokenizer->post_processor.single.count || tokenizer->post_processor.pair.count)
+        return snug_post_processor_check(ctx, &tokenizer->post_processor, path,
+                                         json_string_value(json_object_get(part, "type")),
+                                         snug_added_tokens_end(&tokenizer->added, &tokenizer->vocabulary));
+    if (!part)
+        snug_log(ctx, SNUG_LOG_WARNING, "%s has no post_processor: rows have no special tokens, as in transformers",
+                 path);
+    return plain_rows(loader);
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+static snug_status index_tokens(struct snug_tokenizer_loader *loader) {
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const struct snug_vocabulary *vocabulary = &tokenizer->vocabulary;
+    const int64_t size = snug_added_tokens_end(&tokenizer->added, vocabulary);
     RETURN_IF_ERROR(snug_alloc(loader->ctx, (size_t)size, sizeof *tokenizer->tokens, (void **)&tokenizer->tokens));
     tokenizer->vocab_size = size;
-    memcpy(tokenizer->tokens, model->tokens, (size_t)model->size * sizeof *model->tokens);
+    memcpy(tokenizer->tokens, vocabulary->tokens, (size_t)vocabulary->size * sizeof *vocabulary->tokens);
     for (size_t i = 0; i < tokenizer->added.count; i++)
         tokenizer->tokens[tokenizer->added.items[i].id] = tokenizer->added.items[i].content;
     return SNUG_OK;
 }
 
-static snug_status compute_fingerprint(struct loader *loader) {
+static void hash_text(XXH3_state_t *hash, const char *text, size_t length) {
+    const uint64_t size = length;
+    XXH3_64bits_update(hash, &size, sizeof size);
+    if (length) XXH3_64bits_update(hash, text, length);
+}
+
+static void hash_normalizer(XXH3_state_t *hash, const struct snug_normalizer *normalizer) {
+    for (size_t i = 0; i < normalizer->count; i++) {
+        const struct snug_normalizer_step *step = &normalizer->steps[i];
+        const int64_t facts[] = {step->kind,
+                                 step->bert.clean_text,
+                                 step->bert.handle_chinese_chars,
+                                 step->bert.strip_accents,
+                                 step->bert.lowercase,
+                                 step->compatible,
+                                 step->composed,
+                                 step->left,
+                                 step->right};
+        XXH3_64bits_update(hash, facts, sizeof facts);
+        hash_text(hash, step->pattern, step->pattern_length);
+        hash_text(hash, step->content, step->content_length);
+        const struct snug_precompiled *map = step->precompiled;
+        if (!map) continue;
+        hash_text(hash, (const char *)map->units, map->count * sizeof *map->units);
+        hash_text(hash, map->texts, map->size);
+    }
+}
+
+static void hash_rows(XXH3_state_t *hash, const struct snug_template *template) {
+    XXH3_64bits_update(hash, template->pieces, template->count * sizeof *template->pieces);
+    XXH3_64bits_update(hash, &template->count, sizeof template->count);
+}
+
+static void hash_parts(XXH3_state_t *hash, const struct snug_tokenizer *tokenizer) {
+    const struct snug_bpe *bpe = &tokenizer->bpe;
+    const struct snug_unigram *unigram = &tokenizer->unigram;
+    const int64_t facts[] = {tokenizer->kind,
+                             (int64_t)tokenizer->normalizer.count,
+                             (int64_t)tokenizer->pretokenizer.count,
+                             tokenizer->prefix_words,
+                             bpe->byte_level,
+                             bpe->ignore_merges,
+                             bpe->fuse_unk,
+                             bpe->byte_fallback,
+                             bpe->unk,
+                             unigram->unk,
+                             unigram->byte_fallback};
+    XXH3_64bits_update(hash, facts, sizeof facts);
+    hash_normalizer(hash, &tokenizer->normalizer);
+    for (size_t i = 0; i < tokenizer->pretokenizer.count; i++) {
+        const struct snug_pretokenizer_step *step = &tokenizer->pretokenizer.steps[i];
+        const int64_t step_facts[] = {step->kind, step->behavior, step->invert, step->split, step->prefix};
+        XXH3_64bits_update(hash, step_facts, sizeof step_facts);
+        hash_text(hash, step->pattern, step->length);
+    }
+    hash_text(hash, (const char *)bpe->merges, bpe->merge_slots * sizeof *bpe->merges);
+    for (size_t i = 0; i < unigram->count; i++)
+        XXH3_64bits_update(hash, &unigram->pieces[i].score, sizeof unigram->pieces[i].score);
+    hash_rows(hash, &tokenizer->post_processor.single);
+    hash_rows(hash, &tokenizer->post_processor.pair);
+}
+
+/* Whether the parts are BertTokenizer's, which the common part of the fingerprint describes. */
+static bool is_bert(const struct snug_tokenizer *tokenizer) {
+    const struct snug_normalizer *normalizer = &tokenizer->normalizer;
+    const struct snug_pretokenizer *splitting = &tokenizer->pretokenizer;
+    const struct snug_template_piece cls = {tokenizer->special.cls, 0}, a = {SNUG_PIECE_A, 0},
+                                     sep = {tokenizer->special.sep, 0}, b = {SNUG_PIECE_B, 1},
+                                     end = {tokenizer->special.sep, 1};
+    const struct snug_template single = {{cls, a, sep}, 3}, pair = {{cls, a, sep, b, end}, 5};
+    /* untested: no supported tokenizer has it */
+    return tokenizer->kind == SNUG_MODEL_WORDPIECE && normalizer->count <= 1 &&
+           (!normalizer->count || normalizer->steps[0].kind == SNUG_NORMALIZER_BERT) && splitting->count == 1 &&
+           splitting->steps[0].kind == SNUG_SPLITTING_BERT &&
+           !memcmp(&single, &tokenizer->post_processor.single, sizeof single) &&
+           !memcmp(&pair, &tokenizer->post_processor.pair, sizeof pair);
+}
+
+static snug_status compute_fingerprint(struct snug_tokenizer_loader *loader) {
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     XXH3_state_t *hash = XXH3_createState();
     if (!hash) return snug_fail(loader->ctx, SNUG_E_MEMORY, "out of memory while reading %s", loader->folder);
-    const struct snug_normalizer *normalizer = &tokenizer->normalizer;
+    const bool bert = is_bert(tokenizer);
+    const struct snug_bert_normalizer none = {0}, *normalizer = bert && tokenizer->normalizer.count
+                                                                    ? &tokenizer->normalizer.steps[0].bert
+                                                                    : &none;
     const struct snug_special_ids *special = &tokenizer->special;
     const int64_t facts[] = {CODE_VERSION,
                              normalizer->clean_text,
                              normalizer->handle_chinese_chars,
                              normalizer->strip_accents,
                              normalizer->lowercase,
-                             tokenizer->model.unk,
-                             tokenizer->model.max_word,
-                             tokenizer->model.size,
+                             tokenizer->wordpiece.unk,
+                             tokenizer->wordpiece.max_word,
+                             tokenizer->vocabulary.size,
                              tokenizer->added.ignore_special,
                              tokenizer->truncate_left,
                              special->cls,
                              special->sep};
+    const char *prefix = tokenizer->wordpiece.prefix ? tokenizer->wordpiece.prefix : "";
     XXH3_64bits_reset(hash);
     XXH3_64bits_update(hash, facts, sizeof facts);
-    XXH3_64bits_update(hash, tokenizer->model.prefix, strlen(tokenizer->model.prefix) + 1);
-    for (int64_t id = 0; id < tokenizer->model.size; id++) {
-        const char *token = tokenizer->model.tokens[id];
+    XXH3_64bits_update(hash, prefix, strlen(prefix) + 1);
+    for (int64_t id = 0; id < tokenizer->vocabulary.size; id++) {
+        const char *token = tokenizer->vocabulary.tokens[id];
         XXH3_64bits_update(hash, token ? token : "", token ? strlen(token) + 1 : 1);
     }
     for (size_t i = 0; i < tokenizer->added.count; i++) {
@@ -415,41 +519,47 @@ static snug_status compute_fingerprint(struct loader *loader) {
         XXH3_64bits_update(hash, token->content, strlen(token->content) + 1);
         XXH3_64bits_update(hash, flags, sizeof flags);
     }
+    if (!bert) hash_parts(hash, tokenizer);
     tokenizer->fingerprint = XXH3_64bits_digest(hash);
     XXH3_freeState(hash);
     return SNUG_OK;
 }
 
-static snug_status load(struct loader *loader) {
+static snug_status load(struct snug_tokenizer_loader *loader) {
     snug_context *ctx = loader->ctx;
     struct snug_tokenizer *tokenizer = loader->tokenizer;
     struct snug_special_sources *sources = &loader->sources;
     RETURN_IF_ERROR(read_files(loader));
     sources->paths = tokenizer->paths;
-    RETURN_IF_ERROR(parse_optional(loader, SNUG_TOKENIZER_CONFIG, &sources->config));
-    RETURN_IF_ERROR(parse_optional(loader, SNUG_TOKENIZER_SPECIAL_MAP, &sources->map));
-    RETURN_IF_ERROR(parse_optional(loader, SNUG_TOKENIZER_ADDED, &sources->added));
+    RETURN_IF_ERROR(snug_loader_parse(loader, SNUG_TOKENIZER_CONFIG, &sources->config));
+    RETURN_IF_ERROR(snug_loader_parse(loader, SNUG_TOKENIZER_SPECIAL_MAP, &sources->map));
+    RETURN_IF_ERROR(snug_loader_parse(loader, SNUG_TOKENIZER_ADDED, &sources->added));
     RETURN_IF_ERROR(resolve_class(loader));
     if (json_object_get(sources->config, "auto_map"))
         snug_log(ctx, SNUG_LOG_WARNING, "%s: auto_map names Python code; snug runs none",
-                 path_of(loader, SNUG_TOKENIZER_CONFIG));
-    RETURN_IF_ERROR(load_vocabulary(loader));
+                 snug_loader_path(loader, SNUG_TOKENIZER_CONFIG));
+    RETURN_IF_ERROR(snug_loader_vocabulary(loader));
     sources->json = loader->json;
     sources->own = loader->own;
     RETURN_IF_ERROR(load_normalizer(loader));
+    RETURN_IF_ERROR(load_pretokenizer(loader));
     RETURN_IF_ERROR(snug_special_tokens_collect(ctx, sources));
-    RETURN_IF_ERROR(finish_model(loader));
+    RETURN_IF_ERROR(snug_loader_model(loader));
+    tokenizer->prefix_words = loader->class->prefix_words;
     RETURN_IF_ERROR(snug_special_tokens_add(ctx, sources, tokenizer));
+    RETURN_IF_ERROR(load_post_processor(loader));
     RETURN_IF_ERROR(index_tokens(loader));
     return compute_fingerprint(loader);
 }
 
 snug_status snug_tokenizer_load(snug_context *ctx, const char *folder, struct snug_tokenizer **out) {
-    struct loader loader = {.ctx = ctx, .folder = folder};
+    struct snug_tokenizer_loader loader = {.ctx = ctx, .folder = folder};
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *loader.tokenizer, (void **)&loader.tokenizer));
     snug_status status = load(&loader);
     snug_special_sources_free(&loader.sources);
+    free(loader.model_extra.items);
+    free(loader.piece_texts);
     json_decref(loader.json);
     if (status == SNUG_OK)
         *out = loader.tokenizer;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments as one struct, filled from text through one table (args_table.c) that also makes --help. */
+/* The arguments as one struct. One table (args_table.c) defines how they are parsed, and --help. */
 #ifndef SNUG_TRAIN_ARGS_H
 #define SNUG_TRAIN_ARGS_H
 
 #include "core/context.h"
 #include "plan/stages.h"
+#include "text/dataset.h"
 
 enum snug_interval { SNUG_INTERVAL_NO, SNUG_INTERVAL_STEPS, SNUG_INTERVAL_EPOCH, SNUG_INTERVAL_BEST };
 
@@ -14,13 +15,14 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
-    char *task;  /* "classification", "mlm" or NULL: found from the data and the folder */
-    char *dtype; /* "float32", "bfloat16" or "auto": what weights are stored in */
+    char *task;  /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
+    char *dtype; /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
     char *text_column_names, *label_column_name;
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;
+    bool label_all_tokens, return_entity_level_metrics;
     double mlm_probability;
     /* output */
     char *output_dir, *logging_dir, *report_to, *resume_from_checkpoint, *log_level;
@@ -34,7 +36,7 @@ struct snug_args {
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim, *optim_args;
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;
-    char *recompute;
+    char *recompute, *freeze;
     char *offload, *offload_dir; /* offload_dir NULL: output_dir */
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *memory_budget;
@@ -44,14 +46,14 @@ struct snug_args {
     bool dataloader_drop_last;
     /* evaluation, logging, saving */
     enum snug_interval eval_strategy, logging_strategy, save_strategy;
-    double eval_steps, logging_steps, save_steps; /* below 1: a share of all steps; eval_steps 0: logging_steps */
+    double eval_steps, logging_steps, save_steps; /* below 1: a fraction of all steps; eval_steps 0: logging_steps */
     double eval_delay;
     bool logging_first_step, logging_nan_inf_filter, eval_on_start, load_best_model_at_end, save_only_model;
     int64_t save_total_limit;                        /* 0: no limit */
-    char *metric_for_best_model, *greater_is_better; /* NULL: as Trainer derives it */
+    char *metric_for_best_model, *greater_is_better; /* NULL: the default of Trainer */
     int64_t early_stopping_patience;                 /* 0: off */
     double early_stopping_threshold;
-    /* Names of the arguments that were set, separated by spaces, for checks that depend on it. */
+    /* Names of the arguments that were set, separated by spaces; some checks depend on it. */
     char *set_names;
 };
 
@@ -59,15 +61,17 @@ struct snug_args {
 snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out);
 /* Whether the user set the argument, under any of its names. */
 bool snug_args_is_set(const struct snug_args *args, const char *name);
-/* Checks of one argument against another (eval_strategy without data, save against load_best_model_at_end, …), to be
-   called before a job. command: "train", "eval", "predict", "plan", "verify" or "tokenize". */
+/* Checks conflicts between arguments (eval_strategy without data, save against load_best_model_at_end, …). Call it
+ * before a job. command: "train", "eval", "predict", "plan", "verify" or "tokenize". */
 snug_status snug_args_check(struct snug_args *args, const char *command);
-/* A level for each of layers layers, from recompute and gradient_checkpointing; levels has room for them. */
+/* Refuses arguments of other tasks. */
+snug_status snug_args_check_task(const struct snug_args *args, enum snug_task task);
+/* Sets the level of each of `layers` layers, from recompute and gradient_checkpointing. */
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
-/* The classes of offload, as bits 1 << memory class, and the folder that they go to. */
+/* The offloaded memory classes, as bits 1 << memory class, and the folder of the offload file. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
 const char *snug_args_offload_dir(const struct snug_args *args);
-/* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 where unset. */
+/* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 if unset. */
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One argument against another, as TrainingArguments checks and derives them, before anything is read. */
+/* Conflicts between arguments, and derived arguments, as in TrainingArguments, before any file is read. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "text/task.h"
 #include "train/args.h"
 
 static const char *interval_name(enum snug_interval interval) {
@@ -51,21 +52,22 @@ static snug_status check_rows(const struct snug_args *args) {
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].rows == 0)
-            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s 0 leaves no rows; -1 takes all", limits[i].name);
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s 0 leaves no rows; -1 is all", limits[i].name);
     return SNUG_OK;
 }
 
-/* A share of all steps below 1, or whole steps. */
+/* A fraction of all steps, below 1, or a whole number of steps. */
 static snug_status check_steps(const struct snug_args *args, const char *name, enum snug_interval strategy,
                                double steps) {
     if (strategy != SNUG_INTERVAL_STEPS) return SNUG_OK;
-    if (steps == 0) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s 0: its strategy is steps, which needs some", name);
+    if (steps == 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--%s 0: its strategy is steps, so it must be above 0", name);
     if (steps > 1 && steps != floor(steps))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %g: above 1 it must be a whole number", name, steps);
     return SNUG_OK;
 }
 
-/* Saved steps must have been evaluated. Shares are compared in millionths, as in Trainer. */
+/* Every saved step must be evaluated. Fractions are compared in millionths, as in Trainer. */
 static bool is_multiple(double save_steps, double eval_steps) {
     if ((save_steps < 1) != (eval_steps < 1)) return false;
     double scale = save_steps < 1 ? 1e6 : 1;
@@ -106,10 +108,33 @@ static snug_status check_optimizer(const struct snug_args *args) {
                                          args->adam_epsilon, args->weight_decay, &optimizer));
     for (size_t i = 0; optimizer.relative_step && i < sizeof unused / sizeof *unused; i++)
         if (snug_args_is_set(args, unused[i]))
-            return snug_fail(args->ctx, SNUG_E_USAGE,
-                             "--optim_args relative_step=True: Adafactor then finds its own learning rate; leave out "
-                             "--%s",
-                             unused[i]);
+            return snug_fail(
+                args->ctx, SNUG_E_USAGE,
+                "--optim_args relative_step=True: Adafactor then computes its own learning rate; leave out "
+                "--%s",
+                unused[i]);
+    return SNUG_OK;
+}
+
+/* The task that args name. */
+static enum snug_task task_of(const struct snug_args *args) { return (enum snug_task)snug_task_find(args->task); }
+
+static bool is_given(const struct snug_args *args, const char *name) {
+    char value[64];
+    /* untested: the value is in the table */
+    return snug_args_is_set(args, name) && snug_args_get(args, name, value, sizeof value) == SNUG_OK &&
+           strcmp(value, "False") != 0;
+}
+
+snug_status snug_args_check_task(const struct snug_args *args, enum snug_task task) {
+    for (int other = 0; other < SNUG_TASK_COUNT; other++) {
+        const struct snug_task_info *info = snug_task_info((enum snug_task)other);
+        for (const char *const *name = info->only; *name; name++)
+            if (other != (int)task && is_given(args, *name))
+                return snug_fail(args->ctx, SNUG_E_USAGE,
+                                 "--%s is for %s, and this task is %s: leave it out, or give --task %s", *name,
+                                 info->short_title, snug_task_info(task)->short_title, info->name);
+    }
     return SNUG_OK;
 }
 
@@ -121,8 +146,7 @@ static snug_status check_training(struct snug_args *args) {
     const char *metric = args->metric_for_best_model;
     if (metric && !args->greater_is_better) {
         size_t length = strlen(metric);
-        /* Trainer knows losses alone; perplexity and mse are snug's own metrics, and just as well the smaller the
-         * better. */
+        /* Trainer has losses only; perplexity and mse are snug's own metrics, for which smaller is better. */
         bool smaller = (length >= 4 && strcmp(metric + length - 4, "loss") == 0) || strcmp(metric, "perplexity") == 0 ||
                        (length >= 3 && strcmp(metric + length - 3, "mse") == 0);
         RETURN_IF_ERROR(snug_strdup(args->ctx, smaller ? "False" : "True", &args->greater_is_better));
@@ -135,14 +159,15 @@ static snug_status check_training(struct snug_args *args) {
     if (args->dataloader_num_workers == 0 && snug_args_is_set(args, "dataloader_prefetch_factor"))
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--dataloader_prefetch_factor needs --dataloader_num_workers of at least 1");
-    if (args->label_smoothing_factor > 0 && (args->do_regression || (args->task && strcmp(args->task, "mlm") == 0)))
+    if (args->label_smoothing_factor > 0 &&
+        (args->do_regression || (args->task && !snug_task_info(task_of(args))->labelled)))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; leave it out");
-    /* The true number of steps is not known yet; names and values are. */
+    /* The number of steps is not known yet, but names and values can be checked. */
     return snug_schedule_init(args->ctx, args->lr_scheduler_type, args->lr_scheduler_kwargs, args->learning_rate,
                               args->warmup_steps, 100, &schedule);
 }
 
-/* What each of two types of numbers excludes; the sentences are TrainingArguments'. */
+/* Conflicts of the two 16-bit types; the messages are those of TrainingArguments. */
 static snug_status check_precision(const struct snug_args *args) {
     if (args->bf16 && args->fp16)
         return snug_fail(args->ctx, SNUG_E_USAGE, "at most one of --fp16 and --bf16 can be set, not both");

@@ -17,7 +17,7 @@ snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
         }
         if (!known)
             return snug_fail(args->ctx, SNUG_E_USAGE,
-                             "--offload %s: \"%.*s\" is none of optimizer, gradients, weights, activations",
+                             "--offload %s: \"%.*s\" is not one of optimizer, gradients, weights, activations",
                              args->offload, (int)length, text);
         text = text[length] ? text + length + 1 : NULL;
     }

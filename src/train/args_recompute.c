@@ -7,7 +7,7 @@
 
 static const char *const names[SNUG_RECOMPUTE_COUNT] = {"none", "elementwise", "ffn", "attention", "layer"};
 
-/* "level" or "level*count" at *text; moves *text behind it. */
+/* Parses "level" or "level*count" at *text; moves *text after it. */
 static bool read_item(const char **text, enum snug_recompute *level, int64_t *count) {
     const size_t length = strcspn(*text, ",*");
     int found = -1;
@@ -42,12 +42,12 @@ snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, en
     if (!args->recompute) return SNUG_OK;
     if (args->gradient_checkpointing)
         return snug_fail(args->ctx, SNUG_E_USAGE,
-                         "--gradient_checkpointing is --recompute layer: give one of the two, not both");
+                         "--gradient_checkpointing is the same as --recompute layer: give only one of them");
     for (const char *text = args->recompute; *text;) {
         enum snug_recompute level;
         int64_t count;
         if (!read_item(&text, &level, &count)) return refuse(args, layers, "not a list of levels");
-        if (count == 1 && given == 0 && *text == '\0') count = layers; /* one for all */
+        if (count == 1 && given == 0 && *text == '\0') count = layers; /* one level for all layers */
         if (count > layers - given) return refuse(args, layers, "more levels than layers");
         while (count-- > 0) levels[given++] = level;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of every argument: the one place that parsing, defaults, --help and checks are made from. */
+/* The table of all arguments, from which parsing, defaults, --help and checks are derived. */
 #ifndef SNUG_TRAIN_ARGS_TABLE_H
 #define SNUG_TRAIN_ARGS_TABLE_H
 
@@ -7,12 +7,12 @@
 
 enum snug_arg_type {
     SNUG_ARG_STRING,
-    SNUG_ARG_CHOICE,   /* a string that value_name lists */
+    SNUG_ARG_CHOICE,   /* one of the strings in value_name */
     SNUG_ARG_BOOL,     /* bool */
     SNUG_ARG_TRISTATE, /* char *: "True", "False" or NULL */
     SNUG_ARG_INT,      /* int64_t */
     SNUG_ARG_REAL,     /* double */
-    SNUG_ARG_INTERVAL, /* enum snug_interval that value_name lists */
+    SNUG_ARG_INTERVAL, /* enum snug_interval, one of value_name */
     SNUG_ARG_BYTES,    /* char *: a size with its unit */
 };
 
@@ -20,14 +20,14 @@ struct snug_argument {
     snug_arg_info info;
     enum snug_arg_type type;
     size_t offset;     /* in struct snug_args */
-    const char *range; /* of a number, as an interval: "[0,1)"; NULL takes all */
-    const char *known; /* values that Hugging Face has and snug does not yet, separated by '|'; NULL if none */
+    const char *range; /* of a number, as an interval: "[0,1)"; NULL: no limits */
+    const char *known; /* values of Hugging Face that snug does not support yet, separated by '|'; NULL if none */
 };
 
 extern const struct snug_argument snug_arguments[];
 extern const size_t snug_argument_count;
 
-/* Older arguments that stand for a value of another one. */
+/* Older arguments that set another argument's value. */
 enum snug_conversion { SNUG_CONVERT_GROUP_BY_LENGTH, SNUG_CONVERT_WARMUP_RATIO };
 struct snug_converted {
     const char *name, *target;
@@ -38,10 +38,10 @@ extern const size_t snug_converted_count;
 
 /* Hugging Face's arguments that snug does not have. */
 enum snug_foreign_kind {
-    SNUG_FOREIGN_FLAG_IGNORED,  /* a boolean that changes nothing here */
-    SNUG_FOREIGN_FLAG_OFF,      /* only False can be taken */
-    SNUG_FOREIGN_VALUE_IGNORED, /* a value that changes nothing here */
-    SNUG_FOREIGN_VALUE,         /* not supported, whatever its value */
+    SNUG_FOREIGN_FLAG_IGNORED,  /* a boolean without effect in snug */
+    SNUG_FOREIGN_FLAG_OFF,      /* only False is accepted */
+    SNUG_FOREIGN_VALUE_IGNORED, /* a value without effect in snug */
+    SNUG_FOREIGN_VALUE,         /* not supported with any value */
 };
 struct snug_foreign {
     enum snug_foreign_kind kind;

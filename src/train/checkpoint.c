@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints: a Hugging Face folder with the optimizer's states and trainer_state.json. All randomness is keyed by
- * step and place, so that no generator's state is needed to go on with the same bits.
+ * Checkpoints: a Hugging Face folder with the optimizer's states and trainer_state.json. All random numbers are keyed
+ * by step and position, so that a resumed run needs no generator state to give the same bits.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/folder_write.h"
 #include "io/json.h"
 #include "model/weights.h"
 #include "train/identity.h"
@@ -17,8 +18,8 @@
 
 /* ---- trainer_state.json --------------------------------------------------------------------------------------- */
 
-/* What only snug reads: where transformers keeps the state of callbacks that it may not know. A sum that is not finite
-   is null, and NaN when it is read back. */
+/* State that only snug reads, in the place where transformers stores the state of callbacks. A sum that is not finite
+ * is written as null, and read back as NaN. */
 static json_t *own_state_of(const struct snug_trainer *t) {
     return json_pack("{s:{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}}", "snug", "loss_sum",
                      snug_json_number(t->loss_sum), "loss_total", snug_json_number(t->loss_total), "logged_step",
@@ -29,7 +30,7 @@ static json_t *own_state_of(const struct snug_trainer *t) {
                      "identity", snug_identity(&t->session->job));
 }
 
-/* As transformers names it. Read back is its step alone, and it is looked for in the output folder. */
+/* The path as transformers writes it. Only its step is read back; the checkpoint is opened in the output folder. */
 static json_t *best_path(const struct snug_trainer *t) {
     char path[SNUG_CHECKPOINT_PATH];
     if (t->best_saved_step < 0) return json_null();
@@ -38,18 +39,18 @@ static json_t *best_path(const struct snug_trainer *t) {
 }
 
 static json_t *state_of(const struct snug_trainer *t) {
-    const struct snug_job *job = &t->session->job;
+    const struct snug_session *session = t->session;
     return json_pack(
         "{s:o, s:o, s:I, s:o, s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:I, s:n, s:n}",
         "best_metric", t->has_best ? snug_json_number(t->best_metric) : json_null(), "best_model_checkpoint",
         best_path(t), "best_global_step", (json_int_t)t->best_step, "epoch", snug_json_number(snug_trainer_epoch(t)),
         "eval_steps", (json_int_t)t->eval_steps, "global_step", (json_int_t)t->session->step, "is_hyper_param_search",
         0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", t->log_history, "logging_steps",
-        (json_int_t)t->logging_steps, "max_steps", (json_int_t)job->max_steps, "num_input_tokens_seen",
+        (json_int_t)t->logging_steps, "max_steps", (json_int_t)session->max_steps, "num_input_tokens_seen",
         (json_int_t)t->tokens, "num_train_epochs", snug_json_number(t->args->num_train_epochs), "save_steps",
         (json_int_t)t->save_steps, "stateful_callbacks", own_state_of(t), "total_flos",
-        snug_json_number(snug_trainer_flops(t)), "train_batch_size", (json_int_t)job->train.options.batch_size,
-        "trial_name", "trial_params");
+        snug_json_number(snug_trainer_flops(t)), "train_batch_size",
+        (json_int_t)session->training->pipeline.options.batch_size, "trial_name", "trial_params");
 }
 
 snug_status snug_trainer_state_write(struct snug_trainer *t, const struct snug_folder *folder) {
@@ -69,7 +70,8 @@ static int64_t int_of(const json_t *object, const char *key) {
     return json_integer_value(json_object_get(object, key));
 }
 
-/* Counts of a run so far, each from 0 to a most that the run to come can be added to; and what has its place in t. */
+/* Reads the counts of the run so far, each limited so that adding the rest of the run cannot overflow; and the other
+   members of t. */
 static snug_status check_state(const struct snug_trainer *t, const char *path, const json_t *state, const json_t *own) {
     snug_context *ctx = t->ctx;
     const int64_t step = int_of(state, "global_step"), most_steps = INT64_C(1000000000000), most = INT64_C(1) << 53;
@@ -91,8 +93,8 @@ static snug_status check_state(const struct snug_trainer *t, const char *path, c
         const int64_t count = int_of(counts[i].object, counts[i].key);
         const bool none = count == -1 && strcmp(counts[i].key, "best_checkpoint_step") == 0;
         if ((count < 0 && !none) || count > counts[i].most)
-            return snug_fail(ctx, SNUG_E_INPUT, "%s: %s is %lld, which no run comes to: it cannot be resumed from",
-                             path, counts[i].key, (long long)count);
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: %s is %lld, which no run reaches: it cannot be resumed from", path,
+                             counts[i].key, (long long)count);
     }
     return SNUG_OK;
 }
@@ -111,7 +113,7 @@ static snug_status take_state(struct snug_trainer *t, const char *path, const js
     t->infinite_losses = int_of(own, "nan_inf_losses");
     t->infinite_gradients = int_of(own, "nan_inf_gradients");
     t->unjudged = json_is_true(json_object_get(own, "unjudged"));
-    if (!other_best) { /* else what comes cannot be compared with it */
+    if (!other_best) { /* otherwise later metrics cannot be compared with it */
         t->impatience = int_of(own, "impatience");
         t->has_best = json_is_number(json_object_get(state, "best_metric"));
         t->best_metric = real_of(state, "best_metric");
@@ -119,6 +121,7 @@ static snug_status take_state(struct snug_trainer *t, const char *path, const js
         t->best_saved_step = int_of(own, "best_checkpoint_step");
     }
     json_array_clear(t->log_history);
+    /* may be untested: an allocation that fails */
     if (json_array_extend(t->log_history, json_object_get(state, "log_history")))
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
     return SNUG_OK;
@@ -143,7 +146,7 @@ snug_status snug_trainer_state_read(struct snug_trainer *t, const struct snug_fo
 
 /* ---- the folders ---------------------------------------------------------------------------------------------- */
 
-/* What a checkpoint must hold to be resumed from, and to load weights from. */
+/* The files that a checkpoint must have to be resumed, and to load weights from it. */
 static const char *const resumable[] = {"config.json", "model.safetensors", "trainer_state.json",
                                         "optimizer.safetensors", NULL};
 static const char *const loadable[] = {"config.json", "model.safetensors", "trainer_state.json", NULL};
@@ -157,8 +160,8 @@ static void name_of(int64_t step, char name[SNUG_CHECKPOINT_NAME]) {
     snprintf(name, SNUG_CHECKPOINT_NAME, "checkpoint-%lld", (long long)step);
 }
 
-/* The step of a checkpoint's folder; -1 where it is none. As snug writes it: what is called checkpoint-007 would be
-   looked for as checkpoint-7. */
+/* The step of a checkpoint folder; -1 if the name is not a checkpoint's. Only names that snug writes: checkpoint-007
+   would be opened as checkpoint-7. */
 static int64_t step_of(const char *folder) {
     const char *digits = folder + strlen("checkpoint-");
     if (strncmp(folder, "checkpoint-", strlen("checkpoint-")) != 0 || (*digits == '0' && digits[1])) return -1;
@@ -167,15 +170,16 @@ static int64_t step_of(const char *folder) {
 }
 
 static bool is_source(const struct snug_trainer *t, const struct snug_folder *folder) {
-    const struct snug_job *job = t->session ? &t->session->job : NULL;
+    const struct snug_setup *setup = t->session ? &t->session->job.setup : NULL;
     struct stat info;
-    if (!job || fstat(folder->fd, &info)) return false;
-    for (int i = 0; i < job->source_count; i++)
-        if (job->sources[i].device == info.st_dev && job->sources[i].inode == info.st_ino) return true;
+    if (!setup || fstat(folder->fd, &info)) return false; /* may be untested: a call that fails: tools/failure-test */
+    /* untested: an input folder inside of --output_dir */
+    for (int i = 0; i < setup->source_count; i++)
+        if (setup->sources[i].device == info.st_dev && setup->sources[i].inode == info.st_ino) return true;
     return false;
 }
 
-/* Fills the rest of a checkpoint whose step is known. */
+/* Fills in the other members of a checkpoint; its step is set. */
 static snug_status look_at(const struct snug_trainer *t, struct snug_checkpoint *checkpoint) {
     char name[SNUG_CHECKPOINT_NAME];
     struct snug_folder folder;
@@ -229,18 +233,20 @@ static bool is_of_run(const struct snug_trainer *t, const struct snug_checkpoint
     return checkpoint->own && checkpoint->from.run == t->from.run;
 }
 
-/* What has taken the place of a checkpoint, or was put into it, since it was saved: said once. */
+/* Logs once that a checkpoint was replaced, or that files were added to it, after it was saved. */
 static void log_left(struct snug_trainer *t, int64_t step) {
     char name[SNUG_CHECKPOINT_NAME];
     name_of(step, name);
     if (step <= t->left_step) return;
     t->left_step = step;
+    /* may be untested: another program's change */
     if (snug_manifest_claim(t->ctx, &t->output.folder, name, NULL, NULL) != SNUG_E_IO) return;
     snug_log(t->ctx, SNUG_LOG_WARNING, "--save_total_limit leaves %s: %s", name, snug_error_message(t->ctx));
     snug_clear_error(t->ctx);
 }
 
-/* The oldest of this run go first; the best and the newest stay, as in Trainer, and what the model was read from. */
+/* Removes the oldest checkpoints of this run first; keeps the best and the newest one, as Trainer does, and the
+   checkpoint from which the model was read. */
 static snug_status rotate(struct snug_trainer *t, int64_t newest) {
     struct snug_checkpoint *items;
     size_t count;
@@ -273,9 +279,10 @@ snug_status snug_checkpoint_check_way(struct snug_trainer *t) {
         const int64_t step = items[i].step;
         char name[SNUG_CHECKPOINT_NAME];
         name_of(step, name);
-        if (!all && (step <= t->session->step || step > t->session->job.max_steps)) continue;
-        if (!items[i].own) /* says what it is */
+        if (!all && (step <= t->session->step || step > t->session->max_steps)) continue;
+        if (!items[i].own) /* its type */
             status = snug_manifest_claim(t->ctx, &t->output.folder, name, NULL, NULL);
+        /* untested: a run that reads from a later checkpoint of its own folder */
         else if (items[i].source)
             status = snug_fail(t->ctx, SNUG_E_USAGE,
                                "%s/%s, which this run reads its model, tokenizer or data from, would be %s: give "
@@ -304,7 +311,8 @@ static snug_status write_checkpoint(struct snug_trainer *t, const struct snug_fo
     RETURN_IF_ERROR(snug_session_write_files(t->session, folder));
     RETURN_IF_ERROR(snug_trainer_state_write(t, folder));
     if (t->args->save_only_model) return SNUG_OK;
-    return snug_states_save(t->ctx, folder, "optimizer.safetensors", t->session->job.training, &t->session->memory);
+    return snug_states_save(t->ctx, folder, "optimizer.safetensors", &t->session->training->program,
+                            &t->session->memory);
 }
 
 snug_status snug_checkpoint_save(struct snug_trainer *t, char path[SNUG_CHECKPOINT_PATH]) {
@@ -337,12 +345,12 @@ snug_status snug_checkpoint_last(const struct snug_trainer *t, int64_t *step) {
 
 static snug_status load_weights(struct snug_trainer *t, const struct snug_folder *folder) {
     struct snug_session *s = t->session;
-    RETURN_IF_ERROR(
-        snug_weights_load(t->ctx, folder, s->job.training, &s->job.config, &s->memory, (uint64_t)t->args->seed, false));
+    RETURN_IF_ERROR(snug_weights_load(t->ctx, folder, &s->training->program, &s->job.setup.config, &s->memory,
+                                      (uint64_t)t->args->seed, false));
     return snug_session_prepare(s);
 }
 
-/* Opens the best checkpoint if it is there, and of this run. */
+/* Opens the best checkpoint if it exists and belongs to this run. */
 static snug_status open_best(struct snug_trainer *t, struct snug_folder *folder) {
     struct snug_manifest manifest;
     char name[SNUG_CHECKPOINT_NAME];
@@ -355,17 +363,18 @@ static snug_status open_best(struct snug_trainer *t, struct snug_folder *folder)
     snug_manifest_free(&manifest);
     if (own) return SNUG_OK;
     snug_folder_close(folder);
-    return snug_fail(t->ctx, SNUG_E_INPUT, "the best checkpoint, %s/%s, is of another run", t->output.folder.path,
+    return snug_fail(t->ctx, SNUG_E_INPUT, "the best checkpoint, %s/%s, belongs to another run", t->output.folder.path,
                      name);
 }
 
 snug_status snug_checkpoint_check_best(struct snug_trainer *t) {
     struct snug_folder folder;
+    /* untested: only a resumed run without the flag that saved the best */
     if (t->best_saved_step < 0 || !t->args->load_best_model_at_end) return SNUG_OK;
     const snug_status status = open_best(t, &folder);
     if (status == SNUG_OK) snug_folder_close(&folder);
-    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
-    return snug_add_to_error(t->ctx, status, ": put it there, or leave --load_best_model_at_end out");
+    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status; /* may be untested: an allocation that fails */
+    return snug_add_to_error(t->ctx, status, ": move it there, or leave out --load_best_model_at_end");
 }
 
 snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
@@ -379,8 +388,9 @@ snug_status snug_checkpoint_load_best(struct snug_trainer *t) {
 
 /* ---- resuming ------------------------------------------------------------------------------------------------- */
 
-/* What transformers' Trainer saves: states as pickles, and no manifest. */
+/* A checkpoint of transformers' Trainer: pickled states, and no manifest. */
 static snug_status refuse_pickled(const struct snug_trainer *t, const struct snug_folder *folder) {
+    /* untested: a pickled checkpoint in a checkpoint of snug */
     if (!snug_file_exists(folder, "optimizer.pt") || snug_file_exists(folder, "optimizer.safetensors")) return SNUG_OK;
     return snug_fail(
         t->ctx, SNUG_E_INPUT,
@@ -396,28 +406,30 @@ static snug_status resume_from(struct snug_trainer *t, const struct snug_folder 
     snug_manifest_free(&manifest);
     RETURN_IF_ERROR(snug_trainer_state_read(t, folder));
     RETURN_IF_ERROR(
-        snug_states_load(t->ctx, folder, "optimizer.safetensors", t->session->job.training, &t->session->memory));
+        snug_states_load(t->ctx, folder, "optimizer.safetensors", &t->session->training->program, &t->session->memory));
     RETURN_IF_ERROR(snug_session_look(t->session));
     RETURN_IF_ERROR(load_weights(t, folder));
     snug_log(t->ctx, SNUG_LOG_INFO, "resuming from %s, step %lld of %lld", folder->path, (long long)t->session->step,
-             (long long)t->session->job.max_steps);
+             (long long)t->session->max_steps);
     return SNUG_OK;
 }
 
-/* The run that was last at work in the folder: the folder's own manifest says it, else its checkpoints do. */
+/* The last run that wrote into the folder, from the folder's manifest, else from its checkpoints. */
 static uint64_t last_run(const struct snug_trainer *t, const struct snug_checkpoint *items, size_t count) {
     struct snug_provenance last = t->output.from;
+    /* untested: an output folder without a manifest */
     for (size_t i = 0; i < count && !t->output.from.run; i++)
         if (items[i].own && (!last.run || items[i].from.started >= last.started)) last = items[i].from;
     return last.run;
 }
 
 static snug_status fail_nothing_whole(const struct snug_trainer *t, bool others) {
-    return snug_fail(t->ctx, SNUG_E_INPUT, "%s holds no whole checkpoint to resume from%s", t->args->output_dir,
-                     others ? " of the last run in it: name one of an earlier run with --resume_from_checkpoint" : "");
+    /* untested: whole checkpoints of an earlier run alone */
+    return snug_fail(t->ctx, SNUG_E_INPUT, "%s has no complete checkpoint to resume from%s", t->args->output_dir,
+                     others ? " of its last run: give one of an earlier run with --resume_from_checkpoint" : "");
 }
 
-/* A checkpoint that was saved with --save_only_model lacks the optimizer's state. */
+/* A checkpoint saved with --save_only_model has no optimizer state. */
 static snug_status check_resumable(const struct snug_trainer *t, const struct snug_folder *folder) {
     struct snug_manifest manifest;
     RETURN_IF_ERROR(snug_manifest_read(t->ctx, folder, &manifest));
@@ -425,7 +437,7 @@ static snug_status check_resumable(const struct snug_trainer *t, const struct sn
     snug_manifest_free(&manifest);
     if (!lacks_state) return SNUG_OK;
     return snug_fail(t->ctx, SNUG_E_INPUT,
-                     "%s holds no optimizer.safetensors (saved with --save_only_model?): start from it with "
+                     "%s has no optimizer.safetensors (saved with --save_only_model?): start from it with "
                      "--model_name_or_path instead",
                      folder->path);
 }
@@ -448,20 +460,20 @@ snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     if (!snug_folder_exists(from))
         return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,
                          snug_file_exists(NULL, from)
-                             ? "that is a file: name the checkpoint's folder"
+                             ? "that is a file: give the checkpoint's folder"
                              : "there is no such folder; True takes the last one of --output_dir");
     RETURN_IF_ERROR(snug_folder_open(t->ctx, NULL, from, &folder));
     snug_status status = refuse_pickled(t, &folder);
     if (status == SNUG_OK && !snug_entry_kind(&folder, SNUG_MANIFEST))
         status = snug_fail(t->ctx, SNUG_E_INPUT,
-                           "--resume_from_checkpoint %s: there is no manifest.json: it is no checkpoint, as "
-                           "out/checkpoint-500 is one, or was not written to its end",
+                           "--resume_from_checkpoint %s: there is no manifest.json: it is not a checkpoint, such as "
+                           "out/checkpoint-500, or it is incomplete",
                            from);
     snug_folder_close(&folder);
     return status;
 }
 
-/* Resumes from the folder if it is whole. *whole is false, which is logged, where it is damaged. */
+/* Resumes from the folder if it is complete. If it is damaged, *whole is false and the reason is logged. */
 static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, bool *whole) {
     struct snug_folder folder;
     char name[SNUG_CHECKPOINT_NAME];
@@ -473,7 +485,7 @@ static snug_status try_checkpoint(struct snug_trainer *t, int64_t step, bool *wh
     if (status == SNUG_OK && *whole) {
         status = resume_from(t, &folder);
     } else if (found == SNUG_E_MEMORY) {
-        status = found; /* which says nothing of the checkpoint */
+        status = found; /* an error that is not due to the checkpoint */
     } else if (!*whole) {
         snug_log(t->ctx, SNUG_LOG_WARNING, "%s is skipped: %s", folder.path, snug_error_message(t->ctx));
         snug_clear_error(t->ctx);

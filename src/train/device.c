@@ -9,8 +9,7 @@
 
 #include "io/folder.h"
 #include "io/json.h"
-
-static int64_t round_up_mib(int64_t bytes) { return bytes < 0 ? 0 : (bytes + (1 << 20) - 1) >> 20 << 20; }
+#include "train/memory.h"
 
 snug_status snug_device_fail(snug_context *ctx, snug_status status) {
     char why[512];
@@ -19,73 +18,74 @@ snug_status snug_device_fail(snug_context *ctx, snug_status status) {
     return snug_fail(ctx, status, "--device cuda: %s", why);
 }
 
-snug_status snug_device_choose(struct snug_job *job) {
-    const struct snug_args *args = job->args;
+snug_status snug_device_choose(const struct snug_args *args, int threads, struct snug_device *device) {
     const struct snug_backend *cuda;
-    job->backend = snug_backend_cpu();
+    *device = (struct snug_device){.ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads};
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
-    RETURN_IF_ERROR(snug_gpu_meter_open(job->ctx, &job->meter));
-    const snug_status status = snug_backend_cuda(job->ctx, &cuda);
+    RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, &device->usage));
+    const snug_status status = snug_backend_cuda(device->ctx, &cuda);
     if (status == SNUG_OK) {
-        job->backend = cuda;
+        device->backend = cuda;
     } else if (strcmp(args->device, "cuda") == 0) {
-        return snug_device_fail(job->ctx, status);
+        return snug_device_fail(device->ctx, status);
     } else {
-        snug_log(job->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(job->ctx));
-        snug_clear_error(job->ctx);
+        snug_log(device->ctx, SNUG_LOG_INFO, "using the CPU: %s", snug_error_message(device->ctx));
+        snug_clear_error(device->ctx);
     }
     return SNUG_OK;
 }
 
-snug_status snug_device_check(const struct snug_job *job) {
-    const struct snug_args *args = job->args;
-    const bool gpu = snug_job_on_device(job);
+void snug_device_close(struct snug_device *device) { snug_gpu_usage_close(&device->usage); }
+
+snug_status snug_device_check(const struct snug_args *args, const struct snug_backend *backend) {
+    const bool gpu = snug_backend_is_device(backend);
     if (!gpu && (args->fp16 || args->fp16_full_eval))
-        return snug_fail(job->ctx, SNUG_E_USAGE,
+        return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
                          args->fp16 ? "fp16" : "fp16_full_eval", args->fp16 ? "bf16" : "bf16_full_eval");
     if (!gpu && args->tf32) /* as transformers */
-        return snug_fail(job->ctx, SNUG_E_USAGE,
+        return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    if (gpu && args->offload && !job->backend->ops[SNUG_OP_FETCH])
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
+    if (gpu && args->offload && !backend->offloads) /* untested: needs a GPU backend without offload */
+        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                          "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "
-                         "say --device cpu",
+                         "use --device cpu",
                          args->offload);
     if (gpu && args->fit) /* no rates of operations are measured there yet */
-        return snug_fail(job->ctx, SNUG_E_UNSUPPORTED,
-                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or say "
+        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or use "
                          "--device cpu");
     return SNUG_OK;
 }
 
-/* ---- what is loaded after the plan ---------------------------------------------------------------------------- */
+/* ---- memory that is allocated after the plan --------------------------------------------------------------------- */
 
-/* The driver loads a kernel when it is first used, and keeps memory for recorded phases: which ones, the kind of run
-   decides. */
-static void key_of(const struct snug_job *job, char *key, size_t size) {
-    snprintf(key, size, "%s %s", snug_dtype_name(job->programs[0].compute), job->trains ? "training" : "evaluation");
+/* The driver loads a kernel when it is first used, and allocates memory for captured phases: both depend on the kind of
+   run. */
+static void key_of(const struct snug_run_plan *plan, char *key, size_t size) {
+    snprintf(key, size, "%s %s", snug_dtype_name(plan->programs[0].program.compute),
+             snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
 }
 
 /* The name of the file for this GPU, driver and version. */
-static snug_status growth_name(const struct snug_job *job, char **name) {
-    char gpu[sizeof job->meter.gpu.name + 1];
-    snprintf(gpu, sizeof gpu, "%s", job->meter.gpu.name);
+static snug_status growth_name(const struct snug_device *device, char **name) {
+    char gpu[sizeof device->usage.gpu.name + 1];
+    snprintf(gpu, sizeof gpu, "%s", device->usage.gpu.name);
     for (char *at = gpu; *at; at++)
         if (!isalnum((unsigned char)*at)) *at = '-';
-    return snug_format(job->ctx, name, "gpu-%s-%s-%s.json", SNUG_VERSION, gpu,
-                       *job->meter.driver ? job->meter.driver : "unknown");
+    return snug_format(device->ctx, name, "gpu-%s-%s-%s.json", SNUG_VERSION, gpu,
+                       *device->usage.driver ? device->usage.driver : "unknown");
 }
 
-/* What is remembered, by kind of run: an object, empty where there is nothing. */
-static json_t *read_growth(const struct snug_job *job, const struct snug_folder *cache, const char *name) {
+/* The stored figures, by kind of run: an object, empty if nothing is stored. */
+static json_t *read_growth(const struct snug_device *device, const struct snug_folder *cache, const char *name) {
     json_t *json = NULL;
-    const int fd = cache->path ? snug_cache_folder_find(job->ctx, cache, name) : -1;
+    const int fd = cache->path ? snug_cache_folder_find(device->ctx, cache, name) : -1;
     if (fd >= 0) {
         close(fd);
-        if (snug_json_read(job->ctx, cache, name, &json) != SNUG_OK) {
-            snug_log(job->ctx, SNUG_LOG_WARNING, "%s: it is written again", snug_error_message(job->ctx));
-            snug_clear_error(job->ctx);
+        if (snug_json_read(device->ctx, cache, name, &json) != SNUG_OK) {
+            snug_log(device->ctx, SNUG_LOG_WARNING, "%s: rewriting it", snug_error_message(device->ctx));
+            snug_clear_error(device->ctx);
         }
     }
     if (json_is_object(json)) return json;
@@ -93,14 +93,14 @@ static json_t *read_growth(const struct snug_job *job, const struct snug_folder 
     return json_object();
 }
 
-static snug_status find_growth(const struct snug_job *job, int64_t *growth) {
-    enum { FIRST_GUESS = 8 << 20 }; /* what BERTs made the driver load on an H200 */
+static snug_status find_growth(const struct snug_device *device, const struct snug_run_plan *plan, int64_t *growth) {
+    enum { FIRST_GUESS = 8 << 20 }; /* measured with BERTs on an H200 */
     char key[48], *name, problem[256];
     struct snug_folder cache;
-    RETURN_IF_ERROR(growth_name(job, &name));
-    const snug_status status = snug_cache_folder_open(job->ctx, &cache, problem);
-    json_t *known = read_growth(job, &cache, name);
-    key_of(job, key, sizeof key);
+    RETURN_IF_ERROR(growth_name(device, &name));
+    const snug_status status = snug_cache_folder_open(device->ctx, &cache, problem);
+    json_t *known = read_growth(device, &cache, name);
+    key_of(plan, key, sizeof key);
     const json_t *bytes = json_object_get(known, key);
     *growth = json_is_integer(bytes) && json_integer_value(bytes) >= 0 ? json_integer_value(bytes) : FIRST_GUESS;
     json_decref(known);
@@ -109,16 +109,17 @@ static snug_status find_growth(const struct snug_job *job, int64_t *growth) {
     return status;
 }
 
-static snug_status keep_growth(const struct snug_job *job, int64_t growth) {
+static snug_status keep_growth(const struct snug_device *device, const struct snug_run_plan *plan, int64_t growth) {
     char key[48], *name, problem[256];
     struct snug_folder cache;
-    RETURN_IF_ERROR(growth_name(job, &name));
-    snug_status status = snug_cache_folder_open(job->ctx, &cache, problem);
+    RETURN_IF_ERROR(growth_name(device, &name));
+    snug_status status = snug_cache_folder_open(device->ctx, &cache, problem);
     if (status == SNUG_OK && cache.path) {
-        json_t *known = read_growth(job, &cache, name);
-        key_of(job, key, sizeof key);
+        json_t *known = read_growth(device, &cache, name);
+        key_of(plan, key, sizeof key);
         json_object_set_new(known, key, json_integer(growth));
-        status = known ? snug_json_write(job->ctx, &cache, name, known) : SNUG_E_MEMORY;
+        /* may be untested: an allocation that fails */
+        status = known ? snug_json_write(device->ctx, &cache, name, known) : SNUG_E_MEMORY;
         json_decref(known);
     }
     snug_folder_close(&cache);
@@ -126,54 +127,59 @@ static snug_status keep_growth(const struct snug_job *job, int64_t growth) {
     return status;
 }
 
-void snug_device_learn(const struct snug_job *job, int64_t held) {
-    enum { SAME = 2 << 20 }; /* varies by as much from run to run */
-    const int64_t grown = held - job->layout.arena - job->opened_bytes, known = job->context_bytes - job->opened_bytes;
-    if (!job->meter.fresh || job->meter.method == SNUG_GPU_BY_NOTHING) return; /* nothing was seen to grow */
+void snug_device_learn(const struct snug_device *device, const struct snug_run_plan *plan, int64_t used) {
+    enum { SAME = 2 << 20 }; /* variation from run to run */
+    const int64_t grown = used - plan->layout.arena - device->opened_bytes,
+                  known = device->context_bytes - device->opened_bytes;
+    if (!device->usage.fresh || device->usage.method == SNUG_GPU_BY_NOTHING) return; /* no growth was measured */
     if (grown < 0 || (grown < known + SAME && grown > known - SAME)) return;
-    if (keep_growth(job, round_up_mib(grown)) != SNUG_OK) snug_clear_error(job->ctx); /* only a better guess is lost */
+    if (keep_growth(device, plan, snug_round_up_mib(grown)) != SNUG_OK) /* may be untested: an allocation that fails */
+        snug_clear_error(device->ctx);                                  /* a failure only loses a better estimate */
 }
 
 /* ---- the context ---------------------------------------------------------------------------------------------- */
 
-int64_t snug_device_held(struct snug_job *job) {
-    const int64_t held = snug_gpu_meter_read(&job->meter);
-    return held >= 0 ? held : job->backend->library(&job->programs[0], job->threads);
+int64_t snug_device_used(struct snug_device *device, const struct snug_run_plan *plan) {
+    const int64_t used = snug_gpu_usage_read(&device->usage);
+    return used >= 0 ? used : device->backend->library(&plan->programs[0].program, device->threads);
 }
 
-snug_status snug_device_measure(struct snug_job *job) {
+snug_status snug_device_measure(struct snug_device *device, const struct snug_run_plan *plan) {
     int64_t growth;
     char *others;
-    job->opened_bytes = round_up_mib(snug_device_held(job));
-    RETURN_IF_ERROR(find_growth(job, &growth));
-    if (job->meter.device && !job->meter.fresh) growth = 0; /* what a job before loaded stays */
-    job->context_bytes = job->opened_bytes + growth;
-    RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
-    if (*others) snug_log(job->ctx, SNUG_LOG_INFO, "other processes on %s: %s", job->meter.gpu.name, others);
+    device->opened_bytes = snug_round_up_mib(snug_device_used(device, plan));
+    RETURN_IF_ERROR(find_growth(device, plan, &growth));
+    if (device->usage.device && !device->usage.fresh)
+        growth = 0; /* kernels that an earlier run of the process loaded remain loaded */
+    device->context_bytes = device->opened_bytes + growth;
+    RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
+    if (*others) snug_log(device->ctx, SNUG_LOG_INFO, "other processes on %s: %s", device->usage.gpu.name, others);
     free(others);
     return SNUG_OK;
 }
 
-snug_status snug_device_refuse(struct snug_job *job) {
+snug_status snug_device_refuse(struct snug_device *device, int64_t arena) {
     char *others;
-    snug_clear_error(job->ctx);
-    RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
-    const snug_status status = snug_fail(job->ctx, SNUG_E_DOES_NOT_FIT,
+    snug_clear_error(device->ctx);
+    RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
+    const snug_status status = snug_fail(device->ctx, SNUG_E_DOES_NOT_FIT,
                                          "this run needs %.1f MiB of %s for its arena, and %.1f MiB are left: another "
-                                         "process took them after the plan was "
+                                         "process allocated memory after the plan was "
                                          "made%s%s; wait for it, or choose another GPU by CUDA_VISIBLE_DEVICES",
-                                         (double)job->layout.arena / 0x1p20, job->meter.gpu.name,
-                                         (double)job->backend->available() / 0x1p20, *others ? ": " : "", others);
+                                         (double)arena / 0x1p20, device->usage.gpu.name,
+                                         (double)device->backend->available() / 0x1p20, *others ? ": " : "", others);
     free(others);
     return status;
 }
 
-snug_status snug_device_describe(struct snug_job *job, snug_device_use *out) {
+snug_status snug_device_describe(struct snug_device *device, snug_device_use *out) {
     char *others;
     *out = (snug_device_use){.name = ""};
-    snprintf(out->name, sizeof out->name, "%s", *job->meter.gpu.name ? job->meter.gpu.name : job->backend->name);
-    snprintf(out->method, sizeof out->method, "%s", snug_gpu_method_text(job->meter.method));
-    RETURN_IF_ERROR(snug_gpu_meter_others(&job->meter, &others));
+    /* untested: needs a GPU without a name */
+    snprintf(out->name, sizeof out->name, "%s",
+             *device->usage.gpu.name ? device->usage.gpu.name : device->backend->name);
+    snprintf(out->method, sizeof out->method, "%s", snug_gpu_method_text(device->usage.method));
+    RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
     snprintf(out->others, sizeof out->others, "%s", others);
     free(others);
     return SNUG_OK;

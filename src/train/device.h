@@ -1,30 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job on a GPU: what it holds there, what is left, and who else is on it. */
+/* The device of a run: the CPU, or a GPU with the memory of this process and the other processes on it. */
 #ifndef SNUG_TRAIN_DEVICE_H
 #define SNUG_TRAIN_DEVICE_H
 
-#include "train/job.h"
+#include "backend/gpu.h"
+#include "train/run_plan.h"
 
-/* Whether the job's arena lies on a device. */
-static inline bool snug_job_on_device(const struct snug_job *job) { return job->backend->available != NULL; }
+struct snug_device {
+    snug_context *ctx;
+    const struct snug_backend *backend;
+    int threads;
+    /* On a GPU: */
+    struct snug_gpu_usage usage; /* measures the process's GPU memory */
+    int64_t opened_bytes;        /* used when the backend was opened */
+    int64_t context_bytes;       /* the same, and what the driver is expected to allocate later */
+};
 
-/* Takes the GPU that --device asks for, and begins to watch it before its context is made. "auto" leaves the CPU where
-   none works, and says why. */
-snug_status snug_device_choose(struct snug_job *job);
-/* The failure that says why no GPU works, as that of --device cuda. */
+/* Whether the backend's arena is in a device's memory. */
+static inline bool snug_backend_is_device(const struct snug_backend *backend) { return backend->available != NULL; }
+static inline bool snug_device_is_gpu(const struct snug_device *device) {
+    return snug_backend_is_device(device->backend);
+}
+
+/* Selects the GPU that --device names, and starts to measure it before its context is created. "auto" selects the CPU
+ * if no GPU works, and logs why. Closed with snug_device_close(), after a failure too. */
+snug_status snug_device_choose(const struct snug_args *args, int threads, struct snug_device *device);
+void snug_device_close(struct snug_device *device);
+/* The failure of --device cuda, with the reason why no GPU works. */
 snug_status snug_device_fail(snug_context *ctx, snug_status status);
-/* Refuses what the arguments ask for and the chosen device does not have. */
-snug_status snug_device_check(const struct snug_job *job);
-/* What the driver's context and the libraries take: what they hold now, and what a run like this is known to make them
-   load later. */
-snug_status snug_device_measure(struct snug_job *job);
-/* When the arena could not be had though it fitted the plan: somebody was quicker. The failure, as a refusal. */
-snug_status snug_device_refuse(struct snug_job *job);
-/* Bytes that the process holds on the device now. Where NVML does not tell: what all processes hold. */
-int64_t snug_device_held(struct snug_job *job);
-/* At the end of a run that holds so many bytes: remembers what the driver loaded after the plan, for the next plans. */
-void snug_device_learn(const struct snug_job *job, int64_t held);
-/* Fills in what the summary says of the device. */
-snug_status snug_device_describe(struct snug_job *job, snug_device_use *out);
+/* Refuses arguments that the backend's device does not support. */
+snug_status snug_device_check(const struct snug_args *args, const struct snug_backend *backend);
+
+/* GPU memory of the driver's context and the libraries: what they use now, and what they are known to allocate later in
+   a run like this. */
+snug_status snug_device_measure(struct snug_device *device, const struct snug_run_plan *plan);
+/* After cudaMalloc of the arena failed though the plan fitted, because another process was faster: the failure. */
+snug_status snug_device_refuse(struct snug_device *device, int64_t arena);
+/* Bytes that the process uses on the GPU now; those of all processes if NVML does not report it. */
+int64_t snug_device_used(struct snug_device *device, const struct snug_run_plan *plan);
+/* Called at the end of a run, which then uses `bytes`: stores for later plans what the driver allocated after the
+   plan. */
+void snug_device_learn(const struct snug_device *device, const struct snug_run_plan *plan, int64_t used);
+/* Fills in the GPU part of the summary. */
+snug_status snug_device_describe(struct snug_device *device, snug_device_use *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run will write, against the free space of the disks that it goes to, before the first step. The token cache is
- * written by then, and what is offloaded has its blocks.
+ * Checks before the first step that the disks have enough free space for all files of the run. The token cache is
+ * already written, and the offload file is already allocated.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "train/trainer.h"
 
 enum {
-    REST = 4 << 20,   /* of a model's folder: tokenizer, config, headers */
-    SLACK = 1 << 20,  /* result files, and what file systems keep for themselves */
+    REST = 4 << 20,   /* a model folder's other files: tokenizer, config, headers */
+    SLACK = 1 << 20,  /* result files, and the overhead of file systems */
     LOG_ENTRY = 256,  /* bytes of one log in trainer_state.json, and of its three records for TensorBoard */
     EVALUATION = 1024 /* the same of an evaluation's metrics */
 };
@@ -21,28 +21,30 @@ enum {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Multiples of every among the steps after step, last included; *ends: last is none of them. */
+/* The number of multiples of `every` in the steps after `step` up to last; *ends: last is not a multiple. */
 static int64_t count_multiples(int64_t every, int64_t step, int64_t last, bool *ends) {
     *ends = last % every != 0;
     return last / every - step / every;
 }
 
-/* Steps in which something is due, of those after step up to last; last ends the run's last epoch if it is its last. */
+/* The number of steps after `step` up to last in which an action is due; last ends the run's last epoch if it is the
+   last step. */
 static int64_t count_due(const struct snug_trainer *t, enum snug_interval strategy, int64_t every, int64_t last) {
-    const struct snug_job *job = &t->session->job;
+    const struct snug_session *s = t->session;
     const int64_t step = t->session->step;
     bool ends;
+    /* untested: no test saves by `best` on a small disk */
     if (last <= step || strategy == SNUG_INTERVAL_NO || strategy == SNUG_INTERVAL_BEST) return 0;
     if (strategy == SNUG_INTERVAL_STEPS) return count_multiples(every, step, last, &ends);
-    const int64_t count = count_multiples(job->steps_per_epoch, step, last, &ends);
-    return count + (ends && last == job->max_steps);
+    const int64_t count = count_multiples(s->steps_per_epoch, step, last, &ends);
+    return count + (ends && last == s->max_steps);
 }
 
 static bool is_saved(const struct snug_trainer *t, int64_t step) {
-    const struct snug_job *job = &t->session->job;
-    const bool last = step == job->max_steps, epoch_ends = last || step % job->steps_per_epoch == 0;
+    const struct snug_session *s = t->session;
+    const bool last = step == s->max_steps, epoch_ends = last || step % s->steps_per_epoch == 0;
     const enum snug_interval strategy = t->args->save_strategy;
-    if (strategy == SNUG_INTERVAL_BEST) /* each evaluation may turn out to be the best */
+    if (strategy == SNUG_INTERVAL_BEST) /* each evaluation may be the best */
         return snug_trainer_is_due(t->args->eval_strategy, t->eval_steps, step, epoch_ends);
     return snug_trainer_is_due(strategy, t->save_steps, step, epoch_ends) || (strategy == SNUG_INTERVAL_STEPS && last);
 }
@@ -50,7 +52,7 @@ static bool is_saved(const struct snug_trainer *t, int64_t step) {
 struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *t, int64_t last, const int64_t *there,
                                              size_t count) {
     const struct snug_args *args = t->args;
-    const int64_t step = t->session->step, max_steps = t->session->job.max_steps;
+    const int64_t step = t->session->step, max_steps = t->session->max_steps;
     struct snug_prospect p = {.logs = count_due(t, args->logging_strategy, t->logging_steps, last),
                               .evaluations = count_due(t, args->eval_strategy, t->eval_steps, last)};
     p.made = args->save_strategy == SNUG_INTERVAL_BEST ? p.evaluations
@@ -66,15 +68,15 @@ struct snug_prospect snug_trainer_look_ahead(const struct snug_trainer *t, int64
 /* The first step in which early stopping may end the run: that of evaluation patience + 1, the first being the best. */
 int64_t snug_trainer_first_stop(const struct snug_trainer *t) {
     const struct snug_args *args = t->args;
-    const struct snug_job *job = &t->session->job;
+    const struct snug_session *s = t->session;
     const bool by_steps = args->eval_strategy == SNUG_INTERVAL_STEPS;
-    if (args->early_stopping_patience <= 0 || args->eval_strategy == SNUG_INTERVAL_NO) return job->max_steps;
-    const int64_t unit = by_steps ? t->eval_steps : job->steps_per_epoch;
+    if (args->early_stopping_patience <= 0 || args->eval_strategy == SNUG_INTERVAL_NO) return s->max_steps;
+    const int64_t unit = by_steps ? t->eval_steps : s->steps_per_epoch;
     const double delayed = ceil(by_steps ? args->eval_delay / (double)unit : args->eval_delay);
     const int64_t next = t->session->step / unit + 1;
     const double first = fmax((double)next, delayed);
     const double stop = (first + (double)args->early_stopping_patience) * (double)unit;
-    return stop < (double)job->max_steps ? (int64_t)stop : job->max_steps;
+    return stop < (double)s->max_steps ? (int64_t)stop : s->max_steps;
 }
 
 static int64_t weight_bytes(const struct snug_program *program) {
@@ -95,8 +97,8 @@ static int64_t state_bytes(const struct snug_program *program) {
     return bytes;
 }
 
-/* Checkpoints on the disk beyond the old ones: at the worst moment, and at the end. A new one stands beside the old
-   until it is whole. */
+/* Checkpoints on the disk in addition to the old ones: at most, and at the end. An old checkpoint is removed only when
+   the new one is complete. */
 static void count_checkpoints(const struct snug_trainer *t, const struct snug_prospect *p, int64_t old, int64_t *peak,
                               int64_t *end) {
     *peak = p->made + (p->replaced > 0);
@@ -107,16 +109,16 @@ static void count_checkpoints(const struct snug_trainer *t, const struct snug_pr
     *end = smaller(*end, larger(old, kept) - old);
 }
 
-/* Bytes that a run writes; doubles, since 10^12 steps may write more than 64 bits count. */
+/* Bytes that a run writes; doubles, because 10^12 steps may write more than 2^63 bytes. */
 struct need {
     int64_t peak; /* new checkpoints at a time */
     double history, events, model, checkpoint, all;
 };
 
-/* p says what is logged, saving which checkpoints are made. */
+/* p has the schedule of logs, saving that of checkpoints. */
 static struct need need_of(const struct snug_trainer *t, const struct snug_prospect *p,
                            const struct snug_prospect *saving, int64_t old) {
-    const struct snug_program *program = t->session->job.training;
+    const struct snug_program *program = &t->session->training->program;
     struct need need = {.history = (double)p->logs * LOG_ENTRY + (double)p->evaluations * EVALUATION,
                         .model = (double)(weight_bytes(program) + REST)};
     int64_t end;
@@ -130,11 +132,11 @@ static struct need need_of(const struct snug_trainer *t, const struct snug_prosp
 
 static snug_status refuse(const struct snug_trainer *t, const struct need *need, int64_t free_bytes) {
     char what[96] = "the model", logs[64] = "";
-    const bool talkative = need->history > need->model; /* then the logs are what to do without */
+    const bool talkative = need->history > need->model; /* then the logs take most of the space */
     const char *room = t->room           ? t->room
-                       : talkative       ? "a larger --logging_steps makes it less"
-                       : need->peak == 0 ? "free some, or name another --output_dir"
-                                         : "--save_total_limit, --save_only_model or --save_strategy make it less";
+                       : talkative       ? "use a larger --logging_steps"
+                       : need->peak == 0 ? "free some, or give another --output_dir"
+                                         : "--save_total_limit, --save_only_model or --save_strategy reduce it";
     if (need->peak > 0)
         snprintf(what, sizeof what, "at most %lld new checkpoints of %.1f MiB at a time, and the model",
                  (long long)need->peak, need->checkpoint / 0x1p20);
@@ -160,11 +162,11 @@ static snug_status compare(const struct snug_trainer *t, const struct need *need
                      need->events / 0x1p20, (double)free_bytes / 0x1p20);
 }
 
-/* Early stopping leaves the number of steps open: what is written until it may stop must fit. --save_total_limit bounds
-   the checkpoints of any number of steps, so these are all counted. */
+/* With early stopping the number of steps is unknown: the files up to the earliest stop must fit. --save_total_limit
+   limits the checkpoints for any number of steps, so all of these are counted. */
 static snug_status check_prospects(const struct snug_trainer *t, const int64_t *there, size_t count, int64_t old,
                                    int64_t freed) {
-    const int64_t last = t->session->job.max_steps, stop = snug_trainer_first_stop(t);
+    const int64_t last = t->session->max_steps, stop = snug_trainer_first_stop(t);
     const struct snug_prospect whole = snug_trainer_look_ahead(t, last, there, count),
                                sure = snug_trainer_look_ahead(t, stop, there, count);
     const struct need all = need_of(t, &whole, &whole, old),
@@ -172,7 +174,7 @@ static snug_status check_prospects(const struct snug_trainer *t, const int64_t *
     if (stop < last)
         snug_log(
             t->ctx, SNUG_LOG_INFO,
-            "%s: early stopping may end the run at step %lld, until which it writes up to %.1f MiB; all %lld steps "
+            "%s: early stopping may end the run at step %lld, before which it writes up to %.1f MiB; all %lld steps "
             "would write up to %.1f MiB",
             t->args->output_dir, (long long)stop, need.all / 0x1p20, (long long)last, all.all / 0x1p20);
     return compare(t, &need, freed);
@@ -180,14 +182,14 @@ static snug_status check_prospects(const struct snug_trainer *t, const int64_t *
 
 snug_status snug_trainer_check_disk(const struct snug_trainer *t) {
     struct snug_checkpoint *items;
-    int64_t *steps = NULL, freed = 0, there = 0, old = 0; /* old: those that rotation counts */
+    int64_t *steps = NULL, freed = 0, there = 0, old = 0; /* old: those that count for save_total_limit */
     size_t count;
     snug_status status = snug_checkpoint_list(t, &items, &count);
     if (status == SNUG_OK) status = snug_alloc(t->ctx, count, sizeof *steps, (void **)&steps);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         char name[SNUG_CHECKPOINT_NAME];
         snprintf(name, sizeof name, "checkpoint-%lld", (long long)items[i].step);
-        if (snug_trainer_starts_anew(t) && items[i].own) /* it goes before the first step */
+        if (snug_trainer_starts_anew(t) && items[i].own) /* it is removed before the first step */
             freed += snug_folder_bytes(&t->output.folder, name);
         else if (items[i].own)
             steps[there++] = items[i].step;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Losses and gradients that are NaN or infinite. In a healthy step two numbers are looked at that are there anyway;
- * only where one is not finite is it searched for the tensor. torch would clip by a norm of NaN, and so make every
- * weight NaN; here such a step is counted and told, and changes no weight.
+ * Losses and gradients that are NaN or infinite. A normal step checks only the loss and the gradient norm. If one of
+ * them is not finite, the tensor is searched. torch would clip by a norm of NaN and set every weight to NaN; in snug
+ * such a step is counted and logged, and changes no weight.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "train/trainer.h"
 
 enum {
-    PIECE = 4096,         /* values looked at at a time */
-    TOLD_ONE_BY_ONE = 10, /* warnings before they come at powers of two only */
+    PIECE = 4096,         /* values per block of the search */
+    TOLD_ONE_BY_ONE = 10, /* number of warnings after which only powers of two are logged */
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -30,8 +30,8 @@ static void describe_loss(double loss, char *text, size_t size) {
 
 static snug_status norm_of(struct snug_session *s, const struct snug_op *norm, double *sum) {
     const struct snug_run *run = &s->train_run;
-    const double *sums = snug_run_data(run, norm->out[0]);
-    return snug_block_copy(s->ctx, &s->arena, sum, sums + norm->slot, sizeof *sum);
+    const double *sums = snug_run_data(run, norm->squared_norm.sums);
+    return snug_block_copy(s->ctx, &s->job.runner.arena, sum, sums + norm->squared_norm.slot, sizeof *sum);
 }
 
 /* Whether one of count values of a persistent F32 tensor is not finite; *bad is then the first such value. */
@@ -40,7 +40,7 @@ static snug_status scan_tensor(struct snug_session *s, int32_t tensor, int64_t f
     *bad = 0;
     for (int64_t done = 0; done < count; done += PIECE) {
         const int64_t n = smaller(PIECE, count - done);
-        RETURN_IF_ERROR(snug_tensor_read(s->job.training, &s->memory, tensor, first + done, n, values));
+        RETURN_IF_ERROR(snug_tensor_read(&s->training->program, &s->memory, tensor, first + done, n, values));
         for (int64_t i = 0; i < n; i++)
             if (!isfinite(values[i])) {
                 *bad = values[i];
@@ -50,68 +50,62 @@ static snug_status scan_tensor(struct snug_session *s, int32_t tensor, int64_t f
     return SNUG_OK;
 }
 
-/* The gradient of weight where it stands after the step's backward, or -1. */
-static int32_t gradient_of(const struct snug_program *program, int32_t weight) {
-    char name[sizeof program->tensors->name + 8];
-    snprintf(name, sizeof name, "grad.%s", program->tensors[weight].name);
-    for (size_t i = 0; i < program->tensor_count; i++)
-        if (program->tensors[i].persistent && strcmp(program->tensors[i].name, name) == 0) return (int32_t)i;
-    return -1;
-}
-
 struct finding {
-    const char *name; /* of the parameter, or of a stack of them; NULL: every gradient's norm is finite */
+    const char *name; /* of the parameter, or of a stack of parameters; NULL: every gradient's norm is finite */
     int64_t tensors;  /* whose gradients are not finite */
-    float value;      /* found in the gradient; 0 where it does not stand any more */
+    float value;      /* the value found in the gradient; 0 if the gradient does not exist any more */
 };
 
-/* Of the parameters that weight stacks the last whose gradient is not finite, if that still stands. */
+/* Of the parameters stacked in weight, the last whose gradient is not finite, if the gradient still exists. */
 static snug_status find_parameter(struct snug_session *s, int32_t weight, bool whole, struct finding *found) {
-    const struct snug_program *program = s->job.training;
-    const int32_t gradient = whole ? gradient_of(program, weight) : -1;
+    const struct snug_program *program = &s->training->program;
+    const int32_t kept = program->tensors[weight].gradient;
+    const int32_t gradient = whole && program->tensors[kept].persistent ? kept : 0;
     size_t stacked = 0;
     for (size_t i = 0; i < program->parameter_count; i++) {
         const struct snug_parameter *p = &program->parameters[i];
         float value = 0;
         if (p->tensor != weight) continue;
-        if (gradient >= 0)
+        if (gradient)
             RETURN_IF_ERROR(
                 scan_tensor(s, gradient, p->row * program->tensors[weight].cols, snug_parameter_count(p), &value));
-        if (gradient >= 0 && isfinite(value)) continue;
-        found->name = stacked++ && gradient < 0 ? program->tensors[weight].name : p->name;
+        if (gradient && isfinite(value)) continue;
+        found->name = stacked++ && !gradient ? program->tensors[weight].name : p->name;
         found->value = value;
     }
-    if (!found->name) found->name = program->tensors[weight].name; /* finite, but not its squares' sum */
+    if (!found->name) found->name = program->tensors[weight].name; /* finite, but the sum of its squares is not */
     return SNUG_OK;
 }
 
-/* Parameters stand in forward order, and backward what is not finite goes from one to the one before: the last of them
-   is nearest to where it arose. */
+/* Parameters are in forward order, and backward propagates values that are not finite to earlier parameters: the last
+ * one is nearest to their origin. */
 static snug_status find_gradient(struct snug_session *s, struct finding *found) {
-    const struct snug_program *program = s->job.training;
+    const struct snug_program *program = &s->training->program;
     const struct snug_op *source = NULL;
     int32_t slot = -1;
     *found = (struct finding){0};
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         double sum;
-        if (op->kind != SNUG_OP_SQUARED_NORM || op->slot == slot) continue; /* a tensor in parts has one sum */
-        slot = op->slot;
+        if (op->kind != SNUG_OP_SQUARED_NORM || op->squared_norm.slot == slot)
+            continue; /* a tensor in parts has one sum */
+        slot = op->squared_norm.slot;
         RETURN_IF_ERROR(norm_of(s, op, &sum));
         if (isfinite(sum)) continue;
         found->tensors++;
-        if (!source || op->parameter > source->parameter) source = op;
+        if (!source || op->squared_norm.parameter > source->squared_norm.parameter) source = op;
     }
     if (!source) return SNUG_OK;
-    return find_parameter(s, program->parameters[source->parameter].tensor, source->in[1] < 0, found);
+    return find_parameter(s, program->parameters[source->squared_norm.parameter].tensor, !source->squared_norm.index,
+                          found);
 }
 
 /* A weight that an earlier update made infinite, or NULL. */
 static snug_status find_weight(struct snug_session *s, const char **name) {
-    const struct snug_program *program = s->job.training;
+    const struct snug_program *program = &s->training->program;
     float values[PIECE];
     *name = NULL;
-    RETURN_IF_ERROR(snug_session_settle(s));
+    RETURN_IF_ERROR(snug_session_flush(s));
     for (size_t k = 0; k < program->parameter_count; k++) {
         const struct snug_parameter *p = &program->parameters[k];
         const int64_t count = snug_parameter_count(p);
@@ -130,7 +124,7 @@ static bool is_told(int64_t number) { return number <= TOLD_ONE_BY_ONE || (numbe
 
 static void describe(const struct finding *found, double grad_norm, char *text, size_t size) {
     if (!found->name)
-        snprintf(text, size, "the gradients' norm is %s, though each tensor's is finite", kind_of(grad_norm));
+        snprintf(text, size, "the gradient norm is %s, but each tensor's is finite", kind_of(grad_norm));
     else if (!isfinite(found->value))
         snprintf(text, size, "the gradient of %s holds %s values", found->name, kind_of(found->value));
     else
@@ -160,32 +154,32 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
     }
     RETURN_IF_ERROR(find_gradient(s, &found));
     describe(&found, grad_norm, text, sizeof text);
-    if (s->job.training->updates_in_backward)
+    if (s->training->program.updates_in_backward)
         return snug_fail(t->ctx, SNUG_E_NUMERIC,
                          "step %lld: %s and %s, and --update_in_backward with --max_grad_norm 0 has changed "
-                         "weights already: go on from the last checkpoint; " ADVICE,
+                         "weights already: continue from the last checkpoint; " ADVICE,
                          step, loss_text, text);
     if (t->infinite_in_a_row == 1) {
         const char *weight;
         RETURN_IF_ERROR(find_weight(s, &weight));
         if (weight)
             return snug_fail(t->ctx, SNUG_E_NUMERIC,
-                             "step %lld: %s, and the weight %s is not finite since an update before: " ADVICE, step,
+                             "step %lld: %s, and the weight %s is not finite since an earlier update: " ADVICE, step,
                              loss_text, weight);
     }
     if (t->infinite_in_a_row == SNUG_HOPELESS)
-        return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: %s and %s, as in the %d steps before; " ADVICE, step,
+        return snug_fail(t->ctx, SNUG_E_NUMERIC, "step %lld: %s and %s, as in the previous %d steps; " ADVICE, step,
                          loss_text, text, SNUG_HOPELESS - 1);
     if (is_told(t->infinite_gradients))
         snug_log(t->ctx, SNUG_LOG_WARNING, "step %lld: %s and %s: this step changes no weight%s", step, loss_text, text,
-                 t->infinite_gradients == TOLD_ONE_BY_ONE ? "; not every further one is told, all are counted" : "");
+                 t->infinite_gradients == TOLD_ONE_BY_ONE ? "; further ones are counted, but not all are logged" : "");
     return SNUG_OK;
 }
 
 snug_status snug_trainer_outputs_not_finite(struct snug_trainer *t) {
     char before[64] = "";
     if (t->evaluated_step > 0)
-        snprintf(before, sizeof before, "; after step %lld they were finite", (long long)t->evaluated_step);
+        snprintf(before, sizeof before, "; they were finite after step %lld", (long long)t->evaluated_step);
     return snug_add_to_error(t->ctx, SNUG_E_NUMERIC, "; this is the evaluation after step %lld%s: " ADVICE,
                              (long long)t->session->step, before);
 }

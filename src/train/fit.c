@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search. Micro-batches, approximations and everything else that is on or off make combinations, in the order of
- * their estimated seconds; within one, levels of recomputation by layer, in the same order. A mix is built and placed
- * only if it may be quicker than the best so far, and if no mix that saves more was already too large.
+ * The search. It visits the combinations of micro-batches, approximations and other methods in the order of their
+ * estimated seconds, and in each combination the recomputation levels of the layers, in the same order. A mix is built
+ * and placed only if it may be faster than the best so far, and if every mix that saves more and was tried did fit.
  */
 #include "train/fit.h"
 
@@ -12,20 +12,20 @@
 
 /* ---- the methods ---------------------------------------------------------------------------------------------- */
 
-/* Settings of a method save more and more, the last one most. */
+/* A method's settings are ordered by savings; the last one saves most. */
 enum { METHODS_MAX = 12, SETTINGS_MAX = 24 };
 
 struct method {
     const char *name;
-    const char *pins[3];  /* arguments that, set by the user, leave the method as it is */
-    bool approximate;     /* it rounds: results are not those of the plan as asked */
-    bool independent;     /* what its settings save is in no order once other methods stand beside them */
+    const char *pins[3];  /* arguments that exclude the method if the user has set them */
+    bool approximate;     /* it is approximate: its results are not exactly those of the requested plan */
+    bool independent;     /* its settings have no fixed order of savings when combined with other methods */
     const char *settings; /* arguments, separated by '|' */
 };
 
 enum { SPLIT, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
 static const struct method methods[] = {
-    /* Divisors of the batch: split_settings(). The accumulation is what users set to keep the micro-batch as it is. */
+    /* Divisors of the batch: split_settings(). Users set the accumulation to fix the micro-batch. */
     [SPLIT] = {.name = "micro-batches", .pins = {"gradient_accumulation_steps"}},
     [RECOMPUTE] = {.name = "recomputation",
                    .pins = {"recompute", "gradient_checkpointing"},
@@ -46,11 +46,11 @@ enum { METHODS = sizeof methods / sizeof *methods };
 
 struct setting {
     char flags[160];
-    double seconds; /* that it adds to a step, alone; of RECOMPUTE: in one layer */
+    double seconds; /* seconds that it adds to a step, alone; RECOMPUTE: in one layer */
 };
 
-/* Layers made again by level, the first ones by the strongest: backward comes to them last, when the others'
-   activations are gone. The rest is as asked. */
+/* The number of layers by recomputation level. The first layers have the strongest level: backward reaches them last,
+ * when the activations of the others are freed. The other layers have the requested level. */
 struct layers {
     int count[SNUG_RECOMPUTE_COUNT];
 };
@@ -65,16 +65,18 @@ struct mix {
 };
 
 struct search {
-    const struct snug_job *job;
+    const struct snug_setup *setup;
+    const struct snug_limits *limits;
     const struct snug_rates *rates;
     snug_context *ctx; /* of trials: silent */
     int64_t limit;
     int layer_count;
-    struct setting settings[METHODS][SETTINGS_MAX]; /* [0]: as asked */
+    struct setting settings[METHODS][SETTINGS_MAX]; /* [0]: as requested */
     int counts[METHODS];
-    struct snug_feed feeds[SETTINGS_MAX]; /* by SPLIT's setting */
+    struct snug_data_pipeline pipelines[SETTINGS_MAX]; /* of training, by SPLIT's setting */
+    struct snug_data_pipeline evaluation;
     struct snug_priced asked;
-    struct mix *dead; /* combinations that no level of recomputation makes fit */
+    struct mix *dead; /* combinations that do not fit with any recomputation level */
     size_t dead_count, dead_capacity;
     int64_t planned, mixes;
     struct snug_priced smallest;
@@ -92,16 +94,16 @@ static void add_setting(struct search *s, int method, const char *flags) {
     snprintf(setting->flags, sizeof setting->flags, "%s", flags);
 }
 
-/* The micro-batches that divide the one asked for; a step stays what it is. */
+/* The micro-batches that divide the requested one; the step does not change. */
 static void split_settings(struct search *s) {
-    const struct snug_loader_options *options = &s->job->train.options;
+    const struct snug_loader_options *options = &s->pipelines[0].options;
     const int64_t batch = options->batch_size, accumulation = options->accumulation;
-    /* What is left out at an epoch's end would be another. */
-    if (options->drop_last && s->job->train.dataset && s->job->train.rows % (batch * accumulation)) return;
+    /* Otherwise other rows would be dropped at an epoch's end. */
+    if (options->drop_last && s->setup->train.dataset && s->setup->train.rows % (batch * accumulation)) return;
     for (int64_t parts = 2; parts <= batch; parts++) {
         char flags[128];
         if (batch % parts) continue;
-        if (s->counts[SPLIT] == SETTINGS_MAX) s->counts[SPLIT]--; /* the last one, at last, is a row at a time */
+        if (s->counts[SPLIT] == SETTINGS_MAX) s->counts[SPLIT]--; /* the last one has one row per micro-batch */
         snprintf(flags, sizeof flags, "--per_device_train_batch_size %lld --gradient_accumulation_steps %lld",
                  (long long)(batch / parts), (long long)(accumulation * parts));
         add_setting(s, SPLIT, flags);
@@ -111,7 +113,7 @@ static void split_settings(struct search *s) {
 static void list_settings(struct search *s) {
     for (int m = 0; m < METHODS; m++) {
         add_setting(s, m, "");
-        if (is_pinned(s->job->args, &methods[m])) continue;
+        if (is_pinned(s->setup->args, &methods[m])) continue;
         if (m == SPLIT) split_settings(s);
         for (const char *at = methods[m].settings; at && *at;) {
             char flags[160];
@@ -170,35 +172,39 @@ static void describe(const struct search *s, const struct mix *mix, struct snug_
     }
 }
 
-static void measure(const struct search *s, const struct snug_job *planned, struct snug_priced *out) {
-    memcpy(out->bytes, planned->layout.bytes, sizeof out->bytes);
-    out->bytes[SNUG_MEMORY_CONTEXT] = planned->context_bytes;
-    out->bytes[SNUG_MEMORY_HOST] = planned->host_bytes;
-    out->total = snug_job_total(planned);
-    out->work = snug_estimate_step(s->rates, planned->training, &planned->train.load);
+static void measure(const struct search *s, const struct snug_run_plan *plan, struct snug_priced *out) {
+    memcpy(out->bytes, plan->bytes, sizeof out->bytes);
+    out->total = plan->total;
+    out->work = snug_run_plan_step(plan, s->rates);
 }
 
-/* Plans the job with out's flags and fills in what it comes to; SNUG_END where they may not stand beside the others. */
-static snug_status plan_flags(struct search *s, const struct snug_feed *feed, struct snug_priced *out) {
+/* Plans the run with out's flags and fills in the result; SNUG_END if they conflict with other arguments. */
+static snug_status plan_flags(struct search *s, const struct snug_data_pipeline *training, struct snug_priced *out) {
+    const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {
+        [SNUG_ROLE_TRAINING] = *training, [SNUG_ROLE_EVALUATION] = s->evaluation};
     struct snug_args *args;
-    struct snug_job trial;
+    struct snug_run_plan trial;
     snug_clear_error(s->ctx);
-    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->job->args, &args));
+    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->setup->args, &args));
     snug_status status = give(args, out->flags);
     if (status == SNUG_OK) status = snug_args_check(args, "plan");
     if (status == SNUG_OK) {
-        status = snug_job_replan(s->job, args, feed, &trial);
-        if (status == SNUG_OK) measure(s, &trial, out);
-        snug_job_drop_plan(&trial);
+        status = snug_run_plan_build(s->setup, args, pipelines, &trial);
+        if (status == SNUG_OK) {
+            snug_limits_account(s->limits, &trial);
+            measure(s, &trial, out);
+        }
+        snug_run_plan_free(&trial);
         s->planned++;
     }
     snug_args_destroy(args);
+    /* untested: no two methods refuse each other */
     return status == SNUG_E_USAGE || status == SNUG_E_UNSUPPORTED ? SNUG_END : status;
 }
 
 static snug_status plan_mix(struct search *s, const struct mix *mix, struct snug_priced *out) {
     describe(s, mix, out);
-    RETURN_IF_ERROR(plan_flags(s, &s->feeds[mix->choice[SPLIT]], out));
+    RETURN_IF_ERROR(plan_flags(s, &s->pipelines[mix->choice[SPLIT]], out));
     if (s->smallest.total == 0 || out->total < s->smallest.total) {
         s->smallest = *out;
         s->smallest_mix = *mix;
@@ -208,29 +214,30 @@ static snug_status plan_mix(struct search *s, const struct mix *mix, struct snug
 
 /* ---- preparing ------------------------------------------------------------------------------------------------ */
 
-/* The feed of a micro-batch; SNUG_END if its steps would be others. */
+/* The data pipeline of a smaller micro-batch; SNUG_END if its steps would differ. */
 static snug_status plan_split(struct search *s, int setting) {
+    struct snug_data_pipeline *pipeline = &s->pipelines[setting];
     struct snug_args *args;
-    struct snug_job trial = *s->job;
-    trial.ctx = s->ctx;
-    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->job->args, &args));
+    RETURN_IF_ERROR(snug_args_copy(s->ctx, s->setup->args, &args));
     snug_status status = give(args, s->settings[SPLIT][setting].flags);
-    s->feeds[setting] = s->job->train;
-    if (status == SNUG_OK) status = snug_job_plan_training(&trial, args, &s->feeds[setting]);
+    if (status == SNUG_OK) status = snug_data_pipeline_plan(s->setup, args, SNUG_ROLE_TRAINING, pipeline);
     snug_args_destroy(args);
     if (status != SNUG_OK) return status;
-    return trial.steps_per_epoch == s->job->steps_per_epoch ? SNUG_OK : SNUG_END;
+    /* untested: every divisor of a batch makes as many steps */
+    return pipeline->steps_per_epoch == s->pipelines[0].steps_per_epoch ? SNUG_OK : SNUG_END;
 }
 
 static void drop_setting(struct search *s, int method, int setting) {
     s->counts[method]--;
-    for (int i = setting; i < s->counts[method]; i++) {
+    for (int i = setting; i < s->counts[method]; i++) { /* untested: every divisor of a batch makes as many steps */
         s->settings[method][i] = s->settings[method][i + 1];
-        if (method == SPLIT) s->feeds[i] = s->feeds[i + 1];
+        /* untested: every divisor of a batch makes as many steps */
+        if (method == SPLIT) s->pipelines[i] = s->pipelines[i + 1];
     }
 }
 
-/* Plans each setting alone: what cannot be had here is dropped, the others' seconds are learnt. on_row may be NULL. */
+/* Plans each setting alone: drops those that are unavailable here, and measures the seconds of the others. on_row may
+ * be NULL. */
 static snug_status price_settings(struct search *s, snug_status (*on_row)(void *user, const struct snug_priced *row),
                                   void *user) {
     for (int m = 0; m < METHODS; m++)
@@ -239,35 +246,40 @@ static snug_status price_settings(struct search *s, snug_status (*on_row)(void *
             snprintf(row.name, sizeof row.name, "%s", methods[m].name);
             add_flags(&row, s->settings[m][i].flags);
             snug_status status = m == SPLIT ? plan_split(s, i) : SNUG_OK;
-            if (status == SNUG_OK) status = plan_flags(s, &s->feeds[m == SPLIT ? i : 0], &row);
+            if (status == SNUG_OK) status = plan_flags(s, &s->pipelines[m == SPLIT ? i : 0], &row);
+            /* may be untested: a call that fails: tools/failure-test */
             if (status != SNUG_OK && status != SNUG_END) return status;
-            if (status == SNUG_END) {
+            if (status == SNUG_END) { /* untested: every divisor of a batch makes as many steps */
                 drop_setting(s, m, i--);
                 continue;
             }
             s->settings[m][i].seconds = row.work.seconds - s->asked.work.seconds;
             if (m == RECOMPUTE) s->settings[m][i].seconds /= s->layer_count;
-            /* Of the micro-batches the largest and the smallest tell enough. */
+            /* Only the largest and the smallest micro-batch are planned. */
             const bool shown = m != SPLIT || i == 1 || i == s->counts[m] - 1;
             if (on_row && shown) RETURN_IF_ERROR(on_row(user, &row));
         }
     return SNUG_OK;
 }
 
-static snug_status begin(struct search *s, const struct snug_job *job, const struct snug_rates *rates) {
-    *s = (struct search){.job = job, .rates = rates, .layer_count = (int)job->config.num_hidden_layers};
+static snug_status begin(struct search *s, const struct snug_setup *setup, const struct snug_limits *limits,
+                         const struct snug_run_plan *asked, const struct snug_rates *rates) {
+    const struct snug_planned_program *evaluation = snug_run_plan_find(asked, SNUG_ROLE_EVALUATION);
+    *s = (struct search){
+        .setup = setup, .limits = limits, .rates = rates, .layer_count = (int)setup->config.num_hidden_layers};
     if (snug_context_create(&s->ctx) != SNUG_OK)
-        return snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory for the search");
+        return snug_fail(setup->ctx, SNUG_E_MEMORY, "out of memory for the search");
+    s->pipelines[0] = snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->pipeline;
+    if (evaluation) s->evaluation = evaluation->pipeline;
     list_settings(s);
-    s->feeds[0] = job->train;
-    measure(s, job, &s->asked);
+    measure(s, asked, &s->asked);
     return SNUG_OK;
 }
 
-/* Trials leave nothing resident. */
+/* Trials must not leave resident memory. */
 static snug_status end(struct search *s, snug_status status) {
     if (status != SNUG_OK)
-        snug_fail(s->job->ctx, status, "searching for a mix that fits: %s", snug_error_message(s->ctx));
+        snug_fail(s->setup->ctx, status, "searching for a mix that fits: %s", snug_error_message(s->ctx));
     free(s->dead);
     snug_context_destroy(s->ctx);
     malloc_trim(0);
@@ -284,12 +296,13 @@ static enum snug_recompute level_at(const struct layers *layers, int layer) {
     return SNUG_RECOMPUTE_ELEMENTWISE;
 }
 
-/* Whether every layer of a keeps at least what it keeps in b. */
+/* Whether every layer of a stores at least what it stores in b. */
 static bool keeps_more(const struct search *s, const struct layers *a, const struct layers *b) {
     for (int i = 0; i < s->layer_count; i++) {
         const enum snug_recompute x = level_at(a, i), y = level_at(b, i);
+        /* untested: needs a large model: bench/fit_search.py */
         if (x != y && y != SNUG_RECOMPUTE_LAYER && x != SNUG_RECOMPUTE_ELEMENTWISE) return false;
-        if (x == SNUG_RECOMPUTE_LAYER && y != x) return false;
+        if (x == SNUG_RECOMPUTE_LAYER && y != x) return false; /* untested: needs a large model: bench/fit_search.py */
     }
     return true;
 }
@@ -311,7 +324,7 @@ static snug_status push(struct search *s, struct mix **list, size_t *count, size
     return SNUG_OK;
 }
 
-/* Two levels beside what was asked, in steps of some layers where there are many, by seconds. */
+/* Combinations of two levels and the requested one, in steps of several layers if there are many, by seconds. */
 static snug_status list_layers(struct search *s, struct mix **list, size_t *count) {
     static const enum snug_recompute pairs[][2] = {{SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_ATTENTION},
                                                    {SNUG_RECOMPUTE_LAYER, SNUG_RECOMPUTE_FFN},
@@ -324,7 +337,7 @@ static snug_status list_layers(struct search *s, struct mix **list, size_t *coun
         for (int a = 0; a <= most; a += step)
             for (int b = 0; a + b <= most; b += step) {
                 struct mix mix = {0};
-                /* One level alone belongs to one pair, and what was asked to the first. */
+                /* A single level belongs to one pair only, and the requested level to the first pair. */
                 if ((a == 0 && b == 0 && pair > 0) || (b == 0 && a > 0 && pair == 1) || (a == 0 && b > 0 && pair == 2))
                     continue;
                 mix.layers.count[pairs[pair][0]] = a;
@@ -332,11 +345,11 @@ static snug_status list_layers(struct search *s, struct mix **list, size_t *coun
                 mix.seconds = seconds_of(s, &mix.layers);
                 RETURN_IF_ERROR(push(s, list, count, &capacity, &mix));
             }
-    if (*count) qsort(*list, *count, sizeof **list, by_seconds);
+    if (*count) qsort(*list, *count, sizeof **list, by_seconds); /* untested: the requested plan is always among them */
     return SNUG_OK;
 }
 
-/* All choices of the other methods with so many approximate ones, by seconds. */
+/* All combinations of the other methods with this number of approximate ones, by seconds. */
 static snug_status list_combinations(struct search *s, int approximate, struct mix **list, size_t *count) {
     struct mix mix = {0};
     size_t capacity = 0;
@@ -350,7 +363,7 @@ static snug_status list_combinations(struct search *s, int approximate, struct m
             mix.seconds += s->settings[k][mix.choice[k]].seconds;
         }
         if (rounds == approximate) RETURN_IF_ERROR(push(s, list, count, &capacity, &mix));
-        for (m = 0; m < METHODS; m++) { /* count on */
+        for (m = 0; m < METHODS; m++) { /* the next combination */
             if (m == RECOMPUTE) continue;
             if (++mix.choice[m] < s->counts[m]) break;
             mix.choice[m] = 0;
@@ -360,17 +373,17 @@ static snug_status list_combinations(struct search *s, int approximate, struct m
     return SNUG_OK;
 }
 
-/* Whether a mix that saves at least as much was already too large. With an update in backward micro-batches save less
-   than the whole batch, since gradients then have to wait for the last one. */
+/* Whether a mix that saves at least as much was too large. With an update in backward, micro-batches save less than the
+ * whole batch, because gradients then live until the last one. */
 static bool is_dead(const struct search *s, const struct mix *mix) {
     for (size_t i = 0; i < s->dead_count; i++) {
         int m = 0;
         if (mix->choice[IN_BACKWARD] && !mix->choice[SPLIT] && s->dead[i].choice[SPLIT]) continue;
-        for (; m < METHODS; m++) {
+        for (; m < METHODS; m++) { /* untested: needs a large model: bench/fit_search.py */
             const uint8_t here = mix->choice[m], there = s->dead[i].choice[m];
             if (here != there && (methods[m].independent || here > there)) break;
         }
-        if (m == METHODS) return true;
+        if (m == METHODS) return true; /* untested: needs a large model: bench/fit_search.py */
     }
     return false;
 }
@@ -392,8 +405,8 @@ static void keep(struct found *best, const struct mix *mix, const struct snug_pr
     best->priced = *priced;
 }
 
-/* Whether some level of recomputation makes combination fit: the strongest ones decide. The last layer is the first
-   that backward makes again, while the others' inputs still stand, so that there the strongest is not always the
+/* Whether combination fits with any recomputation levels; tries the strongest ones. Backward recomputes the last layer
+   first, while the inputs of all other layers are live, so for the last layer the strongest level is not always the
    smallest. */
 static snug_status can_fit(struct search *s, const struct mix *combination, struct found *best, bool *can) {
     static const enum snug_recompute last[] = {SNUG_RECOMPUTE_ELEMENTWISE, SNUG_RECOMPUTE_LAYER,
@@ -409,7 +422,7 @@ static snug_status can_fit(struct search *s, const struct mix *combination, stru
         }
         mix.seconds += seconds_of(s, &mix.layers);
         const snug_status status = plan_mix(s, &mix, &priced);
-        if (status == SNUG_END) break;
+        if (status == SNUG_END) break; /* untested: every divisor of a batch makes as many steps */
         RETURN_IF_ERROR(status);
         *can = fits(s, &priced);
         if (*can) keep(best, &mix, &priced);
@@ -417,19 +430,21 @@ static snug_status can_fit(struct search *s, const struct mix *combination, stru
     return *can ? SNUG_OK : push(s, &s->dead, &s->dead_count, &s->dead_capacity, combination);
 }
 
-/* The quickest of layers (by seconds) with combination, if it is quicker than best. */
+/* The fastest of layers (by seconds) with combination, if it is faster than best. */
 static snug_status search_layers(struct search *s, const struct mix *combination, const struct mix layers[],
                                  size_t count, struct found *best) {
     struct mix *too_large = NULL;
     size_t too_large_count = 0, capacity = 0;
     snug_status status = SNUG_OK;
-    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) { /* untested: the requested plan is always among them */
         struct mix mix = *combination;
         struct snug_priced priced;
         bool hopeless = false;
         mix.layers = layers[i].layers;
         mix.seconds += layers[i].seconds;
+        /* untested: needs a large model: bench/fit_search.py */
         if (best->any && mix.seconds >= best->priced.work.seconds) break;
+        /* untested: needs a large model: bench/fit_search.py */
         for (size_t k = 0; k < too_large_count && !hopeless; k++)
             hopeless = keeps_more(s, &mix.layers, &too_large[k].layers);
         if (hopeless) continue;
@@ -442,13 +457,14 @@ static snug_status search_layers(struct search *s, const struct mix *combination
         status = push(s, &too_large, &too_large_count, &capacity, &mix);
     }
     free(too_large);
-    return status == SNUG_END ? SNUG_OK : status;
+    return status == SNUG_END ? SNUG_OK : status; /* untested: every divisor of a batch makes as many steps */
 }
 
-/* Steps of several layers were too coarse for the last few: one layer less, or at a cheaper level. */
+/* Refines steps of several layers: one layer less, or one layer at a cheaper level. */
 static snug_status refine(struct search *s, struct found *best) {
     for (bool better = true; better;) {
         better = false;
+        /* untested: needs a large model: bench/fit_search.py */
         for (int from = SNUG_RECOMPUTE_FFN; from <= SNUG_RECOMPUTE_LAYER && !better; from++)
             for (int to = SNUG_RECOMPUTE_ELEMENTWISE; to <= SNUG_RECOMPUTE_LAYER && !better; to++) {
                 struct mix mix = best->mix;
@@ -459,8 +475,9 @@ static snug_status refine(struct search *s, struct found *best) {
                 mix.seconds += seconds_of(s, &mix.layers) - seconds_of(s, &best->mix.layers);
                 if (mix.seconds >= best->mix.seconds) continue;
                 RETURN_IF_ERROR(plan_mix(s, &mix, &priced));
+                /* untested: needs a large model: bench/fit_search.py */
                 better = fits(s, &priced) && priced.work.seconds < best->priced.work.seconds;
-                if (better) keep(best, &mix, &priced);
+                if (better) keep(best, &mix, &priced); /* untested: needs a large model: bench/fit_search.py */
             }
     }
     return SNUG_OK;
@@ -475,7 +492,7 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         bool can;
         if (best->any && combinations[i].seconds >= best->priced.work.seconds) break;
-        if (is_dead(s, &combinations[i])) continue;
+        if (is_dead(s, &combinations[i])) continue; /* untested: needs a large model: bench/fit_search.py */
         status = can_fit(s, &combinations[i], best, &can);
         if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
     }
@@ -483,7 +500,7 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
     return status == SNUG_OK && best->any ? refine(s, best) : status;
 }
 
-/* From the strongest of everything downhill, one method at a time. */
+/* Starts from the strongest setting of every method and weakens one method at a time. */
 static snug_status find_smallest(struct search *s, const struct mix layers[], size_t layer_mixes) {
     for (bool smaller = true; smaller;) {
         const int64_t before = s->smallest.total;
@@ -494,6 +511,7 @@ static snug_status find_smallest(struct search *s, const struct mix layers[], si
                 struct snug_priced priced;
                 mix.choice[m] = (uint8_t)i;
                 const snug_status status = plan_mix(s, &mix, &priced);
+                /* may be untested: a call that fails: tools/failure-test */
                 if (status != SNUG_OK && status != SNUG_END) return status;
             }
         const struct mix best = s->smallest_mix;
@@ -502,6 +520,7 @@ static snug_status find_smallest(struct search *s, const struct mix layers[], si
             struct snug_priced priced;
             mix.layers = layers[i].layers;
             const snug_status status = plan_mix(s, &mix, &priced);
+            /* may be untested: a call that fails: tools/failure-test */
             if (status != SNUG_OK && status != SNUG_END) return status;
         }
         smaller = s->smallest.total < before;
@@ -529,11 +548,12 @@ static snug_status run_search(struct search *s, struct snug_fit *out) {
     return status;
 }
 
-snug_status snug_fit_search(const struct snug_job *job, const struct snug_rates *rates, int64_t limit,
+snug_status snug_fit_search(const struct snug_setup *setup, const struct snug_limits *limits,
+                            const struct snug_run_plan *asked, const struct snug_rates *rates, int64_t limit,
                             struct snug_fit *out) {
     struct search s;
     *out = (struct snug_fit){.limit = limit};
-    snug_status status = begin(&s, job, rates);
+    snug_status status = begin(&s, setup, limits, asked, rates);
     if (status != SNUG_OK) return status;
     s.limit = limit;
     out->asked = out->chosen = s.asked;
@@ -542,7 +562,7 @@ snug_status snug_fit_search(const struct snug_job *job, const struct snug_rates 
     return end(&s, status);
 }
 
-/* ---- telling -------------------------------------------------------------------------------------------------- */
+/* ---- the result in words ----------------------------------------------------------------------------------------- */
 
 struct rows {
     snug_context *ctx;
@@ -557,12 +577,13 @@ static snug_status add_row(void *user, const struct snug_priced *row) {
     return SNUG_OK;
 }
 
-snug_status snug_fit_table(const struct snug_job *job, const struct snug_rates *rates, struct snug_priced **table,
-                           size_t *count) {
+snug_status snug_fit_table(const struct snug_setup *setup, const struct snug_limits *limits,
+                           const struct snug_run_plan *asked, const struct snug_rates *rates,
+                           struct snug_priced **table, size_t *count) {
     struct search s;
     *table = NULL;
     *count = 0;
-    RETURN_IF_ERROR(begin(&s, job, rates));
+    RETURN_IF_ERROR(begin(&s, setup, limits, asked, rates));
     struct rows rows = {.ctx = s.ctx};
     snug_status status = add_row(&rows, &s.asked);
     if (status == SNUG_OK) status = price_settings(&s, add_row, &rows);
@@ -579,15 +600,17 @@ snug_status snug_fit_table(const struct snug_job *job, const struct snug_rates *
 snug_status snug_fit_sentence(snug_context *ctx, const struct snug_fit *fit, char **text) {
     const struct snug_priced *asked = &fit->asked, *chosen = &fit->chosen;
     const double mib = 0x1p20, limit = (double)fit->limit / mib;
-    if (asked->total <= fit->limit)
-        return snug_format(ctx, text, "it fits as asked: %.1f of %.1f MiB; nothing was added",
+    if (asked->total <= fit->limit) /* may be untested: memory is not measured under a sanitizer */
+        return snug_format(ctx, text, "the requested plan fits: %.1f of %.1f MiB; nothing was added",
                            (double)asked->total / mib, limit);
+    /* may be untested: memory is not measured under a sanitizer */
     if (!fit->fits)
         return snug_format(ctx, text, "no mix of methods fits %.1f MiB; the smallest takes %.1f MiB: %s", limit,
                            (double)(chosen->total + SNUG_FIT_MARGIN) / mib,
-                           *chosen->flags ? chosen->flags : "the plan as asked");
+                           *chosen->flags ? chosen->flags : "the requested plan");
+    /* may be untested: memory is not measured under a sanitizer */
     return snug_format(ctx, text,
-                       "%s: %.1f MiB instead of %.1f, about %.3g s a step instead of %.3g (%+.0f %%); the quickest of "
+                       "%s: %.1f MiB instead of %.1f, about %.3g s per step instead of %.3g (%+.0f %%); the fastest of "
                        "the mixes that fit %.1f MiB%s",
                        chosen->flags, (double)chosen->total / mib, (double)asked->total / mib, chosen->work.seconds,
                        asked->work.seconds, 100 * (chosen->work.seconds / asked->work.seconds - 1), limit,

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/identity.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "io/json.h"
+#include "model/family.h"
 #include "train/results.h"
-
-static json_t *hex(uint64_t number) {
-    char text[17];
-    snprintf(text, sizeof text, "%016" PRIx64, number);
-    return json_string(text);
-}
 
 static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
 
@@ -22,11 +16,13 @@ static json_t *hash_labels(const struct snug_labels *labels) {
     uint64_t hash = 0;
     for (int64_t i = 0; i < labels->count; i++)
         hash = XXH3_64bits_withSeed(labels->names[i], strlen(labels->names[i]) + 1, hash + 1);
-    return hex(hash);
+    return snug_json_hex(hash);
 }
 
-/* What the weights mean. */
+/* The configuration that the weights belong to. */
 static void add_model(json_t **to, const struct snug_config *c) {
+    snug_json_add(to, "model_type", json_string(c->family->model_type));
+    snug_json_add(to, "embedding_size", json_integer(c->embedding_size));
     snug_json_add(to, "hidden_size", json_integer(c->hidden_size));
     snug_json_add(to, "num_hidden_layers", json_integer(c->num_hidden_layers));
     snug_json_add(to, "num_attention_heads", json_integer(c->num_attention_heads));
@@ -39,41 +35,48 @@ static void add_model(json_t **to, const struct snug_config *c) {
     snug_json_add(to, "attention_probs_dropout_prob", snug_json_number(c->attention_probs_dropout_prob));
     snug_json_add(to, "classifier_dropout", snug_json_number(c->classifier_dropout));
     snug_json_add(to, "pad_token_id", json_integer(c->pad_token_id));
-    const json_t *activation = json_object_get(c->json, "hidden_act");
-    snug_json_add(to, "hidden_act", json_string(json_is_string(activation) ? json_string_value(activation) : "gelu"));
+    snug_json_add(to, "hidden_act", json_string(c->hidden_act_name));
     snug_json_add(to, "tie_word_embeddings", json_boolean(c->tie_word_embeddings));
+    if (c->family->identify) c->family->identify(to, c);
 }
 
 static json_t *fixed_of(const struct snug_job *job) {
-    const struct snug_loader_options *options = &job->train.options;
-    const struct snug_labels *labels = &job->config.labels;
-    const bool mlm = job->config.task == SNUG_TASK_MLM;
+    const struct snug_setup *setup = &job->setup;
+    const struct snug_planned_program *training = snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING);
+    const struct snug_loader_options *options = &training->pipeline.options;
+    const struct snug_labels *labels = &setup->config.labels;
+    const struct snug_task_info *task = snug_setup_task(setup);
     json_t *o = json_object();
-    add_model(&o, &job->config);
-    snug_json_add(&o, "task", json_string(mlm ? "mlm" : "classification"));
-    snug_json_add(&o, "problem", json_integer(mlm ? 0 : labels->problem));
-    snug_json_add(&o, "labels", mlm ? json_null() : hash_labels(labels));
-    snug_json_add(&o, "vocabulary", job->tokenizer ? hex(snug_tokenizer_fingerprint(job->tokenizer)) : json_null());
-    snug_json_add(&o, "train_file", hex(snug_dataset_digest(job->train.dataset)));
-    snug_json_add(&o, "train_rows", json_integer(job->train.rows));
+    add_model(&o, &setup->config);
+    snug_json_add(&o, "task", json_string(task->name));
+    snug_json_add(&o, "problem", json_integer(task->labelled ? labels->problem : 0));
+    snug_json_add(&o, "labels", task->labelled ? hash_labels(labels) : json_null());
+    snug_json_add(&o, "vocabulary",
+                  setup->tokenizer ? snug_json_hex(snug_tokenizer_fingerprint(setup->tokenizer)) : json_null());
+    snug_json_add(&o, "train_file", snug_json_hex(snug_dataset_digest(setup->train.dataset)));
+    snug_json_add(&o, "train_rows", json_integer(setup->train.rows));
     snug_json_add(&o, "rows_per_step", json_integer(options->batch_size * options->accumulation));
     snug_json_add(&o, "dataloader_drop_last", json_boolean(options->drop_last));
-    snug_json_add(&o, "train_sampling_strategy", text_or_null(job->args->train_sampling_strategy));
+    snug_json_add(&o, "train_sampling_strategy", text_or_null(setup->args->train_sampling_strategy));
     snug_json_add(&o, "data_seed", json_integer((json_int_t)options->seed));
-    snug_json_add(&o, "optim", json_string(job->optimizer.name));
-    snug_json_add(&o, "dtype", json_string(snug_dtype_name(job->weights)));
+    snug_json_add(&o, "freeze", text_or_null(setup->args->freeze));
+    snug_json_add(&o, "optim", json_string(job->plan.optimizer.name));
+    snug_json_add(&o, "dtype", json_string(snug_dtype_name(job->plan.weights)));
     return o;
 }
 
 static json_t *settings_of(const struct snug_job *job) {
-    const struct snug_args *args = job->args;
+    const struct snug_setup *setup = &job->setup;
+    const struct snug_args *args = setup->args;
+    const struct snug_planned_program *training = snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING);
+    const struct snug_gpu *gpu = &job->limits.device.usage.gpu;
     const bool judges = args->metric_for_best_model;
     json_t *o = json_object();
     snug_json_add(&o, "learning_rate", snug_json_number(args->learning_rate));
     snug_json_add(&o, "lr_scheduler_type", text_or_null(args->lr_scheduler_type));
     snug_json_add(&o, "lr_scheduler_kwargs", text_or_null(args->lr_scheduler_kwargs));
     snug_json_add(&o, "warmup_steps", snug_json_number(args->warmup_steps));
-    snug_json_add(&o, "max_steps", json_integer(job->max_steps));
+    snug_json_add(&o, "max_steps", json_integer(training->pipeline.max_steps));
     snug_json_add(&o, "optim_args", text_or_null(args->optim_args));
     snug_json_add(&o, "weight_decay", snug_json_number(args->weight_decay));
     snug_json_add(&o, "adam_beta1", snug_json_number(args->adam_beta1));
@@ -82,15 +85,18 @@ static json_t *settings_of(const struct snug_job *job) {
     snug_json_add(&o, "max_grad_norm", snug_json_number(args->max_grad_norm));
     snug_json_add(&o, "label_smoothing_factor", snug_json_number(args->label_smoothing_factor));
     snug_json_add(&o, "mlm_probability",
-                  snug_json_number(job->config.task == SNUG_TASK_MLM ? args->mlm_probability : 0));
+                  snug_json_number(snug_setup_task(setup)->labelled ? 0 : args->mlm_probability));
+    snug_json_add(&o, "label_all_tokens", json_boolean(training->pipeline.options.label_all_tokens));
     snug_json_add(&o, "seed", json_integer(args->seed));
-    snug_json_add(&o, "per_device_train_batch_size", json_integer(job->train.options.batch_size));
-    snug_json_add(&o, "compute", json_string(job->training->tf32 ? "TF32" : snug_dtype_name(job->training->compute)));
-    snug_json_add(&o, "device", snug_json_from_text(*job->meter.gpu.name ? job->meter.gpu.name : job->backend->name));
+    snug_json_add(&o, "per_device_train_batch_size", json_integer(training->pipeline.options.batch_size));
+    snug_json_add(&o, "compute",
+                  json_string(training->program.tf32 ? "TF32" : snug_dtype_name(training->program.compute)));
+    snug_json_add(&o, "device", snug_json_from_text(*gpu->name ? gpu->name : setup->backend->name));
     snug_json_add(&o, "metric_for_best_model", text_or_null(judges ? args->metric_for_best_model : NULL));
     snug_json_add(&o, "greater_is_better", text_or_null(judges ? args->greater_is_better : NULL));
     snug_json_add(&o, "validation_file",
-                  judges && job->eval.dataset ? hex(snug_dataset_digest(job->eval.dataset)) : json_null());
+                  judges && setup->eval.dataset ? snug_json_hex(snug_dataset_digest(setup->eval.dataset))
+                                                : json_null());
     snug_json_add(&o, "eval_strategy", json_integer(judges ? args->eval_strategy : 0));
     snug_json_add(&o, "eval_steps", snug_json_number(judges ? args->eval_steps : 0));
     snug_json_add(&o, "eval_delay", snug_json_number(judges ? args->eval_delay : 0));
@@ -108,13 +114,15 @@ json_t *snug_identity(const struct snug_job *job) {
 
 /* ---- comparing ------------------------------------------------------------------------------------------------ */
 
-/* A value for messages: numbers and short texts as they are; a checksum says nothing to a reader. */
+/* A value for messages: numbers and short texts; checksums are not shown. */
 static void show(const json_t *value, char *text, size_t size) {
     const char *string = json_string_value(value);
     char *dumped = NULL;
     snug_context *quiet = NULL;
     *text = '\0';
+    /* untested: a manifest that was edited */
     if (string && strlen(string) == 16 && strspn(string, "0123456789abcdef") == 16) return;
+    /* untested: a manifest that was edited */
     if (snug_context_create(&quiet) == SNUG_OK &&
         snug_json_text(quiet, value ? value : json_null(), JSON_ENCODE_ANY | JSON_COMPACT, &dumped) == SNUG_OK)
         snprintf(text, size, "%s", dumped);
@@ -122,7 +130,7 @@ static void show(const json_t *value, char *text, size_t size) {
     snug_context_destroy(quiet);
 }
 
-/* "hidden_dropout_prob was 0.1 and is 0", or "train_file is another one". */
+/* "hidden_dropout_prob was 0.1 and is 0", or "different train_file". */
 static void describe(const char *key, const json_t *saved, const json_t *here, char *text, size_t size) {
     char was[80], is[80];
     show(saved, was, sizeof was);
@@ -130,13 +138,13 @@ static void describe(const char *key, const json_t *saved, const json_t *here, c
     if (*was && *is)
         snprintf(text, size, "%s was %s and is %s", key, was, is);
     else
-        snprintf(text, size, "%s is another one", key);
+        snprintf(text, size, "different %s", key);
 }
 
 static bool is_same(const json_t *a, const json_t *b) {
-    /* An integer that a JSON reader made of 1.0 is the same number. */
+    /* 1.0 may be read back as an integer: the same number. */
     if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return a && b && json_equal(a, b);
+    return a && b && json_equal(a, b); /* untested: a manifest that was edited */
 }
 
 static bool decides_best(const char *key) {
@@ -155,15 +163,15 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
         describe(key, json_object_get(saved_fixed, key), value, text, sizeof text);
         return snug_fail(job->ctx, SNUG_E_INPUT,
                          "%s cannot be resumed by this run: %s; start a new run from its weights with "
-                         "--model_name_or_path, or give what it was made with",
+                         "--model_name_or_path, or use the same settings and data",
                          path, text);
     }
     json_object_foreach(json_object_get(here, "settings"), key, value) {
         if (is_same(value, json_object_get(saved_settings, key))) continue;
         describe(key, json_object_get(saved_settings, key), value, text, sizeof text);
         *other_best |= decides_best(key);
-        snug_log(job->ctx, SNUG_LOG_WARNING,
-                 "%s: %s: the run goes on, but not as it would have without the interruption", path, text);
+        snug_log(job->ctx, SNUG_LOG_WARNING, "%s: %s: the run continues, but differs from an uninterrupted one", path,
+                 text);
     }
     return SNUG_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What decides the result of a training, as a checkpoint remembers it: by content, not by name. Resuming compares it
- * with the run at hand.
+ * Everything that determines the result of a training, as a checkpoint stores it: by content, not by name. Resuming
+ * compares it with the current run.
  */
 #ifndef SNUG_TRAIN_IDENTITY_H
 #define SNUG_TRAIN_IDENTITY_H
@@ -10,11 +10,11 @@
 
 #include "train/job.h"
 
-/* {"fixed": {…}, "settings": {…}}: what must be the same for the optimizer's state and the place in the data to have a
-   meaning, and what a user may change. NULL without memory. */
+/* {"fixed": {…}, "settings": {…}}: "fixed" must be the same for the optimizer's state and the position in the data to
+ * be valid; a user may change "settings". NULL if out of memory. */
 json_t *snug_identity(const struct snug_job *job);
-/* SNUG_E_INPUT names what differs in "fixed"; what differs in "settings" is logged. path: of the saved one.
- *other_best: the metric of the best checkpoint is another one, or measured on other data. */
+/* SNUG_E_INPUT names what differs in "fixed"; what differs in "settings" is logged. path: of the saved identity.
+   other_best: the best checkpoint has another metric, or was measured on other data. */
 snug_status snug_identity_check(const struct snug_job *job, const char *path, const json_t *saved, bool *other_best);
 
 #endif

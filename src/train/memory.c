@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel says about memory. */
+#include "train/memory.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/job.h"
-
-/* The figure behind key, which ends with its colon, in a file of "key: N kB" lines. */
+/* The figure after key, which ends with its colon, in a file of "key: N kB" lines. */
 static int64_t read_kib(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
     if (!file) return -1;

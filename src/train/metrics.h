@@ -1,36 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of an evaluation, streamed in constant memory (Spearman keeps 8 bytes a row, which the plan counts). */
+/* Metrics of an evaluation, streamed in constant memory (Spearman keeps 8 bytes per row, which the plan counts). */
 #ifndef SNUG_TRAIN_METRICS_H
 #define SNUG_TRAIN_METRICS_H
 
+#include "text/batch.h"
 #include "text/dataset.h"
 
-/* Names of a result's metrics, in their order, up to NULL. */
+/* Names of a result's metrics, in their order, up to NULL; others may follow them. */
 const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem);
-/* The place among them of the one that name means, with or without "eval_"; -1 if none. */
+/* The index of the metric `name`, with or without "eval_"; -1 if there is none. */
 int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name);
 
-struct snug_meter;
+struct snug_metric_accumulator;
 
-/* classes: width of the logits: number of labels, for masked LM the vocabulary. rows: most rows that will be added (for
-   Spearman). memory: snug_meter_bytes(…) bytes from the arena. */
-int64_t snug_meter_bytes(enum snug_task task, enum snug_problem problem, int64_t classes, int64_t rows);
-snug_status snug_meter_create(snug_context *ctx, enum snug_task task, enum snug_problem problem, int64_t classes,
-                              int64_t rows, void *memory, struct snug_meter **out);
-void snug_meter_reset(struct snug_meter *meter);
-void snug_meter_free(struct snug_meter *meter);
-/* logits [rows, classes]; labels [rows] for a single label (SNUG_IGNORE_LABEL counts nothing) and masked LM,
-   targets for multi-label [rows, classes] and regression [rows]. */
-void snug_meter_add(struct snug_meter *meter, const float *logits, const int32_t *labels, const float *targets,
-                    int64_t rows);
-/* Sum of losses over items true items, beside the logits. */
-void snug_meter_add_loss(struct snug_meter *meter, double loss_sum, int64_t items);
-/* SNUG_E_INTERNAL where more rows were added than announced, a label was not a class, or rows came after a result
-   without a reset. eval_loss always. Single label: eval_accuracy, eval_f1 (binary: of class 1; else macro),
-   eval_matthews_correlation. Multi-label: eval_accuracy (rows wholly right), eval_f1 (micro). Regression: eval_mse,
-   eval_pearson, eval_spearmanr. Masked LM: eval_accuracy, perplexity = exp(eval_loss). A metric that is not defined (no
+struct snug_metric_accumulator_options {
+    enum snug_task task;
+    const struct snug_labels *labels; /* outlives the metrics */
+    int64_t classes;                  /* width of the logits: the number of labels, for masked LM the vocabulary */
+    int64_t rows;                     /* maximum number of loss positions that will be added, for Spearman */
+    bool entities;                    /* token classification: also of each type of entity */
+};
+
+/* memory: snug_metric_accumulator_bytes() bytes, 8-byte aligned, from the arena. */
+int64_t snug_metric_accumulator_bytes(const struct snug_metric_accumulator_options *options);
+snug_status snug_metric_accumulator_create(snug_context *ctx, const struct snug_metric_accumulator_options *options,
+                                           void *memory, struct snug_metric_accumulator **out);
+void snug_metric_accumulator_reset(struct snug_metric_accumulator *accumulator);
+void snug_metric_accumulator_free(struct snug_metric_accumulator *accumulator);
+/* logits [rows, classes] of the batch's loss positions first … first + rows - 1, of which those with SNUG_IGNORE_LABEL
+   are ignored. Batches come in the order of their rows. */
+void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const float *logits,
+                                 const struct snug_batch *batch, int64_t first, int64_t rows);
+/* Adds the sum of the losses of `items` items; the logits are added separately. */
+void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, int64_t items);
+/* SNUG_E_INTERNAL if more rows were added than announced, a label was not a class, or rows came after a result without
+   a reset. eval_loss always. Single label: eval_accuracy, eval_f1 (binary: of class 1; else macro),
+   eval_matthews_correlation. Multi-label: eval_accuracy (rows with all labels right), eval_f1 (micro). Regression:
+   eval_mse, eval_pearson, eval_spearmanr. Masked LM: eval_accuracy, perplexity = exp(eval_loss). Token classification,
+   as seqeval: eval_precision, eval_recall and eval_f1 of entities, eval_accuracy of positions; with entities, for each
+   type X that occurs, eval_X_precision, eval_X_recall, eval_X_f1 and eval_X_number. A metric that is not defined (no
    rows; a correlation without variance) is NaN, as in scipy; F1 and Matthews without variance are 0, as in
-   scikit-learn. */
-snug_status snug_meter_result(struct snug_meter *meter, snug_metrics *out);
+   scikit-learn. Names live as long as the context. */
+snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out);
 
 #endif

@@ -5,13 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/folder_write.h"
 #include "io/json.h"
 
-/* Every file that snug writes into such a folder, or that would be read beside those as a part of the model. */
+/* Every file that snug writes into such a folder, or that would be read together with them as a part of the model. */
 static const struct {
     const char *name;
     bool model;  /* belongs to the model */
-    bool always; /* written by an evaluation too */
+    bool always; /* also written by an evaluation */
 } known[] = {
     {"config.json", true, false},
     {"model.safetensors", true, false},
@@ -20,6 +21,9 @@ static const struct {
     {"tokenizer_config.json", true, false},
     {"special_tokens_map.json", true, false},
     {"added_tokens.json", true, false},
+    {"vocab.json", true, false},
+    {"merges.txt", true, false},
+    {"sentencepiece.bpe.model", true, false},
     {"trainer_state.json", false, false},
     {"train_results.json", false, false},
     {"eval_results.json", false, true},
@@ -27,7 +31,7 @@ static const struct {
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
-/* ---- what is in the way --------------------------------------------------------------------------------------- */
+/* ---- conflicting files ------------------------------------------------------------------------------------------- */
 
 static bool is_listed(const struct snug_output *o, const char *name) { return json_object_get(o->files, name); }
 
@@ -96,13 +100,16 @@ snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bo
         RETURN_IF_ERROR(opened(out, snug_folder_make(ctx, NULL, path, mode, &out->folder)));
     }
     out->folder.mode = mode;
+    if (snug_folder_sweep(ctx, &out->folder, out->lock.killed, out->lock.killed_count))
+        snug_lock_forget_killed(&out->lock);
     return SNUG_OK;
 }
 
 void snug_output_close(struct snug_output *output) {
-    if (!output) return;
-    /* What could not be removed while memory was short. Nothing else has a name of this run by now. */
-    if (output->lock.folder) snug_folder_sweep(output->ctx, &output->folder, &output->folder.run, 1);
+    if (!output) return; /* untested: callers have one */
+    /* Removes temporary files that could not be removed when out of memory. No other file has this run's number now. */
+    if (output->lock.folder && !snug_folder_sweep(output->ctx, &output->folder, &output->folder.run, 1))
+        output->lock.keep = true; /* the next run removes them */
     snug_lock_release(&output->lock);
     snug_folder_close(&output->folder);
     json_decref(output->files);
@@ -136,7 +143,7 @@ snug_status snug_output_begin(struct snug_output *output, const char *const *nam
         const char *name = known[i].name;
         if (!known[i].model || has_name(names, name) || !snug_entry_kind(&output->folder, name)) continue;
         RETURN_IF_ERROR(check_name(output, name, is_listed(output, name)));
-        if (unlinkat(output->folder.fd, name, 0))
+        if (unlinkat(output->folder.fd, name, 0)) /* may be untested: a call that fails: tools/failure-test */
             return snug_fail(output->ctx, SNUG_E_IO, "cannot remove %s/%s, which belongs to another model: %s",
                              output->folder.path, name, strerror(errno));
         json_object_del(output->files, name);

@@ -3,39 +3,41 @@
  * The folder that a run writes its results into: opened once, locked, and with a manifest of what snug wrote there.
  *
  * A file is replaced only if the manifest lists it, or --overwrite_output_dir allows it; a link, pipe or folder never.
- * What is in the way is found before any work.
+ * Conflicting files are found before any work.
  */
 #ifndef SNUG_TRAIN_OUTPUT_H
 #define SNUG_TRAIN_OUTPUT_H
 
 #include "io/folder.h"
 #include "io/lock.h"
+#include "io/manifest.h"
 
 /* A zeroed struct is closed: folder.path is NULL. */
 struct snug_output {
     snug_context *ctx;
     struct snug_folder folder;
     struct snug_lock lock;
-    json_t *files;               /* of the manifest: what snug wrote into the folder */
+    json_t *files;               /* the manifest's: files that snug wrote into the folder */
     struct snug_provenance from; /* of the last training in the folder; run 0: none */
-    bool model;                  /* a model is written into it; otherwise results of an evaluation alone */
+    bool model;                  /* a model is written into it; otherwise only results of an evaluation */
     bool overwrite;              /* regular files that snug did not write may be replaced */
 };
 
-/* Opens and locks the folder at path, and checks what is in the way. The folder is not made: where there is none,
+/* Opens and locks the folder at path, and checks for conflicting files. The folder is not created: if there is none,
  *out stays closed. */
 snug_status snug_output_open(snug_context *ctx, const char *path, bool model, bool overwrite, struct snug_output *out);
-/* Makes the folder, if *out is closed, and opens it. mode: permissions of files made in it (io/folder.h). */
+/* Makes the folder, if *out is closed, and opens it; removes what killed runs left unfinished. mode: permissions of
+ * files made in it (io/folder.h). */
 snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bool overwrite, mode_t mode,
                              struct snug_output *out);
-/* NULL is fine. */
+/* NULL is allowed. */
 void snug_output_close(struct snug_output *output);
 /* Notes in the manifest that a training writes into the folder from here on. */
 snug_status snug_output_start(struct snug_output *output, const struct snug_provenance *from);
 /* Notes in the manifest that the files of these names (NULL-terminated) are being written, and removes those files of
    a model that this list lacks, if it has config.json: files of two models would be read as one. */
 snug_status snug_output_begin(struct snug_output *output, const char *const *names);
-/* Notes that they are whole. */
+/* Records that these files are complete. */
 snug_status snug_output_end(struct snug_output *output);
 
 #endif

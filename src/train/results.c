@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/results.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "io/json.h"
-
-json_t *snug_json_number(double value) {
-    if (!isfinite(value)) return json_null();
-    return value == floor(value) && fabs(value) < 0x1p53 ? json_integer((json_int_t)value) : json_real(value);
-}
 
 static snug_status merge_and_write(struct snug_output *o, const char *name, const json_t *values, bool merge) {
     json_t *all = NULL;
@@ -26,12 +20,13 @@ static snug_status merge_and_write(struct snug_output *o, const char *name, cons
 snug_status snug_results_write(struct snug_output *output, const char *split, const snug_metrics *metrics,
                                json_t *more) {
     json_t *values = json_object();
-    int failed = !values || (more && json_object_update(values, more)); /* json_copy() leaves out what it cannot add */
+    int failed =
+        !values || (more && json_object_update(values, more)); /* json_copy() omits members that it cannot add */
     for (size_t i = 0; metrics && i < metrics->count && !failed; i++)
         failed = json_object_set_new(values, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) {
         json_decref(values);
-        return snug_fail(output->ctx, SNUG_E_MEMORY, "out of memory while gathering results");
+        return snug_fail(output->ctx, SNUG_E_MEMORY, "out of memory while collecting results");
     }
     char own[64];
     snprintf(own, sizeof own, "%s_results.json", split);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The result files as transformers' Trainer writes them: <split>_results.json, and all_results.json that gathers them.
+/* The result files as transformers' Trainer writes them: <split>_results.json, and all_results.json, which has all of
+ * them.
  */
 #ifndef SNUG_TRAIN_RESULTS_H
 #define SNUG_TRAIN_RESULTS_H
@@ -9,10 +10,8 @@
 #include "train/output.h"
 
 /* Writes metrics (with more, an object of further values, or NULL) as <split>_results.json and merges them into
-   all_results.json. A value that is not finite is written as null, which JSON has. */
+   all_results.json. A value that is not finite is written as null, because JSON has no NaN. */
 snug_status snug_results_write(struct snug_output *output, const char *split, const snug_metrics *metrics,
                                json_t *more);
-/* A number for JSON: null where it is not finite. */
-json_t *snug_json_number(double value);
 
 #endif

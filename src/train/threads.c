@@ -2,39 +2,49 @@
 #include "train/threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+int snug_args_threads(const struct snug_args *args) {
+    cpu_set_t set;
+    if (args->threads > 0) return (int)args->threads;
+    /* may be untested: needs more than 1024 processors */
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 /* Bytes of an OpenMP thread's stack from OMP_STACKSIZE or GOMP_STACKSIZE, as "512", "64M" or "2 g", by default in KiB;
-   0 where neither is sound: the system's default then. */
+   0 if neither is valid, for the system's default, as in GCC's OpenMP. */
 static size_t stack_size(void) {
     const char *text = getenv("OMP_STACKSIZE"), *units = "bkmg";
     if (!text) text = getenv("GOMP_STACKSIZE");
     char *end;
     const unsigned long long number = text ? strtoull(text, &end, 10) : 0;
-    if (number == 0 || *text == '-' || number > (1u << 31)) return 0;
+    if (number == 0 || *text == '-') return 0;
     end += strspn(end, " \t");
     const char *unit = *end ? strchr(units, *end | 0x20) : units + 1;
-    return unit ? (size_t)number << 10 * (unit - units) : 0;
+    const size_t shift = unit ? 10 * (size_t)(unit - units) : 0, bytes = (size_t)number << shift;
+    return unit && bytes >> shift == number ? bytes : 0; /* untested: LLVM's OpenMP ends the process if it overflows */
 }
 
-/* Ends once the caller lets go of the mutex: up to then all threads exist. */
+/* Ends when the caller releases the mutex: until then all threads exist. */
 static void *wait_for_all(void *mutex) {
     pthread_mutex_lock(mutex);
     pthread_mutex_unlock(mutex);
     return NULL;
 }
 
-/* Makes so many threads that exist at the same time, as far as that goes; *error is why not all. */
+/* Creates up to so many threads that exist at the same time; *error is the reason if there are fewer. */
 static int make_threads(pthread_t *made, int wanted, int *error) {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_attr_t attributes;
     const size_t stack = stack_size();
     int count = 0;
     *error = pthread_attr_init(&attributes);
-    if (*error) return 0;
-    if (stack) pthread_attr_setstacksize(&attributes, stack); /* one that is refused is not taken by OpenMP either */
+    if (*error) return 0; /* may be untested: a call that fails: tools/failure-test */
+    if (stack) pthread_attr_setstacksize(&attributes, stack); /* OpenMP ignores an invalid one, too */
     pthread_mutex_lock(&mutex);
+    /* may be untested: a call that fails: tools/failure-test */
     while (count < wanted && !(*error = pthread_create(&made[count], &attributes, wait_for_all, &mutex))) count++;
     pthread_mutex_unlock(&mutex);
     for (int i = 0; i < count; i++) pthread_join(made[i], NULL);
@@ -42,7 +52,7 @@ static int make_threads(pthread_t *made, int wanted, int *error) {
     return count;
 }
 
-/* Before anything else takes what the threads were just seen to fit in. */
+/* Immediately, before other allocations use the memory of the trial threads. */
 static int open_region(int threads) {
     int running = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : running)
@@ -51,7 +61,7 @@ static int open_region(int threads) {
 }
 
 snug_status snug_threads_check(snug_context *ctx, int threads) {
-    /* OpenMP keeps its threads, a set for each thread that opens parallel regions: they are not needed once more. */
+    /* OpenMP keeps its threads, a team for each thread that opens parallel regions: no check is needed for these. */
     static _Thread_local int checked = 1;
     void *made;
     int error;
@@ -59,13 +69,12 @@ snug_status snug_threads_check(snug_context *ctx, int threads) {
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)threads - 1, sizeof(pthread_t), &made));
     const int count = 1 + make_threads(made, threads - 1, &error);
     free(made);
-    if (count < threads)
-        return snug_fail(
-            ctx, SNUG_E_MEMORY,
-            "%d threads are wanted, and no more than %d can run at the same time (%s): a limit on processes "
-            "(ulimit -u), of the container (pids.max) or on memory (ulimit -v) is in the way; raise it, or "
-            "use fewer --threads",
-            threads, count, strerror(error));
+    if (count < threads) /* may be untested: a call that fails: tools/failure-test */
+        return snug_fail(ctx, SNUG_E_MEMORY,
+                         "%d threads are needed, but only %d can run at the same time (%s): a limit on processes "
+                         "(ulimit -u), of the container (pids.max) or on memory (ulimit -v) prevents it; raise it, or "
+                         "use fewer --threads",
+                         threads, count, strerror(error));
     const int running = open_region(threads);
     if (running < threads)
         snug_log(ctx, SNUG_LOG_WARNING, "OpenMP runs %d of %d threads: is OMP_THREAD_LIMIT or OMP_DYNAMIC set?",

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that OpenMP will make: where one is refused its library ends the process, so snug tries first. */
+/* OpenMP's threads: if the system refuses one, OpenMP's library ends the process, so snug tries first. */
 #ifndef SNUG_TRAIN_THREADS_H
 #define SNUG_TRAIN_THREADS_H
 
-#include "core/context.h"
+#include "train/args.h"
 
-/* Makes OpenMP's threads. Fails where the caller's thread and threads - 1 new ones, with the stacks that OpenMP gives
-   them, cannot run at the same time. To be called before the first parallel region of so many; later calls of the same
-   thread for no more return at once. */
+/* Compute threads of a run: as requested, or all cores that the process may use. */
+int snug_args_threads(const struct snug_args *args);
+
+/* Creates OpenMP's threads. Fails if the caller's thread and threads - 1 new ones, with OpenMP's stack sizes, cannot
+   run at the same time. Call it before the first parallel region with that many threads; later calls of the same thread
+   for as many or fewer return at once. */
 snug_status snug_threads_check(snug_context *ctx, int threads);
 
 #endif

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites what of a .cu file a C++ compiler cannot read: launches, dynamic shared memory, and inline PTX."""
+"""Rewrites the parts of a .cu file that a C++ compiler cannot read: launches, dynamic shared memory, and inline PTX."""
 import re
 import sys
 
 
 def end_of(text, at):
-    """The place of the bracket that closes the one at at."""
+    """The position of the bracket that closes the one at position at."""
     depth = 0
     while True:
         depth += (text[at] == "(") - (text[at] == ")")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As much of cuBLASLt as products.c and algorithms.c use, with products in the plainest way (cublasLt.c). It has three
-   algorithms, which do the same. */
+/* The part of cuBLASLt that matmul_plan.c and autotune.c use, with naive matmuls (cublasLt.c). It has three algorithms,
+   which give the same result. */
 #ifndef SNUG_TESTS_EMULATE_CUBLASLT_H
 #define SNUG_TESTS_EMULATE_CUBLASLT_H
 

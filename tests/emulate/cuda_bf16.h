@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels are written in, for a C++ compiler: device.cuh includes this in the place of CUDA's header. */
+/* CUDA's device language for a C++ compiler: device.cuh includes this instead of CUDA's header. */
 #ifndef SNUG_TESTS_EMULATE_CUDA_BF16_H
 #define SNUG_TESTS_EMULATE_CUDA_BF16_H
 
@@ -55,7 +55,7 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
     return value;
 }
 
-/* Of lane 0 alone. */
+/* Of lane 0 only. */
 template <typename T> T __shfl_sync(unsigned, T value, int) {
     for (int step = 16; step > 0; step /= 2) {
         const T other = __shfl_xor_sync(~0u, value, step);

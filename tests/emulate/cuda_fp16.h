@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As cuda_bf16.h, of fp16. */
+/* As cuda_bf16.h, for fp16. */
 #ifndef SNUG_TESTS_EMULATE_CUDA_FP16_H
 #define SNUG_TESTS_EMULATE_CUDA_FP16_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As much of the CUDA runtime as the backend uses, on the host: memory is the host's, and work is done when it is asked
-   for. */
+/* The part of the CUDA runtime that the backend uses, on the host: memory is host memory, and work runs when it is
+   submitted. */
 #ifndef SNUG_TESTS_EMULATE_CUDA_RUNTIME_API_H
 #define SNUG_TESTS_EMULATE_CUDA_RUNTIME_API_H
 
@@ -60,8 +60,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 
-/* Graphs are declared alone: backend/cuda/graph.c is read by `make lint`, and runtime.c takes its place in the build.
- */
+/* Graphs are only declared: `make lint` reads backend/cuda/graph.c, and the build uses runtime.c instead. */
 typedef struct CUgraph_st *cudaGraph_t;
 typedef struct CUgraphExec_st *cudaGraphExec_t;
 enum { cudaStreamCaptureModeThreadLocal = 1 };

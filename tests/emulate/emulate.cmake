@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# The plug-in of tools/cuda-emulate: the kernels for the host, and a driver to be found.
+# The plug-in of tools/cuda-emulate: the kernels compiled for the host, and a driver library.
 set(emulation ${CMAKE_SOURCE_DIR}/tests/emulate)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 enable_language(CXX)
 set(CMAKE_CXX_STANDARD 20)
 set(backend ${CMAKE_SOURCE_DIR}/src/backend/cuda)
-set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${emulation}/cublasLt.c ${backend}/cuda.c ${backend}/many.c
-            ${backend}/products.c ${backend}/algorithms.c ${backend}/bias_gradient.c ${backend}/biases.c ${backend}/timeline.c ${CMAKE_SOURCE_DIR}/src/optim/code_book.c
-            ${CMAKE_SOURCE_DIR}/src/optim/codes.c)
+set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${emulation}/cublasLt.c ${backend}/cuda.c
+            ${backend}/multi_tensor.c ${backend}/matmul_plan.c ${backend}/autotune.c ${backend}/bias_gradient.c ${backend}/biases.c
+            ${backend}/events.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/emulated/backend/cuda)
@@ -19,12 +19,13 @@ foreach(original ${headers} ${kernels}) # headers go where they are found before
                      COMMAND ${Python3_EXECUTABLE} ${emulation}/convert.py ${original} ${converted})
   list(APPEND sources ${converted})
 endforeach()
-add_library(snug_cuda MODULE ${sources} $<TARGET_OBJECTS:snug_core>)
+add_library(snug_cuda MODULE ${sources} ${SNUG_CUDA_ROOMS})
 target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/emulated ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(snug_cuda PRIVATE SNUG_CUDA_HOPPER)
 # C's designated initialisers and casts to unions are GNU's in C++; what CUDA's own compiler takes stays unjudged here.
 target_compile_options(snug_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -g -fPIC -w -ffp-contract=off>)
 target_link_libraries(snug_cuda PRIVATE Threads::Threads m)
+target_link_options(snug_cuda PRIVATE LINKER:--gc-sections)
 add_library(snug_driver SHARED ${emulation}/driver.c)
 set_target_properties(snug_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1)
 add_dependencies(snug_cuda snug_driver)

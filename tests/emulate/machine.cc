@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A GPU on one thread of the host: a block's threads are fibers, which go on until they meet a barrier, a shuffle or an
- * instruction that a warp does together. Blocks run one after the other, in order. A thread that does not come to a
- * barrier, a lane that reads one that has left, and a write behind the dynamic shared memory end the program; shared
- * memory is all NaN when a block begins.
+ * A GPU on one thread of the host: the threads of a block are fibers, which run until a barrier, a shuffle or another
+ * instruction of the whole warp. Blocks run one after the other, in order. A thread that does not reach a barrier, a
+ * lane that reads one that has exited, and a write past the dynamic shared memory end the program; shared memory is
+ * filled with NaN when a block begins.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 dim3 threadIdx, blockIdx, gridDim, blockDim;
 uint8_t *emulated_shared;
 
-// Saves what a call keeps, and goes on on another stack.
+// Saves the callee-saved registers, and continues on another stack.
 extern "C" void emulate_switch(void **from, void *to);
 asm(R"(
     .globl emulate_switch
@@ -78,7 +78,7 @@ uint64_t emulate_shuffle(uint64_t value, int mask) {
     const size_t self = current, other = (self & ~(size_t)31) | ((self & 31) ^ (size_t)mask);
     fibers[self].given[0] = value;
     pause_in(AT_WARP);
-    if (other >= count || fibers[other].state == LEFT) die("a shuffle reads a lane that has left");
+    if (other >= count || fibers[other].state == LEFT) die("a shuffle reads a lane that has exited");
     value = fibers[other].given[0];
     pause_in(AT_WARP);
     return value;
@@ -87,7 +87,7 @@ uint64_t emulate_shuffle(uint64_t value, int mask) {
 // Lane 8 m + r gives row r of matrix m; a lane gets elements 2 t and 2 t + 1 of row g, or of column g.
 void emulate_ldmatrix(uint32_t (&registers)[4], const void *row, bool transposed) {
     const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
-    if ((uintptr_t)row % 16) die("ldmatrix wants rows on 16 bytes");
+    if ((uintptr_t)row % 16) die("ldmatrix needs rows aligned to 16 bytes");
     fibers[self].given[1] = (uint64_t)row;
     pause_in(AT_WARP);
     for (int m = 0; m < 4; m++) {
@@ -139,13 +139,13 @@ void emulate_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
 // An element of a tile in shared memory, of rows of 128 bytes, swizzled.
 static uint16_t element_of(uint64_t tile, size_t row, size_t column) {
     const size_t first = (tile & 0x3fff) << 4, eight_rows = (tile >> 32 & 0x3fff) << 4;
-    if (tile >> 62 != 1 || (tile >> 49 & 7)) die("a tile that is not swizzled by 128 bytes, or not on 1024 bytes");
+    if (tile >> 62 != 1 || (tile >> 49 & 7)) die("a tile that is not swizzled by 128 bytes, or not aligned to 1024");
     const size_t place = first + row / 8 * eight_rows + row % 8 * 128 + 2 * column;
     return *(const uint16_t *)(emulated_shared + (place ^ (place >> 7 & 7) << 4));
 }
 
-// m64n64k16 of four warps, as far as a lane goes, whose left operands for its rows g and g + 8 left(half, k) gives. Done
-// at once, so that what a program has to wait for does not show.
+// A lane's part of the m64n64k16 of four warps; left(half, k) is the left operand of its rows g and g + 8. It runs at
+// once, so that missing waits are not noticed.
 template <typename F> static void multiply_tile(float (&c)[8][4], F left, uint64_t tile, bool add, bool by_rows, bool fp16) {
     for (size_t n = 0; n < 8; n++)
         for (size_t i = 0; i < 4; i++) {
@@ -179,16 +179,16 @@ void emulate_multiply_tiles(float (&c)[8][4], uint64_t left, uint64_t tile, bool
     multiply_tile(c, from_left, tile, add, by_rows, fp16);
 }
 
-// To 10 bits of mantissa, ties away from zero; infinities and what is not a number stay.
+// To 10 bits of mantissa, ties away from zero; infinities and NaNs are kept.
 uint32_t emulate_round_to_tf32(float value) {
     const uint32_t bits = __float_as_uint(value);
     return (std::isfinite(value) ? bits + 0x1000 : bits) & 0xffffe000;
 }
 
-// The last 13 bits of an operand count for nothing.
+// The last 13 bits of an operand are ignored.
 static float tf32_of(uint64_t word) { return __uint_as_float((uint32_t)word & 0xffffe000); }
 
-// What fp32 cannot hold is cut off, as tensor cores do.
+// Truncated to fp32, as by tensor cores.
 static float cut_off(double sum) {
     const float nearest = (float)sum;
     return std::fabs((double)nearest) > std::fabs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
@@ -199,24 +199,24 @@ void emulate_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32
 }
 
 static void load_shared(uint32_t *to, const void *from, size_t size) {
-    if ((uintptr_t)from % size) die("a load of several words wants them on their own size");
+    if ((uintptr_t)from % size) die("a load of several words needs alignment to its size");
     memcpy(to, from, size);
 }
 void emulate_load(uint32_t (&r)[2], const void *from) { load_shared(r, from, 8); }
 void emulate_load(uint32_t (&r)[4], const void *from) { load_shared(r, from, 16); }
 
 void emulate_copy(void *to, const void *from, size_t size, bool there) {
-    if ((uintptr_t)to % size || (uintptr_t)from % size) die("cp.async wants bytes on as many bytes");
+    if ((uintptr_t)to % size || (uintptr_t)from % size) die("cp.async needs alignment to its size");
     if (there)
         memcpy(to, from, size);
     else
         memset(to, 0, size);
 }
 
-// As ldmatrix, the other way.
+// The inverse of ldmatrix.
 void emulate_stmatrix(void *row, const uint32_t (&registers)[4]) {
     const size_t self = current, warp = self & ~(size_t)31, lane = self & 31;
-    if ((uintptr_t)row % 16) die("stmatrix wants rows on 16 bytes");
+    if ((uintptr_t)row % 16) die("stmatrix needs rows aligned to 16 bytes");
     fibers[self].given[1] = (uint64_t)row;
     pause_in(AT_WARP);
     for (int m = 0; m < 4; m++)
@@ -247,7 +247,7 @@ void emulate_wait(void *barrier, uint32_t phase) {
     if (!passed(fibers[current])) pause_in(AT_BARRIER);
 }
 
-// Lets all threads of first … end - 1 that can run do so; whether any did.
+// Runs all threads of first … end - 1 that are ready; returns whether there were any.
 static bool run_some(size_t first, size_t end) {
     bool any = false;
     for (size_t i = first; i < end; i++) {
@@ -262,7 +262,7 @@ static bool run_some(size_t first, size_t end) {
     return any;
 }
 
-// Lets those go on that wait in state, if all who have not left do.
+// Resumes the threads that wait in state, once all that have not exited do.
 static bool release(size_t first, size_t end, enum state state) {
     bool some = false;
     for (size_t i = first; i < end; i++) {
@@ -278,7 +278,7 @@ static void run_block() {
     left = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t *top = (uint64_t *)(stacks + (i + 1) * STACK - 64);
-        *--top = 0; // as if called: the stack is 16 bytes aligned but for a return address
+        *--top = 0; // as after a call: the stack is aligned to 16 bytes below a return address
         *--top = (uint64_t)(void *)enter;
         for (int saved = 0; saved < 6; saved++) *--top = 0;
         fibers[i] = {};
@@ -292,7 +292,7 @@ static void run_block() {
             const size_t end = warp + 32 < count ? warp + 32 : count;
             while (run_some(warp, end) || release(warp, end, AT_WARP)) moved = true;
         }
-        if (!release(0, count, AT_BLOCK) && !moved) die("a barrier that not all threads come to");
+        if (!release(0, count, AT_BLOCK) && !moved) die("a barrier that not all threads reach");
     }
 }
 
@@ -320,7 +320,7 @@ void emulate_launch(dim3 grid, dim3 block, size_t shared, const std::function<vo
                 memset(emulated_shared + shared, 0x5a, size - shared);
                 run_block();
                 for (size_t i = shared; i < size; i++)
-                    if (emulated_shared[i] != 0x5a) die("a write behind the dynamic shared memory");
+                    if (emulated_shared[i] != 0x5a) die("a write past the dynamic shared memory");
             }
     free(emulated_shared);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runtime's calls, and phases that are never recorded. */
+/* The runtime's calls, and phases that are never captured. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/state.h"
 
 cudaError_t cudaMalloc(void **memory, size_t size) {
     size = (size + 511) / 512 * 512;
     *memory = aligned_alloc(512, size);
     if (!*memory) return cudaErrorMemoryAllocation;
-    memset(*memory, 0xff, size); /* NaN: what is read before it is written shows */
+    memset(*memory, 0xff, size); /* NaN: shows values that are read before they are written */
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *memory) {
@@ -21,8 +21,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags) {
     return cudaMalloc(memory, size);
 }
 
-/* What is on its way to the host arrives when somebody waits, as late as it may on a GPU; until then NaN stands there.
- */
+/* A copy to the host arrives when the host waits for it, as late as on a GPU; until then the destination holds NaN. */
 static struct {
     void *to;
     uint8_t values[8];
@@ -89,7 +88,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device) {
     switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor: *value = (capability ? atoi(capability) : 90) / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = (capability ? atoi(capability) : 90) % 10; break;
-    case cudaDevAttrMultiProcessorCount: *value = 4; break; /* small shapes are work for all of them */
+    case cudaDevAttrMultiProcessorCount: *value = 4; break; /* so that small shapes use all of them */
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
     default: *value = 0;
     }
@@ -164,7 +163,7 @@ snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
     return SNUG_OK;
 }
 
-/* Nothing is recorded, so nothing leaves the stream. */
+/* Nothing is captured, so nothing leaves the stream. */
 snug_status snug_cuda_fork(struct snug_run *run) { return snug_fail(run->ctx, SNUG_E_INTERNAL, "not here"); }
 snug_status snug_cuda_return(struct snug_run *run) { return snug_cuda_fork(run); }
 snug_status snug_cuda_join(struct snug_run *run) {

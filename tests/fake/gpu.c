@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An NVIDIA driver for tests, as two libraries from this one file: libnvidia-ml.so.1 and libcuda.so.1, with as much of
- * both as src/backend/nvml.c calls. What they tell stands in the file that SNUG_FAKE_GPU names, which is read again at
- * every question, so that a test can change the world. Its lines:
+ * A simulated NVIDIA driver, as two libraries from this file: libnvidia-ml.so.1 and libcuda.so.1, with the calls that
+ * src/backend/nvml.c uses. They report what is in the file that SNUG_FAKE_GPU names. Each call reads the file again, so
+ * that a test can change it. Its lines:
  *   driver VERSION CUDA              580.1 13000
- *   failing ERROR                    what nvmlInit gives
+ *   failing ERROR                    the result of nvmlInit
  *   gpu TOTAL USED LOAD NAME         MiB, MiB, percent; their numbers are their order
  *   visible NUMBER                   the next device that CUDA sees; none: cuInit finds no device
- *   process GPU PID MIB NAME         PID "self" is this process; MIB -1 is not told; NAME "-" neither
- *   unlisted                         processes are not told at all
+ *   process GPU PID MIB NAME         PID "self" is this process; MIB -1 and NAME "-": not reported
+ *   unlisted                         processes are not listed at all
  *   active                           this process has a context
- *   more NUMBER                      so many more devices than are described
- *   answer CALL ERROR                what that call gives, whatever it is asked for
+ *   more NUMBER                      additional devices without a description
+ *   answer CALL ERROR                the result of this call, whatever its arguments
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static struct world look(void) {
     return w;
 }
 
-/* Whether the world has an answer of its own to call. */
+/* Whether the file gives an answer for this call. */
 static int answers(const char *call, int *error) {
     char line[256], name[64];
     int found = 0;
@@ -194,7 +194,7 @@ int nvmlDeviceGetMemoryInfo(snug_nvml_device device, struct snug_nvml_old_memory
     ANSWER;
     const struct world w = look();
     memory->total = w.gpu[number_of(device)].total << MIB;
-    memory->used = (w.gpu[number_of(device)].used + 100) << MIB; /* what is reserved too */
+    memory->used = (w.gpu[number_of(device)].used + 100) << MIB; /* includes reserved memory */
     memory->free = memory->total - memory->used;
     return 0;
 }
@@ -223,7 +223,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(snug_nvml_device device, unsigned *c
     *count = found;
     return 0;
 }
-/* All of them draw as well. */
+/* All of them also render graphics. */
 int nvmlDeviceGetGraphicsRunningProcesses_v3(snug_nvml_device device, unsigned *count,
                                              struct snug_nvml_process *processes) {
     return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);

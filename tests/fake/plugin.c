@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libsnug_cuda.so for tests: the reference backend in a GPU's place. The host reaches its arena through copies alone,
- * operations are timed by stamps, and what is free is what the world of gpu.c says. Further lines there:
- *   free MIB         what the device has left
- *   taken            the arena cannot be had: somebody was quicker
+ * A libsnug_cuda.so for tests: the reference backend as a simulated GPU. The host reaches its arena only through
+ * copies, timestamps time the operations, and gpu.c simulates the free memory. Further lines of its file:
+ *   free MIB         free memory of the device
+ *   taken            allocating the arena fails: another process took the memory
  *   broken           copies from the device fail
- *   unusable         no context can be made
- *   context MIB      what making one takes: from then on NVML lists this process with as much
- *   foreign NUMBER   which number of the door is another build's, from 1 on
+ *   unusable         creating a context fails
+ *   context MIB      the size of a context: once created, NVML lists this process with it
+ *   foreign NUMBER   which version number of the entry point differs, from 1 on
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { LIBRARY = 64 << 20, BATCH = 4096 };
 
-/* The number behind word in the world's file; -1 where no line begins with it, 0 where there is no number. */
+/* The number after word in the file; -1 where no line begins with word, 0 where no number follows. */
 static long long find(const char *word) {
     char line[256];
     long long found = -1;
@@ -53,36 +53,38 @@ static int64_t available(void) {
     return (int64_t)(mib < 0 ? 100000 : mib) << 20;
 }
 
-struct snug_stamps {
+struct snug_timestamps {
     double *seconds;
     size_t count;
 };
 
-static snug_status stamp(struct snug_run *run, struct snug_stamps **stamps, size_t number) {
-    if (!*stamps) RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **stamps, (void **)stamps));
-    RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&(*stamps)->seconds, &(*stamps)->count, number + 1, sizeof(double)));
-    (*stamps)->seconds[number] = snug_seconds();
+static snug_status record_timestamp(struct snug_run *run, struct snug_timestamps **timestamps, size_t number) {
+    if (!*timestamps) RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **timestamps, (void **)timestamps));
+    RETURN_IF_ERROR(
+        snug_grow(run->ctx, (void **)&(*timestamps)->seconds, &(*timestamps)->count, number + 1, sizeof(double)));
+    (*timestamps)->seconds[number] = snug_seconds();
     return SNUG_OK;
 }
 
-static snug_status stamps_of(struct snug_run *run, const struct snug_stamps *stamps, double seconds[], size_t count) {
+static snug_status read_timestamps(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
+                                   size_t count) {
     (void)run;
-    for (size_t i = 0; i < count; i++) seconds[i] = i ? stamps->seconds[i] - stamps->seconds[i - 1] : 0;
+    for (size_t i = 0; i < count; i++) seconds[i] = i ? timestamps->seconds[i] - timestamps->seconds[i - 1] : 0;
     return SNUG_OK;
 }
 
-static void free_stamps(struct snug_stamps *stamps) {
-    free(stamps->seconds);
-    free(stamps);
+static void free_timestamps(struct snug_timestamps *timestamps) {
+    free(timestamps->seconds);
+    free(timestamps);
 }
 
-/* Something that close() has to give back. */
+/* A resource that close() must release. */
 static snug_status open_state(snug_context *ctx, const struct snug_program *program, int threads, void **state) {
     (void)program, (void)threads;
     return snug_alloc(ctx, 1, 1, state);
 }
 
-static snug_status warm(struct snug_run *run, const struct snug_sizes *sizes, const char *folder) {
+static snug_status autotune(struct snug_run *run, const struct snug_sizes *sizes, const char *folder) {
     (void)run, (void)sizes, (void)folder;
     return SNUG_OK;
 }
@@ -109,15 +111,16 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
     backend.allocate = allocate;
     backend.batch = batch;
     backend.available = available;
-    backend.stamp = stamp;
-    backend.stamps = stamps_of;
-    backend.free_stamps = free_stamps;
+    backend.record_timestamp = record_timestamp;
+    backend.read_timestamps = read_timestamps;
+    backend.free_timestamps = free_timestamps;
     backend.open = open_state;
     backend.close = free;
-    backend.warm = warm;
+    backend.autotune = autotune;
     backend.library = library;
-    static const enum snug_op_kind lacks[] = {SNUG_OP_ROWS_BEGIN, SNUG_OP_ADAM_ROWS, SNUG_OP_CATCH_UP, SNUG_OP_SETTLE,
+    static const enum snug_op_kind lacks[] = {SNUG_OP_ROWS_BEGIN, SNUG_OP_ADAM_ROWS, SNUG_OP_LAZY_UPDATE,
                                               SNUG_OP_FETCH,      SNUG_OP_STORE,     SNUG_OP_WAIT};
+    backend.lazy_rows = backend.offloads = false;
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) backend.ops[lacks[i]] = NULL;
     *out = &backend;
     return SNUG_OK;

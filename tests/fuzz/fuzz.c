@@ -15,11 +15,11 @@ static volatile unsigned executions;
 
 /* ---- files in memory ---- */
 
-enum { FILES = 8, HANDLES = 64, FIRST_HANDLE = 1 << 20 /* beyond what the system gives */ };
+enum { FILES = 8, HANDLES = 64, FIRST_HANDLE = 1 << 20 /* beyond the system's numbers */ };
 
 static struct entry {
     const char *path;
-    const uint8_t *data; /* NULL: not there */
+    const uint8_t *data; /* NULL: no such file */
     size_t size;
     mode_t kind;
 } entries[FILES];
@@ -57,7 +57,7 @@ void fuzz_special(const char *path, unsigned kind) {
     *entry = (struct entry){entry->path, (const uint8_t *)"", 0, kind};
 }
 
-/* What lies there; NULL and errno if nothing does. */
+/* The file at path; NULL and errno if there is none. */
 static struct entry *find(const char *path) {
     const size_t length = sizeof FUZZ_FOLDER - 1;
     FUZZ_CHECK(strncmp(path, FUZZ_FOLDER "/", length + 1) == 0);
@@ -73,7 +73,7 @@ static struct entry *find(const char *path) {
 
 static struct handle *handle_of(int fd) { return fd >= FIRST_HANDLE ? &handles[fd - FIRST_HANDLE] : NULL; }
 
-/* A little at a time, as a read may, so that inputs cross the ends of buffers. */
+/* A few bytes at a time, as read() may, so that inputs cross the ends of buffers. */
 static ssize_t give(const struct entry *entry, size_t at, void *out, size_t size) {
     const size_t left = at < entry->size ? entry->size - at : 0;
     FUZZ_CHECK(entry->kind == S_IFREG);
@@ -95,7 +95,7 @@ static int describe(const struct entry *entry, struct stat *info) {
     type __wrap_##name parameters;                                                                                     \
     type __wrap_##name parameters
 
-/* The path of a name in a folder that fuzz_folder() gave, or of the process. Valid until the next call. */
+/* The path of a name in a folder of fuzz_folder(), or of the process. Valid until the next call. */
 static const char *path_in(int folder, const char *name) {
     static char path[1024];
     if (folder == AT_FDCWD) return name;
@@ -163,7 +163,7 @@ WRAP(int, fstatat, (int folder, const char *path, struct stat *info, int flags))
     return entry ? describe(entry, info) : -1;
 }
 
-/* Not by the calls that it makes, which read a little at a time. */
+/* Not by snug's own functions, which read a few bytes at a time. */
 WRAP(snug_status, snug_file_read,
      (snug_context * ctx, const struct snug_folder *in, const char *name, char **data, size_t *size)) {
     const char *path = path_in(snug_folder_fd(in), name);
@@ -172,7 +172,7 @@ WRAP(snug_status, snug_file_read,
     *size = 0;
     if (!entry) return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno));
     FUZZ_CHECK(entry->kind == S_IFREG);
-    FUZZ_CHECK(*data = malloc(entry->size + 1)); /* the sanitizer sees a byte too far */
+    FUZZ_CHECK(*data = malloc(entry->size + 1)); /* the sanitizer reports a read past the end */
     memcpy(*data, entry->data, entry->size);
     (*data)[ *size = entry->size] = '\0';
     return SNUG_OK;
@@ -180,7 +180,7 @@ WRAP(snug_status, snug_file_read,
 
 WRAP(snug_status, snug_file_replace,
      (snug_context * ctx, const struct snug_folder *in, const char *name, const void *data, size_t size)) {
-    static void *kept; /* of the last call alone */
+    static void *kept; /* of the last call only */
     (void)ctx;
     struct entry *entry = find(path_in(snug_folder_fd(in), name));
     FUZZ_CHECK(entry);
@@ -190,7 +190,7 @@ WRAP(snug_status, snug_file_replace,
     return SNUG_OK;
 }
 
-/* A run without data, as fuzz_trainer_state has it, has no identity. */
+/* A run without data, as in fuzz_trainer_state, has no identity. */
 WRAP(json_t *, snug_identity, (const struct snug_job *job)) {
     (void)job;
     return json_object();
@@ -203,10 +203,10 @@ WRAP(snug_status, snug_identity_check,
     return SNUG_OK;
 }
 
-/* ---- comparisons, which libFuzzer is told of ---- */
+/* ---- comparisons, reported to libFuzzer ---- */
 
-/* Those of one and two bytes it uses with -use_value_profile=1 alone. Of the others it keeps the last 32, of thousands:
-   one of 16 will do. Without that they take a third of the time. */
+/* libFuzzer uses comparisons of one and two bytes only with -use_value_profile=1. Of the others it keeps the last 32 of
+   thousands: one in 16 is enough. Otherwise they take a third of the time. */
 #define SKIP(name, type)                                                                                               \
     WRAP(void, __sanitizer_cov_trace_##name, (type a, type b)) { (void)a, (void)b; }
 #define SAMPLE(name, type)                                                                                             \
@@ -225,7 +225,7 @@ SAMPLE(const_cmp8, uint64_t)
 
 /* ---- inputs ---- */
 
-/* Each second of the processor: -timeout counts others' seconds, too, on a machine that has much to do. */
+/* CPU seconds: -timeout also counts seconds of other processes on a busy machine. */
 static void look_at_clock(int number) {
     static unsigned last, seconds;
     (void)number;

@@ -15,25 +15,25 @@
 
 #include "io/file.h"
 
-/* The context has no log and no failure yet. Every file that the input made snug open must be closed afterwards. */
+/* The context has no log and no failure yet. Every file that snug opens for the input must be closed afterwards. */
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size);
 
-/* Where files are. Opening a path that does not begin with it, or that leads out of it, is a finding. */
+/* The folder of the files. Opening a path outside of it is a finding. */
 #define FUZZ_FOLDER "/fuzz"
 
-/* A file of this path (a literal), which is given back, until it is given again: size bytes, which are not copied. None
-   where data is NULL. */
+/* A file of this path (a literal), until the path is given again: size bytes, which are not copied. No file where data
+   is NULL. Returns the path. */
 const char *fuzz_file(const char *path, const void *data, size_t size);
-/* A handle of the folder of this path (a literal); of the last one alone. */
+/* A handle of the folder of this path (a literal); one at a time. */
 struct snug_folder fuzz_folder(const char *path);
-/* What is no file: S_IFDIR or S_IFIFO, a pipe that nobody writes to. Reading from it is a finding. */
+/* An entry that is no regular file: S_IFDIR, or S_IFIFO without a writer. Reading from it is a finding. */
 void fuzz_special(const char *path, unsigned kind);
 
 /* The next part of an input whose parts are separated by the byte 0xFF, which no UTF-8 text holds. NULL after the last.
    Start with *at = 0. */
 const uint8_t *fuzz_part(const uint8_t *data, size_t size, size_t *at, size_t *length);
 
-/* What must hold of whatever the parser accepts. */
+/* An invariant of everything that the parser accepts. */
 #define FUZZ_CHECK(condition)                                                                                          \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -41,7 +41,7 @@ const uint8_t *fuzz_part(const uint8_t *data, size_t size, size_t *at, size_t *l
             abort();                                                                                                   \
         }                                                                                                              \
     } while (0)
-/* Whether a call succeeded; one that failed must have said why, in one line. */
+/* Whether a call succeeded; a failed call must have set a message of one line. */
 bool fuzz_accepts(const snug_context *ctx, snug_status status);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command line, a word a line, and what is parsed of it before anything is read. */
+/* A command line, one word a line, parsed and checked before any file is read. */
 #include "fuzz.h"
 #include "train/args.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A token cache. Where the first byte is even its checksums are made to fit, so that what they protect is read. */
+/* A token cache. Where the first byte is even, its checksums are corrected, so that the parser reads what they protect.
+ */
 #define XXH_INLINE_ALL
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json, and the plan of a training of what it describes: of its first two layers, since each is like the other.
- */
+/* config.json, and the plan of a training of that model: of its first two layers, since all are alike. */
 #include "fuzz.h"
-#include "model/build.h"
 #include "model/config.h"
+#include "model/family.h"
 #include "optim/optimizer.h"
 #include "plan/stages.h"
 
@@ -12,14 +11,14 @@ static void plan(snug_context *ctx, const struct snug_config *config) {
     struct snug_optimizer optimizer;
     struct snug_layout layout;
     const struct snug_methods methods = {
-        .optimizer = &optimizer, .weights = SNUG_BF16, .clips = true, .micro_batches = 2, .waiting_steps = 8};
+        .optimizer = &optimizer, .weights = SNUG_BF16, .clips = true, .micro_batches = 2, .lazy_steps = 8};
     FUZZ_CHECK(snug_optimizer_parse(ctx, "adamw_torch", NULL, 0.9, 0.999, 1e-8, 0.01, &optimizer) == SNUG_OK);
     snug_program_init(&program, ctx);
     program.compute = SNUG_F32;
     program.longest = config->max_position_embeddings;
     program.capacity[SNUG_EXTENT_TOKENS] = 8 * program.longest;
     program.capacity[SNUG_EXTENT_SEQUENCES] = program.capacity[SNUG_EXTENT_ROWS] = 8;
-    snug_status status = snug_build_bert(&program, config, true, 0);
+    snug_status status = snug_build_model(&program, config, true, 0);
     if (status == SNUG_OK) status = snug_stages(&program, &methods);
     if (status == SNUG_OK)
         status = snug_stage_place(ctx, programs, 1, snug_backend_cpu(), 2, 1 << 20, 1 << 20, &layout);

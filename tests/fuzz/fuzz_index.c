@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.safetensors.index.json beside shards, two of them of the same tensor. In a folder in its folder lies another,
-   which it must not reach. */
+/* model.safetensors.index.json with shards, two of which have the same tensor. A sub-folder has another shard, which
+   the index must not reach. */
 #include "fuzz.h"
 #include "io/safetensors.h"
 
-/* A file of one tensor of this name, a character. */
+/* A file of one tensor of this name, a single character. */
 #define SHARD(name) "\x36\0\0\0\0\0\0\0{\"" name "\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}\0\0\0"
 
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {

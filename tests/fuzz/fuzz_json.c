@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number handling around Jansson, of objects and arrays: what is written reads back as the same value. */
+/* snug's handling of numbers around Jansson, in objects and arrays: written values read back as the same values. */
 #include "fuzz.h"
 #include "io/json.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint's manifest.json, beside two files, a folder and a pipe. */
+/* A checkpoint's manifest.json, with two files, a folder and a pipe. */
 #include <sys/stat.h>
 
 #include "fuzz.h"
 #include "io/folder.h"
+#include "io/manifest.h"
 
 #define IN FUZZ_FOLDER "/checkpoint"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file: the first byte chooses its kind and whether malformed UTF-8 is refused and labels are numbers; its
-   columns, labels and classes too. */
+/* A data file: the first byte chooses its kind, whether malformed UTF-8 is refused, whether labels are numbers and
+   whether rows are words. Also its columns, labels, tags and classes. */
 #include "core/utf8.h"
 #include "fuzz.h"
 #include "text/columns.h"
@@ -12,7 +12,7 @@ static const char *const files[] = {FUZZ_FOLDER "/data.csv", FUZZ_FOLDER "/data.
                                     FUZZ_FOLDER "/data.jsonl", FUZZ_FOLDER "/data.txt"};
 
 static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, const struct snug_columns *columns,
-                             struct snug_label_column *label) {
+                             bool words, struct snug_label_column *label) {
     struct snug_row row;
     const char *const *names;
     const size_t count = snug_reader_columns(reader, &names);
@@ -27,14 +27,15 @@ static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, cons
             FUZZ_CHECK(snug_utf8_invalid(field->text, field->length) == field->length);
         }
         if (columns->has_label)
-            status = snug_label_column_add(ctx, label, "data", row.line, &row.fields[columns->label], true);
+            status = words ? snug_label_column_add_tags(ctx, label, "data", row.line, &row.fields[columns->label])
+                           : snug_label_column_add(ctx, label, "data", row.line, &row.fields[columns->label], true);
         if (status != SNUG_OK) return status;
         for (size_t i = 0; i < label->count; i++) FUZZ_CHECK(label->numbers[i] < label->raw.count);
     }
     return status == SNUG_END ? SNUG_OK : status;
 }
 
-/* The classes that the column makes, and those of its own labels, which are all among them. */
+/* The classes of the column, and those of its labels, which must all be among them. */
 static void use_labels(snug_context *ctx, const struct snug_label_column *label, enum snug_label_form form,
                        bool regression) {
     struct snug_dataset dataset = {.path = (char *)"data", .cache = {.form = form, .raw = label->raw}};
@@ -44,27 +45,31 @@ static void use_labels(snug_context *ctx, const struct snug_label_column *label,
     FUZZ_CHECK(snug_labels_match(ctx, &labels, &labels, &same) == SNUG_OK && same);
     const bool bound = fuzz_accepts(ctx, snug_dataset_bind_labels(ctx, &dataset, &labels));
     FUZZ_CHECK(bound || labels.problem == SNUG_PROBLEM_REGRESSION); /* a number may be too large */
-    for (size_t i = 0; i < label->raw.count && dataset.classes; i++)
+    for (size_t i = 0; i < label->raw.count && dataset.classes && form != SNUG_LABELS_TAG_NUMBERS; i++)
         FUZZ_CHECK(strcmp(labels.names[dataset.classes[i]], snug_raw_labels_text(&label->raw, i)) == 0);
     snug_labels_free(&labels);
     free(dataset.classes);
+    free(dataset.continued);
     free(dataset.values);
 }
 
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     if (!size) return;
     const char *path = fuzz_file(files[data[0] % 5], data + 1, size - 1), *const * names;
-    const struct snug_dataset_options options = {.path = path, .task = SNUG_TASK_CLASSIFICATION, .need_labels = true};
+    const bool words = data[0] & 0x20;
+    const struct snug_dataset_options options = {
+        .path = path, .task = words ? SNUG_TASK_TOKEN_CLASSIFICATION : SNUG_TASK_CLASSIFICATION, .need_labels = true};
     struct snug_reader *reader;
     struct snug_columns columns;
     struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3};
     enum snug_label_form form;
-    snug_status status = snug_reader_open(ctx, path, data[0] & 0x80, &reader);
+    snug_status status = words ? snug_reader_open_words(ctx, path, data[0] & 0x80, &reader)
+                               : snug_reader_open(ctx, path, data[0] & 0x80, &reader);
     if (!fuzz_accepts(ctx, status)) return;
     const size_t count = snug_reader_columns(reader, &names);
     if (snug_columns_find(ctx, &options, names, count, &columns) != SNUG_OK) columns = (struct snug_columns){0};
     snug_clear_error(ctx);
-    status = read_rows(ctx, reader, &columns, &label);
+    status = read_rows(ctx, reader, &columns, words, &label);
     if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
     if (fuzz_accepts(ctx, status)) use_labels(ctx, &label, form, data[0] & 0x40);
     snug_label_column_free(&label);

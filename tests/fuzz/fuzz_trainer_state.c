@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint's trainer_state.json, read into a run of 1000 steps, written and read again. */
+/* A checkpoint's trainer_state.json, loaded into a run of 1000 steps, written and read again. */
 #include "fuzz.h"
 #include "train/trainer.h"
 
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     static struct snug_session session;
-    static struct snug_program program;
+    static struct snug_planned_program training = {.role = SNUG_ROLE_TRAINING};
     static snug_args *args;
     if (!args) {
         FUZZ_CHECK(snug_args_create(ctx, &args) == SNUG_OK);
-        snug_program_init(&program, ctx);
-        struct snug_job *job = &session.job;
-        job->training = &program;
-        job->optimizer.name = "adamw_torch";
-        job->max_steps = 1000;
-        job->steps_per_epoch = 100;
-        job->train.rows = 6400;
-        job->train.options.batch_size = job->train.options.accumulation = 8;
+        snug_program_init(&training.program, ctx);
+        training.pipeline.options.batch_size = training.pipeline.options.accumulation = 8;
+        session.job.plan.optimizer.name = "adamw_torch";
+        session.job.setup.train.rows = 6400;
+        session.training = &training;
+        session.max_steps = 1000;
+        session.steps_per_epoch = 100;
         session.ctx = ctx;
     }
     struct snug_trainer read = {.session = &session, .ctx = ctx, .args = args, .log_history = json_array()},

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vocab.txt and a text, separated by the byte 0xFF; the first byte chooses how text is cleaned. Pieces are checked
-   against a search that tries every length. */
+/* vocab.txt and a text, separated by the byte 0xFF; the first byte chooses how text is cleaned. Pieces are compared
+   with those of a search that tries every length. */
 #include "core/utf8.h"
+#include "core/utf8_repair.h"
 #include "fuzz.h"
-#include "text/normalize.h"
+#include "text/bert_normalizer.h"
 #include "text/tokenizer.h"
 #include "text/wordpiece.h"
 
-/* The longest piece at word, tried one length after the other; 0 if there is none. */
+/* The length of the longest piece at word, tried one by one; 0 if there is none. */
 static size_t longest_piece(const struct snug_wordpiece *model, bool first, const char *word, size_t length,
                             int32_t *id) {
     const char *prefix = first ? "" : model->prefix;
     for (size_t size = length; size > 0; size--) {
         if (size < length && ((unsigned char)word[size] & 0xC0) == 0x80) continue;
-        for (int64_t i = 0; i < model->size; i++) {
-            const char *token = model->tokens[i];
+        for (int64_t i = 0; i < model->vocabulary->size; i++) {
+            const char *token = model->vocabulary->tokens[i];
             if (!token || strlen(token) != strlen(prefix) + size || strncmp(token, prefix, strlen(prefix)) != 0)
                 continue;
             if (memcmp(token + strlen(prefix), word, size) != 0) continue;
@@ -45,12 +46,13 @@ static void check_word(snug_context *ctx, const struct snug_wordpiece *model, co
 
 void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     if (!size) return;
-    const struct snug_normalizer normalizer = {data[0] & 1, data[0] & 2, data[0] & 4, data[0] & 8};
+    const struct snug_bert_normalizer normalizer = {data[0] & 1, data[0] & 2, data[0] & 4, data[0] & 8};
+    struct snug_vocabulary vocabulary = {0};
     struct snug_wordpiece model = {0};
     size_t at = 1, length;
     const uint8_t *part = fuzz_part(data, size, &at, &length);
-    snug_status status = snug_wordpiece_read(ctx, &model, "vocab.txt", (const char *)part, length);
-    if (status == SNUG_OK) status = snug_wordpiece_finish(ctx, &model, "vocab.txt", "?", "##", 20);
+    snug_status status = snug_vocabulary_read(ctx, &vocabulary, "vocab.txt", (const char *)part, length);
+    if (status == SNUG_OK) status = snug_wordpiece_init(ctx, &model, &vocabulary, "vocab.txt", "?", "##", 20);
     const bool usable = fuzz_accepts(ctx, status);
     part = fuzz_part(data, size, &at, &length);
     if (usable && part) {
@@ -58,11 +60,12 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
         char *valid;
         FUZZ_CHECK(snug_utf8_repair(ctx, (const char *)part, length, &valid, &length) == SNUG_OK);
         FUZZ_CHECK(snug_utf8_invalid(valid, length) == length);
-        FUZZ_CHECK(snug_normalize(ctx, &normalizer, valid, length, &text) == SNUG_OK);
+        FUZZ_CHECK(snug_bert_normalize(ctx, &normalizer, valid, length, &text) == SNUG_OK);
         FUZZ_CHECK(snug_utf8_invalid(text.text, text.length) == text.length);
         if (text.length && text.length < 64) check_word(ctx, &model, text.text, text.length);
         free(valid);
         free(text.text);
     }
     snug_wordpiece_free(&model);
+    snug_vocabulary_free(&vocabulary);
 }

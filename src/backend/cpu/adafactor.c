@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ADAFACTOR: transformers' Adafactor. A parameter is gone through three times, the gradient alone but for the last:
- * sums of squares of its rows and columns; the size of the update that follows from them; the update. Nothing of the
- * parameter's size is kept in between. A vector is a matrix of one row without a row's factor: the mean over a column
- * of one value is that value, so that the columns' state is the vector's second moment.
+ * ADAFACTOR: transformers' Adafactor. There are three passes over a parameter: sums of squares over rows and columns;
+ * the norm of the update that follows from them; the update. Only the last pass reads more than the gradient, and no
+ * scratch has the parameter's size. A vector is a matrix of one row without a row factor: the mean over a column of one
+ * value is that value, so the columns' state is the vector's second moment.
  */
 #include <math.h>
 
 #include "backend/cpu/update.h"
 #include "backend/cpu/workspace.h"
 
-/* Columns that one thread adds up at a time. */
+/* Columns that a thread sums at a time. */
 enum { COLUMNS = 256 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -18,7 +18,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Blocks of rows that are summed on their own, then in order. */
 static int64_t blocks_of(int64_t rows) { return smaller(rows, SNUG_CPU_BLOCKS); }
 
-/* One parameter of the stack, and what a step knows of it. */
+/* One parameter of the stack, and its values in this step. */
 struct segment {
     const struct snug_run *run;
     const struct snug_op *op;
@@ -29,13 +29,13 @@ struct segment {
     double row_mean, step, keep;
     double *column_sums; /* [blocks][cols] */
     double *block_sums;  /* [blocks] */
-    float *factors;      /* of the columns */
+    float *factors;      /* factors of the columns */
 };
 
 static int64_t block_begin(const struct segment *s, int64_t block) { return s->rows * block / s->blocks; }
 
-/* Adds the squares of a row to the columns' sums and gives their own sum: in fp32 over a few values a lane, which keeps
-   their digits, then in double. */
+/* Adds the squares of a row to the columns' sums and gives their own sum: in fp32 over a few values per lane, which
+   loses little precision, then in double. */
 static double add_squares(double *restrict columns, const float *restrict g, float clip, int64_t n) {
     enum { LANES = 32, PART = 8 * LANES };
     double sum = 0;
@@ -63,7 +63,7 @@ static float row_factor(const struct segment *s, int64_t row) {
     return s->row_state ? (float)(1 / sqrt(s->row_state[row] / s->row_mean)) : 1.0f;
 }
 
-/* Sums of the block's columns in column_sums, the rows' new means in row_state. */
+/* Stores sums of the block's columns in column_sums, and the rows' new means in row_state. */
 static void square_block(const struct segment *s, int64_t block) {
     const double epsilon = s->run->optimizer->epsilon;
     double *columns = s->column_sums + block * s->cols;
@@ -74,7 +74,7 @@ static void square_block(const struct segment *s, int64_t block) {
     }
 }
 
-/* New means of some columns, and their factors. */
+/* Computes the new means of some columns, and their factors. */
 static void finish_columns(const struct segment *s, int64_t first) {
     const int64_t end = smaller(first + COLUMNS, s->cols), count = end - first;
     double sums[COLUMNS] = {0};
@@ -88,7 +88,7 @@ static void finish_columns(const struct segment *s, int64_t first) {
     }
 }
 
-/* Squares of the block's update, before it is scaled. */
+/* The sum of squares of the block's update, before it is scaled. */
 static double measure_block(const struct segment *s, int64_t block) {
     double sum = 0;
     for (int64_t row = block_begin(s, block); row < block_begin(s, block + 1); row++) {
@@ -139,7 +139,7 @@ static void update_block(const struct segment *s, int64_t block) {
     }
 }
 
-/* measure() of all blocks, added in order. */
+/* measure() of all blocks, summed in order. */
 static double add_blocks(const struct segment *s, double (*measure)(const struct segment *s, int64_t block)) {
     double sum = 0;
 #pragma omp parallel for num_threads(s->run->threads) if (s->blocks > 1)
@@ -161,15 +161,16 @@ static void update_segment(struct segment *s) {
     for (int64_t row = 0; s->row_state && row < s->rows; row++) s->row_mean += s->row_state[row];
     s->row_mean /= (double)s->rows;
     s->step = rate / fmax(1, sqrt(add_blocks(s, measure_block) / elements) / o->clip_threshold);
-    s->keep = 1 - rate * (s->op->decay ? o->weight_decay : 0);
+    s->keep = 1 - rate * (s->op->update.decay ? o->weight_decay : 0);
 #pragma omp parallel for num_threads(s->run->threads) if (s->blocks > 1)
     for (int64_t block = 0; block < s->blocks; block++) update_block(s, block);
 }
 
 snug_status SNUG_KERNEL(adafactor)(struct snug_run *run, const struct snug_op *op) {
     const double fresh = pow((double)run->step + 1, run->optimizer->decay_rate); /* 1 - beta2 of this step */
-    const int64_t rows = snug_run_rows(run, op->in[0]) / op->segments, cols = snug_run_cols(run, op->in[0]);
-    const int after = op->vector ? 3 : 4; /* where the first moment stands among the outputs */
+    const int64_t rows = snug_run_rows(run, op->update.g) / op->update.segments,
+                  cols = snug_run_cols(run, op->update.g);
+    const int column = op->update.vector ? 0 : 1; /* the first moment follows this state */
     struct segment s = {.run = run,
                         .op = op,
                         .rows = rows,
@@ -181,12 +182,13 @@ snug_status SNUG_KERNEL(adafactor)(struct snug_run *run, const struct snug_op *o
     s.column_sums = run->workspace;
     s.block_sums = s.column_sums + s.blocks * cols;
     s.factors = (float *)(s.block_sums + s.blocks);
-    for (int64_t i = 0; i < op->segments; i++) {
+    for (int64_t i = 0; i < op->update.segments; i++) {
         s.first = i * rows * cols;
-        s.g = (const float *)snug_run_data(run, op->in[0]) + s.first;
-        s.row_state = op->vector ? NULL : (float *)snug_run_data(run, op->out[2]) + i * rows;
-        s.column_state = (float *)snug_run_data(run, op->out[after - 1]) + i * cols;
-        s.momentum = op->out[after] < 0 ? NULL : (float *)snug_run_data(run, op->out[after]) + s.first;
+        s.g = (const float *)snug_run_data(run, op->update.g) + s.first;
+        s.row_state = op->update.vector ? NULL : (float *)snug_run_data(run, op->update.states[0]) + i * rows;
+        s.column_state = (float *)snug_run_data(run, op->update.states[column]) + i * cols;
+        s.momentum =
+            op->update.states[column + 1] ? (float *)snug_run_data(run, op->update.states[column + 1]) + s.first : NULL;
         update_segment(&s);
     }
     return SNUG_OK;
@@ -194,7 +196,7 @@ snug_status SNUG_KERNEL(adafactor)(struct snug_run *run, const struct snug_op *o
 
 int64_t SNUG_KERNEL(adafactor_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
     (void)threads;
-    const struct snug_tensor *g = &program->tensors[op->in[0]];
-    const int64_t blocks = blocks_of(g->rows / op->segments);
+    const struct snug_tensor *g = &program->tensors[op->update.g];
+    const int64_t blocks = blocks_of(g->rows / op->update.segments);
     return (int64_t)sizeof(double) * blocks * (g->cols + 1) + (int64_t)sizeof(float) * g->cols;
 }

@@ -24,7 +24,7 @@ snug_status SNUG_KERNEL(adagrad)(struct snug_run *run, const struct snug_op *op)
     const struct snug_optimizer *o = run->optimizer;
     const struct constants constants = {
         .clip = update_clip(run, op),
-        .decay = (float)(op->decay ? o->weight_decay : 0),
+        .decay = (float)(op->update.decay ? o->weight_decay : 0),
         .rate = (float)(run->learning_rate / (1 + (double)run->step * o->lr_decay)),
         .start = (float)(run->step == 0 ? o->initial_accumulator_value : 0),
         .epsilon = (float)o->epsilon,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One step of Adam on one vector, for the update of whole tensors and for that of rows that waited: the same bits,
- * since it is the same function and the files that use it are compiled without contraction of a*b+c.
+ * One step of Adam on one SIMD vector, for updates of whole tensors and for lazy updates of rows. The bits are the
+ * same, because both use this function and the files that use it are compiled without contraction of a*b+c.
  */
 #ifndef SNUG_BACKEND_CPU_ADAM_H
 #define SNUG_BACKEND_CPU_ADAM_H
@@ -14,11 +14,11 @@ struct adam {
     float clip, keep, decay, one_minus_beta1, beta2, one_minus_beta2, step_size, inverse_correction, epsilon;
 };
 
-/* What step number step, from 0, multiplies with. */
+/* The factors of step number `step`, from 0. */
 static inline struct adam adam_of(const struct snug_run *run, const struct snug_op *op, int64_t step,
                                   double learning_rate, float clip) {
     const struct snug_optimizer *o = run->optimizer;
-    const double t = (double)step + 1, decay = op->decay ? o->weight_decay : 0;
+    const double t = (double)step + 1, decay = op->update.decay ? o->weight_decay : 0;
     return (struct adam){
         .clip = clip,
         .keep = (float)(o->decoupled ? 1 - learning_rate * decay : 1),
@@ -32,7 +32,7 @@ static inline struct adam adam_of(const struct snug_run *run, const struct snug_
     };
 }
 
-/* The new p; m and v become new in place. */
+/* Returns the new p; updates m and v in place. */
 static inline vec adam_step(const struct adam *s, vec p, vec *m, vec *v, vec g) {
     vec gradient = g * s->clip;
     if (s->decay != 0) gradient = vec_fma(p, vec_all(s->decay), gradient);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ADAM_8BIT: bitsandbytes' block-wise 8-bit Adam and AdamW. The new states of a block have to be known before the first
- * of them is coded; until then they stay in the first cache. While states of one block are decoded and updated, the
- * parameters of the block before are updated and its states coded: the one waits for look-ups, the other for divisions.
+ * ADAM_8BIT: bitsandbytes' block-wise 8-bit Adam and AdamW. All new states of a block must be known before the first
+ * one is quantized; until then they are in the L1 cache. The loop dequantizes and updates the states of one block while
+ * it updates the parameters of the previous block and quantizes its states: the first part is bound by table lookups,
+ * the second by divisions.
  */
 #include <float.h>
 #include <math.h>
@@ -12,19 +13,19 @@
 #include "backend/cpu/vec.h"
 
 enum { BLOCK = SNUG_QUANTISED_BLOCK, VECTORS = BLOCK / VEC_LANES };
-/* Values that are taken at a time: so many that the first and the last block, which are worked on alone, cost little.
+/* Values of a unit of work: enough that the first and the last block, which do not overlap with others, cost little.
  */
 enum { PART = 2 * SNUG_UPDATE_PART, PART_BLOCKS = PART / BLOCK };
-/* How far ahead values are asked for: beside this much arithmetic, the processor by itself asks too late. */
+/* The prefetch distance: in a loop with so much arithmetic the hardware prefetcher is too late. */
 enum { AHEAD = 2 * BLOCK };
 
 struct constants {
-    const struct snug_codes *codes;
+    const struct snug_quantization_tables *tables;
     bool has_decay;
     vec clip, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, epsilon, keep;
 };
 
-/* The states of a block, or of several. */
+/* The states of one or more blocks. */
 struct states {
     uint8_t *m, *v;
     float *absmax_m, *absmax_v;
@@ -74,7 +75,7 @@ static inline void write_codes(uint8_t *codes, vec_uint wide) {
 }
 
 #if defined(__AVX512F__)
-static inline vec on_line(const struct snug_code_lines *lines, vec_uint distance, vec_uint index) {
+static inline vec on_line(const struct snug_quantization_lines *lines, vec_uint distance, vec_uint index) {
     const __m512i line = _mm512_lzcnt_epi32((__m512i)distance);
     const __m512 slope = _mm512_permutexvar_ps(line, _mm512_loadu_ps(lines->slope));
     const __m512 offset = _mm512_permutexvar_ps(line, _mm512_loadu_ps(lines->offset));
@@ -85,41 +86,41 @@ static inline vec on_line(const struct snug_code_lines *lines, vec_uint distance
 }
 #endif
 
-static inline vec decode_signed(const struct snug_codes *codes, vec_uint code) {
+static inline vec decode_signed(const struct snug_quantization_tables *tables, vec_uint code) {
 #if defined(__AVX512F__)
     const vec_uint side = code - SNUG_SIGNED_ZERO, distance = (vec_uint)_mm512_abs_epi32((__m512i)side);
-    return (vec)((vec_uint)on_line(&codes->signed_lines, distance, distance) | (side & 0x80000000u));
+    return (vec)((vec_uint)on_line(&tables->signed_lines, distance, distance) | (side & 0x80000000u));
 #else
-    return (vec)look_up(codes->signed_book, code);
+    return (vec)look_up(tables->signed_map, code);
 #endif
 }
 
-static inline vec decode_unsigned(const struct snug_codes *codes, vec_uint code) {
+static inline vec decode_unsigned(const struct snug_quantization_tables *tables, vec_uint code) {
 #if defined(__AVX512F__)
-    return on_line(&codes->unsigned_lines, code + 1, code);
+    return on_line(&tables->unsigned_lines, code + 1, code);
 #else
-    return (vec)look_up(codes->unsigned_book, code);
+    return (vec)look_up(tables->unsigned_map, code);
 #endif
 }
 
-static inline vec_uint code_signed(const struct snug_codes *codes, vec x) {
+static inline vec_uint code_signed(const struct snug_quantization_tables *tables, vec x) {
     const vec_uint bits = (vec_uint)x, rising = bits ^ (vec_uint)((vec_int)bits >> 31);
-    return (look_up(codes->signed_cells, bits >> SNUG_SIGNED_SHIFT) + rising) >> SNUG_SIGNED_SHIFT;
+    return (look_up(tables->signed_table, bits >> SNUG_SIGNED_SHIFT) + rising) >> SNUG_SIGNED_SHIFT;
 }
 
-/* Of x >= 0, from 1 on the code of 1. */
-static inline vec_uint code_unsigned(const struct snug_codes *codes, vec x) {
+/* The code of x >= 0; from 1 on the code of 1. */
+static inline vec_uint code_unsigned(const struct snug_quantization_tables *tables, vec x) {
     const vec_uint bits = (vec_uint)vec_min(x, vec_all(1));
-    return (look_up(codes->unsigned_cells, bits >> SNUG_UNSIGNED_SHIFT) + bits) >> SNUG_UNSIGNED_SHIFT;
+    return (look_up(tables->unsigned_table, bits >> SNUG_UNSIGNED_SHIFT) + bits) >> SNUG_UNSIGNED_SHIFT;
 }
 
-/* A block on its way from its old states to its new ones. */
+/* A block between its old and its new states. */
 struct block {
     struct states states;
     float *p;
     const float *g;
     vec m[VECTORS], v[VECTORS];
-    float scale_m, scale_v; /* with which the new states are coded */
+    float scale_m, scale_v; /* the scales with which the new states are quantized */
 };
 
 struct pair {
@@ -136,22 +137,22 @@ static inline void update_states(const struct constants *s, struct block *b, int
         __builtin_prefetch(b->states.v + at + AHEAD, 1);
     }
     vec gradient = vec_read(b->g + at) * s->clip;
-    if (s->has_decay) gradient += s->decay * vec_read(b->p + at); /* not 0 p: that would take the sign from -0 */
-    const vec mean = decode_signed(s->codes, read_codes(b->states.m + at)) * scale.m + gradient * s->one_minus_beta1;
+    if (s->has_decay) gradient += s->decay * vec_read(b->p + at); /* not 0 p, which would lose the sign of -0 */
+    const vec mean = decode_signed(s->tables, read_codes(b->states.m + at)) * scale.m + gradient * s->one_minus_beta1;
     const vec square =
-        decode_unsigned(s->codes, read_codes(b->states.v + at)) * scale.v + gradient * s->one_minus_beta2 * gradient;
+        decode_unsigned(s->tables, read_codes(b->states.v + at)) * scale.v + gradient * s->one_minus_beta2 * gradient;
     b->m[i] = mean;
     b->v[i] = square;
     largest->m = vec_max(vec_abs(mean), largest->m);
-    largest->v = (vec)vec_max_uint((vec_uint)square, (vec_uint)largest->v); /* bits: NaN counts as most */
+    largest->v = (vec)vec_max_uint((vec_uint)square, (vec_uint)largest->v); /* compares bits, so NaN is the maximum */
 }
 
 static inline void update_parameters(const struct constants *s, const struct block *b, int i, struct pair scale) {
     const int at = i * VEC_LANES;
     const vec p = vec_read(b->p + at), m = b->m[i], v = b->v[i];
     vec_write(b->p + at, (p + s->step_size * (m / (vec_sqrt(v) + s->epsilon))) * s->keep);
-    write_codes(b->states.m + at, code_signed(s->codes, m * scale.m));
-    write_codes(b->states.v + at, code_unsigned(s->codes, v * scale.v));
+    write_codes(b->states.m + at, code_signed(s->tables, m * scale.m));
+    write_codes(b->states.v + at, code_unsigned(s->tables, v * scale.v));
 }
 
 static inline struct pair old_scale(const struct constants *s, const struct block *b) {
@@ -162,7 +163,7 @@ static inline struct pair new_scale(const struct block *b) {
     return (struct pair){vec_all(b->scale_m), vec_all(b->scale_v)};
 }
 
-/* A largest value so small that it counts as 0 makes all of its block 0. */
+/* If the absmax is so small that it is treated as 0, the whole block is 0. */
 static inline void end_states(struct block *b, const struct pair *largest) {
     const float m = vec_largest(largest->m), v = vec_largest(largest->v);
     *b->states.absmax_m = m < FLT_MIN ? 0 : m;
@@ -171,14 +172,14 @@ static inline void end_states(struct block *b, const struct pair *largest) {
     b->scale_v = v < FLT_MIN ? 0 : 1 / v;
 }
 
-/* A block of zeros gets the codes of m that bitsandbytes' search ends at for 0/0. */
+/* A block of zeros gets the code of m that bitsandbytes' search returns for 0/0. */
 static inline void end_block(const struct block *b) {
     if (*b->states.absmax_m != 0) return;
     for (int i = 0; i < VECTORS; i++) write_codes(b->states.m + i * VEC_LANES, ~(vec_uint)((vec_int)b->m[i] >> 31));
 }
 
-/* The last block of a parameter, or one with gradients that are not finite: what is missing takes part as zeros, and
-   what cannot be used gets them as its states. */
+/* The last block of a parameter, or a block with gradients that are not finite: it is padded with zeros, and elements
+   whose gradient is not finite get states of 0. */
 static __attribute__((noinline)) void update_aside(const struct constants *s, float *p, const float *g,
                                                    const struct states *states, int n) {
     float p_all[BLOCK] = {0}, g_all[BLOCK] = {0};
@@ -207,7 +208,7 @@ static __attribute__((noinline)) void update_aside(const struct constants *s, fl
 /* Whole blocks; their states follow each other. */
 static void update_blocks(const struct constants *shared, float *p, const float *g, const struct states *states,
                           int count) {
-    const struct constants s = *shared; /* stores of codes could change what is not a local variable */
+    const struct constants s = *shared; /* a local copy: stores of codes may alias anything else */
     struct block blocks[2], *before = NULL;
     for (int i = 0; i < count; i++, p += BLOCK, g += BLOCK) {
         struct block *now = &blocks[i % 2];
@@ -239,13 +240,14 @@ static void update_blocks(const struct constants *shared, float *p, const float 
 }
 
 static void update_all(struct snug_run *run, const struct snug_op *op, const struct constants *s) {
-    const float *g = snug_run_data(run, op->in[0]);
-    uint8_t *m = snug_run_data(run, op->out[2]), *v = snug_run_data(run, op->out[3]);
-    float *absmax_m = snug_run_data(run, op->out[4]), *absmax_v = snug_run_data(run, op->out[5]);
-    const int64_t n = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]), each = n / op->segments;
+    const float *g = snug_run_data(run, op->update.g);
+    uint8_t *m = snug_run_data(run, op->update.states[0]), *v = snug_run_data(run, op->update.states[1]);
+    float *absmax_m = snug_run_data(run, op->update.states[2]), *absmax_v = snug_run_data(run, op->update.states[3]);
+    const int64_t n = snug_run_rows(run, op->update.g) * snug_run_cols(run, op->update.g),
+                  each = n / op->update.segments;
     const int64_t blocks = (each + BLOCK - 1) / BLOCK, parts = (blocks + PART_BLOCKS - 1) / PART_BLOCKS;
 #pragma omp parallel for num_threads(run->threads) if (n > 16 * SNUG_UPDATE_PART)
-    for (int64_t part = 0; part < op->segments * parts; part++) {
+    for (int64_t part = 0; part < op->update.segments * parts; part++) {
         float buffer[PART];
         const int64_t segment = part / parts, start = part % parts * PART, first = segment * each + start;
         const int64_t count = each - start < PART ? each - start : PART;
@@ -265,10 +267,10 @@ snug_status SNUG_KERNEL(adam_8bit)(struct snug_run *run, const struct snug_op *o
     const struct snug_optimizer *o = run->optimizer;
     const struct snug_cpu *cpu = run->backend_state;
     const float beta1 = (float)o->beta1, beta2 = (float)o->beta2;
-    const double t = (double)run->step + 1, decay = op->decay ? o->weight_decay : 0;
+    const double t = (double)run->step + 1, decay = op->update.decay ? o->weight_decay : 0;
     const double correction2 = sqrt(1 - pow((double)beta2, t));
     const struct constants constants = {
-        .codes = &cpu->codes,
+        .tables = &cpu->quantization,
         .has_decay = !o->decoupled && decay != 0,
         .clip = vec_all(update_clip(run, op)),
         .decay = vec_all((float)decay),

@@ -2,7 +2,7 @@
 # The kernels are portable C, compiled once for each instruction set; cpu.c picks one table of them at run time.
 # Elsewhere than on x86-64 there is one variant, for the compiler's own target.
 set(folder ${CMAKE_SOURCE_DIR}/src/backend/cpu)
-set(common ${folder}/cpu.c ${folder}/products.c ${folder}/workspace.c)
+set(common ${folder}/cpu.c ${folder}/gemm.c ${folder}/workspace.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.c)
 list(REMOVE_ITEM kernels ${common})
 
@@ -20,15 +20,15 @@ foreach(isa ${variants})
   set(target snug_backend_cpu_${isa})
   add_library(${target} OBJECT ${kernels})
   target_compile_definitions(${target} PRIVATE SNUG_ISA=${isa})
-  # No flag here changes what an operation is worth beyond its last bits: NaN and infinity stay what they are.
+  # These flags change results by rounding only: NaN and infinity are preserved.
   target_compile_options(${target} PRIVATE ${flags_${isa}} -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math)
   list(APPEND targets ${target})
 endforeach()
-# Two files that must round alike: they say themselves what is fused.
-set_source_files_properties(${folder}/adam.c ${folder}/adam_rows.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+# Two files that must round alike: they write fused multiply-adds explicitly.
+set_source_files_properties(${folder}/adam.c ${folder}/lazy_adam.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 if(CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION MATCHES "^16\\.")
   # clang 16.0.6 crashes in this pass, on the cast of a broadcast to bf16 in avx512_block().
-  set_source_files_properties(${folder}/products.c PROPERTIES COMPILE_OPTIONS "-mllvm;-disable-vector-combine")
+  set_source_files_properties(${folder}/gemm.c PROPERTIES COMPILE_OPTIONS "-mllvm;-disable-vector-combine")
 endif()
 foreach(target ${targets})
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)

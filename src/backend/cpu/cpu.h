@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tables of all instruction sets share. */
+/* Declarations that all instruction sets share. */
 #ifndef SNUG_BACKEND_CPU_CPU_H
 #define SNUG_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
-#include "backend/cpu/products.h"
-#include "optim/codes.h"
+#include "backend/cpu/gemm.h"
+#include "optim/quantization_table.h"
 
 /* The backend's state. */
 struct snug_cpu {
-    const struct snug_block_kernel *block; /* NULL: the portable one */
-    struct snug_codes codes;               /* filled for programs with ADAM_8BIT */
+    const struct snug_microkernel *microkernel;   /* of bf16 matmuls; NULL: the portable one */
+    struct snug_quantization_tables quantization; /* filled for programs with ADAM_8BIT */
 };
 
-/* oneDNN packs the operands of a fp32 product into memory of its own: so much a thread, measured on MiniLM and
+/* Bytes of oneDNN's buffers, into which each thread packs the operands of an fp32 matmul; measured on MiniLM and
  * BERT-base. */
 int64_t snug_cpu_library(const struct snug_program *program, int threads);
 snug_status snug_cpu_open(snug_context *ctx, const struct snug_program *program, int threads, void **state);

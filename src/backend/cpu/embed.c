@@ -5,25 +5,27 @@
 
 snug_status SNUG_KERNEL(embed)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
-    struct snug_matrix word = snug_matrix_of(run, op->in[0]), position = snug_matrix_of(run, op->in[1]);
-    struct snug_matrix type = snug_matrix_of(run, op->in[2]);
-    struct snug_matrix gamma = snug_matrix_of(run, op->in[3]), beta = snug_matrix_of(run, op->in[4]);
-    struct snug_matrix s = snug_matrix_of(run, op->out[0]), y = snug_matrix_of(run, op->out[1]);
+    struct snug_matrix word = snug_matrix_of(run, op->embed.word), position = snug_matrix_of(run, op->embed.position);
+    struct snug_matrix type = snug_matrix_of(run, op->embed.type);
+    struct snug_matrix gamma = snug_matrix_of(run, op->embed.gamma), beta = snug_matrix_of(run, op->embed.beta);
+    struct snug_matrix s = snug_matrix_of(run, op->embed.s), y = snug_matrix_of(run, op->embed.y);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t t = 0; t < s.rows; t++) {
         float *sum = scratch_rows(run, 2, h);
-        const void *from_word = matrix_at(word, batch->ids[t], 0), *from_type = matrix_at(type, batch->types[t], 0);
-        const void *from_position = matrix_at(position, batch->positions[t], 0);
+        const void *from_word = matrix_at(word, batch->ids[t], 0);
+        const void *from_type = type.data ? matrix_at(type, batch->types[t], 0) : NULL;
+        const void *from_position = position.data ? matrix_at(position, batch->positions[t], 0) : NULL;
         for (int64_t c = 0; c < h; c += VEC_LANES) {
-            vec x = vec_load(from_word, word.dtype, c, h) + vec_load(from_type, type.dtype, c, h) +
-                    vec_load(from_position, position.dtype, c, h);
+            vec x = vec_load(from_word, word.dtype, c, h);
+            if (from_type) x += vec_load(from_type, type.dtype, c, h);
+            if (from_position) x += vec_load(from_position, position.dtype, c, h);
             vec_store(matrix_at(s, t, 0), s.dtype, c, h, x);
             vec_write(sum + c, vec_rounded(x, s.dtype));
         }
         const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, t);
-        norm_row(y, t, sum, gamma, beta, op->eps, mask);
+        norm_row(y, t, sum, gamma, beta, op->embed.eps, mask);
     }
     return SNUG_OK;
 }
@@ -36,7 +38,7 @@ static void add_row(struct snug_matrix table, int64_t index, struct snug_matrix 
         vec_store(to, SNUG_F32, c, ds.cols, vec_load(to, SNUG_F32, c, ds.cols) + vec_load(from, ds.dtype, c, ds.cols));
 }
 
-/* Called by all threads of a team: table = 0. Rows are cleared in blocks long enough for memset's fastest way. */
+/* Called by all threads of a team: table = 0. Blocks of rows are long enough for memset's fastest path. */
 static void clear(struct snug_matrix table) {
     const int64_t block = 256;
 #pragma omp for schedule(static)
@@ -46,7 +48,7 @@ static void clear(struct snug_matrix table) {
     }
 }
 
-/* The few rows of the type table are long sums over all tokens: threads share columns, not rows. */
+/* The type table has few rows, each a sum over many tokens: threads divide the columns, not the rows. */
 static void add_types(struct snug_matrix table, struct snug_matrix ds, const int32_t *types) {
     const int64_t block = 64;
 #pragma omp for schedule(static)
@@ -61,12 +63,12 @@ static void add_types(struct snug_matrix table, struct snug_matrix ds, const int
     }
 }
 
-/* Enters the batch's ids among the rows that have a gradient; *first is the first new one, whose gradient is not
-   cleared yet. */
+/* Adds the batch's ids to the rows that have a gradient; *first is the first new row, whose gradient is not cleared
+   yet. */
 static snug_status enter_ids(const struct snug_run *run, const struct snug_op *op, struct snug_rows *rows,
                              int64_t *first) {
     const struct snug_batch *batch = run->batch;
-    *rows = snug_rows_of(run, op->out[5], op->out[0]);
+    *rows = snug_rows_of(run, op->embed_backward.index, op->embed_backward.dword);
     if (snug_run_overwrites(run, op)) {
         for (int64_t i = 0; i < *rows->count; i++) rows->slots[rows->rows[i]] = -1;
         *rows->count = 0;
@@ -74,7 +76,7 @@ static snug_status enter_ids(const struct snug_run *run, const struct snug_op *o
     *first = *rows->count;
     for (int64_t i = 0; i < batch->tokens; i++) {
         const int32_t id = batch->ids[batch->by_id[i]];
-        if (id == op->padding || rows->slots[id] >= 0) continue;
+        if (id == op->embed_backward.padding || rows->slots[id] >= 0) continue;
         if (*rows->count == rows->capacity)
             return snug_fail(run->ctx, SNUG_E_USAGE,
                              "gradients of more micro-batches are added than --gradient_accumulation_steps says: call "
@@ -87,44 +89,50 @@ static snug_status enter_ids(const struct snug_run *run, const struct snug_op *o
 
 snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
-    const bool compact = op->out[5] >= 0;
+    const bool compact = op->embed_backward.index;
     struct snug_rows rows;
     int64_t first_new = 0;
     if (compact) RETURN_IF_ERROR(enter_ids(run, op, &rows, &first_new));
-    struct snug_matrix ds = snug_matrix_of(run, op->in[0]), dword = snug_matrix_of(run, op->out[0]);
-    struct snug_matrix dposition = snug_matrix_of(run, op->out[1]), dtype = snug_matrix_of(run, op->out[2]);
+    struct snug_matrix ds = snug_matrix_of(run, op->embed_backward.dy),
+                       dword = snug_matrix_of(run, op->embed_backward.dword);
+    struct snug_matrix dposition = snug_matrix_of(run, op->embed_backward.dposition),
+                       dtype = snug_matrix_of(run, op->embed_backward.dtype);
     struct norm_backward norm = {.dy = ds,
-                                 .s = snug_matrix_of(run, op->in[1]),
-                                 .gamma = snug_matrix_of(run, op->in[2]),
+                                 .s = snug_matrix_of(run, op->embed_backward.s),
+                                 .gamma = snug_matrix_of(run, op->embed_backward.gamma),
                                  .ds = ds,
-                                 .dgamma = snug_matrix_of(run, op->out[3]),
-                                 .dbeta = snug_matrix_of(run, op->out[4]),
-                                 .rows_like = op->in[0],
+                                 .dgamma = snug_matrix_of(run, op->embed_backward.dgamma),
+                                 .dbeta = snug_matrix_of(run, op->embed_backward.dbeta),
+                                 .eps = op->embed_backward.eps,
+                                 .rows_like = op->embed_backward.dy,
                                  .dropout_before = true};
     SNUG_KERNEL(norm_backward_rows)(run, op, &norm);
 
 #pragma omp parallel num_threads(run->threads)
     {
         if (snug_run_overwrites(run, op)) {
-            if (!compact) clear(dword);
-            clear(dposition);
-            clear(dtype);
+            if (!compact && dword.data) clear(dword);
+            if (dposition.data) clear(dposition);
+            if (dtype.data) clear(dtype);
         }
 #pragma omp for schedule(dynamic, 16) nowait
-        for (int64_t i = 0; i < batch->tokens; i++) { /* the first token of an id does all of them */
+        for (int64_t i = 0; i < (dword.data ? batch->tokens : 0);
+             i++) { /* the first token of an id sums all tokens of that id */
             int32_t id = batch->ids[batch->by_id[i]];
-            if (id == op->padding || (i > 0 && batch->ids[batch->by_id[i - 1]] == id)) continue;
+            if (id == op->embed_backward.padding || (i > 0 && batch->ids[batch->by_id[i - 1]] == id)) continue;
             const int64_t row = compact ? rows.slots[id] : id;
             if (compact && row >= first_new) memset(matrix_at(dword, row, 0), 0, (size_t)dword.cols * sizeof(float));
             for (int64_t j = i; j < batch->tokens && batch->ids[batch->by_id[j]] == id; j++)
                 add_row(dword, row, ds, batch->by_id[j]);
         }
 #pragma omp for schedule(static) nowait
-        for (int64_t position = 0; position < batch->longest; position++)
-            for (int64_t i = 0; i < batch->sequences; i++)
-                if (batch->offsets[i] + position < batch->offsets[i + 1])
-                    add_row(dposition, position, ds, batch->offsets[i] + position);
-        add_types(dtype, ds, batch->types);
+        for (int64_t k = 0; k < (dposition.data ? batch->longest : 0);
+             k++) /* token k of each sequence has the same position */
+            for (int64_t i = 0; i < batch->sequences; i++) {
+                const int64_t t = batch->offsets[i] + k;
+                if (t < batch->offsets[i + 1]) add_row(dposition, batch->positions[t], ds, t);
+            }
+        if (dtype.data) add_types(dtype, ds, batch->types);
     }
     return SNUG_OK;
 }

@@ -3,7 +3,7 @@
 #include "backend/cpu/rows.h"
 
 snug_status SNUG_KERNEL(fill)(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix x = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix x = snug_matrix_of(run, op->fill.x);
     const int64_t bytes = x.rows * x.cols * snug_dtype_size(x.dtype), block = 1 << 18;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)

@@ -1,68 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LINEAR, LINEAR_DX, LINEAR_DW. */
 #include "backend/cpu/linear.h"
+#include "backend/cpu/vec.h"
 
-static snug_status run_rows(struct snug_run *run, const struct snug_op *op, const struct snug_rows_product *p) {
-    enum snug_dtype a = snug_run_dtype(run, op->in[0]), b = snug_run_dtype(run, op->in[1]);
-    if (a == SNUG_F32 && p->y_dtype == SNUG_F32) return SNUG_KERNEL(rows_product_f32)(run, p);
-    if (a == SNUG_BF16 && b == SNUG_BF16) return SNUG_KERNEL(rows_product_bf16)(run, p);
-    return snug_fail(run->ctx, SNUG_E_INTERNAL, "no product of tensors \"%s\" (%s) and \"%s\" (%s) to %s",
-                     run->program->tensors[op->in[0]].name, snug_dtype_name(a), run->program->tensors[op->in[1]].name,
-                     snug_dtype_name(b), snug_dtype_name(p->y_dtype));
+/* y = x w + bias, or += if add; transpose_w: w is stored as [columns of y, columns of x]. */
+static snug_status run_matmul(struct snug_run *run, int32_t y, int32_t x, int32_t w, const float *bias,
+                              bool transpose_w, bool add) {
+    const struct snug_matmul p = {.y = snug_run_data(run, y),
+                                  .y_dtype = snug_run_dtype(run, y),
+                                  .a = snug_run_data(run, x),
+                                  .b = snug_run_data(run, w),
+                                  .b_dtype = snug_run_dtype(run, w),
+                                  .bias = bias,
+                                  .m = snug_run_rows(run, x),
+                                  .n = snug_run_cols(run, y),
+                                  .k = snug_run_cols(run, x),
+                                  .transpose_b = transpose_w,
+                                  .add = add};
+    const enum snug_dtype a = snug_run_dtype(run, x);
+    /* untested: no program has a matmul of other types */
+    if (a == SNUG_F32 && p.y_dtype == SNUG_F32) return SNUG_KERNEL(matmul_f32)(run, &p);
+    /* untested: no program has a matmul of other types */
+    if (a == SNUG_BF16 && p.b_dtype == SNUG_BF16) return SNUG_KERNEL(matmul_bf16)(run, &p);
+    return snug_fail(run->ctx, SNUG_E_INTERNAL, "no matmul of tensors \"%s\" (%s) and \"%s\" (%s) to %s",
+                     run->program->tensors[x].name, snug_dtype_name(a), run->program->tensors[w].name,
+                     snug_dtype_name(p.b_dtype), snug_dtype_name(p.y_dtype));
 }
 
 snug_status SNUG_KERNEL(linear)(struct snug_run *run, const struct snug_op *op) {
-    return run_rows(run, op,
-                    &(struct snug_rows_product){.y = snug_run_data(run, op->out[0]),
-                                                .y_dtype = snug_run_dtype(run, op->out[0]),
-                                                .a = snug_run_data(run, op->in[0]),
-                                                .b = snug_run_data(run, op->in[1]),
-                                                .b_dtype = snug_run_dtype(run, op->in[1]),
-                                                .bias = snug_run_data(run, op->in[2]),
-                                                .m = snug_run_rows(run, op->in[0]),
-                                                .n = snug_run_cols(run, op->out[0]),
-                                                .k = snug_run_cols(run, op->in[0]),
-                                                .turn_b = true});
+    const struct snug_linear *l = &op->linear;
+    return run_matmul(run, l->y, l->x, l->w, snug_run_data(run, l->b), true, false);
 }
 
 snug_status SNUG_KERNEL(linear_dx)(struct snug_run *run, const struct snug_op *op) {
-    return run_rows(run, op,
-                    &(struct snug_rows_product){.y = snug_run_data(run, op->out[0]),
-                                                .y_dtype = snug_run_dtype(run, op->out[0]),
-                                                .a = snug_run_data(run, op->in[0]),
-                                                .b = snug_run_data(run, op->in[1]),
-                                                .b_dtype = snug_run_dtype(run, op->in[1]),
-                                                .m = snug_run_rows(run, op->in[0]),
-                                                .n = snug_run_cols(run, op->out[0]),
-                                                .k = snug_run_cols(run, op->in[0]),
-                                                .add = op->accumulate});
+    const struct snug_linear_dx *l = &op->linear_dx;
+    return run_matmul(run, l->dx, l->dy, l->w, NULL, false, op->accumulate);
+}
+
+/* db alone: the sums of 64 rows each, then their sum, which keeps rounding errors small. */
+static void sum_columns(const struct snug_run *run, const struct snug_weight_gradient *p, enum snug_dtype dtype) {
+    enum { ROWS = 64, COLUMNS = 64 };
+    const int64_t size = snug_dtype_size(dtype);
+#pragma omp parallel for num_threads(run->threads) schedule(static)
+    for (int64_t first = 0; first < p->n; first += COLUMNS) {
+        const int64_t end = first + COLUMNS < p->n ? first + COLUMNS : p->n;
+        for (int64_t c = first; c < end; c += VEC_LANES) {
+            vec total = p->add ? vec_load(p->db, SNUG_F32, c, end) : vec_all(0);
+            for (int64_t t = 0; t < p->t; t += ROWS) {
+                vec sum = vec_all(0);
+                for (int64_t i = t; i < p->t && i < t + ROWS; i++)
+                    sum += vec_load((const uint8_t *)p->dy + i * p->n * size, dtype, c, end);
+                total += sum;
+            }
+            vec_store(p->db, SNUG_F32, c, end, total);
+        }
+    }
 }
 
 snug_status SNUG_KERNEL(linear_dw)(struct snug_run *run, const struct snug_op *op) {
-    enum snug_dtype dy = snug_run_dtype(run, op->in[0]), x = snug_run_dtype(run, op->in[1]);
-    struct snug_weight_product p = {.dw = snug_run_data(run, op->out[0]),
-                                    .db = snug_run_data(run, op->out[1]),
-                                    .dy = snug_run_data(run, op->in[0]),
-                                    .x = snug_run_data(run, op->in[1]),
-                                    .t = snug_run_rows(run, op->in[0]),
-                                    .n = snug_run_cols(run, op->in[0]),
-                                    .k = snug_run_cols(run, op->in[1]),
-                                    .add = !snug_run_overwrites(run, op)};
-    if (dy == SNUG_F32 && x == SNUG_F32) return SNUG_KERNEL(weight_product_f32)(run, &p);
-    if (dy == SNUG_BF16 && x == SNUG_BF16) return SNUG_KERNEL(weight_product_bf16)(run, &p);
+    enum snug_dtype dy = snug_run_dtype(run, op->linear_dw.dy), x = snug_run_dtype(run, op->linear_dw.x);
+    struct snug_weight_gradient p = {.dw = snug_run_data(run, op->linear_dw.dw),
+                                     .db = snug_run_data(run, op->linear_dw.db),
+                                     .dy = snug_run_data(run, op->linear_dw.dy),
+                                     .x = snug_run_data(run, op->linear_dw.x),
+                                     .t = snug_run_rows(run, op->linear_dw.dy),
+                                     .n = snug_run_cols(run, op->linear_dw.dy),
+                                     .k = snug_run_cols(run, op->linear_dw.x),
+                                     .add = !snug_run_overwrites(run, op)};
+    if (!p.dw) {
+        sum_columns(run, &p, dy);
+        return SNUG_OK;
+    }
+    /* untested: no program has a matmul of other types */
+    if (dy == SNUG_F32 && x == SNUG_F32) return SNUG_KERNEL(weight_gradient_f32)(run, &p);
+    /* untested: no program has a matmul of other types */
+    if (dy == SNUG_BF16 && x == SNUG_BF16) return SNUG_KERNEL(weight_gradient_bf16)(run, &p);
     return snug_fail(run->ctx, SNUG_E_INTERNAL, "no gradient of \"%s\" from \"%s\" (%s) and \"%s\" (%s)",
-                     run->program->tensors[op->out[0]].name, run->program->tensors[op->in[0]].name, snug_dtype_name(dy),
-                     run->program->tensors[op->in[1]].name, snug_dtype_name(x));
+                     run->program->tensors[op->linear_dw.dw].name, run->program->tensors[op->linear_dw.dy].name,
+                     snug_dtype_name(dy), run->program->tensors[op->linear_dw.x].name, snug_dtype_name(x));
+}
+
+static int64_t matmul_workspace(const struct snug_program *program, int32_t x, int32_t w, int32_t y, bool transpose_w,
+                                int threads) {
+    const struct snug_tensor *a = &program->tensors[x], *b = &program->tensors[w];
+    const int64_t n = program->tensors[y].cols;
+    if (a->dtype != SNUG_F32) return SNUG_KERNEL(matmul_bf16_workspace)(n, a->cols);
+    return SNUG_KERNEL(matmul_f32_workspace)(n, a->cols, transpose_w, b->dtype, threads);
 }
 
 int64_t SNUG_KERNEL(linear_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
-    const struct snug_tensor *a = &program->tensors[op->in[0]], *b = &program->tensors[op->in[1]];
-    const int64_t n = program->tensors[op->out[0]].cols; /* of a product of rows */
-    const bool rows = op->kind != SNUG_OP_LINEAR_DW, wide = a->dtype == SNUG_F32;
-    if (rows && wide)
-        return SNUG_KERNEL(rows_product_f32_workspace)(n, a->cols, op->kind == SNUG_OP_LINEAR, b->dtype, threads);
-    if (rows) return SNUG_KERNEL(rows_product_bf16_workspace)(n, a->cols);
-    if (wide) return 0;
-    int64_t tokens = a->extent == SNUG_EXTENT_FIXED ? a->rows : program->capacity[a->extent];
-    return SNUG_KERNEL(weight_product_bf16_workspace)(tokens, a->cols, b->cols);
+    const struct snug_linear *l = &op->linear;
+    return matmul_workspace(program, l->x, l->w, l->y, true, threads);
+}
+
+int64_t SNUG_KERNEL(linear_dx_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
+    const struct snug_linear_dx *l = &op->linear_dx;
+    return matmul_workspace(program, l->dy, l->w, l->dx, false, threads);
+}
+
+int64_t SNUG_KERNEL(linear_dw_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
+    (void)threads;
+    const struct snug_tensor *dy = &program->tensors[op->linear_dw.dy], *x = &program->tensors[op->linear_dw.x];
+    if (dy->dtype == SNUG_F32 || !op->linear_dw.dw) return 0;
+    /* untested: in every program dy follows the batch */
+    int64_t tokens = dy->extent == SNUG_EXTENT_FIXED ? dy->rows : program->capacity[dy->extent];
+    return SNUG_KERNEL(weight_gradient_bf16_workspace)(tokens, dy->cols, x->cols);
 }

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two halves of linear.c: products of F32 tensors, by oneDNN, and of BF16 ones, by blocks. */
+/* The matmuls of linear.c: of F32 tensors, with oneDNN, and of BF16 tensors, with micro-kernels. */
 #ifndef SNUG_BACKEND_CPU_LINEAR_H
 #define SNUG_BACKEND_CPU_LINEAR_H
 
 #include "backend/cpu/kernels.h"
 
-/* y [m,n] = a [m,k] b + bias, or += if add. b lies as [n,k] if turn_b, else as [k,n]; bias may be NULL. */
-struct snug_rows_product {
+/* y [m,n] = a [m,k] b + bias, or += if add. b is stored as [n,k] if transpose_b, else as [k,n]; bias may be NULL. */
+struct snug_matmul {
     void *y;
     enum snug_dtype y_dtype, b_dtype;
     const void *a, *b;
     const float *bias;
     int64_t m, n, k;
-    bool turn_b, add;
+    bool transpose_b, add;
 };
 
-/* dw [n,k] = or += dy [t,n]^T x [t,k]; db [n], if not NULL, the column sums of dy likewise. */
-struct snug_weight_product {
+/* The weight-gradient GEMM: dw [n,k] = or += dy [t,n]^T x [t,k]; db [n], if not NULL, = or += the column sums of dy. */
+struct snug_weight_gradient {
     float *dw, *db;
     const void *dy, *x;
     int64_t t, n, k;
     bool add;
 };
 
-/* a and y are F32; b is F32, or BF16 and then widened. */
-snug_status SNUG_KERNEL(rows_product_f32)(struct snug_run *run, const struct snug_rows_product *p);
-snug_status SNUG_KERNEL(rows_product_bf16)(struct snug_run *run, const struct snug_rows_product *p);
-snug_status SNUG_KERNEL(weight_product_f32)(struct snug_run *run, const struct snug_weight_product *p);
-snug_status SNUG_KERNEL(weight_product_bf16)(struct snug_run *run, const struct snug_weight_product *p);
+/* f32: a and y are F32; b is F32, or BF16 and then widened. */
+snug_status SNUG_KERNEL(matmul_f32)(struct snug_run *run, const struct snug_matmul *p);
+snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_matmul *p);
+snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct snug_weight_gradient *p);
+snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct snug_weight_gradient *p);
 
-/* Bytes of scratch; weight_product_f32 needs none. */
-int64_t SNUG_KERNEL(rows_product_f32_workspace)(int64_t n, int64_t k, bool turn_b, enum snug_dtype b, int threads);
-int64_t SNUG_KERNEL(rows_product_bf16_workspace)(int64_t n, int64_t k);
-int64_t SNUG_KERNEL(weight_product_bf16_workspace)(int64_t t, int64_t n, int64_t k);
+/* Bytes of scratch; weight_gradient_f32 needs none. */
+int64_t SNUG_KERNEL(matmul_f32_workspace)(int64_t n, int64_t k, bool transpose_b, enum snug_dtype b, int threads);
+int64_t SNUG_KERNEL(matmul_bf16_workspace)(int64_t n, int64_t k);
+int64_t SNUG_KERNEL(weight_gradient_bf16_workspace)(int64_t t, int64_t n, int64_t k);
 
 #endif

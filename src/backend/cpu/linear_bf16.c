@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of BF16 tensors. The right operand is packed as the blocks' kernels want it, by all threads, then blocks of
- * 32 x 32 results are computed, each whole by one thread and in the order of the inner dimension: the same bits however
- * the work is divided. oneDNN is not used here: its C API has bf16 products only as primitives, one for each number of
- * tokens, and with tiles of a fixed shape they would pack the weights anew in every call.
+ * Matmuls of BF16 tensors. All threads pack the right operand into the layout of the micro-kernel. Then each block of
+ * 32 x 32 results is computed by one thread, in the order of the inner dimension, so the bits do not depend on how the
+ * work is divided. oneDNN is not used here: its C API has bf16 matmuls only as primitives, one for each number of
+ * tokens, and with tiles of a fixed shape they would pack the weights again in every call.
  */
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum {
     BLOCK = SNUG_BLOCK,
     BLOCK_SIZE = SNUG_BLOCK_SIZE,
     SLAB = 64,        /* panels of 32 columns packed at a time: with 384 rows, 1.5 MiB */
-    UNIT_ROWS = 64,   /* a thread's next piece of work: rows … */
+    UNIT_ROWS = 64,   /* a thread's unit of work: rows … */
     UNIT_PANELS = 8,  /* … and panels */
     CHUNK_ROWS = 1024 /* rows of dy and x packed at a time */
 };
@@ -23,8 +23,7 @@ enum {
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------
- */
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 typedef uint32_t words __attribute__((vector_size(64))); /* 16 pairs of BF16 */
 typedef uint16_t halves __attribute__((vector_size(32)));
@@ -53,7 +52,7 @@ static inline __attribute__((always_inline)) void transpose(words r[16]) {
     EXCHANGE(1)
 }
 
-/* The 32 x 32 elements at *p, or where fewer rows or columns are left a copy filled up with zeros in spare. */
+/* The 32 x 32 elements at p; where fewer rows or columns are left, a zero-padded copy in spare. */
 static const uint16_t *whole(const uint16_t *p, int64_t *ld, int64_t rows, int64_t columns, uint16_t *spare) {
     if (rows >= BLOCK && columns >= BLOCK) return p;
     memset(spare, 0, BLOCK_SIZE * sizeof *spare);
@@ -63,8 +62,8 @@ static const uint16_t *whole(const uint16_t *p, int64_t *ld, int64_t rows, int64
     return spare;
 }
 
-/* Step of a packed panel from rows that are its columns: a weight [n,k] that multiplies x [.,k]. */
-static void pack_turned(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t rows, int64_t columns) {
+/* One step of a panel of b, which is stored transposed: a weight [n,k] that multiplies x [.,k]. */
+static void pack_b_transposed(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t rows, int64_t columns) {
     uint16_t spare[BLOCK_SIZE];
     p = whole(p, &ld, rows, columns, spare);
     for (int half = 0; half < 2; half++, packed += BLOCK_SIZE / 2) {
@@ -75,7 +74,7 @@ static void pack_turned(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t
     }
 }
 
-/* Words of rows 2i and 2i + 1, columns half * 16 …: the pairs of a step. */
+/* Elements of rows 2i and 2i + 1, interleaved, columns half * 16 …: the pairs of a step. */
 static inline void pair(words *w, const uint16_t *p, int64_t ld, int i, int half) {
     halves even, odd;
     memcpy(&even, p + 2 * i * ld + half * 16, sizeof even);
@@ -83,8 +82,8 @@ static inline void pair(words *w, const uint16_t *p, int64_t ld, int i, int half
     *w = __builtin_convertvector(even, words) | __builtin_convertvector(odd, words) << 16;
 }
 
-/* Step of a packed panel from rows that are its rows: a weight [n,k] that multiplies dy [.,n]. */
-static void pack_straight(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t rows, int64_t columns) {
+/* One step of a panel of b: a weight [n,k] that multiplies dy [.,n]. */
+static void pack_b(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t rows, int64_t columns) {
     uint16_t spare[BLOCK_SIZE];
     p = whole(p, &ld, rows, columns, spare);
     for (int half = 0; half < 2; half++)
@@ -95,8 +94,8 @@ static void pack_straight(uint16_t *packed, const uint16_t *p, int64_t ld, int64
         }
 }
 
-/* Step of a left operand from its transpose: [32 columns of p][32 rows of p]. */
-static void pack_left(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t rows, int64_t columns) {
+/* One step of a, which is stored transposed: [32 columns of p][32 rows of p]. */
+static void pack_a_transposed(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t rows, int64_t columns) {
     uint16_t spare[BLOCK_SIZE];
     p = whole(p, &ld, rows, columns, spare);
     for (int half = 0; half < 2; half++, packed += BLOCK_SIZE / 2) {
@@ -107,12 +106,11 @@ static void pack_left(uint16_t *packed, const uint16_t *p, int64_t ld, int64_t r
     }
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static void nothing(void) {}
 
-/* The contract of snug_block_fn in the compiler's vectors: four rows at a time. */
+/* snug_microkernel_fn with the compiler's vector types: four rows at a time. */
 static void portable_block(float *c, int64_t ldc, const uint16_t *a, int64_t lda, int64_t a_step, const uint16_t *b,
                            int64_t steps, bool add) {
     enum { ROWS = 4 };
@@ -135,24 +133,24 @@ static void portable_block(float *c, int64_t ldc, const uint16_t *a, int64_t lda
         }
 }
 
-static const struct snug_block_kernel portable = {"portable", portable_block, nothing, nothing};
+static const struct snug_microkernel portable = {"portable", portable_block, nothing, nothing};
 
-/* The processor's own goes with the widest instruction set only, so that forcing another one tests the portable one. */
-static const struct snug_block_kernel *block_kernel(const struct snug_run *run) {
+/* The processor's own is used with the widest instruction set only: tests that force another set test the portable one.
+ */
+static const struct snug_microkernel *microkernel(const struct snug_run *run) {
 #ifdef __AVX512F__
     const struct snug_cpu *cpu = run->backend_state;
-    if (cpu->block) return cpu->block;
+    if (cpu->microkernel) return cpu->microkernel;
 #endif
     (void)run;
     return &portable;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------
- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-/* A finished block, with bias, into y: inlined once for each type and for whole blocks, since it takes as long as the
-   products of a few steps. */
-static inline __attribute__((always_inline)) void put(const struct snug_rows_product *p, enum snug_dtype dtype,
+/* Stores a finished block, with bias, in y. Inlined once for each type and for whole blocks, because it takes as long
+   as a few steps of the micro-kernel. */
+static inline __attribute__((always_inline)) void put(const struct snug_matmul *p, enum snug_dtype dtype,
                                                       const float *c, int64_t row, int64_t column, int64_t columns) {
     int64_t rows = smaller(BLOCK, p->m - row), size = snug_dtype_size(dtype);
     uint8_t *y = (uint8_t *)p->y + (row * p->n + column) * size;
@@ -167,7 +165,7 @@ static inline __attribute__((always_inline)) void put(const struct snug_rows_pro
         }
 }
 
-static void put_block(const struct snug_rows_product *p, const float *c, int64_t row, int64_t column) {
+static void put_block(const struct snug_matmul *p, const float *c, int64_t row, int64_t column) {
     int64_t columns = p->n - column;
     if (columns >= BLOCK && p->y_dtype == SNUG_BF16)
         put(p, SNUG_BF16, c, row, column, BLOCK);
@@ -177,9 +175,9 @@ static void put_block(const struct snug_rows_product *p, const float *c, int64_t
         put(p, p->y_dtype, c, row, column, columns);
 }
 
-/* Rows row … row + 31 of panels first … end - 1; packed holds those from panel slab on. Where the inner dimension is no
-   multiple of 32, the last step's left operand is copied, filled up with zeros. */
-static void run_strip(const struct snug_rows_product *p, snug_block_fn *block, const uint16_t *packed, int64_t slab,
+/* Rows row … row + 31 of panels first … end - 1; packed holds the panels from slab on. Where the inner dimension is not
+   a multiple of 32, the last step's left operand is a zero-padded copy. */
+static void run_strip(const struct snug_matmul *p, snug_microkernel_fn *kernel, const uint16_t *packed, int64_t slab,
                       int64_t row, int64_t first, int64_t end) {
     const uint16_t *a = (const uint16_t *)p->a + row * p->k;
     uint16_t spare[BLOCK_SIZE] __attribute__((aligned(64)));
@@ -188,25 +186,25 @@ static void run_strip(const struct snug_rows_product *p, snug_block_fn *block, c
     if (left) whole(a + steps * BLOCK, &ld, p->m - row, left, spare);
     for (int64_t panel = first; panel < end; panel++) {
         const uint16_t *b = packed + (panel - slab) * blocks(p->k) * BLOCK_SIZE;
-        if (steps) block(c, BLOCK, a, p->k, BLOCK, b, steps, false);
-        if (left) block(c, BLOCK, spare, BLOCK, 0, b + steps * BLOCK_SIZE, 1, steps > 0);
+        if (steps) kernel(c, BLOCK, a, p->k, BLOCK, b, steps, false);
+        if (left) kernel(c, BLOCK, spare, BLOCK, 0, b + steps * BLOCK_SIZE, 1, steps > 0);
         put_block(p, c, row, panel * BLOCK);
     }
 }
 
-static void pack_panel(uint16_t *packed, const struct snug_rows_product *p, int64_t panel) {
+static void pack_panel(uint16_t *packed, const struct snug_matmul *p, int64_t panel) {
     const uint16_t *b = p->b;
     int64_t column = panel * BLOCK;
     for (int64_t step = 0; step < p->k; step += BLOCK, packed += BLOCK_SIZE) {
-        if (p->turn_b)
-            pack_turned(packed, b + column * p->k + step, p->k, p->n - column, p->k - step);
+        if (p->transpose_b)
+            pack_b_transposed(packed, b + column * p->k + step, p->k, p->n - column, p->k - step);
         else
-            pack_straight(packed, b + step * p->n + column, p->n, p->k - step, p->n - column);
+            pack_b(packed, b + step * p->n + column, p->n, p->k - step, p->n - column);
     }
 }
 
-snug_status SNUG_KERNEL(rows_product_bf16)(struct snug_run *run, const struct snug_rows_product *p) {
-    const struct snug_block_kernel *kernel = block_kernel(run);
+snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_matmul *p) {
+    const struct snug_microkernel *kernel = microkernel(run);
     uint16_t *packed = run->workspace;
     int64_t down = (p->m + UNIT_ROWS - 1) / UNIT_ROWS, panels = blocks(p->n);
 #pragma omp parallel num_threads(run->threads)
@@ -229,19 +227,19 @@ snug_status SNUG_KERNEL(rows_product_bf16)(struct snug_run *run, const struct sn
     return SNUG_OK;
 }
 
-int64_t SNUG_KERNEL(rows_product_bf16_workspace)(int64_t n, int64_t k) {
+int64_t SNUG_KERNEL(matmul_bf16_workspace)(int64_t n, int64_t k) {
     return smaller(blocks(n), SLAB) * blocks(k) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------
- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* Rows start … end - 1 of 32 columns of dy as left operand, and their sums into db. */
-static void pack_dy(uint16_t *packed, const struct snug_weight_product *p, int64_t start, int64_t end, int64_t column) {
+/* Packs rows start … end - 1 of 32 columns of dy as left operand, and adds the column sums to db. */
+static void pack_dy(uint16_t *packed, const struct snug_weight_gradient *p, int64_t start, int64_t end,
+                    int64_t column) {
     const uint16_t *dy = (const uint16_t *)p->dy + column;
     int64_t columns = smaller(BLOCK, p->n - column);
     for (int64_t t = start; t < end; t += BLOCK, packed += BLOCK_SIZE)
-        pack_left(packed, dy + t * p->n, p->n, end - t, p->n - column);
+        pack_a_transposed(packed, dy + t * p->n, p->n, end - t, p->n - column);
     if (!p->db) return;
     for (int64_t j = 0; j < columns; j += VEC_LANES) {
         vec total = start || p->add ? vec_load(p->db + column, SNUG_F32, j, columns) : vec_all(0.0f);
@@ -254,23 +252,23 @@ static void pack_dy(uint16_t *packed, const struct snug_weight_product *p, int64
     }
 }
 
-/* Block of dw at row, column; one that hangs over the edge goes through a copy. */
-static void run_weight_block(const struct snug_weight_product *p, snug_block_fn *block, const uint16_t *dy,
+/* The block of dw at row, column; a block that exceeds dw is computed in a copy. */
+static void run_weight_block(const struct snug_weight_gradient *p, snug_microkernel_fn *kernel, const uint16_t *dy,
                              const uint16_t *x, int64_t steps, int64_t row, int64_t column, bool add) {
     float *dw = p->dw + row * p->k + column, c[BLOCK_SIZE] __attribute__((aligned(64)));
     int64_t rows = smaller(BLOCK, p->n - row), columns = smaller(BLOCK, p->k - column);
     if (rows == BLOCK && columns == BLOCK) {
-        block(dw, p->k, dy, BLOCK, BLOCK_SIZE, x, steps, add);
+        kernel(dw, p->k, dy, BLOCK, BLOCK_SIZE, x, steps, add);
         return;
     }
     memset(c, 0, sizeof c);
     for (int64_t i = 0; add && i < rows; i++) memcpy(c + i * BLOCK, dw + i * p->k, (size_t)columns * sizeof *c);
-    block(c, BLOCK, dy, BLOCK, BLOCK_SIZE, x, steps, true);
+    kernel(c, BLOCK, dy, BLOCK, BLOCK_SIZE, x, steps, true);
     for (int64_t i = 0; i < rows; i++) memcpy(dw + i * p->k, c + i * BLOCK, (size_t)columns * sizeof *c);
 }
 
-snug_status SNUG_KERNEL(weight_product_bf16)(struct snug_run *run, const struct snug_weight_product *p) {
-    const struct snug_block_kernel *kernel = block_kernel(run);
+snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct snug_weight_gradient *p) {
+    const struct snug_microkernel *kernel = microkernel(run);
     int64_t down = blocks(p->n), across = blocks(p->k), groups = (across + UNIT_PANELS - 1) / UNIT_PANELS;
     if (p->t == 0 && !p->add) {
         memset(p->dw, 0, (size_t)(p->n * p->k) * sizeof *p->dw);
@@ -291,7 +289,7 @@ snug_status SNUG_KERNEL(weight_product_bf16)(struct snug_run *run, const struct 
                 int64_t column = (panel - down) * BLOCK;
                 uint16_t *to = x + (panel - down) * size;
                 for (int64_t t = start; t < end; t += BLOCK, to += BLOCK_SIZE)
-                    pack_straight(to, (const uint16_t *)p->x + t * p->k + column, p->k, end - t, p->k - column);
+                    pack_b(to, (const uint16_t *)p->x + t * p->k + column, p->k, end - t, p->k - column);
             }
 #pragma omp for schedule(dynamic)
             for (int64_t unit = 0; unit < down * groups; unit++) {
@@ -306,6 +304,6 @@ snug_status SNUG_KERNEL(weight_product_bf16)(struct snug_run *run, const struct 
     return SNUG_OK;
 }
 
-int64_t SNUG_KERNEL(weight_product_bf16_workspace)(int64_t t, int64_t n, int64_t k) {
+int64_t SNUG_KERNEL(weight_gradient_bf16_workspace)(int64_t t, int64_t n, int64_t k) {
     return (blocks(n) + blocks(k)) * blocks(smaller(t, CHUNK_ROWS)) * BLOCK_SIZE * (int64_t)sizeof(uint16_t);
 }

@@ -78,17 +78,17 @@ static double squared_error(struct snug_matrix logits, struct snug_matrix d, int
 }
 
 snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix logits = snug_matrix_of(run, op->in[0]), d = snug_matrix_of(run, op->out[1]);
-    float *loss = snug_run_data(run, op->out[0]);
+    struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
+    float *loss = snug_run_data(run, op->loss.loss);
     double *row_loss = run->workspace, sum = run->chunk == 0 ? 0 : *loss;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
-        switch (op->loss) {
+        switch (op->loss.function) {
         case SNUG_CROSS_ENTROPY:
             row_loss[row] =
-                cross_entropy(logits, d, row, run->batch->labels[item], op->label_smoothing, run->loss_scale);
+                cross_entropy(logits, d, row, run->batch->labels[item], op->loss.label_smoothing, run->loss_scale);
             break;
         case SNUG_BINARY_CROSS_ENTROPY:
             row_loss[row] =

@@ -4,43 +4,46 @@
  *   y = gamma x + beta.
  * Backward, with g = gamma dy and means over the row:
  *   ds = (g - mean(g) - x mean(g x)) / sqrt(variance + eps),   dgamma = sum of dy x over rows,   dbeta = sum of dy.
- * Mean and variance are computed anew from s: cheaper than keeping and reading them.
+ * Mean and variance are recomputed from s: cheaper than storing and reading them.
  */
 #include "backend/cpu/rows.h"
 
 snug_status SNUG_KERNEL(residual_norm)(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix z = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
-    struct snug_matrix gamma = snug_matrix_of(run, op->in[2]), beta = snug_matrix_of(run, op->in[3]);
-    struct snug_matrix y = snug_matrix_of(run, op->out[1]), s = op->out[0] < 0 ? y : snug_matrix_of(run, op->out[0]);
+    struct snug_matrix z = snug_matrix_of(run, op->residual_norm.z), x = snug_matrix_of(run, op->residual_norm.x);
+    struct snug_matrix gamma = snug_matrix_of(run, op->residual_norm.gamma),
+                       beta = snug_matrix_of(run, op->residual_norm.beta);
+    struct snug_matrix y = snug_matrix_of(run, op->residual_norm.y),
+                       s = !op->residual_norm.s ? y : snug_matrix_of(run, op->residual_norm.s);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < s.rows; row++) {
         float *sum = scratch_rows(run, 2, h);
-        const float *mask = token_mask(sum + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->out[1], row));
+        const float *mask =
+            token_mask(sum + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->residual_norm.y, row));
         for (int64_t c = 0; c < h; c += VEC_LANES) {
             vec a = vec_load(matrix_at(z, row, 0), z.dtype, c, h), b = vec_load(matrix_at(x, row, 0), x.dtype, c, h);
             a = mask ? vec_fma(a, vec_read(mask + c), b) : a + b;
             vec_store(matrix_at(s, row, 0), s.dtype, c, h, a);
             vec_write(sum + c, vec_rounded(a, s.dtype));
         }
-        norm_row(y, row, sum, gamma, beta, op->eps, NULL);
+        norm_row(y, row, sum, gamma, beta, op->residual_norm.eps, NULL);
     }
     return SNUG_OK;
 }
 
 snug_status SNUG_KERNEL(norm)(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix s = snug_matrix_of(run, op->in[0]), gamma = snug_matrix_of(run, op->in[1]),
-                       beta = snug_matrix_of(run, op->in[2]);
-    struct snug_matrix y = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix s = snug_matrix_of(run, op->norm.s), gamma = snug_matrix_of(run, op->norm.gamma),
+                       beta = snug_matrix_of(run, op->norm.beta);
+    struct snug_matrix y = snug_matrix_of(run, op->norm.y);
     int64_t h = s.cols;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < s.rows; row++) {
         float *copy = scratch_rows(run, 2, h);
-        const float *mask = token_mask(copy + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->out[0], row));
+        const float *mask = token_mask(copy + snug_cpu_padded(h), h, run, op, snug_run_token(run, op->norm.y, row));
         for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(copy + c, vec_load(matrix_at(s, row, 0), s.dtype, c, h));
-        norm_row(y, row, copy, gamma, beta, op->eps, mask);
+        norm_row(y, row, copy, gamma, beta, op->norm.eps, mask);
     }
     return SNUG_OK;
 }
@@ -56,7 +59,7 @@ static void backward_row(const struct snug_run *run, const struct snug_op *op, c
         mask = token_mask(g + padded, h, run, op, snug_run_token(run, norm->rows_like, row));
 
     for (int64_t c = 0; c < h; c += VEC_LANES) vec_write(x + c, vec_load(s, norm->s.dtype, c, h));
-    struct statistics stat = row_statistics(x, h, op->eps);
+    struct statistics stat = row_statistics(x, h, norm->eps);
     vec sum_g = {0}, sum_gx = {0};
     for (int64_t c = 0; c < h; c += VEC_LANES) {
         vec d = vec_load(dy, norm->dy.dtype, c, h), x_c = (vec_read(x + c) - stat.mean) * stat.rstd;
@@ -72,6 +75,7 @@ static void backward_row(const struct snug_run *run, const struct snug_op *op, c
     float mean_g = vec_sum(sum_g) / (float)h, mean_gx = vec_sum(sum_gx) / (float)h;
     for (int64_t c = 0; c < h; c += VEC_LANES) {
         vec ds = vec_fma(vec_read(x + c), vec_all(-mean_gx), vec_read(g + c) - mean_g) * stat.rstd;
+        if (norm->addend.data) ds += vec_load(matrix_at(norm->addend, row, 0), norm->addend.dtype, c, h);
         vec_store(matrix_at(norm->ds, row, 0), norm->ds.dtype, c, h, ds);
         if (!norm->dz.data) continue;
         vec_store(matrix_at(norm->dz, row, 0), norm->dz.dtype, c, h, mask ? ds * vec_read(mask + c) : ds);
@@ -101,22 +105,23 @@ void SNUG_KERNEL(norm_backward_rows)(struct snug_run *run, const struct snug_op 
                 gamma += vec_read(sums + block * 2 * padded + c);
                 beta += vec_read(sums + block * 2 * padded + padded + c);
             }
-            if (!overwrite) gamma += vec_load(dgamma, SNUG_F32, c, h), beta += vec_load(dbeta, SNUG_F32, c, h);
-            vec_store(dgamma, SNUG_F32, c, h, gamma);
-            vec_store(dbeta, SNUG_F32, c, h, beta);
+            if (dgamma) vec_store(dgamma, SNUG_F32, c, h, overwrite ? gamma : gamma + vec_load(dgamma, SNUG_F32, c, h));
+            if (dbeta) vec_store(dbeta, SNUG_F32, c, h, overwrite ? beta : beta + vec_load(dbeta, SNUG_F32, c, h));
         }
     }
 }
 
 snug_status SNUG_KERNEL(norm_backward)(struct snug_run *run, const struct snug_op *op) {
-    struct norm_backward norm = {.dy = snug_matrix_of(run, op->in[0]),
-                                 .s = snug_matrix_of(run, op->in[1]),
-                                 .gamma = snug_matrix_of(run, op->in[2]),
-                                 .ds = snug_matrix_of(run, op->out[0]),
-                                 .dz = snug_matrix_of(run, op->out[1]),
-                                 .dgamma = snug_matrix_of(run, op->out[2]),
-                                 .dbeta = snug_matrix_of(run, op->out[3]),
-                                 .rows_like = op->out[0]};
+    struct norm_backward norm = {.dy = snug_matrix_of(run, op->norm_backward.dy),
+                                 .s = snug_matrix_of(run, op->norm_backward.s),
+                                 .gamma = snug_matrix_of(run, op->norm_backward.gamma),
+                                 .addend = snug_matrix_of(run, op->norm_backward.addend),
+                                 .eps = op->norm_backward.eps,
+                                 .ds = snug_matrix_of(run, op->norm_backward.ds),
+                                 .dz = snug_matrix_of(run, op->norm_backward.dz),
+                                 .dgamma = snug_matrix_of(run, op->norm_backward.dgamma),
+                                 .dbeta = snug_matrix_of(run, op->norm_backward.dbeta),
+                                 .rows_like = op->norm_backward.ds};
     SNUG_KERNEL(norm_backward_rows)(run, op, &norm);
     return SNUG_OK;
 }

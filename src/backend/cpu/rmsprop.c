@@ -20,7 +20,7 @@ static inline __attribute__((always_inline)) void walk(const struct constants s,
         if (mean) {
             mean[i] += (gradient - mean[i]) * s.one_minus_alpha;
             square -= mean[i] * mean[i];
-            square = square < 0 ? 0 : square; /* a variance, but for rounding */
+            square = square < 0 ? 0 : square; /* a variance, up to rounding */
         }
         const float step = gradient / (sqrtf(square) + s.epsilon);
         if (buffer) buffer[i] = buffer[i] * s.momentum + step;
@@ -45,7 +45,7 @@ snug_status SNUG_KERNEL(rmsprop)(struct snug_run *run, const struct snug_op *op)
     const struct snug_optimizer *o = run->optimizer;
     const struct constants constants = {
         .clip = update_clip(run, op),
-        .decay = (float)(op->decay ? o->weight_decay : 0),
+        .decay = (float)(op->update.decay ? o->weight_decay : 0),
         .learning_rate = run->learning_rate,
         .alpha = (float)o->alpha,
         .one_minus_alpha = (float)(1 - o->alpha),

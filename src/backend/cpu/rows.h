@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels that work row by row share: addresses, places, and layer normalisation of one row. */
+/* Shared by kernels that work row by row: addresses, positions, and layer normalisation of one row. */
 #ifndef SNUG_BACKEND_CPU_ROWS_H
 #define SNUG_BACKEND_CPU_ROWS_H
 
@@ -23,7 +23,7 @@ static inline const float *token_mask(float *mask, int64_t cols, const struct sn
     return mask;
 }
 
-/* This thread's scratch rows, of so many that each thread has. */
+/* This thread's part of the scratch rows. */
 static inline float *scratch_rows(const struct snug_run *run, int64_t rows, int64_t cols) {
     return (float *)run->workspace + omp_get_thread_num() * rows * snug_cpu_padded(cols);
 }
@@ -32,7 +32,7 @@ struct statistics {
     float mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
 };
 
-/* Of a row in scratch, whose padding is overwritten. */
+/* Statistics of a row in scratch; overwrites the row's padding. */
 static inline struct statistics row_statistics(float *s, int64_t n, float eps) {
     vec sum[2] = {{0}}, squares[2] = {{0}};
     for (int64_t c = n; c < snug_cpu_padded(n); c++) s[c] = 0;
@@ -50,25 +50,27 @@ static inline struct statistics row_statistics(float *s, int64_t n, float eps) {
     return (struct statistics){mean, 1 / sqrtf(vec_sum(squares[0] + squares[1]) / (float)n + eps)};
 }
 
-/* Row of y = mask * norm(s), s in scratch as it was rounded for storage; mask may be NULL. */
+/* Row of y = mask * norm(s), s in scratch, rounded as it is stored; beta is optional, mask may be NULL. */
 static inline void norm_row(struct snug_matrix y, int64_t row, float *s, struct snug_matrix gamma,
                             struct snug_matrix beta, float eps, const float *mask) {
     struct statistics stat = row_statistics(s, y.cols, eps);
     void *out = matrix_at(y, row, 0);
     for (int64_t c = 0; c < y.cols; c += VEC_LANES) {
         vec x = (vec_read(s + c) - stat.mean) * stat.rstd;
-        vec norm = vec_fma(x, vec_load(gamma.data, SNUG_F32, c, y.cols), vec_load(beta.data, SNUG_F32, c, y.cols));
+        vec shift = beta.data ? vec_load(beta.data, SNUG_F32, c, y.cols) : vec_all(0);
+        vec norm = vec_fma(x, vec_load(gamma.data, SNUG_F32, c, y.cols), shift);
         vec_store(out, y.dtype, c, y.cols, mask ? norm * vec_read(mask + c) : norm);
     }
 }
 
 /* The backward of layer normalisation over all rows, for NORM_BACKWARD and EMBED_BACKWARD. */
 struct norm_backward {
-    struct snug_matrix dy, s, gamma; /* inputs */
-    struct snug_matrix ds, dz;       /* outputs; ds may be dy, dz none */
-    struct snug_matrix dgamma, dbeta;
-    int32_t rows_like;   /* tensor whose rows they are */
-    bool dropout_before; /* op's dropout came after the norm: dy is masked; otherwise dz is */
+    struct snug_matrix dy, s, gamma, addend; /* inputs; addend is optional */
+    struct snug_matrix ds, dz;               /* outputs; ds may be dy or addend, dz is optional */
+    struct snug_matrix dgamma, dbeta;        /* each is optional */
+    float eps;
+    int32_t rows_like;   /* the tensor that defines the rows */
+    bool dropout_before; /* op's forward applies dropout after the norm, so dy is masked; otherwise dz is masked */
 };
 void SNUG_KERNEL(norm_backward_rows)(struct snug_run *run, const struct snug_op *op, const struct norm_backward *norm);
 

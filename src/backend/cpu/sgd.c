@@ -34,7 +34,7 @@ snug_status SNUG_KERNEL(sgd)(struct snug_run *run, const struct snug_op *op) {
     const bool first = run->step == 0; /* PyTorch's buffer begins as the first gradient, undamped */
     const struct constants constants = {
         .clip = update_clip(run, op),
-        .decay = (float)(op->decay ? o->weight_decay : 0),
+        .decay = (float)(op->update.decay ? o->weight_decay : 0),
         .learning_rate = run->learning_rate,
         .momentum = (float)o->momentum,
         .add = (float)(first ? 1 : 1 - o->dampening),

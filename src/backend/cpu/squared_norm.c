@@ -4,14 +4,14 @@
 
 #include "backend/cpu/update.h"
 
-/* Values that one thread takes at a time: fixed, so that sums do not depend on the number of threads, nor on how a
-   tensor is cut, as long as it is cut at multiples. */
+/* Values of a thread's unit of work: fixed, so that sums do not depend on the number of threads, nor on where a tensor
+   is split, if it is split at multiples of this. */
 enum { BLOCK = 1 << 14 };
 
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Values summed at a time: in fp32 over a few values a lane, which keeps their digits, then in double. */
+/* Values summed at a time: in fp32 over a few values per lane, which loses little precision, then in double. */
 enum { LANES = 32, PART = 8 * LANES };
 
 /* sum + the squares of x * factors, or of x where factors is NULL. */
@@ -42,14 +42,14 @@ double SNUG_KERNEL(sum_of_squares)(const float *x, const float *factors, int64_t
     return sum;
 }
 
-/* The gradient of a tensor of size values, or of a table's rows that have one: the others are 0. */
+/* The gradient of a tensor of size values, or of the rows of a table that have a gradient: the others are 0. */
 struct gradient {
     const float *values;
     int64_t cols, size;
-    const struct snug_rows *rows; /* NULL: it is whole */
+    const struct snug_rows *rows; /* NULL: all rows */
 };
 
-/* Values first … first + n - 1: where they stand, or put together in buffer; NULL if all are 0, and add nothing. */
+/* Values first … first + n - 1: in place, or gathered in buffer; NULL if all are 0. */
 static const float *part_at(const struct gradient *g, int64_t first, int64_t n, float buffer[PART]) {
     if (!g->rows) return g->values + first;
     bool any = false;
@@ -78,26 +78,28 @@ static double sum_of_block(const struct gradient *g, int64_t block) {
 }
 
 static int64_t size_of(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_tensor *g = &program->tensors[op->in[0]];
-    const int64_t rows = op->in[1] < 0 ? g->rows : program->tensors[op->in[1]].cols - 1 - g->rows;
+    const struct snug_tensor *g = &program->tensors[op->squared_norm.g];
+    const int64_t rows =
+        !op->squared_norm.index ? g->rows : program->tensors[op->squared_norm.index].cols - 1 - g->rows;
     return rows * g->cols;
 }
 
 snug_status SNUG_KERNEL(squared_norm)(struct snug_run *run, const struct snug_op *op) {
     struct snug_rows rows;
-    struct gradient g = {.values = snug_run_data(run, op->in[0]),
-                         .cols = snug_run_cols(run, op->in[0]),
+    struct gradient g = {.values = snug_run_data(run, op->squared_norm.g),
+                         .cols = snug_run_cols(run, op->squared_norm.g),
                          .size = size_of(run->program, op)};
-    if (op->in[1] >= 0) {
-        rows = snug_rows_of(run, op->in[1], op->in[0]);
+    if (op->squared_norm.index) {
+        rows = snug_rows_of(run, op->squared_norm.index, op->squared_norm.g);
         g.rows = &rows;
     }
-    double *sums = snug_run_data(run, op->out[0]), *part = run->workspace, sum = op->accumulate ? sums[op->slot] : 0;
+    double *sums = snug_run_data(run, op->squared_norm.sums), *part = run->workspace,
+           sum = op->accumulate ? sums[op->squared_norm.slot] : 0;
     const int64_t count = blocks(g.size);
 #pragma omp parallel for num_threads(run->threads) if (count > 1)
     for (int64_t b = 0; b < count; b++) part[b] = sum_of_block(&g, b);
     for (int64_t b = 0; b < count; b++) sum += part[b];
-    sums[op->slot] = sum;
+    sums[op->squared_norm.slot] = sum;
     return SNUG_OK;
 }
 
@@ -107,9 +109,9 @@ int64_t SNUG_KERNEL(squared_norm_workspace)(const struct snug_program *program, 
 }
 
 snug_status SNUG_KERNEL(clip)(struct snug_run *run, const struct snug_op *op) {
-    const double *sums = snug_run_data(run, op->in[0]);
-    float *clip = snug_run_data(run, op->out[0]);
-    int64_t n = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]);
+    const double *sums = snug_run_data(run, op->clip.sums);
+    float *clip = snug_run_data(run, op->clip.clip);
+    int64_t n = snug_run_rows(run, op->clip.sums) * snug_run_cols(run, op->clip.sums);
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += sums[i];
     double norm = sqrt(sum), scale = run->max_grad_norm / (norm + 1e-6);

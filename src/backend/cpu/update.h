@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all updates share. An update is bound by memory, so it goes once over its values, in parts that stay in the
- * first cache: the parameter is widened where it is stored in bf16, updated, rounded and copied, part by part.
+ * Shared by all updates. An update is memory-bound, so it makes one pass over its values, in parts that fit the L1
+ * cache: each part of the parameter is widened if it is stored in bf16, updated, rounded and copied.
  */
 #ifndef SNUG_BACKEND_CPU_UPDATE_H
 #define SNUG_BACKEND_CPU_UPDATE_H
 
 #include "backend/cpu/kernels.h"
 
-/* Values of a part: five arrays of it fit the first cache. A multiple of the quantised blocks. */
+/* Values of a part: five arrays of this size fit the L1 cache. A multiple of the quantized blocks. */
 enum { SNUG_UPDATE_PART = 1024 };
 
-/* An update that looks at one element at a time: p, states and g point to n values of the part. */
+/* An elementwise update: p, states and g point to n values of the part. */
 typedef void snug_update_fn(const void *constants, float *restrict p, float *const states[SNUG_STATES_MAX],
                             const float *restrict g, int64_t n);
-/* Runs update over the whole tensor, in parallel; all states are F32 and like the parameter. */
+/* Runs update over the whole tensor, in parallel; all states are F32 and have the parameter's shape. */
 void SNUG_KERNEL(update_elements)(struct snug_run *run, const struct snug_op *op, snug_update_fn *update,
                                   const void *constants);
 
-/* For updates that walk by themselves. Reads count values of the parameter from first on: where they stand, or widened
-   into buffer; and stores them with their copy when they are updated. Any thread may call them for its own values. */
+/* For updates with their own loops. Reads count values of the parameter from first on: in place, or widened into
+ * buffer; and stores them with their copy when they are updated. Each thread calls them for its own values. */
 float *SNUG_KERNEL(update_begin)(const struct snug_run *run, const struct snug_op *op, float *buffer, int64_t first,
                                  int64_t count);
 void SNUG_KERNEL(update_end)(const struct snug_run *run, const struct snug_op *op, const float *p, int64_t first,
                              int64_t count);
 
-/* The sum of (x * factors)^2, or of x^2 where factors is NULL, in an order that n alone decides. */
+/* The sum of (x * factors)^2, or of x^2 where factors is NULL, in an order that depends on n alone. */
 double SNUG_KERNEL(sum_of_squares)(const float *x, const float *factors, int64_t n);
 
-/* What the gradient is multiplied by. */
+/* The gradient's clip factor. */
 static inline float update_clip(const struct snug_run *run, const struct snug_op *op) {
-    const float *clip = snug_run_data(run, op->in[1]);
+    const float *clip = snug_run_data(run, op->update.clip);
     return clip ? clip[1] : 1.0f;
 }
 

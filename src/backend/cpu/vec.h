@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vectors of the widest kind that the instruction set has, in the compilers' own vector extension. Intrinsics stand
- * only where the extension has no word for the instruction: fused multiply-add, maximum, 32 x 32 -> 64 bit product.
+ * Vectors of the widest kind that the instruction set has, in the compilers' own vector extension. Intrinsics are used
+ * only for instructions that the extension does not have: fused multiply-add, maximum, 32 x 32 -> 64 bit product.
  *
- * Sums are taken in the order written here, whatever the alignment of the data, and every element takes the same
- * instructions wherever it stands in a vector: that is what makes recomputation agree bit for bit.
+ * Sums are computed in the order written here, for any alignment of the data, and every element is computed with the
+ * same instructions at any position in a vector: so recomputation gives the same bits.
  */
 #ifndef SNUG_BACKEND_CPU_VEC_H
 #define SNUG_BACKEND_CPU_VEC_H
@@ -43,7 +43,7 @@ typedef uint32_t vec_uint __attribute__((vector_size(4 * VEC_LANES)));
 typedef uint16_t vec_half __attribute__((vector_size(2 * VEC_LANES)));
 typedef uint64_t vec_wide __attribute__((vector_size(4 * VEC_LANES)));
 
-/* x - 0 is x whatever x is, and folds away; 0 + x is not, for -0. */
+/* x - 0 is x for every x, so the compiler removes it; 0 + x is not x for -0. */
 static inline vec vec_all(float x) { return x - (vec){0}; }
 static inline vec_uint vec_all_uint(uint32_t x) { return (vec_uint){0} + x; }
 
@@ -116,7 +116,7 @@ static inline vec_int vec_below(int64_t count) {
     return lane < (int32_t)(count < VEC_LANES ? count : VEC_LANES);
 }
 
-/* Whether a comparison came out true in some lane. */
+/* Whether a comparison is true in any lane. */
 static inline bool vec_any(vec_int mask) {
 #if defined(__AVX512F__)
     return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
@@ -175,8 +175,8 @@ static inline vec vec_interleave_second(vec a, vec b) {
 #endif
 }
 
-/* Transposes a square. Interleaving rows i and i + half rotates the bits of (row, column) by one place; as many
-   rotations as a column has bits swap the two. */
+/* Transposes a square. Interleaving rows i and i + half rotates the bits of (row, column) by one; as many rotations as
+   a column index has bits swap row and column. */
 static inline void vec_transpose(vec m[VEC_LANES]) {
     const int half = VEC_LANES / 2;
 #pragma GCC unroll 4
@@ -202,7 +202,7 @@ static inline vec vec_read(const float *p) {
 
 static inline void vec_write(float *p, vec x) { memcpy(p, &x, sizeof x); }
 
-/* Between 16 and 32 bits a lane; gcc 12 would take both conversions apart. */
+/* Conversions between lanes of 16 and 32 bits; gcc 12 would split both into scalar instructions. */
 static inline vec_uint vec_widen(vec_half x) {
 #if defined(__AVX512F__)
     return (vec_uint)_mm512_cvtepu16_epi32((__m256i)x);
@@ -227,10 +227,10 @@ static inline vec vec_read_bf16(const uint16_t *p) {
     return (vec)(vec_widen(half) << 16);
 }
 
-/* The bf16 nearest to x, as snug_f32_to_bf16() has it, in the low half of each lane. */
+/* The bf16 nearest to x, as in snug_f32_to_bf16(), in the low half of each lane. */
 static inline vec_uint vec_bf16_bits(vec x) {
     vec_uint bits = (vec_uint)x, high = bits >> 16, rounded = (bits + (high & 1u) + 0x7fffu) >> 16;
-    vec_uint is_nan = (vec_uint)(x != x); /* NOLINT(misc-redundant-expression): a NaN alone is not itself */
+    vec_uint is_nan = (vec_uint)(x != x); /* NOLINT(misc-redundant-expression): only NaN differs from itself */
     return ((high | 0x40u) & is_nan) | (rounded & ~is_nan);
 }
 
@@ -264,13 +264,13 @@ static __attribute__((noinline, unused)) void vec_store_tail(void *row, enum snu
     }
 }
 
-/* Elements i … i + lanes - 1 of a row of n; 0 past its end. */
+/* Elements i … i + lanes - 1 of a row of n; 0 after its end. */
 static inline vec vec_load(const void *row, enum snug_dtype dtype, int64_t i, int64_t n) {
     if (__builtin_expect(n - i < VEC_LANES, 0)) return vec_load_tail(row, dtype, i, n);
     return dtype == SNUG_F32 ? vec_read((const float *)row + i) : vec_read_bf16((const uint16_t *)row + i);
 }
 
-/* Elements past the row's end are not written. */
+/* Elements after the row's end are not written. */
 static inline void vec_store(void *row, enum snug_dtype dtype, int64_t i, int64_t n, vec x) {
     if (__builtin_expect(n - i < VEC_LANES, 0)) {
         vec_store_tail(row, dtype, i, n, x);
@@ -281,16 +281,15 @@ static inline void vec_store(void *row, enum snug_dtype dtype, int64_t i, int64_
     }
 }
 
-/* x as it will be read back from a tensor of dtype. */
+/* x as it is read back from a tensor of dtype. */
 static inline vec vec_rounded(vec x, enum snug_dtype dtype) {
     return dtype == SNUG_F32 ? x : (vec)(vec_bf16_bits(x) << 16);
 }
 
-/* ---- functions ------------------------------------------------------------------------------------------------------
- */
+/* ---- functions --------------------------------------------------------------------------------------------------- */
 
-/* *scale * (1 + *part) = exp(x), to 1e-7 of it: x = n log 2 + r, scale = 2^n, part = a polynomial in r fitted for the
-   least relative error on |r| <= log(2) / 2. Below 1.2e-38 and above 1.6e38 the result stays there. */
+/* *scale * (1 + *part) = exp(x), to 1e-7 of it: x = n log 2 + r, scale = 2^n, part = a polynomial in r fitted for
+   minimal relative error on |r| <= log(2) / 2. The result is clamped to 1.2e-38 … 1.6e38. */
 static inline vec vec_exp_parts(vec x, vec *scale) {
     const vec magic = vec_all(0x1.8p23f); /* adding it rounds to an integer, in the low bits */
     x = vec_min(vec_all(88.0f), vec_max(vec_all(-87.3f), x));
@@ -309,7 +308,8 @@ static inline vec vec_exp(vec x) {
     return vec_fma(part, scale, scale);
 }
 
-/* To 2e-7 of it: (e^2x - 1) / (e^2x + 1), where e^2x - 1 keeps its digits near 0. */
+/* tanh(x) with a relative error of 2e-7: (e^2x - 1) / (e^2x + 1), where e^2x - 1 is computed without cancellation near
+   0. */
 static inline vec vec_tanh(vec x) {
     vec scale, part = vec_exp_parts(vec_min(vec_all(20.0f), 2.0f * vec_abs(x)), &scale);
     vec less_one = vec_fma(part, scale, scale - 1.0f), t = less_one / (less_one + 2.0f);
@@ -320,7 +320,7 @@ static inline vec vec_sigmoid(vec x) { return 1.0f / (1.0f + vec_exp(-x)); }
 
 /*
  * The normal distribution function, and exp(-x^2/2) in *bell. For u = |x| the upper tail is exp(-u^2/2) Q(1 / (1 + 0.3
- * u)), after Hastings' form of erfc (Abramowitz and Stegun 7.1.26) with more terms, Q fitted for the least relative
+ * u)), after Hastings' form of erfc (Abramowitz and Stegun 7.1.26) with more terms, Q fitted for minimal relative
  * error: 5e-8 in the tail, 2.5e-8 absolute.
  */
 static inline vec vec_normal(vec x, vec *bell) {
@@ -337,8 +337,7 @@ static inline vec vec_normal(vec x, vec *bell) {
     return vec_select((vec_int)(x > 0.0f), 1.0f - tail, tail);
 }
 
-/* ---- Philox ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Philox ------------------------------------------------------------------------------------------------------ */
 
 /* The product of the low halves of a's wide lanes and b. */
 static inline vec_wide vec_multiply_wide(vec_wide a, uint32_t b) {
@@ -353,7 +352,7 @@ static inline vec_wide vec_multiply_wide(vec_wide a, uint32_t b) {
 /* Blocks that vec_philox() computes at a time. */
 #define VEC_BLOCKS (VEC_LANES / 2)
 
-/* Numbers of the blocks in the wide lanes, such that interleaving their words puts them into their places. */
+/* Block numbers of the wide lanes, such that interleaving the words puts them in order. */
 static inline vec_wide vec_block_order(void) {
     vec_wide order;
     for (int i = 0; i < VEC_BLOCKS; i++) order[i] = (uint64_t)(i / 2 + i % 2 * (VEC_BLOCKS / 2));
@@ -361,7 +360,7 @@ static inline vec_wide vec_block_order(void) {
 }
 
 /* The words of VEC_BLOCKS blocks, one after the other, in *low and *high. Each wide lane computes one block, as
-   snug_philox_rounds() does: only the low halves of its words count, what stands in the high halves is never read. */
+   snug_philox_rounds() does: only the low halves of its words count, the high halves are never read. */
 static inline void vec_philox(vec_wide c0, vec_wide c1, uint32_t c2_of_all, uint32_t c3_of_all, const uint32_t key[2],
                               int rounds, vec_uint *low, vec_uint *high) {
     vec_wide c2 = (vec_wide){0} + c2_of_all, c3 = (vec_wide){0} + c3_of_all;
@@ -388,7 +387,7 @@ static inline void vec_philox(vec_wide c0, vec_wide c1, uint32_t c2_of_all, uint
 #endif
 }
 
-/* What all masks of one operation (and head) share. */
+/* The parameters that all masks of one operation (and head) share. */
 struct vec_dropout {
     uint32_t threshold, key[2], use;
     float scale;
@@ -402,7 +401,7 @@ static inline struct vec_dropout vec_dropout(const struct snug_run *run, const s
                                 (float)snug_dropout_scale(threshold)};
 }
 
-/* Words of VEC_BLOCKS blocks from number first on; place: the counter's second word. */
+/* Words of VEC_BLOCKS blocks from number first on; place: second word of the counter. */
 static inline void vec_dropout_words(vec_uint words[2], const struct vec_dropout *dropout, int64_t first, int32_t place,
                                      int32_t sample) {
     const vec_wide zeros = {0};
@@ -410,7 +409,7 @@ static inline void vec_dropout_words(vec_uint words[2], const struct vec_dropout
                dropout->key, SNUG_DROPOUT_ROUNDS, &words[0], &words[1]);
 }
 
-/* 0 or scale, by the halves of words that are shifted up; what stands in the other half never decides. */
+/* 0 or scale, by the upper half of each word; the lower half has no effect. */
 static inline vec vec_factors(const struct vec_dropout *dropout, vec_uint words) {
     return (vec)((vec_uint)vec_all(dropout->scale) & (vec_uint)(words >= vec_all_uint(dropout->threshold)));
 }
@@ -430,12 +429,13 @@ static inline void vec_mask(float *mask, int64_t n, const struct vec_dropout *dr
     }
 }
 
-/* Likewise for keys 0 … n-1 of queries 2 pair and, behind it by stride, 2 pair + 1; up to a multiple of two vectors. */
-static inline void vec_attention_masks(float *masks, int64_t stride, int64_t n, const struct vec_dropout *dropout,
-                                       int32_t pair, int32_t sample) {
+/* The same for keys first … first + n-1 of queries 2 pair and, at distance stride, 2 pair + 1; up to a multiple of two
+   vectors. first is also such a multiple. */
+static inline void vec_attention_masks(float *masks, int64_t stride, int64_t first, int64_t n,
+                                       const struct vec_dropout *dropout, int32_t pair, int32_t sample) {
     for (int64_t i = 0; i < n; i += 4 * VEC_BLOCKS) {
         vec_uint words[2];
-        vec_dropout_words(words, dropout, i / 4, pair, sample);
+        vec_dropout_words(words, dropout, (first + i) / 4, pair, sample);
         for (int half = 0; half < 2; half++) {
             float *mask = masks + i + half * VEC_LANES;
             vec_write(mask, vec_factors(dropout, words[half] << 16));
@@ -445,7 +445,7 @@ static inline void vec_attention_masks(float *masks, int64_t stride, int64_t n, 
 }
 
 /* bits[0 … n-1] = snug_rounding_bits() of elements first … first + n-1 of a parameter; first is a multiple of 8, bits
-   is written up to a multiple of four vectors. A block's words are 8 elements' bits as they lie in memory. */
+   is written up to a multiple of four vectors. A block's words are the bits of 8 elements, in memory order. */
 static inline void vec_rounding_bits(uint16_t *bits, const struct snug_run *run, int32_t parameter, int64_t first,
                                      int64_t n) {
     const uint32_t key[2] = {snug_philox_key(run->seed), (uint32_t)run->step};

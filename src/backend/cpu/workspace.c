@@ -1,23 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/workspace.h"
 
-/* Keys transposed, values; queries, products; scores, two masks. */
-int64_t snug_cpu_attention_floats(int64_t longest, int64_t d) {
-    int64_t keys = snug_cpu_key_stride(longest), channels = snug_cpu_padded(d);
-    return channels * keys + keys * channels + 2 * SNUG_CPU_QUERIES * channels + (SNUG_CPU_QUERIES + 2) * keys;
+/* Forward: keys transposed, values; queries, outputs; scores, two masks. Backward: keys and values transposed; keys,
+   their gradients, the values' gradients; queries, output gradients, query gradients; scores, their gradients, two
+   masks, a row. With a bias: the biases by distance, backward their gradients; rotated: rows that are transposed. */
+struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
+                                                             const struct snug_op *op) {
+    const struct snug_attention_backward *b = &op->attention_backward;
+    const struct snug_attention *f = &op->attention;
+    const bool backward = op->kind == SNUG_OP_ATTENTION_BACKWARD,
+               rotated = (backward ? b->rope_theta : f->rope_theta) > 0;
+    const int64_t heads = backward ? b->heads : f->heads;
+    const int64_t d = program->tensors[backward ? b->dout : f->o].cols / heads;
+    const int32_t bias = backward ? b->bias : f->bias, dbias = backward ? b->dbias : 0;
+    const int64_t keys = snug_cpu_key_stride(program->longest), channels = snug_cpu_padded(d);
+    const int64_t scores = snug_cpu_score_stride(program->longest, backward ? b->window : f->window);
+    struct snug_cpu_attention_scratch s = {0};
+    s.buckets = s.rotations + (rotated ? snug_cpu_padded(program->longest * d) : 0);
+    s.sums = s.buckets + (bias ? snug_cpu_padded(SNUG_CPU_DISTANCES) : 0);
+    s.threads = s.sums;
+    if (dbias)
+        s.threads += snug_cpu_padded(program->capacity[SNUG_EXTENT_SEQUENCES] * heads * program->tensors[bias].rows);
+    s.thread = backward ? 5 * channels * keys + 3 * SNUG_CPU_QUERIES * channels + (2 * SNUG_CPU_QUERIES + 3) * scores
+                        : 2 * channels * keys + 2 * SNUG_CPU_QUERIES * channels + (SNUG_CPU_QUERIES + 2) * scores;
+    if (bias) s.thread += (backward ? 4 : 2) * keys;
+    if (rotated) s.thread += SNUG_CPU_PAD * channels;
+    return s;
 }
 
-/* Keys and values transposed; keys, their gradients, the values' gradients; queries, output gradients, products;
-   scores, their gradients, two masks, a row. */
-int64_t snug_cpu_attention_backward_floats(int64_t longest, int64_t d) {
-    int64_t keys = snug_cpu_key_stride(longest), channels = snug_cpu_padded(d);
-    return 2 * channels * keys + 3 * keys * channels + 3 * SNUG_CPU_QUERIES * channels +
-           (2 * SNUG_CPU_QUERIES + 3) * keys;
+static int64_t attention_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
+    const struct snug_cpu_attention_scratch s = snug_cpu_attention_scratch(program, op);
+    return (int64_t)sizeof(float) * (s.threads + threads * s.thread);
 }
 
 int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     const int64_t size = sizeof(float);
-    const struct snug_tensor *first = op->in[0] < 0 ? NULL : &program->tensors[op->in[0]];
+    const struct snug_tensor *first = &program->tensors[op->operands[0]];
 
     switch (op->kind) {
     case SNUG_OP_EMBED:
@@ -27,9 +45,7 @@ int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug
     case SNUG_OP_EMBED_BACKWARD:
     case SNUG_OP_NORM_BACKWARD: return size * (threads * 3 + SNUG_CPU_BLOCKS * 2) * snug_cpu_padded(first->cols);
     case SNUG_OP_ATTENTION:
-        return size * threads * snug_cpu_attention_floats(program->longest, first->cols / 3 / op->heads);
-    case SNUG_OP_ATTENTION_BACKWARD:
-        return size * threads * snug_cpu_attention_backward_floats(program->longest, first->cols / op->heads);
+    case SNUG_OP_ATTENTION_BACKWARD: return attention_workspace(program, op, threads);
     case SNUG_OP_LOSS: return (int64_t)sizeof(double) * program->capacity[SNUG_EXTENT_ROWS];
     default: return 0;
     }

@@ -1,28 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scratch of the fused kernels: sizes that plans ask for, and the layouts that kernels carve from run->workspace. */
+/* Scratch of the fused kernels: its sizes, which plans include, and the layouts of run->workspace. */
 #ifndef SNUG_BACKEND_CPU_WORKSPACE_H
 #define SNUG_BACKEND_CPU_WORKSPACE_H
 
 #include "backend/backend.h"
 
-/* Bytes of scratch of op, 0 if it needs none or is no fused kernel. The same for every instruction set. */
+/* Bytes of scratch of op; 0 if it needs none or is not a fused kernel. The same for every instruction set. */
 int64_t snug_cpu_workspace(const struct snug_program *program, const struct snug_op *op, int threads);
 
 /* Rows of scratch hold a multiple of this many floats: two of the widest vectors. */
 #define SNUG_CPU_PAD 32
-/* Sums over rows are taken in this many blocks of rows, then over the blocks in order: the same for any thread count.
+/* Sums over rows are computed in this many blocks of rows, then over the blocks in order: the same for any number of
+ * threads.
  */
 #define SNUG_CPU_BLOCKS 64
-/* Rows of queries that attention works on at a time, and the multiple that its tiles need. */
+/* Queries that attention processes at a time, and the multiple that its tiles require. */
 #define SNUG_CPU_QUERIES 32
 
 static inline int64_t snug_cpu_padded(int64_t n) { return (n + SNUG_CPU_PAD - 1) / SNUG_CPU_PAD * SNUG_CPU_PAD; }
 
-/* Floats from one key's column block to the next: an odd number of cache lines, so that columns do not share a set. */
+/* Floats from one key's column block to the next: an odd number of cache lines, so that columns do not map to the same
+   cache set. */
 static inline int64_t snug_cpu_key_stride(int64_t keys) { return snug_cpu_padded(keys) + 16; }
 
-/* Floats of one thread's scratch. */
-int64_t snug_cpu_attention_floats(int64_t longest, int64_t d);
-int64_t snug_cpu_attention_backward_floats(int64_t longest, int64_t d);
+/* Scratch of attention, forward or backward, in floats. Threads share: cosines and sines of the rotation, [longest,d];
+   the bucket of each distance, SNUG_CPU_DISTANCES numbers; each sequence's part of the biases' gradient,
+   [sequences,heads,buckets]. After these, from `threads` on, each thread has `thread` of its own; rows over the keys
+   that a block of queries attends to are snug_cpu_score_stride() apart. */
+enum { SNUG_CPU_FARTHEST = 128, SNUG_CPU_DISTANCES = 2 * SNUG_CPU_FARTHEST + 1 };
+struct snug_cpu_attention_scratch {
+    int64_t rotations, buckets, sums, threads, thread;
+};
+struct snug_cpu_attention_scratch snug_cpu_attention_scratch(const struct snug_program *program,
+                                                             const struct snug_op *op);
+/* The stride of rows of scores, for a sequence of length keys. */
+static inline int64_t snug_cpu_score_stride(int64_t length, int32_t window) {
+    const int64_t seen = SNUG_CPU_QUERIES + 2 * (int64_t)window + SNUG_CPU_PAD;
+    return snug_cpu_key_stride(window && seen < length ? seen : length);
+}
 
 #endif

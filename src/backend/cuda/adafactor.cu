@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transformers' Adafactor (Shazeer and Stern, arXiv:1804.04235), of a weight or of all at once, in four launches: squares
- * of rows and of columns; the factors of columns and the mean over rows; the size of the update that follows; the update.
- * A block is of a part of a matrix's rows, or of a vector, which is done in the first launch. The gradient is read in
- * each but the second. Sums have a fixed order: a row is a warp's; columns and totals are summed over parts, then the
- * parts in order.
+ * transformers' Adafactor (Shazeer and Stern, arXiv:1804.04235), of a weight or of all at once, in four launches:
+ * squares of rows and of columns; the factors of columns and the mean over rows; the norm of the resulting update; the
+ * update. A block processes a part of a matrix's rows, or a vector, which the first launch completes. Every launch but
+ * the second reads the gradient. Sums have a fixed order: a warp sums a row; columns and totals are summed over parts,
+ * then over the parts in order.
  */
 #include "backend/cuda/update.cuh"
 
@@ -12,22 +12,22 @@ enum { THREADS = 256, WARPS = THREADS / 32 };
 
 struct adafactor {
     float *p;
-    bf16 *p16; /* the parameter itself where it is kept in bf16 */
+    bf16 *p16; /* the parameter itself if it is stored in bf16 */
     struct weight_copy copy;
     const float *g, *clip;
-    float *row_state, *column_state, *momentum; /* of vectors, column_state alone; momentum may be NULL */
+    float *row_state, *column_state, *momentum; /* vectors have column_state only; momentum may be NULL */
     const struct snug_cuda_step *step;
-    int64_t rows, cols; /* of one of the stack; of a vector the rows are 1 */
+    int64_t rows, cols; /* of one parameter of the stack; a vector has 1 row */
     int32_t parts;      /* of rows */
     bool vector;
     float eps, eps2, threshold, b1, rest1, decay;
     bool scales;
     int32_t parameter;
-    /* Scratch, for each of the stack. */
+    /* Scratch, for each parameter of the stack. */
     double *sizes, *squares, *row_mean; /* [parts]: of p, of the update; [1] */
     float *columns, *factors;           /* [parts, cols]; [cols] */
-    /* Of all weights at once, see many.c; pieces is NULL for one. */
-    const struct snug_cuda_piece *pieces;
+    /* For all weights at once, see multi_tensor.c; entries is NULL for a single weight. */
+    const struct snug_cuda_entry *entries;
     int32_t count;
     uint8_t *arena, *workspace;
 };
@@ -47,7 +47,7 @@ static __device__ __forceinline__ float parameter_at(const struct adafactor &a, 
     return a.p ? a.p[i] : to_float(a.p16[i]);
 }
 
-static __host__ __device__ void carve_scratch(struct adafactor &a, uint8_t *workspace, int64_t segments) {
+static __host__ __device__ void lay_out_scratch(struct adafactor &a, uint8_t *workspace, int64_t segments) {
     a.sizes = (double *)workspace;
     a.squares = a.sizes + segments * a.parts;
     a.row_mean = a.squares + segments * a.parts;
@@ -59,28 +59,28 @@ static __device__ float *state_at(const struct adafactor &a, int64_t offset) {
     return offset < 0 ? NULL : (float *)(a.arena + offset);
 }
 
-/* What a block works on: a part of the rows of one of a stack. */
+/* The work of a block: a part of the rows of one parameter of a stack. */
 struct place {
-    int64_t part, begin, end, first; /* number of the part; its rows; the stack's elements before the one */
+    int64_t part, begin, end, first; /* number of the part; its rows; the stack's elements before this parameter */
 };
 
-/* The place of this block; a becomes that of its weight, with the pointers of the one of the stack, but that p and its
-   kin keep counting from the stack's beginning. */
+/* This block's work. Sets *a to its weight, with the pointers of its parameter of the stack; p and g still point to the
+   whole stack. */
 static __device__ struct place take_place(struct adafactor &a) {
     int64_t block = blockIdx.x;
-    if (a.pieces) {
-        const struct snug_cuda_piece piece = piece_of_block(a.pieces, a.count);
-        block -= piece.block;
-        take_piece(a, piece, a.arena);
-        a.cols = piece.cols;
-        a.rows = piece.count / piece.segments / piece.cols;
-        a.parts = piece.parts;
-        a.vector = piece.vector;
-        a.row_state = piece.vector ? NULL : state_at(a, piece.state[0]);
-        a.column_state = state_at(a, piece.vector ? piece.state[0] : piece.state[1]);
-        a.momentum = state_at(a, piece.vector ? piece.state[1] : piece.state[2]);
-        if (!piece.decay) a.decay = 0;
-        carve_scratch(a, a.workspace + piece.scratch, piece.segments);
+    if (a.entries) {
+        const struct snug_cuda_entry entry = entry_of_block(a.entries, a.count);
+        block -= entry.block;
+        take_entry(a, entry, a.arena);
+        a.cols = entry.cols;
+        a.rows = entry.count / entry.segments / entry.cols;
+        a.parts = entry.parts;
+        a.vector = entry.vector;
+        a.row_state = entry.vector ? NULL : state_at(a, entry.state[0]);
+        a.column_state = state_at(a, entry.vector ? entry.state[0] : entry.state[1]);
+        a.momentum = state_at(a, entry.vector ? entry.state[1] : entry.state[2]);
+        if (!entry.decay) a.decay = 0;
+        lay_out_scratch(a, a.workspace + entry.scratch, entry.segments);
     }
     const int64_t number = block / a.parts, part = block % a.parts;
     if (a.row_state) a.row_state += number * a.rows;
@@ -129,7 +129,7 @@ static __device__ void square_part(const struct adafactor &a, const struct place
     }
 }
 
-/* A part's share of the columns; the first part means the rows. */
+/* A part's share of the columns; the first part computes the mean over the rows. */
 static __global__ void __launch_bounds__(THREADS) factor_kernel(struct adafactor a) {
     const struct snug_cuda_step step = *a.step;
     if (step.skip) return;
@@ -152,7 +152,7 @@ static __device__ __forceinline__ float row_factor(const struct adafactor &a, in
     return (float)(1 / sqrt((double)a.row_state[row] / *a.row_mean));
 }
 
-/* Squares of a part's update, before it is scaled. */
+/* The sum of squares of a part's update, before it is scaled. */
 static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafactor a) {
     if (a.step->skip) return;
     const struct place at = take_place(a);
@@ -173,7 +173,8 @@ static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafacto
     if (threadIdx.x == 0) a.squares[at.part] = sum;
 }
 
-/* What the update of a parameter is multiplied by, from sums of squares of p and of the update; what p keeps. */
+/* The factor of a parameter's update, from the sums of squares of p and of the update; the factor of p (weight
+   decay). */
 struct scales {
     float step, keep;
 };
@@ -184,7 +185,7 @@ static __device__ struct scales scales_of(const struct adafactor &a, double lear
             (float)(1 - learning_rate * a.decay)};
 }
 
-/* u: the update but for what is common to the parameter. */
+/* u: the update without the factor that the whole parameter shares. */
 static __device__ __forceinline__ void update_one(const struct adafactor &a, const struct snug_cuda_step &step,
                                                   const struct scales &s, int64_t i, float u) {
     u *= s.step;
@@ -197,7 +198,7 @@ static __global__ void __launch_bounds__(THREADS) apply_kernel(struct adafactor 
     if (step.skip) return;
     const struct place at = take_place(a);
     if (a.vector) return;
-    double size = 0, square = 0; /* of all parts, in order */
+    double size = 0, square = 0; /* over all parts, in order */
     for (int part = 0; part < a.parts; part++) {
         if (a.scales) size += a.sizes[part];
         square += a.squares[part];
@@ -213,7 +214,7 @@ static __global__ void __launch_bounds__(THREADS) apply_kernel(struct adafactor 
     }
 }
 
-/* All of a vector. */
+/* The whole update of a vector. */
 static __device__ void update_vector(const struct adafactor &a, const struct place &at,
                                      const struct snug_cuda_step &step, float clip) {
     double size = 0, square = 0;
@@ -245,19 +246,19 @@ static __global__ void __launch_bounds__(THREADS) square_kernel(struct adafactor
 /* ---- launching ---- */
 
 int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all) {
-    const struct snug_tensor *g = &program->tensors[op->in[0]];
-    const int64_t parts = snug_cuda_parts(g->rows / op->segments, all);
+    const struct snug_tensor *g = &program->tensors[op->update.g];
+    const int64_t parts = snug_cuda_parts(g->rows / op->update.segments, all);
     const int64_t doubles = 2 * parts + 1, floats = (parts + 1) * g->cols;
-    const int64_t bytes = op->segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
-    return op->vector ? 0 : (bytes + 255) / 256 * 256;
+    const int64_t bytes = op->update.segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
+    return op->update.vector ? 0 : (bytes + 255) / 256 * 256;
 }
 
-/* Where one launch is for all weights, the first of them has the scratch of all. */
+/* If one launch serves all weights, the first weight's operation has the scratch. */
 extern "C" int64_t snug_cuda_adafactor_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_cuda_many many = snug_cuda_find_many(program, SNUG_OP_ADAFACTOR);
+    const struct snug_cuda_multi_tensor multi = snug_cuda_find_multi_tensor(program, SNUG_OP_ADAFACTOR);
     const int64_t own = snug_cuda_adafactor_scratch(program, op, false);
     int64_t all = 0;
-    for (int64_t i = many.first; op - program->ops == many.first && i <= many.last; i++)
+    for (int64_t i = multi.first; op - program->ops == multi.first && i <= multi.last; i++)
         if (program->ops[i].kind == SNUG_OP_ADAFACTOR)
             all += snug_cuda_adafactor_scratch(program, &program->ops[i], true);
     return own > all ? own : all;
@@ -266,9 +267,9 @@ extern "C" int64_t snug_cuda_adafactor_workspace(const struct snug_program *prog
 extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;
-    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
-    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
-    const int after = op->vector ? 3 : 4; /* where the first moment stands among the outputs */
+    const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->updates);
+    if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
+    const int factors = op->update.vector ? 1 : 2; /* number of states before the first moment */
     struct adafactor a = weight_of<struct adafactor>(run, op);
     a.eps = (float)o->epsilon;
     a.eps2 = (float)o->epsilon2;
@@ -280,20 +281,20 @@ extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct sn
     a.arena = run->arena;
     a.workspace = (uint8_t *)run->workspace;
     int64_t blocks = cuda->updates.blocks;
-    if (turn == SNUG_CUDA_FOR_ALL) {
-        a.pieces = cuda->batch.updates;
+    if (share == SNUG_CUDA_ALL_TENSORS) {
+        a.entries = cuda->batch.updates;
         a.count = cuda->updates.count;
     } else {
-        a.cols = snug_run_cols(run, op->out[0]);
-        a.rows = snug_run_rows(run, op->out[0]) / op->segments;
-        a.parts = op->vector ? 1 : snug_cuda_parts(a.rows, false);
-        a.vector = op->vector;
-        a.row_state = op->vector ? NULL : (float *)snug_run_data(run, op->out[2]);
-        a.column_state = (float *)snug_run_data(run, op->out[after - 1]);
-        a.momentum = (float *)snug_run_data(run, op->out[after]);
-        if (!op->decay) a.decay = 0;
-        carve_scratch(a, a.workspace, op->segments);
-        blocks = a.cols > 0 ? op->segments * a.parts : 0;
+        a.cols = snug_run_cols(run, op->update.weight);
+        a.rows = snug_run_rows(run, op->update.weight) / op->update.segments;
+        a.parts = op->update.vector ? 1 : snug_cuda_parts(a.rows, false);
+        a.vector = op->update.vector;
+        a.row_state = op->update.vector ? NULL : (float *)snug_run_data(run, op->update.states[0]);
+        a.column_state = (float *)snug_run_data(run, op->update.states[factors - 1]);
+        a.momentum = (float *)snug_run_data(run, op->update.states[factors]);
+        if (!op->update.decay) a.decay = 0;
+        lay_out_scratch(a, a.workspace, op->update.segments);
+        blocks = a.cols > 0 ? op->update.segments * a.parts : 0;
     }
     if (blocks == 0) return SNUG_OK;
     square_kernel<<<dim3((unsigned)blocks, a.scales ? 3 : 2), THREADS, 0, cuda->stream>>>(a);

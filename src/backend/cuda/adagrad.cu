@@ -3,8 +3,8 @@
 #include "backend/cuda/update.cuh"
 
 struct adagrad {
-    enum { LEAST = 1, MOST = 1 }; /* the sum */
-    float lr_decay, start, eps, decay; /* start: of the sum */
+    enum { LEAST = 1, MOST = 1 };      /* the sum */
+    float lr_decay, start, eps, decay; /* start: initial value of the sum */
 
     __device__ float operator()(float p, float g, float (&state)[3], const struct snug_cuda_step &step) const {
         g += decay * p;

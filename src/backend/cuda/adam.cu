@@ -4,7 +4,8 @@
 
 struct adam {
     enum { LEAST = 2, MOST = 2 }; /* m, v */
-    float b1, b2, rest1, rest2, eps, decay; /* rest: 1 - b, which fp32 would take from b with an error of 5e-5 */
+    float b1, b2, rest1, rest2, eps,
+        decay; /* rest: 1 - b; computed in fp32 from b it would have a relative error of 5e-5 */
     bool decoupled;
 
     __device__ __forceinline__ float operator()(float p, float g, float (&state)[3],

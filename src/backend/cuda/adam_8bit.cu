@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adam and AdamW with block-wise 8-bit states (Dettmers et al., arXiv:2110.02861), as bitsandbytes has them. A warp
- * takes a block of 256 elements, 8 a lane, and keeps it in registers from the old codes to the new ones; books and
- * cells stand in shared memory, which a block of threads fills once for all that it does.
+ * Adam and AdamW with block-wise 8-bit states (Dettmers et al., arXiv:2110.02861), as in bitsandbytes. A warp processes
+ * a block of 256 elements, 8 per lane, and keeps it in registers from the old codes to the new ones; quantization maps
+ * and their tables are in shared memory, which a block of threads fills once for all of its work.
  */
 #include <float.h>
 
 #include "backend/cuda/update.cuh"
 
 extern "C" {
-#include "backend/cuda/codes.h"
+#include "backend/cuda/quantization.h"
 }
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCK = SNUG_QUANTISED_BLOCK, EACH = BLOCK / 32 };
@@ -17,20 +17,20 @@ enum { RESIDENT = 4 }; /* blocks of threads on a multiprocessor: 64 registers a 
 
 struct adam_8bit {
     float *p;
-    bf16 *p16; /* the parameter itself where it is kept in bf16 */
+    bf16 *p16; /* the parameter itself if it is stored in bf16 */
     struct weight_copy copy;
     const float *g, *clip;
     uint8_t *m, *v;
     float *absmax_m, *absmax_v;
     const struct snug_cuda_step *step;
-    const struct snug_cuda_codes *codes;
+    const struct snug_cuda_quantization *quantization;
     int64_t each, blocks, count; /* elements and quantised blocks of a segment; blocks of all segments */
     float b1, rest1, b2, rest2, eps, decay;
     bool decoupled;
     int32_t parameter;
 };
 
-/* What the elements of a weight have in common. */
+/* Values that the elements of a weight share. */
 struct constants {
     float clip, l2, keep, step_size, eps;
 };
@@ -41,23 +41,23 @@ static __device__ struct constants constants_of(const struct adam_8bit &a, const
             -step.rate_8bit, step.correction_8bit * a.eps};
 }
 
-/* The code of |x|; the book begins there at its zero. Values beyond 1 are 1. */
-static __device__ __forceinline__ uint32_t signed_code(const struct snug_cuda_codes &codes, float x) {
+/* The code of |x|, in the half of the map from 0 on. Values above 1 are clamped to 1. */
+static __device__ __forceinline__ uint32_t signed_code(const struct snug_cuda_quantization &q, float x) {
     const uint32_t size = __float_as_uint(fminf(fabsf(x), 1));
     const uint32_t bits = size > SNUG_CUDA_SIGNED_LEAST ? size : SNUG_CUDA_SIGNED_LEAST;
-    const uint32_t cell = codes.signed_cells[(bits - SNUG_CUDA_SIGNED_LEAST) >> SNUG_SIGNED_SHIFT];
-    const uint32_t code = (cell + bits) >> SNUG_SIGNED_SHIFT;
+    const uint32_t entry = q.signed_table[(bits - SNUG_CUDA_SIGNED_LEAST) >> SNUG_SIGNED_SHIFT];
+    const uint32_t code = (entry + bits) >> SNUG_SIGNED_SHIFT;
     if (!signbit(x)) return code;
-    /* The negative half lies mirrored, without -1; a negative value keeps its sign where 0 is nearest. */
+    /* The negative half is mirrored, without -1; a negative value keeps its sign even if 0 is nearest. */
     const uint32_t mirrored = 2 * SNUG_SIGNED_ZERO - (code > SNUG_SIGNED_ZERO ? code : SNUG_SIGNED_ZERO + 1);
     return code == SNUG_CODES - 1 ? 0 : mirrored;
 }
 
-static __device__ __forceinline__ uint32_t unsigned_code(const struct snug_cuda_codes &codes, float x) {
+static __device__ __forceinline__ uint32_t unsigned_code(const struct snug_cuda_quantization &q, float x) {
     const uint32_t size = __float_as_uint(fminf(x, 1));
     const uint32_t bits = size > SNUG_CUDA_UNSIGNED_LEAST ? size : SNUG_CUDA_UNSIGNED_LEAST;
-    const uint32_t cell = codes.unsigned_cells[(bits - SNUG_CUDA_UNSIGNED_LEAST) >> SNUG_UNSIGNED_SHIFT];
-    return (cell + bits) >> SNUG_UNSIGNED_SHIFT;
+    const uint32_t entry = q.unsigned_table[(bits - SNUG_CUDA_UNSIGNED_LEAST) >> SNUG_UNSIGNED_SHIFT];
+    return (entry + bits) >> SNUG_UNSIGNED_SHIFT;
 }
 
 /* A lane's elements of a block. */
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void put_code(uint32_t (&codes)[2], int i, uin
     codes[i / 4] |= code << i % 4 * 8;
 }
 
-/* Elements first … first + n - 1; those behind are as if they were 0 with states of 0. */
+/* Elements first … first + n - 1; those after them count as 0 with states of 0. */
 static __device__ __forceinline__ void load_part(struct part &x, const struct adam_8bit &a, int64_t first, int n,
                                                  bool whole) {
     if (whole) {
@@ -83,7 +83,8 @@ static __device__ __forceinline__ void load_part(struct part &x, const struct ad
             load<EACH>(x.p, a.p + first);
         else
             load<EACH>(x.p, a.p16 + first);
-        const uint2 m = *reinterpret_cast<const uint2 *>(a.m + first), v = *reinterpret_cast<const uint2 *>(a.v + first);
+        const uint2 m = *reinterpret_cast<const uint2 *>(a.m + first),
+                    v = *reinterpret_cast<const uint2 *>(a.v + first);
         x.m[0] = m.x, x.m[1] = m.y, x.v[0] = v.x, x.v[1] = v.y;
         return;
     }
@@ -115,14 +116,14 @@ static __device__ __forceinline__ void store_part(struct part &x, const struct a
     store_parameters(a, step, first, x.p);
 }
 
-/* The square root to 2 units in the last place, which is what bitsandbytes divides with as well: the exact ones would
-   take as long as all else. Below fp32's normal numbers it is anything far below epsilon. */
+/* The square root to 2 units in the last place, as in bitsandbytes: the exact root would take as long as everything
+   else. For subnormal numbers the result is arbitrary, but far below epsilon. */
 static __device__ __forceinline__ float root(float x) { return x * rsqrtf(fmaxf(x, FLT_MIN)); }
 
 /* Block number block of the weight, by one warp. */
-static __device__ void update_block(const struct adam_8bit &a, const struct snug_cuda_codes &codes,
+static __device__ void update_block(const struct adam_8bit &a, const struct snug_cuda_quantization &q,
                                     const struct snug_cuda_step &step, const struct constants &s, int64_t block) {
-    const uint32_t segment = (uint32_t)block / (uint32_t)a.blocks; /* 2^32 blocks are more than any memory has */
+    const uint32_t segment = (uint32_t)block / (uint32_t)a.blocks; /* no memory holds 2^32 blocks */
     const int64_t inside = (block - segment * a.blocks) * BLOCK + threadIdx.x % 32 * EACH;
     const int64_t first = segment * a.each + inside, left = a.each - inside;
     const int n = left < 0 ? 0 : left < EACH ? (int)left : EACH;
@@ -136,8 +137,8 @@ static __device__ void update_block(const struct adam_8bit &a, const struct snug
         const bool usable = fabsf(x.g[i]) < INFINITY;
         float g = x.g[i] * s.clip;
         if (s.l2 != 0) g += s.l2 * x.p[i];
-        m[i] = codes.signed_book[code_at(x.m, i)] * absmax_m * a.b1 + g * a.rest1;
-        v[i] = codes.unsigned_book[code_at(x.v, i)] * absmax_v * a.b2 + g * a.rest2 * g;
+        m[i] = q.signed_map[code_at(x.m, i)] * absmax_m * a.b1 + g * a.rest1;
+        v[i] = q.unsigned_map[code_at(x.v, i)] * absmax_v * a.b2 + g * a.rest2 * g;
         if (usable) x.p[i] = (x.p[i] + s.step_size * __fdividef(m[i], root(v[i]) + s.eps)) * s.keep;
         if (!usable) m[i] = v[i] = 0;
         largest_m = fmaxf(largest_m, fabsf(m[i]));
@@ -145,14 +146,14 @@ static __device__ void update_block(const struct adam_8bit &a, const struct snug
     }
     largest_m = warp_max(largest_m);
     largest_v = warp_max(largest_v);
-    /* So small that it counts as 0: the codes are those at which bitsandbytes' search ends for 0 / 0. */
+    /* So small that it is treated as 0: the codes are those that bitsandbytes' search returns for 0 / 0. */
     const bool zero_m = largest_m < FLT_MIN, zero_v = largest_v < FLT_MIN;
     const float scale_m = 1 / largest_m, scale_v = 1 / largest_v;
     x.m[0] = x.m[1] = x.v[0] = x.v[1] = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        put_code(x.m, i, zero_m ? (signbit(m[i]) ? 0 : SNUG_CODES - 1) : signed_code(codes, m[i] * scale_m));
-        put_code(x.v, i, zero_v ? 0 : unsigned_code(codes, v[i] * scale_v));
+        put_code(x.m, i, zero_m ? (signbit(m[i]) ? 0 : SNUG_CODES - 1) : signed_code(q, m[i] * scale_m));
+        put_code(x.v, i, zero_v ? 0 : unsigned_code(q, v[i] * scale_v));
     }
     store_part(x, a, step, first, n, whole);
     if (threadIdx.x % 32) return;
@@ -160,7 +161,7 @@ static __device__ void update_block(const struct adam_8bit &a, const struct snug
     a.absmax_v[block] = zero_v ? 0 : largest_v;
 }
 
-static __device__ void fill_codes(struct snug_cuda_codes &to, const struct snug_cuda_codes *from) {
+static __device__ void load_quantization(struct snug_cuda_quantization &to, const struct snug_cuda_quantization *from) {
     uint32_t *words = reinterpret_cast<uint32_t *>(&to);
     for (int i = threadIdx.x; i < (int)(sizeof to / 4); i += THREADS)
         words[i] = reinterpret_cast<const uint32_t *>(from)[i];
@@ -168,67 +169,67 @@ static __device__ void fill_codes(struct snug_cuda_codes &to, const struct snug_
 }
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT) adam_8bit_kernel(const struct adam_8bit a) {
-    __shared__ struct snug_cuda_codes codes;
+    __shared__ struct snug_cuda_quantization q;
     const struct snug_cuda_step step = *a.step;
     if (step.skip) return;
-    fill_codes(codes, a.codes);
+    load_quantization(q, a.quantization);
     const struct constants s = constants_of(a, step, a.decay);
     for (int64_t block = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; block < a.count; block += gridDim.x * WARPS)
-        update_block(a, codes, step, s, block);
+        update_block(a, q, step, s, block);
 }
 
-/* What a tensor of the table adds to what all weights share. */
-static __device__ void take_states(struct adam_8bit &a, const struct snug_cuda_piece &piece, uint8_t *arena) {
-    a.m = arena + piece.state[0];
-    a.v = arena + piece.state[1];
-    a.absmax_m = (float *)(arena + piece.state[2]);
-    a.absmax_v = (float *)(arena + piece.state[3]);
-    a.each = piece.count / piece.segments;
+/* Sets the fields of a tensor of the table; the others are shared by all weights. */
+static __device__ void take_states(struct adam_8bit &a, const struct snug_cuda_entry &entry, uint8_t *arena) {
+    a.m = arena + entry.state[0];
+    a.v = arena + entry.state[1];
+    a.absmax_m = (float *)(arena + entry.state[2]);
+    a.absmax_v = (float *)(arena + entry.state[3]);
+    a.each = entry.count / entry.segments;
     a.blocks = (a.each + BLOCK - 1) / BLOCK;
-    a.count = a.blocks * piece.segments;
-    if (!piece.decay) a.decay = 0;
+    a.count = a.blocks * entry.segments;
+    if (!entry.decay) a.decay = 0;
 }
 
-/* All weights at once; a has what they share. total: blocks of the table, see many.c. The tensor at hand stands in
-   shared memory: in registers it would leave none for the elements. */
+/* All weights at once; a has the shared fields. total: blocks of the table, see multi_tensor.c. The current tensor is
+   in shared memory, because the elements need the registers. */
 static __global__ void __launch_bounds__(THREADS, RESIDENT)
-adam_8bit_all(const struct adam_8bit a, uint8_t *arena, const struct snug_cuda_piece *pieces, int32_t count,
-              int64_t total) {
+    adam_8bit_all(const struct adam_8bit a, uint8_t *arena, const struct snug_cuda_entry *entries, int32_t count,
+                  int64_t total) {
     enum { PART = SNUG_CUDA_BLOCK / BLOCK };
-    __shared__ struct snug_cuda_codes codes;
+    __shared__ struct snug_cuda_quantization q;
     __shared__ struct adam_8bit own;
     __shared__ int64_t begin;
     if (a.step->skip) return;
-    fill_codes(codes, a.codes);
-    for (int64_t turn = blockIdx.x; turn < total; turn += gridDim.x) {
+    load_quantization(q, a.quantization);
+    for (int64_t next = blockIdx.x; next < total; next += gridDim.x) {
         __syncthreads();
         if (threadIdx.x == 0) {
-            const struct snug_cuda_piece piece = piece_of_block(pieces, count, turn);
+            const struct snug_cuda_entry entry = entry_of_block(entries, count, next);
             own = a;
-            take_piece(own, piece, arena);
-            take_states(own, piece, arena);
-            begin = (turn - piece.block) * PART;
+            take_entry(own, entry, arena);
+            take_states(own, entry, arena);
+            begin = (next - entry.block) * PART;
         }
         __syncthreads();
         const struct constants s = constants_of(own, *a.step, own.decay);
         const int64_t end = begin + PART < own.count ? begin + PART : own.count;
         for (int64_t block = begin + threadIdx.x / 32; block < end; block += WARPS)
-            update_block(own, codes, *a.step, s, block);
+            update_block(own, q, *a.step, s, block);
     }
 }
 
 extern "C" snug_status snug_cuda_adam_8bit(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;
-    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates_8bit);
+    const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->updates_8bit);
     const float b1 = (float)o->beta1, b2 = (float)o->beta2;
     struct adam_8bit a = weight_of<struct adam_8bit>(run, op);
-    a.m = (uint8_t *)snug_run_data(run, op->out[2]);
-    a.v = (uint8_t *)snug_run_data(run, op->out[3]);
-    a.absmax_m = (float *)snug_run_data(run, op->out[4]);
-    a.absmax_v = (float *)snug_run_data(run, op->out[5]);
-    a.codes = cuda->batch.codes;
-    a.each = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]) / op->segments;
+    a.m = (uint8_t *)snug_run_data(run, op->update.states[0]);
+    a.v = (uint8_t *)snug_run_data(run, op->update.states[1]);
+    a.absmax_m = (float *)snug_run_data(run, op->update.states[2]);
+    a.absmax_v = (float *)snug_run_data(run, op->update.states[3]);
+    a.quantization = cuda->batch.quantization;
+    a.each = snug_run_rows(run, op->update.weight) * snug_run_cols(run, op->update.weight) / op->update.segments;
     a.b1 = b1;
     a.rest1 = 1 - b1;
     a.b2 = b2;
@@ -236,18 +237,18 @@ extern "C" snug_status snug_cuda_adam_8bit(struct snug_run *run, const struct sn
     a.eps = (float)o->epsilon;
     a.decay = (float)o->weight_decay;
     a.decoupled = o->decoupled;
-    /* As many blocks as run at the same time, so that each fills its tables once. */
+    /* As many blocks as run at once, so each fills its tables once. */
     const int64_t most = (int64_t)cuda->multiprocessors * RESIDENT;
-    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
-    if (turn == SNUG_CUDA_FOR_ALL) {
+    if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
+    if (share == SNUG_CUDA_ALL_TENSORS) {
         const int64_t total = cuda->updates_8bit.blocks;
         adam_8bit_all<<<(unsigned)(total < most ? total : most), THREADS, 0, cuda->stream>>>(
             a, run->arena, cuda->batch.updates_8bit, cuda->updates_8bit.count, total);
         return snug_cuda_done(run, op);
     }
-    if (!op->decay) a.decay = 0;
+    if (!op->update.decay) a.decay = 0;
     a.blocks = (a.each + BLOCK - 1) / BLOCK;
-    a.count = a.blocks * op->segments;
+    a.count = a.blocks * op->update.segments;
     const int64_t wanted = (a.count + WARPS - 1) / WARPS;
     if (wanted > 0) adam_8bit_kernel<<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, cuda->stream>>>(a);
     return snug_cuda_done(run, op);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's forward pass on tensor cores, for heads of 32, 64 or 128 channels: a block takes WARPS * M * 16
- * queries of a head and walks over the keys in tiles, with a running maximum and sum for each row.
+ * Attention's forward pass on tensor cores, for heads of 32, 64 or 128 channels: a block has WARPS * M * 16 queries of
+ * a head and loops over the keys in tiles, with a running maximum and sum for each row.
  */
 #include "backend/cuda/attention_mma.cuh"
 
@@ -12,7 +12,33 @@ static __device__ __forceinline__ int key_of(int n, int i) {
     return 8 * (n & ~1) + 4 * (threadIdx.x % 4) + 2 * (n & 1) + i % 2;
 }
 
-/* The next tile of keys, with what dropout needs of them. */
+/* Masks keys of queries row …; a lane has two of each. */
+template <int M, int N>
+static __device__ __forceinline__ void hide_keys(float (&s)[M][N][4], int row, int k0, int window) {
+    if (row + 16 * M - 1 - k0 <= window && k0 + 8 * N - 1 - row <= window) return;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (is_hidden(row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, k0 + key_of(n, i), window))
+                    s[m][n][i] = HIDDEN;
+}
+
+template <int M, int N>
+static __device__ __forceinline__ void add_biases(float (&s)[M][N][4], const float *biases, int row, int k0) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[m][n][i] +=
+                    biases[distance_of(row + 16 * m + (int)threadIdx.x % 32 / 4 * 2 + i / 2, k0 + key_of(n, i))];
+}
+
+/* Loads the next tile of keys, and computes their part of dropout's random numbers. */
 template <int D, int KEYS, bool DROP, typename T>
 static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad_part *quads, const T *from, int64_t h,
                                                  const struct head &head, int k0) {
@@ -22,9 +48,9 @@ static __device__ __forceinline__ void copy_keys(uint4 *k, uint4 *v, struct quad
 }
 
 /*
- * Rows' maxima, which keep powers in range. Any number near the maximum does that as well, so they follow only when a
- * score is 8 powers of two above (probabilities in bf16 or fp16 are as exact then, and sums are fp32): it is seldom
- * that what was summed so far has to be scaled anew.
+ * Updates the rows' maxima, which keep powers in range. Any number near the maximum does so, too: they change only when
+ * a score exceeds them by a factor of 2^8 (probabilities in bf16 or fp16 have the same precision then, and sums are
+ * fp32), so earlier sums are rarely rescaled.
  */
 template <int M, int N, int COLUMNS>
 static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&sum)[M][2], float (&o)[M][COLUMNS][4],
@@ -58,23 +84,26 @@ static __device__ __forceinline__ void raise_maxima(float (&max)[M][2], float (&
         }
 }
 
-/* BLOCKS: on a multiprocessor, which decides how many registers there are for the results of loads ahead of their use.
- */
-template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP>
+/* BLOCKS: per multiprocessor, which determines how many registers are available for prefetching. */
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, form FORM>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const struct attention a) {
     typedef stored<E> T;
     constexpr int ROWS = WARPS * M * 16, N = KEYS / 8, BYTES = KEYS * ROW<E, D>, TILE = BYTES / 16;
     extern __shared__ __align__(512) uint4 shared[];
     uint4 *q = shared, *k = q + ROWS * ROW<E, D> / 16, *v = k + 2 * TILE;
     struct quad_part *quads = (struct quad_part *)(v + 2 * TILE);
+    float *biases = (float *)(quads + (DROP ? 2 * KEYS / 4 : 0));
     if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.o, a.h);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int q0 = blockIdx.x * ROWS, lane = threadIdx.x % 32, row = threadIdx.x / 32 * M * 16;
     const T *from = (const T *)a.qkv + head.first * 3 * a.h + head.column;
     if (q0 >= head.length) return;
     copy_tile<D, ROWS, THREADS, QUERIES_IN_ROWS>(q, from, 3 * a.h, head.length, q0);
-    copy_keys<D, KEYS, DROP>(k, v, quads, from, a.h, head, 0);
+    const int first = FORM == WINDOWED ? seen_from(q0, ROWS, a.window, head.length, KEYS).first : 0;
+    const int end = FORM == WINDOWED ? seen_from(q0, ROWS, a.window, head.length, KEYS).end : head.length;
+    copy_keys<D, KEYS, DROP>(k, v, quads, from, a.h, head, first);
     commit_copies();
+    if (FORM == BIASED) load_biases<THREADS>(biases, a, head);
     struct pair_part pairs[M];
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -87,15 +116,17 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
 #pragma unroll
     for (int m = 0; m < M; m++) max[m][0] = max[m][1] = -INFINITY;
     const float scale = a.scale * LOG2_E; /* powers of two from here on */
-    for (int k0 = 0, stage = 0; k0 < head.length; k0 += KEYS, stage ^= 1) {
+    for (int k0 = first, stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
         wait_copies<0>();
-        __syncthreads(); /* this tile is there, and the other stage is free */
-        if (k0 + KEYS < head.length)
+        __syncthreads(); /* this tile has arrived, and the other stage is free */
+        if (k0 + KEYS < end)
             copy_keys<D, KEYS, DROP>(k + (stage ^ 1) * TILE, v + (stage ^ 1) * TILE, quads + (stage ^ 1) * KEYS / 4,
                                      from, a.h, head, k0 + KEYS);
         commit_copies();
         float s[M][N][4];
         rows_by_rows<E, D, M, N>(s, q_at, 0, k_at + stage * BYTES, 0);
+        if (FORM == WINDOWED) hide_keys(s, q0 + row, k0, a.window);
+        if (FORM == BIASED) add_biases(s, biases, q0 + row, k0);
         if (k0 + KEYS > head.length) {
 #pragma unroll
             for (int n = 0; n < N; n++)
@@ -141,7 +172,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
                 }
             }
         }
-        add_product<E, D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
+        add_matmul<E, D, D>(o, p, v_at + stage * BYTES, 2 * BYTES);
     }
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -158,25 +189,27 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) forward_kernel(const s
 
 /* ---- launching ---- */
 
-template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP>
+template <typename E, int D, int M, int KEYS, int BLOCKS, bool DROP, form FORM>
 static void launch(const struct attention &a, const struct snug_run *run) {
-    constexpr int ROWS = WARPS * M * 16, BYTES = (ROWS + 4 * KEYS) * ROW<E, D> + (DROP ? 2 * KEYS * 4 : 0);
-    static_assert(BYTES <= 99 << 10, "of a block's shared memory on the smallest of GPUs");
+    constexpr int ROWS = WARPS * M * 16, BYTES = (ROWS + 4 * KEYS) * ROW<E, D> + (DROP ? 2 * KEYS * 4 : 0) +
+                                                 (FORM == BIASED ? DISTANCES * 4 : 0);
+    static_assert(BYTES <= 99 << 10, "must fit a block's shared memory on every supported GPU");
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const dim3 grid(blocks_for(longest, ROWS), (unsigned)a.heads, (unsigned)run->batch->sequences + 1);
-    const auto kernel = forward_kernel<E, D, M, KEYS, BLOCKS, DROP>;
+    const auto kernel = forward_kernel<E, D, M, KEYS, BLOCKS, DROP, FORM>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
     kernel<<<grid, THREADS, BYTES, snug_cuda_of(run)->stream>>>(a);
 }
 
-template <typename E, int D, int M, int KEYS, int BLOCKS, int DROP_KEYS = KEYS, int DROP_BLOCKS = BLOCKS>
+template <typename E, int D, int M, int KEYS, int BLOCKS, int DROP_KEYS = KEYS, int DROP_BLOCKS = BLOCKS,
+          form FORM = PLAIN>
 static void choose(const struct attention &a, const struct snug_run *run) {
-    a.dropout.threshold ? launch<E, D, M, DROP_KEYS, DROP_BLOCKS, true>(a, run)
-                        : launch<E, D, M, KEYS, BLOCKS, false>(a, run);
+    a.dropout.threshold ? launch<E, D, M, DROP_KEYS, DROP_BLOCKS, true, FORM>(a, run)
+                        : launch<E, D, M, KEYS, BLOCKS, false, FORM>(a, run);
 }
 
-/* Tiles of keys and blocks on a multiprocessor; in 16 bits as measured on an H200: wider tiles and fewer blocks with
-   dropout, whose random numbers take the time. With more keys, SPLIT ones would hold more registers than there are. */
+/* Keys of a tile, and blocks per multiprocessor. For 16 bits as measured on an H200: larger tiles and fewer blocks with
+   dropout, where random numbers dominate the time. With more keys, SPLIT operands would need too many registers. */
 template <typename E, int D> static void choose_rows(const struct attention &a, const struct snug_run *run) {
     constexpr bool WIDE = sizeof(stored<E>) == 4;
     constexpr int ROWS = WARPS * 32, KEYS = SPLITS<E> ? 16 : WIDE ? 32 : 64;
@@ -186,16 +219,28 @@ template <typename E, int D> static void choose_rows(const struct attention &a, 
     } else if (queries <= ROWS / 2 * units) {
         choose<E, D, 1, SPLITS<E> ? 32 : 64, 1>(a, run);
     } else if (queries < 2 * ROWS * units || a.bucket < 2 * ROWS * run->batch->sequences) {
-        /* Few queries in all, or sequences that would leave much of a block empty: more blocks, of fewer rows. */
+        /* With few queries in total, or sequences that would fill only a small part of a block: more blocks, with fewer
+         * rows.
+         */
         choose<E, D, 1, KEYS, 4>(a, run);
     } else {
         choose<E, D, 2, SPLITS<E> ? 16 : 32, WIDE ? 2 : 3, KEYS, 2>(a, run);
     }
 }
 
+/* With a window, few keys are shared by the queries of a larger block. */
+template <typename E, form FORM> static void choose_form(const struct attention &a, const struct snug_run *run) {
+    constexpr int KEYS = SPLITS<E> ? 16 : sizeof(stored<E>) == 4 ? 32 : 64, BLOCKS = FORM == BIASED ? 3 : 4;
+    choose<E, 64, 1, KEYS, BLOCKS, KEYS, BLOCKS, FORM>(a, run);
+}
+
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv) {
     return with_operands(snug_run_dtype(run, qkv), snug_cuda_of(run)->tf32, [&](auto operands) {
         typedef decltype(operands) E;
+        const bool windowed = a.window < ALL_KEYS;
+        if ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias))) return false;
+        if (windowed) return choose_form<E, WINDOWED>(a, run), true;
+        if (a.bias) return choose_form<E, BIASED>(a, run), true;
         if (a.d == 32) return choose_rows<E, 32>(a, run), true;
         if (a.d == 64) return choose_rows<E, 64>(a, run), true;
         if (a.d == 128) return choose_rows<E, 128>(a, run), true;

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles and products of attention on tensor cores, with fp32 sums: bf16 and fp16 (mma.sync m16n8k16), and fp32 in one
- * or three products of tf32 (m16n8k8).
+ * Tiles and matmuls of attention on tensor cores, with fp32 sums: bf16 and fp16 (mma.sync m16n8k16), and fp32 in one
+ * or three matmuls of tf32 (m16n8k8).
  *
- * Names of the instruction's registers: of a 16 x 8 result a lane holds rows g = lane / 4 and g + 8, columns 2 t and
- * 2 t + 1 with t = lane % 4. A result turned into the left operand of the next product needs no exchange; in tf32,
- * where a lane's depths are t and t + 4, since the next product counts them in another order: its depth t is column 2
- * t, and its depth t + 4 column 2 t + 1.
+ * The instruction's registers: of a 16 x 8 result a lane holds rows g = lane / 4 and g + 8, columns 2 t and 2 t + 1
+ * with t = lane % 4. A result becomes the left operand of the next matmul without a shuffle. In tf32 an operand's lane
+ * holds depths t and t + 4, so the next matmul uses permuted depths: its depth t is column 2 t, and its depth t + 4 is
+ * column 2 t + 1.
  */
 #ifndef SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
 #define SNUG_BACKEND_CUDA_ATTENTION_MMA_CUH
 
-#include "backend/cuda/attention.cuh"
+#include "backend/cuda/attention_operands.cuh"
 
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
 
 /*
- * What products are made of, E: bf16 and fp16 as they lie in memory, or fp32 rounded to tf32's 11 bits, or SPLIT into
- * two such numbers, of whose four products all but the smallest are taken: some 2^-22 of a product is lost.
+ * Types of operands, E: bf16 and fp16 as in memory, or fp32 rounded to tf32's 11 bits, or SPLIT into two such numbers,
+ * whose smallest partial product is omitted: a relative error of about 2^-22.
  */
 template <bool SPLIT> struct tf32 {};
 template <typename E> struct memory { typedef E type; };
 template <bool SPLIT> struct memory<tf32<SPLIT>> { typedef float type; };
 template <typename E> using stored = typename memory<E>::type;
 
-/* Bytes of a tile's row, of D channels. */
+/* Bytes of a tile's row of D channels. */
 template <typename E, int D> constexpr int ROW = D *(int)sizeof(stored<E>);
-/* What one product sums over. */
+/* Depth of one instruction. */
 template <typename E> constexpr int DEPTH = 32 / (int)sizeof(stored<E>);
 
 /* ---- a tile of rows in shared memory, in pieces of 16 bytes, swizzled against bank conflicts ---- */
@@ -52,8 +52,9 @@ template <int LEFT> static __device__ __forceinline__ void wait_copies() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(LEFT));
 }
 
-/* Keys lie in the tile where a lane's columns of a result (a lane's rows, where keys are rows) are 4 keys that follow
-   one another, and queries where a lane's rows are two that do: those that one block of random words serves. */
+/* Keys are ordered in the tile so that a lane's columns of a result (a lane's rows, where keys are rows) are 4
+   consecutive keys, and queries so that a lane's rows are two consecutive queries: these share a block of random
+   words. */
 enum order { AS_THEY_ARE, KEYS_IN_COLUMNS, KEYS_IN_ROWS, QUERIES_IN_ROWS };
 template <order ORDER> static __device__ __forceinline__ int slot_of(int row) {
     if constexpr (ORDER == KEYS_IN_COLUMNS) /* 4 t + i is column 2 t + i % 2 of result i / 2 of two */
@@ -65,12 +66,12 @@ template <order ORDER> static __device__ __forceinline__ int slot_of(int row) {
     return row;
 }
 
-/* Starts copying rows row0 … of the sequence, whose first row is at from; rows behind its end become zero. */
+/* Starts copying rows row0 … of the sequence, whose first row is at from; rows after its end become zero. */
 template <int D, int ROWS, int THREADS, order ORDER, typename T>
 static __device__ __forceinline__ void copy_tile(uint4 *to, const T *from, int64_t stride, int length, int row0) {
     constexpr int BYTES = D * sizeof(T), PIECES = BYTES / 16;
-    constexpr int PASS = THREADS / PIECES; /* rows that the threads take at once */
-    static_assert(ROWS % PASS == 0, "every thread has as many pieces");
+    constexpr int PASS = THREADS / PIECES; /* rows that the threads copy at once */
+    static_assert(ROWS % PASS == 0, "every thread copies the same number of pieces");
     const int piece = threadIdx.x % PIECES, row = threadIdx.x / PIECES;
     const T *source = from + (int64_t)(row0 + row) * stride + D / PIECES * piece;
 #pragma unroll
@@ -82,7 +83,7 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const T *from, int64
 
 /* ---- operands ---- */
 
-/* Words of operands; of SPLIT ones also what rounding took from each. */
+/* Words of operands; of SPLIT ones also the remainder of each after rounding. */
 template <typename E, int W> struct words { uint32_t word[W]; };
 template <int W> struct words<tf32<true>, W> { uint32_t word[W], rest[W]; };
 template <typename E> constexpr bool SPLITS = sizeof(words<E, 1>) > sizeof(uint32_t);
@@ -93,8 +94,8 @@ static __device__ __forceinline__ uint32_t round_to_tf32(float x) {
     return r;
 }
 
-/* SPLIT: rounded by hand, which is cheaper and may lose what is not a number, since the rest is none either then; of
-   the rest's last 13 bits the instruction takes no notice. */
+/* SPLIT: rounded by integer arithmetic, which is cheaper. It may lose a NaN, but the remainder is NaN then; the
+   instruction ignores the last 13 bits of the remainder. */
 template <typename E, int W> static __device__ __forceinline__ words<E, W> prepare(const uint32_t (&raw)[W]) {
     words<E, W> out;
 #pragma unroll
@@ -129,11 +130,11 @@ static __device__ __forceinline__ void load_words(uint32_t (&r)[4], uint32_t at)
 }
 
 /*
- * Which row and piece of a tile with rows of so many bytes a lane names to these, as an offset in bytes. The rows are
- * 16 and the bytes the rows' first 32; the bytes 32 k … are at the offset ^ 32 k, since the swizzle is an exclusive or,
- * and the rows 8 i … 8 i rows on. Offsets of tiles are added last, as constants, so that tiles share the rest. by_rows:
- * a left operand; turned, a right one whose depth is the tile's rows by_columns: right operands of two results, whose
- * columns are the tile's rows; turned, a left operand whose depth is the tile's rows
+ * The row and piece of a tile that a lane passes to these instructions, as an offset in bytes. They address 16 rows and
+ * the first 32 bytes of each; bytes 32 k … are at the offset ^ 32 k, because the swizzle is an exclusive or, and rows 8
+ * i … are 8 i rows further. Tile offsets are added last, as constants, so tiles share the rest. by_rows: a left
+ * operand; transposed, a right one whose depth is the tile's rows by_columns: right operands of two results, whose
+ * columns are the tile's rows; transposed, a left operand whose depth is the tile's rows
  */
 template <int BYTES> static __device__ __forceinline__ uint32_t by_rows() {
     const int lane = threadIdx.x % 32;
@@ -145,9 +146,9 @@ template <int BYTES> static __device__ __forceinline__ uint32_t by_columns() {
 }
 
 /*
- * Right operands whose depth is the tile's rows, for as many results of N as one load serves. Words of 32 bits cannot
- * be turned: a lane loads so many that follow one another of its rows 2 t and 2 t + 1, so that the results' columns are
- * channels in another order: column c of result i is channel LOADED c + i. See store_row().
+ * Right operands whose depth is the tile's rows, for the results of N that one load serves. 32-bit words cannot be
+ * transposed: a lane loads consecutive words of its rows 2 t and 2 t + 1, so the results' columns are permuted
+ * channels: column c of result i is channel LOADED c + i. See store_row().
  */
 template <typename E, int N> constexpr int LOADED = sizeof(stored<E>) == 2 || N % 4 ? 2 : 4;
 
@@ -158,7 +159,7 @@ template <typename E, int D, int N> static __device__ __forceinline__ uint32_t b
     return 16 * piece_of<ROW<E, D>>(2 * t, word / 4) + word % 4 * 4;
 }
 
-/* at: a lane's by_depth(), tile: an offset that is added. Words 2 i and 2 i + 1 are result i's. */
+/* at: the lane's by_depth(); tile: an offset added to it. Words 2 i and 2 i + 1 belong to result i. */
 template <typename E, int D, int W>
 static __device__ __forceinline__ words<E, 2 * W> load_depth(uint32_t at, int tile) {
     uint32_t raw[2 * W];
@@ -196,14 +197,14 @@ __device__ __forceinline__ void mma<tf32<false>>(float (&c)[4], const uint32_t (
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* c += a times what words 2 i and 2 i + 1 of b are. */
+/* c += a times words 2 i and 2 i + 1 of b. */
 template <typename E, int W>
 static __device__ __forceinline__ void multiply(float (&c)[4], const words<E, 4> &a, const words<E, W> &b, int i) {
     mma<E>(c, a.word, b.word[2 * i], b.word[2 * i + 1]);
 }
 
-/* Tensor cores cut off what their sums cannot hold, always towards zero. So long sums are not theirs: they sum up what
-   8 products give, the small ones first, and what follows is rounded. */
+/* Tensor cores truncate their sums. So they accumulate only 8 matmuls, the small terms first; longer sums are
+   rounded. */
 template <int W>
 static __device__ __forceinline__ void multiply(float (&c)[4], const words<tf32<true>, 4> &a,
                                                 const words<tf32<true>, W> &b, int i) {
@@ -215,9 +216,9 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const words<tf32<
     for (int k = 0; k < 4; k++) c[k] += part[k];
 }
 
-/* ---- products ---- */
+/* ---- matmuls ---- */
 
-/* Of so many steps, those that are written out; if more, SPLIT ones would hold more registers than there are. */
+/* Steps that are unrolled; with more, SPLIT operands would need too many registers. */
 template <typename E, int STEPS> constexpr int UNROLLED = SPLITS<E> ? 2 : STEPS;
 
 /* out [M x 16 rows, N x 8 columns] = rows of left times rows of right, over D channels. left and right are addresses
@@ -251,7 +252,7 @@ static __device__ __forceinline__ void rows_by_rows(float (&out)[M][N][4], uint3
     }
 }
 
-/* A result on its way to being a left operand. In bf16 or fp16: what rows g and g + 8 hold, two columns a word. */
+/* A result as left operand. In bf16 or fp16: rows g and g + 8, two columns per word. */
 template <typename E, int M, int N> struct operand {
     uint32_t word[M][N][2];
     __device__ __forceinline__ void put(int m, int n, int half, float low, float high) {
@@ -281,8 +282,8 @@ template <bool SPLIT, int M, int N> struct operand<tf32<SPLIT>, M, N> {
 
 /* sum [M x 16 rows, C columns] += left (N x 8 columns) times the N x 8 rows of right, an address by_depth of C / 8. */
 template <typename E, int D, int C, int M, int N>
-static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], const operand<E, M, N> &left,
-                                                   uint32_t right, int right_tile) {
+static __device__ __forceinline__ void add_matmul(float (&sum)[M][C / 8][4], const operand<E, M, N> &left,
+                                                  uint32_t right, int right_tile) {
     constexpr int W = LOADED<E, C / 8>;
 #pragma unroll
     for (int k = 0; k < 8 * N / DEPTH<E>; k++) {
@@ -300,7 +301,7 @@ static __device__ __forceinline__ void add_product(float (&sum)[M][C / 8][4], co
     }
 }
 
-/* Over a row of a result, which four lanes hold. */
+/* Reduces a row of a result, which four lanes hold. */
 static __device__ __forceinline__ float quad_max(float v) {
     v = fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 1));
     return fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 2));
@@ -310,7 +311,7 @@ static __device__ __forceinline__ float quad_sum(float v) {
     return v + __shfl_xor_sync(FULL_WARP, v, 2);
 }
 
-/* Half of a row's N x 8 sums, by a factor, to where the row's first of these channels is. */
+/* Stores half of a row's N x 8 sums, times a factor; `to` is the row's first of these channels. */
 template <typename E, int N>
 static __device__ __forceinline__ void store_row(stored<E> *to, const float (&sum)[N][4], int half, float factor) {
     const int t = threadIdx.x % 4;
@@ -333,9 +334,10 @@ static __device__ __forceinline__ void store_row(stored<E> *to, const float (&su
 /* ---- dropout ---- */
 
 /*
- * Philox's first rounds mix the keys (4 quad …) and the queries (2 pair …) little by little: the first two, and half of
- * the third, are products of either alone. These are made once for all that share them; random_of() does what is left,
- * and gives what snug_philox_rounds(quad, pair, sample, site, key, step, SNUG_DROPOUT_ROUNDS) gives.
+ * Philox mixes the keys' counter word (4 quad …) and the queries' (2 pair …) gradually: the first two rounds, and half
+ * of the third, depend on only one of them. They are computed once for all elements that share them; random_of()
+ * computes the rest, and returns the same as snug_philox_rounds(quad, pair, sample, site, key, step,
+ * SNUG_DROPOUT_ROUNDS).
  */
 enum : uint32_t { PHILOX_M0 = 0xD2511F53u, PHILOX_M1 = 0xCD9E8D57u, PHILOX_W0 = 0x9E3779B9u, PHILOX_W1 = 0xBB67AE85u };
 
@@ -377,14 +379,24 @@ random_of(const struct head &head, const struct quad_part &quad, const struct pa
     return {{c0, c1, c2, c3}};
 }
 
-/* ---- what backward does before all else ---- */
+/* ---- windows and biases ---- */
+
+/* Options that a kernel is compiled for: each has its own code, so the plain form pays nothing for them. */
+enum form { PLAIN, WINDOWED, BIASED };
+
+/* A head's biases, in shared memory. */
+template <int THREADS>
+static __device__ __forceinline__ void load_biases(float *to, const struct attention &a, const struct head &head) {
+    for (int i = threadIdx.x; i < DISTANCES; i += THREADS) to[i] = a.bias[head.index * DISTANCES + i];
+}
+
+/* ---- preparing backward ---- */
 
 enum { ROW_BLOCK = 16, ROW_THREADS = 256 };
 
 /*
- * For a block of queries of all heads, put() is given each query's place in its sequence, token, head, its lse in
- * powers of two, and delta = do . o. Dropout's factor 1 / (1 - p) is left out of dS until the end, so delta is divided
- * by it.
+ * For a block of queries of all heads, calls put() with each query's position in its sequence, token, head, its lse in
+ * base 2, and delta = do . o. Dropout's factor 1 / (1 - p) is left out of dS until the end, so delta is divided by it.
  */
 template <typename T, int D, typename F>
 static __device__ __forceinline__ void for_rows(const struct attention &a, const struct head &head, F put) {
@@ -409,8 +421,8 @@ static __device__ __forceinline__ void for_rows(const struct attention &a, const
     }
 }
 
-/* Calls launch with a value of the type of operands that serve tensors of a type; rounded: fp32 ones by one product.
-   Gives what that gives. */
+/* Calls launch with a value of the operand type for tensors of a type; rounded: fp32 with a single tf32 matmul. Returns
+   the result of launch. */
 template <typename F> static bool with_operands(enum snug_dtype type, bool rounded, F launch) {
     bool result = false;
     with_type(type, [&](auto value) {

@@ -1,47 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's backward pass on tensor cores, for heads of 32, 64 or 128 channels, in five products and with each mask
- * drawn once. A block takes some blocks of keys of a head, one after the other, and walks over the
- * queries in tiles: S^T = k q^T,  dP^T = v do^T,   from them, in registers, (F * P)^T and dS^T; dv += (F * P)^T do,  dk
- * += dS^T q,   left operands in registers, sums in registers; dq += dS k,   by way of shared memory, since there the
- * sum is over keys, which the warps share out. A query tile's dq is summed over the blocks of keys in fp32: in the
- * workspace, where each lane finds what it wrote itself. Where there are few heads, several blocks share the keys of
- * one, and a last kernel adds up their dq, in order.
+ * Attention's backward pass on tensor cores, for heads of 32, 64 or 128 channels, in five matmuls, with each mask
+ * generated once. A block processes some blocks of keys of a head, one after the other, and loops over the queries in
+ * tiles: S^T = k q^T, dP^T = v do^T, from them, in registers, (F * P)^T and dS^T; dv += (F * P)^T do, dk += dS^T q,
+ * left operands in registers, sums in registers; dq += dS k, through shared memory, because that sum is over keys,
+ * which are divided among the warps. A query tile's dq is summed over the blocks of keys in fp32: in the workspace,
+ * where each lane reads only its own writes. If there are few heads, several blocks share the keys of a head, and a
+ * last kernel sums their dq, in order.
  *
- * The heads of 128 channels have a block for each half of their gradients' channels, which repeats S and dP: registers
+ * Heads of 128 channels have a block for each half of the gradients' channels; both compute S and dP, because registers
  * hold no more sums.
  */
+#include <type_traits>
+
 #include "backend/cuda/attention_mma.cuh"
 
-/* How blocks take heads of D channels: each has the gradients of CHANNELS of them, for KEYS keys at a time, 32 a warp,
-   and walks over tiles of so many queries. */
+/* The work of a block for heads of D channels: the gradients of CHANNELS channels, for KEYS keys at a time, 32 per
+   warp, in a loop over tiles of queries. */
 template <typename E, int D> struct shape {
     typedef E operands;
     static constexpr bool WIDE = sizeof(stored<E>) == 4;
     static constexpr int HEAD = D, CHANNELS = D == 128 ? 64 : D, WARPS = D == 128 || (WIDE && D == 32) ? 2 : 4;
     static constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, QUERIES = WIDE ? 16 : 32, N = QUERIES / 8;
-    /* Of dS^T in shared memory. Rows of fp32 are padded, so that a lane finds two queries of its keys without
-     * conflicts. */
+    /* Layout of dS^T in shared memory. Rows of fp32 are padded, so a lane reads two queries of its keys without bank
+       conflicts. */
     static constexpr int DS_ROW = WIDE ? 4 * (QUERIES + 4) : 2 * QUERIES;
     static constexpr int KEYS_BYTES = KEYS * ROW<E, D>, QUERIES_BYTES = QUERIES * ROW<E, D>, DS_BYTES = KEYS * DS_ROW;
     static constexpr int BYTES = 2 * KEYS_BYTES + 4 * QUERIES_BYTES + DS_BYTES + 2 * QUERIES * 16;
 };
 
 struct backward {
-    uint4 *rows;    /* [heads, stride]: of each query, see row_kernel */
+    uint4 *rows;    /* [heads, stride]: a value per query, see row_kernel */
     float4 *sums;   /* [shares, heads, tiles, …]: dq of each tile of queries */
     int64_t stride; /* of rows */
     int64_t tiles;  /* of all sequences, of a head */
     int shares;     /* blocks that share a head's keys */
-    int share;      /* blocks of keys for each */
+    int share;      /* blocks of keys of each */
 };
 
-/* Tiles are counted as if each sequence before had one more than it fills. */
+/* Tile numbers assume that each earlier sequence has one more tile than it fills. */
 template <typename S> static __device__ __forceinline__ int64_t first_tile(const struct head &head, int sequence) {
     return head.first / S::QUERIES + sequence;
 }
 
-/* And its part of the random numbers. */
+/* Tiles of queries whose windows include a block of keys, and blocks of keys within a tile's windows. */
+template <typename S>
+static __device__ __forceinline__ struct range tiles_of_keys(const struct attention &a, const struct head &head,
+                                                             int block) {
+    const struct range seen = seen_from(block * S::KEYS, S::KEYS, a.window, head.length, S::QUERIES);
+    return {seen.first / S::QUERIES, (seen.end + S::QUERIES - 1) / S::QUERIES};
+}
+template <typename S>
+static __device__ __forceinline__ struct range blocks_of_queries(const struct attention &a, const struct head &head,
+                                                                 int tile) {
+    const struct range seen = seen_from(tile * S::QUERIES, S::QUERIES, a.window, head.length, S::KEYS);
+    return {seen.first / S::KEYS, (seen.end + S::KEYS - 1) / S::KEYS};
+}
+
+/* And computes its part of the random numbers. */
 template <typename T, int D>
 static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct attention a, const struct backward b) {
     if (blockIdx.z == gridDim.z - 1) return clear_tail(a, (T *)a.dqkv, 3 * a.h);
@@ -55,7 +71,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(const struct at
 
 /* ---- a block's work ---- */
 
-/* A tile of queries, do, and their rows. */
+/* Loads a tile of queries, do, lse and delta. */
 template <typename S>
 static __device__ __forceinline__ void copy_queries(uint4 *q, uint4 *dout, uint4 *rows, const struct attention &a,
                                                     const struct backward &b, const struct head &head, int q0) {
@@ -104,7 +120,34 @@ probabilities(operand<E, 2, N> &p, operand<E, 2, N> &ds, float (&s)[2][N][4], fl
     }
 }
 
-/* Keys behind the last have rows of zeros, but P is what it is then, maybe infinite: dq must not see it. */
+/* Masks elements of S^T of 32 keys from key on, of which a lane has 4, and a tile of queries. */
+template <int N> static __device__ __forceinline__ void hide_keys(float (&s)[2][N][4], int q0, int key, int window) {
+    if (q0 + 8 * N - 1 - key <= window && key + 31 - q0 <= window) return;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (is_hidden(q0 + 8 * n + lane % 4 * 2 + i % 2, key + lane / 4 * 4 + 2 * m + i / 2, window))
+                    s[m][n][i] = HIDDEN;
+}
+
+template <int N>
+static __device__ __forceinline__ void add_biases(float (&s)[2][N][4], const float *biases, int q0, int key) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[m][n][i] +=
+                    biases[distance_of(q0 + 8 * n + lane % 4 * 2 + i % 2, key + lane / 4 * 4 + 2 * m + i / 2)];
+}
+
+/* Rows after the last key are zero, but P may be infinite there: it must not reach dq. */
 template <typename E, int N> static __device__ __forceinline__ void clear_keys(operand<E, 2, N> &ds, int valid) {
 #pragma unroll
     for (int r = 0; r < 4; r++)
@@ -133,7 +176,7 @@ static __device__ __forceinline__ void store_ds(uint4 *tile, const operand<E, 2,
             }
 }
 
-/* What a lane names to load_ds: of 16 queries, for as many keys as a product sums over; behind base. */
+/* A lane's address for load_ds, from base on: 16 queries, and the keys of one instruction's depth. */
 template <typename S> static __device__ __forceinline__ uint32_t ds_of(uint32_t base, int query) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     if constexpr (S::WIDE) return base + 2 * t * S::DS_ROW + 4 * (query + 2 * g);
@@ -161,7 +204,7 @@ template <typename S> static __device__ __forceinline__ int query_of(int half) {
 
 /* ---- what is written ---- */
 
-/* 16 rows of dq from q0 on, 8 N channels. */
+/* Stores 16 rows of dq from q0 on, 8 N channels. */
 template <typename S, int N>
 static __device__ __forceinline__ void store_dq(const struct attention &a, const struct head &head,
                                                 const float (&dq)[N][4], int q0, int channel) {
@@ -175,7 +218,7 @@ static __device__ __forceinline__ void store_dq(const struct attention &a, const
     }
 }
 
-/* dk or dv of a warp's 32 keys from key on, 8 N channels. */
+/* Stores dk or dv of a warp's 32 keys from key on, 8 N channels. */
 template <typename E, int N>
 static __device__ __forceinline__ void store_keys(stored<E> *to, int64_t stride, const float (&sum)[2][N][4],
                                                   float scale, int key, int length) {
@@ -193,7 +236,7 @@ template <typename S> struct dq_part {
     static constexpr int ROWS = S::QUERIES / 16, CHANNELS = ROWS * S::CHANNELS / S::WARPS, N = CHANNELS / 8;
     static __device__ __forceinline__ int row() { return threadIdx.x / 32 % ROWS * 16; }
     static __device__ __forceinline__ int channel() { return threadIdx.x / (32 * ROWS) * CHANNELS; }
-    /* Where the lane's sums are; they follow one another by 32. */
+    /* The lane's sums, 32 elements apart. */
     static __device__ __forceinline__ float4 *sums(const struct attention &a, const struct backward &b,
                                                    const struct head &head, int part, int share, int64_t tile) {
         const int64_t of_head = ((int64_t)share * a.heads + head.index) * (a.d / S::CHANNELS) + part;
@@ -202,7 +245,7 @@ template <typename S> struct dq_part {
     }
 };
 
-/* dq += dS k: 16 queries, of which ds is the address in a tile of keys by queries, by so many channels. */
+/* dq += dS k of 16 queries and 8 N channels; ds: address of the queries in the tile of keys by queries. */
 template <typename S, int N>
 static __device__ __forceinline__ void add_ds(float (&dq)[N][4], uint32_t ds, int ds_tile, uint32_t keys) {
     typedef typename S::operands E;
@@ -233,17 +276,18 @@ template <int N> static __device__ __forceinline__ void store_sums(float4 *to, c
     for (int n = 0; n < N; n++) to[32 * n] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
 }
 
-template <typename S, bool DROP>
+template <typename S, bool DROP, form FORM>
 static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     backward_kernel(const struct attention a, const struct backward b) {
     typedef typename S::operands E;
     typedef stored<E> T;
     constexpr int D = S::HEAD, C = S::CHANNELS, THREADS = S::THREADS, KEYS = S::KEYS, QUERIES = S::QUERIES, N = S::N;
-    constexpr int TILE = S::QUERIES_BYTES; /* bytes, as what follows, which are behind k */
+    constexpr int TILE = S::QUERIES_BYTES; /* bytes, as the next ones; after k */
     constexpr int V = S::KEYS_BYTES, Q = 2 * V, DOUT = Q + 2 * TILE, DS = DOUT + 2 * TILE;
     typedef dq_part<S> mine;
     extern __shared__ __align__(512) uint4 shared[];
     uint4 *rows = shared + (DS + S::DS_BYTES) / 16;
+    float *biases = (float *)(rows + 2 * QUERIES);
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int part = blockIdx.x % (D / C), share = blockIdx.x / (D / C);
     const int blocks = (head.length + KEYS - 1) / KEYS, tiles = (head.length + QUERIES - 1) / QUERIES;
@@ -255,21 +299,24 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     const uint32_t ds_at = ds_of<S>(base, mine::row());
     float4 *const sums = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z));
 
+    if (FORM == BIASED) load_biases<THREADS>(biases, a, head);
     for (int block = begin; block < end; block++) {
+        struct range seen = {0, tiles}; /* tiles of queries */
+        if (FORM == WINDOWED) seen = tiles_of_keys<S>(a, head, block);
         const int k0 = block * KEYS, valid = head.length - (k0 + row + lane / 4 * 4);
-        const bool first = block == begin, last = block == end - 1 && begin == 0 && end == blocks;
-        __syncthreads(); /* the block before is done with what is in shared memory */
+        bool first = block == begin, last = block == end - 1 && begin == 0 && end == blocks;
+        __syncthreads(); /* the previous block no longer needs shared memory */
         copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared, keys, 3 * a.h, head.length, k0);
         copy_tile<D, KEYS, THREADS, KEYS_IN_ROWS>(shared + V / 16, keys + a.h, 3 * a.h, head.length, k0);
-        copy_queries<S>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, 0);
+        copy_queries<S>(shared + Q / 16, shared + DOUT / 16, rows, a, b, head, seen.first * QUERIES);
         commit_copies();
         struct quad_part quad;
         if (DROP) quad = quad_part_of(head, (uint32_t)(k0 + row + lane / 4 * 4) / 4);
         float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
-        for (int tile = 0, stage = 0; tile < tiles; tile++, stage ^= 1) {
+        for (int tile = seen.first, stage = 0; tile < seen.end; tile++, stage ^= 1) {
             wait_copies<0>();
-            __syncthreads(); /* this tile is there; the other stage, and dS, are free */
-            if (tile + 1 < tiles) {
+            __syncthreads(); /* this tile has arrived; the other stage, and dS, are free */
+            if (tile + 1 < seen.end) {
                 const int other = (stage ^ 1) * TILE / 16;
                 copy_queries<S>(shared + Q / 16 + other, shared + DOUT / 16 + other, rows + (stage ^ 1) * QUERIES, a, b,
                                 head, (tile + 1) * QUERIES);
@@ -281,17 +328,24 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
             {
                 float s[2][N][4], dp[2][N][4];
                 rows_by_rows<E, D, 2, N>(s, own_at, 0, columns_at, Q);
+                if (FORM == WINDOWED) hide_keys(s, tile * QUERIES, k0 + row, a.window);
+                if (FORM == BIASED) add_biases(s, biases, tile * QUERIES, k0 + row);
                 rows_by_rows<E, D, 2, N>(dp, own_at, V, columns_at, DOUT);
                 probabilities<E, DROP>(p, ds, s, dp, a, head, quad, rows + stage * QUERIES);
             }
             if (k0 + row + 32 > head.length) clear_keys(ds, valid);
             store_ds<S>(shared + DS / 16, ds, row);
-            add_product<E, D, C>(dv, p, rows_at, DOUT);
-            add_product<E, D, C>(dk, ds, rows_at, Q);
-            __syncthreads(); /* dS of all keys is there */
+            add_matmul<E, D, C>(dv, p, rows_at, DOUT);
+            add_matmul<E, D, C>(dk, ds, rows_at, Q);
+            __syncthreads(); /* dS of all keys is stored */
 
+            if (FORM == WINDOWED) {
+                const struct range of = blocks_of_queries<S>(a, head, tile);
+                first = block == begin || block == of.first;
+                last = block == of.end - 1 && begin <= of.first && of.end <= end;
+            }
             float dq[mine::N][4] = {};
-            float4 before[mine::N], *const sum = sums + tile * (QUERIES * C / 4); /* of dq, from other keys */
+            float4 before[mine::N], *const sum = sums + tile * (QUERIES * C / 4); /* partial dq, of other keys */
             if (!first)
 #pragma unroll
                 for (int n = 0; n < mine::N; n++) before[n] = sum[32 * n];
@@ -308,17 +362,20 @@ static __global__ void __launch_bounds__(S::THREADS, 8 / S::WARPS)
     }
 }
 
-/* dq of sequences whose keys several blocks had. */
+/* Sums dq of sequences whose keys several blocks shared. */
 template <typename S>
 static __global__ void __launch_bounds__(S::THREADS)
     add_shares_kernel(const struct attention a, const struct backward b) {
     typedef dq_part<S> mine;
     const struct head head = head_of(a, blockIdx.z, blockIdx.y);
     const int part = blockIdx.x % (S::HEAD / S::CHANNELS), tile = blockIdx.x / (S::HEAD / S::CHANNELS);
-    const int each = S::KEYS * b.share, shares = (head.length + each - 1) / each;
-    if (shares < 2 || tile * S::QUERIES >= head.length) return;
+    if (tile * S::QUERIES >= head.length) return;
+    /* All shares, or those within the window; a single share has already stored dq. */
+    const struct range blocks = blocks_of_queries<S>(a, head, tile);
+    const int begin = blocks.first / b.share, end = (blocks.end - 1) / b.share + 1;
+    if (end - begin < 2) return;
     float dq[mine::N][4] = {};
-    for (int share = 0; share < shares; share++) {
+    for (int share = begin; share < end; share++) {
         const float4 *from = mine::sums(a, b, head, part, share, first_tile<S>(head, blockIdx.z) + tile);
         float4 sums[mine::N];
 #pragma unroll
@@ -330,7 +387,7 @@ static __global__ void __launch_bounds__(S::THREADS)
 
 /* ---- launching ---- */
 
-/* Calls launch with the shape for operands of a tensor's type and heads of d channels; false where there is none. */
+/* Calls launch with the shape for operands of a tensor's type and heads of d channels; false if there is none. */
 template <typename F> static bool with_shape(enum snug_dtype type, bool rounded, int64_t d, F launch) {
     return with_operands(type, rounded, [&](auto operands) {
         typedef decltype(operands) E;
@@ -341,7 +398,7 @@ template <typename F> static bool with_shape(enum snug_dtype type, bool rounded,
     });
 }
 
-/* Tiles of all sequences: each but the last may end in one that is not full. */
+/* Tiles of all sequences: the last tile of each may be partial. */
 template <typename S> static int64_t tiles_of(int64_t tokens, int64_t sequences) {
     return tokens / S::QUERIES + sequences + 1;
 }
@@ -350,8 +407,8 @@ static int64_t rows_bytes(const struct snug_program *program, int heads) {
     return (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * heads * (int64_t)sizeof(uint4);
 }
 
-/* Of dq once for all tokens; for shares of small batches so many more as ROOM holds, and four where few long sequences
-   are all there is. No sums where no sequence has more keys than a block. */
+/* Room for dq of all tokens; for shares in small batches as many more as ROOM holds, and four if there are only a few
+   long sequences. No sums are needed if no sequence has more keys than a block. */
 template <typename S> static int64_t sums_bytes(const struct snug_program *program, int heads) {
     const int64_t ROOM = (int64_t)64 << 20, tokens = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
     const int64_t h = (int64_t)heads * S::HEAD;
@@ -370,27 +427,29 @@ int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, en
     return bytes;
 }
 
-template <typename S, bool DROP>
+template <typename S, bool DROP, form FORM>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
     const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences;
     const unsigned parts = S::HEAD / S::CHANNELS;
     cudaStream_t stream = snug_cuda_of(run)->stream;
     const dim3 grid((unsigned)b.shares * parts, heads, sequences);
     const dim3 tiles(blocks_for(run->program->longest, S::QUERIES) * parts, heads, sequences);
-    cudaFuncSetAttribute(backward_kernel<S, DROP>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES);
-    backward_kernel<S, DROP><<<grid, S::THREADS, S::BYTES, stream>>>(a, b);
+    const int bytes = S::BYTES + (FORM == BIASED ? DISTANCES * 4 : 0);
+    const auto kernel = backward_kernel<S, DROP, FORM>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<grid, S::THREADS, bytes, stream>>>(a, b);
     if (b.shares > 1) add_shares_kernel<S><<<tiles, S::THREADS, 0, stream>>>(a, b);
 }
 
 template <typename S> static void launch_all(const struct attention &a, const struct snug_run *run) {
     const struct snug_program *program = run->program;
     const int64_t sequences = run->batch->sequences, longest = program->longest > 0 ? program->longest : 1;
-    struct backward b = {.rows = (uint4 *)run->workspace};
+    struct backward b = {.rows = (uint4 *)a.workspace};
     b.stride = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
-    b.sums = (float4 *)((uint8_t *)run->workspace + rows_bytes(program, a.heads));
+    b.sums = (float4 *)((uint8_t *)a.workspace + rows_bytes(program, a.heads));
     b.tiles = tiles_of<S>(a.bucket, sequences);
     const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * a.h * 4;
-    const int64_t heads = a.bucket * a.heads / longest + 1; /* if all were of full length */
+    const int64_t heads = a.bucket * a.heads / longest + 1; /* if all sequences had full length */
     int64_t shares = 4 * snug_cuda_of(run)->multiprocessors / heads;
     if (shares > sums_bytes<S>(program, a.heads) / once) shares = sums_bytes<S>(program, a.heads) / once;
     if (shares > blocks) shares = blocks;
@@ -399,15 +458,25 @@ template <typename S> static void launch_all(const struct attention &a, const st
     const dim3 rows(blocks_for(longest, ROW_BLOCK), 1, (unsigned)sequences + 1);
     row_kernel<stored<typename S::operands>, S::HEAD><<<rows, ROW_THREADS, 0, snug_cuda_of(run)->stream>>>(a, b);
     if (sequences == 0) return;
-    a.dropout.threshold ? launch<S, true>(a, b, run) : launch<S, false>(a, b, run);
+    const auto choose = [&](auto drop) {
+        constexpr bool DROP = decltype(drop)::value;
+        if constexpr (S::HEAD == 64) {
+            if (a.window < ALL_KEYS) return launch<S, DROP, WINDOWED>(a, b, run);
+            if (a.bias) return launch<S, DROP, BIASED>(a, b, run);
+        }
+        launch<S, DROP, PLAIN>(a, b, run);
+    };
+    a.dropout.threshold ? choose(std::true_type()) : choose(std::false_type());
 }
 
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
+    const bool windowed = a.window < ALL_KEYS;
     bool fits = true;
+    if ((windowed || a.bias) && (a.d != 64 || (windowed && a.bias))) return false;
     const bool done = with_shape(snug_run_dtype(run, qkv), cuda->tf32, a.d, [&](auto shape) {
         typedef decltype(shape) S;
-        fits = S::BYTES <= cuda->block_memory;
+        fits = S::BYTES + (a.bias ? DISTANCES * 4 : 0) <= cuda->block_memory;
         if (fits) launch_all<S>(a, run);
     });
     return done && fits;

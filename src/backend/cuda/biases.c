@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Biases in the type of the outputs that they are added to, as the products' epilogue wants them: all of a program
- * by one launch, when FORWARD begins. They do not change until BACKWARD, which makes outputs again with the same ones.
+ * Biases in the type of the outputs that they are added to, as the matmuls' epilogue requires: one launch converts all
+ * of a program when FORWARD begins. They do not change until BACKWARD, which recomputes outputs with the same ones.
  */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/bias.h"
 
-/* The bias that op's product wants converted, or -1: logits in fp32 of 16-bit operands get theirs by themselves. */
+#include "backend/cuda/state.h"
+
+/* The bias that op's matmul needs converted, or 0: F32 logits of 16-bit operands get their bias in a kernel. */
 static int32_t bias_of(const struct snug_program *program, const struct snug_op *op) {
-    if (op->kind != SNUG_OP_LINEAR || op->in[2] < 0) return -1;
-    const enum snug_dtype type = program->tensors[op->out[0]].dtype;
-    return type != SNUG_F32 && type == program->tensors[op->in[0]].dtype ? op->in[2] : -1;
+    if (op->kind != SNUG_OP_LINEAR || op->linear.b == 0) return 0;
+    const enum snug_dtype type = program->tensors[op->linear.y].dtype;
+    return type != SNUG_F32 && type == program->tensors[op->linear.x].dtype ? op->linear.b : 0;
 }
 
 static bool is_listed(const struct snug_cuda_bias *list, int32_t count, int64_t from) {
@@ -23,7 +25,7 @@ int32_t snug_cuda_list_biases(const struct snug_program *program, struct snug_cu
     int64_t to = 0;
     for (size_t i = 0; i < program->op_count && count < most; i++) {
         const int32_t bias = bias_of(program, &program->ops[i]);
-        if (bias < 0 || is_listed(list, count, program->tensors[bias].offset)) continue;
+        if (bias == 0 || is_listed(list, count, program->tensors[bias].offset)) continue;
         const struct snug_tensor *t = &program->tensors[bias];
         list[count] = (struct snug_cuda_bias){.from = t->offset, .to = to, .count = t->rows * t->cols};
         to += (list[count++].count * 2 + 255) / 256 * 256;
@@ -36,8 +38,8 @@ int32_t snug_cuda_count_biases(const struct snug_program *program, int64_t *byte
     *bytes = 0;
     for (size_t i = 0; i < program->op_count; i++) {
         const int32_t bias = bias_of(program, &program->ops[i]);
-        if (bias < 0) continue;
-        count++; /* at most: a layer that is made again has its own twice */
+        if (bias == 0) continue;
+        count++; /* at most: a recomputed layer has its biases twice */
         *bytes += (program->tensors[bias].rows * program->tensors[bias].cols * 2 + 255) / 256 * 256;
     }
     return count;

@@ -13,13 +13,13 @@ template <typename T> static __global__ void cast_kernel(T *to, const float *fro
 }
 
 extern "C" snug_status snug_cuda_cast(struct snug_run *run, const struct snug_op *op) {
-    const int64_t count = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]);
-    const float *from = (const float *)snug_run_data(run, op->in[0]);
-    void *to = snug_run_data(run, op->out[0]);
+    const int64_t count = snug_run_rows(run, op->cast.p) * snug_run_cols(run, op->cast.p);
+    const float *from = (const float *)snug_run_data(run, op->cast.p);
+    void *to = snug_run_data(run, op->cast.q);
     if (count > 0)
-        with_type(snug_run_dtype(run, op->out[0]), [&](auto type) {
+        with_type(snug_run_dtype(run, op->cast.q), [&](auto type) {
             cast_kernel<<<blocks_for(count, 8 * 256), 256, 0, snug_cuda_of(run)->stream>>>((decltype(type) *)to, from,
-                                                                                          count);
+                                                                                           count);
         });
     return snug_cuda_done(run, op);
 }

@@ -2,17 +2,20 @@
 /*
  * The CUDA backend: memory, batches, and the table of operations.
  *
- * Operations and what the host reads are put into the device's default stream, so that they are in order by themselves,
- * also between the programs of a run. A recorded phase is recorded in a stream of its own and launched into the default
- * one. Batches travel in a stream of their own (send()).
+ * Operations and the host's copies are issued to the device's default stream, so that they run in order, also between
+ * the programs of a run. A phase is captured in a separate stream and its graph is launched into the default one.
+ * Batches are transferred in another stream (send()).
  */
-#include "backend/cuda/cuda.h"
-#include "backend/cuda/codes.h"
-
 #include <cublasLt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/events.h"
+#include "backend/cuda/matmul.h"
+#include "backend/cuda/ops.h"
+#include "backend/cuda/plugin.h"
+#include "backend/cuda/quantization.h"
 #include "core/philox.h"
 
 snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *what) {
@@ -24,9 +27,11 @@ snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *wh
 snug_status snug_cuda_done(const struct snug_run *run, const struct snug_op *op) {
     const cudaError_t error = cudaGetLastError();
     if (error == cudaSuccess) return SNUG_OK;
-    const int32_t out = op->out[0];
-    return snug_fail(run->ctx, SNUG_E_INTERNAL, "GPU: operation %d, which writes %s, failed: %s", (int)op->kind,
-                     out >= 0 ? run->program->tensors[out].name : "nothing", cudaGetErrorString(error));
+    const char *output = "nothing";
+    for (int k = snug_op_operands(op) - 1; k >= 0; k--)
+        if (op->operands[k] && !snug_op_reads(op, k)) output = run->program->tensors[op->operands[k]].name;
+    return snug_fail(run->ctx, SNUG_E_INTERNAL, "GPU: operation %s, which writes %s, failed: %s",
+                     snug_op_name(op->kind), output, cudaGetErrorString(error));
 }
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
@@ -34,7 +39,7 @@ snug_status snug_cuda_done(const struct snug_run *run, const struct snug_op *op)
 static void release_arena(struct snug_block *memory) { cudaFree(memory->base); }
 static void release_host(struct snug_block *memory) { cudaFreeHost(memory->base); }
 
-/* In the default stream, and done when it returns: after all operations, and before what follows. */
+/* In the default stream, and complete when it returns: after all earlier operations, before all later ones. */
 static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t bytes) {
     if (bytes <= 0) return SNUG_OK;
     return snug_cuda_check(ctx, cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDefault), "copying from or to the arena");
@@ -51,13 +56,15 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
     const size_t size = bytes > 0 ? (size_t)bytes : 1;
     *out = (struct snug_block){0};
     if (block == SNUG_BLOCK_HOST) {
-        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&base, size, cudaHostAllocDefault),
-                                        "page-locked memory of the host cannot be had"));
+        RETURN_IF_ERROR(
+            snug_cuda_check(ctx, cudaHostAlloc(&base, size, cudaHostAllocDefault), "page-locked host memory"));
         memset(base, 0, size);
         *out = (struct snug_block){.base = base, .bytes = (int64_t)size, .release = release_host};
         return SNUG_OK;
     }
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaMalloc(&base, size), "the arena cannot be had"));
+    char what[64];
+    snprintf(what, sizeof what, "cudaMalloc of the arena (%zu MiB)", size >> 20);
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaMalloc(&base, size), what));
     *out = (struct snug_block){
         .base = base, .bytes = (int64_t)size, .copy = copy, .copy_later = copy_later, .release = release_arena};
     return snug_cuda_check(ctx, cudaMemset(base, 0, size), "clearing the arena");
@@ -65,48 +72,49 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
 
 /* ---- batches -------------------------------------------------------------------------------------------------- */
 
-static void *carve(uint8_t *base, int64_t *offset, int64_t bytes) {
-    void *taken = base ? base + *offset : NULL;
+static void *place(uint8_t *base, int64_t *offset, int64_t bytes) {
+    void *at = base ? base + *offset : NULL;
     *offset += (bytes + 255) / 256 * 256;
-    return taken;
+    return at;
 }
 
 /* The loss's width where it reads targets; 0 where it reads labels. */
 static int64_t target_width(const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind == SNUG_OP_LOSS && op->loss != SNUG_CROSS_ENTROPY) return program->tensors[op->in[0]].cols;
+        if (op->kind == SNUG_OP_LOSS && op->loss.function != SNUG_CROSS_ENTROPY)
+            return program->tensors[op->loss.logits].cols;
     }
     return 0;
 }
 
-/* Bytes of the batch's copy; out is carved from base unless that is NULL. Head rows are tokens or sequences, of which
-   there are no more than tokens. */
-static int64_t carve_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
+/* Bytes of the batch's copy; sets out's pointers into base, or to NULL if that is NULL. Loss positions are tokens or
+   sequences, of which there are no more than tokens. */
+static int64_t lay_out_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
     const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
     const int64_t rows = tokens > program->capacity[SNUG_EXTENT_ROWS] ? tokens : program->capacity[SNUG_EXTENT_ROWS];
     int64_t size = 0;
-    out->step = carve(base, &size, sizeof *out->step);
-    out->offsets = carve(base, &size, 4 * (sequences + 1));
+    out->step = place(base, &size, sizeof *out->step);
+    out->offsets = place(base, &size, 4 * (sequences + 1));
     int32_t **arrays[] = {&out->ids, &out->types, &out->positions, &out->sample, &out->by_id};
-    for (size_t i = 0; i < 5; i++) *arrays[i] = carve(base, &size, 4 * tokens);
-    out->head_rows = carve(base, &size, 4 * rows);
-    out->labels = carve(base, &size, 4 * rows);
-    out->targets = carve(base, &size, 4 * rows * target_width(program));
-    out->norms =
-        carve(base, &size, snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
-    out->updates = carve(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);
-    out->updates_8bit =
-        carve(base, &size, snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
+    for (size_t i = 0; i < 5; i++) *arrays[i] = place(base, &size, 4 * tokens);
+    out->loss_positions = place(base, &size, 4 * rows);
+    out->labels = place(base, &size, 4 * rows);
+    out->targets = place(base, &size, 4 * rows * target_width(program));
+    out->norms = place(base, &size,
+                       snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
+    out->updates = place(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);
+    out->updates_8bit = place(
+        base, &size, snug_cuda_find_multi_tensor(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
     const bool coded = snug_program_has(program, SNUG_OP_ADAM_8BIT);
-    uint8_t *codes = carve(base, &size, coded ? (int64_t)sizeof *out->codes : 0);
-    out->codes = coded ? (struct snug_cuda_codes *)codes : NULL;
+    uint8_t *quantization = place(base, &size, coded ? (int64_t)sizeof *out->quantization : 0);
+    out->quantization = coded ? (struct snug_cuda_quantization *)quantization : NULL;
     int64_t bytes;
     const int32_t count = snug_cuda_count_biases(program, &bytes);
-    out->bias_list = carve(base, &size, count * (int64_t)sizeof *out->bias_list);
+    out->bias_list = place(base, &size, count * (int64_t)sizeof *out->bias_list);
     out->sent = size;
-    out->landing = carve(base, &size, out->sent);
-    out->biases = carve(base, &size, bytes);
+    out->incoming = place(base, &size, out->sent);
+    out->biases = place(base, &size, bytes);
     return size;
 }
 
@@ -117,13 +125,13 @@ static int64_t available(void) {
 
 static int64_t batch_bytes(const struct snug_program *program) {
     struct snug_cuda_batch batch;
-    return carve_batch(program, NULL, &batch);
+    return lay_out_batch(program, NULL, &batch);
 }
 
-/* It asks for the program's operations, so not for every batch again. */
+/* Laying it out walks the program's operations, so it is done once. */
 void snug_cuda_place_batch(const struct snug_run *run) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    if (cuda->batch.step != run->batch_copy) carve_batch(run->program, run->batch_copy, &cuda->batch);
+    if (cuda->batch.step != run->batch_copy) lay_out_batch(run->program, run->batch_copy, &cuda->batch);
 }
 
 int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens) {
@@ -136,41 +144,41 @@ static void put(void *to, const void *from, int64_t bytes) {
     if (from && bytes > 0) memcpy(to, from, (size_t)bytes);
 }
 
-/* From staging into the device's copy, beside the operations that were asked for before. Recorded ones read a fixed
-   place, so the batch waits where it landed until they are done. What another program has in this part of the arena is
-   laid out differently: then it travels when that one's operations are done. */
+/* Transfers from staging into the device's copy, while earlier operations still run. Captured operations read a fixed
+   address, so the batch stays in `incoming` until they are done. Another program uses this part of the arena
+   differently: then the transfer starts after its operations. */
 static cudaError_t send(struct snug_cuda *cuda, const struct snug_run *run) {
     const size_t bytes = (size_t)cuda->batch.sent;
-    const int turn = cuda->turn;
-    cudaError_t error = run->in_turn ? cudaSuccess : cudaEventRecord(cuda->taken, NULL);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(cuda->copies, cuda->taken, 0);
+    const int staged = cuda->staged;
+    cudaError_t error = run->in_turn ? cudaSuccess : cudaEventRecord(cuda->incoming_free, NULL);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(cuda->copies, cuda->incoming_free, 0);
     if (error == cudaSuccess)
-        error =
-            cudaMemcpyAsync(cuda->batch.landing, cuda->staging[turn].step, bytes, cudaMemcpyHostToDevice, cuda->copies);
-    if (error == cudaSuccess) error = cudaEventRecord(cuda->sent[turn], cuda->copies);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(NULL, cuda->sent[turn], 0);
+        error = cudaMemcpyAsync(cuda->batch.incoming, cuda->staging[staged].step, bytes, cudaMemcpyHostToDevice,
+                                cuda->copies);
+    if (error == cudaSuccess) error = cudaEventRecord(cuda->sent[staged], cuda->copies);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(NULL, cuda->sent[staged], 0);
     if (error == cudaSuccess)
-        error = cudaMemcpyAsync(run->batch_copy, cuda->batch.landing, bytes, cudaMemcpyDeviceToDevice, NULL);
-    return error == cudaSuccess ? cudaEventRecord(cuda->taken, NULL) : error;
+        error = cudaMemcpyAsync(run->batch_copy, cuda->batch.incoming, bytes, cudaMemcpyDeviceToDevice, NULL);
+    return error == cudaSuccess ? cudaEventRecord(cuda->incoming_free, NULL) : error;
 }
 
-/* Through one of two blocks of page-locked memory, laid out as the device's copy, so that one transfer takes it all and
-   the loader may have its own arrays back at once. */
+/* The batch is packed into one of two blocks of page-locked memory, laid out as the device's copy: one transfer is
+   enough, and the loader may reuse its arrays at once. */
 static snug_status load(struct snug_run *run) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_batch *b = run->batch;
-    const int turn = cuda->turn ^= 1;
-    const struct snug_cuda_batch *h = &cuda->staging[turn];
+    const int staged = cuda->staged ^= 1;
+    const struct snug_cuda_batch *h = &cuda->staging[staged];
     snug_cuda_place_batch(run);
     cuda->bucket = snug_cuda_bucket_of(run->program, b->tokens);
-    RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[turn]), "sending a batch"));
+    RETURN_IF_ERROR(snug_cuda_check(run->ctx, cudaEventSynchronize(cuda->sent[staged]), "sending a batch"));
     put(h->offsets, b->offsets, 4 * (b->sequences + 1));
     put(h->ids, b->ids, 4 * b->tokens);
     put(h->types, b->types, 4 * b->tokens);
     put(h->positions, b->positions, 4 * b->tokens);
     put(h->sample, b->sample, 4 * b->tokens);
     put(h->by_id, b->by_id, 4 * b->tokens);
-    put(h->head_rows, b->head_rows, 4 * b->rows);
+    put(h->loss_positions, b->loss_positions, 4 * b->rows);
     put(h->labels, b->labels, 4 * b->rows);
     put(h->targets, b->targets, 4 * b->rows * target_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
@@ -187,13 +195,13 @@ snug_status snug_cuda_send_step(struct snug_run *run) {
                                         .step = (uint32_t)run->step,
                                         .loss_scale = run->loss_scale,
                                         .max_grad_norm = run->max_grad_norm};
-    struct snug_cuda_pace pace = {.beta1 = o ? o->beta1 : 0,
-                                  .beta2 = o ? o->beta2 : 0,
-                                  .decay_rate = o ? o->decay_rate : 0,
-                                  .skipped = run->skipped,
-                                  .learning_rates = {run->learning_rate}};
-    for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) pace.learning_rates[i] = run->later_rates[i - 1];
-    snug_cuda_set_step(snug_cuda_of(run), step, &pace, snug_run_data(run, snug_cuda_of(run)->scaler));
+    struct snug_cuda_update_settings settings = {.beta1 = o ? o->beta1 : 0,
+                                                 .beta2 = o ? o->beta2 : 0,
+                                                 .decay_rate = o ? o->decay_rate : 0,
+                                                 .skipped = run->skipped,
+                                                 .learning_rates = {run->learning_rate}};
+    for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) settings.learning_rates[i] = run->later_rates[i - 1];
+    snug_cuda_set_step(snug_cuda_of(run), step, &settings, snug_run_data(run, snug_cuda_of(run)->scaler));
     return snug_cuda_check(run->ctx, cudaGetLastError(), "starting a phase");
 }
 
@@ -204,13 +212,13 @@ static void close_state(void *state) {
     if (!cuda) return;
     cudaDeviceSynchronize();
     snug_cuda_free_graphs(cuda);
-    snug_cuda_free_products(cuda);
-    snug_cuda_free_choices(cuda);
+    snug_cuda_free_matmul_plans(cuda);
+    snug_cuda_free_algorithms(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
-    if (cuda->record) cudaStreamDestroy(cuda->record);
+    if (cuda->capture) cudaStreamDestroy(cuda->capture);
     if (cuda->side) cudaStreamDestroy(cuda->side);
     if (cuda->copies) cudaStreamDestroy(cuda->copies);
-    if (cuda->taken) cudaEventDestroy(cuda->taken);
+    if (cuda->incoming_free) cudaEventDestroy(cuda->incoming_free);
     for (int i = 0; i < 2; i++) {
         if (cuda->staging[i].step) cudaFreeHost(cuda->staging[i].step);
         if (cuda->sent[i]) cudaEventDestroy(cuda->sent[i]);
@@ -219,18 +227,18 @@ static void close_state(void *state) {
     free(cuda);
 }
 
-/* Out of the CPU's tables, which have cells for all numbers. */
-static snug_status fill_codes(snug_context *ctx, struct snug_cuda_codes *out) {
-    struct snug_codes *codes;
-    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *codes, (void **)&codes));
-    snug_codes_init(codes);
-    memcpy(out->signed_book, codes->signed_book, sizeof out->signed_book);
-    memcpy(out->unsigned_book, codes->unsigned_book, sizeof out->unsigned_book);
-    memcpy(out->signed_cells, codes->signed_cells + (SNUG_CUDA_SIGNED_LEAST >> SNUG_SIGNED_SHIFT),
-           sizeof out->signed_cells);
-    memcpy(out->unsigned_cells, codes->unsigned_cells + (SNUG_CUDA_UNSIGNED_LEAST >> SNUG_UNSIGNED_SHIFT),
-           sizeof out->unsigned_cells);
-    free(codes);
+/* The part of the CPU's tables that the kernel needs; the CPU's tables have an entry for every number. */
+static snug_status fill_quantization(snug_context *ctx, struct snug_cuda_quantization *out) {
+    struct snug_quantization_tables *tables;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *tables, (void **)&tables));
+    snug_quantization_tables_init(tables);
+    memcpy(out->signed_map, tables->signed_map, sizeof out->signed_map);
+    memcpy(out->unsigned_map, tables->unsigned_map, sizeof out->unsigned_map);
+    memcpy(out->signed_table, tables->signed_table + (SNUG_CUDA_SIGNED_LEAST >> SNUG_SIGNED_SHIFT),
+           sizeof out->signed_table);
+    memcpy(out->unsigned_table, tables->unsigned_table + (SNUG_CUDA_UNSIGNED_LEAST >> SNUG_UNSIGNED_SHIFT),
+           sizeof out->unsigned_table);
+    free(tables);
     return SNUG_OK;
 }
 
@@ -240,59 +248,61 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     cublasLtHandle_t lt;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cuda), state));
     struct snug_cuda *cuda = *state;
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDevice(&device), "no device is set"));
-    RETURN_IF_ERROR(snug_cuda_check(
-        ctx, cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, device), "its attributes"));
-    RETURN_IF_ERROR(snug_cuda_check(
-        ctx, cudaDeviceGetAttribute(&cuda->capability, cudaDevAttrComputeCapabilityMajor, device), "its attributes"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDevice(&device), "cudaGetDevice"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, device),
+                        "cudaDeviceGetAttribute"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaDeviceGetAttribute(&cuda->capability, cudaDevAttrComputeCapabilityMajor, device),
+                        "cudaDeviceGetAttribute"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-                                    "its attributes"));
+                                    "cudaDeviceGetAttribute"));
     cuda->capability = 10 * cuda->capability + minor;
     RETURN_IF_ERROR(snug_cuda_check(
         ctx, cudaDeviceGetAttribute(&cuda->block_memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-        "its attributes"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->record, cudaStreamNonBlocking),
-                                    "a stream cannot be had"));
+        "cudaDeviceGetAttribute"));
     RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking), "a stream cannot be had"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking),
-                                    "a stream cannot be had"));
+        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->capture, cudaStreamNonBlocking), "cudaStreamCreate"));
     RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->taken, cudaEventDisableTiming), "an event cannot be had"));
+        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking), "cudaStreamCreate"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking), "cudaStreamCreate"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->incoming_free, cudaEventDisableTiming),
+                                    "cudaEventCreate"));
     cuda->tf32 = program->tf32;
-    cuda->scaler = snug_program_scaler(program);
-    cuda->norms = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM);
+    cuda->scaler = program->scaler;
+    cuda->norms = snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM);
     cuda->updates = snug_cuda_find_updates(program);
-    cuda->updates_8bit = snug_cuda_find_many(program, SNUG_OP_ADAM_8BIT);
+    cuda->updates_8bit = snug_cuda_find_multi_tensor(program, SNUG_OP_ADAM_8BIT);
     struct snug_cuda_batch sizes;
-    carve_batch(program, NULL, &sizes);
+    lay_out_batch(program, NULL, &sizes);
     for (int i = 0; i < 2; i++) {
         void *memory;
         struct snug_cuda_batch *tables = &cuda->staging[i];
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)sizes.sent, cudaHostAllocDefault),
                                         "page-locked memory"));
-        carve_batch(program, memory, tables);
-        snug_cuda_list_many(program, &cuda->norms, tables->norms);
-        snug_cuda_list_many(program, &cuda->updates, tables->updates);
-        snug_cuda_list_many(program, &cuda->updates_8bit, tables->updates_8bit);
-        if (tables->codes) RETURN_IF_ERROR(fill_codes(ctx, tables->codes));
+        lay_out_batch(program, memory, tables);
+        snug_cuda_list_entries(program, &cuda->norms, tables->norms);
+        snug_cuda_list_entries(program, &cuda->updates, tables->updates);
+        snug_cuda_list_entries(program, &cuda->updates_8bit, tables->updates_8bit);
+        if (tables->quantization) RETURN_IF_ERROR(fill_quantization(ctx, tables->quantization));
         int64_t bytes;
         const int32_t most = snug_cuda_count_biases(program, &bytes);
         cuda->biases = tables->bias_list;
         cuda->bias_count = snug_cuda_list_biases(program, tables->bias_list, most);
-        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming),
-                                        "an event cannot be had"));
-        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming),
-                                        "an event cannot be had"));
+        RETURN_IF_ERROR(
+            snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->sent[i], cudaEventDisableTiming), "cudaEventCreate"));
+        RETURN_IF_ERROR(
+            snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming), "cudaEventCreate"));
     }
     const cublasStatus_t status = cublasLtCreate(&lt);
     if (status != CUBLAS_STATUS_SUCCESS)
-        return snug_fail(ctx, SNUG_E_INTERNAL, "cuBLASLt cannot be opened: %s", cublasLtGetStatusString(status));
+        return snug_fail(ctx, SNUG_E_INTERNAL, "cublasLtCreate failed: %s", cublasLtGetStatusString(status));
     cuda->lt = lt;
     return SNUG_OK;
 }
 
-/* What of the device is taken now, the driver's context and whatever else runs there. */
+/* Device memory in use now: the driver's context, and other processes. */
 static int64_t library(const struct snug_program *program, int threads) {
     (void)program, (void)threads;
     size_t unused, all;
@@ -305,68 +315,45 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
     case SNUG_OP_LINEAR:
     case SNUG_OP_LINEAR_DX:
     case SNUG_OP_LINEAR_DW: return snug_cuda_linear_workspace(program, op);
-    case SNUG_OP_NORM_BACKWARD: return snug_cuda_norm_workspace(program, op);
-    case SNUG_OP_ACTIVATION_BACKWARD: return snug_cuda_activation_workspace(program, op);
-    case SNUG_OP_EMBED_BACKWARD: return snug_cuda_embed_workspace(program, op);
-    case SNUG_OP_ATTENTION:
-    case SNUG_OP_ATTENTION_BACKWARD: return snug_cuda_attention_workspace(program, op);
-    case SNUG_OP_LOSS: return snug_cuda_loss_workspace(program, op);
+    case SNUG_OP_NORM_BACKWARD: return snug_cuda_norm_backward_workspace(program, op);
+    case SNUG_OP_ACTIVATION_BACKWARD: return snug_cuda_activation_backward_workspace(program, op);
+    case SNUG_OP_EMBED_BACKWARD: return snug_cuda_embed_backward_workspace(program, op);
+    case SNUG_OP_ATTENTION: return snug_cuda_attention_workspace(program, op);
+    case SNUG_OP_ATTENTION_BACKWARD: return snug_cuda_attention_backward_workspace(program, op);
+    case SNUG_OP_LOSS: return snug_cuda_loss_workspace(program);
     case SNUG_OP_SQUARED_NORM: return snug_cuda_squared_norm_workspace(program, op);
     case SNUG_OP_ADAFACTOR: return snug_cuda_adafactor_workspace(program, op);
     default: return 0;
     }
 }
 
+#define ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_cuda_##name,
 static const struct snug_backend backend = {
     .name = "cuda",
-    .head_rows = 1024, /* the decoder's gradient is read and written once a chunk */
+    .loss_positions = 1024, /* the decoder's gradient is read and written once per chunk */
     .allocate = allocate,
     .batch = batch_bytes,
     .available = available,
     .load = load,
     .begin = snug_cuda_begin,
     .end = snug_cuda_end,
-    .stamp = snug_cuda_stamp,
-    .stamps = snug_cuda_stamps,
-    .free_stamps = snug_cuda_free_stamps,
+    .record_timestamp = snug_cuda_record_timestamp,
+    .read_timestamps = snug_cuda_read_timestamps,
+    .free_timestamps = snug_cuda_free_timestamps,
     .open = open_state,
     .close = close_state,
-    .warm = snug_cuda_warm,
+    .autotune = snug_cuda_autotune,
     .library = library,
     .workspace = workspace,
-    .ops = {[SNUG_OP_EMBED] = snug_cuda_embed,
-            [SNUG_OP_LINEAR] = snug_cuda_linear,
-            [SNUG_OP_ATTENTION] = snug_cuda_attention,
-            [SNUG_OP_RESIDUAL_NORM] = snug_cuda_residual_norm,
-            [SNUG_OP_NORM] = snug_cuda_norm,
-            [SNUG_OP_ACTIVATION] = snug_cuda_activation,
-            [SNUG_OP_DROPOUT] = snug_cuda_dropout,
-            [SNUG_OP_GATHER] = snug_cuda_gather,
-            [SNUG_OP_LOSS] = snug_cuda_loss,
-            [SNUG_OP_FILL] = snug_cuda_fill,
-            [SNUG_OP_EMBED_BACKWARD] = snug_cuda_embed_backward,
-            [SNUG_OP_LINEAR_DX] = snug_cuda_linear_dx,
-            [SNUG_OP_LINEAR_DW] = snug_cuda_linear_dw,
-            [SNUG_OP_ATTENTION_BACKWARD] = snug_cuda_attention_backward,
-            [SNUG_OP_NORM_BACKWARD] = snug_cuda_norm_backward,
-            [SNUG_OP_ACTIVATION_BACKWARD] = snug_cuda_activation_backward,
-            [SNUG_OP_GATHER_BACKWARD] = snug_cuda_gather_backward,
-            [SNUG_OP_SQUARED_NORM] = snug_cuda_squared_norm,
-            [SNUG_OP_CLIP] = snug_cuda_clip,
-            [SNUG_OP_RESCALE] = snug_cuda_rescale,
-            [SNUG_OP_ADAM] = snug_cuda_adam,
-            [SNUG_OP_ADAM_8BIT] = snug_cuda_adam_8bit,
-            [SNUG_OP_ADAFACTOR] = snug_cuda_adafactor,
-            [SNUG_OP_SGD] = snug_cuda_sgd,
-            [SNUG_OP_ADAGRAD] = snug_cuda_adagrad,
-            [SNUG_OP_RMSPROP] = snug_cuda_rmsprop,
-            [SNUG_OP_LION] = snug_cuda_lion,
-            [SNUG_OP_CAST] = snug_cuda_cast},
+    .lazy_rows = false,
+    .offloads = false,
+    .scales_loss = true,
+    .ops = {SNUG_CUDA_OPS(ENTRY)},
 };
 
-/* ---- the door ------------------------------------------------------------------------------------------------- */
+/* ---- the entry point ------------------------------------------------------------------------------------------ */
 
-/* Makes the device's context, which is the longest part of a start. */
+/* Creates the device's context, which is the slowest part of starting. */
 static snug_status open_plugin(snug_context *ctx, const struct snug_backend **out) {
     int count = 0, major, driver = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
@@ -383,13 +370,13 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
                          "there is no NVIDIA GPU that can be used here (CUDA_VISIBLE_DEVICES hides some)");
     if (error != cudaSuccess)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "the NVIDIA driver does not work: %s", cudaGetErrorString(error));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaSetDevice(0), "its context cannot be made"));
-    RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "its attributes"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaSetDevice(0), "creating a context"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+                                    "cudaDeviceGetAttribute"));
     if (major < 8)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "the GPU is of compute capability %d, and snug needs 8.0 or later",
                          major);
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaFree(NULL), "its context cannot be made"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaFree(NULL), "creating a context"));
     *out = &backend;
     return SNUG_OK;
 }

@@ -6,7 +6,13 @@ set(SNUG_CUDA AUTO CACHE STRING "the CUDA plug-in: AUTO, ON or OFF")
 set(SNUG_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "what the CUDA plug-in is compiled for")
 if(SNUG_CUDA STREQUAL OFF)
   return()
-elseif(SNUG_CUDA STREQUAL EMULATE) # for tools/cuda-emulate: tests of kernels without a GPU
+endif()
+# The plug-in has its own copy of these rooms. The program's functions that need other rooms (those that read and write
+# tensors through the offload file) are not used in it: the linker drops them.
+set(SNUG_CUDA_ROOMS $<TARGET_OBJECTS:snug_core> $<TARGET_OBJECTS:snug_program> $<TARGET_OBJECTS:snug_program_ops>
+                    $<TARGET_OBJECTS:snug_optim_optimizers>)
+target_compile_options(snug_program PRIVATE -ffunction-sections -fdata-sections)
+if(SNUG_CUDA STREQUAL EMULATE) # for tools/cuda-emulate: tests of kernels without a GPU
   include(tests/emulate/emulate.cmake)
   return()
 endif()
@@ -26,12 +32,12 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
-list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/code_book.c ${CMAKE_SOURCE_DIR}/src/optim/codes.c)
-# What Hopper alone has needs code that runs nowhere else. Where that is not asked for, kernels for all take its place.
+list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
+# Kernels for Hopper need code that runs nowhere else. Without it the general kernels run there as well.
 set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma.cu
            ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma_backward.cu)
 list(REMOVE_ITEM sources ${hopper})
-add_library(snug_cuda MODULE ${sources} $<TARGET_OBJECTS:snug_core>)
+add_library(snug_cuda MODULE ${sources} ${SNUG_CUDA_ROOMS})
 set_target_properties(snug_cuda PROPERTIES CUDA_ARCHITECTURES "${SNUG_CUDA_ARCHITECTURES}")
 set(targets snug_cuda)
 if("${SNUG_CUDA_ARCHITECTURES}" MATCHES "(^|;)90a?(-real)?(;|$)")
@@ -51,3 +57,4 @@ foreach(target ${targets})
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xcompiler=${host}>)
 endforeach()
 target_link_libraries(snug_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt Threads::Threads m)
+target_link_options(snug_cuda PRIVATE LINKER:--gc-sections)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels share: types, rows, sums over a warp, dropout. */
+/* Shared by kernels: types, rows, warp reductions, dropout. */
 #ifndef SNUG_BACKEND_CUDA_DEVICE_CUH
 #define SNUG_BACKEND_CUDA_DEVICE_CUH
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The headers of C keep one truth for host and device: their small functions are compiled for both. */
+/* Host and device share the small functions of these headers: they are compiled for both. */
 #define inline inline __host__ __device__
 #include "core/dtype.h"
 #include "core/philox.h"
@@ -17,7 +17,8 @@
 #undef inline
 
 extern "C" {
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/ops.h"
+#include "backend/cuda/state.h"
 }
 
 #define FULL_WARP 0xffffffffu
@@ -33,7 +34,7 @@ template <> __device__ __forceinline__ float from_float<float>(float value) { re
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) { return __float2bfloat16_rn(value); }
 template <> __device__ __forceinline__ f16 from_float<f16>(float value) { return __float2half_rn(value); }
 
-/* Two values of a 16-bit type as they stand in memory, the first in the low half. */
+/* Two values of a 16-bit type as stored, the first in the low half. */
 template <typename T = bf16> static __device__ __forceinline__ uint32_t pack(float low, float high);
 template <> __device__ __forceinline__ uint32_t pack<bf16>(float low, float high) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
@@ -55,7 +56,7 @@ template <> __device__ __forceinline__ void unpack<f16>(float (&to)[2], uint32_t
     to[1] = values.y;
 }
 
-/* Calls launch with a value of the type that dtype names, for decltype: the one place where types that are data become
+/* Calls launch with a value of the type that dtype names, for decltype: the only place where run-time types become
    types of kernels. False for a type that activations and weights never have. */
 template <typename F> static bool with_type(enum snug_dtype dtype, F launch) {
     switch (dtype) {
@@ -66,8 +67,8 @@ template <typename F> static bool with_type(enum snug_dtype dtype, F launch) {
     }
 }
 
-/* 2^x, 1 / x and the square root to the last two bits, an instruction each, without a slow path for what is not normal.
- */
+/* 2^x, 1 / x and the square root, exact up to the last two bits: one instruction each, which flushes subnormal
+   numbers. */
 static __device__ __forceinline__ float quick_exp2(float x) {
     float r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
@@ -120,7 +121,7 @@ template <int W, typename T> static __device__ __forceinline__ void load(float (
     }
 }
 
-/* W values as they are stored, 16 bytes or one value: loaded first, looked at later. */
+/* W values as stored, 16 bytes or one value: loaded first, unpacked later. */
 template <typename T, int W> struct packed {
     typedef uint4 type;
     static __device__ __forceinline__ type load(const T *from) { return *reinterpret_cast<const uint4 *>(from); }
@@ -204,7 +205,7 @@ static __device__ __forceinline__ int64_t live_rows(const struct snug_cuda_step 
 }
 
 static __device__ __forceinline__ int64_t token_of_row(const struct snug_cuda_batch &batch, int extent, int64_t row) {
-    return extent == SNUG_EXTENT_ROWS        ? batch.head_rows[batch.step->first_row + row]
+    return extent == SNUG_EXTENT_ROWS        ? batch.loss_positions[batch.step->first_row + row]
            : extent == SNUG_EXTENT_SEQUENCES ? batch.offsets[row]
                                              : row;
 }
@@ -235,8 +236,8 @@ static __device__ __forceinline__ void drop(float (&values)[W], const struct dro
                                             uint32_t channel) {
     static_assert(W == 8 || W == 4 || W == 1, "values of one block of random numbers");
     if (d.threshold == 0) return;
-    const struct snug_philox_block block = snug_philox_rounds(channel / 8, row.position, row.sample, d.site, row.key,
-                                                              row.step, SNUG_DROPOUT_ROUNDS);
+    const struct snug_philox_block block =
+        snug_philox_rounds(channel / 8, row.position, row.sample, d.site, row.key, row.step, SNUG_DROPOUT_ROUNDS);
 #pragma unroll
     for (int i = 0; i < W; i++) {
         uint32_t word = block.word[i / 2];
@@ -246,21 +247,21 @@ static __device__ __forceinline__ void drop(float (&values)[W], const struct dro
     }
 }
 
-/* The tensor that a block belongs to, see many.c. */
-static __device__ __forceinline__ struct snug_cuda_piece piece_of_block(const struct snug_cuda_piece *pieces,
+/* The tensor that a block belongs to, see multi_tensor.c. */
+static __device__ __forceinline__ struct snug_cuda_entry entry_of_block(const struct snug_cuda_entry *entries,
                                                                         int32_t count, int64_t block = blockIdx.x) {
     int32_t low = 0, high = count - 1;
     while (low < high) {
         const int32_t middle = (low + high + 1) / 2;
-        if (pieces[middle].block <= block)
+        if (entries[middle].block <= block)
             low = middle;
         else
             high = middle - 1;
     }
-    return pieces[low];
+    return entries[low];
 }
 
-/* Blocks of threads for count pieces of work. */
+/* Blocks of threads for count items, `each` items per block. */
 static inline unsigned blocks_for(int64_t count, int64_t each) { return (unsigned)((count + each - 1) / each); }
 
 /* Adds to gradient [n], or overwrites it with, the sum of the rows of partial [parts, n], in a fixed order. */

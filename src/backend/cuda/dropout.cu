@@ -20,12 +20,12 @@ static __global__ void dropout_kernel(T *y, const T *x, struct snug_cuda_batch b
 
 extern "C" snug_status snug_cuda_dropout(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const int64_t rows = snug_cuda_rows(run, op->out[0]), cols = snug_run_cols(run, op->out[0]);
-    const int extent = run->program->tensors[op->out[0]].extent;
-    void *y = snug_run_data(run, op->out[0]);
-    const void *x = snug_run_data(run, op->in[0]);
+    const int64_t rows = snug_cuda_rows(run, op->dropout.y), cols = snug_run_cols(run, op->dropout.y);
+    const int extent = run->program->tensors[op->dropout.y].extent;
+    void *y = snug_run_data(run, op->dropout.y);
+    const void *x = snug_run_data(run, op->dropout.x);
     if (rows == 0) return SNUG_OK;
-    with_type(snug_run_dtype(run, op->out[0]), [&](auto type) {
+    with_type(snug_run_dtype(run, op->dropout.y), [&](auto type) {
         typedef decltype(type) T;
         dropout_kernel<<<(unsigned)rows, 128, 0, cuda->stream>>>((T *)y, (const T *)x, cuda->batch, dropout_of(op),
                                                                  cols, extent, rows);

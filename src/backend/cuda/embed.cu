@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * s = word[id] + type[type] + position[position];  y = dropout(norm(s)).
- * Backward, ds takes dy's place; then each row of a table has one owner that adds the rows of ds in a fixed order: the
- * tokens of an id stand together in by_id, those of a position are one a sequence, those of a type are summed in
- * blocks of tokens first, since there are few types.
+ * s = word[id] + type[type] + position[position];  y = dropout(norm(s)).  type and position may be absent.
+ * Backward, ds overwrites dy; then each row of a table has one owner that adds the rows of ds in a fixed order: the
+ * tokens of an id are adjacent in by_id, those of a position are one per sequence, those of a type are summed in blocks
+ * of tokens first, because there are few types.
  */
 #include "backend/cuda/rows.cuh"
 
 enum { TYPE_BLOCKS = 512 };
 
 struct embed {
-    const void *word, *position, *type;
+    const void *word, *position, *type; /* position, type and beta may be NULL */
     enum snug_dtype word_type, position_type, type_type;
     const float *gamma, *beta;
     void *s, *y;
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) embed_kernel(const struct 
     const int h = a.h;
     row<W, V> gamma, beta;
     load_row(gamma, a.gamma, h);
-    load_row(beta, a.beta, h);
+    load_row_or_zeros(beta, a.beta, h);
     clear_sums(sums, 2);
     for (int64_t t = blockIdx.x; t < a.rows; t += gridDim.x) {
         const bool live = t < a.batch.step->tokens;
@@ -48,8 +48,10 @@ static __global__ void __launch_bounds__(ROW_THREADS) embed_kernel(const struct 
         if (live) {
             mask = dropout_row_of(a.batch, t);
             load_table_row(sum[0], a.word, a.word_type, a.batch.ids[t], h);
-            load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
-            load_table_row(position, a.position, a.position_type, mask.position, h);
+            clear_row(type);
+            clear_row(position);
+            if (a.type) load_table_row(type, a.type, a.type_type, a.batch.types[t], h);
+            if (a.position) load_table_row(position, a.position, a.position_type, mask.position, h);
 #pragma unroll
             for (int i = 0; i < V; i++)
 #pragma unroll
@@ -73,24 +75,24 @@ template <typename T> static bool launch_embed(const struct snug_cuda *cuda, con
 
 extern "C" snug_status snug_cuda_embed(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const struct embed a = {.word = snug_run_data(run, op->in[0]),
-                            .position = snug_run_data(run, op->in[1]),
-                            .type = snug_run_data(run, op->in[2]),
-                            .word_type = snug_run_dtype(run, op->in[0]),
-                            .position_type = snug_run_dtype(run, op->in[1]),
-                            .type_type = snug_run_dtype(run, op->in[2]),
-                            .gamma = (const float *)snug_run_data(run, op->in[3]),
-                            .beta = (const float *)snug_run_data(run, op->in[4]),
-                            .s = snug_run_data(run, op->out[0]),
-                            .y = snug_run_data(run, op->out[1]),
+    const struct embed a = {.word = snug_run_data(run, op->embed.word),
+                            .position = snug_run_data(run, op->embed.position),
+                            .type = snug_run_data(run, op->embed.type),
+                            .word_type = snug_run_dtype(run, op->embed.word),
+                            .position_type = snug_run_dtype(run, op->embed.position),
+                            .type_type = snug_run_dtype(run, op->embed.type),
+                            .gamma = (const float *)snug_run_data(run, op->embed.gamma),
+                            .beta = (const float *)snug_run_data(run, op->embed.beta),
+                            .s = snug_run_data(run, op->embed.s),
+                            .y = snug_run_data(run, op->embed.y),
                             .batch = cuda->batch,
                             .dropout = dropout_of(op),
-                            .h = (int)snug_run_cols(run, op->out[0]),
-                            .rows = snug_cuda_rows(run, op->out[0]),
-                            .eps = op->eps};
+                            .h = (int)snug_run_cols(run, op->embed.s),
+                            .rows = snug_cuda_rows(run, op->embed.s),
+                            .eps = op->embed.eps};
     if (a.rows == 0) return SNUG_OK;
     bool done = false;
-    with_type(snug_run_dtype(run, op->out[0]), [&](auto type) { done = launch_embed<decltype(type)>(cuda, a); });
+    with_type(snug_run_dtype(run, op->embed.s), [&](auto type) { done = launch_embed<decltype(type)>(cuda, a); });
     return done ? snug_cuda_done(run, op) : snug_cuda_refuse_row(run, op, a.h);
 }
 
@@ -104,8 +106,8 @@ template <int W> static __device__ __forceinline__ void put_sums(float *to, cons
     store<W>(to, total);
 }
 
-/* Place place of by_id: the first of its id adds them all, in order, so many at a time. Frequent words have long lists,
-   whose rows, and where these stand, are to be under way together. */
+/* Index `place` of by_id: the first token of an id adds the rows of all of them, in order, WORDS at a time. Frequent
+   words have long lists, so the loads of several rows and of their numbers must overlap. */
 enum { WORDS = 8 };
 
 template <typename T, int W>
@@ -144,19 +146,20 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 template <typename T, int W>
 static __global__ void __launch_bounds__(ROW_THREADS)
     scatter_positions(float *table, const T *ds, struct snug_cuda_batch batch, int h, bool overwrite) {
-    const int32_t position = blockIdx.x, sequences = batch.step->sequences;
+    const int32_t sequences = batch.step->sequences, number = blockIdx.x;
+    const int32_t position = number - (sequences ? batch.positions[0] : 0); /* within each sequence */
     for (int column = (int)threadIdx.x * W; column < h; column += (int)blockDim.x * W) {
         float sum[W] = {};
 #pragma unroll 8
         for (int32_t s = 0; s < sequences; s++) {
             const int32_t first = batch.offsets[s];
-            if (batch.offsets[s + 1] - first <= position) continue;
+            if (position < 0 || batch.offsets[s + 1] - first <= position) continue;
             float row[W];
             load<W>(row, ds + (int64_t)(first + position) * h + column);
 #pragma unroll
             for (int i = 0; i < W; i++) sum[i] += row[i];
         }
-        put_sums<W>(table + (int64_t)position * h + column, sum, overwrite);
+        put_sums<W>(table + (int64_t)number * h + column, sum, overwrite);
     }
 }
 
@@ -186,46 +189,58 @@ static __global__ void __launch_bounds__(ROW_THREADS)
         }
 }
 
-extern "C" int64_t snug_cuda_embed_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const int64_t types = program->tensors[op->out[2]].rows, h = program->tensors[op->out[2]].cols;
-    const int64_t sums = TYPE_BLOCKS * types * h * (int64_t)sizeof(float), norm = snug_cuda_norm_workspace(program, op);
+extern "C" int64_t snug_cuda_embed_backward_workspace(const struct snug_program *program, const struct snug_op *op) {
+    const int64_t types = op->embed_backward.dtype ? program->tensors[op->embed_backward.dtype].rows : 0;
+    const int64_t h = program->tensors[op->embed_backward.dy].cols, norm = norm_partial_bytes(h);
+    const int64_t sums = TYPE_BLOCKS * types * h * (int64_t)sizeof(float);
     return sums > norm ? sums : norm;
 }
 
 template <typename T, int W> static void scatter_as(struct snug_run *run, const struct snug_op *op, const T *ds) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
+    const struct snug_embed_backward &e = op->embed_backward;
     const bool overwrite = snug_run_overwrites(run, op);
-    const int h = (int)snug_run_cols(run, op->in[0]);
+    const int h = (int)snug_run_cols(run, e.dy);
     const unsigned threads = row_threads(h < ROW_THREADS * W ? h : ROW_THREADS * W, W, 1);
-    float *word = (float *)snug_run_data(run, op->out[0]), *position = (float *)snug_run_data(run, op->out[1]);
-    float *type = (float *)snug_run_data(run, op->out[2]), *partial = (float *)run->workspace;
     const struct snug_tensor *tensors = run->program->tensors;
-    const int64_t tokens = snug_cuda_rows(run, op->in[0]), words = tensors[op->out[0]].rows;
-    const int64_t positions = tensors[op->out[1]].rows, types = tensors[op->out[2]].rows;
-    if (overwrite) cudaMemsetAsync(word, 0, (size_t)(words * h) * sizeof *word, cuda->stream);
-    if (tokens > 0)
-        scatter_words<T, W>
-            <<<(unsigned)tokens, threads, 0, cuda->stream>>>(word, ds, cuda->batch, h, op->padding, overwrite);
-    scatter_positions<T, W><<<(unsigned)positions, threads, 0, cuda->stream>>>(position, ds, cuda->batch, h, overwrite);
-    scatter_types<T, W><<<TYPE_BLOCKS, threads, 0, cuda->stream>>>(partial, ds, cuda->batch, h, (int)types);
-    snug_cuda_add_partials(run, type, partial, TYPE_BLOCKS, types * h, overwrite);
+    const int64_t tokens = snug_cuda_rows(run, e.dy);
+    if (e.dword) {
+        float *word = (float *)snug_run_data(run, e.dword);
+        if (overwrite) cudaMemsetAsync(word, 0, (size_t)(tensors[e.dword].rows * h) * sizeof *word, cuda->stream);
+        if (tokens > 0)
+            scatter_words<T, W>
+                <<<(unsigned)tokens, threads, 0, cuda->stream>>>(word, ds, cuda->batch, h, e.padding, overwrite);
+    }
+    if (e.dposition)
+        scatter_positions<T, W><<<(unsigned)tensors[e.dposition].rows, threads, 0, cuda->stream>>>(
+            (float *)snug_run_data(run, e.dposition), ds, cuda->batch, h, overwrite);
+    if (e.dtype) {
+        const int64_t types = tensors[e.dtype].rows;
+        float *partial = (float *)run->workspace;
+        scatter_types<T, W><<<TYPE_BLOCKS, threads, 0, cuda->stream>>>(partial, ds, cuda->batch, h, (int)types);
+        snug_cuda_add_partials(run, (float *)snug_run_data(run, e.dtype), partial, TYPE_BLOCKS, types * h, overwrite);
+    }
 }
 
 template <typename T> static void scatter(struct snug_run *run, const struct snug_op *op, const T *ds) {
     constexpr int W = 16 / (int)sizeof(T);
-    if (snug_run_cols(run, op->in[0]) % W == 0)
+    if (snug_run_cols(run, op->embed_backward.dy) % W == 0)
         scatter_as<T, W>(run, op, ds);
     else
         scatter_as<T, 1>(run, op, ds);
 }
 
 extern "C" snug_status snug_cuda_embed_backward(struct snug_run *run, const struct snug_op *op) {
-    void *dy = snug_run_data(run, op->in[0]);
-    if (op->out[5] >= 0)
-        return snug_fail(run->ctx, SNUG_E_INTERNAL, "the CUDA backend has no gradients of single rows");
-    struct norm_backward a = {.ds = dy};
-    RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, true, (float *)snug_run_data(run, op->out[3]),
-                                                 (float *)snug_run_data(run, op->out[4])));
-    with_type(snug_run_dtype(run, op->in[0]), [&](auto type) { scatter(run, op, (const decltype(type) *)dy); });
+    const struct snug_embed_backward &e = op->embed_backward;
+    void *dy = snug_run_data(run, e.dy);
+    if (e.index) return snug_fail(run->ctx, SNUG_E_INTERNAL, "the CUDA backend has no gradients of single rows");
+    struct norm_backward a = {.dy = dy,
+                              .s = snug_run_data(run, e.s),
+                              .ds = dy,
+                              .gamma = (const float *)snug_run_data(run, e.gamma),
+                              .eps = e.eps};
+    RETURN_IF_ERROR(snug_cuda_norm_backward_rows(run, op, &a, e.dy, true, (float *)snug_run_data(run, e.dgamma),
+                                                 (float *)snug_run_data(run, e.dbeta)));
+    with_type(snug_run_dtype(run, e.dy), [&](auto type) { scatter(run, op, (const decltype(type) *)dy); });
     return snug_cuda_done(run, op);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Some tokens are seen further on: the first of each sequence, or the masked ones. */
+/* Selects tokens: the first of each sequence, or the masked ones; or computes each sequence's mean. */
 #include "backend/cuda/device.cuh"
 
-/* back: what was r[i] += dr[i]; these are different rows, so that no two blocks meet. */
+/* back: x's rows += r[i]; they are different rows, so no two blocks write the same one. */
 template <typename T>
 static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, int extent, bool of_tokens, int64_t cols,
                                      bool back) {
@@ -11,7 +11,7 @@ static __global__ void gather_kernel(T *r, T *x, struct snug_cuda_batch batch, i
     if (!live && back) return;
     const int64_t from = !live       ? 0
                          : of_tokens ? token_of_row(batch, extent, row)
-                                     : batch.step->first_row + row; /* of a head row's sequence */
+                                     : batch.step->first_row + row; /* the sequence of a loss position */
     for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
         T *one = r + row * cols + c, *all = x + from * cols + c;
         if (back)
@@ -36,10 +36,82 @@ static snug_status launch(struct snug_run *run, const struct snug_op *op, int32_
     return snug_cuda_done(run, op);
 }
 
+/* ---- means ---- */
+
+/* LANES columns; GROUPS of threads divide a sequence's rows. */
+enum { LANES = 32, GROUPS = 8 };
+
+/* r[i] = mean of the rows of x of sequence i; rows after the last sequence become zero. The groups' sums are added in
+   order. */
+template <typename T>
+static __global__ void __launch_bounds__(LANES *GROUPS)
+    mean_kernel(T *r, const T *x, struct snug_cuda_batch batch, int64_t cols) {
+    __shared__ float sums[GROUPS][LANES];
+    const int64_t sequence = blockIdx.x, c = (int64_t)blockIdx.y * LANES + threadIdx.x;
+    const bool live = sequence < batch.step->sequences;
+    const int64_t first = live ? batch.offsets[sequence] : 0, end = live ? batch.offsets[sequence + 1] : 0;
+    float sum = 0;
+    if (c < cols) {
+#pragma unroll 4
+        for (int64_t row = first + threadIdx.y; row < end; row += GROUPS) sum += to_float(x[row * cols + c]);
+    }
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || c >= cols) return;
+    for (int i = 1; i < GROUPS; i++) sum += sums[i][threadIdx.x];
+    r[sequence * cols + c] = from_float<T>(end > first ? sum / (float)(end - first) : 0);
+}
+
+/* Tokens of a block. */
+enum { SPREAD = 32 };
+
+/* dx[token] += dr[i] / length of sequence i */
+template <typename T>
+static __global__ void spread_kernel(T *dx, const T *dr, struct snug_cuda_batch batch, int64_t cols) {
+    const int64_t sequence = blockIdx.y, begin = batch.offsets[sequence], end = batch.offsets[sequence + 1];
+    const int64_t first = begin + (int64_t)blockIdx.x * SPREAD, last = first + SPREAD < end ? first + SPREAD : end;
+    const float share = 1 / (float)(end - begin);
+    for (int64_t c = threadIdx.x; c < cols && first < last; c += blockDim.x) {
+        const float part = to_float(dr[sequence * cols + c]) * share;
+        for (int64_t row = first; row < last; row++) {
+            T *to = dx + row * cols + c;
+            *to = from_float<T>(to_float(*to) + part);
+        }
+    }
+}
+
+static snug_status gather_means(struct snug_run *run, const struct snug_op *op) {
+    const int64_t rows = snug_cuda_rows(run, op->gather.r), cols = snug_run_cols(run, op->gather.r);
+    void *r = snug_run_data(run, op->gather.r), *x = snug_run_data(run, op->gather.x);
+    if (rows == 0) return SNUG_OK;
+    const dim3 blocks((unsigned)rows, blocks_for(cols, LANES));
+    with_type(snug_run_dtype(run, op->gather.r), [&](auto type) {
+        typedef decltype(type) T;
+        mean_kernel<<<blocks, dim3(LANES, GROUPS), 0, snug_cuda_of(run)->stream>>>((T *)r, (const T *)x,
+                                                                                   snug_cuda_of(run)->batch, cols);
+    });
+    return snug_cuda_done(run, op);
+}
+
+static snug_status spread_means(struct snug_run *run, const struct snug_op *op) {
+    const int64_t cols = snug_run_cols(run, op->gather_backward.dr);
+    void *dr = snug_run_data(run, op->gather_backward.dr), *dx = snug_run_data(run, op->gather_backward.dx);
+    if (run->batch->sequences == 0) return SNUG_OK;
+    const dim3 blocks(blocks_for(run->program->longest, SPREAD), (unsigned)run->batch->sequences);
+    with_type(snug_run_dtype(run, op->gather_backward.dr), [&](auto type) {
+        typedef decltype(type) T;
+        spread_kernel<<<blocks, 256, 0, snug_cuda_of(run)->stream>>>((T *)dx, (const T *)dr, snug_cuda_of(run)->batch,
+                                                                     cols);
+    });
+    return snug_cuda_done(run, op);
+}
+
 extern "C" snug_status snug_cuda_gather(struct snug_run *run, const struct snug_op *op) {
-    return launch(run, op, op->out[0], op->in[0], false);
+    if (op->gather.mean) return gather_means(run, op);
+    return launch(run, op, op->gather.r, op->gather.x, false);
 }
 
 extern "C" snug_status snug_cuda_gather_backward(struct snug_run *run, const struct snug_op *op) {
-    return launch(run, op, op->in[0], op->out[0], true);
+    if (op->gather_backward.mean) return spread_means(run, op);
+    return launch(run, op, op->gather_backward.dr, op->gather_backward.dx, true);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y [n,N] = x [n,K] w [N,K]^T + b [N], and its gradients. The products are cuBLASLt's. */
+/* y [n,N] = x [n,K] w [N,K]^T + b [N], and its gradients. The matmuls are cuBLASLt's. */
 #include "backend/cuda/device.cuh"
+
+extern "C" {
+#include "backend/cuda/matmul.h"
+}
 
 /* ---- forward ---- */
 
-/* The epilogue adds a bias of y's own type: a small copy, which biases.c made or which stands behind the product's
-   workspace. */
+/* The epilogue adds a bias of y's own type: a small copy, which biases.c made or which follows cuBLASLt's workspace. */
 template <typename T> static __global__ void narrow_bias(T *to, const float *from, int64_t n) {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (i < n) to[i] = from_float<T>(from[i]);
@@ -37,45 +40,59 @@ static __global__ void add_bias(float *y, const float *bias, int64_t n, int64_t 
     if (i < count) y[i] += bias[i % n];
 }
 
-static uint8_t *scratch(const struct snug_run *run) { return (uint8_t *)run->workspace + SNUG_CUDA_PRODUCT_WORKSPACE; }
+static uint8_t *scratch(const struct snug_run *run) { return (uint8_t *)run->workspace + SNUG_CUDA_MATMUL_WORKSPACE; }
 
-extern "C" struct snug_cuda_matrices snug_cuda_product_of(const struct snug_run *run, const struct snug_op *op) {
+/* Of the operands of a matmul: which of them are c, a and b. */
+struct roles {
+    int32_t c, a, b;
+};
+
+static struct roles roles_of(const struct snug_op *op) {
+    switch (op->kind) {
+    case SNUG_OP_LINEAR: return {op->linear.y, op->linear.x, op->linear.w};
+    case SNUG_OP_LINEAR_DX: return {op->linear_dx.dx, op->linear_dx.dy, op->linear_dx.w};
+    default: return {op->linear_dw.dw, op->linear_dw.dy, op->linear_dw.x};
+    }
+}
+
+extern "C" struct snug_cuda_matmul snug_cuda_matmul_of(const struct snug_run *run, const struct snug_op *op) {
     const bool forward = op->kind == SNUG_OP_LINEAR, weight = op->kind == SNUG_OP_LINEAR_DW;
-    struct snug_cuda_matrices p = {.c = snug_run_data(run, op->out[0]),
-                                   .a = snug_run_data(run, op->in[0]),
-                                   .b = snug_run_data(run, op->in[1]),
-                                   .turn_a = weight,
-                                   .turn_b = forward,
-                                   .add = weight ? !snug_run_overwrites(run, op) : op->accumulate,
-                                   .m = weight ? snug_run_cols(run, op->in[0]) : snug_cuda_rows(run, op->out[0]),
-                                   .n = snug_run_cols(run, op->out[0]),
-                                   .k = weight ? snug_cuda_rows(run, op->in[0]) : snug_run_cols(run, op->in[0]),
-                                   .type = snug_run_dtype(run, op->in[0]),
-                                   .b_type = snug_run_dtype(run, op->in[1]),
-                                   .c_type = snug_run_dtype(run, op->out[0])};
-    const void *bias = forward ? snug_run_data(run, op->in[2]) : NULL;
+    const struct roles of = roles_of(op);
+    struct snug_cuda_matmul p = {.c = snug_run_data(run, of.c),
+                                 .a = snug_run_data(run, of.a),
+                                 .b = snug_run_data(run, of.b),
+                                 .transpose_a = weight,
+                                 .transpose_b = forward,
+                                 .add = weight ? !snug_run_overwrites(run, op) : op->accumulate,
+                                 .m = weight ? snug_run_cols(run, of.a) : snug_cuda_rows(run, of.c),
+                                 .n = snug_run_cols(run, of.c),
+                                 .k = weight ? snug_cuda_rows(run, of.a) : snug_run_cols(run, of.a),
+                                 .type = snug_run_dtype(run, of.a),
+                                 .b_type = snug_run_dtype(run, of.b),
+                                 .c_type = snug_run_dtype(run, of.c)};
+    const void *bias = forward ? snug_run_data(run, op->linear.b) : NULL;
     if (bias && p.c_type == p.type) p.bias = p.c_type == SNUG_F32 ? bias : scratch(run);
-    if (p.bias && p.c_type != SNUG_F32 && snug_cuda_of(run)->padded) p.bias = snug_cuda_bias(run, op->in[2]);
+    if (p.bias && p.c_type != SNUG_F32 && snug_cuda_of(run)->padded) p.bias = snug_cuda_bias(run, op->linear.b);
     return p;
 }
 
 extern "C" snug_status snug_cuda_linear(struct snug_run *run, const struct snug_op *op) {
     const cudaStream_t stream = snug_cuda_of(run)->stream;
-    const struct snug_cuda_matrices p = snug_cuda_product_of(run, op);
-    const float *bias = (const float *)snug_run_data(run, op->in[2]);
+    const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
+    const float *bias = (const float *)snug_run_data(run, op->linear.b);
     if (p.bias == scratch(run))
         with_type(p.c_type, [&](auto type) {
             narrow_bias<<<blocks_for(p.n, 256), 256, 0, stream>>>((decltype(type) *)scratch(run), bias, p.n);
         });
-    RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
-    if (bias && !p.bias && p.m > 0) /* fp32 logits of 16-bit operands: no epilogue takes that bias */
+    RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
+    if (bias && !p.bias && p.m > 0) /* F32 logits of 16-bit operands: no epilogue supports that bias */
         add_bias<<<blocks_for(p.m * p.n, 256), 256, 0, stream>>>((float *)p.c, bias, p.n, p.m * p.n);
     return snug_cuda_done(run, op);
 }
 
 extern "C" snug_status snug_cuda_linear_dx(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_cuda_matrices p = snug_cuda_product_of(run, op);
-    RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
+    const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
+    RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
     RETURN_IF_ERROR(snug_cuda_join(run));
     return snug_cuda_done(run, op);
 }
@@ -84,7 +101,8 @@ extern "C" snug_status snug_cuda_linear_dx(struct snug_run *run, const struct sn
 
 enum { PARTS = 64 };
 
-/* A thread takes 8 columns; a block 256 columns (32 lanes), its 8 warps every 8th row of its part. */
+/* A thread sums 8 columns; a block has 256 columns (32 lanes), and each of its 8 warps takes every 8th row of its
+   part. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(256) column_sums(float *partial, const T *dy, int64_t rows, int64_t n) {
     __shared__ float sums[8][32 * W + 1];
@@ -110,9 +128,9 @@ static __global__ void __launch_bounds__(256) column_sums(float *partial, const 
     }
 }
 
-template <typename T>
-static void bias_gradient(const struct snug_run *run, const struct snug_op *op, const T *dy, int64_t rows, int64_t n) {
-    float *db = (float *)snug_run_data(run, op->out[1]), *partial = (float *)scratch(run);
+template <typename T> static void bias_gradient(const struct snug_run *run, const struct snug_op *op, const T *dy) {
+    const int64_t rows = snug_cuda_rows(run, op->linear_dw.dy), n = snug_run_cols(run, op->linear_dw.dy);
+    float *db = (float *)snug_run_data(run, op->linear_dw.db), *partial = (float *)scratch(run);
     const cudaStream_t stream = snug_cuda_of(run)->stream;
     if (n % 8 == 0)
         column_sums<T, 8><<<dim3(blocks_for(n, 256), PARTS), 256, 0, stream>>>(partial, dy, rows, n);
@@ -121,36 +139,43 @@ static void bias_gradient(const struct snug_run *run, const struct snug_op *op, 
     snug_cuda_add_partials(run, db, partial, PARTS, n, snug_run_overwrites(run, op));
 }
 
-/* Behind what cuBLASLt takes: a bias, parts of a bias's gradient, or a part of a weight in another type. */
 extern "C" int64_t snug_cuda_linear_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_tensor *t = program->tensors, *b = &t[op->in[1]];
-    const int64_t inputs = t[op->in[0]].cols, outputs = t[op->out[0]].cols;
-    const int64_t size = b->rows * b->cols < SNUG_CUDA_CONVERTED ? b->rows * b->cols : SNUG_CUDA_CONVERTED;
-    int64_t bytes = PARTS * inputs * (int64_t)sizeof(float);
-    if (op->kind != SNUG_OP_LINEAR_DW) bytes = snug_cuda_bias_bytes(outputs);
-    if (t[op->in[0]].dtype != b->dtype) bytes += size * (int64_t)sizeof(float);
-    return SNUG_CUDA_PRODUCT_WORKSPACE + bytes;
+    const struct roles of = roles_of(op);
+    const struct snug_tensor *a = &program->tensors[of.a], *w = &program->tensors[of.b];
+    if (op->kind == SNUG_OP_LINEAR_DW)
+        return SNUG_CUDA_MATMUL_WORKSPACE + (op->linear_dw.db ? PARTS * a->cols * (int64_t)sizeof(float) : 0);
+    const int64_t size = w->rows * w->cols < SNUG_CUDA_CONVERTED ? w->rows * w->cols : SNUG_CUDA_CONVERTED;
+    const int64_t tile = a->dtype == w->dtype ? 0 : size * (int64_t)sizeof(float);
+    return SNUG_CUDA_MATMUL_WORKSPACE + snug_cuda_bias_bytes(program->tensors[of.c].cols) + tile;
 }
 
-/* Whether the next operation is LINEAR_DX of the same gradient, which may run at the same time, so that the end of one
-   fills what the other leaves of the GPU: it must not write where this one reads, nor use the same scratch. */
-static bool has_twin(const struct snug_run *run, const struct snug_op *op) {
+/* Whether the next operation is LINEAR_DX of the same gradient and may run concurrently, so that each uses the
+   multiprocessors that the other leaves idle at its end: LINEAR_DX must not write an input of this operation, nor use
+   the same scratch. */
+static bool is_concurrent(const struct snug_run *run, const struct snug_op *op) {
     const struct snug_program *program = run->program;
     const struct snug_op *next = op + 1;
-    if (!snug_cuda_of(run)->recording || next == program->ops + program->op_count) return false;
-    if (next->kind != SNUG_OP_LINEAR_DX || next->phase != op->phase || next->in[0] != op->in[0]) return false;
-    const struct snug_tensor *x = &program->tensors[op->in[1]], *dx = &program->tensors[next->out[0]];
-    if (program->tensors[next->in[0]].dtype != program->tensors[next->in[1]].dtype) return false;
-    return dx->offset + dx->bytes <= x->offset || x->offset + x->bytes <= dx->offset;
+    if (!snug_cuda_of(run)->capturing || next == program->ops + program->op_count) return false;
+    if (next->kind != SNUG_OP_LINEAR_DX || next->phase != op->phase || next->linear_dx.dy != op->linear_dw.dy)
+        return false;
+    const struct snug_tensor *t = program->tensors, *x = &t[op->linear_dw.x], *dx = &t[next->linear_dx.dx];
+    if (t[next->linear_dx.dy].dtype != t[next->linear_dx.w].dtype) return false;
+    return op->linear_dw.dw == 0 || dx->offset + dx->bytes <= x->offset || x->offset + x->bytes <= dx->offset;
 }
 
 extern "C" snug_status snug_cuda_linear_dw(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_cuda_matrices p = snug_cuda_product_of(run, op);
-    const bool beside = has_twin(run, op);
-    if (beside) RETURN_IF_ERROR(snug_cuda_fork(run));
-    RETURN_IF_ERROR(snug_cuda_multiply(run, &p, run->workspace));
-    if (op->out[1] >= 0 && !snug_cuda_bias_is_given(run, op))
-        with_type(p.type, [&](auto type) { bias_gradient(run, op, (const decltype(type) *)p.a, p.k, p.m); });
-    if (beside) RETURN_IF_ERROR(snug_cuda_return(run));
+    const bool sums = op->linear_dw.db && !snug_cuda_bias_gradient_is_done(run, op);
+    if (!op->linear_dw.dw && !sums) return SNUG_OK;
+    const bool concurrent = is_concurrent(run, op);
+    if (concurrent) RETURN_IF_ERROR(snug_cuda_fork(run));
+    if (op->linear_dw.dw) {
+        const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
+        RETURN_IF_ERROR(snug_cuda_run_matmul(run, &p, run->workspace));
+    }
+    if (sums)
+        with_type(snug_run_dtype(run, op->linear_dw.dy), [&](auto type) {
+            bias_gradient(run, op, (const decltype(type) *)snug_run_data(run, op->linear_dw.dy));
+        });
+    if (concurrent) RETURN_IF_ERROR(snug_cuda_return(run));
     return snug_cuda_done(run, op);
 }

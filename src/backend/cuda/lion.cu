@@ -3,12 +3,12 @@
 #include "backend/cuda/update.cuh"
 
 struct lion {
-    enum { LEAST = 1, MOST = 1 }; /* m */
+    enum { LEAST = 1, MOST = 1 };      /* m */
     float b1, b2, rest1, rest2, decay; /* rest: 1 - b */
 
     __device__ float operator()(float p, float g, float (&state)[3], const struct snug_cuda_step &step) const {
         const float direction = b1 * state[0] + rest1 * g;
-        const float sign = direction > 0 ? 1 : direction < 0 ? -1 : direction; /* 0 and NaN are their own */
+        const float sign = direction > 0 ? 1 : direction < 0 ? -1 : direction; /* sign(0) is 0, sign(NaN) is NaN */
         state[0] = b2 * state[0] + rest2 * g;
         return p * (1 - step.learning_rate * decay) - step.learning_rate * sign;
     }

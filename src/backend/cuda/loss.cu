@@ -99,8 +99,7 @@ static __global__ void add_rows(float *loss, const double *rows, int64_t count, 
     if (threadIdx.x == 0) *loss = (float)(overwrite ? part : (double)*loss + part);
 }
 
-extern "C" int64_t snug_cuda_loss_workspace(const struct snug_program *program, const struct snug_op *op) {
-    (void)op;
+extern "C" int64_t snug_cuda_loss_workspace(const struct snug_program *program) {
     return (program->capacity[SNUG_EXTENT_ROWS] + SNUG_ROW_TILE) * (int64_t)sizeof(double);
 }
 
@@ -108,7 +107,7 @@ template <typename T>
 static void launch(const struct snug_run *run, const struct snug_op *op, const struct loss &a, int64_t rows) {
     const cudaStream_t stream = snug_cuda_of(run)->stream;
     const unsigned blocks = (unsigned)rows;
-    switch (op->loss) {
+    switch (op->loss.function) {
     case SNUG_CROSS_ENTROPY: loss_kernel<T, SNUG_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a); break;
     case SNUG_BINARY_CROSS_ENTROPY: loss_kernel<T, SNUG_BINARY_CROSS_ENTROPY><<<blocks, THREADS, 0, stream>>>(a); break;
     case SNUG_MEAN_SQUARED_ERROR: loss_kernel<T, SNUG_MEAN_SQUARED_ERROR><<<blocks, THREADS, 0, stream>>>(a); break;
@@ -117,15 +116,15 @@ static void launch(const struct snug_run *run, const struct snug_op *op, const s
 
 extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const struct loss a = {.logits = (const float *)snug_run_data(run, op->in[0]),
-                           .d = snug_run_data(run, op->out[1]),
+    const struct loss a = {.logits = (const float *)snug_run_data(run, op->loss.logits),
+                           .d = snug_run_data(run, op->loss.d),
                            .rows = (double *)run->workspace,
                            .batch = cuda->batch,
-                           .classes = snug_run_cols(run, op->in[0]),
-                           .smoothing = op->label_smoothing};
-    const int64_t rows = snug_cuda_rows(run, op->in[0]);
-    const enum snug_dtype d_type = a.d ? snug_run_dtype(run, op->out[1]) : SNUG_F32;
+                           .classes = snug_run_cols(run, op->loss.logits),
+                           .smoothing = op->loss.label_smoothing};
+    const int64_t rows = snug_cuda_rows(run, op->loss.logits);
+    const enum snug_dtype d_type = a.d ? snug_run_dtype(run, op->loss.d) : SNUG_F32;
     if (rows > 0) with_type(d_type, [&](auto type) { launch<decltype(type)>(run, op, a, rows); });
-    add_rows<<<1, 32, 0, cuda->stream>>>((float *)snug_run_data(run, op->out[0]), a.rows, rows, run->chunk == 0);
+    add_rows<<<1, 32, 0, cuda->stream>>>((float *)snug_run_data(run, op->loss.loss), a.rows, rows, run->chunk == 0);
     return snug_cuda_done(run, op);
 }

@@ -3,24 +3,25 @@
  * Layer normalisation: with mean and variance (biased) of a row of s, and x = (s - mean) / sqrt(variance + eps),
  *   y = gamma x + beta.
  * Backward, with g = gamma dy and means over the row:
- *   ds = (g - mean(g) - x mean(g x)) / sqrt(variance + eps),   dgamma = sum of dy x over rows,   dbeta = sum of dy.
- * Statistics are those of s as it is stored, so that running again gives the same bits.
+ *   ds = (g - mean(g) - x mean(g x)) / sqrt(variance + eps) + addend,   dgamma = sum of dy x over rows,   dbeta = sum
+ * of dy. Statistics are those of s as stored, so that recomputing it gives the same bits.
  */
 #include "backend/cuda/rows.cuh"
 
 snug_status snug_cuda_refuse_row(const struct snug_run *run, const struct snug_op *op, int64_t h) {
-    return snug_fail(run->ctx, SNUG_E_UNSUPPORTED,
-                     "operation %d: rows of %lld values are wider than the CUDA backend takes (4096, or 2048 where 8 "
-                     "does not divide them): use --device cpu",
-                     (int)op->kind, (long long)h);
+    return snug_fail(
+        run->ctx, SNUG_E_UNSUPPORTED,
+        "operation %s: rows of %lld values are wider than the CUDA backend supports (4096, or 2048 where 8 "
+        "does not divide them): use --device cpu",
+        snug_op_name(op->kind), (long long)h);
 }
 
 /* ---- forward ---- */
 
 struct norm_forward {
-    const void *z, *x; /* RESIDUAL_NORM: s = dropout(z) + x; NORM has s in x, and no z */
-    void *s, *y; /* s may be NULL */
-    const float *gamma, *beta;
+    const void *z, *x;         /* RESIDUAL_NORM: s = dropout(z) + x; NORM has s in x, and no z */
+    void *s, *y;               /* s may be NULL */
+    const float *gamma, *beta; /* beta may be NULL */
     struct snug_cuda_batch batch;
     struct dropout dropout;
     int h, extent;
@@ -28,7 +29,7 @@ struct norm_forward {
     float eps;
 };
 
-/* Rows that a block has under way. */
+/* Rows that a block is loading. */
 template <typename T, int W, int V, int R> struct fetched {
     raw_row<T, W, V> a[R], b[R];
     int32_t position[R], sample[R]; /* dropout's */
@@ -53,9 +54,16 @@ static __device__ __forceinline__ void fetch(struct fetched<T, W, V, R> &to, con
     }
 }
 
+template <typename T, int W, int V, int R>
+static __device__ __forceinline__ void fetch_rows(raw_row<T, W, V> (&to)[R], const T *from, int h, int64_t first,
+                                                  int64_t live) {
+#pragma unroll
+    for (int k = 0; k < R; k++) fetch_row(to[k], from + (first + k) * h, h, first + k < live);
+}
+
 enum { FORWARD_RESIDENT = 3 };
 
-/* The next rows are fetched before a row's sums are waited for. */
+/* The next rows are loaded before the sums of a row are needed. */
 template <typename T, bool RESIDUAL, int W, int V, int R>
 static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDENT)
     norm_forward_kernel(const struct norm_forward a) {
@@ -70,7 +78,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : FORWARD_RESIDE
     fetch<T, W, V, R>(next, (const T *)a.x, RESIDUAL ? (const T *)a.z : NULL, h, first, live, a.batch, a.extent,
                       masked);
     load_row(gamma, a.gamma, h);
-    load_row(beta, a.beta, h);
+    load_row_or_zeros(beta, a.beta, h);
     clear_sums(sums, 2 * R);
     for (; first < a.rows; first += stride) {
         row<W, V> x[R];
@@ -118,7 +126,8 @@ template <typename T> static bool launch_forward(const struct snug_cuda *cuda, c
     });
 }
 
-static snug_status forward(struct snug_run *run, const struct snug_op *op, struct norm_forward *a, int32_t y) {
+static snug_status forward(struct snug_run *run, const struct snug_op *op, struct norm_forward *a, int32_t y,
+                           float eps) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     a->y = snug_run_data(run, y);
     a->batch = cuda->batch;
@@ -126,7 +135,7 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
     a->h = (int)snug_run_cols(run, y);
     a->extent = run->program->tensors[y].extent;
     a->fixed = a->rows = snug_cuda_rows(run, y);
-    a->eps = op->eps;
+    a->eps = eps;
     if (a->rows == 0) return SNUG_OK;
     bool done = false;
     with_type(snug_run_dtype(run, y), [&](auto type) { done = launch_forward<decltype(type)>(cuda, *a); });
@@ -134,27 +143,27 @@ static snug_status forward(struct snug_run *run, const struct snug_op *op, struc
 }
 
 extern "C" snug_status snug_cuda_residual_norm(struct snug_run *run, const struct snug_op *op) {
-    struct norm_forward a = {.z = snug_run_data(run, op->in[0]),
-                             .x = snug_run_data(run, op->in[1]),
-                             .s = snug_run_data(run, op->out[0]),
-                             .gamma = (const float *)snug_run_data(run, op->in[2]),
-                             .beta = (const float *)snug_run_data(run, op->in[3])};
-    return forward(run, op, &a, op->out[1]);
+    struct norm_forward a = {.z = snug_run_data(run, op->residual_norm.z),
+                             .x = snug_run_data(run, op->residual_norm.x),
+                             .s = snug_run_data(run, op->residual_norm.s),
+                             .gamma = (const float *)snug_run_data(run, op->residual_norm.gamma),
+                             .beta = (const float *)snug_run_data(run, op->residual_norm.beta)};
+    return forward(run, op, &a, op->residual_norm.y, op->residual_norm.eps);
 }
 
 extern "C" snug_status snug_cuda_norm(struct snug_run *run, const struct snug_op *op) {
-    struct norm_forward a = {.x = snug_run_data(run, op->in[0]),
-                             .gamma = (const float *)snug_run_data(run, op->in[1]),
-                             .beta = (const float *)snug_run_data(run, op->in[2])};
-    return forward(run, op, &a, op->out[0]);
+    struct norm_forward a = {.x = snug_run_data(run, op->norm.s),
+                             .gamma = (const float *)snug_run_data(run, op->norm.gamma),
+                             .beta = (const float *)snug_run_data(run, op->norm.beta)};
+    return forward(run, op, &a, op->norm.y, op->norm.eps);
 }
 
 /* ---- backward ---- */
 
-enum { MOST_PARTS = 1024, BACKWARD_RESIDENT = 2 };
+enum { BACKWARD_RESIDENT = 2 };
 
 /* dgamma, dbeta, and the column sums of dz, or of ds where there is no dz. */
-template <typename T, bool ON_DY, bool BIAS, int W, int V, int R>
+template <typename T, bool ON_DY, bool BIAS, bool ADDEND, int W, int V, int R>
 static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESIDENT)
     norm_backward_kernel(const struct norm_backward a) {
     __shared__ struct warp_sums sums[4 * R];
@@ -165,8 +174,10 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
     const struct dropout_row none = {0, 0, a.batch.step->key, a.batch.step->step};
     int64_t first = (int64_t)blockIdx.x * R;
     struct fetched<T, W, V, R> next;
+    raw_row<T, W, V> next_addend[R];
     row<W, V> gamma, dgamma, dbeta, dbias;
     fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first, live, a.batch, a.extent, masked);
+    if constexpr (ADDEND) fetch_rows<T, W, V, R>(next_addend, (const T *)a.addend, h, first, live);
     load_row(gamma, a.gamma, h);
     clear_row(dgamma);
     clear_row(dbeta);
@@ -174,6 +185,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
     clear_sums(sums, 4 * R);
     for (; first < a.rows; first += stride) {
         row<W, V> x[R], dy[R];
+        raw_row<T, W, V> addend[R];
         struct dropout_row mask[R];
 #pragma unroll
         for (int k = 0; k < R; k++) {
@@ -182,8 +194,10 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
             mask[k].sample = (uint32_t)next.sample[k];
             open_row(x[k], next.a[k]);
             open_row(dy[k], next.b[k]);
+            if constexpr (ADDEND) addend[k] = next_addend[k];
         }
         fetch<T, W, V, R>(next, (const T *)a.s, (const T *)a.dy, h, first + stride, live, a.batch, a.extent, masked);
+        if constexpr (ADDEND) fetch_rows<T, W, V, R>(next_addend, (const T *)a.addend, h, first + stride, live);
         centre_rows<W, V, R>(x, h, sums);
         float means[3 * R] = {}; /* of squares, of g, and of g times the centred row */
 #pragma unroll
@@ -215,6 +229,14 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
                     dy[k].v[i][c] = rstd * (d * gamma.v[i][c] - g - value * gx);
                 }
             if (r >= a.rows) continue;
+            if constexpr (ADDEND) {
+                row<W, V> added;
+                open_row(added, addend[k]);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+#pragma unroll
+                    for (int c = 0; c < W; c++) dy[k].v[i][c] += added.v[i][c];
+            }
             if (r >= live) clear_row(dy[k]);
             round_row<W, V, T>((T *)a.ds + r * h, dy[k], h);
             if (!ON_DY && a.dz) {
@@ -235,10 +257,10 @@ static __global__ void __launch_bounds__(ROW_THREADS, V > 1 ? 1 : BACKWARD_RESID
     if (BIAS) store_row(partial + 2 * h, dbias, h);
 }
 
-/* Column sums of partial, [parts, columns]: 32 columns a block, 32 threads each over a part of the rows. Each of n
-   columns are of another gradient. */
+/* Column sums of partial, [parts, columns]: 32 columns per block, and 32 threads per column, each for a part of the
+   rows. Every n columns belong to another gradient. */
 struct sums_of_partials {
-    float *gradient[3];
+    float *gradient[3]; /* each or NULL */
     bool overwrite[3];
     const float *partial;
     int64_t parts, columns, n;
@@ -258,8 +280,10 @@ static __global__ void __launch_bounds__(1024) add_partials_kernel(const struct 
     const int64_t of = (int64_t)blockIdx.x * 32 + threadIdx.y;
     if (threadIdx.x || of >= a.columns) return;
     const int which = (int)(of / a.n);
-    float *to = (which == 0 ? a.gradient[0] : which == 1 ? a.gradient[1] : a.gradient[2]) + of % a.n;
+    float *gradient = which == 0 ? a.gradient[0] : which == 1 ? a.gradient[1] : a.gradient[2];
     const bool overwrite = which == 0 ? a.overwrite[0] : which == 1 ? a.overwrite[1] : a.overwrite[2];
+    if (!gradient) return;
+    float *to = gradient + of % a.n;
     *to = overwrite ? sum : *to + sum;
 }
 
@@ -272,7 +296,7 @@ void snug_cuda_add_partials(const struct snug_run *run, float *gradient, const f
     add_partials(run, {{gradient}, {overwrite}, partial, parts, n, n});
 }
 
-/* parts: how many partial sums it leaves. */
+/* parts: the number of partial sums that it writes. */
 template <typename T>
 static bool launch_backward(const struct snug_cuda *cuda, const struct norm_backward &a, bool on_dy, bool bias,
                             int64_t *parts) {
@@ -280,51 +304,58 @@ static bool launch_backward(const struct snug_cuda *cuda, const struct norm_back
         constexpr int W = decltype(shape)::w, V = decltype(shape)::v, R = decltype(shape)::r;
         const unsigned threads = row_threads(a.h, W, V);
         unsigned blocks = row_blocks(cuda, a.rows, R, threads, BACKWARD_RESIDENT);
-        if (blocks > MOST_PARTS) blocks = MOST_PARTS;
+        if (blocks > NORM_PARTS) blocks = NORM_PARTS;
         *parts = blocks;
         if (blocks == 0) return;
         if (on_dy)
-            norm_backward_kernel<T, true, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+            norm_backward_kernel<T, true, false, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+        else if (bias && a.addend)
+            norm_backward_kernel<T, false, true, true, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
         else if (bias)
-            norm_backward_kernel<T, false, true, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+            norm_backward_kernel<T, false, true, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+        else if (a.addend)
+            norm_backward_kernel<T, false, false, true, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
         else
-            norm_backward_kernel<T, false, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
+            norm_backward_kernel<T, false, false, false, W, V, R><<<blocks, threads, 0, cuda->stream>>>(a);
     });
 }
 
 snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op, struct norm_backward *a,
-                                         bool on_dy, float *dgamma, float *dbeta) {
+                                         int32_t dy, bool on_dy, float *dgamma, float *dbeta) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const bool overwrite = snug_run_overwrites(run, op);
     struct sums_of_partials sums = {.gradient = {dgamma, dbeta}, .overwrite = {overwrite, overwrite}};
-    float *dbias = sums.gradient[2] = snug_cuda_bias_to_give(run, op, &sums.overwrite[2]);
-    a->dy = snug_run_data(run, op->in[0]);
-    a->s = snug_run_data(run, op->in[1]);
-    a->gamma = (const float *)snug_run_data(run, op->in[2]);
+    float *dbias = sums.gradient[2] = snug_cuda_bias_gradient_output(run, op, &sums.overwrite[2]);
     a->partial = (float *)run->workspace;
     a->batch = cuda->batch;
     a->dropout = dropout_of(op);
-    a->h = (int)snug_run_cols(run, op->in[0]);
-    a->extent = run->program->tensors[op->in[0]].extent;
-    a->fixed = a->rows = snug_cuda_rows(run, op->in[0]);
-    a->eps = op->eps;
+    a->h = (int)snug_run_cols(run, dy);
+    a->extent = run->program->tensors[dy].extent;
+    a->fixed = a->rows = snug_cuda_rows(run, dy);
     sums.partial = a->partial;
     sums.n = a->h;
     sums.columns = (dbias ? 3 : 2) * sums.n;
     bool done = false;
-    with_type(snug_run_dtype(run, op->in[0]),
+    with_type(snug_run_dtype(run, dy),
               [&](auto type) { done = launch_backward<decltype(type)>(cuda, *a, on_dy, dbias, &sums.parts); });
     if (!done) return snug_cuda_refuse_row(run, op, a->h);
-    add_partials(run, sums);
+    if (dgamma || dbeta || dbias) add_partials(run, sums);
     return snug_cuda_done(run, op);
 }
 
-extern "C" int64_t snug_cuda_norm_workspace(const struct snug_program *program, const struct snug_op *op) {
-    return MOST_PARTS * 3 * program->tensors[op->in[0]].cols * (int64_t)sizeof(float);
+extern "C" int64_t snug_cuda_norm_backward_workspace(const struct snug_program *program, const struct snug_op *op) {
+    return norm_partial_bytes(program->tensors[op->norm_backward.dy].cols);
 }
 
 extern "C" snug_status snug_cuda_norm_backward(struct snug_run *run, const struct snug_op *op) {
-    struct norm_backward a = {.ds = snug_run_data(run, op->out[0]), .dz = snug_run_data(run, op->out[1])};
-    return snug_cuda_norm_backward_rows(run, op, &a, false, (float *)snug_run_data(run, op->out[2]),
-                                        (float *)snug_run_data(run, op->out[3]));
+    const struct snug_norm_backward &n = op->norm_backward;
+    struct norm_backward a = {.dy = snug_run_data(run, n.dy),
+                              .s = snug_run_data(run, n.s),
+                              .ds = snug_run_data(run, n.ds),
+                              .dz = snug_run_data(run, n.dz),
+                              .gamma = (const float *)snug_run_data(run, n.gamma),
+                              .eps = n.eps,
+                              .addend = snug_run_data(run, n.addend)};
+    return snug_cuda_norm_backward_rows(run, op, &a, n.dy, false, (float *)snug_run_data(run, n.dgamma),
+                                        (float *)snug_run_data(run, n.dbeta));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of h values. The threads of a block share a row, and take R rows at a time: what columns have in common (gamma,
- * sums over rows) stays in their registers, as the row itself does, which is read once. A thread holds V pieces of W
- * consecutive values, piece i being number threadIdx.x + i * blockDim.x of the row.
+ * Rows of h values. The threads of a block share a row, and process R rows at a time. Per-column values (gamma, sums
+ * over rows) and the rows themselves stay in registers, so a row is read once. A thread holds V pieces of W consecutive
+ * values, piece i being number threadIdx.x + i * blockDim.x of the row.
  */
 #ifndef SNUG_BACKEND_CUDA_ROWS_CUH
 #define SNUG_BACKEND_CUDA_ROWS_CUH
@@ -28,10 +28,10 @@ template <int W, int V> static __device__ __forceinline__ void clear_row(row<W, 
         for (int k = 0; k < W; k++) r.v[i][k] = 0;
 }
 
-/* A row as it is stored, on its way. */
+/* A row as stored, while it is loaded. */
 template <typename T, int W, int V> struct raw_row { typename packed<T, W>::type v[V]; };
 
-/* Begins to load a row, or zeros where it is not there and behind its end. */
+/* Starts to load a row; zeros if it does not exist, and after its end. */
 template <typename T, int W, int V>
 static __device__ __forceinline__ void fetch_row(raw_row<T, W, V> &r, const T *from, int h, bool there) {
 #pragma unroll
@@ -46,18 +46,27 @@ static __device__ __forceinline__ void open_row(row<W, V> &r, const raw_row<T, W
     for (int i = 0; i < V; i++) packed<T, W>::open(r.v[i], raw.v[i]);
 }
 
-/* Zeros behind the row. */
+/* Zeros after the end of the row. */
 template <int W, int V, typename T>
 static __device__ __forceinline__ void load_row(row<W, V> &r, const T *from, int h) {
     clear_row(r);
     each_piece<W, V>(h, [&](int i, int column) { load<W>(r.v[i], from + column); });
 }
 
+/* The same; zeros if from is NULL. */
+template <int W, int V, typename T>
+static __device__ __forceinline__ void load_row_or_zeros(row<W, V> &r, const T *from, int h) {
+    if (from)
+        load_row(r, from, h);
+    else
+        clear_row(r);
+}
+
 template <int W, int V, typename T> static __device__ __forceinline__ void store_row(T *to, const row<W, V> &r, int h) {
     each_piece<W, V>(h, [&](int i, int column) { store<W>(to + column, r.v[i]); });
 }
 
-/* Rounds a row as it is stored, and stores it if there is a place. */
+/* Rounds a row to the type that is stored, and stores it unless to is NULL. */
 template <int W, int V, typename T> static __device__ __forceinline__ void round_row(T *to, row<W, V> &r, int h) {
     each_piece<W, V>(h, [&](int i, int column) {
         const typename packed<T, W>::type rounded = packed<T, W>::close(r.v[i]);
@@ -85,8 +94,8 @@ static __device__ __forceinline__ void clear_sums(struct warp_sums *sums, int co
     __syncthreads();
 }
 
-/* N sums over a warp, of which each lane ends up with one, number lane * N / 32: in every step a lane hands over half
-   of its values and keeps the other half, so that this takes little longer than one sum. N is a power of 2. */
+/* N sums over a warp; lane gets sum number lane * N / 32. In every step a lane exchanges half of its values and keeps
+   the other half, so this takes little longer than one sum. N is a power of 2. */
 template <int N> static __device__ __forceinline__ float warp_sums_of(float (&value)[N]) {
     const int lane = threadIdx.x % 32;
     int step = 16;
@@ -104,7 +113,7 @@ template <int N> static __device__ __forceinline__ float warp_sums_of(float (&va
     return value[0];
 }
 
-/* N sums over the block in a fixed order, all threads get them. Whoever calls it again uses another buffer, so that one
+/* N sums over the block, in a fixed order; every thread receives them. The next call must use another buffer, so that one
    barrier is enough. */
 template <int N> static __device__ __forceinline__ void block_sums(float (&value)[N], struct warp_sums *buffer) {
     constexpr int M = N <= 1 ? 1 : N <= 2 ? 2 : N <= 4 ? 4 : 8, LANES = 32 / M;
@@ -129,7 +138,7 @@ template <int N> static __device__ __forceinline__ void block_sums(float (&value
     }
 }
 
-/* Takes the means off rows of h values. */
+/* Subtracts the means from rows of h values. */
 template <int W, int V, int R>
 static __device__ __forceinline__ void centre_rows(row<W, V> (&x)[R], int h, struct warp_sums *buffer) {
     float sum[R] = {};
@@ -150,8 +159,8 @@ static __device__ __forceinline__ void centre_rows(row<W, V> (&x)[R], int h, str
     }
 }
 
-/* Puts norm(x) in x's place. Written so that no compiler may contract it in one kernel and not in another: a norm that
-   is run again has the same bits. buffer has 2 R sums. */
+/* x becomes norm(x). Written with explicit rounding, so that the compiler cannot contract it in one kernel only: a
+   recomputed norm has the same bits. buffer has 2 R sums. */
 template <int W, int V, int R>
 static __device__ __forceinline__ void normalise_rows(row<W, V> (&x)[R], const row<W, V> &gamma, const row<W, V> &beta,
                                                       int h, float eps, struct warp_sums *buffer) {
@@ -176,15 +185,15 @@ static __device__ __forceinline__ void normalise_rows(row<W, V> (&x)[R], const r
 
 /* ---- launches ---- */
 
-/* W, V, and rows that a block takes at a time. */
+/* W, V, and rows that a block processes at a time. */
 template <int W, int V> struct row_shape { static constexpr int w = W, v = V, r = V == 1 && W > 1 ? 2 : 1; };
 
 static inline unsigned row_threads(int64_t h, int w, int v) {
     return (unsigned)((h + w * v * 32 - 1) / (w * v * 32) * 32);
 }
 
-/* Calls launch with the shape that holds a row of h values of type T, 16 bytes a load where it can be; false if none
-   does. */
+/* Calls launch with the shape for a row of h values of type T, with loads of 16 bytes if possible; false if no shape is
+   large enough. */
 template <typename T, typename F> static bool with_row_shape(int64_t h, F launch) {
     constexpr int W = 16 / (int)sizeof(T);
     if (h % W == 0) {
@@ -200,8 +209,8 @@ template <typename T, typename F> static bool with_row_shape(int64_t h, F launch
     return false;
 }
 
-/* Blocks for rows that a block takes each at a time: as many as run at once, per multiprocessor so many of ROW_THREADS
-   threads, and each with as many rows as the others. */
+/* Blocks for `rows` rows, of which a block processes `each` at a time: as many as run at once, given the blocks of
+   ROW_THREADS threads per multiprocessor, with the same number of rows each. */
 static inline unsigned row_blocks(const struct snug_cuda *cuda, int64_t rows, int each, unsigned threads,
                                   int resident) {
     const int64_t turns = (rows + each - 1) / each;
@@ -215,19 +224,25 @@ snug_status snug_cuda_refuse_row(const struct snug_run *run, const struct snug_o
 
 struct norm_backward {
     const void *dy, *s;
-    void *ds, *dz;
+    void *ds, *dz; /* ds may be dy or addend; dz may be NULL */
     const float *gamma;
-    float *partial; /* [blocks, 2, h]: dgamma, dbeta */
+    float *partial; /* [blocks, 2 or 3, h]: sums of dgamma, dbeta, and a bias's gradient */
     struct snug_cuda_batch batch;
     struct dropout dropout;
     int h, extent;
     int64_t rows, fixed;
     float eps;
+    const void *addend; /* or NULL */
 };
 
-/* Launches it, and adds the partial sums to dgamma and dbeta. Dropout's mask is on dy (the embeddings'), or between ds
-   and dz. */
+/* Bytes of partial. */
+enum { NORM_PARTS = 1024 };
+static inline int64_t norm_partial_bytes(int64_t h) { return NORM_PARTS * 3 * h * (int64_t)sizeof(float); }
+
+/* Launches it, and adds the partial sums to dgamma and dbeta, each or NULL. args has pointers and eps; dy is the tensor
+   that defines the shape. Dropout's mask is on dy (the embeddings'), or between ds and dz. */
 snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op,
-                                         struct norm_backward *args, bool on_dy, float *dgamma, float *dbeta);
+                                         struct norm_backward *args, int32_t dy, bool on_dy, float *dgamma,
+                                         float *dbeta);
 
 #endif

@@ -42,46 +42,46 @@ static __global__ void add_blocks(double *to, const double *partial, int64_t cou
 
 /* ---- all gradients at once: the same blocks, and the same sums of them ---- */
 
-static __global__ void square_all(double *partial, const uint8_t *arena, const struct snug_cuda_piece *pieces,
+static __global__ void square_all(double *partial, const uint8_t *arena, const struct snug_cuda_entry *entries,
                                   int32_t count) {
-    const struct snug_cuda_piece piece = piece_of_block(pieces, count);
-    const double sum = square_block((const float *)(arena + piece.g), piece.count, blockIdx.x - piece.block);
+    const struct snug_cuda_entry entry = entry_of_block(entries, count);
+    const double sum = square_block((const float *)(arena + entry.g), entry.count, blockIdx.x - entry.block);
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-static __global__ void add_all(double *sums, const double *partial, const struct snug_cuda_piece *pieces) {
-    const struct snug_cuda_piece piece = pieces[blockIdx.x];
-    const int64_t count = (piece.count + BLOCK - 1) / BLOCK;
+static __global__ void add_all(double *sums, const double *partial, const struct snug_cuda_entry *entries) {
+    const struct snug_cuda_entry entry = entries[blockIdx.x];
+    const int64_t count = (entry.count + BLOCK - 1) / BLOCK;
     double sum = 0;
-    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += partial[piece.block + i];
+    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += partial[entry.block + i];
     sum = block_sum(sum);
-    if (threadIdx.x == 0) sums[piece.slot] = sum;
+    if (threadIdx.x == 0) sums[entry.slot] = sum;
 }
 
 extern "C" int64_t snug_cuda_squared_norm_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_tensor *g = &program->tensors[op->in[0]];
+    const struct snug_tensor *g = &program->tensors[op->squared_norm.g];
     const int64_t own = (g->rows * g->cols + BLOCK - 1) / BLOCK;
-    const int64_t all = snug_cuda_find_many(program, SNUG_OP_SQUARED_NORM).blocks;
+    const int64_t all = snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).blocks;
     return (own > all ? own : all) * (int64_t)sizeof(double);
 }
 
 extern "C" snug_status snug_cuda_squared_norm(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->norms);
-    const int64_t count = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]);
+    const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->norms);
+    const int64_t count = snug_run_rows(run, op->squared_norm.g) * snug_run_cols(run, op->squared_norm.g);
     const unsigned blocks = blocks_for(count, BLOCK);
-    double *partial = (double *)run->workspace, *sums = (double *)snug_run_data(run, op->out[0]);
-    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
-    if (turn == SNUG_CUDA_FOR_ALL) {
+    double *partial = (double *)run->workspace, *sums = (double *)snug_run_data(run, op->squared_norm.sums);
+    if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
+    if (share == SNUG_CUDA_ALL_TENSORS) {
         square_all<<<(unsigned)cuda->norms.blocks, THREADS, 0, cuda->stream>>>(partial, run->arena, cuda->batch.norms,
                                                                                cuda->norms.count);
         add_all<<<(unsigned)cuda->norms.count, THREADS, 0, cuda->stream>>>(sums, partial, cuda->batch.norms);
         return snug_cuda_done(run, op);
     }
     if (blocks > 0)
-        square_blocks<<<blocks, THREADS, 0, cuda->stream>>>(partial, (const float *)snug_run_data(run, op->in[0]),
-                                                            count);
-    add_blocks<<<1, THREADS, 0, cuda->stream>>>(sums + op->slot, partial, blocks, op->accumulate);
+        square_blocks<<<blocks, THREADS, 0, cuda->stream>>>(
+            partial, (const float *)snug_run_data(run, op->squared_norm.g), count);
+    add_blocks<<<1, THREADS, 0, cuda->stream>>>(sums + op->squared_norm.slot, partial, blocks, op->accumulate);
     return snug_cuda_done(run, op);
 }
 
@@ -100,10 +100,9 @@ static __global__ void clip_kernel(float *clip, float *scaler, const double *sum
 
 extern "C" snug_status snug_cuda_clip(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const int64_t slots = snug_run_rows(run, op->in[0]) * snug_run_cols(run, op->in[0]);
-    clip_kernel<<<1, THREADS, 0, cuda->stream>>>((float *)snug_run_data(run, op->out[0]),
-                                                 (float *)snug_run_data(run, op->out[1]),
-                                                 (const double *)snug_run_data(run, op->in[0]), slots,
-                                                 cuda->batch.step);
+    const int64_t slots = snug_run_rows(run, op->clip.sums) * snug_run_cols(run, op->clip.sums);
+    clip_kernel<<<1, THREADS, 0, cuda->stream>>>(
+        (float *)snug_run_data(run, op->clip.clip), (float *)snug_run_data(run, op->clip.scaler),
+        (const double *)snug_run_data(run, op->clip.sums), slots, cuda->batch.step);
     return snug_cuda_done(run, op);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all updates share: stochastic rounding, and one launch of a formula over the elements of a weight. */
+/* Shared by all updates: stochastic rounding, and the launch of a formula over the elements of a weight. */
 #ifndef SNUG_BACKEND_CUDA_UPDATE_CUH
 #define SNUG_BACKEND_CUDA_UPDATE_CUH
 
@@ -17,42 +17,42 @@ static __device__ __forceinline__ uint32_t rounding_bits(const struct snug_cuda_
     return rounding_block(step, parameter, element).word[element % 8 / 2] >> (element % 2 ? 16 : 0) & 0xffffu;
 }
 
-/* A weight's copy for products: NULL, or of the type that half says. */
+/* A weight's copy for matmuls, or NULL; half is its type. */
 struct weight_copy {
     void *data;
     bool half; /* fp16; else bf16 */
 };
 
 static inline struct weight_copy copy_of(const struct snug_run *run, int32_t tensor) {
-    return {snug_run_data(run, tensor), tensor >= 0 && snug_run_dtype(run, tensor) == SNUG_F16};
+    return {snug_run_data(run, tensor), tensor != 0 && snug_run_dtype(run, tensor) == SNUG_F16};
 }
 
-/* What the structs of all updates name alike, of the weight that op updates; their other fields are 0. */
+/* The fields that the structs of all updates share, for the weight that op updates; the other fields are 0. */
 template <typename W> static inline W weight_of(struct snug_run *run, const struct snug_op *op) {
-    const bool low = snug_run_dtype(run, op->out[0]) == SNUG_BF16;
-    void *p = snug_run_data(run, op->out[0]);
+    const bool low = snug_run_dtype(run, op->update.weight) == SNUG_BF16;
+    void *p = snug_run_data(run, op->update.weight);
     W w = {};
     w.p = low ? NULL : (float *)p;
     w.p16 = low ? (bf16 *)p : NULL;
-    w.copy = copy_of(run, op->out[1]);
-    w.g = (const float *)snug_run_data(run, op->in[0]);
-    w.clip = (const float *)snug_run_data(run, op->in[1]);
+    w.copy = copy_of(run, op->update.copy);
+    w.g = (const float *)snug_run_data(run, op->update.g);
+    w.clip = (const float *)snug_run_data(run, op->update.clip);
     w.step = snug_cuda_of(run)->batch.step;
-    w.parameter = op->parameter;
+    w.parameter = op->update.parameter;
     return w;
 }
 
-/* The same of a tensor of many.c's table. */
+/* The same for an entry of multi_tensor.c's table. */
 template <typename W>
-static __device__ __forceinline__ void take_piece(W &w, const struct snug_cuda_piece &piece, uint8_t *arena) {
-    w.p = piece.low ? NULL : (float *)(arena + piece.p);
-    w.p16 = piece.low ? (bf16 *)(arena + piece.p) : NULL;
-    w.copy = {piece.copy < 0 ? NULL : arena + piece.copy, piece.half};
-    w.g = (const float *)(arena + piece.g);
-    w.parameter = piece.parameter;
+static __device__ __forceinline__ void take_entry(W &w, const struct snug_cuda_entry &entry, uint8_t *arena) {
+    w.p = entry.low ? NULL : (float *)(arena + entry.p);
+    w.p16 = entry.low ? (bf16 *)(arena + entry.p) : NULL;
+    w.copy = {entry.copy < 0 ? NULL : arena + entry.copy, entry.half};
+    w.g = (const float *)(arena + entry.g);
+    w.parameter = entry.parameter;
 }
 
-/* Element i of a weight that has p, p16, copy and parameter, as struct weight below. */
+/* Element i of a weight with p, p16, copy and parameter, as in struct weight below. */
 template <typename W>
 static __device__ __forceinline__ void store_parameter(const W &w, const struct snug_cuda_step &step, int64_t i,
                                                        float value) {
@@ -70,7 +70,7 @@ static __device__ __forceinline__ void store_parameter(const W &w, const struct 
         ((bf16 *)w.copy.data)[i] = from_float<bf16>(value);
 }
 
-/* ---- W elements from first, a multiple of W, on: 4 or 8, which lie in one block of random numbers ---- */
+/* ---- W elements from first, a multiple of W, on: 4 or 8, in one block of random numbers ---- */
 
 template <int W, typename Weight>
 static __device__ __forceinline__ void load_parameters(float (&value)[W], const Weight &w, int64_t first) {
@@ -103,15 +103,15 @@ static __device__ __forceinline__ void store_parameters(const Weight &w, const s
         store<W>((bf16 *)w.copy.data + first, value);
 }
 
-/* ---- the optimizers that look at elements one by one ----
- * A formula F of one gives the new p of (p, g, state, step), where state holds an element's own: LEAST to MOST, as the
- * settings have it. Its field decay is the weight decay. */
+/* ---- element-wise optimizers ----
+ * Their formula F gives the new p of (p, g, state, step), where state holds the element's LEAST to MOST states,
+ * depending on the settings. Its field decay is the weight decay. */
 
 struct weight {
-    float *p; /* NULL where p16 is the parameter */
+    float *p; /* NULL if p16 is the parameter */
     bf16 *p16;
     struct weight_copy copy;
-    float *state[3]; /* NULL where the optimizer keeps none */
+    float *state[3]; /* NULL if the optimizer has none */
     const float *g, *clip;
     const struct snug_cuda_step *step;
     int64_t count;
@@ -123,7 +123,7 @@ template <typename F>
 static __device__ __forceinline__ void update_four(const struct weight &w, const F &formula,
                                                    const struct snug_cuda_step &step, int64_t first) {
     const float scale = w.clip ? w.clip[1] : 1;
-    if (first + 4 > w.count) { /* what is left behind the last four */
+    if (first + 4 > w.count) { /* after the last four */
         for (int64_t i = first; i < w.count; i++) {
             float own[3] = {};
             for (int k = 0; k < F::MOST; k++)
@@ -163,36 +163,36 @@ static __global__ void __launch_bounds__(UPDATE_THREADS) update_kernel(const str
     update_four(w, formula, step, ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4);
 }
 
-/* All weights at once; w has what they share. A block of the table is that of UPDATE_PARTS blocks here, so that what
-   runs at the same time lies together in memory. */
+/* All weights at once; w has the shared fields. A block of the table is UPDATE_PARTS blocks here, so that blocks that
+   run at once access adjacent memory. */
 template <typename F>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
-    update_all(struct weight w, F formula, uint8_t *arena, const struct snug_cuda_piece *pieces, int32_t count) {
+    update_all(struct weight w, F formula, uint8_t *arena, const struct snug_cuda_entry *entries, int32_t count) {
     const struct snug_cuda_step step = *w.step;
     if (step.skip) return;
-    const struct snug_cuda_piece piece = piece_of_block(pieces, count, blockIdx.x / UPDATE_PARTS);
-    take_piece(w, piece, arena);
+    const struct snug_cuda_entry entry = entry_of_block(entries, count, blockIdx.x / UPDATE_PARTS);
+    take_entry(w, entry, arena);
     for (int k = 0; k < F::MOST; k++)
-        w.state[k] = k < F::LEAST || piece.state[k] >= 0 ? (float *)(arena + piece.state[k]) : NULL;
-    w.count = piece.count;
-    if (!piece.decay) formula.decay = 0;
-    update_four(w, formula, step, ((blockIdx.x - piece.block * UPDATE_PARTS) * UPDATE_THREADS + threadIdx.x) * 4);
+        w.state[k] = k < F::LEAST || entry.state[k] >= 0 ? (float *)(arena + entry.state[k]) : NULL;
+    w.count = entry.count;
+    if (!entry.decay) formula.decay = 0;
+    update_four(w, formula, step, ((blockIdx.x - entry.block * UPDATE_PARTS) * UPDATE_THREADS + threadIdx.x) * 4);
 }
 
 /* formula's weight decay is the run's. */
 template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, F formula) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const enum snug_cuda_turn turn = snug_cuda_turn_of(run, op, &cuda->updates);
-    if (turn == SNUG_CUDA_DONE) return SNUG_OK;
+    const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->updates);
+    if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
     struct weight w = weight_of<struct weight>(run, op);
-    if (turn == SNUG_CUDA_FOR_ALL) {
+    if (share == SNUG_CUDA_ALL_TENSORS) {
         update_all<<<(unsigned)cuda->updates.blocks * UPDATE_PARTS, UPDATE_THREADS, 0, cuda->stream>>>(
             w, formula, run->arena, cuda->batch.updates, cuda->updates.count);
         return snug_cuda_done(run, op);
     }
-    w.count = snug_run_rows(run, op->out[0]) * snug_run_cols(run, op->out[0]);
-    for (int k = 0; k < 3; k++) w.state[k] = (float *)snug_run_data(run, op->out[2 + k]);
-    if (!op->decay) formula.decay = 0;
+    w.count = snug_run_rows(run, op->update.weight) * snug_run_cols(run, op->update.weight);
+    for (int k = 0; k < 3; k++) w.state[k] = (float *)snug_run_data(run, op->update.states[k]);
+    if (!op->update.decay) formula.decay = 0;
     if (w.count > 0)
         update_kernel<<<blocks_for(w.count, 4 * UPDATE_THREADS), UPDATE_THREADS, 0, cuda->stream>>>(w, formula);
     return snug_cuda_done(run, op);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hopper's products of four warps (wgmma: compute capability 9.0, and code that is made for it alone), of tiles of 64
- * elements of 16 bits to a row in shared memory, swizzled as piece_of() does it; and barriers that some threads arrive
- * at and others wait for.
+ * Hopper's matmuls of four warps (wgmma: compute capability 9.0 with code for it alone), of tiles of 64 16-bit elements
+ * to a row in shared memory, swizzled as by piece_of(); and barriers (mbarrier).
  */
 #ifndef SNUG_BACKEND_CUDA_WGMMA_CUH
 #define SNUG_BACKEND_CUDA_WGMMA_CUH
@@ -11,21 +10,21 @@
 
 #include "backend/cuda/attention_mma.cuh"
 
-/* ---- products ---- */
+/* ---- matmuls ---- */
 
-/* Before the first product after ordinary code has written registers that it takes. */
-static __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
-static __device__ __forceinline__ void commit_products() {
+/* Call it before the first matmul that uses registers written by ordinary code. */
+static __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+static __device__ __forceinline__ void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
-template <int LEFT> static __device__ __forceinline__ void wait_products() {
+template <int LEFT> static __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(LEFT) : "memory");
 }
-/* Products read shared memory by a way of their own, which this orders behind what came by the usual one. */
-static __device__ __forceinline__ void fence_products() {
+/* Matmuls read shared memory through the async proxy; this orders their reads after earlier ordinary writes. */
+static __device__ __forceinline__ void async_proxy_fence() {
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
-/* What products write or read while other code runs stays where it is until here. */
+/* Prevents the compiler from moving registers that running matmuls read or write until here. */
 template <typename R, int N> static __device__ __forceinline__ void hold(R (&registers)[N][4]) {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -38,8 +37,8 @@ template <typename R, int N> static __device__ __forceinline__ void hold(R (&reg
         }
 }
 
-/* How products find a tile at a shared address: rows of 128 bytes, swizzled (bit 62), groups of 8 rows 1024 bytes apart
-   (from bit 32 on); in units of 16 bytes. 16 columns on are 2 units, 16 rows on 128. */
+/* Descriptor of a tile at a shared address: rows of 128 bytes, swizzled (bit 62), groups of 8 rows 1024 bytes apart
+   (from bit 32 on); in units of 16 bytes. 16 columns are 2 units, 16 rows are 128. */
 static __device__ __forceinline__ uint64_t descriptor_of(uint32_t at) {
     return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (at & 0x3ffff) >> 4;
 }
@@ -53,8 +52,8 @@ static __device__ __forceinline__ uint64_t descriptor_of(uint32_t at) {
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                                          \
     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
 
-/* c [64, 64] (+)= a [64, 16] times a tile's 16 columns, whose rows are c's columns; BY_ROWS: times 16 of its rows. Of c
-   and a a warp has 16 rows, laid out as mma.sync has them. */
+/* c [64, 64] (+)= a [64, 16] times a tile's 16 columns, whose rows are c's columns; BY_ROWS: times 16 of its rows. A
+   warp has 16 rows of c and a, laid out as in mma.sync. */
 template <typename E, int BY_ROWS>
 static __device__ __forceinline__ void multiply_tile(float (&c)[8][4], const uint32_t (&a)[4], uint64_t tile, int add) {
 #define PRODUCT(type)                                                                                                  \
@@ -69,7 +68,8 @@ static __device__ __forceinline__ void multiply_tile(float (&c)[8][4], const uin
 #undef PRODUCT
 }
 
-/* The same with a in a tile: its rows are c's rows and 16 columns are taken, or, LEFT_BY_ROWS, the other way round. */
+/* The same with a in a tile: 16 of its columns, whose rows are c's rows; LEFT_BY_ROWS: 16 of its rows, whose columns
+   are c's rows. */
 template <typename E, int LEFT_BY_ROWS, int BY_ROWS>
 static __device__ __forceinline__ void multiply_tiles(float (&c)[8][4], uint64_t left, uint64_t tile, int add) {
 #define PRODUCT(type)                                                                                                  \
@@ -89,16 +89,16 @@ static __device__ __forceinline__ void multiply_tiles(float (&c)[8][4], uint64_t
 
 /* ---- barriers ---- */
 
-/* A barrier is 8 bytes of shared memory. It counts phases: one ends when as many have arrived as it was made for. */
+/* A barrier is 8 bytes of shared memory. A phase ends when as many arrivals as initialised are counted. */
 static __device__ __forceinline__ void make_barrier(uint32_t at, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(at), "r"(arrivals) : "memory");
 }
-/* Each warp arrives once, when all of its lanes have come here. */
+/* Each warp arrives once, when all of its lanes have reached this point. */
 static __device__ __forceinline__ void arrive_at(uint32_t at) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(at) : "memory");
 }
-/* Until the phase of that number, from 0 on, has ended; it is the current one, or the one before. */
+/* Waits until phase number `phase`, from 0 on, has ended: the current or the previous one. */
 static __device__ __forceinline__ void wait_for(uint32_t at, uint32_t phase) {
     asm volatile("{\n.reg .pred done;\n"
                  "again:\n"
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void wait_for(uint32_t at, uint32_t phase) {
 
 /* ---- registers ---- */
 
-/* Of all threads of four warps, from here on; N is a multiple of 8. */
+/* Sets the registers per thread for four warps from here on; N is a multiple of 8. */
 template <int N> static __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(N));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds without oneDNN have the reference in the place of the fast CPU backend. */
+/* Builds without oneDNN use the reference backend instead of the fast CPU backend. */
 #include <stdio.h>
 
 #include "backend/backend.h"

@@ -20,16 +20,16 @@ static void advance(struct parameter *s) {
         for (int64_t c = 0; c < s->p.cols; c++) {
             double square = pow(clipped_gradient(s->run, s->op, s->first + row, c), 2) + epsilon;
             sum += square;
-            if (s->op->vector)
+            if (s->op->update.vector)
                 store(s->squares, s->first + row, c,
                       s->beta2 * load(s->squares, s->first + row, c) + (1 - s->beta2) * square);
         }
-        if (s->op->vector) continue;
+        if (s->op->update.vector) continue;
         double mean = s->beta2 * load(s->row_means, s->number, row) + (1 - s->beta2) * sum / (double)s->p.cols;
         store(s->row_means, s->number, row, mean);
         s->mean_of_rows += mean / (double)s->rows;
     }
-    for (int64_t c = 0; !s->op->vector && c < s->p.cols; c++) {
+    for (int64_t c = 0; !s->op->update.vector && c < s->p.cols; c++) {
         double sum = 0;
         for (int64_t row = 0; row < s->rows; row++)
             sum += pow(clipped_gradient(s->run, s->op, s->first + row, c), 2) + epsilon;
@@ -41,7 +41,7 @@ static void advance(struct parameter *s) {
 /* The update of a value before it is clipped: the gradient by the root of its approximate second moment. */
 static double direction(const struct parameter *s, int64_t row, int64_t c) {
     double gradient = clipped_gradient(s->run, s->op, s->first + row, c);
-    if (s->op->vector) return gradient / sqrt(load(s->squares, s->first + row, c));
+    if (s->op->update.vector) return gradient / sqrt(load(s->squares, s->first + row, c));
     return gradient / sqrt(load(s->row_means, s->number, row) / s->mean_of_rows) /
            sqrt(load(s->column_means, s->number, c));
 }
@@ -65,21 +65,23 @@ static void update_parameter(struct parameter *s, struct snug_matrix m) {
                 update = o->beta1 * load(m, s->first + row, c) + (1 - o->beta1) * update;
                 store(m, s->first + row, c, update);
             }
-            value -= lr * (s->op->decay ? o->weight_decay : 0) * value;
+            value -= lr * (s->op->update.decay ? o->weight_decay : 0) * value;
             store_parameter(s->run, s->op, s->first + row, c, value - update);
         }
 }
 
 snug_status snug_reference_adafactor(struct snug_run *run, const struct snug_op *op) {
-    if (is_skipped(run)) return SNUG_OK;
-    const struct snug_matrix p = snug_matrix_of(run, op->out[0]), m = snug_matrix_of(run, op->out[op->vector ? 3 : 4]);
-    struct parameter s = {.run = run, .op = op, .rows = p.rows / op->segments, .p = p};
+    if (is_skipped(run)) return SNUG_OK; /* untested: only fp16 on a GPU skips steps */
+    const struct snug_matrix p = snug_matrix_of(run, op->update.weight),
+                             m = snug_matrix_of(run, op->update.states[op->update.vector ? 1 : 2]);
+    struct parameter s = {.run = run, .op = op, .rows = p.rows / op->update.segments, .p = p};
     s.beta2 = 1 - pow(updates_done(run) + 1, run->optimizer->decay_rate);
-    if (op->vector)
-        s.squares = snug_matrix_of(run, op->out[2]);
+    if (op->update.vector)
+        s.squares = snug_matrix_of(run, op->update.states[0]);
     else
-        s.row_means = snug_matrix_of(run, op->out[2]), s.column_means = snug_matrix_of(run, op->out[3]);
-    for (s.number = 0; s.number < op->segments; s.number++) {
+        s.row_means = snug_matrix_of(run, op->update.states[0]),
+        s.column_means = snug_matrix_of(run, op->update.states[1]);
+    for (s.number = 0; s.number < op->update.segments; s.number++) {
         s.first = s.number * s.rows;
         update_parameter(&s, m);
     }

@@ -3,10 +3,11 @@
 #include "backend/reference/update.h"
 
 snug_status snug_reference_adagrad(struct snug_run *run, const struct snug_op *op) {
-    if (is_skipped(run)) return SNUG_OK;
+    if (is_skipped(run)) return SNUG_OK; /* untested: only fp16 on a GPU skips steps */
     const struct snug_optimizer *o = run->optimizer;
-    struct snug_matrix p = snug_matrix_of(run, op->out[0]), sums = snug_matrix_of(run, op->out[2]);
-    double decay = op->decay ? o->weight_decay : 0, lr = run->learning_rate / (1 + updates_done(run) * o->lr_decay);
+    struct snug_matrix p = snug_matrix_of(run, op->update.weight), sums = snug_matrix_of(run, op->update.states[0]);
+    double decay = op->update.decay ? o->weight_decay : 0,
+           lr = run->learning_rate / (1 + updates_done(run) * o->lr_decay);
     double start = updates_done(run) == 0 ? o->initial_accumulator_value : 0;
 
     for (int64_t row = 0; row < p.rows; row++)

@@ -1,21 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Some tokens are seen further on: the first of each sequence, or the masked ones. */
+/* Selects the tokens that the head uses: the first of each sequence, or the masked ones; or the mean of each
+   sequence. */
 #include "backend/reference/reference.h"
 
+/* r[i] = mean of sequence i's rows of x */
+static void gather_means(const struct snug_run *run, struct snug_matrix x, struct snug_matrix r) {
+    const int32_t *offsets = run->batch->offsets;
+    for (int64_t row = 0; row < r.rows; row++)
+        for (int64_t c = 0; c < r.cols; c++) {
+            double sum = 0;
+            for (int32_t token = offsets[row]; token < offsets[row + 1]; token++) sum += load(x, token, c);
+            store(r, row, c, sum / (offsets[row + 1] - offsets[row]));
+        }
+}
+
 snug_status snug_reference_gather(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix x = snug_matrix_of(run, op->in[0]), r = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix x = snug_matrix_of(run, op->gather.x), r = snug_matrix_of(run, op->gather.r);
+    if (op->gather.mean) {
+        gather_means(run, x, r);
+        return SNUG_OK;
+    }
     for (int64_t row = 0; row < r.rows; row++)
         for (int64_t c = 0; c < r.cols; c++)
-            store(r, row, c, load(x, snug_run_gathered_row(run, op->in[0], op->out[0], row), c));
+            store(r, row, c, load(x, snug_run_gathered_row(run, op->gather.x, op->gather.r, row), c));
     return SNUG_OK;
 }
 
-/* dx is cleared, or written by others, before; in HEAD each chunk of rows adds its part. */
+static void add_row(struct snug_matrix dx, int64_t to, struct snug_matrix dr, int64_t row, double share) {
+    for (int64_t c = 0; c < dr.cols; c++) store(dx, to, c, load(dx, to, c) + load(dr, row, c) * share);
+}
+
+/* Earlier operations clear or write dx; in HEAD each chunk of rows adds its part. */
 snug_status snug_reference_gather_backward(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix dr = snug_matrix_of(run, op->in[0]), dx = snug_matrix_of(run, op->out[0]);
-    for (int64_t row = 0; row < dr.rows; row++) {
-        const int64_t to = snug_run_gathered_row(run, op->out[0], op->in[0], row);
-        for (int64_t c = 0; c < dr.cols; c++) store(dx, to, c, load(dx, to, c) + load(dr, row, c));
-    }
+    const struct snug_gather_backward *g = &op->gather_backward;
+    struct snug_matrix dr = snug_matrix_of(run, g->dr), dx = snug_matrix_of(run, g->dx);
+    const int32_t *offsets = run->batch->offsets;
+    for (int64_t row = 0; row < dr.rows; row++)
+        if (g->mean)
+            for (int32_t token = offsets[row]; token < offsets[row + 1]; token++)
+                add_row(dx, token, dr, row, 1.0 / (offsets[row + 1] - offsets[row]));
+        else
+            add_row(dx, snug_run_gathered_row(run, g->dx, g->dr, row), dr, row, 1);
     return SNUG_OK;
 }

@@ -3,9 +3,9 @@
 #include "backend/reference/reference.h"
 
 snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix x = snug_matrix_of(run, op->in[0]), w = snug_matrix_of(run, op->in[1]),
-                       b = snug_matrix_of(run, op->in[2]);
-    struct snug_matrix y = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix x = snug_matrix_of(run, op->linear.x), w = snug_matrix_of(run, op->linear.w),
+                       b = snug_matrix_of(run, op->linear.b);
+    struct snug_matrix y = snug_matrix_of(run, op->linear.y);
 
     for (int64_t i = 0; i < y.rows; i++)
         for (int64_t j = 0; j < y.cols; j++) {
@@ -18,8 +18,8 @@ snug_status snug_reference_linear(struct snug_run *run, const struct snug_op *op
 
 /* dx [n,K] = dy [n,N] w [N,K] */
 snug_status snug_reference_linear_dx(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix dy = snug_matrix_of(run, op->in[0]), w = snug_matrix_of(run, op->in[1]);
-    struct snug_matrix dx = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix dy = snug_matrix_of(run, op->linear_dx.dy), w = snug_matrix_of(run, op->linear_dx.w);
+    struct snug_matrix dx = snug_matrix_of(run, op->linear_dx.dx);
 
     for (int64_t i = 0; i < dx.rows; i++)
         for (int64_t k = 0; k < dx.cols; k++) {
@@ -30,13 +30,13 @@ snug_status snug_reference_linear_dx(struct snug_run *run, const struct snug_op 
     return SNUG_OK;
 }
 
-/* dw [N,K] += dy [n,N]^T x [n,K];  db [N] += column sums of dy */
+/* dw [N,K] += dy [n,N]^T x [n,K]; db [N] += column sums of dy; each is optional */
 snug_status snug_reference_linear_dw(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix dy = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
-    struct snug_matrix dw = snug_matrix_of(run, op->out[0]), db = snug_matrix_of(run, op->out[1]);
+    struct snug_matrix dy = snug_matrix_of(run, op->linear_dw.dy), x = snug_matrix_of(run, op->linear_dw.x);
+    struct snug_matrix dw = snug_matrix_of(run, op->linear_dw.dw), db = snug_matrix_of(run, op->linear_dw.db);
     bool overwrites = snug_run_overwrites(run, op);
 
-    for (int64_t j = 0; j < dw.rows; j++)
+    for (int64_t j = 0; dw.data && j < dw.rows; j++)
         for (int64_t k = 0; k < dw.cols; k++) {
             double sum = overwrites ? 0 : load(dw, j, k);
             for (int64_t i = 0; i < dy.rows; i++) sum += load(dy, i, j) * load(x, i, k);

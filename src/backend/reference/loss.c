@@ -28,6 +28,7 @@ static double binary_cross_entropy(struct snug_matrix logits, struct snug_matrix
     for (int64_t c = 0; c < logits.cols; c++) {
         double x = load(logits, row, c);
         loss += fmax(x, 0) - x * target[c] + log1p(exp(-fabs(x)));
+        /* untested: the reference backend only trains these tasks */
         if (d.data) store(d, row, c, (1 / (1 + exp(-x)) - target[c]) * scale);
     }
     return loss;
@@ -35,22 +36,22 @@ static double binary_cross_entropy(struct snug_matrix logits, struct snug_matrix
 
 static double squared_error(struct snug_matrix logits, struct snug_matrix d, int64_t row, double target, double scale) {
     double difference = load(logits, row, 0) - target;
-    if (d.data) store(d, row, 0, 2 * difference * scale);
+    if (d.data) store(d, row, 0, 2 * difference * scale); /* untested: the reference backend only trains these tasks */
     return difference * difference;
 }
 
 snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix logits = snug_matrix_of(run, op->in[0]);
-    struct snug_matrix loss = snug_matrix_of(run, op->out[0]), d = snug_matrix_of(run, op->out[1]);
+    struct snug_matrix logits = snug_matrix_of(run, op->loss.logits);
+    struct snug_matrix loss = snug_matrix_of(run, op->loss.loss), d = snug_matrix_of(run, op->loss.d);
     double sum = run->chunk == 0 ? 0 : load(loss, 0, 0), scale = run->loss_scale;
     const float *scaler = scaler_of(run);
     if (scaler) scale *= scaler[SNUG_SCALE];
 
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
-        switch (op->loss) {
+        switch (op->loss.function) {
         case SNUG_CROSS_ENTROPY:
-            sum += cross_entropy(logits, d, row, run->batch->labels[item], op->label_smoothing, scale);
+            sum += cross_entropy(logits, d, row, run->batch->labels[item], op->loss.label_smoothing, scale);
             break;
         case SNUG_BINARY_CROSS_ENTROPY:
             sum += binary_cross_entropy(logits, d, row, run->batch->targets + item * logits.cols, scale);

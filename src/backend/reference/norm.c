@@ -15,42 +15,45 @@ struct statistics snug_reference_statistics(struct snug_matrix s, int64_t row, d
     return (struct statistics){mean, 1 / sqrt(squares / (double)s.cols + eps)};
 }
 
-/* y = norm(s); NORM's dropout is on this side, RESIDUAL_NORM's was on s's. */
+/* y = norm(s); NORM's dropout comes after it, RESIDUAL_NORM's came before s. */
 static void norm_row(const struct snug_run *run, const struct snug_op *op, struct snug_matrix y, struct snug_matrix s,
-                     struct snug_matrix gamma, struct snug_matrix beta, int64_t row) {
-    struct statistics stat = snug_reference_statistics(s, row, op->eps);
+                     struct snug_matrix gamma, struct snug_matrix beta, int64_t row, double eps) {
+    struct statistics stat = snug_reference_statistics(s, row, eps);
     bool dropout = op->kind == SNUG_OP_NORM;
     for (int64_t c = 0; c < s.cols; c++) {
-        double norm = (load(s, row, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load(beta, 0, c);
-        store(y, row, c, dropout ? norm * dropout_factor(run, op, snug_run_token(run, op->out[0], row), c) : norm);
+        double norm = (load(s, row, c) - stat.mean) * stat.rstd * load(gamma, 0, c) + load_or_0(beta, c);
+        store(y, row, c, dropout ? norm * dropout_factor(run, op, snug_run_token(run, op->norm.y, row), c) : norm);
     }
 }
 
 snug_status snug_reference_residual_norm(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix z = snug_matrix_of(run, op->in[0]), x = snug_matrix_of(run, op->in[1]);
-    struct snug_matrix gamma = snug_matrix_of(run, op->in[2]), beta = snug_matrix_of(run, op->in[3]);
-    struct snug_matrix y = snug_matrix_of(run, op->out[1]), s = op->out[0] < 0 ? y : snug_matrix_of(run, op->out[0]);
+    struct snug_matrix z = snug_matrix_of(run, op->residual_norm.z), x = snug_matrix_of(run, op->residual_norm.x);
+    struct snug_matrix gamma = snug_matrix_of(run, op->residual_norm.gamma),
+                       beta = snug_matrix_of(run, op->residual_norm.beta);
+    struct snug_matrix y = snug_matrix_of(run, op->residual_norm.y),
+                       s = !op->residual_norm.s ? y : snug_matrix_of(run, op->residual_norm.s);
 
     for (int64_t row = 0; row < s.rows; row++) {
-        int64_t token = snug_run_token(run, op->out[1], row);
+        int64_t token = snug_run_token(run, op->residual_norm.y, row);
         for (int64_t c = 0; c < s.cols; c++)
             store(s, row, c, dropout_factor(run, op, token, c) * load(z, row, c) + load(x, row, c));
-        norm_row(run, op, y, s, gamma, beta, row);
+        norm_row(run, op, y, s, gamma, beta, row, op->residual_norm.eps);
     }
     return SNUG_OK;
 }
 
 snug_status snug_reference_norm(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix s = snug_matrix_of(run, op->in[0]), gamma = snug_matrix_of(run, op->in[1]),
-                       beta = snug_matrix_of(run, op->in[2]);
-    struct snug_matrix y = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix s = snug_matrix_of(run, op->norm.s), gamma = snug_matrix_of(run, op->norm.gamma),
+                       beta = snug_matrix_of(run, op->norm.beta);
+    struct snug_matrix y = snug_matrix_of(run, op->norm.y);
 
-    for (int64_t row = 0; row < s.rows; row++) norm_row(run, op, y, s, gamma, beta, row);
+    for (int64_t row = 0; row < s.rows; row++) norm_row(run, op, y, s, gamma, beta, row, op->norm.eps);
     return SNUG_OK;
 }
 
 void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, double *dbeta, const double *dy,
-                                      struct snug_matrix s, struct snug_matrix gamma, int64_t row, double eps) {
+                                      struct snug_matrix s, struct snug_matrix gamma, struct snug_matrix addend,
+                                      int64_t row, double eps) {
     struct statistics stat = snug_reference_statistics(s, row, eps);
     double mean_g = 0, mean_gx = 0;
     for (int64_t c = 0; c < s.cols; c++) {
@@ -62,31 +65,33 @@ void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, dou
         double x = (load(s, row, c) - stat.mean) * stat.rstd;
         dgamma[c] += dy[c] * x;
         dbeta[c] += dy[c];
-        store(ds, row, c, stat.rstd * (load(gamma, 0, c) * dy[c] - mean_g - x * mean_gx));
+        const double more = addend.data ? load(addend, row, c) : 0;
+        store(ds, row, c, stat.rstd * (load(gamma, 0, c) * dy[c] - mean_g - x * mean_gx) + more);
     }
 }
 
 void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
                                  const double *sums) {
-    for (int64_t c = 0; c < gradient.cols; c++)
+    for (int64_t c = 0; gradient.data && c < gradient.cols; c++)
         store(gradient, 0, c, sums[c] + (snug_run_overwrites(run, op) ? 0 : load(gradient, 0, c)));
 }
 
 snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix dy = snug_matrix_of(run, op->in[0]), s = snug_matrix_of(run, op->in[1]),
-                       gamma = snug_matrix_of(run, op->in[2]);
-    struct snug_matrix ds = snug_matrix_of(run, op->out[0]), dz = snug_matrix_of(run, op->out[1]);
+    struct snug_matrix dy = snug_matrix_of(run, op->norm_backward.dy), s = snug_matrix_of(run, op->norm_backward.s),
+                       gamma = snug_matrix_of(run, op->norm_backward.gamma);
+    struct snug_matrix addend = snug_matrix_of(run, op->norm_backward.addend);
+    struct snug_matrix ds = snug_matrix_of(run, op->norm_backward.ds), dz = snug_matrix_of(run, op->norm_backward.dz);
     double *dgamma = run->workspace, *dbeta = dgamma + dy.cols, *dy_row = dbeta + dy.cols;
 
     for (int64_t c = 0; c < dy.cols; c++) dgamma[c] = dbeta[c] = 0;
     for (int64_t row = 0; row < dy.rows; row++) {
         for (int64_t c = 0; c < dy.cols; c++) dy_row[c] = load(dy, row, c);
-        snug_reference_norm_row_backward(ds, dgamma, dbeta, dy_row, s, gamma, row, op->eps);
-        int64_t token = snug_run_token(run, op->out[0], row);
+        snug_reference_norm_row_backward(ds, dgamma, dbeta, dy_row, s, gamma, addend, row, op->norm_backward.eps);
+        int64_t token = snug_run_token(run, op->norm_backward.ds, row);
         for (int64_t c = 0; dz.data && c < dz.cols; c++)
             store(dz, row, c, dropout_factor(run, op, token, c) * load(ds, row, c));
     }
-    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[2]), dgamma);
-    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->out[3]), dbeta);
+    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->norm_backward.dgamma), dgamma);
+    snug_reference_add_gradient(run, op, snug_matrix_of(run, op->norm_backward.dbeta), dbeta);
     return SNUG_OK;
 }

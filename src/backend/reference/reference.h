@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference backend says in plain C what each operation of backend.h means. It reads any storage type as double,
- * computes in double, and rounds once, when it stores. Nothing here is fast; everything else is compared with it.
+ * The reference backend defines in plain C what each operation of program/op.h computes. It reads any storage type as
+ * double, computes in double, and rounds once, when it stores. Nothing here is fast; everything else is compared with
+ * it.
  */
 #ifndef SNUG_BACKEND_REFERENCE_REFERENCE_H
 #define SNUG_BACKEND_REFERENCE_REFERENCE_H
@@ -12,20 +13,11 @@
 #include "core/philox.h"
 #include "optim/loss_scale.h"
 
-snug_op_fn snug_reference_embed, snug_reference_embed_backward;
-snug_op_fn snug_reference_linear, snug_reference_linear_dx, snug_reference_linear_dw;
-snug_op_fn snug_reference_attention, snug_reference_attention_backward;
-snug_op_fn snug_reference_residual_norm, snug_reference_norm, snug_reference_norm_backward;
-snug_op_fn snug_reference_activation, snug_reference_activation_backward;
-snug_op_fn snug_reference_dropout;
-snug_op_fn snug_reference_gather, snug_reference_gather_backward;
-snug_op_fn snug_reference_loss;
-snug_op_fn snug_reference_squared_norm, snug_reference_clip, snug_reference_rescale;
-snug_op_fn snug_reference_adam, snug_reference_adam_8bit;
-snug_op_fn snug_reference_rows_begin, snug_reference_catch_up, snug_reference_settle, snug_reference_adam_rows;
-snug_op_fn snug_reference_sgd, snug_reference_adafactor, snug_reference_adagrad, snug_reference_rmsprop;
-snug_op_fn snug_reference_lion;
-snug_op_fn snug_reference_fill, snug_reference_cast;
+#define SNUG_PROTOTYPE(KIND, name, member) snug_op_fn snug_reference_##name;
+SNUG_OPS_COMMON(SNUG_PROTOTYPE)
+SNUG_OPS_LOSS_SCALING(SNUG_PROTOTYPE)
+SNUG_OPS_LAZY_ROWS(SNUG_PROTOTYPE)
+#undef SNUG_PROTOTYPE
 
 static inline double load(struct snug_matrix m, int64_t row, int64_t col) {
     int64_t i = row * m.cols + col;
@@ -46,9 +38,7 @@ static inline void store(struct snug_matrix m, int64_t row, int64_t col, double 
 }
 
 /* See "Loss scaling" in backend.h: the tensor's values, or NULL. */
-static inline float *scaler_of(const struct snug_run *run) {
-    return snug_run_data(run, snug_program_scaler(run->program));
-}
+static inline float *scaler_of(const struct snug_run *run) { return snug_run_data(run, run->program->scaler); }
 
 /* What dropout multiplies an element by, 0 or 1 / (1 - p). The element has that half of that word of the block which
    the counter's first two words, the sample and the head name: see philox.h. */
@@ -63,22 +53,29 @@ static inline double dropout_factor_of(const struct snug_run *run, const struct 
     return snug_dropout_half(block.word[word], (uint32_t)half) < threshold ? 0 : snug_dropout_scale(threshold);
 }
 
-/* Of a token's channel. */
+/* An element of an optional vector: 0 if there is none. */
+static inline double load_or_0(struct snug_matrix m, int64_t col) { return m.data ? load(m, 0, col) : 0; }
+
+/* Dropout of a token's channel. */
 static inline double dropout_factor(const struct snug_run *run, const struct snug_op *op, int64_t token,
                                     int64_t channel) {
     return dropout_factor_of(run, op, channel / 8, run->batch->positions[token], run->batch->sample[token], 0,
                              channel % 8 / 2, channel % 2);
 }
 
+/* Doubles of workspace of attention, forward or backward, with d channels per head. */
+int64_t snug_reference_attention_doubles(const struct snug_program *program, int64_t d, int32_t bias);
+
 /* One row of layer normalisation, shared by the embeddings and the encoder. */
 struct statistics {
     double mean, rstd; /* rstd = 1 / sqrt(biased variance + eps) */
 };
 struct statistics snug_reference_statistics(struct snug_matrix s, int64_t row, double eps);
-/* ds of row from its dy [h]; adds the row's part to dgamma and dbeta [h]. */
+/* ds of row from its dy [h], plus the row of addend, which is optional; adds the row's part to dgamma and dbeta [h]. */
 void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, double *dbeta, const double *dy,
-                                      struct snug_matrix s, struct snug_matrix gamma, int64_t row, double eps);
-/* gradient [1,n] = sums, or += sums if this is not the step's first part. */
+                                      struct snug_matrix s, struct snug_matrix gamma, struct snug_matrix addend,
+                                      int64_t row, double eps);
+/* gradient [1,n], which is optional, = sums, or += sums if this is not the step's first part. */
 void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
                                  const double *sums);
 

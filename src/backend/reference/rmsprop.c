@@ -3,13 +3,13 @@
 #include "backend/reference/update.h"
 
 snug_status snug_reference_rmsprop(struct snug_run *run, const struct snug_op *op) {
-    if (is_skipped(run)) return SNUG_OK;
+    if (is_skipped(run)) return SNUG_OK; /* untested: only fp16 on a GPU skips steps */
     const struct snug_optimizer *o = run->optimizer;
     const bool momentum = o->momentum != 0;
-    struct snug_matrix p = snug_matrix_of(run, op->out[0]), squares = snug_matrix_of(run, op->out[2]);
-    struct snug_matrix buffer = snug_matrix_of(run, momentum ? op->out[3] : -1);
-    struct snug_matrix means = snug_matrix_of(run, o->centered ? op->out[momentum ? 4 : 3] : -1);
-    double lr = run->learning_rate, alpha = o->alpha, decay = op->decay ? o->weight_decay : 0;
+    struct snug_matrix p = snug_matrix_of(run, op->update.weight), squares = snug_matrix_of(run, op->update.states[0]);
+    struct snug_matrix buffer = snug_matrix_of(run, momentum ? op->update.states[1] : -1);
+    struct snug_matrix means = snug_matrix_of(run, o->centered ? op->update.states[momentum ? 2 : 1] : 0);
+    double lr = run->learning_rate, alpha = o->alpha, decay = op->update.decay ? o->weight_decay : 0;
 
     for (int64_t row = 0; row < p.rows; row++)
         for (int64_t c = 0; c < p.cols; c++) {

@@ -5,8 +5,8 @@
 snug_status snug_reference_sgd(struct snug_run *run, const struct snug_op *op) {
     if (is_skipped(run)) return SNUG_OK;
     const struct snug_optimizer *o = run->optimizer;
-    struct snug_matrix p = snug_matrix_of(run, op->out[0]), buffer = snug_matrix_of(run, op->out[2]);
-    double lr = run->learning_rate, decay = op->decay ? o->weight_decay : 0;
+    struct snug_matrix p = snug_matrix_of(run, op->update.weight), buffer = snug_matrix_of(run, op->update.states[0]);
+    double lr = run->learning_rate, decay = op->update.decay ? o->weight_decay : 0;
 
     for (int64_t row = 0; row < p.rows; row++)
         for (int64_t c = 0; c < p.cols; c++) {

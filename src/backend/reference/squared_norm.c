@@ -3,10 +3,10 @@
 #include "backend/reference/reference.h"
 
 snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix g = snug_matrix_of(run, op->in[0]);
-    double *sums = snug_run_data(run, op->out[0]), sum = 0;
-    if (op->in[1] >= 0) { /* in the table's order, as of the whole gradient */
-        const struct snug_rows rows = snug_rows_of(run, op->in[1], op->in[0]);
+    struct snug_matrix g = snug_matrix_of(run, op->squared_norm.g);
+    double *sums = snug_run_data(run, op->squared_norm.sums), sum = 0;
+    if (op->squared_norm.index) { /* in the table's order, as of the whole gradient */
+        const struct snug_rows rows = snug_rows_of(run, op->squared_norm.index, op->squared_norm.g);
         for (int64_t row = 0; row < rows.table_rows; row++)
             for (int64_t c = 0; rows.slots[row] >= 0 && c < g.cols; c++)
                 sum += load(g, rows.slots[row], c) * load(g, rows.slots[row], c);
@@ -14,15 +14,16 @@ snug_status snug_reference_squared_norm(struct snug_run *run, const struct snug_
         for (int64_t row = 0; row < g.rows; row++)
             for (int64_t c = 0; c < g.cols; c++) sum += load(g, row, c) * load(g, row, c);
     }
-    sums[op->slot] = op->accumulate ? sums[op->slot] + sum : sum;
+    /* untested: the reference backend runs no tied gradients */
+    sums[op->squared_norm.slot] = op->accumulate ? sums[op->squared_norm.slot] + sum : sum;
     return SNUG_OK;
 }
 
 snug_status snug_reference_clip(struct snug_run *run, const struct snug_op *op) {
-    struct snug_matrix sums = snug_matrix_of(run, op->in[0]), clip = snug_matrix_of(run, op->out[0]);
+    struct snug_matrix sums = snug_matrix_of(run, op->clip.sums), clip = snug_matrix_of(run, op->clip.clip);
     double squares = 0;
     for (int64_t slot = 0; slot < sums.rows * sums.cols; slot++) squares += ((double *)sums.data)[slot];
-    float *scaler = snug_run_data(run, op->out[1]);
+    float *scaler = snug_run_data(run, op->clip.scaler);
     double factor = scaler ? scaler[SNUG_SCALE] : 1, norm = sqrt(squares) / factor;
     double scale = run->max_grad_norm / (norm + 1e-6);
     store(clip, 0, 0, norm);
@@ -32,6 +33,6 @@ snug_status snug_reference_clip(struct snug_run *run, const struct snug_op *op) 
 }
 
 snug_status snug_reference_rescale(struct snug_run *run, const struct snug_op *op) {
-    snug_loss_scale_next(snug_run_data(run, op->out[0]));
+    snug_loss_scale_next(snug_run_data(run, op->rescale.scaler));
     return SNUG_OK;
 }

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs benchmarks and records them in docs/benchmarks.md, with the commit, the machine and the date.
+
+    bench/record.py --list
+    bench/record.py SECTION … [--commit HASH] [--output FILE]
+
+Each section of that file is one command below and what it printed. A section that runs is replaced; the others stay as
+they are. The commit is git's, which must have no uncommitted changes below src/, or --commit where there is no repository,
+as on a machine that got a copy of the files; --output writes the whole page to another file.
+Needs build/snug (make), for the gpu- sections build-gpu/dist (tools/cuda-check build), and for those with peers a Python
+that has torch and transformers: ../venv/bin/python, or $SNUG_PYTHON.
+"""
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = os.environ.get("SNUG_PYTHON", str(ROOT.parent / "venv" / "bin" / "python"))
+PAGE = "docs/benchmarks.md"
+
+# name: title, what to know, commands
+SECTIONS = {
+    "cpu-trainer": (
+        "CPU: MiniLM beside transformers' Trainer",
+        "MiniLM-L6 (22.7 M parameters) on SST-2, batch 32. Rates are of training alone.",
+        "bench/cpu_sst2.py --max_steps 40 --python $PYTHON"),
+    "cpu-base": (
+        "CPU: layers of RoBERTa-base's size beside transformers' Trainer",
+        "RoBERTa with two layers of hidden size 768 and random weights on SST-2, batch 32.",
+        "bench/cpu_sst2.py --roberta_layers 2 --max_steps 15 --python $PYTHON"),
+    "cpu-methods": (
+        "CPU: methods that save memory",
+        "MiniLM-L6 on SST-2, batch 32, one method each. The peak is the resident memory of the process.",
+        "bench/methods.py speed"),
+    "cpu-memory": (
+        "CPU: BERT-large in as little memory as possible",
+        "Batch 4, 512 tokens, one step. Each row adds to the row before it.",
+        "bench/methods.py memory"),
+    "cpu-optimizers": (
+        "CPU: optimizers",
+        "One update of a weight matrix; the shapes are those of MiniLM, BERT-base and BERT-large.",
+        "build/test_ops perf --op adam; build/test_ops perf --op adam_8bit"),
+    "cpu-tokenizing": (
+        "CPU: tokenizing beside `tokenizers`",
+        "The same rows; snug's time is that of the whole command, with the token cache written and one training step.",
+        "bench/tokenizing.py --megabytes 16 --rounds 1 --python $PYTHON"),
+    "cpu-large-data": (
+        "CPU: a data set of 1 GB",
+        "A BERT of two layers of 64 channels, batch 32. Own pages: without the pages of files and libraries.",
+        "tools/large-data --gb 1 --folder build"),
+    "cpu-accuracy": (
+        "CPU: accuracy on SST-2",
+        "MiniLM-L6, three epochs.",
+        "tools/compare_sst2.py --seeds 1,2,3,4"),
+    "gpu-families": (
+        "GPU: RoBERTa-base and ModernBERT-base beside transformers",
+        "Sequence classification, bf16 (autocast for the peer), random weights, AdamW, clipping. Lengths are uniform from 20 to "
+        "512; the peer pads them to the longest of its batch.",
+        "bench/gpu_families.py; bench/gpu_families.py roberta modernbert --compiled"),
+    "gpu-bert": (
+        "GPU: BERT-large",
+        "512 tokens, AdamW with clipping, dropout 0.1, unless the row says otherwise.",
+        "tools/cuda-check table"),
+    "gpu-peers": (
+        "GPU: BERT-large beside PyTorch",
+        "The peers are transformers and a packed model by hand, not compiled.",
+        "bench/gpu_bert.py bf16-b32 bf16-b4 ragged-b32 infer-b128 infer-ragged-b128 --python $PYTHON"),
+    "gpu-anatomy": (
+        'GPU: "Model training anatomy"',
+        "The experiment of that page of transformers' documentation, in fp32.",
+        "build-gpu/dist/snug bench anatomy"),
+    "gpu-accuracy": (
+        "GPU: accuracy on SST-2",
+        "MiniLM-L6, three epochs.",
+        "tools/compare_sst2.py --snug build-gpu/dist/snug --seeds 1,2,3,4,5 -- --device cuda --bf16"),
+}
+
+
+def output_of(command):
+    """What a command prints; a missing one is an empty text."""
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120).stdout.strip()
+    except OSError:
+        return ""
+
+
+def machine(name):
+    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    cpu = re.search(r"model name\s*: (.*)", text)
+    flags = re.search(r"flags\s*: (.*)", text)
+    kinds = [kind for kind in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flags and kind in flags[1].split()]
+    parts = [f"{cpu[1].strip() if cpu else 'unknown CPU'} ({' '.join(kinds)}), {len(os.sched_getaffinity(0))} cores"]
+    if name.startswith("gpu"):
+        gpu = output_of(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+        parts.insert(0, gpu.replace(", ", ", driver ").splitlines()[0] if gpu else "unknown GPU")
+    if "PYTHON" in SECTIONS[name][2] or "families" in name:
+        parts.append(output_of([PYTHON, "-c", "import torch, transformers as t; print(f'PyTorch {torch.__version__}, transformers "
+                                "{t.__version__}')"]) or "no PyTorch")
+    return "; ".join(parts)
+
+
+def commit(given):
+    if given:
+        return given
+    if output_of(["git", "status", "--porcelain", "--", "src", "bench"]):
+        sys.exit("src/ or bench/ has uncommitted changes: commit them first, so that the figures have a commit")
+    found = output_of(["git", "rev-parse", "--short", "HEAD"])
+    if not found:
+        sys.exit("no repository here: --commit HASH says which commit this is")
+    return found
+
+
+def measure(name, build):
+    title, note, commands = SECTIONS[name]
+    parts = []
+    for command in commands.split("; "):
+        print(f"{name}: {command}", file=sys.stderr, flush=True)
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=dict(os.environ, PYTHON=PYTHON), stdout=subprocess.PIPE,
+                              text=True)
+        if done.returncode:
+            sys.exit(f"{command}: exit status {done.returncode}\n{done.stdout}")
+        text = done.stdout.strip()
+        parts.append(text if "|---|" in text else f"```\n{text}\n```")
+    listed = ", ".join(f"`{command.replace(' --python $PYTHON', '')}`" for command in commands.split("; "))
+    stamp = f"- {listed}\n- {machine(name)}\n- Commit {build}, {datetime.date.today()}"
+    return f"<!-- {name} -->\n## {title}\n{stamp}\n\n{note}\n\n" + "\n\n".join(parts) + "\n\n"
+
+
+def insert(page, name, section):
+    """Replaces the section, or adds it where SECTIONS has it."""
+    found = re.search(rf"<!-- {name} -->\n.*?(?=<!-- [\w-]+ -->\n|\Z)", page, re.S)
+    if found:
+        return page[:found.start()] + section + page[found.end():]
+    order = list(SECTIONS)
+    for later in order[order.index(name) + 1:]:
+        if f"<!-- {later} -->" in page:
+            return page.replace(f"<!-- {later} -->", f"{section}<!-- {later} -->")
+    return page.rstrip("\n") + "\n\n" + section
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--commit")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / PAGE)
+    args = parser.parse_args()
+    if unknown := [name for name in args.sections if name not in SECTIONS]:
+        parser.error(f"{unknown[0]}: no such section; there are {', '.join(SECTIONS)}")
+    if args.list or not args.sections:
+        for name, (title, _, commands) in SECTIONS.items():
+            print(f"{name:16} {title}: {commands}")
+        return
+    build = commit(args.commit)
+    for name in args.sections:
+        section = measure(name, build)
+        source = args.output if args.output.exists() else ROOT / PAGE
+        args.output.write_text(insert(source.read_text(encoding="utf-8"), name, section).rstrip("\n") + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the CUDA backend: the batch and the step's numbers on the device, streams, rows, errors. */
+#ifndef SNUG_BACKEND_CUDA_STATE_H
+#define SNUG_BACKEND_CUDA_STATE_H
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/bias.h"
+#include "backend/cuda/multi_tensor.h"
+
+/* What changes from one run of an operation to the next. It is in device memory, where kernels read it, so that a
+   captured graph serves every batch of its size. */
+struct snug_cuda_step {
+    int32_t tokens, sequences, rows, first_row;
+    uint32_t key, step; /* Philox's, for dropout */
+    float loss_scale, max_grad_norm;
+    /* For the update, see step.cu. */
+    int32_t updates; /* updates done before this one */
+    bool skip;       /* this update is skipped: the gradients are not finite (fp16) */
+    float learning_rate;
+    float rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
+    /* ADAM_8BIT's, of betas that are fp32 numbers: lr sqrt(1 - b2^t) / (1 - b1^t), sqrt(1 - b2^t) */
+    float rate_8bit, correction_8bit;
+    float fresh; /* Adafactor's t^decay_rate */
+};
+/* The inputs of an update's numbers. */
+struct snug_cuda_update_settings {
+    double beta1, beta2, decay_rate;
+    int64_t skipped; /* earlier steps that were skipped, as far as the host knows */
+    float learning_rates[SNUG_UNSEEN_STEPS];
+};
+
+/* The backend's copy of a batch on the device, the step's numbers, and the tables of multi_tensor.c and biases.c. */
+struct snug_cuda_batch {
+    struct snug_cuda_step *step;
+    int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *loss_positions, *labels;
+    float *targets;
+    struct snug_cuda_entry *norms, *updates, *updates_8bit;
+    struct snug_cuda_quantization *quantization; /* NULL if no state has 8 bits */
+    struct snug_cuda_bias *bias_list;
+    int64_t sent;      /* bytes up to here: what is transferred with a batch */
+    uint8_t *incoming; /* where the transfer writes */
+    uint8_t *biases;   /* in 16 bits */
+};
+
+struct snug_cuda_matmul_plan;
+struct snug_cuda_algorithm;
+struct snug_cuda_graph;
+
+/* State of a program. */
+struct snug_cuda {
+    void *lt;                          /* cublasLtHandle_t */
+    cudaStream_t stream;               /* of operations: the default stream, or the one that is captured */
+    cudaStream_t capture;              /* the latter */
+    struct snug_cuda_batch staging[2]; /* page-locked, up to sent: batches in transfer */
+    cudaStream_t copies;               /* of the transfers */
+    cudaEvent_t sent[2];               /* the transfer from staging is done */
+    cudaEvent_t incoming_free;         /* batch.incoming may be overwritten */
+    int staged;                        /* index in staging of the last batch */
+    int multiprocessors;
+    int capability;   /* compute capability 9.0 is 90 */
+    int block_memory; /* bytes of shared memory that a block may have */
+    bool tf32;
+    bool padded;    /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
+    int32_t scaler; /* tensor, or 0 */
+    int64_t bucket; /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
+    struct snug_cuda_batch batch;
+    struct snug_cuda_multi_tensor norms, updates, updates_8bit;
+    struct snug_cuda_bias *biases; /* the host's list */
+    int32_t bias_count;
+    struct snug_cuda_matmul_plan *plans;
+    size_t plan_count, plan_capacity;
+    struct snug_cuda_algorithm *algorithms;
+    size_t algorithm_count, algorithm_capacity;
+    bool autotuning;      /* matmuls are planned, not run */
+    size_t tuned;         /* matmuls whose algorithms were timed */
+    cudaEvent_t timer[2]; /* for timing them */
+    struct snug_cuda_graph *graphs;
+    size_t graph_count, graph_capacity;
+    struct snug_cuda_graph *capturing;
+    cudaStream_t side;   /* for operations that may run concurrently with the next one, in a captured phase */
+    cudaEvent_t fork[2]; /* fork from `capture`, and join */
+    bool forked;         /* it is forked */
+    bool side_workspace; /* it uses the matmuls' workspace */
+};
+
+static inline struct snug_cuda *snug_cuda_of(const struct snug_run *run) {
+    return (struct snug_cuda *)run->backend_state;
+}
+
+/* The share of the work that operation op does in this run: its own tensor, all tensors, or nothing. */
+enum snug_cuda_share { SNUG_CUDA_OWN_TENSOR, SNUG_CUDA_ALL_TENSORS, SNUG_CUDA_NO_TENSOR };
+static inline enum snug_cuda_share snug_cuda_share_of(const struct snug_run *run, const struct snug_op *op,
+                                                      const struct snug_cuda_multi_tensor *multi) {
+    const int64_t number = op - run->program->ops;
+    if (!snug_cuda_of(run)->padded || multi->first < 0 || number < multi->first || number > multi->last)
+        return SNUG_CUDA_OWN_TENSOR;
+    return number == multi->first ? SNUG_CUDA_ALL_TENSORS : SNUG_CUDA_NO_TENSOR;
+}
+
+/* ---- the batch and the step ---- */
+
+/* Lays out the state's batch in run->batch_copy. */
+void snug_cuda_place_batch(const struct snug_run *run);
+/* scaler: the run's loss scale, or NULL. */
+void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step,
+                        const struct snug_cuda_update_settings *settings, const float *scaler);
+/* Sends the current step's numbers, in order with the operations. */
+snug_status snug_cuda_send_step(struct snug_run *run);
+
+/* ---- rows ---- */
+
+static inline int64_t snug_cuda_round_up(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile * tile; }
+
+/* Loss positions of the chunk, rounded up to an eighth of a full chunk: a small chunk costs less, and there are few
+   different graphs. */
+static inline int64_t snug_cuda_loss_positions(const struct snug_run *run) {
+    const int64_t capacity = snug_cuda_round_up(run->program->capacity[SNUG_EXTENT_ROWS], SNUG_ROW_TILE);
+    const int64_t rows = snug_cuda_round_up(run->rows, snug_cuda_round_up((capacity + 7) / 8, SNUG_ROW_TILE));
+    return rows < capacity ? rows : capacity;
+}
+/* Tokens that a batch is rounded up to: its size class, or the capacity of the tensors. */
+int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens);
+
+/* Rows that a kernel covers: those of the batch, up to a whole tile. It writes zeros to those after the last one. */
+static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor) {
+    const int64_t rows = snug_run_rows(run, tensor);
+    const struct snug_cuda *cuda = snug_cuda_of(run);
+    const enum snug_extent extent = run->program->tensors[tensor].extent;
+    if (extent == SNUG_EXTENT_FIXED || !cuda->padded) return rows;
+    return extent == SNUG_EXTENT_TOKENS ? cuda->bucket
+           : extent == SNUG_EXTENT_ROWS ? snug_cuda_loss_positions(run)
+                                        : snug_cuda_round_up(run->batch->sequences, SNUG_ROW_TILE);
+}
+
+/* ---- errors ---- */
+
+/* Ends an operation: an error names it if a launch failed. */
+snug_status snug_cuda_done(const struct snug_run *run, const struct snug_op *op);
+snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *what);
+
+/* ---- captured phases (graph.c) ---- */
+
+snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *done);
+snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase);
+void snug_cuda_free_graphs(struct snug_cuda *cuda);
+
+/* Issue operations to the side stream; issue them to the captured stream again; make later operations wait for the side
+   stream. */
+snug_status snug_cuda_fork(struct snug_run *run);
+snug_status snug_cuda_return(struct snug_run *run);
+snug_status snug_cuda_join(struct snug_run *run);
+
+#endif

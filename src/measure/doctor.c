@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/doctor.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/folder.h"
+#include "train/device.h"
+#include "train/memory.h"
+#include "train/threads.h"
+
+static void miss(snug_doctor *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void miss(snug_doctor *d, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(d->missing[d->missing_count++], sizeof *d->missing, format, args);
+    va_end(args);
+}
+
+/* ---- the machine ---------------------------------------------------------------------------------------------- */
+
+/* The CPU flags, as Linux reports them, that kernels of snug or oneDNN use. */
+static void read_features(snug_doctor *d) {
+    static const char *const known[] = {"sse4_2",      "avx2",     "fma",      "avx512f", "avx512bw", "avx512_vnni",
+                                        "avx512_bf16", "amx_tile", "amx_bf16", "asimd",   "sve",      "bf16"};
+    char *line = NULL;
+    size_t size = 0;
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    /* may be untested: ARM calls the line Features */
+    while (file && getline(&line, &size, file) > 0) /* may be untested: needs a kernel without /proc */
+        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "Features", 8) == 0) break;
+    /* may be untested: needs a kernel without /proc */
+    for (size_t i = 0; line && i < sizeof known / sizeof *known; i++) {
+        const size_t length = strlen(known[i]), used = strlen(d->features);
+        const char *at = line;
+        /* may be untested: depends on the processor's flags */
+        while ((at = strstr(at, known[i])) && (at[-1] != ' ' || !strchr(" \n", at[length]))) at += length;
+        if (at) snprintf(d->features + used, sizeof d->features - used, "%s%s", used ? " " : "", known[i]);
+    }
+    free(line);
+    if (file) fclose(file); /* may be untested: needs a kernel without /proc */
+}
+
+static void look_at_machine(snug_doctor *d, const struct snug_args *args) {
+    struct snug_rates rates;
+    uname(&d->system);
+    snug_rates_init(d->ctx, &rates, snug_backend_cpu(), 1);
+    snprintf(d->cpu, sizeof d->cpu, "%s", rates.cpu);
+    snprintf(d->isa, sizeof d->isa, "%s", rates.isa);
+    read_features(d);
+    snug_backend_cpu_describe(d->matmuls, sizeof d->matmuls);
+    d->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    d->threads = snug_args_threads(args);
+    d->memory = snug_machine_bytes();
+    d->available = snug_available_bytes();
+    if (snug_backend_cpu() == snug_backend_reference()) /* untested: needs a build without oneDNN */
+        miss(d, "oneDNN: this build trains on the CPU in plain C, which is slow");
+    else if (!snug_backend_cpu_fast_bf16()) /* may be untested: depends on the processor */
+        miss(d, "bf16 on the CPU: neither AMX-BF16 nor AVX512-BF16; --bf16 there is fp32");
+}
+
+static snug_status look_at_cache(snug_doctor *d) {
+    RETURN_IF_ERROR(snug_cache_folder(d->ctx, &d->cache));
+    if (!d->cache) {
+        snprintf(d->cache_problem, sizeof d->cache_problem, "none: SNUG_CACHE, XDG_CACHE_HOME and HOME are unset");
+    } else if (snug_folder_check(d->ctx, d->cache) != SNUG_OK) {
+        snprintf(d->cache_problem, sizeof d->cache_problem, "%s", snug_error_message(d->ctx));
+        snug_clear_error(d->ctx);
+    }
+    if (*d->cache_problem)
+        miss(d, "a cache folder: every run tokenizes and measures rates again (%s)", d->cache_problem);
+    return SNUG_OK;
+}
+
+/* ---- the GPU -------------------------------------------------------------------------------------------------- */
+
+/* The version of the library that the plug-in loaded, if any. */
+static void look_at_cublaslt(snug_doctor *d) {
+    static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        void *library = dlopen(files[i], RTLD_LAZY | RTLD_NOLOAD), *symbol;
+        size_t (*version)(void);
+        if (!library) continue; /* may be untested: needs NVIDIA's cuBLASLt */
+        symbol = dlsym(library, "cublasLtGetVersion");
+        memcpy(&version, &symbol, sizeof version);
+        const size_t number = symbol ? version() : 0; /* may be untested: needs NVIDIA's cuBLASLt */
+        snprintf(d->cublaslt, sizeof d->cublaslt, "%zu.%zu.%zu (%s)", number / 10000, number / 100 % 100, number % 100,
+                 files[i]);
+        dlclose(library);
+        return;
+    }
+}
+
+static void look_at_plugin(snug_doctor *d) {
+    const struct snug_backend *cuda;
+    d->plugin = snug_backend_cuda(d->ctx, &cuda);
+    if (d->plugin == SNUG_OK) d->cuda = cuda;
+    snprintf(d->plugin_text, sizeof d->plugin_text, "%s",
+             d->cuda ? "libsnug_cuda.so works" : snug_error_message(d->ctx));
+    snug_clear_error(d->ctx);
+    look_at_cublaslt(d);
+    if (*d->gpus.cuda_problem)
+        miss(d, "a GPU: %s", d->gpus.cuda_problem);
+    else if (!d->cuda)
+        miss(d, "training on the GPU: %s", d->plugin_text);
+    if (d->cuda && *d->gpus.nvml_problem)
+        miss(d, "NVML: %s; the memory report of a GPU then counts the memory of all its processes",
+             d->gpus.nvml_problem);
+}
+
+/* Uses the same rules as a training, see snug_device_choose(); fails as the training would. */
+static snug_status decide(snug_doctor *d, struct snug_args *args) {
+    const bool asked_cpu = args->use_cpu || strcmp(args->device, "cpu") == 0;
+    const bool asked_cuda = !args->use_cpu && strcmp(args->device, "cuda") == 0;
+    const bool gpus = d->cuda && !asked_cpu;
+    const struct snug_gpu *gpu = NULL;
+    RETURN_IF_ERROR(snug_args_check(args, "doctor"));
+    if (asked_cuda && !d->cuda) return snug_device_fail(d->ctx, snug_fail(d->ctx, d->plugin, "%s", d->plugin_text));
+    RETURN_IF_ERROR(snug_device_check(args, gpus ? d->cuda : snug_backend_cpu()));
+    for (size_t i = 0; i < d->gpus.count; i++)
+        if (d->gpus.items[i].ordinal == 0) gpu = &d->gpus.items[i];
+    if (asked_cpu)
+        snprintf(d->used, sizeof d->used, "the CPU, %d threads: requested by %s", d->threads,
+                 args->use_cpu ? "--use_cpu" : "--device cpu");
+    else if (gpus)
+        snprintf(d->used, sizeof d->used, "the GPU %s: %s%s", gpu ? gpu->name : "that CUDA lists first",
+                 asked_cuda ? "requested by --device cuda" : "--device auto takes the first one that works",
+                 d->gpus.restricted ? " (of those that CUDA_VISIBLE_DEVICES leaves)" : "");
+    else
+        snprintf(d->used, sizeof d->used, "the CPU: %s", d->plugin_text);
+    return SNUG_OK;
+}
+
+snug_status snug_doctor_create(snug_args *args, snug_doctor **out) {
+    void *memory;
+    *out = NULL;
+    snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
+    snug_doctor *d = memory;
+    d->ctx = args->ctx;
+    look_at_machine(d, args);
+    snug_status status = look_at_cache(d);
+    if (status == SNUG_OK) status = snug_gpus_look(d->ctx, &d->gpus);
+    if (status != SNUG_OK) {
+        snug_doctor_destroy(d);
+        return status;
+    }
+    look_at_plugin(d);
+    status = decide(d, args);
+    if (status != SNUG_OK) {
+        snprintf(d->refused, sizeof d->refused, "%s", snug_error_message(d->ctx));
+        snprintf(d->used, sizeof d->used, "nothing: a training with these arguments is refused");
+    }
+    *out = d;
+    return status;
+}
+
+void snug_doctor_destroy(snug_doctor *d) {
+    if (!d) return;
+    snug_gpus_free(&d->gpus);
+    free(d->cache);
+    free(d);
+}

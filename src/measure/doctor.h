@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this machine has, what is missing, and what snug will use: collected in doctor.c, printed by report. */
+#ifndef SNUG_MEASURE_DOCTOR_H
+#define SNUG_MEASURE_DOCTOR_H
+
+#include <sys/utsname.h>
+
+#include "backend/backend.h"
+#include "backend/gpu.h"
+
+enum { SNUG_DOCTOR_NOTES = 12 };
+
+struct snug_doctor {
+    snug_context *ctx;
+    struct utsname system;
+    char cpu[96], isa[16], features[160], matmuls[96];
+    int cores, threads;
+    int64_t memory, available;
+    struct snug_gpus gpus;
+    const struct snug_backend *cuda; /* NULL if no GPU can be used for training */
+    snug_status plugin;              /* the result of opening the plug-in */
+    char plugin_text[512];
+    char cublaslt[96]; /* version and file, "" if it was not loaded */
+    char *cache;       /* folder, NULL if there is none */
+    char cache_problem[256];
+    char used[640];    /* device and why */
+    char refused[640]; /* why a training with these arguments would be refused, or "" */
+    char missing[SNUG_DOCTOR_NOTES][384];
+    int missing_count;
+};
+
+#endif

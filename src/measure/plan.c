@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/offload_file.h"
+#include "model/family.h"
+#include "model/weights.h"
+#include "text/task.h"
+#include "train/job.h"
+
+enum { EMBEDDINGS = -1, HEAD = -2 };
+
+static int part_of(const struct snug_tensor *tensor) {
+    if (tensor->part == SNUG_PART_LAYER) return tensor->layer;
+    return tensor->part == SNUG_PART_EMBEDDINGS ? EMBEDDINGS : HEAD;
+}
+
+static snug_status sum_parts(const struct snug_program *program, snug_plan *plan) {
+    RETURN_IF_ERROR(snug_alloc(plan->ctx, (size_t)plan->layers, sizeof *plan->encoder, (void **)&plan->encoder));
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        const struct snug_tensor *tensor = &program->tensors[i];
+        const int which = part_of(tensor);
+        struct snug_plan_part *part = which == EMBEDDINGS ? &plan->embeddings
+                                      : which == HEAD     ? &plan->head
+                                                          : &plan->encoder[which];
+        const bool stays =
+            !tensor->offloaded && (tensor->persistent || tensor->memory_class == SNUG_MEMORY_ACTIVATIONS);
+        if (stays && tensor->memory_class <= SNUG_MEMORY_ACTIVATIONS)
+            part->bytes[tensor->memory_class] += tensor->bytes;
+    }
+    return SNUG_OK;
+}
+
+static void estimate_step(const struct snug_setup *setup, const struct snug_planned_program *training,
+                          snug_plan *plan) {
+    const struct snug_loader_limits *limits = &training->pipeline.limits;
+    const int64_t rows = (int64_t)snug_setup_task(setup)->positions(&training->pipeline.options, setup->train.dataset,
+                                                                    (double)limits->sequences, (double)limits->tokens);
+    const struct snug_load load = {.tokens = (double)limits->tokens,
+                                   .sequences = (double)limits->sequences,
+                                   .rows = (double)rows,
+                                   .micro_batches = (double)training->pipeline.options.accumulation};
+    plan->step = snug_estimate_parts(NULL, &training->program, &load);
+}
+
+static snug_status describe_offload(const struct snug_job *job, snug_plan *plan) {
+    const struct snug_layout *layout = &job->plan.layout;
+    const char *folder = snug_args_offload_dir(job->setup.args);
+    if (!layout->offload_bytes) return SNUG_OK;
+    memcpy(plan->offloaded, layout->offloaded, sizeof plan->offloaded);
+    plan->offloaded_total = layout->offload_bytes;
+    plan->offload_is_memory = snug_offload_file_is_memory(folder);
+    return snug_strdup(plan->ctx, folder, &plan->offload_dir);
+}
+
+static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
+    const struct snug_setup *setup = &job->setup;
+    struct snug_rates rates;
+    if (job->fit) {
+        plan->searched = true;
+        plan->fit = *job->fit;
+        RETURN_IF_ERROR(snug_fit_sentence(plan->ctx, job->fit, &plan->fit_text));
+    }
+    if (plan->gpu) return SNUG_OK; /* no rates of operations are measured on a GPU yet */
+    RETURN_IF_ERROR(snug_rates_open(plan->ctx, setup->backend, setup->threads, &rates));
+    const snug_status status =
+        snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
+    snug_rates_free(&rates);
+    return status;
+}
+
+static snug_status describe(const struct snug_job *job, snug_plan *plan) {
+    const struct snug_planned_program *training = snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING);
+    const struct snug_program *program = &training->program;
+    const struct snug_config *config = &job->setup.config;
+    const struct snug_loader_limits *limits = &training->pipeline.limits;
+    plan->task = config->task;
+    plan->family = config->family->name;
+    plan->layers = config->num_hidden_layers;
+    plan->hidden = config->hidden_size;
+    plan->heads = config->num_attention_heads;
+    plan->intermediate = config->intermediate_size;
+    plan->vocabulary = config->vocab_size;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const int64_t count = snug_parameter_count(&program->parameters[i]);
+        plan->parameters += count;
+        if (program->tensors[program->parameters[i].tensor].trainable) plan->trainable += count;
+    }
+    plan->compute = program->compute;
+    plan->tf32 = program->tf32;
+    plan->weights = job->plan.weights;
+    plan->sequences = limits->sequences;
+    plan->tokens = limits->tokens;
+    plan->longest = limits->longest;
+    plan->accumulation = training->pipeline.options.accumulation;
+    memcpy(plan->bytes, job->plan.bytes, sizeof plan->bytes);
+    plan->total = job->plan.total;
+    plan->gpu = snug_device_is_gpu(&job->limits.device);
+    snprintf(plan->device, sizeof plan->device, "%s", job->limits.device.usage.gpu.name);
+    plan->memory = snug_limits_memory(&job->limits);
+    plan->available = snug_limits_available(&job->limits);
+    estimate_step(&job->setup, training, plan);
+    RETURN_IF_ERROR(describe_offload(job, plan));
+    RETURN_IF_ERROR(sum_parts(program, plan));
+    return price_methods(job, plan);
+}
+
+snug_status snug_plan_create(snug_args *args, snug_plan **out) {
+    struct snug_job job;
+    void *memory;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
+    snug_plan *plan = memory;
+    plan->ctx = args->ctx;
+    const snug_status opened = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
+    snug_status status = opened;
+    if (opened == SNUG_OK || opened == SNUG_E_DOES_NOT_FIT) {
+        const snug_status described = describe(&job, plan);
+        if (described != SNUG_OK) status = described;
+        if (described == SNUG_OK) *out = plan;
+    }
+    snug_job_close(&job);
+    if (!*out) snug_plan_destroy(plan);
+    return status;
+}
+
+void snug_plan_destroy(snug_plan *plan) {
+    if (!plan) return;
+    free(plan->offload_dir);
+    free(plan->encoder);
+    free(plan->methods);
+    free(plan->fit_text);
+    free(plan);
+}
+
+int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class) { return plan->bytes[memory_class]; }
+
+int64_t snug_plan_total(const snug_plan *plan) { return plan->total; }

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The figures of a plan: computed in plan.c, printed by report. */
+#ifndef SNUG_MEASURE_PLAN_H
+#define SNUG_MEASURE_PLAN_H
+
+#include "train/fit.h"
+
+/* The classes that belong to one layer, to the embeddings or to the head. */
+struct snug_plan_part {
+    int64_t bytes[SNUG_MEMORY_ACTIVATIONS + 1];
+};
+
+struct snug_plan {
+    snug_context *ctx;
+    /* the model */
+    const char *family; /* in words */
+    enum snug_task task;
+    int64_t layers, hidden, heads, intermediate, vocabulary, parameters, trainable;
+    /* the training program and its largest batch */
+    enum snug_dtype compute, weights;
+    bool tf32;
+    int64_t sequences, tokens, longest, accumulation;
+    /* bytes */
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
+    int64_t offloaded[SNUG_MEMORY_CLASS_COUNT], offloaded_total;
+    char *offload_dir; /* NULL where nothing is offloaded */
+    bool offload_is_memory;
+    struct snug_plan_part embeddings, head, *encoder; /* encoder: of each layer */
+    /* of the machine, or of the GPU that has the arena; -1 if unknown */
+    bool gpu;
+    char device[96];
+    int64_t memory, available;
+    /* a step: all micro-batches at the size of the run's largest one, and the update */
+    struct snug_step_estimate step;
+    struct snug_priced *methods; /* the plan itself, then each method alone; none on a GPU */
+    size_t method_count;
+    bool searched; /* for a mix of methods; then: */
+    struct snug_fit fit;
+    char *fit_text; /* in words */
+};
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rates of this machine, measured for `snug bench rates`. plan/rates.c measures them, because the search for a
+ * memory budget needs them too. */
+#include "plan/rates.h"
+
+#include <stdlib.h>
+
+#include "train/threads.h"
+
+snug_status snug_rates_create(snug_args *args, snug_rates **out) {
+    void *memory;
+    char *path;
+    *out = NULL;
+    snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(snug_threads_check(args->ctx, snug_args_threads(args)));
+    RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
+    snug_rates *rates = memory;
+    snug_status status = snug_rates_measure(args->ctx, snug_backend_cpu(), snug_args_threads(args), rates);
+    if (status == SNUG_OK) status = snug_rates_keep(rates, &path); /* untested: measures for seconds */
+    if (status != SNUG_OK) {                                       /* untested: measures for seconds */
+        snug_rates_destroy(rates);
+        return status;
+    }
+    /* untested: measures for seconds */
+    if (path) snug_log(args->ctx, SNUG_LOG_INFO, "stored in %s", path);
+    free(path);
+    *out = rates;
+    return SNUG_OK;
+}
+
+void snug_rates_destroy(snug_rates *rates) {
+    if (!rates) return; /* untested: measures for seconds */
+    snug_rates_free(rates);
+    free(rates);
+}

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snug verify: short trainings of the user's own model that must agree, by the bit or up to the order of sums. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "io/folder_write.h"
+#include "train/threads.h"
+#include "train/trainer.h"
+
+enum { STEPS = 6, DETAIL = 512 };
+
+/* The results of a training that are compared: the weights' file, and every step's loss. */
+struct outcome {
+    snug_train_result result;
+    uint64_t weights, losses;
+};
+
+struct verifying {
+    snug_context *ctx, *quiet; /* the caller's; the trainings', which drops messages */
+    const snug_args *args;
+    const snug_callbacks *callbacks;
+    snug_status (*on_check)(void *user, const snug_check *check);
+    void *user;
+    const char *device;
+    char *folder;    /* of the trainings, removed at the end, */
+    bool made;       /* and so is output_dir, if it did not exist before */
+    int64_t longest; /* of synthetic rows, tokens */
+    struct outcome plain;
+    int checked, broken;
+    double begun; /* time at the start of the current check */
+};
+
+/* ---- arguments of a training ---------------------------------------------------------------------------------- */
+
+/* A training's arguments in addition to the user's: alternating names and values, ended by NULL. */
+typedef const char *const words[];
+static words no_words = {NULL};
+
+static snug_status set_words(snug_args *args, words list) {
+    for (size_t i = 0; list[i]; i += 2) RETURN_IF_ERROR(snug_args_set(args, list[i], list[i + 1]));
+    return SNUG_OK;
+}
+
+static snug_status set_number(snug_args *args, const char *name, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return snug_args_set(args, name, text);
+}
+
+/* Rows of random tokens if the user names no data: of all lengths, to test packing. */
+static snug_status choose_data(const struct verifying *v, snug_args *args, int64_t rows) {
+    char name[64];
+    if (v->args->train_file)
+        return snug_args_is_set(v->args, "max_train_samples") ? SNUG_OK : set_number(args, "max_train_samples", rows);
+    const int64_t least = v->longest < 8 ? v->longest : 8;
+    snprintf(name, sizeof name, "dummy:%" PRId64 "x%" PRId64 "-%" PRId64, rows, least, v->longest);
+    return snug_args_set(args, "train_file", name);
+}
+
+/* No evaluations, no checkpoints; logs every step's loss; only the methods that the user chose. */
+static const char *const always[] = {"use_cpu",
+                                     "False",
+                                     "fit",
+                                     "False",
+                                     "memory_budget",
+                                     "",
+                                     "resume_from_checkpoint",
+                                     "",
+                                     "eval_strategy",
+                                     "no",
+                                     "save_strategy",
+                                     "no",
+                                     "load_best_model_at_end",
+                                     "False",
+                                     "validation_file",
+                                     "",
+                                     "logging_steps",
+                                     "1",
+                                     "report_to",
+                                     "none",
+                                     "logging_strategy",
+                                     "steps",
+                                     NULL};
+
+static snug_status make_args(const struct verifying *v, const char *output, words list, snug_args **out) {
+    const int64_t steps = v->args->max_steps > 0 ? v->args->max_steps : STEPS;
+    const int64_t batch = v->args->per_device_train_batch_size * v->args->gradient_accumulation_steps;
+    /* untested: more steps than a test can run */
+    const int64_t rows = steps < SNUG_ROWS_MOST / 2 / batch ? 2 * steps * batch : SNUG_ROWS_MOST;
+    char *folder;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_path_join(v->quiet, &folder, v->folder, output));
+    snug_status status = snug_args_copy(v->quiet, v->args, out);
+    if (status == SNUG_OK) status = set_words(*out, always);
+    if (status == SNUG_OK) status = snug_args_set(*out, "device", v->device);
+    if (status == SNUG_OK) status = snug_args_set(*out, "output_dir", folder);
+    free(folder);
+    if (status == SNUG_OK) status = set_number(*out, "max_steps", steps);
+    if (status == SNUG_OK) status = choose_data(v, *out, rows);
+    return status == SNUG_OK ? set_words(*out, list) : status;
+}
+
+/* ---- trainings ------------------------------------------------------------------------------------------------ */
+
+struct listening {
+    const struct verifying *v;
+    XXH3_state_t *losses;
+};
+
+static void on_event(void *user, const snug_event *event) {
+    struct listening *l = user;
+    if (event->kind == SNUG_EVENT_STEP) XXH3_64bits_update(l->losses, &event->loss, sizeof event->loss);
+}
+
+static bool should_stop(void *user) {
+    const snug_callbacks *callbacks = ((struct listening *)user)->v->callbacks;
+    return callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
+}
+
+static snug_status hash_weights(const struct verifying *v, const char *folder, uint64_t *out) {
+    char *path;
+    int64_t size;
+    int fd;
+    RETURN_IF_ERROR(snug_path_join(v->quiet, &path, folder, "model.safetensors"));
+    snug_status status = snug_file_open(v->quiet, NULL, path, &fd);
+    if (status == SNUG_OK) {
+        status = snug_file_digest(v->quiet, fd, path, &size, out);
+        close(fd);
+    }
+    free(path);
+    return status;
+}
+
+/* The advice for a full disk: no flag for saving helps here. */
+static const char room[] = "free some, or let snug verify write elsewhere: --output_dir or TMPDIR";
+
+/* Trains into the folder output; keep: its files are removed at the end only. */
+static snug_status train(const struct verifying *v, const char *output, bool keep, words list, struct outcome *out) {
+    struct listening l = {v, XXH3_createState()};
+    const snug_callbacks callbacks = {.user = &l, .on_event = on_event, .should_stop = should_stop};
+    snug_args *args = NULL;
+    if (!l.losses) return snug_fail(v->quiet, SNUG_E_MEMORY, "out of memory");
+    XXH3_64bits_reset(l.losses);
+    snug_status status = make_args(v, output, list, &args);
+    if (status == SNUG_OK) status = snug_train_in(args, &callbacks, &out->result, room);
+    if (status == SNUG_OK) status = hash_weights(v, args->output_dir, &out->weights);
+    if (status == SNUG_OK && !keep) status = snug_folder_remove(v->quiet, NULL, args->output_dir);
+    out->losses = XXH3_64bits_digest(l.losses);
+    XXH3_freeState(l.losses);
+    snug_args_destroy(args);
+    return status;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+static snug_status report_check(struct verifying *v, const char *name, snug_check_result result, const char *detail) {
+    const double now = snug_seconds();
+    const snug_check check = {
+        .name = name, .device = v->device, .result = result, .detail = detail, .seconds = now - v->begun};
+    v->checked += result != SNUG_CHECK_SKIPPED;
+    v->broken += result == SNUG_CHECK_FAILED;
+    v->begun = now;
+    return v->on_check(v->user, &check);
+}
+
+/* Failures that are not results: removes a training's advice on how to continue, which does not apply to a
+ * verification.
+ */
+static snug_status give_up(struct verifying *v, const char *what, snug_status status) {
+    if (status == SNUG_E_INTERRUPTED) return snug_fail(v->ctx, status, "interrupted");
+    return snug_fail(v->ctx, status, "%s%s", what, snug_error_message(v->quiet));
+}
+
+/* A training that ended early: an unsupported method, too little memory or a full disk does not break the invariant;
+ * any other failure does. */
+static snug_status tell_failure(struct verifying *v, const char *name, const char *variant, snug_status status) {
+    char detail[DETAIL];
+    snprintf(detail, sizeof detail, "%s: ", variant);
+    /* may be untested: a call that fails in one of its trainings */
+    if (status == SNUG_E_INTERRUPTED || status == SNUG_E_IO || status == SNUG_E_MEMORY)
+        return give_up(v, detail, status);
+    snprintf(detail, sizeof detail, "%s: %s", variant, snug_error_message(v->quiet));
+    /* untested: no method makes a training exceed the memory */
+    const bool cannot = status == SNUG_E_UNSUPPORTED || status == SNUG_E_DOES_NOT_FIT;
+    return report_check(v, name, cannot ? SNUG_CHECK_SKIPPED : SNUG_CHECK_FAILED, detail);
+}
+
+/* The order of fp32 sums changes a loss or a gradient by about 1e-7 of it; 16-bit results are rounded at other
+   points. */
+static double share_allowed(bool low) { return low ? 2e-2 : 1e-5; }
+
+/* A training that must give the same bits as the plain one. */
+struct variant {
+    const char *name;
+    const char *words[5];
+};
+
+/* allowed: the relative difference allowed for the mean loss if the order of sums differs; 0: same bits. */
+static snug_status check_runs(struct verifying *v, const char *name, const struct variant *variants, size_t count,
+                              double allowed) {
+    char detail[DETAIL] = "same bits:";
+    for (size_t i = 0; i < count; i++) {
+        struct outcome out;
+        const snug_status status = train(v, "variant", false, variants[i].words, &out);
+        if (status != SNUG_OK) return tell_failure(v, name, variants[i].name, status);
+        const double off = fabs(out.result.train_loss / v->plain.result.train_loss - 1);
+        /* untested: other losses make other weights */
+        const bool same = out.weights == v->plain.weights && out.losses == v->plain.losses;
+        if (!same && off <= allowed) { /* untested: needs a GPU, whose sums come in another order */
+            snprintf(detail, sizeof detail, "%s: mean loss differs by %.1e (allowed %.0e)", variants[i].name, off,
+                     allowed);
+            continue;
+        }
+        if (!same) {
+            /* untested: other losses make other weights */
+            snprintf(detail, sizeof detail, "%s: other %s after %" PRId64 " steps", variants[i].name,
+                     out.losses == v->plain.losses ? "weights" : "losses", out.result.steps);
+            return report_check(v, name, SNUG_CHECK_FAILED, detail);
+        }
+        const size_t used = strlen(detail);
+        snprintf(detail + used, sizeof detail - used, "%s %s", i ? "," : "", variants[i].name);
+    }
+    return report_check(v, name, SNUG_CHECK_PASSED, detail);
+}
+
+static snug_status check_same_bits(struct verifying *v) {
+    const struct snug_args *args = v->args;
+    const bool cpu = strcmp(v->device, "cpu") == 0, in_backward = args->update_in_backward, alone = args->threads == 1;
+    const bool low = args->bf16 || args->fp16 || strcmp(args->dtype, "bfloat16") == 0;
+    const struct variant seed[] = {{"a second run", {NULL}}};
+    const struct variant levels[] = {
+        {"none", {"recompute", "none", "gradient_checkpointing", "False", NULL}},
+        {"elementwise", {"recompute", "elementwise", "gradient_checkpointing", "False", NULL}},
+        {"ffn", {"recompute", "ffn", "gradient_checkpointing", "False", NULL}},
+        {"attention", {"recompute", "attention", "gradient_checkpointing", "False", NULL}},
+        {"layer", {"recompute", "layer", "gradient_checkpointing", "False", NULL}}};
+    const struct variant update[] = {
+        {in_backward ? "after backward" : "in backward", {"update_in_backward", in_backward ? "False" : "True", NULL}}};
+    const struct variant offload[] = {
+        {"all classes in a file", {"offload", "optimizer,gradients,weights,activations", NULL}}};
+    const struct variant threads[] = {{alone ? "2 threads" : "1 thread", {"threads", alone ? "2" : "1", NULL}}};
+    const struct variant loader[] = {
+        {"0 workers", {"dataloader_num_workers", "0", "overwrite_cache", "True", NULL}},
+        {"3 workers", {"dataloader_num_workers", "3", "dataloader_prefetch_factor", "5", NULL}}};
+    const struct {
+        const char *name;
+        const struct variant *variants;
+        size_t count;
+        double allowed;
+    } checks[] = {
+        {"same seed, same bits", seed, 1, 0},
+        {"recomputed = stored", levels, sizeof levels / sizeof *levels, 0},
+        {"independent of when weights are updated", update, 1, cpu ? 0 : share_allowed(low)},
+        {"offloaded = in memory", offload, 1, 0},
+        {"independent of threads", threads, cpu, 0},
+        {"independent of the loader", loader, 2, 0},
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (checks[i].count)
+            RETURN_IF_ERROR(check_runs(v, checks[i].name, checks[i].variants, checks[i].count, checks[i].allowed));
+    return SNUG_OK;
+}
+
+/* A training with a checkpoint halfway, and one that resumes from it. */
+static snug_status check_resume(struct verifying *v) {
+    static const char name[] = "resumed = uninterrupted";
+    const int64_t half = v->plain.result.steps / 2;
+    char every[32], checkpoint[512];
+    struct outcome whole, resumed;
+    if (half < 1) return report_check(v, name, SNUG_CHECK_SKIPPED, "needs 2 steps or more: --max_steps");
+    snprintf(every, sizeof every, "%" PRId64, half);
+    snprintf(checkpoint, sizeof checkpoint, "%s/saved/checkpoint-%" PRId64, v->folder, half);
+    words saving = {"save_strategy",    "steps", "save_steps", every, "save_only_model", "False",
+                    "save_total_limit", "0",     NULL};
+    snug_status status = train(v, "saved", true, saving, &whole);
+    if (status != SNUG_OK) return tell_failure(v, name, "the training that saves", status);
+    status = train(v, "variant", false, (words){"resume_from_checkpoint", checkpoint, NULL}, &resumed);
+    if (status != SNUG_OK) return tell_failure(v, name, "the resumed training", status);
+    /* untested: other losses make other weights */
+    if (whole.weights != v->plain.weights || whole.losses != v->plain.losses)
+        return report_check(v, name, SNUG_CHECK_FAILED, "saving a checkpoint changed the training");
+    if (resumed.weights != v->plain.weights)
+        return report_check(v, name, SNUG_CHECK_FAILED, "the resumed run has other weights");
+    return report_check(v, name, SNUG_CHECK_PASSED, "same bits: resumed halfway");
+}
+
+/* ---- up to the order of sums ---------------------------------------------------------------------------------- */
+
+/* Loss and gradients of the first step. */
+struct gradients {
+    float *values; /* of all parameters, in the program's order */
+    size_t count;
+    double loss;
+    bool low; /* results are rounded to 16 bits */
+};
+
+static snug_status run_step(struct snug_session *session, double *loss) {
+    snug_batch_info info;
+    *loss = 0;
+    RETURN_IF_ERROR(snug_session_begin_epoch(session, 0));
+    do {
+        double part;
+        RETURN_IF_ERROR(snug_next_batch(session, &info));
+        RETURN_IF_ERROR(snug_forward(session));
+        RETURN_IF_ERROR(snug_loss(session, &part));
+        RETURN_IF_ERROR(snug_backward(session));
+        *loss += part;
+    } while (!info.last_in_step);
+    return SNUG_OK;
+}
+
+static snug_status take_gradients(const struct verifying *v, struct snug_session *session, struct gradients *out) {
+    size_t count, used = 0;
+    const char *name;
+    for (size_t i = 0; snug_parameter_name(session, i, &count); i++) out->count += count;
+    RETURN_IF_ERROR(snug_alloc(v->quiet, out->count, sizeof *out->values, (void **)&out->values));
+    for (size_t i = 0; (name = snug_parameter_name(session, i, &count)); used += count, i++)
+        RETURN_IF_ERROR(snug_get_gradient(session, name, out->values + used, count));
+    return SNUG_OK;
+}
+
+static bool has_low_activations(const struct snug_program *program) {
+    for (size_t i = 0; i < program->tensor_count; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        if (t->memory_class == SNUG_MEMORY_ACTIVATIONS && (t->dtype == SNUG_BF16 || t->dtype == SNUG_F16)) return true;
+    }
+    return false;
+}
+
+static snug_status find_gradients(const struct verifying *v, int64_t batch, int64_t accumulation,
+                                  struct gradients *out) {
+    char sizes[2][32];
+    snug_args *args = NULL;
+    struct snug_session *session = NULL;
+    *out = (struct gradients){0};
+    snprintf(sizes[0], sizeof sizes[0], "%" PRId64, batch);
+    snprintf(sizes[1], sizeof sizes[1], "%" PRId64, accumulation);
+    snug_status status = make_args(v, "variant",
+                                   (words){"per_device_train_batch_size", sizes[0], "gradient_accumulation_steps",
+                                           sizes[1], "update_in_backward", "False", NULL},
+                                   &args);
+    if (status == SNUG_OK) status = snug_session_create(args, &session);
+    if (status == SNUG_OK) status = run_step(session, &out->loss);
+    if (status == SNUG_OK) status = take_gradients(v, session, out);
+    if (status == SNUG_OK) out->low = has_low_activations(&session->training->program);
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+    return status;
+}
+
+static double distance(const struct gradients *a, const struct gradients *b) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        const double x = (double)a->values[i], d = x - (double)b->values[i];
+        difference += d * d;
+        norm += x * x;
+    }
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference); /* untested: a model whose gradients are 0 */
+}
+
+static snug_status compare_split(struct verifying *v, const char *name, const struct gradients *whole, int64_t batch,
+                                 int64_t accumulation) {
+    char detail[DETAIL];
+    struct gradients split;
+    const snug_status status = find_gradients(v, batch, accumulation, &split);
+    if (status != SNUG_OK) {
+        free(split.values);
+        snprintf(detail, sizeof detail, "%" PRId64 " x %" PRId64, batch, accumulation);
+        return tell_failure(v, name, detail, status);
+    }
+    const double loss = fabs(split.loss / whole->loss - 1), gradient = distance(whole, &split);
+    const double limit = share_allowed(whole->low);
+    free(split.values);
+    snprintf(detail, sizeof detail,
+             "%" PRId64 " x %" PRId64 " for %" PRId64 " x %" PRId64
+             ": loss differs by %.1e, gradient by %.1e (allowed %.0e)",
+             batch, accumulation, v->args->per_device_train_batch_size, v->args->gradient_accumulation_steps, loss,
+             gradient, limit);
+    /* untested: a gradient that differs where the loss does not */
+    return report_check(v, name, loss <= limit && gradient <= limit ? SNUG_CHECK_PASSED : SNUG_CHECK_FAILED, detail);
+}
+
+static snug_status check_sums(struct verifying *v) {
+    static const char *const names[] = {"independent of accumulation", "independent of packing"};
+    const int64_t batch = v->args->per_device_train_batch_size, times = v->args->gradient_accumulation_steps;
+    struct gradients whole;
+    for (int i = 0; i < 2 && batch == 1; i++)
+        RETURN_IF_ERROR(report_check(v, names[i], SNUG_CHECK_SKIPPED, "needs --per_device_train_batch_size 2 or more"));
+    if (batch == 1) return SNUG_OK;
+    snug_status status = find_gradients(v, batch, times, &whole);
+    if (status == SNUG_OK) /* may be untested: a step that fails */
+        status = batch % 2
+                     ? report_check(v, names[0], SNUG_CHECK_SKIPPED, "needs an even --per_device_train_batch_size")
+                     : compare_split(v, names[0], &whole, batch / 2, 2 * times);
+    else
+        status = tell_failure(v, names[0], "the first step", status);
+    /* may be untested: an allocation that fails */
+    if (status == SNUG_OK && whole.values) status = compare_split(v, names[1], &whole, 1, batch * times);
+    free(whole.values);
+    return status;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------- */
+
+/* For small models the memory of the libraries varies by more than this fraction. */
+static const int64_t slack_bytes = 8 << 20;
+
+static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_MEMORY_CLASS_COUNT]) {
+    snug_args *args;
+    struct snug_job job;
+    snug_status status = make_args(v, "variant", no_words, &args);
+    if (status == SNUG_OK) {
+        status = snug_job_open(args, SNUG_COMMAND_PLAN, &job);
+        memcpy(classes, job.plan.bytes, sizeof job.plan.bytes);
+        snug_job_close(&job);
+    }
+    snug_args_destroy(args);
+    return status;
+}
+
+/* The plain training is the first of the process, so the measured peak is its own. */
+static snug_status check_memory(struct verifying *v) {
+    static const char name[] = "planned = allocated = measured";
+    const snug_train_result *r = &v->plain.result;
+    int64_t classes[SNUG_MEMORY_CLASS_COUNT];
+    char detail[DETAIL];
+    const snug_status status = plan_classes(v, classes);
+    if (status != SNUG_OK) return tell_failure(v, name, "the plan", status);
+    for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++) {
+        if (classes[i] == r->memory[i].measured) continue;
+        snprintf(detail, sizeof detail, "%s: %" PRId64 " bytes planned, %" PRId64 " allocated",
+                 snug_memory_class_name((snug_memory_class)i), classes[i], r->memory[i].measured);
+        return report_check(v, name, SNUG_CHECK_FAILED, detail);
+    }
+    const int64_t planned = r->total.planned;
+    /* untested: memory is not measured under a sanitizer */
+    const int64_t measured = r->total.measured, off = measured < planned ? planned - measured : measured - planned;
+    const double share = strcmp(v->device, "cpu") == 0 ? 0.02 : 0.01;
+    snprintf(detail, sizeof detail, "%.1f MiB planned, %.1f measured (%+.2f %%)", (double)planned / 0x1p20,
+             (double)measured / 0x1p20, 100 * ((double)measured / (double)planned - 1));
+    if (measured < 0)
+        return report_check(v, name, SNUG_CHECK_SKIPPED, "every class as planned; the total cannot be measured");
+    /* untested: memory is not measured under a sanitizer */
+    const bool kept = (double)off <= share * (double)planned || off <= slack_bytes;
+    /* untested: memory is not measured under a sanitizer */
+    return report_check(v, name, kept ? SNUG_CHECK_PASSED : SNUG_CHECK_FAILED, detail);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------ */
+
+static snug_status verify_device(struct verifying *v, const char *device) {
+    v->device = device;
+    v->begun = snug_seconds();
+    const snug_status status = train(v, "variant", false, no_words, &v->plain);
+    if (status != SNUG_OK) return give_up(v, "", status);
+    RETURN_IF_ERROR(check_memory(v));
+    RETURN_IF_ERROR(check_same_bits(v));
+    RETURN_IF_ERROR(check_resume(v));
+    return check_sums(v);
+}
+
+static snug_status verify_devices(struct verifying *v) {
+    const char *device = v->args->use_cpu ? "cpu" : v->args->device;
+    const struct snug_backend *cuda;
+    if (strcmp(device, "auto") != 0) return verify_device(v, device);
+    RETURN_IF_ERROR(verify_device(v, "cpu"));
+    /* untested: needs a GPU */
+    if (snug_backend_cuda(v->quiet, &cuda) == SNUG_OK) return verify_device(v, "cuda");
+    snug_log(v->ctx, SNUG_LOG_INFO, "on the CPU alone: %s", snug_error_message(v->quiet));
+    return SNUG_OK;
+}
+
+static snug_status make_folder(struct verifying *v) {
+    const char *own = v->args->output_dir, *temporary = getenv("TMPDIR");
+    const bool named = !own && temporary && *temporary;
+    const char *parent = own ? own : named ? temporary : "/tmp";
+    v->made = own && !snug_folder_exists(own);
+    if (own) RETURN_IF_ERROR(snug_folder_create(v->ctx, own));
+    RETURN_IF_ERROR(snug_path_join(v->ctx, &v->folder, parent, "snug-verify-XXXXXX"));
+    if (mkdtemp(v->folder)) return SNUG_OK;
+    /* untested: needs a /tmp that cannot be written to */
+    const snug_status status =
+        snug_fail(v->ctx, SNUG_E_IO,
+                  "%s%s: cannot make a folder there: %s; snug verify writes into --output_dir, else TMPDIR, else /tmp",
+                  own     ? "--output_dir "
+                  : named ? "TMPDIR="
+                          : "",
+                  parent, strerror(errno));
+    free(v->folder);
+    v->folder = NULL;
+    return status;
+}
+
+snug_status snug_verify(snug_args *args, const snug_callbacks *callbacks,
+                        snug_status (*on_check)(void *user, const snug_check *check), void *user) {
+    struct verifying v = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .on_check = on_check, .user = user};
+    snug_clear_error(v.ctx);
+    RETURN_IF_ERROR(snug_args_check(args, "verify"));
+    RETURN_IF_ERROR(snug_threads_check(v.ctx, snug_args_threads(args)));
+    snug_status status = snug_context_create(&v.quiet);
+    if (status != SNUG_OK) return snug_fail(v.ctx, status, "out of memory");
+    status = snug_setup_longest(args, args->max_seq_length, &v.longest);
+    if (status == SNUG_OK) status = make_folder(&v);
+    if (status == SNUG_OK) status = verify_devices(&v);
+    if (v.folder) snug_folder_remove(v.quiet, NULL, v.folder);
+    if (v.made) rmdir(args->output_dir);
+    free(v.folder);
+    snug_context_destroy(v.quiet);
+    if (status != SNUG_OK || v.broken == 0) return status;
+    return snug_fail(v.ctx, SNUG_E_INTERNAL, "%d of %d invariants do not hold here: please report it", v.broken,
+                     v.checked);
+}

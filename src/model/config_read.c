@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/config.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/folder.h"
+#include "io/json.h"
+#include "model/family.h"
+#include "text/hash_map.h"
+#include "text/task.h"
+
+/* 4 TiB of weights as fp32: sums of what a training takes for them stay far below 64 bits. */
+static const double most_parameters = 0x1p40;
+
+static const struct {
+    const char *name;
+    enum snug_activation activation;
+} activations[] = {
+    {"gelu", SNUG_GELU},        {"gelu_new", SNUG_GELU_TANH}, {"gelu_pytorch_tanh", SNUG_GELU_TANH},
+    {"relu", SNUG_RELU},        {"silu", SNUG_SILU},          {"swish", SNUG_SILU},
+    {"gelu_python", SNUG_GELU}, {"tanh", SNUG_TANH},
+};
+
+/* ---- where the files are -------------------------------------------------------------------------------------- */
+
+/* The folder models--ORG--NAME of the hub's cache. */
+static snug_status folder_in_cache(snug_context *ctx, const char *name, char **out) {
+    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
+    const char *root = cache ? cache : home ? home : user ? user : "";
+    const char *below = cache ? "" : home ? "/hub" : "/.cache/huggingface/hub";
+    char *dashed, *to;
+    RETURN_IF_ERROR(snug_alloc(ctx, 2 * strlen(name) + 1, 1, (void **)&dashed));
+    to = dashed;
+    for (; *name; name++) to = stpcpy(to, *name == '/' ? "--" : (char[]){*name, '\0'});
+    const snug_status status = snug_format(ctx, out, "%s%s/models--%s", root, below, dashed);
+    free(dashed);
+    return status;
+}
+
+/* The cache's file refs/main names the folder below snapshots/; it may be missing. */
+static snug_status read_ref(snug_context *ctx, const char *model, const char *ref, char **folder) {
+    char *data;
+    size_t size;
+    if (!snug_file_exists(NULL, ref)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_file_read(ctx, NULL, ref, &data, &size));
+    data[strcspn(data, " \r\n")] = '\0';
+    snug_status status;
+    if (*data == '.' || strchr(data, '/')) /* a commit hash, which cannot be a path */
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not the name of a snapshot", ref, data);
+    else
+        status = snug_format(ctx, folder, "%s/snapshots/%s", model, data);
+    free(data);
+    return status;
+}
+
+static snug_status find_snapshot(snug_context *ctx, const char *model, char **folder) {
+    char *ref;
+    RETURN_IF_ERROR(snug_format(ctx, &ref, "%s/refs/main", model));
+    const snug_status status = read_ref(ctx, model, ref, folder);
+    free(ref);
+    return status;
+}
+
+static snug_status locate_in_cache(snug_context *ctx, const char *name, char **folder) {
+    char *model;
+    RETURN_IF_ERROR(folder_in_cache(ctx, name, &model));
+    const snug_status status = find_snapshot(ctx, model, folder);
+    free(model);
+    return status;
+}
+
+snug_status snug_model_locate(snug_context *ctx, const char *name_or_path, char **folder) {
+    *folder = NULL;
+    if (snug_folder_exists(name_or_path)) return snug_strdup(ctx, name_or_path, folder);
+    if (snug_file_exists(NULL, name_or_path))
+        return snug_fail(ctx, SNUG_E_INPUT, "model %s is a file: give the folder with it and its config.json",
+                         name_or_path);
+    RETURN_IF_ERROR(locate_in_cache(ctx, name_or_path, folder));
+    if (*folder && snug_folder_exists(*folder)) return SNUG_OK;
+    free(*folder);
+    *folder = NULL;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "model %s: there is no such folder, and it is not in the local Hugging Face cache "
+                     "(snug downloads nothing: fetch it with `hf download` first, or give the folder)",
+                     name_or_path);
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+void snug_read_size(struct snug_reading *r, const char *key, int64_t otherwise, int64_t most, int64_t *out) {
+    if (r->status == SNUG_OK) r->status = snug_json_int(r->ctx, r->path, r->json, key, otherwise, out);
+    if (r->status == SNUG_OK && (*out < 1 || *out > most))
+        r->status = snug_fail(r->ctx, SNUG_E_INPUT, "%s: %s is %lld, expected 1 to %lld", r->path, key, (long long)*out,
+                              (long long)most);
+}
+
+void snug_read_real(struct snug_reading *r, const char *key, double otherwise, double least, double most, double *out) {
+    if (r->status == SNUG_OK) r->status = snug_json_real(r->ctx, r->path, r->json, key, otherwise, out);
+    if (r->status == SNUG_OK && !(*out >= least && *out <= most))
+        r->status = snug_fail(r->ctx, SNUG_E_INPUT, "%s: %s is %g, expected %g to %g", r->path, key, *out, least, most);
+}
+
+void snug_read_dropout(struct snug_reading *r, const char *key, double otherwise, double *out) {
+    snug_read_real(r, key, otherwise, 0, 0.999, out); /* p = 1 would drop everything */
+}
+
+bool snug_read_bool(struct snug_reading *r, const char *key, bool otherwise) {
+    bool value = otherwise;
+    if (r->status == SNUG_OK) r->status = snug_json_bool(r->ctx, r->path, r->json, key, otherwise, &value);
+    return value;
+}
+
+void snug_read_activation(struct snug_reading *r, const char *key) {
+    snug_read_function(r, key, &r->config->hidden_act, &r->config->hidden_act_name);
+}
+
+void snug_read_function(struct snug_reading *r, const char *key, enum snug_activation *out, const char **known) {
+    const char *name = "gelu";
+    if (r->status == SNUG_OK) r->status = snug_json_string(r->ctx, r->path, r->json, key, name, &name);
+    if (r->status != SNUG_OK) return;
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+        if (strcmp(name, activations[i].name) == 0) {
+            *out = activations[i].activation;
+            if (known) *known = activations[i].name;
+            return;
+        }
+    r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED,
+                          "%s: %s %s is not supported (gelu, gelu_new, relu, silu and tanh are)", r->path, key, name);
+}
+
+void snug_read_padding(struct snug_reading *r, int64_t otherwise) {
+    struct snug_config *config = r->config;
+    if (json_object_get(r->json, "pad_token_id")) otherwise = -1;
+    if (r->status == SNUG_OK)
+        r->status = snug_json_int(r->ctx, r->path, r->json, "pad_token_id", otherwise, &config->pad_token_id);
+    if (r->status != SNUG_OK || (config->pad_token_id >= -1 && config->pad_token_id < config->vocab_size)) return;
+    r->status =
+        snug_fail(r->ctx, SNUG_E_INPUT, "%s: pad_token_id is %lld, expected one of the vocabulary's %lld ids, or null",
+                  r->path, (long long)config->pad_token_id, (long long)config->vocab_size);
+}
+
+void snug_read_check_heads(struct snug_reading *r, const char *size, const char *heads) {
+    const struct snug_config *c = r->config;
+    if (r->status == SNUG_OK && c->hidden_size % c->num_attention_heads)
+        r->status = snug_fail(r->ctx, SNUG_E_INPUT, "%s: %s %lld is not a multiple of %s %lld", r->path, size,
+                              (long long)c->hidden_size, heads, (long long)c->num_attention_heads);
+}
+
+void snug_read_encoder(struct snug_reading *r) {
+    struct snug_config *c = r->config;
+    const int64_t most = SNUG_DIMENSION_MOST;
+    snug_read_size(r, "hidden_size", c->hidden_size, most, &c->hidden_size);
+    snug_read_size(r, "num_hidden_layers", c->num_hidden_layers, SNUG_LAYERS_MOST, &c->num_hidden_layers);
+    snug_read_size(r, "num_attention_heads", c->num_attention_heads, SNUG_HEADS_MOST, &c->num_attention_heads);
+    snug_read_size(r, "intermediate_size", c->intermediate_size, most, &c->intermediate_size);
+    snug_read_size(r, "vocab_size", c->vocab_size, SNUG_VOCABULARY_MOST, &c->vocab_size);
+    snug_read_size(r, "max_position_embeddings", c->max_position_embeddings, most, &c->max_position_embeddings);
+    snug_read_size(r, "type_vocab_size", c->type_vocab_size, most, &c->type_vocab_size);
+    snug_read_check_heads(r, "hidden_size", "num_attention_heads");
+    snug_read_real(r, "layer_norm_eps", c->layer_norm_eps, 0, 1, &c->layer_norm_eps);
+    snug_read_real(r, "initializer_range", 0.02, 0, 1e6, &c->initializer_range);
+    snug_read_padding(r, c->pad_token_id);
+    snug_read_dropout(r, "hidden_dropout_prob", 0.1, &c->hidden_dropout_prob);
+    snug_read_dropout(r, "attention_probs_dropout_prob", 0.1, &c->attention_probs_dropout_prob);
+    snug_read_dropout(r, "classifier_dropout", c->hidden_dropout_prob, &c->classifier_dropout);
+    snug_read_activation(r, "hidden_act");
+}
+
+/* Each size may be valid, but not their product. */
+static snug_status check_sum(const struct snug_reading *r) {
+    const struct snug_config *c = r->config;
+    const double hidden = (double)c->hidden_size, intermediate = (double)c->intermediate_size;
+    const double rows = (double)(c->vocab_size + c->max_position_embeddings + c->type_vocab_size);
+    const double parameters = rows * (double)c->embedding_size +
+                              (double)c->num_hidden_layers * (4 * hidden * hidden + 2 * hidden * intermediate);
+    if (parameters <= most_parameters) return SNUG_OK;
+    return snug_fail(r->ctx, SNUG_E_INPUT,
+                     "%s: its sizes (hidden size %lld, intermediate size %lld, %lld layers, vocabulary %lld) make a "
+                     "model of %.2g parameters, and no machine holds that: one of them must be wrong",
+                     r->path, (long long)c->hidden_size, (long long)c->intermediate_size,
+                     (long long)c->num_hidden_layers, (long long)c->vocab_size, parameters);
+}
+
+/* The family of model_type. Settings that no family supports are refused. */
+static snug_status read_family(struct snug_reading *r) {
+    const char *type, *positions;
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "model_type", snug_families[0]->model_type, &type));
+    r->config->family = snug_family_find(type);
+    if (!r->config->family) {
+        char known[512] = "";
+        /* untested: the names of all families fit */
+        for (size_t i = 0, used = 0; snug_families[i] && used < sizeof known; i++)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                     snug_families[i]->model_type);
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: model_type %s is not supported (known: %s)", r->path, type,
+                         known);
+    }
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "position_embedding_type", "absolute", &positions));
+    if (strcmp(positions, "absolute") != 0)
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: position_embedding_type %s is not supported (absolute is)",
+                         r->path, positions);
+    if (snug_read_bool(r, "is_decoder", false))
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: is_decoder is not supported", r->path);
+    return r->status;
+}
+
+/* A label in a file selects its class by name. */
+static snug_status check_names(const struct snug_reading *r, const struct snug_labels *labels) {
+    struct snug_hash_map names = {0};
+    snug_status status = snug_hash_map_reserve(r->ctx, &names, (size_t)labels->count);
+    for (int64_t i = 0; i < labels->count && status == SNUG_OK; i++) {
+        int32_t before;
+        status = snug_hash_map_add(r->ctx, &names, labels->names[i], strlen(labels->names[i]), (int32_t)i, &before);
+        if (status == SNUG_OK && before >= 0)
+            status = snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label gives classes %d and %lld the same name, \"%s\"",
+                               r->path, (int)before, (long long)i, labels->names[i]);
+    }
+    snug_hash_map_free(&names);
+    return status;
+}
+
+/* transformers checks neither against the other: its scripts train by label2id, its pipelines predict by id2label. */
+static void compare_label2id(const struct snug_reading *r, const struct snug_labels *labels) {
+    const json_t *number;
+    const char *name;
+    json_object_foreach(json_object_get(r->json, "label2id"), name, number) {
+        const int64_t i = json_is_integer(number) ? json_integer_value(number) : -1;
+        if (i >= 0 && i < labels->count && strcmp(labels->names[i], name) == 0) continue;
+        snug_log(r->ctx, SNUG_LOG_WARNING,
+                 "%s: label2id contradicts id2label, where class %lld is not \"%s\": using id2label", r->path,
+                 (long long)i, name);
+        return;
+    }
+}
+
+/* num_labels is not stored if id2label is: the number is its length. */
+static snug_status read_labels(struct snug_reading *r) {
+    struct snug_config *config = r->config;
+    const json_t *names = json_object_get(r->json, "id2label");
+    if (names && !json_is_object(names) && !json_is_null(names))
+        return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label is not an object", r->path);
+    struct snug_labels *labels = &config->labels;
+    const int64_t named = (int64_t)json_object_size(names);
+    if (named > SNUG_CLASSES_MOST)
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: id2label names %lld classes, and a model has at most %d",
+                         r->path, (long long)named, (int)SNUG_CLASSES_MOST);
+    snug_read_size(r, "num_labels", named ? named : 2, SNUG_CLASSES_MOST, &labels->count);
+    RETURN_IF_ERROR(r->status);
+    if (named) labels->count = named;
+    RETURN_IF_ERROR(snug_alloc(r->ctx, (size_t)labels->count, sizeof *labels->names, (void **)&labels->names));
+    for (int64_t i = 0; i < labels->count; i++) {
+        char key[24], otherwise[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(otherwise, sizeof otherwise, "LABEL_%lld", (long long)i);
+        const json_t *name = json_object_get(names, key);
+        if (named && !json_is_string(name))
+            return snug_fail(r->ctx, SNUG_E_INPUT, "%s: id2label has no name for class %s", r->path, key);
+        const char *text = name ? json_string_value(name) : otherwise;
+        if (strcmp(text, otherwise) != 0) config->has_label_names = true;
+        RETURN_IF_ERROR(snug_strdup(r->ctx, text, &labels->names[i]));
+    }
+    RETURN_IF_ERROR(check_names(r, labels));
+    if (named) compare_label2id(r, labels);
+    const char *problem;
+    RETURN_IF_ERROR(snug_json_string(r->ctx, r->path, r->json, "problem_type", NULL, &problem));
+    const struct snug_task_info *task = snug_task_info(config->task);
+    const bool only_single = task->labelled && !task->problems;
+    if (only_single || (problem && strcmp(problem, "single_label_classification") == 0))
+        labels->problem = SNUG_PROBLEM_SINGLE_LABEL;
+    else if (!problem)
+        labels->problem = labels->count == 1 ? SNUG_PROBLEM_REGRESSION : SNUG_PROBLEM_SINGLE_LABEL;
+    else if (strcmp(problem, "multi_label_classification") == 0)
+        labels->problem = SNUG_PROBLEM_MULTI_LABEL;
+    else if (strcmp(problem, "regression") == 0)
+        labels->problem = SNUG_PROBLEM_REGRESSION;
+    else
+        return snug_fail(r->ctx, SNUG_E_INPUT,
+                         "%s: problem_type %s is unknown (single_label_classification, multi_label_classification and "
+                         "regression are known)",
+                         r->path, problem);
+    if (labels->problem == SNUG_PROBLEM_REGRESSION && labels->count != 1)
+        return snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: regression to %lld values is not supported (to one is)",
+                         r->path, (long long)labels->count);
+    return SNUG_OK;
+}
+
+static void read_architecture(const struct snug_reading *r) {
+    struct snug_config *config = r->config;
+    const char *name = json_string_value(json_array_get(json_object_get(r->json, "architectures"), 0));
+    config->task = SNUG_TASK_CLASSIFICATION;
+    for (const struct snug_architecture *a = config->family->architectures; name && a->name; a++) {
+        if (strcmp(a->name, name) != 0) continue;
+        config->task = a->task;
+        config->has_head = true;
+        return;
+    }
+}
+
+static snug_status read_config(snug_context *ctx, const char *path, json_t *json, struct snug_config *config) {
+    struct snug_reading r = {.ctx = ctx, .path = path, .json = json, .config = config};
+    *config = (struct snug_config){.json = json};
+    RETURN_IF_ERROR(read_family(&r));
+    if (json_object_get(json, "auto_map")) { /* as transformers without trust_remote_code */
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "%s: auto_map names Python code; snug runs no code, and loads the model as an ordinary %s", path,
+                 config->family->name);
+        json_object_del(json, "auto_map");
+    }
+    config->family->read(&r);
+    config->tie_word_embeddings = snug_read_bool(&r, "tie_word_embeddings", true);
+    RETURN_IF_ERROR(r.status);
+    if (!config->embedding_size) config->embedding_size = config->hidden_size;
+    config->positions = config->max_position_embeddings - config->first_position;
+    RETURN_IF_ERROR(check_sum(&r));
+    read_architecture(&r);
+    return read_labels(&r);
+}
+
+snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_config *out) {
+    char *file = NULL;
+    json_t *json = NULL;
+    *out = (struct snug_config){0};
+    RETURN_IF_ERROR(snug_folder_exists(path) ? snug_path_join(ctx, &file, path, "config.json")
+                                             : snug_strdup(ctx, path, &file));
+    snug_status status = snug_json_read(ctx, NULL, file, &json);
+    if (status == SNUG_OK) status = read_config(ctx, file, json, out);
+    if (status != SNUG_OK) snug_config_free(out);
+    free(file);
+    return status;
+}
+
+static const char *find_shape(const char *name) {
+    for (size_t i = 0; snug_families[i]; i++)
+        for (const struct snug_shape *shape = snug_families[i]->shapes; shape && shape->name; shape++)
+            if (strcmp(shape->name, name) == 0) return shape->json;
+    return NULL;
+}
+
+snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug_config *out) {
+    const char *shape = find_shape(name);
+    if (!shape) return SNUG_END;
+    json_error_t error;
+    json_t *json = snug_json_parse(shape, strlen(shape), 0, &error);
+    if (!json) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while making the shape %s", name);
+    snug_status status = read_config(ctx, name, json, out);
+    if (status != SNUG_OK) snug_config_free(out);
+    return status;
+}
+
+snug_status snug_config_find(snug_context *ctx, const char *name_or_path, struct snug_config *out) {
+    if (snug_folder_exists(name_or_path) || snug_file_exists(NULL, name_or_path))
+        return snug_config_read(ctx, name_or_path, out);
+    char *folder = NULL;
+    snug_status status = snug_model_locate(ctx, name_or_path, &folder);
+    if (status == SNUG_OK) {
+        status = snug_config_read(ctx, folder, out);
+        free(folder);
+        return status;
+    }
+    snug_status builtin = snug_config_builtin(ctx, name_or_path, out);
+    if (builtin == SNUG_END) return status;
+    snug_clear_error(ctx);
+    return builtin;
+}
+
+/* ---- changing ------------------------------------------------------------------------------------------------- */
+
+snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, enum snug_task task,
+                                 struct snug_labels *labels) {
+    static const char *const problems[] = {"single_label_classification", "multi_label_classification", "regression"};
+    config->task = task;
+    config->has_head = true;
+    json_t *json = config->json;
+    int failed =
+        json_object_set_new(json, "architectures", json_pack("[s]", snug_family_architecture(config->family, task)));
+    const struct snug_task_info *info = snug_task_info(task);
+    if (info->labelled) {
+        if (labels != &config->labels) {
+            snug_labels_free(&config->labels);
+            config->labels = *labels;
+            *labels = (struct snug_labels){0};
+        }
+        json_t *id2label = json_object(), *label2id = json_object();
+        for (int64_t i = 0; i < config->labels.count; i++) {
+            char key[24];
+            snprintf(key, sizeof key, "%lld", (long long)i);
+            failed |= json_object_set_new(id2label, key, json_string(config->labels.names[i]));
+            failed |= json_object_set_new(label2id, config->labels.names[i], json_integer(i));
+        }
+        failed |= json_object_set_new(json, "id2label", id2label);
+        failed |= json_object_set_new(json, "label2id", label2id);
+        if (info->problems) /* where there is one, it has no name */
+            failed |= json_object_set_new(json, "problem_type", json_string(problems[config->labels.problem]));
+        else
+            json_object_del(json, "problem_type");
+        if (!info->problems) config->labels.problem = SNUG_PROBLEM_SINGLE_LABEL;
+        json_object_del(json, "num_labels");
+        config->has_label_names = true;
+    }
+    if (failed) return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
+    return SNUG_OK;
+}
+
+/* The number of values, as the JSON reader counts them. */
+static int64_t count_values(const json_t *value) {
+    int64_t count = 1;
+    size_t i;
+    const char *key;
+    json_t *item;
+    json_object_foreach((json_t *)(uintptr_t)value, key, item) count += count_values(item);
+    json_array_foreach(value, i, item) count += count_values(item);
+    return count;
+}
+
+snug_status snug_config_check_size(snug_context *ctx, const struct snug_config *config, const char *path) {
+    const size_t bytes = json_dumpb(config->json, NULL, 0, JSON_INDENT(2)) + 1;
+    const int64_t values = bytes < SNUG_JSON_VALUES_MOST ? 0 : count_values(config->json);
+    if (bytes > SNUG_FILE_BYTES_MOST)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s: the names of its %lld classes make a config.json of %.1f MiB, and at most %.1f can be "
+                         "read back: shorten the labels",
+                         path, (long long)config->labels.count, (double)bytes / 0x1p20,
+                         (double)SNUG_FILE_BYTES_MOST / 0x1p20);
+    if (values > SNUG_JSON_VALUES_MOST)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s: its %lld classes make a config.json of %lld values, and at most %d can be read back",
+                         path, (long long)config->labels.count, (long long)values, (int)SNUG_JSON_VALUES_MOST);
+    return SNUG_OK;
+}
+
+snug_status snug_config_set_dtype(snug_context *ctx, struct snug_config *config, enum snug_dtype dtype) {
+    json_object_del(config->json, "torch_dtype"); /* its name in older versions of transformers */
+    if (json_object_set_new(config->json, "dtype", json_string(dtype == SNUG_BF16 ? "bfloat16" : "float32")) == 0)
+        return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while changing the model's config");
+}
+
+void snug_config_free(struct snug_config *config) {
+    snug_labels_free(&config->labels);
+    json_decref(config->json);
+    *config = (struct snug_config){0};
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ADDRESS_OF(name) &snug_family_##name,
+const struct snug_family *const snug_families[] = {SNUG_FAMILIES(ADDRESS_OF) NULL};
+
+const struct snug_family *snug_family_find(const char *model_type) {
+    for (size_t i = 0; snug_families[i]; i++)
+        if (strcmp(snug_families[i]->model_type, model_type) == 0) return snug_families[i];
+    return NULL;
+}
+
+const char *snug_family_architecture(const struct snug_family *family, enum snug_task task) {
+    const struct snug_architecture *a = family->architectures;
+    while (a->name && a->task != task) a++; /* untested: callers ask for tasks that the family has */
+    return a->name;
+}
+
+/* ---- names of tensors ----------------------------------------------------------------------------------------- */
+
+static bool starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+
+static void replace_end(char *text, size_t size, const char *end, const char *by) {
+    const size_t length = strlen(text), cut = strlen(end);
+    if (length < cut || strcmp(text + length - cut, end) != 0) return;
+    snprintf(text + length - cut, size - (length - cut), "%s", by);
+}
+
+bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size) {
+    const struct snug_family *family = config->family;
+    bool whole = starts_with(stored, family->prefix); /* saved from a model with a head, not from the bare encoder */
+    for (const char *const *head = family->heads; *head; head++) whole |= starts_with(stored, *head);
+    snprintf(name, size, "%s%s", whole ? "" : family->prefix, stored);
+    replace_end(name, size, "LayerNorm.gamma", "LayerNorm.weight"); /* of the first checkpoints, from TensorFlow */
+    replace_end(name, size, "LayerNorm.beta", "LayerNorm.bias");
+    for (const struct snug_stored_name *s = family->stored_names; s->stored; s++) {
+        if (s->when != SNUG_ALWAYS && (s->when == SNUG_TIED) != config->tie_word_embeddings) continue;
+        if (strcmp(s->stored, name) != 0) continue;
+        if (!s->parameter) return false;
+        snprintf(name, size, "%s", s->parameter);
+    }
+    return true;
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------- */
+
+snug_status snug_build_model(struct snug_program *program, const struct snug_config *config, bool training,
+                             double label_smoothing) {
+    struct snug_builder b = {.program = program,
+                             .config = config,
+                             .phase = SNUG_PHASE_FORWARD,
+                             .training = training,
+                             .label_smoothing = label_smoothing};
+    snug_build_part(&b, SNUG_PART_EMBEDDINGS, 0);
+    config->family->build(&b);
+    return b.status;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Families of models. A family is one file src/model/NAME.c, which defines a struct snug_family, and one line in
+ * SNUG_FAMILIES. The rest of snug asks this table: the names of config.json's keys, transformers' classes for each
+ * task, the names of a file's tensors, and how the program is built.
+ */
+#ifndef SNUG_MODEL_FAMILY_H
+#define SNUG_MODEL_FAMILY_H
+
+#include "model/build.h"
+
+/* ---- reading config.json -------------------------------------------------------------------------------------- */
+
+/* Far above any encoder in use, and low enough that no product of two sizes and a batch overflows 64 bits. */
+enum { SNUG_DIMENSION_MOST = 1 << 20, SNUG_VOCABULARY_MOST = 1 << 24, SNUG_HEADS_MOST = 4095 };
+
+/* A config.json while it is read. The first failure sticks in status; later calls then do nothing. */
+struct snug_reading {
+    snug_context *ctx;
+    const char *path;
+    const json_t *json;
+    struct snug_config *config;
+    snug_status status;
+};
+
+/* The member key; otherwise if it is absent or null. A size is 1 to most. */
+void snug_read_size(struct snug_reading *r, const char *key, int64_t otherwise, int64_t most, int64_t *out);
+void snug_read_real(struct snug_reading *r, const char *key, double otherwise, double least, double most, double *out);
+void snug_read_dropout(struct snug_reading *r, const char *key, double otherwise, double *out);
+bool snug_read_bool(struct snug_reading *r, const char *key, bool otherwise);
+/* config->hidden_act */
+void snug_read_activation(struct snug_reading *r, const char *key);
+/* The activation that the member key names, and, unless known is NULL, that name. */
+void snug_read_function(struct snug_reading *r, const char *key, enum snug_activation *out, const char **known);
+/* config->pad_token_id, an id of the vocabulary or -1: otherwise if it is absent, -1 if it is null */
+void snug_read_padding(struct snug_reading *r, int64_t otherwise);
+/* hidden_size must be a multiple of num_attention_heads, under these keys. */
+void snug_read_check_heads(struct snug_reading *r, const char *size, const char *heads);
+/* The sizes, norm, dropouts, activation and padding under BERT's names; config holds the defaults. */
+void snug_read_encoder(struct snug_reading *r);
+
+/* ---- the table ------------------------------------------------------------------------------------------------ */
+
+/* A class of transformers, as config.json's "architectures" names it. */
+struct snug_architecture {
+    const char *name;
+    enum snug_task task;
+};
+
+/* A tensor whose name in a file differs from the program's parameter, or which is not needed. */
+struct snug_stored_name {
+    enum { SNUG_ALWAYS, SNUG_TIED, SNUG_UNTIED } when; /* by tie_word_embeddings */
+    const char *stored;
+    const char *parameter; /* NULL: a copy of another tensor, not needed */
+};
+
+/* A built-in shape for --config_name, which needs no file. */
+struct snug_shape {
+    const char *name, *json;
+};
+
+struct snug_family {
+    const char *model_type; /* of config.json */
+    const char *name;       /* for messages and reports */
+    const char *prefix;     /* of the encoder's parameters in a model with a head */
+    /* A task's first class is written to saved folders. The last entry has no name. */
+    const struct snug_architecture *architectures;
+    const char *const *heads;                    /* prefixes of names outside the encoder; ends with NULL */
+    const struct snug_stored_name *stored_names; /* the last entry's stored is NULL */
+    const struct snug_shape *shapes;             /* the last entry has no name; NULL: none */
+    bool one_type;                               /* tokens of a second text have type 0, too */
+    void (*read)(struct snug_reading *r);        /* fills r->config, except labels, task and tie_word_embeddings */
+    /* Adds the family's own settings to a checkpoint's identity (train/identity.c): a run with other values cannot
+       resume it. NULL: the family has none. */
+    void (*identify)(json_t **to, const struct snug_config *config);
+    void (*build)(struct snug_builder *b); /* appends the forward operations of the config's task */
+};
+
+/* The registry, one line per family: snug_family_NAME of src/model/NAME.c. The first is used for a config.json without
+   model_type. */
+/* clang-format off */
+#define SNUG_FAMILIES(FAMILY) \
+    FAMILY(bert) \
+    FAMILY(roberta) FAMILY(camembert) FAMILY(xlm_roberta) \
+    FAMILY(electra) \
+    FAMILY(distilbert) \
+    FAMILY(mpnet) \
+    FAMILY(modernbert)
+/* clang-format on */
+
+#define SNUG_DECLARE_FAMILY(name) extern const struct snug_family snug_family_##name;
+SNUG_FAMILIES(SNUG_DECLARE_FAMILY)
+#undef SNUG_DECLARE_FAMILY
+
+extern const struct snug_family *const snug_families[]; /* all of them, then NULL */
+
+/* NULL if there is none. */
+const struct snug_family *snug_family_find(const char *model_type);
+/* The class that a folder saved for task names. */
+const char *snug_family_architecture(const struct snug_family *family, enum snug_task task);
+/* The name of the parameter for a file's tensor named stored; false if the tensor is not needed. */
+bool snug_family_parameter(const struct snug_config *config, const char *stored, char *name, size_t size);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MPNet (Song et al., arXiv:2004.09297): RoBERTa's encoder without token types, whose attention has a bias for each
+   relative position, the same in all layers. */
+#include "model/encoder.h"
+
+enum { BUCKETS = 32, PADDING = 1 }; /* fixed in transformers' MPNetModel, independent of config.json */
+
+static void read(struct snug_reading *r) {
+    struct snug_config *c = r->config;
+    int64_t buckets = BUCKETS;
+    c->hidden_size = 768;
+    c->num_hidden_layers = c->num_attention_heads = 12;
+    c->intermediate_size = 3072;
+    c->vocab_size = 30527;
+    c->max_position_embeddings = 512;
+    c->type_vocab_size = 1;
+    c->layer_norm_eps = 1e-12;
+    c->pad_token_id = PADDING;
+    snug_read_encoder(r);
+    snug_read_size(r, "relative_attention_num_buckets", buckets, SNUG_DIMENSION_MOST, &buckets);
+    c->type_vocab_size = 0;
+    c->classifier_dropout = c->hidden_dropout_prob;
+    c->first_position = PADDING + 1;
+    if (r->status != SNUG_OK) return;
+    if (buckets != BUCKETS)
+        r->status =
+            snug_fail(r->ctx, SNUG_E_UNSUPPORTED, "%s: relative_attention_num_buckets %lld is not supported (%d is)",
+                      r->path, (long long)buckets, BUCKETS);
+    else if (c->pad_token_id != PADDING)
+        r->status = snug_fail(r->ctx, SNUG_E_UNSUPPORTED,
+                              "%s: pad_token_id %lld is not supported: position ids of an MPNet start at %d + 1",
+                              r->path, (long long)c->pad_token_id, PADDING);
+    else if (c->first_position >= c->max_position_embeddings)
+        r->status =
+            snug_fail(r->ctx, SNUG_E_INPUT,
+                      "%s: position ids start at pad_token_id (%d) + 1, but max_position_embeddings is only %lld",
+                      r->path, PADDING, (long long)c->max_position_embeddings);
+}
+
+static void build(struct snug_builder *b) {
+    struct snug_layer layer = {.layer = "encoder.layer",
+                               .query = "attention.attn.q",
+                               .key = "attention.attn.k",
+                               .value = "attention.attn.v",
+                               .out = "attention.attn.o",
+                               .attention_norm = "attention.LayerNorm",
+                               .up = "intermediate.dense",
+                               .down = "output.dense",
+                               .norm = "output.LayerNorm"};
+    const struct snug_config *c = b->config;
+    int32_t word, x = snug_build_embeddings(b, c->hidden_size, &word);
+    const struct snug_name biases = snug_encoder_name(b, "encoder.relative_attention_bias");
+    layer.bias = snug_build_table(b, BUCKETS, c->num_attention_heads, -1, biases.text);
+    x = snug_build_layers(b, x, &layer);
+    snug_build_roberta_head(b, x, word);
+}
+
+static const char *const heads[] = {"lm_head.", "classifier.", NULL};
+
+static const struct snug_stored_name stored_names[] = {
+    {SNUG_ALWAYS, "mpnet.embeddings.position_ids", NULL},
+    {SNUG_TIED, "lm_head.decoder.weight", NULL},
+    {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
+    {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
+    {0},
+};
+
+static const struct snug_architecture architectures[] = {
+    {"MPNetForSequenceClassification", SNUG_TASK_CLASSIFICATION},
+    {"MPNetForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
+    {"MPNetForMaskedLM", SNUG_TASK_MLM},
+    {0},
+};
+
+static const struct snug_shape shapes[] = {
+    {"mpnet-base", "{\"architectures\": [\"MPNetForMaskedLM\"], \"model_type\": \"mpnet\", \"hidden_size\": 768,"
+                   " \"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"intermediate_size\": 3072,"
+                   " \"vocab_size\": 30527, \"max_position_embeddings\": 514, \"hidden_dropout_prob\": 0.1,"
+                   " \"attention_probs_dropout_prob\": 0.1, \"layer_norm_eps\": 1e-5, \"initializer_range\": 0.02,"
+                   " \"hidden_act\": \"gelu\", \"relative_attention_num_buckets\": 32, \"pad_token_id\": 1,"
+                   " \"tie_word_embeddings\": true}"},
+    {0},
+};
+
+const struct snug_family snug_family_mpnet = {.model_type = "mpnet",
+                                              .name = "MPNet",
+                                              .prefix = "mpnet.",
+                                              .architectures = architectures,
+                                              .heads = heads,
+                                              .stored_names = stored_names,
+                                              .shapes = shapes,
+                                              .one_type = true,
+                                              .read = read,
+                                              .build = build};

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* RoBERTa (Liu et al., arXiv:1907.11692) and the models of its shape, CamemBERT and XLM-RoBERTa: BERT's encoder with
+   other heads; position ids start at padding_idx + 1. */
+#include "model/encoder.h"
+
+static void read_with_vocabulary(struct snug_reading *r, int64_t vocabulary) {
+    struct snug_config *c = r->config;
+    c->hidden_size = 768;
+    c->num_hidden_layers = c->num_attention_heads = 12;
+    c->intermediate_size = 3072;
+    c->vocab_size = vocabulary;
+    c->max_position_embeddings = 512;
+    c->type_vocab_size = 2;
+    c->layer_norm_eps = 1e-12;
+    c->pad_token_id = 1;
+    snug_read_encoder(r);
+    if (r->status != SNUG_OK) return;
+    c->first_position = c->pad_token_id + 1;
+    if (c->pad_token_id < 0)
+        r->status = snug_fail(r->ctx, SNUG_E_INPUT,
+                              "%s: pad_token_id is null, but position ids of a %s start at pad_token_id + 1: set it",
+                              r->path, c->family->name);
+    else if (c->first_position >= c->max_position_embeddings)
+        r->status =
+            snug_fail(r->ctx, SNUG_E_INPUT,
+                      "%s: position ids start at pad_token_id (%lld) + 1, but max_position_embeddings is only %lld",
+                      r->path, (long long)c->pad_token_id, (long long)c->max_position_embeddings);
+}
+
+static void read_roberta(struct snug_reading *r) { read_with_vocabulary(r, 50265); }
+static void read_others(struct snug_reading *r) { read_with_vocabulary(r, 30522); }
+
+static void build(struct snug_builder *b) {
+    const struct snug_config *c = b->config;
+    int32_t word, x = snug_build_embeddings(b, c->hidden_size, &word);
+    x = snug_build_layers(b, x, &snug_bert_layer);
+    snug_build_roberta_head(b, x, word);
+}
+
+static const char *const heads[] = {"lm_head.", "classifier.", NULL};
+
+static const struct snug_stored_name stored_names[] = {
+    {SNUG_ALWAYS, "roberta.embeddings.position_ids", NULL},
+    {SNUG_TIED, "lm_head.decoder.weight", NULL},
+    {SNUG_TIED, "lm_head.decoder.bias", "lm_head.bias"},
+    {SNUG_UNTIED, "lm_head.bias", NULL}, /* the decoder's own bias is read instead */
+    {0},
+};
+
+static const struct snug_architecture roberta_architectures[] = {
+    {"RobertaForSequenceClassification", SNUG_TASK_CLASSIFICATION},
+    {"RobertaForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
+    {"RobertaForMaskedLM", SNUG_TASK_MLM},
+    {0},
+};
+
+static const struct snug_architecture camembert_architectures[] = {
+    {"CamembertForSequenceClassification", SNUG_TASK_CLASSIFICATION},
+    {"CamembertForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
+    {"CamembertForMaskedLM", SNUG_TASK_MLM},
+    {0},
+};
+
+static const struct snug_architecture xlm_roberta_architectures[] = {
+    {"XLMRobertaForSequenceClassification", SNUG_TASK_CLASSIFICATION},
+    {"XLMRobertaForTokenClassification", SNUG_TASK_TOKEN_CLASSIFICATION},
+    {"XLMRobertaForMaskedLM", SNUG_TASK_MLM},
+    {0},
+};
+
+const struct snug_family snug_family_roberta = {.model_type = "roberta",
+                                                .name = "RoBERTa",
+                                                .prefix = "roberta.",
+                                                .architectures = roberta_architectures,
+                                                .heads = heads,
+                                                .stored_names = stored_names,
+                                                .one_type = true,
+                                                .read = read_roberta,
+                                                .build = build};
+
+const struct snug_family snug_family_camembert = {.model_type = "camembert",
+                                                  .name = "CamemBERT",
+                                                  .prefix = "roberta.",
+                                                  .architectures = camembert_architectures,
+                                                  .heads = heads,
+                                                  .stored_names = stored_names,
+                                                  .one_type = true,
+                                                  .read = read_others,
+                                                  .build = build};
+
+const struct snug_family snug_family_xlm_roberta = {.model_type = "xlm-roberta",
+                                                    .name = "XLM-RoBERTa",
+                                                    .prefix = "roberta.",
+                                                    .architectures = xlm_roberta_architectures,
+                                                    .heads = heads,
+                                                    .stored_names = stored_names,
+                                                    .one_type = true,
+                                                    .read = read_others,
+                                                    .build = build};

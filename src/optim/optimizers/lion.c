@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * LION: Chen et al., arXiv:2302.06675, with decoupled weight decay, as bitsandbytes' 32-bit Lion. State m.
+ *
+ *   p *= 1 - lr wd
+ *   p -= lr sign(b1 m + (1-b1) g)
+ *   m = b2 m + (1-b2) g
+ */
+#include "optim/optimizer.h"
+#include "program/ops/update.h"
+
+SNUG_UPDATE_INFO(lion, SNUG_OP_ELEMENTS, snug_update_cost, "m", "state", "state", "state", 0);
+
+static struct snug_states states(const struct snug_optimizer *optimizer, const struct snug_weight *weight) {
+    (void)optimizer, (void)weight;
+    return (struct snug_states){.update = SNUG_OP_LION, .count = 1, .items = {{"exp_avg", SNUG_F32, SNUG_STATE_LIKE}}};
+}
+
+const struct snug_optimizer_info snug_optimizer_lion = {
+    .names = {{"lion_32bit", {.name = "lion_32bit"}}},
+    .takes_betas = true,
+    .states = states,
+};

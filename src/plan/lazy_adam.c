@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lazy updates of embedding rows (torch.optim.SparseAdam without its approximation). A step reads a few hundred rows of
+ * a word embedding, and only these have gradients. Adam changes the other rows too, because their moments are not 0,
+ * and that traffic is most of a small batch's update. This stage updates a row when it is next read, and the gradient
+ * has only the rows that a step can use.
+ */
+#include "plan/stages.h"
+
+/* The table that is read by token id, if nothing else reads it (a tied decoder would); or none. */
+static int32_t find_table(const struct snug_program *program) {
+    int32_t table = 0;
+    int readers = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        for (int k = 0; k < snug_op_operands(op); k++)
+            if (snug_op_info(op->kind)->operands[k].flags & SNUG_BY_TOKEN) table = op->operands[k];
+    }
+    for (size_t i = 0; i < program->op_count; i++) readers += snug_op_uses(&program->ops[i], table);
+    return readers == 1 ? table : 0;
+}
+
+static struct snug_op *find_update(const struct snug_program *program, int32_t weight) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_ADAM && program->ops[i].update.weight == weight) return &program->ops[i];
+    return NULL;
+}
+
+/* Whether a row whose moments are 0 does not change without a gradient: not with L2 decay, or if the update is 0 / 0.
+ */
+static bool rests(const struct snug_optimizer *optimizer) {
+    return (float)optimizer->epsilon > 0 && (optimizer->decoupled || (float)optimizer->weight_decay == 0);
+}
+
+/* Passes the index to the operations that write and read the gradient. */
+static void pass_index(struct snug_program *program, int32_t gradient, int32_t index) {
+    for (size_t i = 0; i < program->op_count; i++) {
+        struct snug_op *op = &program->ops[i];
+        /* untested: a program has one such operation */
+        if (op->kind == SNUG_OP_EMBED_BACKWARD && op->embed_backward.dword == gradient)
+            op->embed_backward.index = index;
+        if (op->kind == SNUG_OP_SQUARED_NORM && op->squared_norm.g == gradient) op->squared_norm.index = index;
+    }
+}
+
+/* The same operands, but without the gradient. */
+static struct snug_op lazy_update_of(const struct snug_op *update) {
+    struct snug_op op = *update;
+    op.kind = SNUG_OP_LAZY_UPDATE;
+    op.phase = SNUG_PHASE_FORWARD;
+    op.update.g = op.update.clip = op.update.index = 0;
+    return op;
+}
+
+/* Moves the last operation to the front: it must run before EMBED. */
+static void move_to_front(struct snug_program *program) {
+    const struct snug_op last = program->ops[program->op_count - 1];
+    memmove(program->ops + 1, program->ops, (program->op_count - 1) * sizeof *program->ops);
+    program->ops[0] = last;
+}
+
+snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug_methods *methods) {
+    /* Update in backward frees the gradient by itself. (The history has no steps that fp16 skips: GPUs do not update
+     * lazily.) */
+    const bool may = methods->lazy_steps > 0 && !methods->update_in_backward;
+    const int32_t table = may ? find_table(program) : 0;
+    struct snug_op *update = table ? find_update(program, table) : NULL;
+    const int64_t touched = program->capacity[SNUG_EXTENT_TOKENS] * methods->micro_batches;
+    if (!update || !rests(methods->optimizer) || 2 * touched > program->tensors[table].rows) return SNUG_OK;
+
+    char name[sizeof program->tensors->name];
+    memcpy(name, program->tensors[table].name, sizeof name);
+    struct snug_tensor like = {
+        .dtype = SNUG_I32, .rows = 1, .part = update->part, .layer = update->layer, .persistent = true};
+    int32_t index;
+    like.memory_class = SNUG_MEMORY_GRADIENTS;
+    like.cols = 1 + touched + program->tensors[table].rows;
+    RETURN_IF_ERROR(snug_program_tensor(program, like, &index, "index.%s", name));
+    like.memory_class = SNUG_MEMORY_OPTIMIZER;
+    like.cols = program->tensors[table].rows;
+    RETURN_IF_ERROR(snug_program_tensor(program, like, &update->update.updated, "updated.%s", name));
+    like.dtype = SNUG_F32;
+    like.rows = methods->lazy_steps;
+    like.cols = 2;
+    RETURN_IF_ERROR(snug_program_tensor(program, like, &update->update.history, "history.%s", name));
+
+    program->tensors[update->update.g].rows = touched;
+    program->tensors[update->update.g].index = index;
+    pass_index(program, update->update.g, index);
+    update->kind = SNUG_OP_ADAM_ROWS;
+    update->update.index = index;
+    const struct snug_op lazy_update = lazy_update_of(update);
+    RETURN_IF_ERROR(snug_program_op(program, (struct snug_op){.kind = SNUG_OP_ROWS_BEGIN,
+                                                              .phase = SNUG_PHASE_PREPARE,
+                                                              .part = update->part,
+                                                              .layer = update->layer,
+                                                              .rows_begin = {.m = update->update.states[0],
+                                                                             .v = update->update.states[1],
+                                                                             .index = index,
+                                                                             .updated = update->update.updated,
+                                                                             .decay = update->update.decay}}));
+    RETURN_IF_ERROR(snug_program_op(program, lazy_update));
+    move_to_front(program);
+    return SNUG_OK;
+}

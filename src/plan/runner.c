@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/runner.h"
+
+#include <stdlib.h>
+
+#include "io/offload_file.h"
+
+snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backend, int threads,
+                             struct snug_program *const programs[], int count, const struct snug_layout *layout,
+                             struct snug_runner *out) {
+    *out = (struct snug_runner){.ctx = ctx, .backend = backend, .threads = threads, .layout = *layout};
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)count, sizeof *out->programs, (void **)&out->programs));
+    out->count = count;
+    for (int i = 0; i < count; i++) {
+        out->programs[i].program = programs[i];
+        RETURN_IF_ERROR(backend->open(ctx, programs[i], threads, &out->programs[i].state));
+    }
+    return SNUG_OK;
+}
+
+/* The disk space for offloaded tensors is allocated before the first step, as the arena's memory is. */
+static snug_status open_offload_file(struct snug_runner *r, const char *offload_dir) {
+    if (!r->layout.offload_bytes) return SNUG_OK;
+    for (int i = 0; i < r->count; i++) {
+        struct snug_runner_program *p = &r->programs[i];
+        RETURN_IF_ERROR(snug_alloc(r->ctx, p->program->tensor_count, sizeof *p->copies, (void **)&p->copies));
+    }
+    return snug_offload_file_open(r->ctx, offload_dir, r->layout.offload_bytes, &r->memory.offload_file);
+}
+
+snug_status snug_runner_allocate(struct snug_runner *r, const char *offload_dir) {
+    RETURN_IF_ERROR(open_offload_file(r, offload_dir));
+    RETURN_IF_ERROR(r->backend->allocate(r->ctx, r->layout.arena, SNUG_BLOCK_ARENA, &r->arena));
+    r->memory.arena = r->arena.base;
+    r->memory.copy = r->arena.copy;
+    r->memory.threads = r->threads;
+    return r->backend->allocate(r->ctx, r->layout.host, SNUG_BLOCK_HOST, &r->host);
+}
+
+snug_status snug_runner_start(snug_context *ctx, const struct snug_backend *backend, int threads,
+                              struct snug_program *program, int64_t batch, const char *offload_dir,
+                              struct snug_runner *out) {
+    struct snug_layout layout;
+    *out = (struct snug_runner){.ctx = ctx};
+    RETURN_IF_ERROR(snug_stage_place(ctx, &program, 1, backend, threads, batch, 0, &layout));
+    RETURN_IF_ERROR(snug_runner_open(ctx, backend, threads, &program, 1, &layout, out));
+    return snug_runner_allocate(out, offload_dir);
+}
+
+struct snug_run snug_runner_run(const struct snug_runner *r, int program) {
+    const struct snug_runner_program *p = &r->programs[program];
+    return (struct snug_run){.ctx = r->ctx,
+                             .program = p->program,
+                             .arena = r->arena.base,
+                             .backend_state = p->state,
+                             .workspace = r->arena.base + r->layout.workspace_offset,
+                             .batch_copy = r->arena.base + r->layout.copy_offset,
+                             .threads = r->threads,
+                             .offload_file = r->memory.offload_file,
+                             .copies = p->copies};
+}
+
+void snug_runner_close(struct snug_runner *r) {
+    snug_offload_file_close(r->memory.offload_file); /* first: a copy may be in flight */
+    for (int i = 0; i < r->count; i++) free(r->programs[i].copies);
+    snug_block_release(&r->arena);
+    snug_block_release(&r->host);
+    for (int i = 0; i < r->count; i++)
+        if (r->programs[i].state) r->backend->close(r->programs[i].state);
+    free(r->programs);
+    *r = (struct snug_runner){0};
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "program/op.h"
+
+const struct snug_op_info *snug_op_info(enum snug_op_kind kind) {
+    static const struct snug_op_info *const infos[SNUG_OP_COUNT] = {
+#define SNUG_INFO(KIND, name, member) [SNUG_OP_##KIND] = &snug_op_##name##_info,
+        SNUG_OPS(SNUG_INFO)
+#undef SNUG_INFO
+    };
+    return infos[kind];
+}
+
+int snug_op_operands(const struct snug_op *op) {
+    const struct snug_operand *operands = snug_op_info(op->kind)->operands;
+    int count = 0;
+    while (count < SNUG_OPERANDS_MOST && operands[count].name) count++;
+    return count;
+}
+
+static bool has(const struct snug_op *op, int32_t tensor, bool read_only) {
+    const int count = snug_op_operands(op);
+    for (int k = 0; k < count; k++)
+        if (op->operands[k] == tensor && snug_op_reads(op, k) == read_only) return true;
+    return false;
+}
+
+/* untested: callers give a tensor */
+bool snug_op_uses(const struct snug_op *op, int32_t tensor) { return tensor > 0 && has(op, tensor, true); }
+/* untested: callers give a tensor */
+bool snug_op_writes(const struct snug_op *op, int32_t tensor) { return tensor > 0 && has(op, tensor, false); }

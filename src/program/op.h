@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations: the one list of them, their operands and attributes, and what each computes. The enumeration, the names,
+ * the groups and the tables of the backends follow from the list; ops/NAME.c has the descriptor of an operation, its
+ * derivative and its cost; backend/BACKEND/NAME computes it.
+ *
+ * Notation: T tokens, B sequences, R loss positions of the current chunk (all of the current batch), h hidden size; n
+ * any of T, B, R (the extent of the tensor). Matrices are row-major. x is of the program's compute type unless
+ * noted; parameters, their gradients, losses and statistics are F32. Matrices and tables that are read (word, position,
+ * type, w, bias of ATTENTION) may also be BF16 whatever the compute type, and are widened to fp32; w must be of the
+ * compute type where x or dy is not F32. Arithmetic inside an operation is fp32 (sums over rows or batches in a fixed
+ * order that does not depend on the number of threads), whatever the storage type. An extent of 0 is allowed: outputs
+ * that are overwritten become zero.
+ * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 is no dropout. Masks are replayed
+ * backward, never stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased; without beta
+ * where there is none.
+ * "+=" gradients: op->first and snug_run_overwrites() decide whether they are overwritten or added to.
+ */
+#ifndef SNUG_PROGRAM_OP_H
+#define SNUG_PROGRAM_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The optimizers, a line each: the operation that updates a weight, whose descriptor and formula are in
+   optim/optimizers/NAME.c together with all else about the optimizer. The first is the default. */
+#define SNUG_OPTIMIZERS(X)                                                                                             \
+    X(ADAM, adam, update)                                                                                              \
+    X(ADAM_8BIT, adam_8bit, update)                                                                                    \
+    X(SGD, sgd, update)                                                                                                \
+    X(ADAFACTOR, adafactor, update)                                                                                    \
+    X(ADAGRAD, adagrad, update)                                                                                        \
+    X(RMSPROP, rmsprop, update)                                                                                        \
+    X(LION, lion, update)
+
+/* X(KIND, name, member): the enumeration is SNUG_OP_KIND, a backend's function snug_BACKEND_name, the descriptor
+   snug_op_name_info; member is that of struct snug_op. */
+#define SNUG_OPS_COMMON(X)                                                                                             \
+    X(EMBED, embed, embed)                                                                                             \
+    X(LINEAR, linear, linear)                                                                                          \
+    X(ATTENTION, attention, attention)                                                                                 \
+    X(RESIDUAL_NORM, residual_norm, residual_norm)                                                                     \
+    X(NORM, norm, norm)                                                                                                \
+    X(ACTIVATION, activation, activation)                                                                              \
+    X(GLU, glu, glu)                                                                                                   \
+    X(DROPOUT, dropout, dropout)                                                                                       \
+    X(GATHER, gather, gather)                                                                                          \
+    X(LOSS, loss, loss)                                                                                                \
+    X(FILL, fill, fill)                                                                                                \
+    X(ADD, add, add)                                                                                                   \
+    X(EMBED_BACKWARD, embed_backward, embed_backward)                                                                  \
+    X(LINEAR_DX, linear_dx, linear_dx)                                                                                 \
+    X(LINEAR_DW, linear_dw, linear_dw)                                                                                 \
+    X(ATTENTION_BACKWARD, attention_backward, attention_backward)                                                      \
+    X(NORM_BACKWARD, norm_backward, norm_backward)                                                                     \
+    X(ACTIVATION_BACKWARD, activation_backward, activation_backward)                                                   \
+    X(GLU_BACKWARD, glu_backward, glu_backward)                                                                        \
+    X(GATHER_BACKWARD, gather_backward, gather_backward)                                                               \
+    X(SQUARED_NORM, squared_norm, squared_norm)                                                                        \
+    X(CLIP, clip, clip)                                                                                                \
+    SNUG_OPTIMIZERS(X)                                                                                                 \
+    X(CAST, cast, cast)
+/* Of backends that train in fp16. */
+#define SNUG_OPS_LOSS_SCALING(X) X(RESCALE, rescale, rescale)
+/* Of backends that update embedding rows lazily. */
+#define SNUG_OPS_LAZY_ROWS(X)                                                                                          \
+    X(ADAM_ROWS, adam_rows, update)                                                                                    \
+    X(LAZY_UPDATE, lazy_update, update)                                                                                \
+    X(ROWS_BEGIN, rows_begin, rows_begin)
+/* Of backends that offload. */
+#define SNUG_OPS_OFFLOAD(X)                                                                                            \
+    X(FETCH, fetch, fetch)                                                                                             \
+    X(STORE, store, store)                                                                                             \
+    X(WAIT, wait, wait)
+#define SNUG_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_LAZY_ROWS(X) SNUG_OPS_OFFLOAD(X)
+
+enum snug_op_kind {
+#define SNUG_OP_KIND(KIND, name, member) SNUG_OP_##KIND,
+    SNUG_OPS(SNUG_OP_KIND)
+#undef SNUG_OP_KIND
+        SNUG_OP_COUNT
+};
+
+/* When an operation runs, in this order. HEAD is repeated over chunks of loss positions, so that the plan does not
+   depend on the number of loss positions. */
+enum snug_phase {
+    SNUG_PHASE_PREPARE, /* after weights and states are loaded: low-precision copies */
+    SNUG_PHASE_FORWARD,
+    SNUG_PHASE_HEAD,
+    SNUG_PHASE_BACKWARD,
+    SNUG_PHASE_CLIP,
+    SNUG_PHASE_UPDATE,
+    SNUG_PHASE_COUNT
+};
+
+/* The part of the model that a tensor or an operation belongs to. */
+enum snug_part { SNUG_PART_EMBEDDINGS, SNUG_PART_LAYER, SNUG_PART_HEAD };
+/* The block of a layer that an operation belongs to. Recomputation levels depend on it. */
+enum snug_block_kind { SNUG_IN_NO_BLOCK, SNUG_IN_ATTENTION, SNUG_IN_FFN };
+
+enum snug_activation { SNUG_GELU, SNUG_GELU_TANH, SNUG_RELU, SNUG_SILU, SNUG_TANH };
+enum snug_loss_kind { SNUG_CROSS_ENTROPY, SNUG_BINARY_CROSS_ENTROPY, SNUG_MEAN_SQUARED_ERROR };
+
+/* ---- operands and attributes ---------------------------------------------------------------------------------- */
+
+/* Operands are tensor numbers; 0 is none, which is allowed if the comment has "or none". They come first in each
+   structure, in the order of the descriptor; op->operands aliases them. An operand marked "(= x)" may be the same
+   tensor as x. */
+
+/* s = word[id] + type[type] + position[position];  y = dropout(norm(s)) */
+struct snug_embed {
+    int32_t word, position, type; /* [V,h] [P,h] or none [Y,h] or none */
+    int32_t gamma, beta;          /* [h]; beta or none */
+    int32_t s, y;                 /* [T,h] */
+    float eps;
+    int32_t padding; /* id whose row gets no gradient (nn.Embedding's padding_idx), or -1 */
+};
+/* dy becomes ds; dword, dposition, dtype, dgamma, dbeta, each or none, +=. Tokens of id padding contribute nothing to
+ * dword.
+ */
+struct snug_embed_backward {
+    int32_t dy, s, gamma; /* [T,h] (destroyed) [T,h] [h] */
+    int32_t dword, dposition, dtype, dgamma, dbeta;
+    int32_t index; /* or none: see "Lazy rows" */
+    float eps;
+    int32_t padding;
+};
+/* y = x w^T + b; y may be F32 where x is not */
+struct snug_linear {
+    int32_t x, w, b; /* [n,K] [N,K] [N] or none */
+    int32_t y;       /* [n,N] */
+};
+/* dx = dy w, or += if op->accumulate */
+struct snug_linear_dx {
+    int32_t dy, w; /* [n,N] [N,K] */
+    int32_t dx;    /* [n,K] */
+};
+/* dw += dy^T x;  db += column sums of dy */
+struct snug_linear_dw {
+    int32_t dy, x;  /* [n,N] [n,K] */
+    int32_t dw, db; /* [N,K] [N], each or none */
+};
+/*
+ * o = dropout(softmax(q k^T / sqrt(d) + b)) v, per sequence and head; lse F32: log of the sum of exp of each row's
+ * scores
+ *
+ * i, j: positions of a query and of a key in their sequence, from 0. window: query i attends to the keys j with |i - j|
+ * <= window; 0: to all keys. Dropout's factors depend on i and j in any case. bias: b_ij = bias[snug_relative_bucket(j
+ * - i, buckets)][head]; without it b = 0.
+ * rope_theta: 0, or the base of the rotary position embeddings (Su et al., arXiv:2104.09864) that q and k are rotated
+ * by, d is then even: with angle a_c = i * rope_theta^(-2c/d), channels c and c + d/2 (c < d/2) of a head become x_c
+ * cos(a_c) - x_{c+d/2} sin(a_c) and x_{c+d/2} cos(a_c) + x_c sin(a_c). qkv is stored unrotated: operations rotate q and
+ * k when they read them, and dqkv is the gradient of the stored values.
+ */
+struct snug_attention {
+    int32_t qkv;    /* [T,3h]: q, k, v side by side, head i at columns i*d of each */
+    int32_t bias;   /* [buckets,heads] or none */
+    int32_t o, lse; /* [T,h] [T,heads] */
+    int32_t heads, window;
+    float rope_theta;
+};
+/* dbias += */
+struct snug_attention_backward {
+    int32_t dout, qkv, o, lse, bias; /* dout: gradient of o */
+    int32_t dqkv, dbias;             /* [T,3h] [buckets,heads] F32 or none */
+    int32_t heads, window;
+    float rope_theta;
+};
+/* s = dropout(z) + x;  y = norm(s) */
+struct snug_residual_norm {
+    int32_t z, x, gamma, beta; /* [n,h] [n,h] [h] [h] or none */
+    int32_t s, y;              /* [n,h]; s or none */
+    float eps;
+};
+/* y = dropout(norm(s)) */
+struct snug_norm {
+    int32_t s, gamma, beta; /* [n,h] [h] [h] or none */
+    int32_t y;              /* [n,h] */
+    float eps;
+};
+/* ds = norm'(dy) + addend;  dz = mask of z's dropout * ds;  dgamma, dbeta += */
+struct snug_norm_backward {
+    int32_t dy, s, gamma, addend; /* [n,h] [n,h] [h] [n,h] or none */
+    int32_t ds, dz;               /* [n,h] (= dy or addend, or both), [n,h] or none */
+    int32_t dgamma, dbeta;        /* [h], each or none */
+    float eps;
+};
+/* a = f(u + b) */
+struct snug_activation_op {
+    int32_t u, b; /* [n,m] [m] or none */
+    int32_t a;    /* [n,m] (= u) */
+    enum snug_activation function;
+};
+/* du = da f'(u + b);  a = f(u + b) as ACTIVATION gives it */
+struct snug_activation_backward {
+    int32_t da, u, b; /* [n,m] [n,m] [m] or none */
+    int32_t du, a;    /* [n,m] (= da), [n,m] (= u) or none */
+    enum snug_activation function;
+};
+/* a = f(u1) u2, where u1 is the first m columns of u and u2 the other m */
+struct snug_glu {
+    int32_t u; /* [n,2m] */
+    int32_t a; /* [n,m] */
+    enum snug_activation function;
+};
+/* du = (da u2 f'(u1), da f(u1)) */
+struct snug_glu_backward {
+    int32_t da, u; /* [n,m] [n,2m] */
+    int32_t du;    /* [n,2m] */
+    enum snug_activation function;
+};
+/* y = dropout(x), its own backward. The mask of an element is keyed by its row's token. */
+struct snug_dropout {
+    int32_t x, y; /* [n,m]; y (= x) */
+};
+/* r[i] = x[token of row i of r]; where x is [B,h]: x[run->first_row + i]; mean: r is [B,h], the means of x [T,h] over
+   the tokens of each sequence */
+struct snug_gather {
+    int32_t x, r; /* [T,h] or [B,h]; [R,h] or [B,h] */
+    bool mean;
+};
+/* the row of dx that r[i] was copied from += dr[i]; mean: each token of sequence i += dr[i] / its length */
+struct snug_gather_backward {
+    int32_t dr, dx;
+    bool mean;
+};
+/* loss = sum over the items (+= in later chunks);  d = d loss_sum / d logits * run->loss_scale
+   cross entropy: of batch->labels, SNUG_IGNORE_LABEL rows contribute nothing; label smoothing e as PyTorch's
+   CrossEntropyLoss; binary cross entropy with logits: of batch->targets [R,C]; mean squared error: of batch->targets
+   [R] (C = 1) */
+struct snug_loss_op {
+    int32_t logits;  /* [R,C] F32 */
+    int32_t loss, d; /* [1] F32; [R,C] (= logits if F32) or none */
+    enum snug_loss_kind function;
+    float label_smoothing;
+};
+/* x = 0 */
+struct snug_fill {
+    int32_t x;
+};
+/* y += x */
+struct snug_add {
+    int32_t x, y; /* [n,m], of one type */
+};
+/* sums[slot] = sum of squares of g, or += if op->accumulate; with an index, the bits of the whole table's gradient */
+struct snug_squared_norm {
+    int32_t g, index; /* [N,K]; index or none */
+    int32_t sums;     /* [slots] F64 */
+    int32_t slot;
+    int32_t parameter; /* number of the first parameter of gradient g */
+};
+/* clip = {norm, scale}: scale = min(1, run->max_grad_norm / (norm + 1e-6)), or 1 if max_grad_norm <= 0 */
+struct snug_clip {
+    int32_t sums;         /* [slots] F64 */
+    int32_t clip, scaler; /* [2] F32; [1,4] or none, see "Loss scaling" */
+};
+/* scaler: snug_loss_scale_next() */
+struct snug_rescale {
+    int32_t scaler; /* [1,4] */
+};
+/* q = p rounded to nearest even */
+struct snug_cast {
+    int32_t p, q; /* F32; BF16 or F16 */
+};
+/* FETCH: starts the copy to x from backing, beginning at op->element.  STORE: starts the copy from x to it.  WAIT:
+   waits until the copy of x that FETCH or STORE started is done. backing is offloaded. */
+struct snug_fetch {
+    int32_t backing, x;
+};
+struct snug_store {
+    int32_t x, backing;
+};
+struct snug_wait {
+    int32_t x;
+};
+/* clang-format off */
+/*
+ * An optimizer's update. The kernel multiplies g by clip's scale when it reads g. p is F32, or BF16 and then rounded
+ * stochastically (core/philox.h); copy is a copy of the new p in a lower precision, rounded to nearest even. The
+ * operands may be a part of the weight, see op->element. The tensor is a stack of `segments` parameters of the same
+ * shape; where a formula uses more than one element, each parameter is updated separately. t = run->step + 1; lr is
+ * run->learning_rate, the other settings are run->optimizer's; wd is its weight_decay if `decay`, else 0. States are
+ * F32 unless noted, in the order of struct snug_states, and all 0 before the first step. The formula of each is in
+ * optim/optimizers/NAME.c.
+ *
+ * Loss scaling, in fp16 training (a program with RESCALE): LOSS also multiplies d by scaler's first value. CLIP divides
+ * norm and scale by it, and records in scaler whether the step is skipped because the sums are not finite. Updates of a
+ * skipped step do nothing; t counts the steps that were not skipped, and lr is the learning rate of step t.
+ *
+ * Lazy rows: where only EMBED reads a table, a row without a gradient need not be updated until it is read again. The
+ * missed steps are then done one by one, with the bits that ADAM over the whole table would have given.
+ *   g [N,K]            gradients of the rows that have one, in the order of first use; N is the maximum for a step
+ *   index [1+N+V] I32  see snug_rows_of(); EMBED_BACKWARD enters the batch's ids, and removes the previous ones where
+ *                      it overwrites its gradients
+ *   updated [V] I32    number of steps applied to row i; -1: all steps are applied and the row does not change, because both moments are 0
+ *   history [H,2]      {learning rate, clip's scale} of step s in row s mod H. At every step that is a multiple of H
+ *                      all rows are flushed
+ *   ADAM_ROWS          does this step, for the rows with a gradient
+ *   LAZY_UPDATE        (without g and clip) does the missed steps before run->step, for the rows of the batch's ids; for
+ *                      all rows if run->batch is NULL: snug_run_flush()
+ */
+/* clang-format on */
+#define SNUG_STATES_MAX 4
+struct snug_update {
+    int32_t g, clip, index; /* [N,K] F32; or none; lazy rows, or none */
+    int32_t weight, copy;   /* [N,K]; copy or none */
+    int32_t states[SNUG_STATES_MAX];
+    int32_t updated, history; /* lazy rows, or none */
+    int32_t segments;
+    bool vector;       /* the parameters are vectors, a row each */
+    bool decay;        /* weight decay applies */
+    int32_t parameter; /* number of the first: key of stochastic rounding */
+};
+/* index: no gradients;  updated: all rows have had all steps */
+struct snug_rows_begin {
+    int32_t m, v;
+    int32_t index, updated;
+    bool decay;
+};
+
+#define SNUG_OPERANDS_MOST 11
+
+struct snug_op {
+    enum snug_op_kind kind;
+    enum snug_phase phase;
+    enum snug_part part;
+    enum snug_block_kind block;
+    int32_t layer;   /* if part is LAYER; otherwise -1 */
+    bool accumulate; /* outputs are added to, in every micro-batch and chunk */
+    bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
+    bool last;       /* runs in a step's last micro-batch only */
+    float p;         /* dropout probability; 0 in evaluation programs */
+    uint32_t site;   /* the dropout's number in the model: key of its random numbers */
+    int64_t
+        element; /* first element of the weight, or of the backing of FETCH and STORE, that the operation works on */
+    union {
+        int32_t operands[SNUG_OPERANDS_MOST];
+        struct snug_embed embed;
+        struct snug_embed_backward embed_backward;
+        struct snug_linear linear;
+        struct snug_linear_dx linear_dx;
+        struct snug_linear_dw linear_dw;
+        struct snug_attention attention;
+        struct snug_attention_backward attention_backward;
+        struct snug_residual_norm residual_norm;
+        struct snug_norm norm;
+        struct snug_norm_backward norm_backward;
+        struct snug_activation_op activation;
+        struct snug_activation_backward activation_backward;
+        struct snug_glu glu;
+        struct snug_glu_backward glu_backward;
+        struct snug_dropout dropout;
+        struct snug_gather gather;
+        struct snug_gather_backward gather_backward;
+        struct snug_loss_op loss;
+        struct snug_fill fill;
+        struct snug_add add;
+        struct snug_squared_norm squared_norm;
+        struct snug_clip clip;
+        struct snug_rescale rescale;
+        struct snug_cast cast;
+        struct snug_update update;
+        struct snug_rows_begin rows_begin;
+        struct snug_fetch fetch;
+        struct snug_store store;
+        struct snug_wait wait;
+    };
+};
+
+/* ---- relative positions --------------------------------------------------------------------------------------- */
+
+/* The bucket of a key `distance` positions after its query (before it if negative), as in MPNet and T5: each direction
+   has half of the buckets. Half of these have one distance each; the ranges of the others grow exponentially up to
+   distance 128, and the last one has all larger distances. Transformers' relative_position_bucket without its
+   logarithms. buckets is 4, 8, 16 or 32, so that 64 bits hold the powers. */
+static inline int32_t snug_relative_bucket(int64_t distance, int32_t buckets) {
+    const int32_t half = buckets / 2, exact = half / 2;
+    int64_t n = distance < 0 ? -distance : distance;
+    const int32_t first = distance > 0 ? half : 0;
+    if (n < exact) return first + (int32_t)n;
+    if (n > 128) n = 128;
+    int64_t power = 1,
+            bound = 1; /* n^exact, and exact^exact (128/exact)^k, from which on bucket exact + k is reached */
+    for (int32_t i = 0; i < exact; i++) {
+        power *= n;
+        bound *= exact;
+    }
+    int32_t k = 0;
+    while (k + 1 < exact && power >= bound * (128 / exact)) {
+        bound *= 128 / exact;
+        k++;
+    }
+    return first + exact + k;
+}
+
+/* ---- descriptors ---------------------------------------------------------------------------------------------- */
+
+/* The parts of "Model training anatomy" (transformers' documentation). */
+enum snug_op_group { SNUG_GROUP_CONTRACTION, SNUG_GROUP_NORMALIZATION, SNUG_GROUP_ELEMENTWISE, SNUG_GROUP_COUNT };
+
+/* What an operation does with an operand. */
+enum snug_access {
+    SNUG_READ,
+    SNUG_WRITE,   /* overwrites it */
+    SNUG_MODIFY,  /* reads and writes it */
+    SNUG_GRADIENT /* "+=": overwrites it or adds to it, depending on op->first and op->accumulate */
+};
+
+/* Flags of an operand. */
+enum {
+    SNUG_OPTIONAL = 1,      /* optional */
+    SNUG_MATMUL_WEIGHT = 2, /* a weight that must be of the compute type */
+    SNUG_TABLE = 4,         /* an embedding table, read by row */
+    SNUG_CHEAP = 8,         /* recomputed by one element-wise pass from stored tensors */
+    SNUG_BLOCK_STATE = 16,  /* one value for each block of SNUG_QUANTISED_BLOCK elements of each segment */
+    SNUG_BY_TOKEN = 128,    /* the table whose rows are token ids */
+    SNUG_DESTROYED = 32,    /* READ, but undefined afterwards */
+    SNUG_REMADE = 64        /* forward: the input that the output may overwrite; backward: that output, or none */
+};
+
+struct snug_operand {
+    const char *name; /* NULL after the last */
+    enum snug_access access;
+    unsigned flags;
+};
+
+/* Flags of an operation. */
+enum {
+    SNUG_OP_UPDATES = 1,          /* an optimizer's update of a weight, or of some of its rows */
+    SNUG_OP_ELEMENTS = 2,         /* elementwise or blockwise: can run in parts */
+    SNUG_OP_COPIES = 4,           /* between the arena and the offload file */
+    SNUG_OP_CLEARS = 8,           /* only clears: computes no values */
+    SNUG_OP_PAIRS = 16,           /* its work grows with the square of the sequences' lengths */
+    SNUG_OP_WEIGHT_GRADIENT = 64, /* computes weight gradients only: may run later than its position */
+    SNUG_OP_NORM_OF_SUM = 128     /* its y is the norm of its s; NORM computes it too: snug_op_norm_of() */
+};
+
+struct snug_tape;
+struct snug_cost_view;
+
+struct snug_op_info {
+    const char *name;
+    enum snug_op_group group;
+    unsigned flags;
+    struct snug_operand operands[SNUG_OPERANDS_MOST + 1];
+    /* Emits the backward operations (program/tape.h); NULL: there is no derivative. */
+    void (*differentiate)(struct snug_tape *tape, const struct snug_op *op);
+    /* Changes the defaults: 0 FLOPs, and the bytes of reading or writing each operand once (program/cost.h). NULL: the
+       defaults. */
+    void (*cost)(struct snug_cost_view *view, const struct snug_op *op);
+    /* NORM_OF_SUM: the NORM that computes y from s. */
+    struct snug_op (*norm_of)(const struct snug_op *op);
+};
+
+const struct snug_op_info *snug_op_info(enum snug_op_kind kind);
+
+#define SNUG_OP_INFO(KIND, name, member) extern const struct snug_op_info snug_op_##name##_info;
+SNUG_OPS(SNUG_OP_INFO)
+#undef SNUG_OP_INFO
+
+static inline const char *snug_op_name(enum snug_op_kind kind) { return snug_op_info(kind)->name; }
+static inline bool snug_op_is(const struct snug_op *op, unsigned flag) {
+    return (snug_op_info(op->kind)->flags & flag) != 0;
+}
+/* Number of op's operands, present or not. */
+int snug_op_operands(const struct snug_op *op);
+/* Whether operand k is read only. */
+static inline bool snug_op_reads(const struct snug_op *op, int k) {
+    return snug_op_info(op->kind)->operands[k].access == SNUG_READ;
+}
+/* Whether tensor is an operand that op only reads; whether it is one that op writes. */
+bool snug_op_uses(const struct snug_op *op, int32_t tensor);
+bool snug_op_writes(const struct snug_op *op, int32_t tensor);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "program/cost.h"
+#include "program/tape.h"
+
+/* The loss computes its own gradient; in fp32 the gradient overwrites the logits. */
+static void differentiate(struct snug_tape *t, const struct snug_op *op) {
+    const int32_t logits = op->loss.logits;
+    if (!snug_tape_needs(t, logits)) return; /* untested: no model's program comes to it */
+    /* untested: no model's program comes to it */
+    if (t->gradient[logits]) snug_tape_refuse(t, op->loss.loss, "other operations read the logits");
+    const int32_t d = t->program->compute == SNUG_F32 ? logits : snug_tape_new(t, logits);
+    snug_tape_give(t, logits, d);
+    t->program->ops[t->index].loss.d = d;
+}
+
+static void cost(struct snug_cost_view *view, const struct snug_op *op) {
+    view->cost.flops = SNUG_NORM_FLOPS * snug_cost_elements(view, op->loss.logits);
+}
+
+const struct snug_op_info snug_op_loss_info = {
+    .name = "loss",
+    .group = SNUG_GROUP_NORMALIZATION,
+    .operands = {{"logits", SNUG_READ, 0}, {"loss", SNUG_GRADIENT, 0}, {"d", SNUG_WRITE, SNUG_OPTIONAL}},
+    .differentiate = differentiate,
+    .cost = cost,
+};

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program: a list of operations over named tensors. Everything that snug runs, plans or estimates is a program.
+ *
+ * A model builds the forward operations; stages (src/plan) add the backward operations, change types, recompute instead
+ * of storing, add the optimizer, and finally give each tensor its offset in the arena. A backend runs the result.
+ *
+ * Sizes that vary from batch to batch are extents: tokens T, sequences B, loss positions R. A tensor's capacity is that
+ * of the largest batch of the run; a run uses the current batch's.
+ */
+#ifndef SNUG_PROGRAM_PROGRAM_H
+#define SNUG_PROGRAM_PROGRAM_H
+
+#include "core/context.h"
+#include "core/dtype.h"
+#include "io/offload_file.h"
+#include "program/op.h"
+
+/* The allocated rows of every tensor with a varying extent are a multiple of this number, so that matmuls can use whole
+ * tiles. Rows after the last row are undefined, before and after every operation. */
+#define SNUG_ROW_TILE 64
+
+enum snug_extent {
+    SNUG_EXTENT_FIXED,     /* rows as given */
+    SNUG_EXTENT_TOKENS,    /* T */
+    SNUG_EXTENT_SEQUENCES, /* B: a row for the first token of each */
+    SNUG_EXTENT_ROWS,      /* R: loss positions of one chunk */
+    SNUG_EXTENT_COUNT
+};
+
+struct snug_tensor {
+    char name[88];
+    enum snug_dtype dtype;
+    snug_memory_class memory_class;
+    enum snug_extent extent;
+    int64_t rows, cols; /* row-major; rows counts only if the extent is FIXED */
+    enum snug_part part;
+    int32_t layer;    /* if part is LAYER; otherwise -1 */
+    bool persistent;  /* lives across steps: weights, gradients, states */
+    bool trainable;   /* a weight that gets a gradient and an update */
+    int32_t gradient; /* a weight's gradient; 0: none */
+    int32_t index;    /* index of a gradient that has only some rows of its table (lazy rows, program/op.h); 0: none */
+    bool low_precision; /* may be stored in the compute type, which the precision stage decides */
+    bool saved;         /* an optimizer's state, which checkpoints hold */
+    bool offloaded;     /* its backing store is the offload file; operations use staging buffers (plan/offload.c) */
+    bool view;          /* a view of tensor base, from `element` on */
+    int32_t base;
+    int64_t element;
+    /* Filled in by the place stage. */
+    int32_t first, last;   /* the operation that writes it first, the one that uses it last */
+    int64_t bytes, offset; /* offset: in the arena, or in the offload file if offloaded */
+};
+
+/* A parameter with its name in the Hugging Face file: rows of a (possibly fused) tensor of the program. */
+struct snug_parameter {
+    char name[128]; /* "bert.encoder.layer.0.attention.self.query.weight" */
+    int32_t tensor;
+    int64_t row;      /* first row in the tensor */
+    int64_t shape[2]; /* the shape in the Hugging Face file; shape[1] is 0 for vectors */
+    enum { SNUG_INIT_NORMAL, SNUG_INIT_ZEROS, SNUG_INIT_ONES } init;
+    bool decay; /* AdamW decays it: not a bias, not a norm's weight */
+    bool head;  /* belongs to the task head */
+    bool has_zero_row;
+    int64_t zero_row; /* row of a table that is initialised to zeros, as for nn.Embedding's padding_idx */
+    const char *also; /* a second name under which it is also saved, because transformers needs it; or NULL */
+};
+
+struct snug_program {
+    snug_context *ctx;
+    struct snug_tensor *tensors; /* number 0 is none */
+    size_t tensor_count, tensor_capacity;
+    struct snug_op *ops;
+    size_t op_count, op_capacity;
+    struct snug_parameter *parameters;
+    size_t parameter_count, parameter_capacity;
+    int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
+    int64_t longest;                     /* tokens of the longest sequence */
+    enum snug_dtype compute;             /* type of activations and of matmul inputs */
+    bool tf32;                           /* fp32 matmuls may round their operands to TF32 */
+    uint32_t sites;                      /* number of dropout sites so far */
+    bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
+    int32_t logits, loss, clip;          /* tensors that the runner reads, 0 if none; clip is {norm, scale} */
+    int32_t scaler;                      /* the loss scale (optim/loss_scale.h), in fp16 training; or 0 */
+};
+
+static inline bool snug_program_has(const struct snug_program *program, enum snug_op_kind kind) {
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == kind) return true;
+    return false;
+}
+
+/* The memory of placed programs: the arena, and the offload file, which is NULL if nothing is offloaded. */
+struct snug_memory {
+    uint8_t *arena;
+    /* Copies to and from the arena, see core/block.h; NULL if the arena is in host memory. */
+    snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
+    struct snug_offload_file *offload_file;
+    int threads; /* threads for initialising and checking large tensors; 0: only the caller's */
+};
+/* Read or write elements first … first + count - 1 of a persistent tensor, in its own type, between operations. */
+snug_status snug_tensor_read(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
+                             int64_t first, int64_t count, void *out);
+snug_status snug_tensor_write(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
+                              int64_t first, int64_t count, const void *values);
+
+/* Starts an empty program. */
+void snug_program_init(struct snug_program *program, snug_context *ctx);
+
+/* Number of the new tensor in *out. name is printf-like, without a layer's prefix. */
+snug_status snug_program_tensor(struct snug_program *program, struct snug_tensor like, int32_t *out, const char *name,
+                                ...) __attribute__((format(printf, 4, 5)));
+/* Appends an operation; its operands must exist. */
+snug_status snug_program_op(struct snug_program *program, struct snug_op op);
+void snug_program_free(struct snug_program *program);
+
+#endif

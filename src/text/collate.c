@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/collate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/radix.h"
+#include "text/task.h"
+
+snug_status snug_collator_init(snug_context *ctx, const struct snug_dataset *dataset,
+                               const struct snug_loader_options *options, const struct snug_loader_limits *limits,
+                               int32_t *scratch, struct snug_collator *out) {
+    *out = (struct snug_collator){.dataset = dataset,
+                                  .options = options,
+                                  .limits = *limits,
+                                  .scratch = scratch,
+                                  .batches = snug_loader_batches(snug_dataset_rows(dataset), options)};
+    RETURN_IF_ERROR(snug_order_init(ctx, dataset, options, &out->order));
+    /* Reserves memory for the largest row, so that collating allocates nothing. */
+    return snug_grow(ctx, &out->buffer.data, &out->buffer.capacity, (size_t)snug_dataset_row_bytes(dataset), 1);
+}
+
+void snug_collator_free(struct snug_collator *collator) {
+    snug_order_free(&collator->order);
+    free(collator->buffer.data);
+    *collator = (struct snug_collator){0};
+}
+
+/* Positions first … *end - 1 of the epoch's order belong to batch `number`. */
+static int64_t places_of(const struct snug_collator *collator, int64_t number, int64_t *end) {
+    int64_t rows = snug_dataset_rows(collator->dataset), first = number * collator->options->batch_size;
+    *end = rows - first < collator->options->batch_size ? rows : first + collator->options->batch_size;
+    return first;
+}
+
+/* ---- counting -------------------------------------------------------------------------------------------------- */
+
+/* Items of a batch that is not collated yet. */
+static snug_status count_items(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
+                               int64_t *items) {
+    const struct snug_task_info *task = snug_task_info(collator->options->task);
+    int64_t end;
+    *items = 0;
+    for (int64_t place = places_of(collator, number, &end); place < end; place++) {
+        int64_t row, of_row;
+        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row));
+        RETURN_IF_ERROR(task->count(ctx, collator, epoch, row, &of_row));
+        *items += of_row;
+    }
+    return SNUG_OK;
+}
+
+/* ---- filling --------------------------------------------------------------------------------------------------- */
+
+static void add_tokens(const struct snug_collator *collator, const struct snug_dataset_row *text,
+                       struct snug_batch *batch) {
+    const struct snug_loader_options *options = collator->options;
+    int64_t first = batch->tokens, sequence = batch->sequences;
+    memcpy(batch->ids + first, text->ids, (size_t)text->count * sizeof *batch->ids);
+    for (int64_t i = 0; i < text->count; i++) {
+        batch->types[first + i] = !options->one_type && i >= text->first_count;
+        batch->positions[first + i] = options->first_position + (int32_t)i;
+        batch->sample[first + i] = (int32_t)(batch->first_sample + sequence);
+    }
+    batch->tokens += text->count;
+    batch->offsets[++batch->sequences] = (int32_t)batch->tokens;
+    batch->truncated += text->truncated;
+    if (batch->longest < text->count) batch->longest = text->count;
+}
+
+static snug_status add_row(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
+                           struct snug_batch *batch) {
+    struct snug_dataset_row text;
+    RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
+    int64_t first = batch->tokens;
+    if (batch->sequences == collator->limits.sequences || text.count > collator->limits.tokens - first)
+        return snug_fail(ctx, SNUG_E_INTERNAL,
+                         "a batch of %s is larger than planned: the plan did not include this epoch",
+                         snug_dataset_path(collator->dataset));
+    add_tokens(collator, &text, batch);
+    snug_task_info(collator->options->task)->collate(collator, epoch, row, &text, first, batch);
+    return SNUG_OK;
+}
+
+snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
+                                  struct snug_batch *batch) {
+    int64_t steps = collator->options->accumulation, micro = number % steps, end,
+            place = places_of(collator, number, &end);
+    batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
+    batch->first_sample = micro * collator->options->batch_size;
+    RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row));
+    batch->last_in_step = micro == steps - 1 || number == collator->batches - 1;
+    batch->offsets[0] = 0;
+    for (int64_t row; place < end; place++) {
+        RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row));
+        RETURN_IF_ERROR(add_row(ctx, collator, epoch, row, batch));
+    }
+    snug_radix_order(batch->by_id, collator->scratch, batch->ids, batch->tokens);
+
+    batch->items_in_step = batch->items;
+    if (micro) return SNUG_OK;
+    for (int64_t next = number + 1; next < number + steps && next < collator->batches; next++) {
+        int64_t items;
+        RETURN_IF_ERROR(count_items(ctx, collator, epoch, next, &items));
+        batch->items_in_step += items;
+    }
+    return SNUG_OK;
+}

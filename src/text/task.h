@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tasks: what a row of data is, which of its tokens have a loss (the loss positions), and the divisor of a step's
+ * mean. A task is one file, task_NAME.c, and one line of the table in task.c. Its head is in model/, its metrics and
+ * the form of its predictions each have a line in train/metrics_table.c and train/predictions.c.
+ */
+#ifndef SNUG_TEXT_TASK_H
+#define SNUG_TEXT_TASK_H
+
+#include "text/collate.h"
+
+/* The choices of --task: all names of the table. */
+#define SNUG_TASK_NAMES "classification|text_classification|mlm|token_classification|ner"
+
+struct snug_task_info {
+    const char *name;        /* in arguments, plans and checkpoints */
+    const char *alias;       /* another name in arguments, or NULL */
+    const char *title;       /* for reports */
+    const char *short_title; /* the same, in messages */
+    bool labelled;           /* rows have labels, from which the classes come */
+    bool words;              /* a row is a list of words and a list of their tags, not texts and a label */
+    bool joins;              /* texts are joined and cut into blocks, unless options say line by line */
+    bool skips_empty;        /* line by line, a text without tokens is not a row */
+    bool per_token;          /* any token can be a loss position; else each sequence has one */
+    bool problems;           /* one label per row, several, or a value (enum snug_problem) */
+    const char *only[3];     /* arguments that are for this task only */
+
+    size_t texts;               /* maximum number of text columns */
+    const char *text_column[2]; /* their default names; else the first columns */
+    const char *label_column;   /* the default names of the label column */
+    bool label_second;          /* without such a column the second one has the labels */
+
+    /* Whether options are valid; NULL: nothing to check. */
+    snug_status (*check)(snug_context *ctx, const struct snug_loader_options *options);
+    /* The number of snug_batch.targets for this number of loss positions; NULL: none. */
+    int64_t (*targets)(const struct snug_loader_options *options, int64_t positions);
+    /* Loss positions of a mean batch with these numbers of sequences and tokens. dataset is NULL in a plan without
+       data. */
+    double (*positions)(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
+                        double tokens);
+    /* Items of a row that is not in a batch. */
+    snug_status (*count)(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row, int64_t *items);
+    /* Appends the loss positions of a row, whose tokens begin at first in the batch, with labels, targets and items. */
+    void (*collate)(const struct snug_collator *collator, int64_t epoch, int64_t row,
+                    const struct snug_dataset_row *text, int64_t first, struct snug_batch *batch);
+};
+
+extern const struct snug_task_info snug_task_classification, snug_task_mlm, snug_task_token_classification;
+
+const struct snug_task_info *snug_task_info(enum snug_task task);
+/* The task of that name; -1 if there is none. */
+int snug_task_find(const char *name);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sequence classification and regression, as run_glue.py and run_classification.py: each row has a label, several or a
+ * value, and the loss is at its first token. */
+#include <string.h>
+
+#include "text/dataset_impl.h"
+#include "text/task.h"
+
+static int64_t items_of_labels(const struct snug_loader_options *options, int64_t labelled) {
+    return options->problem == SNUG_PROBLEM_MULTI_LABEL ? labelled * options->labels : labelled;
+}
+
+static void collate(const struct snug_collator *collator, int64_t epoch, int64_t row,
+                    const struct snug_dataset_row *text, int64_t first, struct snug_batch *batch) {
+    const struct snug_dataset *dataset = collator->dataset;
+    int64_t classes = collator->options->labels, here = batch->rows++;
+    bool labelled = snug_dataset_is_labelled(dataset, text->label_count);
+    (void)epoch;
+    (void)row;
+    batch->loss_positions[here] = (int32_t)first;
+    batch->labels[here] = labelled ? 0 : SNUG_IGNORE_LABEL;
+    batch->items += items_of_labels(collator->options, labelled);
+    if (collator->options->problem == SNUG_PROBLEM_MULTI_LABEL) {
+        float *targets = batch->targets + here * classes;
+        memset(targets, 0, (size_t)classes * sizeof *targets);
+        for (int64_t i = 0; labelled && i < text->label_count; i++) targets[dataset->classes[text->labels[i]]] = 1.0f;
+    } else if (collator->options->problem == SNUG_PROBLEM_REGRESSION) {
+        const bool value = labelled && snug_label_is_value(text->labels, text->label_count);
+        batch->targets[here] = value ? snug_label_value(text->labels) : labelled ? dataset->values[text->labels[0]] : 0;
+    } else if (labelled) {
+        batch->labels[here] = dataset->classes[text->labels[0]];
+    }
+}
+
+static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
+                         int64_t *items) {
+    int64_t labels;
+    (void)epoch;
+    RETURN_IF_ERROR(snug_dataset_count_labels(ctx, collator->dataset, row, &labels));
+    *items = items_of_labels(collator->options, snug_dataset_is_labelled(collator->dataset, labels));
+    return SNUG_OK;
+}
+
+static int64_t targets(const struct snug_loader_options *options, int64_t rows) {
+    if (options->problem == SNUG_PROBLEM_SINGLE_LABEL) return 0;
+    return options->problem == SNUG_PROBLEM_MULTI_LABEL ? rows * options->labels : rows;
+}
+
+static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
+                        double tokens) {
+    (void)options;
+    (void)dataset;
+    (void)tokens;
+    return sequences;
+}
+
+const struct snug_task_info snug_task_classification = {
+    .name = "classification",
+    .alias = "text_classification",
+    .title = "sequence classification",
+    .short_title = "classification",
+    .labelled = true,
+    .problems = true,
+    .texts = 2,
+    .text_column = {"sentence1", "sentence2"},
+    .label_column = "label",
+    .targets = targets,
+    .positions = positions,
+    .count = count,
+    .collate = collate,
+};

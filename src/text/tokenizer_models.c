@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The models: their vocabularies, from tokenizer.json or from the files that a class uses without it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "text/precompiled.h"
+#include "text/sentencepiece.h"
+#include "text/tokenizer_load.h"
+
+/* ---- vocabulary ---------------------------------------------------------------------------------------------- */
+
+static size_t skip_space(const char *text, size_t at) { return at + strspn(text + at, " \t\r\n"); }
+
+/* Whether text at *at is this token as a JSON string, with only the required escapes; moves *at past it. */
+static bool take_string(const char *text, size_t *at, const char *token) {
+    size_t i = *at;
+    if (text[i++] != '"') return false;
+    for (; *token; token++) {
+        if (*token == '"' || *token == '\\') {
+            if (text[i++] != '\\') return false;
+        }
+        if (text[i++] != *token) return false;
+    }
+    if (text[i++] != '"') return false;
+    *at = i;
+    return true;
+}
+
+/* The offsets of the braces around the vocabulary in the text of tokenizer.json, if it is exactly that of vocab.txt in
+ * the usual order of ids. Omitting it saves the JSON parser nine tenths of the file: 20 ms at the start.
+ */
+static bool find_vocabulary(const struct snug_vocabulary *vocabulary, const char *text, size_t *open, size_t *close) {
+    const char *key = strstr(text, "\"vocab\"");
+    if (!key) return false;
+    size_t at = skip_space(text, (size_t)(key - text) + strlen("\"vocab\""));
+    if (text[at++] != ':') return false;
+    at = skip_space(text, at);
+    *open = at;
+    if (text[at++] != '{') return false;
+    for (int64_t id = 0; id < vocabulary->size; id++) {
+        at = skip_space(text, at);
+        if (!take_string(text, &at, vocabulary->tokens[id])) return false;
+        at = skip_space(text, at);
+        if (text[at++] != ':') return false;
+        at = skip_space(text, at);
+        char *end;
+        if (text[at] < '0' || text[at] > '9' || strtoll(text + at, &end, 10) != id) return false;
+        at = skip_space(text, (size_t)(end - text));
+        if (text[at++] != (id + 1 < vocabulary->size ? ',' : '}')) return false;
+    }
+    *close = at - 1;
+    return true;
+}
+
+static snug_status read_vocabulary_file(struct snug_tokenizer_loader *loader) {
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_VOCAB);
+    if (!path) return SNUG_OK;
+    RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_VOCAB));
+    const snug_status status =
+        snug_vocabulary_read(loader->ctx, &tokenizer->vocabulary, path, tokenizer->data[SNUG_TOKENIZER_VOCAB],
+                             tokenizer->sizes[SNUG_TOKENIZER_VOCAB]);
+    loader->read = status == SNUG_OK;
+    return status;
+}
+
+/* tokenizer.json without its vocabulary, if that is the one of vocab.txt; otherwise loader->json stays NULL. */
+static snug_status parse_without_vocabulary(struct snug_tokenizer_loader *loader) {
+    const char *text = loader->tokenizer->data[SNUG_TOKENIZER_JSON];
+    size_t size = loader->tokenizer->sizes[SNUG_TOKENIZER_JSON], open, close;
+    char *rest;
+    if (!find_vocabulary(&loader->tokenizer->vocabulary, text, &open, &close)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(loader->ctx, open + 1 + size - close, 1, (void **)&rest));
+    memcpy(rest, text, open + 1);
+    memcpy(rest + open + 1, text + close, size - close);
+    json_error_t error;
+    loader->json = snug_json_parse(rest, open + 1 + size - close, 0, &error);
+    free(rest);
+    if (json_object_size(json_object_get(json_object_get(loader->json, "model"), "vocab")) == 0) return SNUG_OK;
+    json_decref(loader->json); /* the omitted part is not the model's vocabulary */
+    loader->json = NULL;
+    return SNUG_OK;
+}
+
+static snug_status read_tokenizer_json(struct snug_tokenizer_loader *loader) {
+    if (loader->read) RETURN_IF_ERROR(parse_without_vocabulary(loader));
+    if (json_is_object(loader->json)) return SNUG_OK;
+    loader->read = false;
+    json_decref(loader->json);
+    loader->json = NULL;
+    return snug_loader_parse(loader, SNUG_TOKENIZER_JSON, &loader->json);
+}
+
+/* A vocabulary from an object of a file, by id. */
+static snug_status take_vocabulary(struct snug_tokenizer_loader *loader, const char *path, const json_t *vocab) {
+    snug_context *ctx = loader->ctx;
+    struct snug_vocabulary *vocabulary = &loader->tokenizer->vocabulary;
+    size_t bytes = 0;
+    int64_t size = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)vocab, key, value) {
+        if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX)
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: the id of token \"%s\" is not a number from 0", path, key);
+        bytes += strlen(key) + 1;
+        if (json_integer_value(value) >= size) size = json_integer_value(value) + 1;
+    }
+    RETURN_IF_ERROR(snug_vocabulary_reserve(ctx, vocabulary, path, (int64_t)json_object_size(vocab), size, bytes));
+    char *to = vocabulary->texts;
+    json_object_foreach((json_t *)vocab, key, value) {
+        size_t length = strlen(key);
+        memcpy(to, key, length + 1);
+        RETURN_IF_ERROR(snug_vocabulary_add(ctx, vocabulary, path, to, length, json_integer_value(value)));
+        to += length + 1;
+    }
+    return SNUG_OK;
+}
+
+/* The vocabulary of tokenizer.json, which transformers prefers to vocab.txt. */
+static snug_status take_json_vocabulary(struct snug_tokenizer_loader *loader, const json_t *vocab) {
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    if (!json_is_object(vocab))
+        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: \"model\" has no object \"vocab\"", path);
+    return take_vocabulary(loader, path, vocab);
+}
+
+/* a is that of vocab.txt, which has every id; so does another with as many tokens. */
+static bool same_vocabulary(const struct snug_vocabulary *a, const struct snug_vocabulary *b) {
+    if (a->size != b->size || a->count != b->count) return false;
+    for (int64_t id = 0; id < a->size; id++)
+        if (strcmp(a->tokens[id], b->tokens[id]) != 0) return false;
+    return true;
+}
+
+/* Writes a piece of a Unigram model to *to, within the memory of the vocabulary's texts. */
+static snug_status add_piece(struct snug_tokenizer_loader *loader, const char *path, char **to, const char *text,
+                             size_t length, double score) {
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const int64_t id = tokenizer->vocabulary.count;
+    if (memchr(text, 0, length)) /* untested: protobuf text of SentencePiece holds no NUL */
+        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: piece %" PRId64 " holds a NUL", path, id);
+    memcpy(*to, text, length);
+    (*to)[length] = '\0';
+    RETURN_IF_ERROR(snug_vocabulary_add(loader->ctx, &tokenizer->vocabulary, path, *to, length, id));
+    RETURN_IF_ERROR(snug_unigram_add(loader->ctx, &tokenizer->unigram, path, *to, length, score));
+    *to += length + 1;
+    return SNUG_OK;
+}
+
+/*
+ * A number as the library reads it from a file: serde_json divides the digits, as a double, by a power of ten, which is
+ * not always the nearest double. If two segmentations have almost the same score, this decides. The digits are the
+ * fewest that read back as value, as Python and Rust write them.
+ */
+static double library_number(double value) {
+    char text[40];
+    int precision = 15;
+    if (value == 0) return value;
+    do snprintf(text, sizeof text, "%.*e", precision - 1, value);
+    /* untested: 17 digits always read back as the same number */
+    while (strtod(text, NULL) != value && precision++ < 17);
+    char *exponent = strchr(text, 'e');
+    int power = (int)strtol(exponent + 1, NULL, 10);
+    uint64_t digits = 0;
+    while (exponent[-1] == '0') exponent--;
+    const char *point = strpbrk(text, ".,");
+    for (const char *at = text; at < exponent; at++) {
+        /* untested: scores are negative and have a point */
+        if (*at < '0' || *at > '9') continue;
+        digits = digits * 10 + (uint64_t)(*at - '0');
+        power -= point && at > point; /* untested: scores are negative and have a point */
+    }
+    char scale[16];
+    snprintf(scale, sizeof scale, "1e%d", power < 0 ? -power : power);
+    const double ten = strtod(scale, NULL), read = power < 0 ? (double)digits / ten : (double)digits * ten;
+    return value < 0 ? -read : read; /* untested: scores are negative and have a point */
+}
+
+/* "vocab": [["piece", score], …], by id. transformers' classes read the file in Python, which reads the nearest double.
+ */
+static snug_status take_json_pieces(struct snug_tokenizer_loader *loader, const json_t *vocab) {
+    snug_context *ctx = loader->ctx;
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    size_t bytes = 0;
+    if (!json_is_array(vocab))
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: \"model\" has no list \"vocab\" of pieces with scores", path);
+    const size_t count = json_array_size(vocab);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *piece = json_array_get(vocab, i);
+        if (!json_is_string(json_array_get(piece, 0)) || !json_is_number(json_array_get(piece, 1)))
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: number %zu of \"vocab\" is not a piece with a score", path, i);
+        bytes += json_string_length(json_array_get(piece, 0)) + 1;
+    }
+    RETURN_IF_ERROR(
+        snug_vocabulary_reserve(ctx, &loader->tokenizer->vocabulary, path, (int64_t)count, (int64_t)count, bytes));
+    char *to = loader->tokenizer->vocabulary.texts;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *piece = json_array_get(vocab, i), *text = json_array_get(piece, 0);
+        const double score = json_number_value(json_array_get(piece, 1));
+        RETURN_IF_ERROR(add_piece(loader, path, &to, json_string_value(text), json_string_length(text),
+                                  loader->own ? library_number(score) : score));
+    }
+    return SNUG_OK;
+}
+
+/* The type of tokenizer.json's model, which files of old versions do not name. */
+static snug_status json_kind(struct snug_tokenizer_loader *loader, const json_t *part, enum snug_model_kind *out) {
+    static const char *const names[] = {"WordPiece", "BPE", "Unigram"};
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_JSON), *type;
+    if (!part) return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED, "%s: the model null is not supported", path);
+    const char *otherwise = json_object_get(part, "merges")                 ? names[SNUG_MODEL_BPE]
+                            : json_is_array(json_object_get(part, "vocab")) ? names[SNUG_MODEL_UNIGRAM]
+                                                                            : names[SNUG_MODEL_WORDPIECE];
+    RETURN_IF_ERROR(snug_json_string(loader->ctx, path, part, "type", otherwise, &type));
+    for (int kind = SNUG_MODEL_WORDPIECE; kind <= SNUG_MODEL_UNIGRAM; kind++) {
+        if (strcmp(type, names[kind]) != 0) continue;
+        *out = (enum snug_model_kind)kind;
+        if (loader->own || *out == loader->class->kind) return SNUG_OK;
+        return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED,
+                         "%s: the model %s is not supported with the tokenizer class %s, only %s", path, type,
+                         loader->class->name, names[loader->class->kind]);
+    }
+    return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED, "%s: the model %s is not supported, only WordPiece, BPE, Unigram",
+                     path, type);
+}
+
+/* Reads vocab.txt, if the model may be WordPiece; if it is invalid and tokenizer.json exists, only that is used. */
+static snug_status try_vocabulary_file(struct snug_tokenizer_loader *loader) {
+    snug_context *ctx = loader->ctx;
+    const char *json_path = snug_loader_path(loader, SNUG_TOKENIZER_JSON);
+    if (!loader->own && loader->class->kind != SNUG_MODEL_WORDPIECE) return SNUG_OK;
+    const snug_status status = read_vocabulary_file(loader);
+    /* may be untested: an allocation that fails */
+    if (!json_path || status == SNUG_E_MEMORY || status == SNUG_OK) return status;
+    /* transformers ignores it if there is a tokenizer.json */
+    snug_log(ctx, SNUG_LOG_WARNING, "%s; %s is used instead", snug_error_message(ctx), json_path);
+    snug_clear_error(ctx);
+    snug_vocabulary_free(&loader->tokenizer->vocabulary);
+    snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB);
+    return SNUG_OK;
+}
+
+static snug_status load_json_model(struct snug_tokenizer_loader *loader) {
+    snug_context *ctx = loader->ctx;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    struct snug_vocabulary *vocabulary = &tokenizer->vocabulary;
+    const bool had = loader->read;
+    RETURN_IF_ERROR(read_tokenizer_json(loader));
+    const json_t *part = snug_loader_member(loader->json, "model"), *vocab = json_object_get(part, "vocab");
+    RETURN_IF_ERROR(json_kind(loader, part, &tokenizer->kind));
+    /* untested: no supported tokenizer has it */
+    if (loader->read && tokenizer->kind == SNUG_MODEL_WORDPIECE) return SNUG_OK;
+    struct snug_vocabulary other = *vocabulary;
+    *vocabulary = (struct snug_vocabulary){0};
+    const snug_status status =
+        tokenizer->kind == SNUG_MODEL_UNIGRAM ? take_json_pieces(loader, vocab) : take_json_vocabulary(loader, vocab);
+    if (status == SNUG_OK && had && !same_vocabulary(&other, vocabulary)) {
+        snug_log(ctx, SNUG_LOG_WARNING,
+                 "%s and %s have different vocabularies; the latter is used, as transformers does",
+                 snug_loader_path(loader, SNUG_TOKENIZER_VOCAB), snug_loader_path(loader, SNUG_TOKENIZER_JSON));
+        snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB);
+    }
+    snug_vocabulary_free(&other);
+    return status;
+}
+
+/* ---- without tokenizer.json ---- */
+
+static snug_status need_file(const struct snug_tokenizer_loader *loader, enum snug_tokenizer_file file) {
+    if (snug_loader_path(loader, file)) return SNUG_OK;
+    return snug_fail(loader->ctx, SNUG_E_INPUT,
+                     "%s has no tokenizer: its class is %s, but neither tokenizer.json nor %s exists; give a folder "
+                     "that has one with --tokenizer_name",
+                     loader->folder, loader->class->name, snug_tokenizer_file_names[file]);
+}
+
+static snug_status load_vocab_json(struct snug_tokenizer_loader *loader) {
+    json_t *vocab = NULL;
+    RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_VOCAB_JSON));
+    RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_MERGES));
+    RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_VOCAB_JSON));
+    RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_MERGES));
+    snug_status status = snug_loader_parse(loader, SNUG_TOKENIZER_VOCAB_JSON, &vocab);
+    if (status == SNUG_OK) status = take_vocabulary(loader, snug_loader_path(loader, SNUG_TOKENIZER_VOCAB_JSON), vocab);
+    json_decref(vocab);
+    return status;
+}
+
+/* The control and user-defined pieces are added tokens. */
+static snug_status list_control_pieces(struct snug_tokenizer_loader *loader, const struct snug_sentencepiece *model) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < model->count; i++) bytes += model->pieces[i].length + 1;
+    RETURN_IF_ERROR(snug_alloc(loader->ctx, bytes, 1, (void **)&loader->piece_texts));
+    char *to = loader->piece_texts;
+    struct snug_token_list *list = &loader->model_extra;
+    for (size_t i = 0; i < model->count; i++) {
+        const struct snug_sentencepiece_piece *piece = &model->pieces[i];
+        const bool control = piece->type == SNUG_SENTENCEPIECE_CONTROL;
+        if (!control && piece->type != SNUG_SENTENCEPIECE_USER_DEFINED) continue;
+        memcpy(to, piece->text, piece->length);
+        RETURN_IF_ERROR(
+            snug_grow(loader->ctx, (void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items));
+        list->items[list->count++] =
+            (struct snug_token_spec){.content = to, .special = control, .normalized_given = true};
+        to += piece->length + 1;
+    }
+    loader->sources.model_extra = list;
+    return SNUG_OK;
+}
+
+/* A token's name in tokenizer_config.json, as the class's conversion reads it. */
+static snug_status configured_name(const struct snug_tokenizer_loader *loader, const char *key, const char *otherwise,
+                                   const char **out) {
+    const json_t *value = json_object_get(loader->sources.config, key);
+    const json_t *content = json_object_get(value, "content");
+    *out = json_is_string(content) ? json_string_value(content)
+           : json_is_string(value) ? json_string_value(value)
+                                   : otherwise;
+    return SNUG_OK;
+}
+
+/* fairseq's ids: special tokens, the pieces after SentencePiece's special ones, and the mask token. */
+static snug_status take_pieces(struct snug_tokenizer_loader *loader, const char *path,
+                               const struct snug_sentencepiece *model) {
+    static const struct {
+        const char *key, *name; /* key of tokenizer_config.json, or NULL */
+        double score;
+    } xlm[] = {{"bos_token", "<s>", 0}, {"pad_token", "<pad>", 0}, {"eos_token", "</s>", 0}, {"unk_token", "<unk>", 0}},
+      camembert[] = {{NULL, "<s>NOTUSED", 0},
+                     {"pad_token", "<pad>", 0},
+                     {NULL, "</s>NOTUSED", 0},
+                     {"unk_token", "<unk>", 0},
+                     {NULL, "<unk>NOTUSED", -100}};
+    const bool is_camembert = !strcmp(loader->class->name, "CamembertTokenizer");
+    const size_t first = is_camembert ? 1 : 3, heads = is_camembert ? 5 : 4;
+    const char *names[6];
+    size_t bytes = 0;
+    for (size_t i = 0; i <= heads; i++) {
+        const char *key = i == heads ? "mask_token" : is_camembert ? camembert[i].key : xlm[i].key;
+        names[i] = i == heads ? "<mask>" : is_camembert ? camembert[i].name : xlm[i].name;
+        if (key) RETURN_IF_ERROR(configured_name(loader, key, names[i], &names[i]));
+        bytes += strlen(names[i]) + 1;
+    }
+    if (model->count < first) /* untested: no supported tokenizer has it */
+        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: %zu pieces; a %s needs at least %zu", path, model->count,
+                         loader->class->name, first);
+    for (size_t i = first; i < model->count; i++) bytes += model->pieces[i].length + 1;
+    const int64_t count = (int64_t)(heads + model->count - first + 1);
+    RETURN_IF_ERROR(snug_vocabulary_reserve(loader->ctx, &loader->tokenizer->vocabulary, path, count, count, bytes));
+    char *to = loader->tokenizer->vocabulary.texts;
+    for (size_t i = 0; i < heads; i++)
+        RETURN_IF_ERROR(
+            add_piece(loader, path, &to, names[i], strlen(names[i]), is_camembert ? camembert[i].score : 0));
+    for (size_t i = first; i < model->count; i++) {
+        const struct snug_sentencepiece_piece *piece = &model->pieces[i];
+        RETURN_IF_ERROR(add_piece(loader, path, &to, piece->text, piece->length, piece->score));
+    }
+    return add_piece(loader, path, &to, names[heads], strlen(names[heads]), 0);
+}
+
+static snug_status take_charsmap(struct snug_tokenizer_loader *loader, const char *path,
+                                 const struct snug_sentencepiece *model) {
+    struct snug_normalizer_step step = {.kind = SNUG_NORMALIZER_PRECOMPILED};
+    char *name;
+    if (!model->charsmap_size) return SNUG_OK; /* untested: no supported tokenizer has it */
+    RETURN_IF_ERROR(snug_format(loader->ctx, &name, "%s: precompiled_charsmap", path));
+    snug_status status = snug_alloc(loader->ctx, 1, sizeof *step.precompiled, (void **)&step.precompiled);
+    if (status == SNUG_OK)
+        status = snug_precompiled_read(loader->ctx, step.precompiled, name, model->charsmap, model->charsmap_size);
+    free(name);
+    if (status == SNUG_OK) return snug_normalizer_add(loader->ctx, &loader->tokenizer->normalizer, &step);
+    snug_normalizer_step_free(&step);
+    return status;
+}
+
+static snug_status load_sentencepiece(struct snug_tokenizer_loader *loader) {
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    struct snug_sentencepiece model = {0};
+    RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_SENTENCEPIECE));
+    RETURN_IF_ERROR(snug_loader_read_file(loader, SNUG_TOKENIZER_SENTENCEPIECE));
+    const char *path = snug_loader_path(loader, SNUG_TOKENIZER_SENTENCEPIECE);
+    snug_status status =
+        snug_sentencepiece_read(loader->ctx, &model, path, tokenizer->data[SNUG_TOKENIZER_SENTENCEPIECE],
+                                tokenizer->sizes[SNUG_TOKENIZER_SENTENCEPIECE]);
+    if (status == SNUG_OK) status = take_pieces(loader, path, &model);
+    if (status == SNUG_OK) status = take_charsmap(loader, path, &model);
+    if (status == SNUG_OK) status = list_control_pieces(loader, &model);
+    snug_sentencepiece_free(&model);
+    return status;
+}
+
+snug_status snug_loader_vocabulary(struct snug_tokenizer_loader *loader) {
+    const bool json = snug_loader_path(loader, SNUG_TOKENIZER_JSON) != NULL;
+    loader->tokenizer->kind = loader->class->kind;
+    RETURN_IF_ERROR(try_vocabulary_file(loader));
+    if (json) {
+        RETURN_IF_ERROR(load_json_model(loader));
+    } else if (loader->class->kind == SNUG_MODEL_BPE) {
+        RETURN_IF_ERROR(load_vocab_json(loader));
+    } else if (loader->class->kind == SNUG_MODEL_UNIGRAM) {
+        RETURN_IF_ERROR(load_sentencepiece(loader));
+    } else {
+        RETURN_IF_ERROR(need_file(loader, SNUG_TOKENIZER_VOCAB));
+    }
+    const enum snug_model_kind kind = loader->tokenizer->kind;
+    if (kind != SNUG_MODEL_WORDPIECE) snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB);
+    if (json || kind != SNUG_MODEL_BPE) {
+        snug_loader_forget(loader, SNUG_TOKENIZER_VOCAB_JSON);
+        snug_loader_forget(loader, SNUG_TOKENIZER_MERGES);
+    }
+    if (json || kind != SNUG_MODEL_UNIGRAM) snug_loader_forget(loader, SNUG_TOKENIZER_SENTENCEPIECE);
+    return SNUG_OK;
+}
+
+/* ---- models ---- */
+
+static snug_status make_wordpiece(struct snug_tokenizer_loader *loader, const json_t *part) {
+    snug_context *ctx = loader->ctx;
+    const char *path = snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_VOCAB);
+    const char *unk = loader->sources.named[SNUG_NAMED_UNK].content, *prefix = "##";
+    int64_t max_word = 100;
+    if (loader->own) {
+        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "unk_token", "[UNK]", &unk));
+        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "continuing_subword_prefix", "##", &prefix));
+        RETURN_IF_ERROR(snug_json_int(ctx, path, part, "max_input_chars_per_word", 100, &max_word));
+    }
+    return snug_wordpiece_init(ctx, &loader->tokenizer->wordpiece, &loader->tokenizer->vocabulary, path,
+                               unk ? unk : "[UNK]", prefix, max_word);
+}
+
+/* Refuses unsupported settings of tokenizer.json's model. */
+static snug_status refuse_bpe(struct snug_tokenizer_loader *loader, const char *path, const json_t *part) {
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    double dropout;
+    RETURN_IF_ERROR(snug_json_real(loader->ctx, path, part, "dropout", 0, &dropout));
+    if (dropout != 0)
+        return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED, "%s: \"dropout\" %g of the model BPE is not supported", path,
+                         dropout);
+    for (size_t i = 0; i < 2; i++) {
+        const char *affix;
+        RETURN_IF_ERROR(snug_json_string(loader->ctx, path, part, affixes[i], "", &affix));
+        if (*affix)
+            return snug_fail(loader->ctx, SNUG_E_UNSUPPORTED, "%s: \"%s\" \"%s\" of the model BPE is not supported",
+                             path, affixes[i], affix);
+    }
+    return SNUG_OK;
+}
+
+/* "merges": ["a b", …] or [["a", "b"], …]. */
+static snug_status take_json_merges(struct snug_tokenizer_loader *loader, const char *path, const json_t *merges) {
+    struct snug_bpe *model = &loader->tokenizer->bpe;
+    if (!json_is_array(merges))
+        return snug_fail(loader->ctx, SNUG_E_INPUT, "%s: \"model\" has no list \"merges\"", path);
+    RETURN_IF_ERROR(snug_bpe_reserve(loader->ctx, model, json_array_size(merges)));
+    for (size_t i = 0; i < json_array_size(merges); i++) {
+        const json_t *merge = json_array_get(merges, i), *left = json_array_get(merge, 0),
+                     *right = json_array_get(merge, 1);
+        const char *text = json_string_value(merge), *space = text ? strchr(text, ' ') : NULL;
+        /* untested: no supported tokenizer has it */
+        if (space && !strchr(space + 1, ' ')) {
+            RETURN_IF_ERROR(
+                snug_bpe_add(loader->ctx, model, path, text, (size_t)(space - text), space + 1, strlen(space + 1)));
+            continue;
+        }
+        if (json_array_size(merge) != 2 || !json_is_string(left) || !json_is_string(right))
+            return snug_fail(loader->ctx, SNUG_E_INPUT,
+                             "%s: number %zu of \"merges\" is not two tokens with a space between them", path, i + 1);
+        RETURN_IF_ERROR(snug_bpe_add(loader->ctx, model, path, json_string_value(left), json_string_length(left),
+                                     json_string_value(right), json_string_length(right)));
+    }
+    return SNUG_OK;
+}
+
+static snug_status make_bpe(struct snug_tokenizer_loader *loader, const json_t *part) {
+    snug_context *ctx = loader->ctx;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    struct snug_bpe *model = &tokenizer->bpe;
+    const struct snug_pretokenizer *splitting = &tokenizer->pretokenizer;
+    const char *path = snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_VOCAB_JSON);
+    model->vocabulary = &tokenizer->vocabulary;
+    model->unk = -1;
+    const char *unk = NULL;
+    if (loader->own) {
+        RETURN_IF_ERROR(refuse_bpe(loader, path, part));
+        RETURN_IF_ERROR(snug_json_string(ctx, path, part, "unk_token", NULL, &unk));
+        if (unk) model->unk = snug_vocabulary_find(&tokenizer->vocabulary, unk);
+        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "ignore_merges", false, &model->ignore_merges));
+        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "fuse_unk", false, &model->fuse_unk));
+        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "byte_fallback", false, &model->byte_fallback));
+    }
+    model->byte_level = splitting->count && splitting->steps[splitting->count - 1].kind == SNUG_SPLITTING_BYTE_LEVEL;
+    if (loader->json)
+        RETURN_IF_ERROR(take_json_merges(loader, path, json_object_get(part, "merges")));
+    else
+        RETURN_IF_ERROR(snug_bpe_read(ctx, model, snug_loader_path(loader, SNUG_TOKENIZER_MERGES),
+                                      tokenizer->data[SNUG_TOKENIZER_MERGES], tokenizer->sizes[SNUG_TOKENIZER_MERGES]));
+    RETURN_IF_ERROR(snug_bpe_finish(ctx, model));
+    bool complete = model->byte_level; /* then no character is unknown */
+    for (int byte = 0; byte < 256; byte++) complete &= model->byte_ids[byte] >= 0;
+    if (!unk || model->unk >= 0 || complete) return SNUG_OK; /* untested: no supported tokenizer has it */
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s: the unknown token \"%s\" is not in the vocabulary; add it, or set another \"unk_token\" of "
+                     "the model",
+                     path, unk);
+}
+
+static snug_status make_unigram(struct snug_tokenizer_loader *loader, const json_t *part) {
+    snug_context *ctx = loader->ctx;
+    struct snug_tokenizer *tokenizer = loader->tokenizer;
+    const char *path = snug_loader_path(loader, loader->json ? SNUG_TOKENIZER_JSON : SNUG_TOKENIZER_SENTENCEPIECE);
+    const char *unk_token = loader->sources.named[SNUG_NAMED_UNK].content;
+    int64_t unk = 3; /* of XLM-RoBERTa */
+    bool fallback = false;
+    if (loader->own) {
+        RETURN_IF_ERROR(snug_json_int(ctx, path, part, "unk_id", -1, &unk));
+        RETURN_IF_ERROR(snug_json_bool(ctx, path, part, "byte_fallback", false, &fallback));
+    } else if (!strcmp(loader->class->name, "CamembertTokenizer")) {
+        /* untested: no supported tokenizer has it */
+        unk = unk_token ? snug_vocabulary_find(&tokenizer->vocabulary, unk_token) : -1;
+        if (unk < 0) unk = 0; /* untested: no supported tokenizer has it */
+    }
+    return snug_unigram_finish(ctx, &tokenizer->unigram, path, unk, fallback);
+}
+
+snug_status snug_loader_model(struct snug_tokenizer_loader *loader) {
+    const json_t *part = json_object_get(loader->json, "model");
+    switch (loader->tokenizer->kind) {
+    case SNUG_MODEL_WORDPIECE: return make_wordpiece(loader, part);
+    case SNUG_MODEL_BPE: return make_bpe(loader, part);
+    case SNUG_MODEL_UNIGRAM: break;
+    }
+    return make_unigram(loader, part);
+}

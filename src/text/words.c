@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/words.h"
+
+#include <string.h>
+
+bool snug_words_of(const uint32_t *numbers, int64_t number_count, int64_t tokens, uint64_t raw_labels,
+                   struct snug_words *out) {
+    if (number_count <= tokens) return false;
+    *out = (struct snug_words){.word_of = numbers, .count = numbers[tokens], .tags = numbers + tokens + 1};
+    const int64_t rest = number_count - tokens - 1 - out->count;
+    if (rest < 0) return false;
+    uint32_t least = 0; /* words follow one another */
+    for (int64_t i = 0; i < tokens; i++) {
+        const uint32_t word = out->word_of[i];
+        if (word == SNUG_NO_WORD) continue;
+        if (word < least || word >= out->count) return false;
+        least = word;
+    }
+    for (int64_t i = 0; i < out->count; i++)
+        if (out->tags[i] >= raw_labels && out->tags[i] != SNUG_NO_TAG) return false;
+    if (!rest) return true;
+    out->texts = (const char *)(out->tags + out->count);
+    const char *at = out->texts, *end = at + 4 * rest;
+    for (int64_t i = 0; i < out->count; i++) {
+        const char *nul = memchr(at, '\0', (size_t)(end - at));
+        if (!nul) return false;
+        at = nul + 1;
+    }
+    return true;
+}

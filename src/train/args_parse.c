@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text to arguments and back, by the table in args_table.c. */
+#include "train/args.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "train/args_table.h"
+
+enum { name_size = 64 }; /* longer than every known name, its NUL included */
+
+bool snug_list_has(const char *list, char separator, const char *word, size_t length) {
+    while (list) {
+        const char *end = strchr(list, separator);
+        size_t item = end ? (size_t)(end - list) : strlen(list);
+        if (item == length && length > 0 && strncmp(list, word, length) == 0) return true;
+        list = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+static bool lists(const char *list, const char *word) { return snug_list_has(list, ' ', word, strlen(word)); }
+
+/* ---- names --------------------------------------------------------------------------------------------------- */
+
+/* The name without leading dashes and with '-' as '_'; a name that is too long for any argument is truncated. */
+static void plain_name(char out[name_size], const char *name, size_t length) {
+    while (length && *name == '-') name++, length--;
+    if (length >= name_size) length = name_size - 1;
+    for (size_t i = 0; i < length; i++) out[i] = name[i] == '-' ? '_' : name[i];
+    out[length] = '\0';
+}
+
+static const struct snug_argument *find_argument(const char *name) {
+    for (size_t i = 0; i < snug_argument_count; i++) {
+        const snug_arg_info *info = &snug_arguments[i].info;
+        if (strcmp(info->name, name) == 0 || lists(info->aliases, name)) return &snug_arguments[i];
+    }
+    return NULL;
+}
+
+static const struct snug_converted *find_converted(const char *name) {
+    for (size_t i = 0; i < snug_converted_count; i++)
+        if (strcmp(snug_converted_arguments[i].name, name) == 0) return &snug_converted_arguments[i];
+    return NULL;
+}
+
+static const struct snug_foreign *find_foreign(const char *name) {
+    for (size_t i = 0; i < snug_foreign_count; i++)
+        if (lists(snug_foreign_arguments[i].names, name)) return &snug_foreign_arguments[i];
+    return NULL;
+}
+
+static bool is_known(const char *name) { return find_argument(name) || find_converted(name) || find_foreign(name); }
+
+static bool is_flag(const char *name) {
+    const struct snug_argument *argument = find_argument(name);
+    if (argument) return argument->type == SNUG_ARG_BOOL || argument->type == SNUG_ARG_TRISTATE;
+    const struct snug_converted *converted = find_converted(name);
+    if (converted) return converted->conversion == SNUG_CONVERT_GROUP_BY_LENGTH;
+    const struct snug_foreign *foreign = find_foreign(name);
+    return foreign && (foreign->kind == SNUG_FOREIGN_FLAG_IGNORED || foreign->kind == SNUG_FOREIGN_FLAG_OFF);
+}
+
+/* Levenshtein's distance, at most limit; both are shorter than name_size. */
+static size_t edit_distance(const char *a, const char *b, size_t limit) {
+    size_t row[name_size], length = strlen(b);
+    for (size_t j = 0; j <= length; j++) row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t diagonal = row[0], least = row[0] = i + 1;
+        for (size_t j = 0; j < length; j++) {
+            size_t best = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (diagonal + 1 < best) best = diagonal + 1;
+            row[j + 1] = best;
+            if (best < least) least = best;
+        }
+        if (least >= limit) return limit;
+    }
+    return row[length];
+}
+
+static snug_status fail_unknown(snug_context *ctx, const char *name) {
+    const char *nearest = NULL;
+    size_t least = strlen(name) / 3 + 2; /* a name of which more than a third of the letters differ is not similar */
+    for (size_t i = 0; i < snug_argument_count + snug_converted_count; i++) {
+        const char *candidate = i < snug_argument_count ? snug_arguments[i].info.name
+                                                        : snug_converted_arguments[i - snug_argument_count].name;
+        const size_t a = strlen(name), b = strlen(candidate);
+        if ((a > b ? a - b : b - a) >= least) continue; /* the distance is at least limit */
+        const size_t distance = edit_distance(name, candidate, least);
+        if (distance < least) {
+            least = distance;
+            nearest = candidate;
+        }
+    }
+    if (!nearest) return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; --help lists all", name);
+    return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; the nearest is --%s", name, nearest);
+}
+
+/* ---- values -------------------------------------------------------------------------------------------------- */
+
+static bool parse_bool(const char *text, bool *out) {
+    static const char *const yes[] = {"true", "1", "yes", "y", "t", "on"}, *const no[] = {"false", "0", "no",
+                                                                                          "n",     "f", "off"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        *out = strcasecmp(text, yes[i]) == 0;
+        if (*out || strcasecmp(text, no[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* Decimal digits only: strtod also takes hexadecimal, "nan" and "infinity". */
+static bool parse_real(const char *text, double *out) {
+    char *end;
+    if (!*text || text[strspn(text, "+-.0123456789eE")]) return false;
+    *out = strtod(text, &end);
+    return *end == '\0' && isfinite(*out);
+}
+
+static bool parse_int(const char *text, int64_t *out) {
+    char *end;
+    if (!*text || text[strspn(text, "+-0123456789")]) return false;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+bool snug_parse_bytes(const char *text, int64_t *bytes) {
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {
+        {"", 1},     {"B", 1},    {"K", 0x1p10}, {"M", 0x1p20},   {"G", 0x1p30},   {"T", 0x1p40},   {"KB", 1e3},
+        {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},  {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+    };
+    size_t length = strspn(text, ".0123456789");
+    char digits[32];
+    double number;
+    if (length >= sizeof digits) return false;
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+    if (!parse_real(digits, &number)) return false;
+    const char *unit = text + length;
+    while (*unit == ' ') unit++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcasecmp(unit, units[i].unit) != 0) continue;
+        if (number * units[i].factor >= 0x1p63) return false;
+        *bytes = (int64_t)(number * units[i].factor);
+        return true;
+    }
+    return false;
+}
+
+struct interval {
+    double low, high;
+    bool low_open, high_open;
+};
+
+static struct interval interval_of(const char *range) {
+    struct interval interval = {-INFINITY, INFINITY, false, true};
+    if (!range) return interval;
+    char *end;
+    interval.low_open = *range == '(';
+    interval.low = strtod(range + 1, &end);
+    const char *high = end + 1;
+    if (*high != ')')
+        interval.high = strtod(high, &end);
+    else
+        end = (char *)high;
+    interval.high_open = *end == ')';
+    return interval;
+}
+
+static bool in_interval(struct interval interval, double value) {
+    return (interval.low_open ? value > interval.low : value >= interval.low) &&
+           (interval.high_open ? value < interval.high : value <= interval.high);
+}
+
+/* " of at least 1", " above 0 and of at most 1": the text after "a number". */
+static void describe_interval(char *out, size_t size, struct interval interval) {
+    char low[48] = "", high[48] = "";
+    if (interval.low > -INFINITY)
+        snprintf(low, sizeof low, interval.low_open ? " above %g" : " of at least %g", interval.low);
+    if (interval.high < INFINITY)
+        snprintf(high, sizeof high, interval.high_open ? " below %g" : " of at most %g", interval.high);
+    snprintf(out, size, "%s%s%s", low, *low && *high ? " and" : "", high);
+}
+
+static snug_status fail_value(struct snug_args *args, const struct snug_argument *argument, const char *name,
+                              const char *text) {
+    char range[128];
+    describe_interval(range, sizeof range, interval_of(argument->range));
+    switch (argument->type) {
+    case SNUG_ARG_BOOL:
+    case SNUG_ARG_TRISTATE: return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", name, text);
+    case SNUG_ARG_INT:
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be a whole number%s", name, text, range);
+    case SNUG_ARG_REAL: return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be a number%s", name, text, range);
+    case SNUG_ARG_BYTES:
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--%s %s: must be a size of at least 1 byte, such as 600MiB, 6GiB, 6GB or 123456", name, text);
+    default: break;
+    }
+    if (argument->known && snug_list_has(argument->known, '|', text, strlen(text)))
+        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                         "--%s %s: a known Hugging Face value, not supported by snug yet; it takes %s", name, text,
+                         argument->info.value_name);
+    return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be one of %s", name, text, argument->info.value_name);
+}
+
+static snug_status replace_string(struct snug_args *args, char **field, const char *text) {
+    char *copy = NULL;
+    if (text) RETURN_IF_ERROR(snug_strdup(args->ctx, text, &copy));
+    free(*field);
+    *field = copy;
+    return SNUG_OK;
+}
+
+static snug_status store(struct snug_args *args, const struct snug_argument *argument, const char *name,
+                         const char *text) {
+    void *field = (char *)args + argument->offset;
+    struct interval interval = interval_of(argument->range);
+    int64_t whole;
+    double real;
+    bool truth;
+    switch (argument->type) {
+    case SNUG_ARG_BOOL:
+        if (!parse_bool(text, field)) return fail_value(args, argument, name, text);
+        return SNUG_OK;
+    case SNUG_ARG_INT:
+        if (!parse_int(text, &whole) || !in_interval(interval, (double)whole))
+            return fail_value(args, argument, name, text);
+        *(int64_t *)field = whole;
+        return SNUG_OK;
+    case SNUG_ARG_REAL:
+        if (!parse_real(text, &real) || !in_interval(interval, real)) return fail_value(args, argument, name, text);
+        *(double *)field = real;
+        return SNUG_OK;
+    case SNUG_ARG_INTERVAL:
+        if (!snug_list_has(argument->info.value_name, '|', text, strlen(text)))
+            return fail_value(args, argument, name, text);
+        *(enum snug_interval *)field = strcmp(text, "no") == 0      ? SNUG_INTERVAL_NO
+                                       : strcmp(text, "steps") == 0 ? SNUG_INTERVAL_STEPS
+                                       : strcmp(text, "epoch") == 0 ? SNUG_INTERVAL_EPOCH
+                                                                    : SNUG_INTERVAL_BEST;
+        return SNUG_OK;
+    case SNUG_ARG_TRISTATE:
+        if (*text && !parse_bool(text, &truth)) return fail_value(args, argument, name, text);
+        return replace_string(args, field, !*text ? NULL : truth ? "True" : "False");
+    case SNUG_ARG_CHOICE:
+        if (*text && !snug_list_has(argument->info.value_name, '|', text, strlen(text)))
+            return fail_value(args, argument, name, text);
+        break;
+    case SNUG_ARG_BYTES:
+        if (*text && (!snug_parse_bytes(text, &whole) || whole < 1)) return fail_value(args, argument, name, text);
+        break;
+    case SNUG_ARG_STRING: break;
+    }
+    /* An empty string unsets. */
+    return replace_string(args, field,
+                          *text                           ? text
+                          : *argument->info.default_value ? argument->info.default_value
+                                                          : NULL);
+}
+
+/* Writes the fewest digits that read back as the same number. */
+static void print_real(char *out, size_t size, double value) {
+    for (int digits = 6; digits <= 17; digits++) { /* untested: 17 digits always read back as the same number */
+        snprintf(out, size, "%.*g", digits, value);
+        if (strtod(out, NULL) == value) return;
+    }
+}
+
+static void print_value(const struct snug_args *args, const struct snug_argument *argument, char *number, size_t size,
+                        const char **text) {
+    static const char *const intervals[] = {"no", "steps", "epoch", "best"};
+    const void *field = (const char *)args + argument->offset;
+    *text = number;
+    switch (argument->type) {
+    case SNUG_ARG_BOOL: *text = *(const bool *)field ? "True" : "False"; return;
+    case SNUG_ARG_INT: snprintf(number, size, "%lld", (long long)*(const int64_t *)field); return;
+    case SNUG_ARG_REAL: print_real(number, size, *(const double *)field); return;
+    case SNUG_ARG_INTERVAL: *text = intervals[*(const enum snug_interval *)field]; return;
+    default: *text = *(char *const *)field ? *(char *const *)field : ""; return;
+    }
+}
+
+/* ---- setting ------------------------------------------------------------------------------------------------- */
+
+static snug_status note_set(struct snug_args *args, const char *name) {
+    if (lists(args->set_names, name)) return SNUG_OK;
+    char *names;
+    const char *before = args->set_names;
+    RETURN_IF_ERROR(snug_format(args->ctx, &names, "%s%s%s", before ? before : "", before ? " " : "", name));
+    free(args->set_names);
+    args->set_names = names;
+    return SNUG_OK;
+}
+
+/* warmup_ratio and warmup_steps are one field: if both were given, the last one would win silently. */
+static snug_status check_warmup(struct snug_args *args, const char *name) {
+    bool ratio = strcmp(name, "warmup_ratio") == 0;
+    if (!ratio && strcmp(name, "warmup_steps") != 0) return SNUG_OK;
+    if (!lists(args->set_names, ratio ? "warmup_steps" : "warmup_ratio")) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE, "--warmup_ratio and --warmup_steps are both given: leave one out");
+}
+
+static snug_status set_converted(struct snug_args *args, const struct snug_converted *converted, const char *text) {
+    const struct snug_argument *target = find_argument(converted->target);
+    bool on;
+    double ratio;
+    switch (converted->conversion) {
+    case SNUG_CONVERT_GROUP_BY_LENGTH:
+        if (!parse_bool(text, &on))
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", converted->name, text);
+        return store(args, target, converted->name, on ? "group_by_length" : "random");
+    case SNUG_CONVERT_WARMUP_RATIO:
+        if (!parse_real(text, &ratio) || ratio < 0 || ratio >= 1)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be a number of at least 0 and below 1",
+                             converted->name, text);
+        return store(args, target, converted->name, text);
+    }
+    return snug_fail(args->ctx, SNUG_E_INTERNAL, "--%s has no conversion", converted->name);
+}
+
+static snug_status set_foreign(struct snug_args *args, enum snug_foreign_kind kind, const char *name,
+                               const char *text) {
+    bool on = false, flag = kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_FLAG_OFF;
+    bool unset = !*text || strcasecmp(text, "none") == 0;
+    if (flag && !unset && !parse_bool(text, &on))
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", name, text);
+    if (kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_VALUE_IGNORED || unset || (flag && !on)) {
+        snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug", name);
+        return SNUG_OK;
+    }
+    if (strcmp(name, "pad_to_max_length") == 0)
+        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                         "--%s %s: snug never pads, and the result is the same; leave it out", name, text);
+    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                     "--%s %s: a known Hugging Face argument, not supported by snug yet; leave it out", name, text);
+}
+
+/* name: as plain_name() writes it. */
+static snug_status set_plain(struct snug_args *args, const char *name, const char *text) {
+    const struct snug_argument *argument = find_argument(name);
+    const struct snug_converted *converted = find_converted(name);
+    const struct snug_foreign *foreign = find_foreign(name);
+    if (argument || converted) {
+        RETURN_IF_ERROR(check_warmup(args, name));
+        RETURN_IF_ERROR(argument ? store(args, argument, name, text) : set_converted(args, converted, text));
+        return note_set(args, argument ? argument->info.name : name);
+    }
+    return foreign ? set_foreign(args, foreign->kind, name, text) : fail_unknown(args->ctx, name);
+}
+
+snug_status snug_args_set(snug_args *args, const char *name, const char *value) {
+    char plain[name_size];
+    snug_clear_error(args->ctx);
+    plain_name(plain, name, strlen(name));
+    return set_plain(args, plain, value);
+}
+
+snug_status snug_args_get(const snug_args *args, const char *name, char *buffer, size_t size) {
+    char plain[name_size], number[64];
+    const char *text;
+    snug_clear_error(args->ctx);
+    plain_name(plain, name, strlen(name));
+    const struct snug_argument *argument = find_argument(plain);
+    const struct snug_converted *converted = argument ? NULL : find_converted(plain);
+    if (converted) argument = find_argument(converted->target);
+    if (!argument) return fail_unknown(args->ctx, plain);
+    print_value(args, argument, number, sizeof number, &text);
+    if (converted && converted->conversion == SNUG_CONVERT_GROUP_BY_LENGTH)
+        text = strcmp(text, "group_by_length") == 0 ? "True" : "False";
+    if (strlen(text) >= size)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--%s: its value needs %zu bytes, the buffer has %zu", plain,
+                         strlen(text) + 1, size);
+    memcpy(buffer, text, strlen(text) + 1);
+    return SNUG_OK;
+}
+
+snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
+    snug_clear_error(args->ctx);
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strncmp(word, "--", 2) != 0 || !word[2])
+            return snug_fail(args->ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word,
+                             word);
+        const char *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
+        char name[name_size];
+        plain_name(name, word, equals ? (size_t)(equals - word) : strlen(word));
+        const bool known = is_known(name), negated = !known && strncmp(name, "no_", 3) == 0 && is_flag(name + 3);
+        if (negated && value)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s takes no value; write --%s %s", name, name + 3, value);
+        if (!known && !negated) return fail_unknown(args->ctx, name);
+        bool next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0;
+        if (!negated && !value && next) value = argv[++i];
+        if (!value && !negated && !is_flag(name)) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs a value", name);
+        RETURN_IF_ERROR(set_plain(args, negated ? name + 3 : name, negated ? "False" : value ? value : "True"));
+    }
+    return SNUG_OK;
+}
+
+/* ---- create, copy, destroy --------------------------------------------------------------------------------------- */
+
+static bool owns_string(enum snug_arg_type type) {
+    return type == SNUG_ARG_STRING || type == SNUG_ARG_CHOICE || type == SNUG_ARG_TRISTATE || type == SNUG_ARG_BYTES;
+}
+
+snug_status snug_args_create(snug_context *ctx, snug_args **out) {
+    void *args;
+    *out = NULL;
+    snug_clear_error(ctx);
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &args));
+    ((snug_args *)args)->ctx = ctx;
+    for (size_t i = 0; i < snug_argument_count; i++) {
+        const struct snug_argument *argument = &snug_arguments[i];
+        snug_status status = store(args, argument, argument->info.name, argument->info.default_value);
+        if (status != SNUG_OK) {
+            snug_args_destroy(args);
+            return status;
+        }
+    }
+    *out = args;
+    return SNUG_OK;
+}
+
+snug_status snug_args_copy(snug_context *ctx, const struct snug_args *args, struct snug_args **out) {
+    snug_args *copy;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_args_create(ctx, &copy));
+    snug_status status = args->set_names ? snug_strdup(ctx, args->set_names, &copy->set_names) : SNUG_OK;
+    for (size_t i = 0; i < snug_argument_count && status == SNUG_OK; i++) {
+        const struct snug_argument *argument = &snug_arguments[i];
+        char number[64];
+        const char *text;
+        print_value(args, argument, number, sizeof number, &text);
+        status = store(copy, argument, argument->info.name, text);
+    }
+    if (status != SNUG_OK)
+        snug_args_destroy(copy);
+    else
+        *out = copy;
+    return status;
+}
+
+void snug_args_destroy(snug_args *args) {
+    if (!args) return;
+    for (size_t i = 0; i < snug_argument_count; i++)
+        if (owns_string(snug_arguments[i].type)) free(*(char **)((char *)args + snug_arguments[i].offset));
+    free(args->set_names);
+    free(args);
+}
+
+const snug_arg_info *snug_args_info(size_t index) {
+    return index < snug_argument_count ? &snug_arguments[index].info : NULL;
+}
+
+bool snug_args_is_set(const struct snug_args *args, const char *name) {
+    const struct snug_argument *argument = find_argument(name);
+    if (lists(args->set_names, argument ? argument->info.name : name)) return true;
+    for (size_t i = 0; argument && i < snug_converted_count; i++)
+        if (strcmp(snug_converted_arguments[i].target, argument->info.name) == 0 &&
+            lists(args->set_names, snug_converted_arguments[i].name))
+            return true;
+    return false;
+}
+
+snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
+    *bytes = -1;
+    /* untested: the size was checked when it was set */
+    if (args->memory_budget && !snug_parse_bytes(args->memory_budget, bytes))
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--memory_budget %s: not a size", args->memory_budget);
+    return SNUG_OK;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/offload_file.h"
+#include "train/memory.h"
+
+void snug_limits_account(const struct snug_limits *limits, struct snug_run_plan *plan) {
+    const struct snug_device *device = &limits->device;
+    const struct snug_layout *layout = &plan->layout;
+    const int64_t batch = layout->function_offset - layout->batch_offset;
+    int64_t context = device->context_bytes, host = limits->host_bytes;
+    memcpy(plan->bytes, layout->bytes, sizeof plan->bytes);
+    if (snug_device_is_gpu(device)) {
+        plan->bytes[SNUG_MEMORY_BATCH] -= batch;
+        plan->bytes[SNUG_MEMORY_FUNCTION] -= layout->host - batch;
+        plan->total = layout->arena + context;
+        host += layout->host;
+    } else {
+        const struct snug_program *program = &plan->programs[0].program;
+        context = snug_round_up_mib(limits->own_bytes + device->backend->library(program, device->threads));
+        plan->total = layout->total + context + host;
+    }
+    plan->bytes[SNUG_MEMORY_CONTEXT] = context;
+    plan->bytes[SNUG_MEMORY_HOST] = host;
+}
+
+int64_t snug_limits_memory(const struct snug_limits *limits) {
+    if (!snug_device_is_gpu(&limits->device)) return snug_machine_bytes();
+    /* untested: needs a GPU whose memory NVML does not report */
+    return limits->device.usage.gpu.total > 0 ? limits->device.usage.gpu.total : -1;
+}
+
+int64_t snug_limits_available(const struct snug_limits *limits) {
+    const struct snug_device *device = &limits->device;
+    return snug_device_is_gpu(device) ? device->backend->available() + device->opened_bytes : snug_available_bytes();
+}
+
+snug_status snug_limits_find(const struct snug_limits *limits, const struct snug_setup *setup,
+                             const struct snug_run_plan *plan, struct snug_limit *out, bool *over) {
+    int64_t budget;
+    RETURN_IF_ERROR(snug_args_budget(setup->args, &budget));
+    int64_t available = snug_available_bytes();
+    /* may be untested: memory is not measured under a sanitizer */
+    if (available >= 0 && plan->layout.offload_bytes && snug_offload_file_is_memory(snug_args_offload_dir(setup->args)))
+        available = available > plan->layout.offload_bytes ? available - plan->layout.offload_bytes : 0;
+    /* Resident memory is not in the available memory, and is already allocated. */
+    int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
+    if (snug_device_is_gpu(&limits->device)) machine = snug_limits_available(limits);
+    /* may be untested: memory is not measured under a sanitizer */
+    out->budgeted = budget >= 0 && (plan->total > budget || budget < machine);
+    out->bytes = out->budgeted ? budget : machine;
+    /* may be untested: memory is not measured under a sanitizer */
+    *over = plan->total > out->bytes && (out->budgeted || setup->args->fit || setup->command != SNUG_COMMAND_PLAN);
+    return SNUG_OK;
+}
+
+/* The class at which the running sum of the classes exceeds the limit. */
+static snug_memory_class class_that_is_short(const struct snug_limits *limits, const struct snug_run_plan *plan,
+                                             int64_t limit) {
+    int64_t sum = plan->bytes[SNUG_MEMORY_CONTEXT] + (snug_device_is_gpu(&limits->device) ? 0 : limits->host_bytes);
+    int memory_class = 0;
+    if (sum > limit) return SNUG_MEMORY_CONTEXT; /* may be untested: memory is not measured under a sanitizer */
+    /* may be untested: memory is not measured under a sanitizer */
+    for (; memory_class < SNUG_MEMORY_CONTEXT; memory_class++) {
+        sum += plan->bytes[memory_class];
+        if (sum > limit) break; /* may be untested: memory is not measured under a sanitizer */
+    }
+    return (snug_memory_class)memory_class;
+}
+
+snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,
+                               const struct snug_limit *limit, const char *advice) {
+    struct snug_device *device = &limits->device;
+    const snug_memory_class which = class_that_is_short(limits, plan, limit->bytes);
+    const bool gpu = snug_device_is_gpu(device);
+    char *others = NULL;
+    if (gpu && !limit->budgeted) RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
+    /* untested: needs a GPU that is too small and has no other process */
+    const snug_status status =
+        snug_fail(device->ctx, SNUG_E_DOES_NOT_FIT,
+                  "this run needs %.1f MiB%s%s, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s%s%s",
+                  (double)plan->total / 0x1p20, gpu ? " of " : "", gpu ? device->usage.gpu.name : "",
+                  (long long)(plan->total - limit->bytes), limit->budgeted ? "--memory_budget of" : "the available",
+                  (double)limit->bytes / 0x1p20, snug_memory_class_name(which), (double)plan->bytes[which] / 0x1p20,
+                  advice, others && *others ? "; other processes on it: " : "", others ? others : "");
+    free(others);
+    return status;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/metrics_impl.h"
+
+static const struct snug_metric_kind *accumulator_of(enum snug_task task, enum snug_problem problem) {
+    static const struct snug_metric_kind *const accumulators[][SNUG_PROBLEM_REGRESSION + 1] = {
+        [SNUG_TASK_CLASSIFICATION] = {&snug_single_label_metrics, &snug_multi_label_metrics, &snug_regression_metrics},
+        [SNUG_TASK_MLM] = {&snug_masked_lm_metrics, &snug_masked_lm_metrics, &snug_masked_lm_metrics},
+        [SNUG_TASK_TOKEN_CLASSIFICATION] = {&snug_entity_metrics, &snug_entity_metrics, &snug_entity_metrics},
+    };
+    return accumulators[task][problem];
+}
+
+static const struct snug_metric_kind *kind_of(const struct snug_metric_accumulator_options *options) {
+    return accumulator_of(options->task, options->labels->problem);
+}
+
+int64_t snug_metric_accumulator_bytes(const struct snug_metric_accumulator_options *options) {
+    const struct snug_metric_kind *kind = kind_of(options);
+    return kind->bytes ? kind->bytes(options) : 0;
+}
+
+static snug_status open_accumulator(struct snug_metric_accumulator *accumulator) {
+    const struct snug_metric_kind *kind = accumulator->kind;
+    RETURN_IF_ERROR(snug_alloc(accumulator->ctx, 1, kind->state_size, &accumulator->state));
+    RETURN_IF_ERROR(kind->open ? kind->open(accumulator) : SNUG_OK);
+    snug_metric_accumulator_reset(accumulator);
+    return SNUG_OK;
+}
+
+snug_status snug_metric_accumulator_create(snug_context *ctx, const struct snug_metric_accumulator_options *options,
+                                           void *memory, struct snug_metric_accumulator **out) {
+    void *made;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &made));
+    struct snug_metric_accumulator *accumulator = made;
+    *accumulator =
+        (struct snug_metric_accumulator){.ctx = ctx, .options = *options, .kind = kind_of(options), .memory = memory};
+    const snug_status status = open_accumulator(accumulator);
+    if (status == SNUG_OK)
+        *out = accumulator;
+    else
+        snug_metric_accumulator_free(accumulator);
+    return status;
+}
+
+void snug_metric_accumulator_reset(struct snug_metric_accumulator *accumulator) {
+    accumulator->rows = accumulator->correct = accumulator->loss_items = 0;
+    accumulator->loss_sum = 0;
+    accumulator->misuse = NULL;
+    /* untested: every task has a state, and stops at misuse */
+    if (accumulator->state) memset(accumulator->state, 0, accumulator->kind->state_size);
+    if (accumulator->kind->reset) accumulator->kind->reset(accumulator);
+}
+
+void snug_metric_accumulator_free(struct snug_metric_accumulator *accumulator) {
+    if (!accumulator) return;
+    free(accumulator->state);
+    free(accumulator);
+}
+
+void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const float *logits,
+                                 const struct snug_batch *batch, int64_t first, int64_t rows) {
+    /* untested: every task has a state, and stops at misuse */
+    if (!accumulator->misuse) accumulator->kind->add(accumulator, logits, batch, first, rows);
+}
+
+void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, int64_t items) {
+    accumulator->loss_sum += loss_sum;
+    accumulator->loss_items += items;
+}
+
+const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem) {
+    return accumulator_of(task, problem)->names;
+}
+
+int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const char *name) {
+    const char *const *names = snug_metric_names(task, problem);
+    for (int64_t i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0 || (strncmp(names[i], "eval_", 5) == 0 && strcmp(names[i] + 5, name) == 0))
+            return i;
+    return -1;
+}
+
+snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
+    double values[SNUG_METRIC_VALUES] = {
+        accumulator->loss_items ? accumulator->loss_sum / (double)accumulator->loss_items : NAN};
+    const struct snug_metric_kind *kind = accumulator->kind;
+    out->count = 0;
+    if (accumulator->misuse) return snug_fail(accumulator->ctx, SNUG_E_INTERNAL, "evaluation: %s", accumulator->misuse);
+    kind->result(accumulator, values);
+    for (; kind->names[out->count]; out->count++) { /* a NaN of 0/0 has a sign, which printf would show */
+        const double value = values[out->count];
+        out->items[out->count] = (snug_metric){kind->names[out->count], isnan(value) ? NAN : value};
+    }
+    return kind->more ? kind->more(accumulator, out) : SNUG_OK;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Predictions: converts the outputs of each task to results, row by row. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/dataset_impl.h"
+#include "text/words.h"
+#include "train/session.h"
+
+struct predicting {
+    struct snug_session *session;
+    const struct predictor *predictor;
+    snug_status (*on_row)(void *user, const snug_prediction *row);
+    void *user;
+    char *label;
+    size_t label_length, label_capacity;
+    int64_t rows; /* given to on_row */
+
+    /* Token classification: the current row, and its loss positions so far. */
+    int64_t row;
+    int32_t *classes;
+    double *scores;
+    size_t positions, class_capacity, score_capacity;
+    struct snug_row_buffer buffer;
+    const char **words, **tags;
+    double *word_scores;
+    size_t words_capacity, tags_capacity, word_scores_capacity;
+};
+
+struct predictor {
+    /* Converts the outputs of the batch's loss positions first … first + rows - 1. */
+    snug_status (*take)(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
+                        const struct snug_batch *batch);
+    snug_status (*finish)(struct predicting *p); /* after all batches; NULL: nothing to do */
+    const char *nothing;                         /* logged if no row has a result; NULL: every row has one */
+};
+
+static snug_status append_label(struct predicting *p, const char *separator, const char *text) {
+    const size_t length = strlen(text), gap = p->label_length ? strlen(separator) : 0;
+    RETURN_IF_ERROR(
+        snug_grow(p->session->ctx, (void **)&p->label, &p->label_capacity, p->label_length + gap + length + 1, 1));
+    memcpy(p->label + p->label_length, separator, gap);
+    memcpy(p->label + p->label_length + gap, text, length + 1);
+    p->label_length += gap + length;
+    return SNUG_OK;
+}
+
+static snug_status set_label(struct predicting *p, const char *text) {
+    p->label_length = 0;
+    return append_label(p, "", text);
+}
+
+static snug_status give(struct predicting *p, snug_prediction *row) {
+    row->label = p->label;
+    p->rows++;
+    return p->on_row(p->user, row);
+}
+
+/* The most probable class, and its softmax probability. */
+static int64_t best_class(const float *logits, int64_t count, double *probability) {
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (logits[i] > logits[best]) best = i;
+    for (int64_t i = 0; i < count; i++) sum += exp((double)logits[i] - (double)logits[best]);
+    *probability = 1 / sum;
+    return best;
+}
+
+/* ---- classification and masked LM ------------------------------------------------------------------------------ */
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static snug_status name_classes(struct predicting *p, const float *logits, int64_t classes, double *score) {
+    const struct snug_labels *labels = &p->session->job.setup.config.labels;
+    if (labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
+        return set_label(p, labels->names[best_class(logits, classes, score)]);
+    if (labels->problem == SNUG_PROBLEM_REGRESSION) {
+        char text[32];
+        snprintf(text, sizeof text, "%.9g", (double)logits[0]);
+        *score = logits[0];
+        return set_label(p, text);
+    }
+    RETURN_IF_ERROR(set_label(p, ""));
+    *score = 1;
+    for (int64_t i = 0; i < classes; i++) {
+        if (!(logits[i] > 0)) continue; /* a probability above one half */
+        RETURN_IF_ERROR(append_label(p, "|", labels->names[i]));
+        *score = fmin(*score, sigmoid(logits[i]));
+    }
+    return SNUG_OK;
+}
+
+static snug_status name_token(struct predicting *p, const float *logits, int64_t classes, double *score) {
+    const int64_t token = best_class(logits, classes, score);
+    return set_label(p, snug_tokenizer_token(p->session->job.setup.tokenizer, (int32_t)token));
+}
+
+/* Each loss position is a row of its own. */
+static snug_status take_each(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
+                             const struct snug_batch *batch,
+                             snug_status (*name)(struct predicting *, const float *, int64_t, double *)) {
+    for (int64_t i = 0; i < rows; i++) {
+        snug_prediction row = {
+            .index = snug_batch_row(batch, first + i), .logits_count = (size_t)classes, .logits = logits + i * classes};
+        RETURN_IF_ERROR(name(p, row.logits, classes, &row.score));
+        RETURN_IF_ERROR(give(p, &row));
+    }
+    return SNUG_OK;
+}
+
+static snug_status take_classes(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
+                                const struct snug_batch *batch) {
+    return take_each(p, logits, classes, first, rows, batch, name_classes);
+}
+
+static snug_status take_masked(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
+                               const struct snug_batch *batch) {
+    return take_each(p, logits, classes, first, rows, batch, name_token);
+}
+
+/* ---- token classification -------------------------------------------------------------------------------------- */
+
+static snug_status make_room(struct predicting *p, const struct snug_words *words) {
+    snug_context *ctx = p->session->ctx;
+    const size_t count = (size_t)words->count + 1; /* a row without words has empty lists */
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->words, &p->words_capacity, count, sizeof *p->words));
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->tags, &p->tags_capacity, count, sizeof *p->tags));
+    return snug_grow(ctx, (void **)&p->word_scores, &p->word_scores_capacity, count, sizeof *p->word_scores);
+}
+
+/* Passes the current row to on_row: the tag of each word that has a loss position. */
+static snug_status give_words(struct predicting *p) {
+    const struct snug_dataset *dataset = p->session->job.setup.eval.dataset;
+    const struct snug_labels *labels = &p->session->job.setup.config.labels;
+    struct snug_dataset_row text;
+    struct snug_words words;
+    snug_prediction row = {.index = p->row, .score = 1};
+    RETURN_IF_ERROR(snug_dataset_read(p->session->ctx, dataset, p->row, &p->buffer, &text));
+    snug_dataset_row_words(dataset, &text, &words);
+    RETURN_IF_ERROR(make_room(p, &words));
+    RETURN_IF_ERROR(set_label(p, ""));
+    const char *word = words.texts;
+    for (int64_t i = 0; i < words.count; i++) {
+        p->tags[i] = NULL;
+        p->word_scores[i] = 0;
+        if (word) p->words[i] = word;
+        if (word) word += strlen(word) + 1;
+    }
+    size_t position = 0;
+    for (int64_t i = 0; i < text.count && position < p->positions; i++) {
+        if (!snug_words_begins(&words, i)) continue;
+        const uint32_t at = words.word_of[i];
+        p->tags[at] = labels->names[p->classes[position]];
+        p->word_scores[at] = p->scores[position++];
+        row.score = fmin(row.score, p->word_scores[at]);
+        RETURN_IF_ERROR(append_label(p, " ", p->tags[at]));
+    }
+    row.word_count = (size_t)words.count;
+    row.words = words.texts || !words.count ? p->words : NULL;
+    row.tags = p->tags;
+    row.scores = p->word_scores;
+    p->positions = 0;
+    p->row++;
+    return give(p, &row);
+}
+
+static snug_status take_tags(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
+                             const struct snug_batch *batch) {
+    snug_context *ctx = p->session->ctx;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t row = snug_batch_row(batch, first + i);
+        while (p->row < row) RETURN_IF_ERROR(give_words(p)); /* those in between have no words */
+        RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->classes, &p->class_capacity, p->positions + 1, sizeof *p->classes));
+        RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->scores, &p->score_capacity, p->positions + 1, sizeof *p->scores));
+        p->classes[p->positions] = (int32_t)best_class(logits + i * classes, classes, &p->scores[p->positions]);
+        p->positions++;
+    }
+    return SNUG_OK;
+}
+
+static snug_status give_rest(struct predicting *p) {
+    while (p->row < p->session->job.setup.eval.rows) RETURN_IF_ERROR(give_words(p));
+    return SNUG_OK;
+}
+
+/* ---- all tasks ------------------------------------------------------------------------------------------------- */
+
+static const struct predictor predictors[SNUG_TASK_COUNT] = {
+    [SNUG_TASK_CLASSIFICATION] = {.take = take_classes},
+    [SNUG_TASK_MLM] = {.take = take_masked,
+                       .nothing = "no row has a mask token, and masked LM predicts only masked tokens"},
+    [SNUG_TASK_TOKEN_CLASSIFICATION] = {.take = take_tags, .finish = give_rest},
+};
+
+static snug_status predict_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
+                                 const struct snug_batch *batch) {
+    struct predicting *p = user;
+    const struct snug_program *program = &p->session->evaluation->program;
+    return p->predictor->take(p, logits, program->tensors[program->logits].cols, first_row, rows, batch);
+}
+
+static void release(struct predicting *p) {
+    free(p->label);
+    free(p->classes);
+    free(p->scores);
+    free(p->buffer.data);
+    free(p->words);
+    free(p->tags);
+    free(p->word_scores);
+}
+
+snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
+                         snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
+    struct predicting p = {.on_row = on_row, .user = user};
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session));
+    p.predictor = &predictors[p.session->job.setup.config.task];
+    snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
+    if (status == SNUG_OK && p.predictor->finish) status = p.predictor->finish(&p);
+    if (status == SNUG_OK && p.rows == 0 && p.predictor->nothing) /* untested: every task reports that it has no rows */
+        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", args->test_file, p.predictor->nothing);
+    release(&p);
+    snug_session_destroy(p.session);
+    return status;
+}

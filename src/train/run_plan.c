@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/run_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/family.h"
+#include "model/freeze.h"
+#include "text/task.h"
+
+enum {
+    LAZY_STEPS =
+        256, /* all rows of a table are flushed at least this often: a flush costs about as much as a whole update */
+    OFFLOAD_AHEAD = 1,      /* a copy overlaps the previous matmul */
+    OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
+};
+
+/* ---- batches and steps ---------------------------------------------------------------------------------------- */
+
+static enum snug_sampling sampling_of(const struct snug_args *args) {
+    if (strcmp(args->train_sampling_strategy, "group_by_length") == 0) return SNUG_SAMPLING_GROUP_BY_LENGTH;
+    return strcmp(args->train_sampling_strategy, "sequential") == 0 ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM;
+}
+
+/* The mean micro-batch of an epoch, or the only one of a plan without data. */
+static struct snug_load load_of(const struct snug_setup *setup, const struct snug_data_pipeline *pipeline) {
+    const struct snug_loader_limits *limits = &pipeline->limits;
+    const struct snug_data_source *source = &setup->train;
+    struct snug_load load = {.tokens = (double)limits->tokens,
+                             .sequences = (double)limits->sequences,
+                             .pairs = (double)limits->tokens * (double)limits->longest,
+                             .micro_batches = (double)pipeline->options.accumulation};
+    if (source->dataset) {
+        const double batches = (double)snug_loader_batches(source->rows, &pipeline->options);
+        const double rows =
+            pipeline->options.drop_last ? batches * (double)pipeline->options.batch_size : (double)source->rows;
+        const double share = rows / (double)source->rows / batches;
+        load.tokens = (double)snug_dataset_tokens(source->dataset) * share;
+        load.sequences = rows / batches;
+        load.pairs = setup->squared_lengths * share;
+        load.micro_batches = batches / (double)snug_loader_steps(source->rows, &pipeline->options);
+    }
+    load.rows = snug_setup_task(setup)->positions(&pipeline->options, source->dataset, load.sequences, load.tokens);
+    return load;
+}
+
+static snug_status plan_batches(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
+                                struct snug_data_pipeline *out) {
+    const bool training = role == SNUG_ROLE_TRAINING;
+    const struct snug_data_source *source = training ? &setup->train : &setup->eval;
+    *out = (struct snug_data_pipeline){0};
+    out->options = (struct snug_loader_options){
+        .sampling = training ? sampling_of(args) : SNUG_SAMPLING_SEQUENTIAL,
+        .seed = (uint64_t)(args->data_seed >= 0 ? args->data_seed : args->seed),
+        .batch_size = training ? args->per_device_train_batch_size : args->per_device_eval_batch_size,
+        .accumulation = training ? args->gradient_accumulation_steps : 1,
+        .drop_last = training && args->dataloader_drop_last,
+        .workers = (int)args->dataloader_num_workers,
+        .prefetch = (int)args->dataloader_prefetch_factor,
+        .threads = setup->threads,
+        .task = setup->config.task,
+        .problem = setup->config.labels.problem,
+        .labels = setup->config.labels.count,
+        .mlm_probability = args->mlm_probability,
+        .predict = setup->command == SNUG_COMMAND_PREDICT,
+        .label_all_tokens = args->label_all_tokens && setup->command != SNUG_COMMAND_PREDICT,
+        .tokenizer = setup->tokenizer,
+        .vocab_size = setup->config.vocab_size,
+        .first_position = (int32_t)setup->config.first_position,
+        .one_type = setup->config.family->one_type,
+    };
+    if (!source->dataset) { /* a plan without data: every batch is full, every sequence has the maximum length */
+        const int64_t sequences = out->options.batch_size, tokens = sequences * setup->max_length;
+        if (tokens > INT32_MAX)
+            return snug_fail(args->ctx, SNUG_E_USAGE,
+                             "a batch of %lld texts of %lld tokens is too large: make --per_device_train_batch_size or "
+                             "--max_seq_length smaller",
+                             (long long)sequences, (long long)setup->max_length);
+        out->limits = (struct snug_loader_limits){.sequences = sequences,
+                                                  .tokens = tokens,
+                                                  .rows = snug_setup_task(setup)->per_token ? tokens : sequences,
+                                                  .longest = setup->max_length};
+        return SNUG_OK;
+    }
+    if (!training) return snug_loader_limits(args->ctx, source->dataset, &out->options, 1, 0, &out->limits);
+    out->steps_per_epoch = snug_loader_steps(source->rows, &out->options);
+    if (out->steps_per_epoch < 1)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "%s: %lld rows are less than one batch of %lld, and --dataloader_drop_last drops it",
+                         args->train_file, (long long)source->rows, (long long)out->options.batch_size);
+    const double steps = ceil(args->num_train_epochs * (double)out->steps_per_epoch - 1e-9);
+    out->max_steps = args->max_steps > 0 ? args->max_steps : steps < 1 ? 1 : (int64_t)steps;
+    out->epochs = (out->max_steps + out->steps_per_epoch - 1) / out->steps_per_epoch;
+    return snug_loader_limits(args->ctx, source->dataset, &out->options, out->epochs, out->max_steps, &out->limits);
+}
+
+snug_status snug_data_pipeline_plan(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
+                                    struct snug_data_pipeline *out) {
+    RETURN_IF_ERROR(plan_batches(setup, args, role, out));
+    if (role == SNUG_ROLE_TRAINING) out->load = load_of(setup, out);
+    return SNUG_OK;
+}
+
+/* ---- methods -------------------------------------------------------------------------------------------------- */
+
+static snug_status choose_methods(const struct snug_setup *setup, const struct snug_args *args,
+                                  struct snug_run_plan *plan) {
+    const int64_t layers = setup->config.num_hidden_layers;
+    RETURN_IF_ERROR(snug_optimizer_parse(args->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &plan->optimizer));
+    plan->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
+    RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
+    plan->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
+    if (snug_setup_is_inference(setup) && args->bf16_full_eval) plan->weights = SNUG_BF16;
+    if (snug_setup_is_inference(setup) && args->fp16_full_eval) plan->weights = SNUG_F16;
+    RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)layers, sizeof *plan->recompute, (void **)&plan->recompute));
+    return snug_args_recompute(args, layers, plan->recompute);
+}
+
+/* ---- programs and plan ---------------------------------------------------------------------------------------- */
+
+static enum snug_dtype compute_type(const struct snug_setup *setup, const struct snug_args *args) {
+    if (snug_setup_is_inference(setup) && args->fp16_full_eval) return SNUG_F16;
+    if (!args->bf16 && !(snug_setup_is_inference(setup) && args->bf16_full_eval))
+        return args->fp16 ? SNUG_F16 : SNUG_F32;
+    /* may be untested: depends on the processor */
+    if (setup->backend != snug_backend_cpu() || snug_backend_cpu_fast_bf16()) return SNUG_BF16;
+    /* may be untested: depends on the processor */
+    snug_log(args->ctx, SNUG_LOG_WARNING,
+             "--%s: this CPU has neither AMX-BF16 nor AVX512-BF16, so bf16 matmuls would be slower than fp32: using "
+             "fp32",
+             args->bf16 ? "bf16" : "bf16_full_eval");
+    return SNUG_F32;
+}
+
+/* A backend may lack operations of some methods. snug_device_check() refuses their flags before anything is read; this
+   is the complete check. */
+static snug_status check_operations(const struct snug_setup *setup, const struct snug_program *program) {
+    /* untested: needs a GPU backend that lacks an operation */
+    for (size_t i = 0; i < program->op_count; i++)
+        if (!setup->backend->ops[program->ops[i].kind])
+            return snug_fail(
+                program->ctx, SNUG_E_UNSUPPORTED,
+                "this run needs the operation %s, which the backend %s does not support yet: use --device cpu",
+                snug_op_name(program->ops[i].kind), setup->backend->name);
+    return SNUG_OK;
+}
+
+/* Lazy updates look up rows in tensors that must be in the arena. */
+static bool may_update_lazily(const struct snug_setup *setup, const struct snug_run_plan *plan) {
+    const unsigned classes_of_rows =
+        1u << SNUG_MEMORY_WEIGHTS | 1u << SNUG_MEMORY_GRADIENTS | 1u << SNUG_MEMORY_OPTIMIZER;
+    return setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
+}
+
+static snug_status build_program(const struct snug_setup *setup, const struct snug_args *args,
+                                 const struct snug_run_plan *plan, struct snug_planned_program *planned) {
+    const bool training = planned->role == SNUG_ROLE_TRAINING;
+    const struct snug_data_pipeline *pipeline = &planned->pipeline;
+    struct snug_program *program = &planned->program;
+    snug_program_init(program, args->ctx);
+    program->compute = compute_type(setup, args);
+    program->tf32 = args->tf32;
+    program->longest = pipeline->limits.longest;
+    program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
+    program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
+    program->capacity[SNUG_EXTENT_ROWS] = pipeline->limits.rows;
+    if (snug_setup_task(setup)->per_token && pipeline->limits.rows > setup->backend->loss_positions)
+        program->capacity[SNUG_EXTENT_ROWS] = setup->backend->loss_positions;
+    RETURN_IF_ERROR(snug_build_model(program, &setup->config, training, args->label_smoothing_factor));
+    if (training && args->freeze)
+        RETURN_IF_ERROR(snug_program_freeze(program, setup->config.num_hidden_layers, args->freeze));
+    const struct snug_methods methods = {.optimizer = training ? &plan->optimizer : NULL,
+                                         .weights = plan->weights,
+                                         .recompute = plan->recompute,
+                                         .update_in_backward = args->update_in_backward,
+                                         .clips = args->max_grad_norm > 0,
+                                         .accumulates = args->gradient_accumulation_steps > 1,
+                                         .micro_batches = pipeline->options.accumulation,
+                                         .lazy_steps = may_update_lazily(setup, plan) ? LAZY_STEPS : 0,
+                                         .offload = plan->offload};
+    RETURN_IF_ERROR(snug_stages(program, &methods));
+    return check_operations(setup, program);
+}
+
+static snug_status place_programs(const struct snug_setup *setup, const struct snug_args *args,
+                                  struct snug_run_plan *plan) {
+    struct snug_program *placed[SNUG_ROLE_COUNT];
+    const struct snug_metric_accumulator_options metrics = snug_setup_metrics(setup);
+    int64_t batch = 0, losses = 0;
+    for (int i = 0; i < plan->count; i++) {
+        struct snug_planned_program *planned = &plan->programs[i];
+        const struct snug_data_pipeline *pipeline = &planned->pipeline;
+        placed[i] = &planned->program;
+        batch += planned->loader_bytes = snug_loader_bytes(&pipeline->limits, &pipeline->options);
+        if (planned->role == SNUG_ROLE_TRAINING) losses = pipeline->options.accumulation * (int64_t)sizeof(float);
+        if (planned->role == SNUG_ROLE_EVALUATION) plan->metric_bytes = snug_metric_accumulator_bytes(&metrics);
+    }
+    plan->losses_offset = batch;
+    return snug_stage_place(args->ctx, placed, plan->count, setup->backend, setup->threads, batch + losses,
+                            plan->metric_bytes, &plan->layout);
+}
+
+snug_status snug_run_plan_build(const struct snug_setup *setup, const struct snug_args *args,
+                                const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT], struct snug_run_plan *out) {
+    const bool has[SNUG_ROLE_COUNT] = {[SNUG_ROLE_TRAINING] = setup->trains, [SNUG_ROLE_EVALUATION] = setup->evaluates};
+    *out = (struct snug_run_plan){0};
+    RETURN_IF_ERROR(choose_methods(setup, args, out));
+    RETURN_IF_ERROR(snug_alloc(args->ctx, SNUG_ROLE_COUNT, sizeof *out->programs, (void **)&out->programs));
+    for (int role = 0; role < SNUG_ROLE_COUNT; role++) {
+        if (!has[role]) continue;
+        struct snug_planned_program *planned = &out->programs[out->count++];
+        planned->role = (enum snug_role)role;
+        planned->pipeline = pipelines[role];
+        RETURN_IF_ERROR(build_program(setup, args, out, planned));
+    }
+    return place_programs(setup, args, out);
+}
+
+void snug_run_plan_free(struct snug_run_plan *plan) {
+    for (int i = 0; i < plan->count; i++) snug_program_free(&plan->programs[i].program);
+    free(plan->programs);
+    free(plan->recompute);
+    *plan = (struct snug_run_plan){0};
+}
+
+struct snug_estimate snug_run_plan_step(const struct snug_run_plan *plan, const struct snug_rates *rates) {
+    const struct snug_planned_program *training = snug_run_plan_find(plan, SNUG_ROLE_TRAINING);
+    return snug_estimate_step(rates, &training->program, &training->pipeline.load);
+}

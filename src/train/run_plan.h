@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan of a run: the programs for a setup and the arguments, placed in one arena, and their bytes. One function
+ * builds it, without a backend, so that the search for a memory budget can build many plans. Printing, the search and
+ * the session use the same struct.
+ */
+#ifndef SNUG_TRAIN_RUN_PLAN_H
+#define SNUG_TRAIN_RUN_PLAN_H
+
+#include "plan/rates.h"
+#include "train/setup.h"
+
+/* The role of a program in a plan. */
+enum snug_role { SNUG_ROLE_TRAINING, SNUG_ROLE_EVALUATION, SNUG_ROLE_COUNT };
+
+/* The data pipeline: from a data source to batches. */
+struct snug_data_pipeline {
+    struct snug_loader_options options;
+    struct snug_loader_limits limits;
+    /* Training: */
+    struct snug_load load; /* of a step */
+    int64_t steps_per_epoch, max_steps, epochs;
+};
+
+struct snug_planned_program {
+    enum snug_role role;
+    struct snug_data_pipeline pipeline;
+    int64_t loader_bytes;
+    struct snug_program program;
+};
+
+struct snug_run_plan {
+    /* methods */
+    struct snug_optimizer optimizer;
+    enum snug_dtype weights;        /* type of stored matrices and tables */
+    enum snug_recompute *recompute; /* by layer */
+    struct snug_offload offload;
+    /* programs, in the order of their roles */
+    struct snug_planned_program *programs;
+    int count;
+    struct snug_layout layout;
+    int64_t losses_offset; /* in the host's block: a float for each micro-batch of a step */
+    int64_t metric_bytes;  /* of the evaluation's metric accumulator */
+    /* The reported bytes, see limits.h: by class, in the memory that has the arena, and in total. On a device, host
+     * memory is in the class host, which the total excludes. */
+    int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
+};
+
+/* The pipeline of a role: its batches, steps and limits. */
+snug_status snug_data_pipeline_plan(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
+                                    struct snug_data_pipeline *out);
+/* Builds and places the programs of the roles that setup has, for batches of pipelines (one for each role). Errors and
+   messages go to args' context. The plan is freed with snug_run_plan_free(), after a failure too. */
+snug_status snug_run_plan_build(const struct snug_setup *setup, const struct snug_args *args,
+                                const struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT], struct snug_run_plan *out);
+void snug_run_plan_free(struct snug_run_plan *plan);
+
+/* The program of a role, or NULL. */
+static inline struct snug_planned_program *snug_run_plan_find(const struct snug_run_plan *plan, enum snug_role role) {
+    for (int i = 0; i < plan->count; i++)
+        if (plan->programs[i].role == role) return &plan->programs[i];
+    return NULL;
+}
+/* FLOPs, bytes and, with rates, seconds of an optimizer step of the training program. */
+struct snug_estimate snug_run_plan_step(const struct snug_run_plan *plan, const struct snug_rates *rates);
+
+#endif

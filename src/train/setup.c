@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/setup.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "model/family.h"
+#include "model/weights.h"
+#include "text/task.h"
+
+static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
+
+/* ---- model and tokenizer -------------------------------------------------------------------------------------- */
+
+/* Records a file or folder that the run reads: the folder, with links resolved, and its read permissions. */
+static void note_source(struct snug_setup *setup, const char *path) {
+    struct stat info;
+    bool known = false;
+    char *folder = realpath(path, NULL);
+    /* may be untested: a folder that is removed meanwhile */
+    if (folder && stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) *strrchr(folder, '/') = '\0';
+    /* may be untested: a folder that is removed meanwhile */
+    if (folder && stat(*folder ? folder : "/", &info) == 0) {
+        for (int i = 0; i < setup->source_count; i++)
+            known |= setup->sources[i].device == info.st_dev && setup->sources[i].inode == info.st_ino;
+        if (!known && setup->source_count < SNUG_SOURCES) /* untested: a run has fewer inputs */
+            setup->sources[setup->source_count++] = (struct snug_source){info.st_dev, info.st_ino};
+    }
+    free(folder);
+    const mode_t readable = snug_readable_by(path);
+    if (readable != 0044) setup->mode &= 0600 | readable;
+}
+
+/* A folder of a model or tokenizer, and its files, which may be links to other folders. */
+static void note_folder(struct snug_setup *setup, const char *folder) {
+    static const char *const ends[] = {".json", ".txt", ".safetensors"};
+    note_source(setup, folder);
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        const char *end = strrchr(entry->d_name, '.');
+        char *path;
+        for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++) {
+            if (strcmp(end, ends[i]) != 0 || snug_path_join(setup->ctx, &path, folder, entry->d_name) != SNUG_OK)
+                continue;
+            note_source(setup, path);
+            free(path);
+        }
+    }
+    if (entries) closedir(entries);
+}
+
+static snug_status open_model(struct snug_setup *setup, const char *name) {
+    char *folder;
+    RETURN_IF_ERROR(snug_model_locate(setup->ctx, name, &folder));
+    const snug_status status = snug_folder_open(setup->ctx, NULL, folder, &setup->model);
+    if (status == SNUG_OK) note_folder(setup, folder);
+    free(folder);
+    return status;
+}
+
+static snug_status find_model(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
+    if (setup->command == SNUG_COMMAND_PLAN) return snug_config_find(setup->ctx, config, &setup->config);
+    if (model) RETURN_IF_ERROR(open_model(setup, model));
+    RETURN_IF_ERROR(
+        snug_config_find(setup->ctx, args->config_name ? args->config_name : setup->model.path, &setup->config));
+    if (args->config_name) note_source(setup, args->config_name);
+    return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
+}
+
+/* Whether a file must be tokenized; dummy data consists of ids. */
+static const char *first_text_file(const struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const bool training = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
+    const char *files[] = {training ? args->train_file : NULL,
+                           setup->command == SNUG_COMMAND_PREDICT ? NULL : args->validation_file,
+                           setup->command == SNUG_COMMAND_PREDICT ? args->test_file : NULL};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i] && !is_dummy(files[i])) return files[i];
+    return NULL;
+}
+
+static snug_status open_tokenizer(struct snug_setup *setup) {
+    const char *file = first_text_file(setup);
+    const char *name = setup->args->tokenizer_name ? setup->args->tokenizer_name : setup->args->model_name_or_path;
+    if (!file) return SNUG_OK;
+    if (!name)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "%s contains text, but there is no tokenizer: give --tokenizer_name",
+                         file);
+    RETURN_IF_ERROR(snug_model_locate(setup->ctx, name, &setup->tokenizer_folder));
+    RETURN_IF_ERROR(snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, &setup->tokenizer));
+    note_folder(setup, setup->tokenizer_folder);
+    const int64_t vocabulary = snug_tokenizer_vocab_size(setup->tokenizer);
+    if (vocabulary > setup->config.vocab_size)
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "tokenizer %s has %lld tokens, the model's vocab_size is %lld: they do not belong together",
+                         setup->tokenizer_folder, (long long)vocabulary, (long long)setup->config.vocab_size);
+    return SNUG_OK;
+}
+
+/* ---- data ----------------------------------------------------------------------------------------------------- */
+
+static void choose_length(struct snug_setup *setup) {
+    setup->max_length = setup->args->max_seq_length;
+    if (setup->max_length <= setup->config.positions) return;
+    setup->max_length = setup->config.positions;
+    snug_log(setup->ctx, SNUG_LOG_WARNING, "--max_seq_length %lld is more than the model's %lld positions: using %lld",
+             (long long)setup->args->max_seq_length, (long long)setup->max_length, (long long)setup->max_length);
+}
+
+static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
+                                struct snug_data_source *source) {
+    const struct snug_args *args = setup->args;
+    const struct snug_dataset_options options = {.path = path,
+                                                 .task = setup->config.task,
+                                                 .text_columns = args->text_column_names,
+                                                 .label_column = args->label_column_name,
+                                                 .need_labels = need_labels,
+                                                 .line_by_line =
+                                                     args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
+                                                 .keep_words = setup->command == SNUG_COMMAND_PREDICT,
+                                                 .max_length = setup->max_length,
+                                                 .max_samples = max_samples,
+                                                 .strict = args->strict,
+                                                 .overwrite_cache = args->overwrite_cache,
+                                                 .threads = setup->threads,
+                                                 .seed = (uint64_t)args->seed,
+                                                 .vocab_size = setup->config.vocab_size};
+    RETURN_IF_ERROR(snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset));
+    if (!is_dummy(path)) note_source(setup, path);
+    source->rows = snug_dataset_rows(source->dataset);
+    if (source->rows > SNUG_ROWS_MOST)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
+                         (long long)source->rows, (int)SNUG_ROWS_MOST);
+    const int64_t longest = snug_dataset_longest(source->dataset);
+    if (longest > setup->config.positions)
+        return snug_fail(setup->ctx, SNUG_E_INPUT, "%s: a row of %lld tokens is longer than the model's %lld positions",
+                         path, (long long)longest, (long long)setup->config.positions);
+    /* untested: pairs for a family without token types */
+    if (snug_dataset_pairs(source->dataset) && !setup->config.family->one_type && setup->config.type_vocab_size < 2)
+        return snug_fail(setup->ctx, SNUG_E_INPUT,
+                         "%s contains pairs of texts, but the model does not distinguish a second text "
+                         "(type_vocab_size 1): give one "
+                         "column with --text_column_names",
+                         path);
+    const int64_t truncated = snug_dataset_truncated(source->dataset);
+    if (truncated)
+        snug_log(setup->ctx, SNUG_LOG_INFO, "%s: %lld of %lld texts are longer than %lld tokens and were truncated",
+                 path, (long long)truncated, (long long)source->rows, (long long)setup->max_length);
+    const int64_t lost = snug_dataset_words_without_tokens(source->dataset);
+    if (lost)
+        snug_log(setup->ctx, SNUG_LOG_WARNING,
+                 "%s: %lld of %lld words were truncated, or have no token: they have no loss and get no tag", path,
+                 (long long)lost, (long long)snug_dataset_words(source->dataset));
+    return SNUG_OK;
+}
+
+/* As run_glue.py and run_ner.py: the data's classes, in the model's order if it has the same ones. */
+static snug_status choose_labels(struct snug_setup *setup) {
+    const enum snug_task task = setup->config.task;
+    if (!snug_setup_task(setup)->labelled || !setup->train.dataset)
+        return snug_config_set_task(setup->ctx, &setup->config, task, &setup->config.labels);
+    struct snug_labels labels;
+    RETURN_IF_ERROR(snug_labels_of(setup->ctx, setup->train.dataset, setup->args->do_regression, &labels));
+    bool same;
+    snug_status status = snug_labels_serve(setup->ctx, setup->train.dataset, &setup->config.labels, &labels, &same);
+    const bool keep = same && setup->config.has_label_names;
+    if (status == SNUG_OK)
+        status = snug_config_set_task(setup->ctx, &setup->config, task, keep ? &setup->config.labels : &labels);
+    snug_labels_free(&labels);
+    if (status == SNUG_OK) status = snug_config_check_size(setup->ctx, &setup->config, setup->args->train_file);
+    if (status != SNUG_OK) return status;
+    if (setup->args->label_smoothing_factor > 0 && setup->config.labels.problem != SNUG_PROBLEM_SINGLE_LABEL)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; %s has %s",
+                         setup->args->train_file,
+                         setup->config.labels.problem == SNUG_PROBLEM_REGRESSION ? "real ones" : "several per row");
+    return snug_dataset_bind_labels(setup->ctx, setup->train.dataset, &setup->config.labels);
+}
+
+/* The task, from the arguments or the model's folder; refuses arguments of other tasks. */
+static snug_status choose_task(struct snug_setup *setup, bool trains) {
+    const struct snug_args *args = setup->args;
+    if (args->task) {
+        setup->config.task = (enum snug_task)snug_task_find(args->task); /* one of its choices */
+    } else if (trains) {
+        /* A base model has the head of another task; words with tags need a model that was trained on tags. */
+        if (!setup->config.has_head || !snug_setup_task(setup)->words)
+            setup->config.task = (enum snug_task)0; /* the first of the table */
+    } else if (!setup->config.has_head) {
+        return snug_fail(
+            setup->ctx, SNUG_E_INPUT,
+            "%s: its config names none of the heads that snug supports, such as %s: train it first, or give --task",
+            setup->model.path, snug_family_architecture(setup->config.family, (enum snug_task)0));
+    }
+    return snug_args_check_task(args, setup->config.task);
+}
+
+/* Until the problem type is known, metrics of all problem types are accepted. */
+static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
+    const struct snug_args *args = setup->args;
+    const char *name = args->metric_for_best_model;
+    char known[256] = "";
+    int problem = decided ? setup->config.labels.problem : SNUG_PROBLEM_SINGLE_LABEL;
+    const int last = decided ? problem : SNUG_PROBLEM_REGRESSION;
+    if (setup->command != SNUG_COMMAND_TRAIN || !name || args->eval_strategy == SNUG_INTERVAL_NO) return SNUG_OK;
+    for (; problem <= last; problem++) {
+        setup->best_metric = snug_metric_find(setup->config.task, (enum snug_problem)problem, name);
+        if (setup->best_metric >= 0) return SNUG_OK;
+        for (const char *const *next = snug_metric_names(setup->config.task, (enum snug_problem)problem); *next;
+             next++) {
+            const size_t used = strlen(known);
+            if (!strstr(known, *next)) snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *next);
+        }
+    }
+    return snug_fail(setup->ctx, SNUG_E_USAGE, "--metric_for_best_model %s is not one of this task's metrics: %s", name,
+                     known);
+}
+
+static snug_status open_data(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const bool trains = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
+    RETURN_IF_ERROR(choose_task(setup, trains));
+    RETURN_IF_ERROR(find_best_metric(setup, false));
+    const bool labelled = snug_setup_task(setup)->labelled;
+    if (trains && args->train_file)
+        RETURN_IF_ERROR(open_dataset(setup, args->train_file, args->max_train_samples, labelled, &setup->train));
+    if (trains) RETURN_IF_ERROR(choose_labels(setup));
+    RETURN_IF_ERROR(find_best_metric(setup, true));
+    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? args->test_file : args->validation_file;
+    const bool predicts = setup->command == SNUG_COMMAND_PREDICT;
+    if (eval_file) {
+        RETURN_IF_ERROR(open_dataset(setup, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
+                                     labelled && !predicts, &setup->eval));
+        if (labelled && !predicts)
+            RETURN_IF_ERROR(snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
+    }
+    setup->trains = trains;
+    setup->evaluates = eval_file != NULL;
+    return SNUG_OK;
+}
+
+int64_t snug_setup_classes(const struct snug_setup *setup) {
+    return snug_setup_task(setup)->labelled ? setup->config.labels.count : setup->config.vocab_size;
+}
+
+const struct snug_task_info *snug_setup_task(const struct snug_setup *setup) {
+    return snug_task_info(setup->config.task);
+}
+
+struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup) {
+    return (struct snug_metric_accumulator_options){.task = setup->config.task,
+                                                    .labels = &setup->config.labels,
+                                                    .classes = snug_setup_classes(setup),
+                                                    .rows = setup->eval.rows,
+                                                    .entities = setup->args->return_entity_level_metrics};
+}
+
+snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest) {
+    struct snug_config config;
+    const char *name = args->config_name ? args->config_name : args->model_name_or_path;
+    RETURN_IF_ERROR(snug_config_find(args->ctx, name, &config));
+    *longest = limit < config.positions ? limit : config.positions;
+    snug_config_free(&config);
+    return SNUG_OK;
+}
+
+snug_status snug_setup_open(struct snug_args *args, enum snug_command command, const struct snug_backend *backend,
+                            int threads, struct snug_setup *setup) {
+    *setup = (struct snug_setup){
+        .ctx = args->ctx, .args = args, .command = command, .backend = backend, .threads = threads, .mode = 0666};
+    RETURN_IF_ERROR(find_model(setup));
+    RETURN_IF_ERROR(open_tokenizer(setup));
+    choose_length(setup);
+    RETURN_IF_ERROR(open_data(setup));
+    if (setup->train.dataset) setup->squared_lengths = snug_dataset_squared_lengths(setup->train.dataset);
+    return SNUG_OK;
+}
+
+void snug_setup_close(struct snug_setup *setup) {
+    snug_dataset_close(setup->train.dataset);
+    snug_dataset_close(setup->eval.dataset);
+    snug_tokenizer_free(setup->tokenizer);
+    snug_config_free(&setup->config);
+    snug_folder_close(&setup->model);
+    free(setup->tokenizer_folder);
+    *setup = (struct snug_setup){0};
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The setup of a run: the files and settings that the arguments name, opened. It does not change after it is open:
+ * every plan of the run (run_plan.h) is built from the same setup.
+ */
+#ifndef SNUG_TRAIN_SETUP_H
+#define SNUG_TRAIN_SETUP_H
+
+#include "backend/backend.h"
+#include "io/folder.h"
+#include "model/config.h"
+#include "text/loader.h"
+#include "text/task.h"
+#include "train/args.h"
+#include "train/metrics.h"
+
+enum snug_command { SNUG_COMMAND_TRAIN, SNUG_COMMAND_EVAL, SNUG_COMMAND_PREDICT, SNUG_COMMAND_PLAN };
+
+struct snug_data_source {
+    struct snug_dataset *dataset; /* NULL where a plan is made without data */
+    int64_t rows;
+};
+
+/* A folder that the run reads from; it may be renamed during the run. */
+struct snug_source {
+    dev_t device;
+    ino_t inode;
+};
+enum { SNUG_SOURCES = 32 };
+
+struct snug_setup {
+    snug_context *ctx;
+    struct snug_args *args; /* the caller's */
+    enum snug_command command;
+    const struct snug_backend *backend;
+    int threads;
+    struct snug_config config;
+    struct snug_folder model; /* none: weights are initialised */
+    char *tokenizer_folder;   /* NULL: dummy data */
+    struct snug_tokenizer *tokenizer;
+    struct snug_source sources[SNUG_SOURCES];
+    int source_count;
+    mode_t mode; /* permissions of files derived from the sources: no more readable than these */
+    struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
+    bool trains, evaluates;
+    double squared_lengths; /* sum over all training rows; attention's work is proportional to it */
+    int64_t max_length;     /* tokens that texts are truncated to */
+    int64_t best_metric;    /* training: index of --metric_for_best_model among the metrics of an evaluation */
+};
+
+/* Opens config, tokenizer and data. args are checked (snug_args_check()). The setup is freed in any case with
+   snug_setup_close(). */
+snug_status snug_setup_open(struct snug_args *args, enum snug_command command, const struct snug_backend *backend,
+                            int threads, struct snug_setup *setup);
+void snug_setup_close(struct snug_setup *setup);
+
+/* Longest row of dummy data: limit, or the model's positions if these are fewer. */
+snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest);
+const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);
+struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup); /* of its evaluations */
+int64_t snug_setup_classes(const struct snug_setup *setup);                                /* width of the logits */
+/* As in Trainer, evaluations within a training compute in the training's types; eval and predict have their own
+   flags. */
+static inline bool snug_setup_is_inference(const struct snug_setup *setup) {
+    return setup->command == SNUG_COMMAND_EVAL || setup->command == SNUG_COMMAND_PREDICT;
+}
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The content of batches: masked tokens, targets, token types and positions. */
+#include <math.h>
+
+#include "loader_fixture.h"
+#include "text/sampler.h"
+
+/* ---- masked LM ------------------------------------------------------------------------------------------------- */
+
+/* count is within 5 sigma of a binomial's mean. */
+static void assert_binomial(int64_t count, int64_t draws, double p) {
+    double mean = (double)draws * p;
+    if (fabs((double)count - mean) > 5 * sqrt(mean * (1 - p)))
+        fail_msg("%lld of %lld, where %g are expected", (long long)count, (long long)draws, mean);
+}
+
+static void test_masks(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset *dataset = open_rows(f, true);
+    struct snug_loader_options options = loader_options(f, 16, 2);
+    int64_t words = 0, chosen = 0, masks = 0, kept = 0, random = 0, same_as_before = 0;
+    static uint8_t before[ROWS][32];
+    options.task = SNUG_TASK_MLM;
+    struct run run = start(f, dataset, options, 20);
+    assert_int_equal(run.limits.rows, run.limits.tokens);
+    memset(before, 0, sizeof before);
+    for (int64_t epoch = 0; epoch < 20; epoch++) {
+        assert_int_equal(snug_loader_begin_epoch(run.loader, epoch, 0), SNUG_OK);
+        int64_t place = 0;
+        for (const struct snug_batch *batch; (batch = next(f, &run)); place += batch->sequences) {
+            struct snug_row_buffer buffer = {0};
+            struct snug_dataset_row row;
+            int64_t head = 0;
+            assert_consistent(batch);
+            assert_int_equal(batch->items, batch->rows);
+            for (int64_t s = 0; s < batch->sequences; s++) {
+                int64_t number = snug_permutation(7, epoch, ROWS, place + s);
+                assert_int_equal(snug_dataset_read(f->ctx, dataset, number, &buffer, &row), SNUG_OK);
+                words += row.count - 2;
+                for (int64_t i = 0; i < row.count; i++) {
+                    int64_t token = batch->offsets[s] + i;
+                    int32_t now = batch->ids[token];
+                    bool here = head < batch->rows && batch->loss_positions[head] == token;
+                    same_as_before += here && before[number][i];
+                    before[number][i] = here;
+                    if (!here) {
+                        assert_int_equal(now, row.ids[i]);
+                        continue;
+                    }
+                    assert_true(row.ids[i] >= W0);
+                    assert_int_equal(batch->labels[head++], row.ids[i]);
+                    chosen++;
+                    masks += now == MASK;
+                    kept += now == row.ids[i];
+                    random += now != MASK && now != row.ids[i];
+                    assert_in_range(now, 0, VOCAB - 1);
+                }
+            }
+            assert_int_equal(head, batch->rows);
+            free(buffer.data);
+        }
+    }
+    assert_binomial(chosen, words, 0.15);
+    assert_binomial(masks, chosen, 0.8 + 0.1 / VOCAB); /* a random token may be [MASK] or the token itself */
+    assert_binomial(kept, chosen, 0.1 + 0.1 / VOCAB);
+    assert_binomial(random, chosen, 0.1 * (1 - 2.0 / VOCAB));
+    assert_binomial(same_as_before, words * 19 / 20, 0.15 * 0.15); /* each epoch draws new masks */
+    stop(&run);
+
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL; /* evaluation: always epoch 0, so the same masks */
+    struct run a = start(f, dataset, options, 1), b = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(a.loader, 0, 0), SNUG_OK);
+    assert_int_equal(snug_loader_begin_epoch(b.loader, 0, 0), SNUG_OK);
+    int64_t place = 0;
+    for (const struct snug_batch *batch; (batch = next(f, &a)); place += batch->sequences) {
+        assert_int_equal(batch->first_row, place);
+        assert_same(batch, next(f, &b));
+    }
+    stop(&a);
+    stop(&b);
+    snug_dataset_close(dataset);
+}
+
+/* Prediction: the [MASK] tokens of the text are the loss positions, and nothing else is masked. */
+static void test_predict_masks(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options data = options_for(write_file(f, "fill.txt", "w1 [MASK] w2 [MASK]\nw3\n[MASK]\n"));
+    data.task = SNUG_TASK_MLM;
+    data.line_by_line = true;
+    struct snug_dataset *dataset = open_with(f, data);
+    struct snug_loader_options options = loader_options(f, 2, 2);
+    options.task = SNUG_TASK_MLM;
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    options.predict = true;
+    options.mlm_probability = 0;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    static const int32_t ids[] = {CLS, W0 + 1, MASK, W0 + 2, MASK, SEP, CLS, W0 + 3, SEP}, heads[] = {2, 4};
+    const struct snug_batch *batch = next(f, &run);
+    assert_int_equal(batch->tokens, 9);
+    assert_memory_equal(batch->ids, ids, sizeof ids);
+    assert_int_equal(batch->rows, 2);
+    assert_memory_equal(batch->loss_positions, heads, sizeof heads);
+    assert_int_equal(batch->labels[1], SNUG_IGNORE_LABEL);
+    assert_int_equal(batch->items_in_step, 0);
+    batch = next(f, &run);
+    assert_int_equal(batch->rows, 1);
+    assert_int_equal(batch->loss_positions[0], 1);
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
+/* Dummy data needs no tokenizer, and its rows take no memory. */
+/* ---- other heads ----------------------------------------------------------------------------------------------- */
+
+static void test_targets(void **state) {
+    struct fixture *f = *state;
+    struct snug_loader_options options = loader_options(f, 4, 1);
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    struct snug_dataset *dataset = open_with(f, options_for(write_file(f, "m.csv", "text,label\nw1,c|a\nw2,\nw3,b\n")));
+    bind_own_labels(f, dataset);
+    options.problem = SNUG_PROBLEM_MULTI_LABEL;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    const struct snug_batch *batch = next(f, &run);
+    assert_int_equal(batch->items_in_step, 9);
+    static const float expected[9] = {1, 0, 1, 0, 0, 0, 0, 1, 0};
+    assert_memory_equal(batch->targets, expected, sizeof expected);
+    stop(&run);
+    snug_dataset_close(dataset);
+
+    struct snug_dataset_options some = options_for(write_file(
+        f, "r.jsonl", "{\"text\":\"w1\",\"label\":0.5}\n{\"text\":\"w2\"}\n{\"text\":\"w3\",\"label\":-2}\n"));
+    some.need_labels = false;
+    dataset = open_with(f, some);
+    options.problem = SNUG_PROBLEM_REGRESSION;
+    options.labels = 1;
+    run = start(f, dataset, options, 1); /* unbound labels are ignored */
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    batch = next(f, &run);
+    assert_int_equal(batch->items_in_step, 0);
+    assert_int_equal(batch->labels[0], SNUG_IGNORE_LABEL);
+    stop(&run);
+    bind_own_labels(f, dataset);
+    run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    batch = next(f, &run);
+    assert_int_equal(batch->items_in_step, 2);
+    assert_float_equal(batch->targets[0], 0.5, 0);
+    assert_float_equal(batch->targets[2], -2, 0);
+    assert_int_equal(batch->labels[1], SNUG_IGNORE_LABEL);
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
+/* Numbers that exceed the table of distinct numbers are stored with their rows, and give the same targets. */
+static void test_many_numbers(void **state) {
+    struct fixture *f = *state;
+    enum { ROWS_HERE = SNUG_LABELS_NUMBERED + 50 };
+    struct snug_labels labels;
+    FILE *file = fopen(path_of(f, "n.csv"), "w");
+    assert_non_null(file);
+    fprintf(file, "text,label\n");
+    for (int i = 0; i < ROWS_HERE; i++) fprintf(file, i == ROWS_HERE - 1 ? "w1 w2,7\n" : "w1,%d.25\n", i);
+    fclose(file);
+    char *text;
+    size_t size;
+    assert_int_equal(snug_file_read(f->ctx, NULL, path_of(f, "n.csv"), &text, &size), SNUG_OK);
+    file = fopen(path_of(f, "o.csv"), "w"); /* the same rows, and a number that overflows a float */
+    assert_non_null(file);
+    fprintf(file, "%sw1,1e99\n", text);
+    fclose(file);
+    free(text);
+    const struct snug_labels one = {.problem = SNUG_PROBLEM_REGRESSION, .count = 1};
+    struct snug_dataset *large = open_with(f, options_for(path_of(f, "o.csv")));
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, large, &one), SNUG_E_INPUT, "the label 1e99 is too large");
+    snug_dataset_close(large);
+    struct snug_dataset *dataset = open_with(f, options_for(path_of(f, "n.csv")));
+    assert_int_equal(snug_dataset_raw_labels(dataset), SNUG_LABELS_NUMBERED);
+    assert_int_equal(snug_labels_of(f->ctx, dataset, false, &labels), SNUG_OK);
+    assert_int_equal(labels.problem, SNUG_PROBLEM_REGRESSION);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &labels), SNUG_OK);
+    snug_labels_free(&labels);
+    struct snug_loader_options options = loader_options(f, 64, 1);
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    options.problem = SNUG_PROBLEM_REGRESSION;
+    options.labels = 1;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    int row = 0;
+    for (const struct snug_batch *batch; (batch = next(f, &run));)
+        for (int64_t s = 0; s < batch->rows; s++, row++)
+            assert_float_equal(batch->targets[s], row == ROWS_HERE - 1 ? 7 : row + 0.25, 0);
+    assert_int_equal(row, ROWS_HERE);
+    stop(&run);
+    char *names[] = {"no", "yes"};
+    labels = (struct snug_labels){.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2, .names = names};
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &labels), SNUG_E_INPUT, "its labels are not classes");
+    snug_dataset_close(dataset);
+}
+
+static void test_types_and_positions_follow_the_model(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset *dataset =
+        open_with(f, options_for(write_file(f, "p.csv", "sentence1,sentence2,label\nw1,w2,0\nw3 w4,w5,1\n")));
+    struct snug_loader_options options = loader_options(f, 2, 1);
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    static const int32_t types[] = {0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1}, positions[] = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5};
+    const struct snug_batch *batch = next(f, &run);
+    assert_int_equal(batch->tokens, 11);
+    assert_memory_equal(batch->types, types, sizeof types);
+    assert_memory_equal(batch->positions, positions, sizeof positions);
+    stop(&run);
+    options.one_type = true;
+    options.first_position = 2;
+    run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    batch = next(f, &run);
+    for (int64_t i = 0; i < batch->tokens; i++) {
+        assert_int_equal(batch->types[i], 0);
+        assert_int_equal(batch->positions[i], 2 + positions[i]);
+    }
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
+/* Without a tokenizer and with too few ids for BERT's [MASK], the last id is the mask. */
+static void test_mask_of_a_small_vocabulary(void **state) {
+    struct fixture *f = *state;
+    const struct snug_dataset_options small = {
+        .path = "dummy:8x16", .task = SNUG_TASK_MLM, .max_samples = -1, .vocab_size = 50};
+    struct snug_dataset *dataset;
+    assert_int_equal(snug_dataset_open(f->ctx, NULL, &small, &dataset), SNUG_OK);
+    struct snug_loader_options options = loader_options(f, 8, 1);
+    options.task = SNUG_TASK_MLM;
+    options.mlm_probability = 1;
+    options.tokenizer = NULL;
+    options.vocab_size = 50;
+    struct run run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    const struct snug_batch *batch = next(f, &run);
+    int masks = 0;
+    for (int64_t i = 0; i < batch->tokens; i++) masks += batch->ids[i] == 49;
+    assert_in_range(masks, 64, 128); /* of 128, about 80 % */
+    stop(&run);
+    snug_dataset_close(dataset);
+}
+
+static void test_tokenizer_without_mask(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset *dataset = open_rows(f, true);
+    struct snug_loader_options options = loader_options(f, 8, 1);
+    struct snug_loader_limits limits;
+    load_tokenizer(f, "{\"do_lower_case\": true, \"mask_token\": null}");
+    options.task = SNUG_TASK_MLM;
+    options.tokenizer = f->tokenizer;
+    assert_failed(f, snug_loader_limits(f->ctx, dataset, &options, 1, 0, &limits), SNUG_E_INPUT, "no [MASK] token");
+    snug_dataset_close(dataset);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        TEST(test_masks),
+        TEST(test_predict_masks),
+        TEST(test_targets),
+        TEST(test_many_numbers),
+        TEST(test_types_and_positions_follow_the_model),
+        TEST(test_mask_of_a_small_vocabulary),
+        TEST(test_tokenizer_without_mask),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The registry of each family: any class's folder serves any task, with the tensors that it has. */
+#include "scratch.h"
+
+#include <jansson.h>
+#include <math.h>
+
+#include "folders.h"
+#include "io/safetensors.h"
+#include "model/family.h"
+#include "plan/stages.h"
+
+/* A model for a task, without data. */
+struct model {
+    struct snug_config config;
+    struct snug_program program;
+    struct snug_layout layout;
+    struct snug_memory memory;
+};
+
+static void open_model(struct scratch *s, const char *folder, enum snug_task task, struct model *m) {
+    struct snug_program *programs[] = {&m->program};
+    *m = (struct model){0};
+    assert_ok(s, snug_config_read(s->ctx, folder, &m->config));
+    m->config.task = task;
+    if (task == SNUG_TASK_TOKEN_CLASSIFICATION) m->config.labels.problem = SNUG_PROBLEM_SINGLE_LABEL;
+    snug_program_init(&m->program, s->ctx);
+    m->program.longest = m->config.positions;
+    m->program.capacity[SNUG_EXTENT_TOKENS] = m->program.capacity[SNUG_EXTENT_ROWS] = m->config.positions;
+    m->program.capacity[SNUG_EXTENT_SEQUENCES] = 1;
+    assert_ok(s, snug_build_model(&m->program, &m->config, false, 0));
+    assert_ok(s, snug_stages(&m->program, &(struct snug_methods){.micro_batches = 1}));
+    assert_ok(s, snug_stage_place(s->ctx, programs, 1, snug_backend_cpu(), 1, 0, 0, &m->layout));
+    m->memory.arena = aligned_alloc(256, (size_t)(m->layout.arena + 255) / 256 * 256);
+    assert_non_null(m->memory.arena);
+    memset(m->memory.arena, 0xff, (size_t)m->layout.arena);
+}
+
+static void close_model(struct model *m) {
+    free(m->memory.arena);
+    snug_program_free(&m->program);
+    snug_config_free(&m->config);
+}
+
+static float *values_of(const struct model *m, const struct snug_parameter *p) {
+    const int64_t count = snug_parameter_count(p);
+    float *values = malloc((size_t)count * sizeof *values);
+    assert_int_equal(snug_parameter_read(&m->program, &m->memory, p, 0, count, values), SNUG_OK);
+    return values;
+}
+
+/* Those of a fresh initialization, with transformers' distribution. */
+static void assert_initialised(const struct model *m, const struct snug_parameter *p) {
+    float *values = values_of(m, p);
+    double squares = 0;
+    for (int64_t i = 0; i < snug_parameter_count(p); i++) {
+        const bool zero = p->shape[1] && p->has_zero_row && i / p->shape[1] == p->zero_row;
+        if (p->init != SNUG_INIT_NORMAL || zero) assert_true(values[i] == (p->init == SNUG_INIT_ONES ? 1.0f : 0.0f));
+        squares += (double)values[i] * (double)values[i];
+    }
+    if (p->init == SNUG_INIT_NORMAL) {
+        const double deviation = sqrt(squares / (double)snug_parameter_count(p));
+        assert_true(deviation > 0.5 * m->config.initializer_range && deviation < 1.5 * m->config.initializer_range);
+    }
+    free(values);
+}
+
+/* Every parameter is the file's tensor of its name, or freshly initialized where there is none: then it belongs to the
+   head or a pooler. */
+static void check_loaded(struct scratch *s, const char *folder, const struct model *m) {
+    char path[600];
+    struct snug_safetensors files;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &files));
+    for (size_t i = 0; i < m->program.parameter_count; i++) {
+        const struct snug_parameter *p = &m->program.parameters[i];
+        const struct snug_stored_tensor *stored = snug_safetensors_find(&files, p->name);
+        if (!stored) {
+            if (!p->head && !strstr(p->name, "pooler")) fail_msg("%s: %s is not loaded", folder, p->name);
+            assert_initialised(m, p);
+            continue;
+        }
+        float *found = values_of(m, p), *expected = malloc((size_t)stored->count * sizeof *expected);
+        assert_ok(s, snug_safetensors_read(s->ctx, &files, stored, 0, stored->count, expected));
+        if (memcmp(found, expected, (size_t)stored->count * sizeof *found) != 0) fail_msg("%s: %s", folder, p->name);
+        free(found);
+        free(expected);
+    }
+    snug_safetensors_close(&files);
+}
+
+/* The encoder alone, saved without the family's prefix, gives the same encoder. */
+static void check_bare_encoder(struct scratch *s, const char *folder, const struct model *m) {
+    struct snug_tensor_source *sources = calloc(m->program.parameter_count, sizeof *sources);
+    const size_t cut = strlen(m->config.family->prefix);
+    size_t count = 0;
+    for (size_t i = 0; i < m->program.parameter_count; i++) {
+        const struct snug_parameter *p = &m->program.parameters[i];
+        if (strncmp(p->name, m->config.family->prefix, cut) != 0) continue;
+        sources[count++] = (struct snug_tensor_source){.name = p->name + cut,
+                                                       .dims = p->shape[1] ? 2 : 1,
+                                                       .shape = {p->shape[0], p->shape[1]},
+                                                       .data = values_of(m, p)};
+    }
+    struct model bare;
+    open_model(s, folder, m->config.task, &bare);
+    assert_ok(s, snug_safetensors_write(s->ctx, NULL, scratch_path(s, "model.safetensors"), sources, count));
+    assert_ok(s, weights_load(s->ctx, s->folder, &bare.program, &bare.config, &bare.memory, 3, false));
+    for (size_t i = 0; i < m->program.parameter_count; i++) {
+        const struct snug_parameter *p = &m->program.parameters[i];
+        float *a = values_of(m, p), *b = values_of(&bare, &bare.program.parameters[i]);
+        if (strncmp(p->name, m->config.family->prefix, cut) == 0)
+            assert_memory_equal(a, b, (size_t)snug_parameter_count(p) * sizeof *a);
+        else
+            assert_true(p->head);
+        free(a);
+        free(b);
+    }
+    for (size_t i = 0; i < count; i++) free((void *)(uintptr_t)sources[i].data);
+    free(sources);
+    close_model(&bare);
+}
+
+/* What snug saves has the tensors that transformers saved: the same names and shapes. */
+static void check_saved(struct scratch *s, const char *folder, const struct model *m) {
+    char path[600];
+    struct snug_safetensors theirs, ours;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, path, &theirs));
+    struct snug_folder to = scratch_open(s);
+    assert_ok(s, snug_weights_save(s->ctx, &to, "saved.safetensors", &m->program, &m->memory));
+    snug_folder_close(&to);
+    assert_ok(s, snug_safetensors_open(s->ctx, NULL, scratch_path(s, "saved.safetensors"), &ours));
+    for (size_t i = 0; i < theirs.count; i++) {
+        const struct snug_stored_tensor *a = &theirs.tensors[i], *b = snug_safetensors_find(&ours, a->name);
+        if (!b) fail_msg("%s: %s is not saved", folder, a->name);
+        assert_int_equal(a->dims, b->dims);
+        assert_int_equal(a->count, b->count);
+        assert_int_equal(a->shape[0], b->shape[0]);
+    }
+    assert_int_equal(theirs.count, ours.count);
+    snug_safetensors_close(&theirs);
+    snug_safetensors_close(&ours);
+}
+
+static void every_folder_serves_every_task(void **state) {
+    struct scratch *s = *state;
+    static const char *const words[] = {[SNUG_TASK_CLASSIFICATION] = "classification",
+                                        [SNUG_TASK_MLM] = "mlm",
+                                        [SNUG_TASK_TOKEN_CLASSIFICATION] = "token_classification"};
+    for (size_t f = 0; snug_families[f]; f++) {
+        char path[512];
+        size_t index;
+        json_t *c;
+        snprintf(path, sizeof path, SNUG_SOURCE_DIR "/tests/golden/families/%s/cases.json",
+                 snug_families[f]->model_type);
+        json_t *cases = json_load_file(path, 0, NULL);
+        assert_non_null(cases);
+        json_array_foreach(json_object_get(cases, "cases"), index, c) for (int task = 0; task < 3; task++) {
+            struct model m;
+            const char *word = json_string_value(json_object_get(c, "task"));
+            const bool own = strcmp(word, words[task]) == 0;
+            snprintf(path, sizeof path, SNUG_SOURCE_DIR "/tests/golden/families/%s/%s", snug_families[f]->model_type,
+                     json_string_value(json_object_get(c, "folder")));
+            open_model(s, path, (enum snug_task)task, &m);
+            assert_ptr_equal(m.config.family, snug_families[f]);
+            assert_ok(s, weights_load(s->ctx, path, &m.program, &m.config, &m.memory, 7, false));
+            check_loaded(s, path, &m);
+            check_bare_encoder(s, path, &m);
+            if (own) check_saved(s, path, &m);
+            close_model(&m);
+        }
+        json_decref(cases);
+    }
+}
+
+/* Fields of a config other than the model's: the class that a saved folder names is read as the task that it was saved
+   for. */
+static void classes_have_one_task(void **state) {
+    struct scratch *s = *state;
+    for (size_t f = 0; snug_families[f]; f++)
+        for (int task = 0; task < 3; task++) {
+            char text[256];
+            struct snug_config config;
+            const char *name = snug_family_architecture(snug_families[f], (enum snug_task)task);
+            assert_non_null(name);
+            snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"architectures\": [\"%s\"]}",
+                     snug_families[f]->model_type, name);
+            assert_ok(s, snug_config_read(s->ctx, scratch_write(s, "config.json", text, strlen(text)), &config));
+            assert_ptr_equal(config.family, snug_families[f]);
+            assert_true(config.has_head && (int)config.task == task);
+            assert_ok(s, snug_config_set_task(s->ctx, &config, (enum snug_task)task, &config.labels));
+            assert_string_equal(json_string_value(json_array_get(json_object_get(config.json, "architectures"), 0)),
+                                name);
+            const int64_t rows = strcmp(snug_families[f]->model_type, "modernbert") == 0 ? 8192 : 512;
+            assert_int_equal(config.positions, rows - config.first_position);
+            snug_config_free(&config);
+        }
+}
+
+static void wrong_configs(void **state) {
+    struct scratch *s = *state;
+    static const struct {
+        const char *json;
+        snug_status status;
+        const char *sentence;
+    } cases[] = {
+        {"{\"model_type\": \"gpt2\"}", SNUG_E_UNSUPPORTED, "model_type gpt2 is not supported (known: bert, roberta, "},
+        {"{\"model_type\": \"roberta\", \"pad_token_id\": null}", SNUG_E_INPUT,
+         "position ids of a RoBERTa start at pad_token_id + 1"},
+        {"{\"model_type\": \"roberta\", \"max_position_embeddings\": 2}", SNUG_E_INPUT,
+         "position ids start at pad_token_id (1) + 1"},
+        {"{\"model_type\": \"distilbert\", \"dim\": 0}", SNUG_E_INPUT, "dim is 0"},
+        {"{\"model_type\": \"distilbert\", \"n_heads\": 7}", SNUG_E_INPUT, "dim 768 is not a multiple of n_heads 7"},
+        {"{\"model_type\": \"distilbert\", \"activation\": \"mish\"}", SNUG_E_UNSUPPORTED, "activation mish is not"},
+        {"{\"model_type\": \"distilbert\", \"sinusoidal_pos_embds\": true}", SNUG_E_UNSUPPORTED,
+         "sinusoidal_pos_embds is not supported"},
+        {"{\"model_type\": \"mpnet\", \"pad_token_id\": 0}", SNUG_E_UNSUPPORTED,
+         "position ids of an MPNet start at 1 + 1"},
+        {"{\"model_type\": \"mpnet\", \"relative_attention_num_buckets\": 64}", SNUG_E_UNSUPPORTED,
+         "relative_attention_num_buckets 64 is not supported"},
+        {"{\"model_type\": \"mpnet\", \"max_position_embeddings\": 2}", SNUG_E_INPUT,
+         "position ids start at pad_token_id (1) + 1"},
+        {"{\"model_type\": \"modernbert\", \"layer_types\": [\"full_attention\"]}", SNUG_E_INPUT,
+         "layer_types must name the type of each of 22 layers"},
+        {"{\"model_type\": \"modernbert\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
+         SNUG_E_UNSUPPORTED, "layer_types may only hold full_attention and sliding_attention"},
+        {"{\"model_type\": \"modernbert\", \"num_hidden_layers\": 1, \"layer_types\": [1], \"vocab_size\": 9}",
+         SNUG_E_UNSUPPORTED, "layer_types may only hold full_attention and sliding_attention"},
+        {"{\"model_type\": \"modernbert\", \"local_attention\": 1}", SNUG_E_UNSUPPORTED,
+         "local_attention must be at least 2"},
+        {"{\"model_type\": \"modernbert\", \"classifier_pooling\": \"max\"}", SNUG_E_UNSUPPORTED,
+         "classifier_pooling is neither cls nor mean"},
+        {"{\"model_type\": \"modernbert\", \"rope_scaling\": {\"type\": \"yarn\"}}", SNUG_E_UNSUPPORTED,
+         "rope_scaling is not supported"},
+        {"{\"model_type\": \"modernbert\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\"}}}",
+         SNUG_E_UNSUPPORTED, "rope_type yarn of full_attention is not supported"},
+        {"{\"model_type\": \"modernbert\", \"num_attention_heads\": 256}", SNUG_E_UNSUPPORTED,
+         "num_attention_heads gives heads of an odd size"},
+        {"{\"model_type\": \"modernbert\", \"classifier_activation\": \"elu\"}", SNUG_E_UNSUPPORTED,
+         "classifier_activation elu is not supported"},
+        {"{\"model_type\": \"electra\", \"embedding_size\": 0}", SNUG_E_INPUT, "embedding_size is 0"},
+        {"{\"model_type\": \"electra\", \"embedding_size\": 1048576, \"vocab_size\": 16777216}", SNUG_E_INPUT,
+         "no machine holds that"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snug_config config;
+        assert_fails(
+            s, snug_config_read(s->ctx, scratch_write(s, "config.json", cases[i].json, strlen(cases[i].json)), &config),
+            cases[i].status, cases[i].sentence);
+    }
+}
+
+/* The sizes of transformers' classes for masked LM. */
+static void built_in_shapes(void **state) {
+    static const struct {
+        const char *name;
+        int64_t parameters;
+    } shapes[] = {{"mpnet-base", 109518527}, {"ModernBERT-base", 149655232}};
+    struct scratch *s = *state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct snug_program program;
+        struct snug_config config;
+        int64_t parameters = 0;
+        assert_ok(s, snug_config_builtin(s->ctx, shapes[i].name, &config));
+        snug_program_init(&program, s->ctx);
+        assert_ok(s, snug_build_model(&program, &config, true, 0));
+        for (size_t p = 0; p < program.parameter_count; p++) parameters += snug_parameter_count(&program.parameters[p]);
+        assert_int_equal(parameters, shapes[i].parameters);
+        snug_program_free(&program);
+        snug_config_free(&config);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_folder_serves_every_task, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(classes_have_one_task, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(wrong_configs, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(built_in_shapes, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
