@@ -18,6 +18,7 @@
 #include "model/family.h"
 #include "model/weights.h"
 #include "plan/runner.h"
+#include "sanitized.h"
 
 enum { VOCABULARY = 300, SEQUENCES = 3, LONGEST = 5, TOKENS = SEQUENCES * LONGEST, PADDING = 2 };
 
@@ -261,6 +262,10 @@ static void test_same_bits(void **state) {
     static const char *const names[] = {"v2", "v3", "v4", "generic"};
     (void)state;
     compare_ways(snug_backend_reference());
+    if (SANITIZED) { /* the widest alone: the others differ in their instructions only */
+        compare_ways(snug_backend_cpu());
+        return;
+    }
     for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++)
         if (snug_backend_cpu_isa(names[isa])) compare_ways(snug_backend_cpu_isa(names[isa]));
 }

@@ -74,7 +74,7 @@ static void test_every_code_point(void **state) {
         struct snug_ids ids = {0};
         XXH3_state_t *hash = XXH3_createState();
         assert_int_equal(json_array_size(blocks), 0x110);
-        for (uint32_t block = 0; block < 0x110; block++) {
+        for (uint32_t block = 0; block < 0x110; block += block_step(block)) {
             XXH3_64bits_reset(hash);
             for (uint32_t code = block << 12; code < (block + 1) << 12; code++)
                 if (code < 0xd800 || code >= 0xe000) hash_code(fixture, tokenizer, code, &normalized, &ids, hash);

@@ -85,7 +85,7 @@ static void test_every_code_point(void **state) {
     assert_true(json_object_size(golden) >= 4);
     json_object_foreach(golden, name, blocks) {
         struct snug_tokenizer *tokenizer = load_golden(fixture, GOLDEN_PARTS, name);
-        for (uint32_t block = 0; block < 0x110; block++) {
+        for (uint32_t block = 0; block < 0x110; block += block_step(block)) {
             XXH3_64bits_reset(hash);
             for (uint32_t code = block << 12; code < (block + 1) << 12; code++) {
                 char text[8] = "a";
