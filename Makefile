@@ -19,10 +19,10 @@ FUZZ_SECONDS ?= 4
 
 .PHONY: all install demo test check sanitize tsan lint fuzz format format-check clean
 
-# configure FOLDER OPTIONS, showing what it said only where it failed
+# configure FOLDER OPTIONS; prints the output of cmake only if it fails
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
 build = @cmake --build $(1) --parallel $(JOBS) --target $(2) -- --no-print-directory
-# One more than there are processors, since some only wait for signals and processes.
+# One test more than there are processors: some only wait for signals and processes.
 ctest = ctest --test-dir $(1) --output-on-failure --no-tests=error --parallel $(shell echo $$(($(JOBS) + 1)))
 
 all:
@@ -48,8 +48,7 @@ test:
 	$(call build,$(BUILD),all)
 	@$(call ctest,$(BUILD))
 
-# What CI holds beside `make test`: the format, and all tests again with the other compiler under the sanitizers, counting
-# which lines and branches they run.
+# The format, and all tests again: with clang, under the sanitizers, counting the lines and branches that they run.
 check: format-check sanitize
 
 sanitize:
@@ -66,7 +65,7 @@ tsan:
 	$(call build,$(BUILD)-tsan,snug_cli)
 	@tests/test_races.sh $(BUILD)-tsan
 
-# All C, that of the CUDA backend by the emulator's headers, is read by clang-tidy and cppcheck; nothing is built.
+# clang-tidy and cppcheck on all C, including the host code of the CUDA backend (with the emulator's headers). Builds nothing.
 lint:
 	@tools/install-packages $(TEST_PACKAGES) clang clang-tidy cppcheck libomp-dev python3
 	$(call configure,$(BUILD)-lint,-DCMAKE_C_COMPILER=clang -DSNUG_FUZZ=ON -DSNUG_WERROR=ON -DSNUG_CUDA=EMULATE -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Speed and peak memory beside transformers' Trainer: a model on SST-2, batch 32, one machine, in turn.
+"""Speed and peak memory beside transformers' Trainer: a model on SST-2, batch 32, alternating on one machine.
 
     bench/cpu_sst2.py --python VENV/bin/python [--peers ../shared/peers] [--model ../models/minilm] [--data ../shared/data]
                       [--max_steps 120] [--rounds 1] [--settings fp32,fp32-group,bf16,bf16-group] [--roberta_layers N]
 
 For every setting it runs `snug train` and the peer's trainer_sst2.py (with --python, which has torch and transformers)
-one after the other, --rounds times, alternating who begins, and prints one Markdown table of medians and ratios. Rates are
+one after the other, --rounds times, alternating the order, and prints one Markdown table of medians and ratios. Rates are
 of training alone. A first snug run fills the token cache, as the peer's data set cache is filled by its first run.
-bf16 is left out by default where the CPU has no bf16 matmuls. --max_steps 0 trains the whole 3 epochs and adds accuracies. --roberta_layers: RoBERTa-base's configuration with so many
-layers, random weights and --model's tokenizer, instead of --model.
+By default bf16 runs only on a CPU with bf16 matmuls. --max_steps 0 trains the whole 3 epochs and adds accuracies.
+--roberta_layers: RoBERTa-base's configuration with this number of layers, random weights and --model's tokenizer, instead of
+--model.
 """
 import argparse
 import json

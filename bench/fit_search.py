@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good is the choice of --fit? Sets it beside all mixes of all methods, by running them. Needs snug and python3 alone.
+"""Compares the choice of --fit with all mixes of all methods, by running them. Needs only snug and python3.
 
     bench/fit_search.py [--snug build/snug] [--results FILE] -- --model_name_or_path DIR --train_file FILE
         --per_device_train_batch_size 32 …
 
 Plans every mix of micro-batches, levels of recomputation by layer, update in backward, offload, 8-bit states and bf16
 weights. For three budgets (one that no exact mix fits, two between the smallest exact mix and what was asked) it takes
-those that fit and, as --fit does, round no more than they must; runs them, and at last runs the best of them and --fit's
-choice in turn. --run bounds how many are run for a budget: the quickest by the estimate, and as many drawn from the rest;
-it says how many of how many. What was planned and measured is kept in --results: start it again to go on. On a quiet
-machine only. The bar: never above 1.1.
+those that fit and, as --fit does, round no more than necessary; runs them, and finally alternates the best of them with
+--fit's choice. --run limits the runs for a budget: the fastest by the estimate, and as many random ones of the rest; it prints
+how many of how many. Plans and measurements are kept in --results: run it again to continue. Needs a quiet machine. The
+bar: never above 1.1.
 """
 import argparse
 import concurrent.futures
@@ -29,7 +29,7 @@ APPROXIMATE = ("adamw_8bit", "bfloat16")
 
 
 class Snug:
-    """The program with its arguments, and what it has told."""
+    """The program with its arguments, and its results so far."""
 
     def __init__(self, options):
         self.program, self.arguments, self.file = options.snug, options.arguments, options.results
@@ -48,7 +48,7 @@ class Snug:
         return subprocess.run([self.program, command, *self.arguments, *flags, "--json"], capture_output=True, text=True, check=False)
 
     def plan(self, flags):
-        """Seconds by the estimate and bytes; None for what may not stand together."""
+        """Estimated seconds, and bytes; None for methods that exclude each other."""
         key = "plan " + " ".join(flags)
         if key not in self.known:
             done = self.call("plan", flags)
@@ -105,7 +105,7 @@ def approximations(flags):
 
 
 def in_turn(snug, mine, best, rounds):
-    """The least of some rounds each, in turn: what disturbs only ever adds, and the best of many was lucky."""
+    """The minimum of some alternating rounds: disturbances only add time, and the best of many runs was lucky."""
     if mine == best:
         return [snug.seconds(mine)] * 2
     return [min(times) for times in zip(*[[snug.measure(mine), snug.measure(best)] for _ in range(rounds)])]

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""BERT-large on one GPU beside PyTorch: speed and device memory, in turn, in one run on one machine.
+"""BERT-large on one GPU beside PyTorch: speed and device memory, alternating in one run on one machine.
 
     bench/gpu_bert.py --list
     bench/gpu_bert.py [CASE …] [--python PYTHON] [--peers .peers] [--dist build-gpu/dist] [--rounds 1]
                       [--compiled] [--seconds 570] [--json FILE]
 
-Each case runs ours and the peers' scripts one after the other, --rounds times, alternating who begins, and gives a line
+Each case runs ours and the peers' scripts one after the other, --rounds times, alternating the order, and prints a line
 for each peer with the medians and the ratio. Ours is bench_cuda_step from --dist (tools/cuda-check build), or `snug
-train` where the peer is the Trainer. Peers that compile take minutes each, and run with --compiled only, alone: one call
-for the quick ones, others for a case or two of the rest. Runs that would start after --seconds are skipped, and
-listed as such.
+train` where the peer is the Trainer. Peers that compile take minutes each, and run only with --compiled, without the others: use
+one call for the fast peers, and further calls for one or two compiled cases each. Runs that would start after --seconds are
+skipped, and listed as skipped.
 The peers' scripts (torch_bert.py, torch_packed.py, trainer_vanilla.py, memory_methods.py) need torch and transformers.
 """
 import argparse

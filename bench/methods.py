@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the methods that save memory cost and give: `snug train` with each of them, one Markdown table.
+"""The time that each memory method costs and the memory that it saves: `snug train` with each, one Markdown table.
 
     bench/methods.py speed [--model DIR] [--data DIR] [--steps 60]    MiniLM-L6 on SST-2, one method each
     bench/methods.py memory [--steps 1]     BERT-large, batch 4, 512 tokens: each row adds to the one before it

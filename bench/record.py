@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = os.environ.get("SNUG_PYTHON", str(ROOT.parent / "venv" / "bin" / "python"))
 PAGE = "docs/benchmarks.md"
 
-# name: title, what to know, commands
+# name: title, explanation, commands
 SECTIONS = {
     "cpu-trainer": (
         "CPU: MiniLM beside transformers' Trainer",

@@ -5,9 +5,9 @@
     bench/tokenizing.py --python VENV/bin/python [--data ../shared/data] [--megabytes 64] [--rounds 3]
 
 Trains a vocabulary of each kind on the texts of --data, writes them, repeated in random order, into a JSON Lines file, and
-times in turn `snug train` of one step with an empty token cache (the whole command: it reads, tokenizes, writes the cache,
-trains and saves a tiny model) and encode_batch() of the same rows (the encoding alone). Prints a Markdown table of medians. Exits with 1 if the first rows'
-tokens differ. --python has the package tokenizers.
+times alternately `snug train` of one step with an empty token cache (the whole command: it reads, tokenizes, writes the cache,
+trains and saves a tiny model) and encode_batch() of the same rows (only the encoding). Prints a Markdown table of medians.
+Exits with 1 if the first rows' tokens differ. --python has the package tokenizers.
 """
 import argparse
 import csv

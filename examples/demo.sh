@@ -30,7 +30,7 @@ run eval --model_name_or_path "$out/model" --validation_file "$data/test.csv"
 
 say "5. Predict new sentences."
 "$snug" predict --model_name_or_path "$out/model" --test_file "$data/new.csv" > "$out/predictions.csv"
-# Side by side. A text with a comma is quoted in CSV; the quotes are removed here.
+# In columns. A text with a comma is quoted in CSV; the quotes are removed here.
 sed '/^"/{s/^"//; s/"$//; s/""/"/g;}' "$data/new.csv" | paste -d, "$out/predictions.csv" - | tail -n +2 |
     while IFS=, read -r _ label score text; do
         printf '%-9s %.2f  %s\n' "$label" "$score" "$text"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests in which calls fail: the calls of tests/faults.c go between snug and the C library, by the linker, and the
-# commands are linked in, so that they can be run in a forked process instead of a new one.
+# Tests in which calls fail: the linker redirects the calls that tests/faults.c wraps, and links the commands in, so that
+# they run in a forked process instead of a new one.
 set(calls malloc calloc realloc free munmap close closedir posix_memalign aligned_alloc strdup vasprintf __vasprintf_chk open_memstream mmap
     pthread_create realpath newlocale open openat mkostemp fopen fdopen tmpfile memfd_create read pread pwrite fread fgets fwrite fflush fclose
     fsync fseeko ftruncate posix_fallocate renameat renameat2 mkdirat unlink unlinkat opendir fdopendir readdir statvfs flock

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The demo's last table, with a program that predicts the same for every row: texts are printed without CSV quotes.
+# The demo's last table, with a program that gives every row the same prediction: texts are printed without CSV quotes.
 # Usage: tests/test_demo.sh, from the repository's root
 set -eu
 folder=$(mktemp -d)

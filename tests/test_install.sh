@@ -16,11 +16,11 @@ export PKG_CONFIG_PATH SNUG_CACHE="$folder/cache"
 
 version=$(pkg-config --modversion snug)
 [ "$("$snug" --version)" = "snug $version" ] || { echo "snug.pc says $version: $("$snug" --version)"; exit 1; }
-# What pkg-config prints are words.
+# The output of pkg-config is several words.
 # shellcheck disable=SC2046
 "$@" -std=c17 -Wall -Wextra -Werror examples/train.c $(pkg-config --static --cflags --libs snug) -o "$folder/train"
 
-# same WHAT DECLARED EXPORTED: names each symbol that stands in one of the two files alone
+# same WHAT DECLARED EXPORTED: prints each symbol that only one of the two files lists
 same() {
     comm -23 "$2" "$3" | sed "s|^|$1 does not export what is declared: |" > "$folder/wrong"
     comm -13 "$2" "$3" | sed "s|^|$1 exports what no user shall see: |" >> "$folder/wrong"

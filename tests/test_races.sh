@@ -47,7 +47,7 @@ check $code 130 "$offloaded"
 step=$(sed -n 's/^saved .*checkpoint-//p' "$folder/stderr" | tail -n 1)
 # shellcheck disable=SC2086
 expect 0 $offloaded --max_steps $((step + 3)) --resume_from_checkpoint True
-# Masked LM; everything that runs beside the steps in other ways.
+# Masked LM, with every method that uses threads beside the steps.
 # shellcheck disable=SC2086
 expect 0 train $common --task mlm --train_file examples/demo/pretrain.txt --validation_file examples/demo/pretrain.txt \
     --output_dir "$folder/mlm" --max_steps 6 --bf16 --optim adamw_8bit --update_in_backward --recompute layer \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch makes of the embedded demo: is it learnable, and not too easily? (needs torch and transformers)
+"""Measures in PyTorch how hard the embedded demo is: learnable, but not trivial. Needs torch and transformers.
 
     python tools/check_demo.py [--folder examples/demo] [--device cpu] [--patterns]
 

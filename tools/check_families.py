@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does transformers load and compute what snug trains and saves, for every family and task? (needs torch and transformers)
+"""Checks that transformers loads what snug trains and saves, and computes the same, for every family and task. Needs torch and
+transformers.
 
     python tools/check_families.py [--snug build/snug] [MODEL_TYPE ...]        (all of tests/golden/families by default)
 
@@ -28,7 +29,7 @@ def write_tokenizer(folder, model_type, padding):
     words.insert(padding, "[PAD]")
     (folder / "vocab.txt").write_text("\n".join(words + WORDS) + "\n", encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True}))
-    if model_type == "modernbert":  # which has no tokenizer of its own: transformers wants tokenizer.json
+    if model_type == "modernbert":  # no tokenizer class of its own: transformers needs tokenizer.json
         from transformers import BertTokenizerFast
         BertTokenizerFast.from_pretrained(folder).save_pretrained(folder)
 

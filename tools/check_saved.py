@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does transformers compute with a folder that snug saved what snug computes? (needs torch and transformers)
+"""Checks that transformers computes the same as snug with a folder that snug saved. Needs torch and transformers.
 
     build/snug predict --json --model_name_or_path OUT --test_file texts.txt > predictions.jsonl
     python tools/check_saved.py OUT texts.txt predictions.jsonl
@@ -75,7 +75,7 @@ def load(folder):
 
 
 def compute(model, tokenizer, texts, max_length):
-    """Logits a row, each text by itself so that no padding can blur them."""
+    """Logits of each row, one text at a time: padding would add rounding errors."""
     with torch.no_grad():
         for text in texts:
             encoded = tokenizer(*text, truncation="longest_first", max_length=max_length, return_tensors="pt")

@@ -83,7 +83,7 @@ def snug_rows(arguments, model, texts):
 
 
 def compare(arguments, model, texts):
-    """How many texts have other tokens."""
+    """The number of texts with different tokens."""
     tokenizer = AutoTokenizer.from_pretrained(model)
     rows, different = snug_rows(arguments, model, texts), 0
     if len(rows) != len(texts):

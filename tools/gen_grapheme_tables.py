@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/text/grapheme_tables.h: how the `tokenizers` library cuts text into grapheme clusters, found by asking it.
+"""Writes src/text/grapheme_tables.h: how the `tokenizers` library divides text into grapheme clusters, measured on the library.
 
 utf8proc's Unicode version depends on the system, and versions before 2.10 lack rule GB9c. So the class of every scalar value
 is read off the library, through a charsmap made for it: a Precompiled normalizer replaces a cluster of less than 6 bytes by

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/text/unicode_tables.h: what the `tokenizers` library does with every code point, found by asking it.
+"""Writes src/text/unicode_tables.h: what the `tokenizers` library does with every code point, measured on the library.
 
-The library's parts stand on several Unicode versions at once (its categories are those of Unicode 8, its lower-casing is
+The library's parts use several Unicode versions (its categories are those of Unicode 8, its lower-casing is
 Rust's), and none of them is utf8proc's. So properties are read off the library itself, for all 1,112,064 scalar values.
-utf8proc serves for two things only, which Unicode's stability policy fixes for ever once a code point is assigned: how a
-code point decomposes, and its combining class. Which code points are treated at all is the table's word, so the result
+utf8proc serves for two things only, which Unicode's stability policy fixes once a code point is assigned: how a
+code point decomposes, and its combining class. The table decides which code points are treated at all, so the result
 does not depend on utf8proc's version. The script fails where Python's own Unicode data contradicts that.
 
 Usage: gen_unicode_tables.py [OUTPUT]    (needs the `tokenizers` package)
@@ -49,7 +49,7 @@ def word_tester():
 
 
 def space_tester():
-    """Says whether lstrip and rstrip of an added token swallow a character."""
+    """Says whether lstrip and rstrip of an added token remove a character."""
     tokenizer = Tokenizer(models.WordLevel({"q": 0, "u": 1}, unk_token="u"))
     tokenizer.add_tokens([AddedToken("q", lstrip=True, rstrip=True, normalized=False)])
     return lambda char: tokenizer.encode(char + "q" + char).ids == [0]

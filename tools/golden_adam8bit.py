@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/adam8bit.safetensors: what 100 steps of bitsandbytes' block-wise 8-bit AdamW make of a few tensors.
+"""Writes tests/golden/adam8bit.safetensors: a few tensors after 100 steps of bitsandbytes' block-wise 8-bit AdamW.
 
-The update is that of bitsandbytes' GPU kernel. The file that is kept was written by it, with --device cuda. Without a
+The update is that of bitsandbytes' GPU kernel. The committed file was written by that kernel, with --device cuda. Without a
 GPU it is computed here, operation by operation, in fp32: from the same state one of 980,000 codes differs from the
 kernel's. The operator that bitsandbytes has for the CPU (another formula for the same update, a table of bf16 values for
 the nearest code, no rule about signs) then runs beside it, and the two must agree as far as they can. Needs torch,

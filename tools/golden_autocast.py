@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How far torch.autocast is from the truth on the models of tests/golden/model: the bars of 16-bit training there.
+"""Errors of torch.autocast on the models of tests/golden/model: the bounds for 16-bit training in the tests.
 
     python tools/golden_autocast.py [--device cuda] > tests/golden/autocast.json     (torch, transformers; a GPU)
 

@@ -4,7 +4,7 @@
 
     python tools/golden_families.py [MODEL_TYPE ...]        (all by default; needs torch and transformers)
 
-cases.json and the expected files are those of tools/golden_model.py, which has the words for them: the truth is computed in
+cases.json and the expected files have the format of tools/golden_model.py: expected values are computed in
 float64 from the stored weights, with dropout off. Weights are drawn wide and stored as BF16, so that a folder stays small;
 a case without gradients has logits and loss alone (its own configurations, but those to "keep"). Every family has a case for
 each of the tasks, TASKS.
@@ -52,9 +52,9 @@ FAMILIES = {
                                                  "layer_types": ["sliding_attention", "full_attention"] * 2}),
                            "mlm_untied": ("mlm", {"tie_word_embeddings": False, "decoder_bias": False, "norm_bias": True})},
                    "tasks": None, "keep": ["means", "biases"],
-                   "attention": "sdpa"},  # its eager attention takes softmax in float32, where float64's mask is infinite
+                   "attention": "sdpa"},  # its eager attention computes softmax in float32, where float64's mask value is infinite
 }
-# What a family calls these.
+# A family's names of these.
 NAMES = {"distilbert": {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
                         "intermediate_size": "hidden_dim", "hidden_dropout_prob": None, "attention_probs_dropout_prob": None}}
 

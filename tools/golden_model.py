@@ -12,14 +12,14 @@ cases.json lists the cases: the model's folder, the file of expected values besi
   losses, grad_norms [10]         losses before each of ten full-batch steps (torch AdamW at the case's options, clipping,
                                   Trainer's no-decay list), gradient norms before clipping
 Integers are stored as F32, so that one reader is enough. Dropout is off. Weights are drawn far wider than a fresh model's, so
-that a wrong term shows.
+that a wrong term is visible.
 
 A classifier with gradients has the same of MANY rows of random ids in many.safetensors: the error of six rows' logits, a dozen
-numbers, is one throw of the dice, and 16-bit training is measured by its error. None of them has a relu, whose slope jumps:
-rounded to 16 bits, its gradients are a throw of the dice for any number of rows.
+numbers, is too random a measure of 16-bit training. None of them has a relu, whose slope is discontinuous: rounded to 16
+bits, its gradients are random for any number of rows.
 
 Everything expected is computed in float64 from the stored weights and rounded to float32 once: two float32 programs differ
-by their own noise, and the truth should not add a third one. The script prints what transformers itself differs from it in
+by the rounding of both, and the expected values should not add their own. The script prints the error of transformers in
 float32; tests use a larger tolerance.
 
 A case with "same_as" stores the weights of another case in another way (no head, old names, shards): loaded, it must give
@@ -97,7 +97,7 @@ def draw_texts(tokenizer, pairs, generator):
     for words in (0, 3, 7, 12, 24, 70):
         drawn = [WORDS[i] for i in torch.randint(len(WORDS), (words,), generator=generator)]
         if words:
-            drawn[0] = "Booking"  # b ##o ... : falls into pieces
+            drawn[0] = "Booking"  # split into b ##o ...
         texts.append([" ".join(drawn[: words // 2]), " ".join(drawn[words // 2:])] if pairs else [" ".join(drawn)])
     return texts
 
@@ -194,7 +194,7 @@ def check_key_bias(truth):
 
 
 def write_expected(path, folder, rows, labels, smoothing, mlm, gradients):
-    """Computes in float64 what is stored, in float32 what is printed: transformers' own distance from it."""
+    """Computes the stored values in float64, and prints the error of transformers in float32."""
     batch = Batch(rows, labels, smoothing, mlm)
     load = BertForMaskedLM if mlm else BertForSequenceClassification
     truth, single = (compute(load.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval(), batch)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What makes a defect in a parser harder to exploit: checked copies, stack canaries, addresses that are not known in
-# advance, tables that cannot be overwritten. tests/test_hardening.sh looks for all of it in the built files.
-# No kernel is left out. With and without in turn, best against best, one thread of an AMD EPYC with AVX-512 that other jobs
-# shared: matmuls in fp32 0.98 and in bf16 1.00 times the time (geometric means of 30 shapes), the other kernels 0.97 in sum, a
-# training's processor time 1.00 (medians of 7 pairs). Optimizers 1.01, single ones 0.9 to 1.1 and not the same ones each time;
-# plain SGD took 1.04 to 1.05 in 3 of 4 rounds, though its loop has the same instructions.
+# Hardening: checked copies, stack canaries, position-independent code, read-only relocations, so that a defect in a parser
+# is harder to exploit. tests/test_hardening.sh checks the built files.
+# It applies to the kernels too. Time with it, divided by time without (one thread of a shared AMD EPYC with AVX-512, best of
+# alternating runs): matmuls 0.98 in fp32 and 1.00 in bf16 (geometric means of 30 shapes), other kernels 0.97 in total,
+# optimizers 1.01, a training 1.00 (processor time, median of 7 pairs). Plain SGD took 1.04 to 1.05 in 3 of 4 rounds, with
+# the same instructions in its loop.
 include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
 include(CheckLinkerFlag)
@@ -19,7 +19,7 @@ if(NOT SNUG_HARDENING)
   return()
 endif()
 
-# Where the compiler has them for this processor: -fcf-protection is for x86.
+# Flags that depend on the target: -fcf-protection is for x86.
 foreach(flag stack-protector-strong stack-clash-protection cf-protection)
   string(MAKE_C_IDENTIFIER "SNUG_HAS_${flag}" found)
   check_c_compiler_flag(-f${flag} ${found})
@@ -33,7 +33,7 @@ if(SNUG_HAS_RELRO)
   add_link_options(-Wl,-z,relro,-z,now)
 endif()
 
-# It needs an optimising build. Sanitizers check more, and do not know the checked functions.
+# Checked functions need an optimising build. Sanitizers check more, and do not intercept them.
 if(NOT SNUG_SANITIZE AND NOT SNUG_FUZZ)
   foreach(level 3 2) # 3 needs gcc 12, or clang 9, and glibc 2.34
     set(CMAKE_REQUIRED_FLAGS "-O2 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=${level}")

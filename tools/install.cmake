@@ -2,11 +2,11 @@
 # The program, the library, its header, and what pkg-config --static needs to link with it.
 include(GNUInstallDirs)
 
-# Found from its own place, so that DESTDIR, --prefix and a moved tree are all right.
+# Relative to the .pc file, so that it works with DESTDIR, --prefix and a moved tree.
 file(RELATIVE_PATH SNUG_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" SNUG_PC_PREFIX ${SNUG_PC_PREFIX})
 
-# Libraries without a pkg-config file, by name, with the folder where the linker would not look by itself.
+# Libraries without a pkg-config file: name, and folder if the linker does not search it.
 set(libraries ${DNNL_LIBRARY})
 foreach(name ${OpenMP_C_LIB_NAMES})
   list(APPEND libraries ${OpenMP_${name}_LIBRARY})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# libsnug_cuda.so, opened at run time, so that one build serves machines with and without a driver. AUTO builds it where
-# there is a CUDA compiler; ON insists.
+# libsnug_cuda.so is opened at run time, so that one build runs with and without a driver. AUTO builds it if there is a
+# CUDA compiler; ON fails without one.
 set(SNUG_CUDA AUTO CACHE STRING "the CUDA plug-in: AUTO, ON or OFF")
-# Machine code for Ampere and Hopper, and PTX for what comes after. "80-virtual" alone tests what older code runs as.
+# Machine code for Ampere and Hopper, and PTX for later GPUs. "80-virtual" alone tests that PTX.
 set(SNUG_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "what the CUDA plug-in is compiled for")
 if(SNUG_CUDA STREQUAL OFF)
   return()
@@ -33,7 +33,7 @@ find_package(CUDAToolkit REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
-# Kernels for Hopper need code that runs nowhere else. Without it the general kernels run there as well.
+# Kernels for Hopper need sm_90a, which runs on no other GPU. Without it Hopper uses the general kernels.
 set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma.cu
            ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma_backward.cu)
 list(REMOVE_ITEM sources ${hopper})
