@@ -29,7 +29,7 @@ static bool is_due(const struct faults *f, int64_t number, bool writes) {
 
 /* The chain of callers, up to some functions: the same call may fail differently in another chain. */
 static uint64_t place_of_call(void) {
-    void *frames[10];
+    void *frames[8];
     const int count = backtrace(frames, sizeof frames / sizeof *frames);
     uint64_t place = 0;
     for (int i = 0; i < count; i++) place = (place ^ (uintptr_t)frames[i]) * 0x9E3779B97F4A7C15u;

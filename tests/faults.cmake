@@ -13,5 +13,3 @@ foreach(name test_failures test_kills)
   target_include_directories(${name} PRIVATE src/cli)
   target_link_options(${name} PRIVATE ${calls})
 endforeach()
-# AddressSanitizer quarantines freed memory: with 256 MiB, the fork of each trial would copy large page tables.
-set_property(TEST test_failures test_kills APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=quarantine_size_mb=32)
