@@ -15,6 +15,13 @@ static const char *const names[] = {FUZZ_FOLDER "/vocab.txt",
                                     FUZZ_FOLDER "/merges.txt"};
 enum { FILES = sizeof names / sizeof *names, BEFORE_TEXT = 5 };
 
+/* Only Unigram without unk_id refuses texts: those with a character that no piece covers. */
+static bool encodes(const snug_context *ctx, snug_status status) {
+    if (fuzz_accepts(ctx, status)) return true;
+    FUZZ_CHECK(strstr(snug_error_message(ctx), "no unknown token (unk_id)"));
+    return false;
+}
+
 static void encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, const uint8_t *text, size_t length) {
     const int64_t limit = snug_tokenizer_vocab_size(tokenizer);
     const struct snug_special_ids special = snug_tokenizer_special(tokenizer);
@@ -24,12 +31,13 @@ static void encode(snug_context *ctx, const struct snug_tokenizer *tokenizer, co
     size_t first;
     bool truncated;
     FUZZ_CHECK(snug_utf8_repair(ctx, (const char *)text, length, &valid, &length) == SNUG_OK);
-    FUZZ_CHECK(snug_tokenizer_encode(ctx, tokenizer, valid, length, &ids) == SNUG_OK);
-    FUZZ_CHECK(snug_tokenizer_assemble(ctx, tokenizer, &ids, &ids, 64, &row, &first, &truncated) == SNUG_OK);
-    FUZZ_CHECK(row.count <= 64 && first <= row.count && truncated == (2 * ids.count > 64 - specials));
+    if (encodes(ctx, snug_tokenizer_encode(ctx, tokenizer, valid, length, &ids))) {
+        FUZZ_CHECK(snug_tokenizer_assemble(ctx, tokenizer, &ids, &ids, 64, &row, &first, &truncated) == SNUG_OK);
+        FUZZ_CHECK(row.count <= 64 && first <= row.count && truncated == (2 * ids.count > 64 - specials));
+    }
     const struct snug_word two[] = {{valid, length}, {valid, length}};
-    FUZZ_CHECK(snug_tokenizer_encode_words(ctx, tokenizer, two, 2, &words, &word_of) == SNUG_OK);
-    FUZZ_CHECK(words.count == word_of.count && words.count % 2 == 0);
+    if (encodes(ctx, snug_tokenizer_encode_words(ctx, tokenizer, two, 2, &words, &word_of)))
+        FUZZ_CHECK(words.count == word_of.count && words.count % 2 == 0);
     for (size_t i = 0; i < ids.count; i++) FUZZ_CHECK(ids.ids[i] >= 0 && ids.ids[i] < limit);
     for (size_t i = 0; i < row.count; i++) FUZZ_CHECK(row.ids[i] >= 0 && row.ids[i] < limit);
     FUZZ_CHECK(special.cls < limit && special.sep < limit && special.unk < limit);
