@@ -47,7 +47,7 @@ def train(args, base, words):
         if done.returncode:
             sys.exit(f"{words}: {done.stderr[-2000:]}")
         results = json.loads(pathlib.Path(folder, "train_results.json").read_text())
-    return (results["train_samples_per_second"], results["memory"]["total"]["predicted"] / 2**20,
+    return (results["train_samples_per_second"], results["memory"]["total"]["planned"] / 2**20,
             results["peak_rss_bytes"] / 2**20)
 
 
