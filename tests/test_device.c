@@ -204,7 +204,8 @@ static void test_failed_kernel(void **state) {
 
 static void test_refusals(void **state) {
     struct fixture *f = *state;
-    expect_failure(f, QUICK "offload=optimizer", SNUG_E_UNSUPPORTED, "snug offloads on the CPU so far");
+    expect_failure(f, QUICK "offload=optimizer offload_dir=@work", SNUG_E_UNSUPPORTED,
+                   "snug offloads from a GPU to host memory only");
     expect_failure(f, QUICK "fit=true", SNUG_E_UNSUPPORTED, "--fit: snug searches for the CPU so far");
     set_world(ONE_GPU "free 1\ncontext 20\nprocess 0 4711 900 python\n");
     expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "of NVIDIA H200");
@@ -379,8 +380,8 @@ static void test_verify(void **state) {
                       "fp16=true output_dir=@work");
     if (snug_verify(args, &(snug_callbacks){0}, count_verdicts, verdicts) != SNUG_OK)
         fail_msg("%s", snug_error_message(f->ctx));
-    assert_int_equal(verdicts[SNUG_CHECK_PASSED], 8);
-    assert_int_equal(verdicts[SNUG_CHECK_SKIPPED], 1); /* offload */
+    assert_int_equal(verdicts[SNUG_CHECK_PASSED], 9);
+    assert_int_equal(verdicts[SNUG_CHECK_SKIPPED], 0);
     snug_args_destroy(args);
 }
 
@@ -406,8 +407,8 @@ static void test_doctor(void **state) {
         {ONE_GPU "unusable\n", "", {"training on the GPU: its context cannot be made", "the CPU: its context"}, 0},
         {ONE_GPU, "--fp16", {"the GPU NVIDIA H200"}, 0},
         {ONE_GPU,
-         "--device cuda --offload optimizer",
-         {"Refused    --offload optimizer: snug offloads on the CPU so far"},
+         "--device cuda --offload optimizer --offload_dir out",
+         {"Refused    --offload_dir out: snug offloads from a GPU to host memory only"},
          1},
     };
     char path[600], output[8192];

@@ -73,7 +73,7 @@ static void place(struct training *t) {
     t->copies = ops_array(t->program.tensor_count, sizeof *t->copies);
     if (t->layout.offload_bytes)
         must(m, snug_offload_file_open(m->ctx, "/tmp", t->layout.offload_bytes, &t->offload_file), "offload file");
-    t->memory = (struct snug_memory){.arena = t->arena.base, .offload_file = t->offload_file};
+    t->memory = (struct snug_memory){.arena = t->arena.base, .backing = {.file = t->offload_file}};
 }
 
 static void write_weight(struct training *t, size_t number) {
@@ -108,7 +108,7 @@ static void open_training(struct training *t, const struct random_model *m, cons
                                .workspace = t->arena.base + t->layout.workspace_offset,
                                .batch_copy = t->arena.base + t->layout.copy_offset,
                                .batch = &m->batches[0],
-                               .offload_file = t->offload_file,
+                               .backing = {.file = t->offload_file},
                                .copies = t->copies,
                                .threads = 1,
                                .seed = m->seed,

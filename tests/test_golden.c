@@ -336,7 +336,7 @@ static void check_method(const json_t *c, const struct golden_method *method) {
                 snug_backend_cpu(), 2, 0, method);
     bool lazy = false;
     for (size_t i = 0; i < g.program.op_count; i++) lazy |= g.program.ops[i].kind == SNUG_OP_LAZY_UPDATE;
-    assert_true(lazy == method->lazy && (g.runner.memory.offload_file != NULL) == method->offloads);
+    assert_true(lazy == method->lazy && (g.runner.memory.backing.file != NULL) == method->offloads);
     check_ten_losses(&g);
     golden_close(&g);
 }

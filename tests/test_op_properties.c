@@ -125,7 +125,7 @@ static void test_copies(void **state) {
     f.tensors[backing].offloaded = true;
     f.tensors[backing].offset = 0;
     ops_must(&f, snug_offload_file_open(f.ctx, "/tmp", 4 * 4096, &file), "spool");
-    f.run.offload_file = file;
+    f.run.backing.file = file;
     f.run.copies = copies;
     const struct snug_op ops[] = {
         {.kind = SNUG_OP_STORE, .element = 2048, .store = {.x = x, .backing = backing}},

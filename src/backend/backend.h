@@ -36,8 +36,8 @@ struct snug_run {
     float later_rates[SNUG_UNSEEN_STEPS - 1];
     bool one_by_one; /* phases are not captured into graphs: single operations are timed or checked */
     bool in_turn;    /* no other program used the arena since this program's last batch; false is always safe */
-    struct snug_offload_file *offload_file; /* NULL where nothing is offloaded */
-    uint64_t *copies;                       /* by tensor: the number of its last copy in the offload file */
+    struct snug_backing backing; /* of offloaded tensors */
+    uint64_t *copies;            /* by tensor: the number of its last copy in the offload file */
     const struct snug_optimizer *optimizer;
 };
 
@@ -47,8 +47,17 @@ struct snug_timestamps;
 
 /* The use of a block of memory. */
 enum snug_block_use {
-    SNUG_BLOCK_ARENA, /* operations use it */
-    SNUG_BLOCK_HOST   /* the host writes batches to it and uses it as scratch */
+    SNUG_BLOCK_ARENA,  /* operations use it */
+    SNUG_BLOCK_HOST,   /* the host writes batches to it and uses it as scratch */
+    SNUG_BLOCK_BACKING /* the backing store in host memory of a backend whose arena is on a device */
+};
+
+/* Which tensors are in the backing store, and how they are copied; see plan/stages.h. */
+struct snug_offload {
+    unsigned classes; /* bits 1 << memory class, of weights, gradients, optimizer and activations; 0: nothing */
+    int32_t ahead; /* operations between the start of a copy and the use, and between the use and the end of a copy */
+    int64_t part;  /* elements of a part, for norms and optimizers of large tensors */
+    int64_t least; /* bytes; smaller tensors are not offloaded */
 };
 
 struct snug_backend {
@@ -88,10 +97,14 @@ struct snug_backend {
     int64_t (*library)(const struct snug_program *program, int threads);
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
+    struct snug_offload copying; /* what suits its copies; no classes */
     /* Optional operations that this backend has. */
-    bool lazy_rows, offloads, scales_loss;
+    bool lazy_rows, scales_loss;
     snug_op_fn *ops[SNUG_OP_COUNT];
 };
+
+/* Whether its arena is in a device's memory. */
+static inline bool snug_backend_is_device(const struct snug_backend *backend) { return backend->available != NULL; }
 
 /* Plain C in the simplest order, for tests and for machines without a matmul library. */
 const struct snug_backend *snug_backend_reference(void);

@@ -48,10 +48,11 @@ static void estimate_step(const struct snug_setup *setup, const struct snug_plan
 
 static snug_status describe_offload(const struct snug_job *job, snug_plan *plan) {
     const struct snug_layout *layout = &job->plan.layout;
-    const char *folder = snug_args_offload_dir(job->setup.args);
+    const char *folder = job->plan.offload_dir;
     if (!layout->offload_bytes) return SNUG_OK;
     memcpy(plan->offloaded, layout->offloaded, sizeof plan->offloaded);
     plan->offloaded_total = layout->offload_bytes;
+    if (!folder) return SNUG_OK;
     plan->offload_is_memory = snug_offload_file_is_memory(folder);
     return snug_strdup(plan->ctx, folder, &plan->offload_dir);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Offloading: an offloaded tensor has its backing store in the offload file. While operations use it, the arena holds a
- * copy in a staging buffer.
+ * Offloading: an offloaded tensor is in the backing store. While operations use it, the arena holds a copy in a staging
+ * buffer.
  *
  * Operations that use the same tensor with few operations in between share a staging buffer, which is an ordinary
  * tensor. FETCH starts the copy from the backing store some operations ahead; WAIT is inserted before the first use.
@@ -17,7 +17,6 @@
 #include "plan/stages.h"
 
 enum {
-    LEAST_BYTES = 16 << 10, /* smaller tensors are not offloaded: starting a copy costs more than it saves */
     CUT = 1 << 14,          /* see SQUARED_NORM in backend/cpu */
     MOST_PARTS = 8192,
 };
@@ -70,12 +69,15 @@ static void find_phases(struct offload *o) {
 
 /* ---- which tensors -------------------------------------------------------------------------------------------- */
 
-/* The largest distance between operations that share a staging buffer. It is more than the distance of the copies, so
-   that a buffer is never fetched before the previous one has been stored. */
-static int32_t near(const struct offload *o) { return o->how->ahead + 3; }
+static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
+
+/* The largest distance between operations that share a staging buffer. It is more than the distances of a copy to the
+   backing store and the next one from it together, so that a tensor is never fetched before it has been stored. */
+static int32_t near(const struct offload *o) { return larger(o->how->ahead + 3, 2 * o->how->ahead); }
 
 static bool is_chosen(const struct offload *o, const struct snug_tensor *tensor, snug_memory_class memory_class) {
-    return (o->how->classes >> memory_class & 1) && snug_tensor_bytes(o->program, tensor) >= LEAST_BYTES;
+    const int64_t bytes = snug_tensor_bytes(o->program, tensor);
+    return (o->how->classes >> memory_class & 1) && bytes >= o->how->least;
 }
 
 /* Transient tensors that several phases use, except those of the head: what forward writes and backward reads, and with
@@ -170,17 +172,20 @@ static snug_status emit_part(struct offload *o, const struct snug_op *ops, size_
     return snug_program_op(o->program, op);
 }
 
+static bool uses_offloaded(const struct offload *o, const struct snug_op *op) {
+    for (int k = 0; k < snug_op_operands(op); k++)
+        if (o->program->tensors[op->operands[k]].offloaded) return true;
+    return false;
+}
+
 static snug_status cut_one(struct offload *o, const struct snug_op *ops, size_t index) {
     const struct snug_op *op = &ops[index];
     const int64_t part = o->part;
     int64_t elements = 0;
-    bool offloaded = false;
     bool in_blocks = false;
-    for (int k = 0; k < snug_op_operands(op); k++) {
-        offloaded |= o->program->tensors[op->operands[k]].offloaded;
+    for (int k = 0; k < snug_op_operands(op); k++)
         in_blocks |= op->operands[k] && (snug_op_info(op->kind)->operands[k].flags & SNUG_BLOCK_STATE);
-    }
-    if (!offloaded || !can_be_cut(o->program, op, &elements) || elements <= part)
+    if (!uses_offloaded(o, op) || !can_be_cut(o->program, op, &elements) || elements <= part)
         return snug_program_op(o->program, *op);
     const int64_t length = in_blocks ? elements / op->update.segments : elements;
     for (int64_t segment = 0; segment < elements; segment += length)
@@ -201,6 +206,15 @@ static int64_t part_length(const struct offload *o) {
     return part / CUT * CUT > 0 ? part / CUT * CUT : CUT;
 }
 
+/* The end of the series of operations that begins at first: those of one elementwise kind that follow each other, which
+   are independent. Within it, those without offloaded tensors come first, so that a backend may do them at once. */
+static size_t end_of_series(const struct snug_op *ops, size_t count, size_t first) {
+    size_t end = first + 1;
+    if (!snug_op_is(&ops[first], SNUG_OP_ELEMENTS)) return end;
+    while (end < count && ops[end].kind == ops[first].kind && ops[end].phase == ops[first].phase) end++;
+    return end;
+}
+
 static snug_status cut(struct offload *o) {
     struct snug_op *ops = o->program->ops;
     const size_t count = o->program->op_count;
@@ -208,7 +222,12 @@ static snug_status cut(struct offload *o) {
     o->program->ops = NULL;
     o->program->op_count = o->program->op_capacity = 0;
     snug_status status = SNUG_OK;
-    for (size_t i = 0; i < count && status == SNUG_OK; i++) status = cut_one(o, ops, i);
+    for (size_t i = 0, end; i < count && status == SNUG_OK; i = end) {
+        end = end_of_series(ops, count, i);
+        for (int offloaded = 0; offloaded < 2; offloaded++)
+            for (size_t k = i; k < end && status == SNUG_OK; k++)
+                if (uses_offloaded(o, &ops[k]) == offloaded) status = cut_one(o, ops, k);
+    }
     free(ops);
     return status;
 }
@@ -340,8 +359,6 @@ static snug_status insert(struct offload *o, const struct residency *residency, 
 }
 
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
-
 /* A residency interval lies within one phase, so that phases can run separately. HEAD runs several times, so its
    tensors are fetched at the end of FORWARD and stored at the beginning of BACKWARD. */
 static snug_status insert_copies(struct offload *o, const struct residency *s) {

@@ -168,7 +168,7 @@ static void place_persistent(struct snug_program *const programs[], int count, s
             }
 }
 
-/* Backing stores in the offload file: of persistent tensors, shared by name, and of activations. */
+/* Backing stores: of persistent tensors, shared by name, and of activations. */
 static void place_offloaded(struct snug_program *const programs[], int count, struct snug_layout *layout) {
     for (int p = 0; p < count; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++) {

@@ -115,7 +115,7 @@ snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend
                            struct snug_profile *profile) {
     struct snug_run all = *run;
     all.batch = NULL; /* LAZY_UPDATE then updates all rows */
-    if (run->offload_file) RETURN_IF_ERROR(snug_offload_file_drain(run->ctx, run->offload_file));
+    RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     for (size_t i = 0; i < run->program->op_count; i++)
         if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE) RETURN_IF_ERROR(run_op(&all, backend, i, profile));
     return SNUG_OK;
@@ -125,8 +125,8 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
                            struct snug_profile *profile) {
     run->chunk = 0;
     /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now. */
-    if (run->offload_file && phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
-        RETURN_IF_ERROR(snug_offload_file_drain(run->ctx, run->offload_file));
+    if (phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
+        RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     if (phase != SNUG_PHASE_HEAD) return run_ops(run, backend, phase, profile);
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)
         RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));

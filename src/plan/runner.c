@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "io/offload_file.h"
-
 snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backend, int threads,
                              struct snug_program *const programs[], int count, const struct snug_layout *layout,
                              struct snug_runner *out) {
@@ -18,18 +16,21 @@ snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backe
     return SNUG_OK;
 }
 
-/* The disk space for offloaded tensors is allocated before the first step, as the arena's memory is. */
-static snug_status open_offload_file(struct snug_runner *r, const char *offload_dir) {
+/* The disk space or memory for offloaded tensors is allocated before the first step, as the arena's memory is. */
+static snug_status open_backing(struct snug_runner *r, const char *offload_dir) {
+    struct snug_backing *backing = &r->memory.backing;
     if (!r->layout.offload_bytes) return SNUG_OK;
+    if (!offload_dir)
+        return r->backend->allocate(r->ctx, r->layout.offload_bytes, SNUG_BLOCK_BACKING, &backing->memory);
     for (int i = 0; i < r->count; i++) {
         struct snug_runner_program *p = &r->programs[i];
         RETURN_IF_ERROR(snug_alloc(r->ctx, p->program->tensor_count, sizeof *p->copies, (void **)&p->copies));
     }
-    return snug_offload_file_open(r->ctx, offload_dir, r->layout.offload_bytes, &r->memory.offload_file);
+    return snug_offload_file_open(r->ctx, offload_dir, r->layout.offload_bytes, &backing->file);
 }
 
 snug_status snug_runner_allocate(struct snug_runner *r, const char *offload_dir) {
-    RETURN_IF_ERROR(open_offload_file(r, offload_dir));
+    RETURN_IF_ERROR(open_backing(r, offload_dir));
     RETURN_IF_ERROR(r->backend->allocate(r->ctx, r->layout.arena, SNUG_BLOCK_ARENA, &r->arena));
     r->memory.arena = r->arena.base;
     r->memory.copy = r->arena.copy;
@@ -56,17 +57,17 @@ struct snug_run snug_runner_run(const struct snug_runner *r, int program) {
                              .workspace = r->arena.base + r->layout.workspace_offset,
                              .batch_copy = r->arena.base + r->layout.copy_offset,
                              .threads = r->threads,
-                             .offload_file = r->memory.offload_file,
+                             .backing = r->memory.backing,
                              .copies = p->copies};
 }
 
 void snug_runner_close(struct snug_runner *r) {
-    snug_offload_file_close(r->memory.offload_file); /* first: a copy may be in flight */
+    for (int i = 0; i < r->count; i++) /* first: a copy may be in flight */
+        if (r->programs[i].state) r->backend->close(r->programs[i].state);
+    snug_backing_close(&r->memory.backing);
     for (int i = 0; i < r->count; i++) free(r->programs[i].copies);
     snug_block_release(&r->arena);
     snug_block_release(&r->host);
-    for (int i = 0; i < r->count; i++)
-        if (r->programs[i].state) r->backend->close(r->programs[i].state);
     free(r->programs);
     *r = (struct snug_runner){0};
 }

@@ -19,13 +19,6 @@ enum snug_recompute {
     SNUG_RECOMPUTE_COUNT
 };
 
-/* Which tensors have their backing store in the offload file; see plan/offload.c. */
-struct snug_offload {
-    unsigned classes; /* bits 1 << memory class, of weights, gradients, optimizer and activations; 0: nothing */
-    int32_t ahead; /* operations between the start of a copy and the use, and between the use and the end of a copy */
-    int64_t part;  /* elements of a part, for norms and optimizers of large tensors */
-};
-
 /* The methods that make a model's program smaller or faster: all settings of the stages. */
 struct snug_methods {
     const struct snug_optimizer *optimizer; /* NULL where nothing is trained */
@@ -59,7 +52,7 @@ snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype w
 /* Sorts the operations by phase. */
 snug_status snug_stage_sort(struct snug_program *program);
 
-/* Gives offloaded tensors staging buffers in the arena, and inserts the copies from and to the offload file. Needs the
+/* Gives offloaded tensors staging buffers in the arena, and inserts the copies from and to the backing store. Needs the
    operations sorted.
  */
 snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
@@ -71,7 +64,7 @@ struct snug_layout {
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT];       /* of arena and host block, by class; they add up to total */
     int64_t arena, workspace_offset, copy_offset; /* its size, and offsets in it */
     int64_t host, batch_offset, function_offset;  /* the same for the host block */
-    int64_t offloaded[SNUG_MEMORY_CLASS_COUNT];   /* in the offload file; they add up to offload_bytes */
+    int64_t offloaded[SNUG_MEMORY_CLASS_COUNT];   /* in the backing store; they add up to offload_bytes */
     int64_t offload_bytes;
     int64_t total;
 };
@@ -111,7 +104,7 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
 snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
                                 struct snug_profile *profile);
 int64_t snug_head_chunks(const struct snug_run *run);
-/* Does all pending lazy updates before run->step, and waits for copies to the offload file: to be called between steps,
+/* Does all pending lazy updates before run->step, and waits for copies to the backing store: to be called between steps,
  * before weights or states are read outside of training. No phase: a single operation of FORWARD with all rows instead
  * of the batch's. Nothing has to run around it, because tensors of lazy rows are never offloaded (train/run_plan.c). */
 snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend *backend,

@@ -53,9 +53,7 @@ snug_status snug_tensor_read(const struct snug_program *program, const struct sn
                              int64_t first, int64_t count, void *out) {
     const struct snug_tensor *t = &program->tensors[tensor];
     const int64_t size = snug_dtype_size(t->dtype), offset = t->offset + first * size;
-    if (t->offloaded)
-        return snug_offload_file_wait(program->ctx, memory->offload_file,
-                                      snug_offload_file_fetch(memory->offload_file, out, offset, count * size));
+    if (t->offloaded) return snug_backing_read(program->ctx, &memory->backing, offset, count * size, out);
     if (memory->copy) return memory->copy(program->ctx, out, memory->arena + offset, count * size);
     memcpy(out, memory->arena + offset, (size_t)(count * size));
     return SNUG_OK;
@@ -65,9 +63,7 @@ snug_status snug_tensor_write(const struct snug_program *program, const struct s
                               int64_t first, int64_t count, const void *values) {
     const struct snug_tensor *t = &program->tensors[tensor];
     const int64_t size = snug_dtype_size(t->dtype), offset = t->offset + first * size;
-    if (t->offloaded)
-        return snug_offload_file_wait(program->ctx, memory->offload_file,
-                                      snug_offload_file_store(memory->offload_file, values, offset, count * size));
+    if (t->offloaded) return snug_backing_write(program->ctx, &memory->backing, offset, count * size, values);
     if (memory->copy) return memory->copy(program->ctx, memory->arena + offset, values, count * size);
     memcpy(memory->arena + offset, values, (size_t)(count * size));
     return SNUG_OK;

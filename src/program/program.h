@@ -13,7 +13,7 @@
 
 #include "core/context.h"
 #include "core/dtype.h"
-#include "io/offload_file.h"
+#include "io/backing.h"
 #include "program/op.h"
 
 /* The allocated rows of every tensor with a varying extent are a multiple of this number, so that matmuls can use whole
@@ -42,13 +42,13 @@ struct snug_tensor {
     int32_t index;    /* index of a gradient that has only some rows of its table (lazy rows, program/op.h); 0: none */
     bool low_precision; /* may be stored in the compute type, which the precision stage decides */
     bool saved;         /* an optimizer's state, which checkpoints hold */
-    bool offloaded;     /* its backing store is the offload file; operations use staging buffers (plan/offload.c) */
+    bool offloaded;     /* it is in the backing store; operations use staging buffers (plan/offload.c) */
     bool view;          /* a view of tensor base, from `element` on */
     int32_t base;
     int64_t element;
     /* Filled in by the place stage. */
     int32_t first, last;   /* the operation that writes it first, the one that uses it last */
-    int64_t bytes, offset; /* offset: in the arena, or in the offload file if offloaded */
+    int64_t bytes, offset; /* offset: in the arena, or in the backing store if offloaded */
 };
 
 /* A parameter with its name in the Hugging Face file: rows of a (possibly fused) tensor of the program. */
@@ -89,12 +89,12 @@ static inline bool snug_program_has(const struct snug_program *program, enum snu
     return false;
 }
 
-/* The memory of placed programs: the arena, and the offload file, which is NULL if nothing is offloaded. */
+/* The memory of placed programs: the arena, and the backing store of offloaded tensors. */
 struct snug_memory {
     uint8_t *arena;
     /* Copies to and from the arena, see core/block.h; NULL if the arena is in host memory. */
     snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
-    struct snug_offload_file *offload_file;
+    struct snug_backing backing;
     int threads; /* threads for initialising and checking large tensors; 0: only the caller's */
 };
 /* Read or write elements first … first + count - 1 of a persistent tensor, in its own type, between operations. */

@@ -44,8 +44,9 @@ static void print_classes(FILE *out, const snug_plan *plan) {
 static void print_offloaded(FILE *out, const snug_plan *plan) {
     const char *separator = "";
     char shown[SNUG_SHOWN];
-    if (!plan->offload_dir) return;
-    fprintf(out, "\nOffloaded: %.1f MiB to %s%s:", mib(plan->offloaded_total), snug_shown(shown, plan->offload_dir),
+    if (!plan->offloaded_total) return;
+    fprintf(out, "\nOffloaded: %.1f MiB to %s%s:", mib(plan->offloaded_total),
+            plan->offload_dir ? snug_shown(shown, plan->offload_dir) : "page-locked host memory",
             plan->offload_is_memory ? ", which is host memory" : "");
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
         if (!plan->offloaded[i]) continue;
@@ -183,13 +184,13 @@ static json_t *classes_json(const snug_plan *plan) {
 }
 
 static json_t *offloaded_json(const snug_plan *plan) {
-    if (!plan->offload_dir) return json_null();
+    if (!plan->offloaded_total) return json_null();
     json_t *offloaded = json_object();
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
         if (plan->offloaded[i])
             snug_json_add(&offloaded, snug_memory_class_name((snug_memory_class)i), json_integer(plan->offloaded[i]));
     snug_json_add(&offloaded, "total", json_integer(plan->offloaded_total));
-    snug_json_add(&offloaded, "folder", snug_json_from_text(plan->offload_dir));
+    snug_json_add(&offloaded, "folder", plan->offload_dir ? snug_json_from_text(plan->offload_dir) : json_null());
     return offloaded;
 }
 

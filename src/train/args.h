@@ -37,7 +37,7 @@ struct snug_args {
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;
     char *recompute, *freeze;
-    char *offload, *offload_dir; /* offload_dir NULL: output_dir */
+    char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *memory_budget;
     bool fit;
@@ -68,9 +68,11 @@ snug_status snug_args_check(struct snug_args *args, const char *command);
 snug_status snug_args_check_task(const struct snug_args *args, enum snug_task task);
 /* Sets the level of each of `layers` layers, from recompute and gradient_checkpointing. */
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
-/* The offloaded memory classes, as bits 1 << memory class, and the folder of the offload file. */
+/* The offloaded memory classes, as bits 1 << memory class. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
-const char *snug_args_offload_dir(const struct snug_args *args);
+/* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena is
+ * on a device. */
+const char *snug_args_offload_dir(const struct snug_args *args, bool on_device);
 /* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 if unset. */
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
 

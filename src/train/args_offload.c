@@ -27,6 +27,7 @@ snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
     return SNUG_OK;
 }
 
-const char *snug_args_offload_dir(const struct snug_args *args) {
-    return args->offload_dir ? args->offload_dir : args->output_dir ? args->output_dir : ".";
+const char *snug_args_offload_dir(const struct snug_args *args, bool on_device) {
+    if (args->offload_dir || on_device) return args->offload_dir;
+    return args->output_dir ? args->output_dir : ".";
 }

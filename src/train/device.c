@@ -46,11 +46,10 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    if (gpu && args->offload && !backend->offloads) /* untested: needs a GPU backend without offload */
+    if (gpu && args->offload_dir)
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "--offload %s: snug offloads on the CPU so far, and this run is on the GPU: leave it out, or "
-                         "use --device cpu",
-                         args->offload);
+                         "--offload_dir %s: snug offloads from a GPU to host memory only, so far: leave it out",
+                         args->offload_dir);
     if (gpu && args->fit) /* no rates of operations are measured there yet */
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                          "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or use "

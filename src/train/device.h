@@ -16,8 +16,6 @@ struct snug_device {
     int64_t context_bytes;       /* the same, and what the driver is expected to allocate later */
 };
 
-/* Whether the backend's arena is in a device's memory. */
-static inline bool snug_backend_is_device(const struct snug_backend *backend) { return backend->available != NULL; }
 static inline bool snug_device_is_gpu(const struct snug_device *device) {
     return snug_backend_is_device(device->backend);
 }

@@ -102,7 +102,8 @@ static snug_status check_limits(struct snug_job *job) {
         RETURN_IF_ERROR(apply_fit(job));
         over = job->plan.total > limit.bytes;
     }
-    if (!over) return SNUG_OK;
+    if (!over && job->setup.command == SNUG_COMMAND_PLAN) return SNUG_OK;
+    if (!over) return snug_limits_check_backing(&job->limits, &job->plan);
     RETURN_IF_ERROR(advise(job, &advice));
     const snug_status status = snug_limits_refuse(&job->limits, &job->plan, &limit, advice);
     free(advice);

@@ -17,7 +17,7 @@ void snug_limits_account(const struct snug_limits *limits, struct snug_run_plan 
         plan->bytes[SNUG_MEMORY_BATCH] -= batch;
         plan->bytes[SNUG_MEMORY_FUNCTION] -= layout->host - batch;
         plan->total = layout->arena + context;
-        host += layout->host;
+        host += layout->host + (plan->offload_dir ? 0 : layout->offload_bytes);
     } else {
         const struct snug_program *program = &plan->programs[0].program;
         context = snug_round_up_mib(limits->own_bytes + device->backend->library(program, device->threads));
@@ -44,7 +44,8 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
     RETURN_IF_ERROR(snug_args_budget(setup->args, &budget));
     int64_t available = snug_available_bytes();
     /* may be untested: memory is not measured under a sanitizer */
-    if (available >= 0 && plan->layout.offload_bytes && snug_offload_file_is_memory(snug_args_offload_dir(setup->args)))
+    if (available >= 0 && plan->layout.offload_bytes && plan->offload_dir &&
+        snug_offload_file_is_memory(plan->offload_dir))
         available = available > plan->layout.offload_bytes ? available - plan->layout.offload_bytes : 0;
     /* Resident memory is not in the available memory, and is already allocated. */
     int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
@@ -69,6 +70,15 @@ static snug_memory_class class_that_is_short(const struct snug_limits *limits, c
         if (sum > limit) break; /* may be untested: memory is not measured under a sanitizer */
     }
     return (snug_memory_class)memory_class;
+}
+
+snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
+    const int64_t bytes = plan->offload_dir ? 0 : plan->layout.offload_bytes, available = snug_available_bytes();
+    if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
+    return snug_fail(limits->device.ctx, SNUG_E_DOES_NOT_FIT,
+                     "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free "
+                     "some",
+                     (double)bytes / 0x1p20, (double)available / 0x1p20);
 }
 
 snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,

@@ -30,6 +30,8 @@ struct snug_limit {
 /* *over: the plan exceeds it, and the run is refused. */
 snug_status snug_limits_find(const struct snug_limits *limits, const struct snug_setup *setup,
                              const struct snug_run_plan *plan, struct snug_limit *out, bool *over);
+/* Fails with SNUG_E_DOES_NOT_FIT if host memory lacks the space for what a plan offloads to it. */
+snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan);
 /* Fails with SNUG_E_DOES_NOT_FIT and names the class that does not fit; advice names a setting that needs less. */
 snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,
                                const struct snug_limit *limit, const char *advice);

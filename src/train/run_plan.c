@@ -12,8 +12,6 @@
 enum {
     LAZY_STEPS =
         256, /* all rows of a table are flushed at least this often: a flush costs about as much as a whole update */
-    OFFLOAD_AHEAD = 1,      /* a copy overlaps the previous matmul */
-    OFFLOAD_PART = 1 << 18, /* 1 MiB in fp32: long enough for a disk */
 };
 
 /* ---- batches and steps ---------------------------------------------------------------------------------------- */
@@ -109,7 +107,9 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
     const int64_t layers = setup->config.num_hidden_layers;
     RETURN_IF_ERROR(snug_optimizer_parse(args->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
                                          args->adam_epsilon, args->weight_decay, &plan->optimizer));
-    plan->offload = (struct snug_offload){.ahead = OFFLOAD_AHEAD, .part = OFFLOAD_PART};
+    const struct snug_backend *backend = setup->backend;
+    plan->offload = backend->copying;
+    plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
     plan->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     if (snug_setup_is_inference(setup) && args->bf16_full_eval) plan->weights = SNUG_BF16;

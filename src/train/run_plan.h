@@ -35,6 +35,7 @@ struct snug_run_plan {
     enum snug_dtype weights;        /* type of stored matrices and tables */
     enum snug_recompute *recompute; /* by layer */
     struct snug_offload offload;
+    const char *offload_dir; /* the arguments'; see snug_args_offload_dir() */
     /* programs, in the order of their roles */
     struct snug_planned_program *programs;
     int count;

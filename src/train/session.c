@@ -15,7 +15,7 @@
 static snug_status allocate(struct snug_session *s) {
     struct snug_job *job = &s->job;
     struct snug_device *device = &job->limits.device;
-    const snug_status status = snug_runner_allocate(&job->runner, snug_args_offload_dir(job->setup.args));
+    const snug_status status = snug_runner_allocate(&job->runner, job->plan.offload_dir);
     s->memory = job->runner.memory;
     if (status != SNUG_E_MEMORY || job->runner.arena.base || !snug_device_is_gpu(device)) return status;
     return snug_device_refuse(device, job->plan.layout.arena);

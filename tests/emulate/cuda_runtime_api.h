@@ -21,13 +21,14 @@ enum {
 };
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
-enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
-enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
+enum { cudaHostAllocDefault = 0, cudaHostRegisterDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 enum {
     cudaDevAttrMultiProcessorCount = 16,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrHostNumaId = 134
 };
 enum { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
@@ -35,6 +36,8 @@ cudaError_t cudaMalloc(void **memory, size_t size);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags);
 cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaHostRegister(void *memory, size_t size, unsigned flags);
+cudaError_t cudaHostUnregister(void *memory);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, int kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, cudaStream_t stream);
 cudaError_t cudaMemset(void *memory, int value, size_t size);

@@ -39,7 +39,34 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
     if (block == SNUG_BLOCK_ARENA && find("taken") >= 0)
         return snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
     RETURN_IF_ERROR(snug_block_host(ctx, bytes, out));
-    if (block == SNUG_BLOCK_ARENA) out->copy = out->copy_later = copy;
+    if (block != SNUG_BLOCK_HOST) out->copy = out->copy_later = copy;
+    return SNUG_OK;
+}
+
+/* The backing store of offloaded tensors is a block of memory, and copies are done when they were started. */
+static void *backing_of(const struct snug_run *run, const struct snug_op *op, int32_t backing) {
+    const struct snug_tensor *tensor = &run->program->tensors[backing];
+    return run->backing.memory.base + tensor->offset + op->element * snug_dtype_size(tensor->dtype);
+}
+
+static size_t bytes_of(const struct snug_run *run, int32_t x) {
+    return (size_t)(snug_run_rows(run, x) * snug_run_cols(run, x) * snug_dtype_size(snug_run_dtype(run, x)));
+}
+
+static snug_status fetch(struct snug_run *run, const struct snug_op *op) {
+    const int32_t x = op->fetch.x;
+    memcpy(snug_run_data(run, x), backing_of(run, op, op->fetch.backing), bytes_of(run, x));
+    return SNUG_OK;
+}
+
+static snug_status store(struct snug_run *run, const struct snug_op *op) {
+    const int32_t x = op->store.x;
+    memcpy(backing_of(run, op, op->store.backing), snug_run_data(run, x), bytes_of(run, x));
+    return SNUG_OK;
+}
+
+static snug_status wait_for_copy(struct snug_run *run, const struct snug_op *op) {
+    (void)run, (void)op;
     return SNUG_OK;
 }
 
@@ -118,9 +145,11 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
     backend.close = free;
     backend.autotune = autotune;
     backend.library = library;
-    static const enum snug_op_kind lacks[] = {SNUG_OP_ROWS_BEGIN, SNUG_OP_ADAM_ROWS, SNUG_OP_LAZY_UPDATE,
-                                              SNUG_OP_FETCH,      SNUG_OP_STORE,     SNUG_OP_WAIT};
-    backend.lazy_rows = backend.offloads = false;
+    backend.ops[SNUG_OP_FETCH] = fetch;
+    backend.ops[SNUG_OP_STORE] = store;
+    backend.ops[SNUG_OP_WAIT] = wait_for_copy;
+    static const enum snug_op_kind lacks[] = {SNUG_OP_ROWS_BEGIN, SNUG_OP_ADAM_ROWS, SNUG_OP_LAZY_UPDATE};
+    backend.lazy_rows = false;
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) backend.ops[lacks[i]] = NULL;
     *out = &backend;
     return SNUG_OK;

@@ -31,7 +31,7 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
     .library = snug_cpu_library,
     .workspace = workspace,
     .lazy_rows = true,
-    .offloads = true,
+    .copying = SNUG_HOST_COPYING,
     .ops =
         {
 #define SNUG_ENTRY(KIND, name, member) [SNUG_OP_##KIND] = SNUG_KERNEL(name),

@@ -23,6 +23,7 @@ struct adafactor {
     float eps, eps2, threshold, b1, rest1, decay;
     bool scales;
     int32_t parameter;
+    int64_t element; /* of the parameter, at which p begins */
     /* Scratch, for each parameter of the stack. */
     double *sizes, *squares, *row_mean; /* [parts]: of p, of the update; [1] */
     float *columns, *factors;           /* [parts, cols]; [cols] */

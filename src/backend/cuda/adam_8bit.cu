@@ -28,6 +28,7 @@ struct adam_8bit {
     float b1, rest1, b2, rest2, eps, decay;
     bool decoupled;
     int32_t parameter;
+    int64_t element; /* of the parameter, at which p begins */
 };
 
 /* Values that the elements of a weight share. */

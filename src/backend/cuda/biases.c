@@ -9,7 +9,7 @@
 
 /* The bias that op's matmul needs converted, or 0: F32 logits of 16-bit operands get their bias in a kernel. */
 static int32_t bias_of(const struct snug_program *program, const struct snug_op *op) {
-    if (op->kind != SNUG_OP_LINEAR || op->linear.b == 0) return 0;
+    if (op->kind != SNUG_OP_LINEAR || !program->tensors[op->linear.b].persistent) return 0; /* none, or offloaded */
     const enum snug_dtype type = program->tensors[op->linear.y].dtype;
     return type != SNUG_F32 && type == program->tensors[op->linear.x].dtype ? op->linear.b : 0;
 }

@@ -62,6 +62,7 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
         *out = (struct snug_block){.base = base, .bytes = (int64_t)size, .release = release_host};
         return SNUG_OK;
     }
+    if (block == SNUG_BLOCK_BACKING) return snug_cuda_allocate_backing(ctx, bytes, out);
     char what[64];
     snprintf(what, sizeof what, "cudaMalloc of the arena (%zu MiB)", size >> 20);
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaMalloc(&base, size), what));
@@ -212,6 +213,7 @@ static void close_state(void *state) {
     if (!cuda) return;
     cudaDeviceSynchronize();
     snug_cuda_free_graphs(cuda);
+    snug_cuda_close_offload(cuda);
     snug_cuda_free_matmul_plans(cuda);
     snug_cuda_free_algorithms(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
@@ -295,6 +297,7 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
         RETURN_IF_ERROR(
             snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming), "cudaEventCreate"));
     }
+    RETURN_IF_ERROR(snug_cuda_open_offload(ctx, program, cuda));
     const cublasStatus_t status = cublasLtCreate(&lt);
     if (status != CUBLAS_STATUS_SUCCESS)
         return snug_fail(ctx, SNUG_E_INTERNAL, "cublasLtCreate failed: %s", cublasLtGetStatusString(status));
@@ -346,7 +349,8 @@ static const struct snug_backend backend = {
     .library = library,
     .workspace = workspace,
     .lazy_rows = false,
-    .offloads = false,
+    /* 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
+    .copying = {.ahead = 4, .part = 1 << 22, .least = 1 << 18},
     .scales_loss = true,
     .ops = {SNUG_CUDA_OPS(ENTRY)},
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Multi-tensor launches: a model has hundreds of gradients and updates, most of them small. If all operations of a kind
- * are consecutive in a phase, the first of them does the work of all, and the others do nothing. A tensor is divided
- * into blocks of SNUG_CUDA_BLOCK elements; the table of tensors is transferred with the batch.
+ * Multi-tensor launches: a model has hundreds of gradients and updates, most of them small. Of the longest series of
+ * consecutive operations of a kind in a phase the first does the work of all, and the others do nothing. A tensor is
+ * divided into blocks of SNUG_CUDA_BLOCK elements; the table of tensors is transferred with the batch.
  */
 #include "backend/cuda/multi_tensor.h"
 
@@ -31,23 +31,20 @@ static int64_t blocks_of(const struct snug_program *program, const struct snug_o
 
 /* Updates of other kinds may be in between: each has its own weight. */
 struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_program *program, enum snug_op_kind kind) {
-    const struct snug_cuda_multi_tensor none = {.first = -1};
-    struct snug_cuda_multi_tensor multi = none;
-    bool ended = false;
+    struct snug_cuda_multi_tensor most = {.first = -1}, multi = most;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind != kind) {
-            ended |= multi.first >= 0 && !snug_op_is(op, SNUG_OP_UPDATES);
-            continue;
-        }
-        if (!belongs(op, kind) || ended || (multi.first >= 0 && op->phase != program->ops[multi.first].phase))
-            return none;
+        if (op->kind != kind && snug_op_is(op, SNUG_OP_UPDATES)) continue;
+        if (!belongs(op, kind) || (multi.first >= 0 && op->phase != program->ops[multi.first].phase))
+            multi = (struct snug_cuda_multi_tensor){.first = -1};
+        if (!belongs(op, kind)) continue;
         if (multi.first < 0) multi.first = (int64_t)i;
         multi.last = (int64_t)i;
         multi.count++;
         multi.blocks += blocks_of(program, op);
+        if (multi.count > most.count) most = multi;
     }
-    return multi;
+    return most;
 }
 
 /* A program has one optimizer; ADAM may serve parameters that ADAM_8BIT does not. */
@@ -77,6 +74,7 @@ static struct snug_cuda_entry update_entry(const struct snug_program *program, c
                                     .p = offset_of(program, u->weight),
                                     .copy = offset_of(program, u->copy),
                                     .parameter = u->parameter,
+                                    .element = op->element,
                                     .segments = u->segments,
                                     .vector = u->vector,
                                     .decay = u->decay,

@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 
-#define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X)
+#define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_OFFLOAD(X)
 
 #define SNUG_CUDA_FUNCTION(KIND, name, member) snug_op_fn snug_cuda_##name;
 SNUG_CUDA_OPS(SNUG_CUDA_FUNCTION)

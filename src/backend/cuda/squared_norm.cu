@@ -33,11 +33,23 @@ static __global__ void square_blocks(double *partial, const float *g, int64_t co
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+/* sum plus all partial sums, one after the other: the parts of a gradient, if it is divided at whole blocks, give the
+   bits of the whole. */
+static __device__ double add_in_order(double sum, const double *partial, int64_t count) {
+    __shared__ double loaded[THREADS];
+    for (int64_t first = 0; first < count; first += THREADS) {
+        __syncthreads();
+        if (first + threadIdx.x < count) loaded[threadIdx.x] = partial[first + threadIdx.x];
+        __syncthreads();
+        if (threadIdx.x) continue;
+        for (int64_t i = 0; i < THREADS && first + i < count; i++) sum += loaded[i];
+    }
+    return sum;
+}
+
 static __global__ void add_blocks(double *to, const double *partial, int64_t count, bool add) {
-    double sum = 0;
-    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += partial[i];
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) *to = add ? *to + sum : sum;
+    const double sum = add_in_order(add ? *to : 0, partial, count);
+    if (threadIdx.x == 0) *to = sum;
 }
 
 /* ---- all gradients at once: the same blocks, and the same sums of them ---- */
@@ -51,10 +63,7 @@ static __global__ void square_all(double *partial, const uint8_t *arena, const s
 
 static __global__ void add_all(double *sums, const double *partial, const struct snug_cuda_entry *entries) {
     const struct snug_cuda_entry entry = entries[blockIdx.x];
-    const int64_t count = (entry.count + BLOCK - 1) / BLOCK;
-    double sum = 0;
-    for (int64_t i = threadIdx.x; i < count; i += THREADS) sum += partial[entry.block + i];
-    sum = block_sum(sum);
+    const double sum = add_in_order(0, partial + entry.block, (entry.count + BLOCK - 1) / BLOCK);
     if (threadIdx.x == 0) sums[entry.slot] = sum;
 }
 

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/bias.h"
 #include "backend/cuda/multi_tensor.h"
+#include "backend/cuda/offload.h"
 
 /* What changes from one run of an operation to the next. It is in device memory, where kernels read it, so that a
    captured graph serves every batch of its size. */
@@ -82,6 +83,7 @@ struct snug_cuda {
     cudaEvent_t fork[2]; /* fork from `capture`, and join */
     bool forked;         /* it is forked */
     bool side_workspace; /* it uses the matmuls' workspace */
+    struct snug_cuda_offload offload;
 };
 
 static inline struct snug_cuda *snug_cuda_of(const struct snug_run *run) {

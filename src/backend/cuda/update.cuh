@@ -39,6 +39,7 @@ template <typename W> static inline W weight_of(struct snug_run *run, const stru
     w.clip = (const float *)snug_run_data(run, op->update.clip);
     w.step = snug_cuda_of(run)->batch.step;
     w.parameter = op->update.parameter;
+    w.element = op->element;
     return w;
 }
 
@@ -50,6 +51,7 @@ static __device__ __forceinline__ void take_entry(W &w, const struct snug_cuda_e
     w.copy = {entry.copy < 0 ? NULL : arena + entry.copy, entry.half};
     w.g = (const float *)(arena + entry.g);
     w.parameter = entry.parameter;
+    w.element = entry.element;
 }
 
 /* Element i of a weight with p, p16, copy and parameter, as in struct weight below. */
@@ -59,7 +61,7 @@ static __device__ __forceinline__ void store_parameter(const W &w, const struct 
     if (w.p) {
         w.p[i] = value;
     } else {
-        const uint16_t bits = snug_f32_to_bf16_stochastic(value, rounding_bits(step, w.parameter, i));
+        const uint16_t bits = snug_f32_to_bf16_stochastic(value, rounding_bits(step, w.parameter, w.element + i));
         memcpy(&w.p16[i], &bits, sizeof bits);
         value = to_float(w.p16[i]);
     }
@@ -87,7 +89,7 @@ static __device__ __forceinline__ void store_parameters(const Weight &w, const s
     if (w.p) {
         store<W>(w.p + first, value);
     } else {
-        const struct snug_philox_block block = rounding_block(step, w.parameter, first);
+        const struct snug_philox_block block = rounding_block(step, w.parameter, w.element + first);
         const bool second = W == 4 && first % 8; /* half of the block */
 #pragma unroll
         for (int i = 0; i < W; i++) {
@@ -116,6 +118,7 @@ struct weight {
     const struct snug_cuda_step *step;
     int64_t count;
     int32_t parameter; /* key of stochastic rounding */
+    int64_t element;   /* of the parameter, at which p begins: a multiple of 8 */
 };
 
 /* Elements first … first + 3. */

@@ -44,7 +44,7 @@ const struct snug_backend *snug_backend_reference(void) {
         .name = "reference",
         .loss_positions = 128,
         .lazy_rows = true,
-        .offloads = true,
+        .copying = SNUG_HOST_COPYING,
         .scales_loss = true,
         .allocate = snug_host_allocate,
         .batch = snug_host_batch,
