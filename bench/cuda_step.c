@@ -7,11 +7,12 @@
 #include <math.h>
 
 #include "../tests/bert_step.h"
+#include "train/args.h"
 
 enum { BATCHES = 8, MOST = 512 };
 
 struct bench {
-    const char *type, *optimizer, *folder, *model;
+    const char *type, *optimizer, *offload, *folder, *model;
     int batch, length, shortest, accumulate, steps;
     int ragged, mlm, infer, checkpoint, low_weights, in_backward, operations, untried;
     struct bert_step s;
@@ -116,6 +117,7 @@ static int parse(struct bench *b, int argc, char **argv) {
                                      {"accumulate", required_argument, NULL, 'a'},
                                      {"steps", required_argument, NULL, 's'},
                                      {"optim", required_argument, NULL, 'o'},
+                                     {"offload", required_argument, NULL, 'x'},
                                      {"cache", required_argument, NULL, 'c'},
                                      {"config", required_argument, NULL, 'm'},
                                      {"shortest", required_argument, NULL, 'u'},
@@ -138,6 +140,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         case 'o': b->optimizer = optarg; break;
         case 'c': b->folder = optarg; break;
         case 'm': b->model = optarg; break;
+        case 'x': b->offload = optarg; break;
         case 'u': b->shortest = atoi(optarg); break;
         case 0: break;
         default: return 2;
@@ -149,15 +152,19 @@ static int parse(struct bench *b, int argc, char **argv) {
         stderr,
         "bench_cuda_step [--type bf16|fp16|fp32|tf32] [--batch N] [--length N] [--ragged] [--accumulate N]\n"
         "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
+        "  [--offload optimizer,gradients,weights,activations]\n"
         "  [--config MODEL|config.json] (else BERT-large) [--shortest N] (lengths from N to --length, all as likely)\n"
         "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
     return 2;
 }
 
-static struct bert_options options_of(const struct bench *b, const struct snug_backend *cuda,
+static struct bert_options options_of(snug_context *ctx, const struct bench *b, const struct snug_backend *cuda,
                                       const struct snug_optimizer *optimizer) {
     static enum snug_recompute levels[256];
     const bool bf16 = strcmp(b->type, "bf16") == 0, fp16 = strcmp(b->type, "fp16") == 0;
+    struct snug_offload offload = cuda->copying;
+    const struct snug_args args = {.ctx = ctx, .offload = (char *)(uintptr_t)b->offload};
+    bert_check(ctx, snug_args_offload(&args, &offload.classes), "--offload");
     for (int i = 0; i < 256; i++) levels[i] = b->checkpoint ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_ELEMENTWISE;
     return (struct bert_options){.compute = bf16   ? SNUG_BF16
                                             : fp16 ? SNUG_F16
@@ -176,7 +183,8 @@ static struct bert_options options_of(const struct bench *b, const struct snug_b
                                              .update_in_backward = b->in_backward,
                                              .clips = true,
                                              .accumulates = b->accumulate > 1,
-                                             .micro_batches = b->accumulate}};
+                                             .micro_batches = b->accumulate,
+                                             .offload = offload}};
 }
 
 static void print_name(const struct bench *b) {
@@ -192,6 +200,7 @@ static void print_name(const struct bench *b) {
                     : "",
         b->checkpoint ? ", checkpointing" : "", b->low_weights ? ", bf16 weights" : "", b->optimizer ? ", " : "",
         b->optimizer ? b->optimizer : "", b->in_backward ? ", update in backward" : "", b->untried ? ", untried" : "");
+    if (b->offload) snprintf(name + strlen(name), 64, ", offload %s", b->offload);
     if (b->accumulate > 1) snprintf(name + strlen(name), 16, ", x%d", b->accumulate);
     printf("%-62s ", name);
 }
@@ -218,7 +227,7 @@ int main(int argc, char **argv) {
         ctx,
         snug_optimizer_parse(ctx, b.optimizer ? b.optimizer : "adamw_torch", NULL, 0.9, 0.999, 1e-8, 0.01, &optimizer),
         "--optim");
-    const struct bert_options options = options_of(&b, cuda, &optimizer);
+    const struct bert_options options = options_of(ctx, &b, cuda, &optimizer);
     print_name(&b);
     if (bert_open_case(&b.s, cuda, &config, &options) != SNUG_OK) {
         printf("%s\n", snug_error_message(b.s.ctx));
@@ -233,8 +242,10 @@ int main(int argc, char **argv) {
     }
     double seconds = 0;
     for (int i = 0; i < b.steps; i++) seconds += times[i] / b.steps;
-    printf("%8.1f /s %8.2f ms, arena %6.0f, device %6.0f MiB\n", b.batch * b.accumulate / seconds, 1e3 * seconds,
-           (double)b.s.runner.layout.arena / 0x1p20, (double)cuda->library(&b.s.program, 1) / 0x1p20);
+    const struct snug_layout *layout = &b.s.runner.layout;
+    printf("%8.1f /s %8.2f ms, arena %6.0f, device %6.0f MiB", b.batch * b.accumulate / seconds, 1e3 * seconds,
+           (double)layout->arena / 0x1p20, (double)cuda->library(&b.s.program, 1) / 0x1p20);
+    printf(b.offload ? ", offloaded %.0f MiB\n" : "\n", (double)layout->offload_bytes / 0x1p20);
     if (b.operations) print_operations(&b);
     bert_close(&b.s);
     for (int i = 0; i < BATCHES; i++) free(b.memory[i]);

@@ -42,7 +42,7 @@ static void test_methods_of_other_families_change_no_bit(void **state) {
                                        "recompute=layer update_in_backward=True",
                                        "recompute=layer,none offload=weights,gradients,optimizer,activations"};
     struct fixture *f = *state;
-    write_other_families(f);
+    write_other_families(f, 32);
     for (size_t family = 0; family < 2; family++)
         for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
             char words[512];

@@ -248,7 +248,8 @@ static void test_copies_are_waited_for(void **state) {
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
                 for (int variant = (int)i; variant < VARIANTS;
                      variant += 3) { /* every third, others for each distance */
-                    const struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10};
+                    const struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10,
+                                                         false};
                     check_order(f, &config, &offload, variant);
                 }
     }

@@ -188,22 +188,22 @@ static inline void write_model(const struct fixture *f, const char *name, double
 }
 
 /* Folders of other families with config.json alone, for training from scratch with the model's tokenizer. */
-static inline void write_other_families(const struct fixture *f) {
+static inline void write_other_families(const struct fixture *f, int hidden) {
     static const char *const configs[][2] = {
-        {"roberta", "{\"model_type\": \"roberta\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
-                    " \"num_attention_heads\": 4, \"intermediate_size\": 64, \"max_position_embeddings\": 66,"
+        {"roberta", "{\"model_type\": \"roberta\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
+                    " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 66,"
                     " \"type_vocab_size\": 1, \"pad_token_id\": 0}"},
         {"modern",
-         "{\"model_type\": \"modernbert\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
-         " \"num_attention_heads\": 4, \"intermediate_size\": 40, \"max_position_embeddings\": 64,"
+         "{\"model_type\": \"modernbert\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
+         " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 64,"
          " \"local_attention\": 8, \"embedding_dropout\": 0.1, \"attention_dropout\": 0.1, \"mlp_dropout\": 0.1,"
          " \"classifier_pooling\": \"mean\", \"pad_token_id\": 0}"},
-        {"mpnet", "{\"model_type\": \"mpnet\", \"vocab_size\": %d, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
-                  " \"num_attention_heads\": 4, \"intermediate_size\": 64, \"max_position_embeddings\": 66}"},
+        {"mpnet", "{\"model_type\": \"mpnet\", \"vocab_size\": %d, \"hidden_size\": %d, \"num_hidden_layers\": 2,"
+                  " \"num_attention_heads\": 4, \"intermediate_size\": %d, \"max_position_embeddings\": 66}"},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         char text[1024];
-        const int length = snprintf(text, sizeof text, configs[i][1], VOCABULARY);
+        const int length = snprintf(text, sizeof text, configs[i][1], VOCABULARY, hidden, i == 1 ? hidden * 5 / 4 : 2 * hidden);
         assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", configs[i][0])), SNUG_OK);
         write_bytes(path_of(f, "%s/config.json", configs[i][0]), text, (size_t)length);
     }

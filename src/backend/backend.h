@@ -14,6 +14,12 @@
 /* The number of steps after which the host must read how many were skipped. */
 #define SNUG_UNSEEN_STEPS 8
 
+/* Copies of the update that plan/overlap.c has moved to other phases (op->crosses). */
+struct snug_crossing {
+    bool fetched;  /* BACKWARD has fetched what UPDATE reads; else UPDATE fetches it */
+    bool unstored; /* the last UPDATE wrote what is not stored yet: FORWARD stores it, or a flush */
+};
+
 /* The context of a running operation. */
 struct snug_run {
     snug_context *ctx;
@@ -38,6 +44,7 @@ struct snug_run {
     bool in_turn;    /* no other program used the arena since this program's last batch; false is always safe */
     struct snug_backing backing; /* of offloaded tensors */
     uint64_t *copies;            /* by tensor: the number of its last copy in the offload file */
+    struct snug_crossing *crossing;
     const struct snug_optimizer *optimizer;
 };
 
@@ -58,6 +65,7 @@ struct snug_offload {
     int32_t ahead; /* operations between the start of a copy and the use, and between the use and the end of a copy */
     int64_t part;  /* elements of a part, for norms and optimizers of large tensors */
     int64_t least; /* bytes; smaller tensors are not offloaded */
+    bool overlaps; /* the update's copies run during BACKWARD and the next FORWARD, too */
 };
 
 struct snug_backend {

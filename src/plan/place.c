@@ -37,10 +37,13 @@ snug_status snug_stage_sort(struct snug_program *program) {
     return SNUG_OK;
 }
 
+/* Whether op stores what the step before wrote. */
+static bool is_stored_late(const struct snug_op *op) { return op->crosses && op->phase == SNUG_PHASE_FORWARD; }
+
 /* first and last operation of every tensor. HEAD runs in chunks, so tensors that it reads from other phases live until
  * its end. The logits are kept, because callers read them after a chunk. Tensors that forward writes and backward reads
  * are activations. */
-static void find_lifetimes(struct snug_program *program) {
+void snug_find_lifetimes(struct snug_program *program) {
     int32_t head_begin = -1, head_end = -1;
     for (size_t i = 0; i < program->tensor_count; i++) program->tensors[i].first = program->tensors[i].last = -1;
     for (size_t i = 0; i < program->op_count; i++)
@@ -51,6 +54,7 @@ static void find_lifetimes(struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         const int operands = snug_op_operands(op);
+        if (is_stored_late(op)) continue;
         for (int k = 0; k < operands; k++) {
             const int32_t number = op->operands[k];
             if (!number) continue;
@@ -70,6 +74,9 @@ static void find_lifetimes(struct snug_program *program) {
                 tensor->memory_class = SNUG_MEMORY_ACTIVATIONS;
         }
     }
+    for (size_t i = 0; i < program->op_count; i++)
+        if (is_stored_late(&program->ops[i]) && program->ops[i].kind == SNUG_OP_WAIT)
+            program->tensors[program->ops[i].wait.x].last = (int32_t)i;
 }
 
 struct placing {
@@ -83,12 +90,20 @@ static int larger_first(const void *a, const void *b) {
     return (x > y) - (x < y); /* the order in the program: deterministic */
 }
 
+/* Whether two tensors are live at the same time. */
+static bool live_together(const struct snug_tensor *x, const struct snug_tensor *y) {
+    const bool x_wraps = x->last < x->first, y_wraps = y->last < y->first;
+    if (x_wraps && y_wraps) return true;
+    if (x_wraps || y_wraps) return x->last >= y->first || y->last >= x->first;
+    return x->last >= y->first && y->last >= x->first;
+}
+
 /* The lowest gap for tensor between tensors that are live at the same time. */
 static void place_one(struct placing *placing, struct snug_tensor *tensor, int64_t base) {
     int64_t offset = base;
     for (size_t i = 0; i < placing->count; i++) {
         const struct snug_tensor *other = placing->tensors[i];
-        if (other->last < tensor->first || other->first > tensor->last) continue;
+        if (!live_together(tensor, other)) continue;
         if (other->offset >= offset + tensor->bytes) break;
         if (other->offset + other->bytes > offset) offset = other->offset + other->bytes;
     }
@@ -226,7 +241,7 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
             const int64_t bytes = backend->workspace(programs[p], &programs[p]->ops[i], threads);
             if (bytes > workspace) workspace = bytes;
         }
-        find_lifetimes(programs[p]);
+        snug_find_lifetimes(programs[p]);
     }
     /* First, where the arena's alignment applies: cuBLASLt requires 256-byte aligned scratch. */
     out->workspace_offset = reserve(out, &out->arena, SNUG_MEMORY_WORKSPACE, workspace);

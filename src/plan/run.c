@@ -8,6 +8,8 @@
 /* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. */
 static bool is_idle(const struct snug_run *run, const struct snug_op *op) {
     if (op->last && !run->batch->last_in_step) return true;
+    if (op->crosses && op->phase == SNUG_PHASE_UPDATE) return run->crossing->fetched;
+    if (op->crosses && op->phase == SNUG_PHASE_FORWARD) return !run->crossing->unstored;
     if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !snug_run_overwrites(run, op);
     return op->kind == SNUG_OP_FETCH && snug_run_overwrites(run, op);
 }
@@ -111,10 +113,29 @@ snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend 
     return run_ops(run, backend, SNUG_PHASE_HEAD, profile);
 }
 
+/* Stores what the last UPDATE wrote. Afterwards another program may use the arena. */
+static snug_status store_late(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
+    for (size_t i = 0; i < run->program->op_count && run->crossing->unstored; i++) {
+        const struct snug_op *op = &run->program->ops[i];
+        if (op->crosses && op->phase == SNUG_PHASE_FORWARD) RETURN_IF_ERROR(run_op(run, backend, i, profile));
+    }
+    *run->crossing = (struct snug_crossing){0};
+    return SNUG_OK;
+}
+
+/* After a phase. */
+static void note_crossing(const struct snug_run *run, enum snug_phase phase) {
+    struct snug_crossing *crossing = run->crossing;
+    if (phase == SNUG_PHASE_FORWARD) crossing->unstored = false;
+    if (phase == SNUG_PHASE_BACKWARD) crossing->fetched = run->batch->last_in_step;
+    if (phase == SNUG_PHASE_UPDATE) *crossing = (struct snug_crossing){.unstored = true};
+}
+
 snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend *backend,
                            struct snug_profile *profile) {
     struct snug_run all = *run;
     all.batch = NULL; /* LAZY_UPDATE then updates all rows */
+    if (run->crossing) RETURN_IF_ERROR(store_late(&all, backend, profile));
     RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     for (size_t i = 0; i < run->program->op_count; i++)
         if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE) RETURN_IF_ERROR(run_op(&all, backend, i, profile));
@@ -127,7 +148,13 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
     /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now. */
     if (phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
         RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
-    if (phase != SNUG_PHASE_HEAD) return run_ops(run, backend, phase, profile);
+    if (run->crossing && run->crossing->unstored && phase != SNUG_PHASE_FORWARD)
+        RETURN_IF_ERROR(store_late(run, backend, profile));
+    if (phase != SNUG_PHASE_HEAD) {
+        RETURN_IF_ERROR(run_ops(run, backend, phase, profile));
+        if (run->crossing) note_crossing(run, phase);
+        return SNUG_OK;
+    }
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)
         RETURN_IF_ERROR(snug_run_head_chunk(run, backend, chunk, profile));
     return SNUG_OK;

@@ -49,7 +49,7 @@ snug_status snug_runner_start(snug_context *ctx, const struct snug_backend *back
 }
 
 struct snug_run snug_runner_run(const struct snug_runner *r, int program) {
-    const struct snug_runner_program *p = &r->programs[program];
+    struct snug_runner_program *p = &r->programs[program];
     return (struct snug_run){.ctx = r->ctx,
                              .program = p->program,
                              .arena = r->arena.base,
@@ -58,7 +58,8 @@ struct snug_run snug_runner_run(const struct snug_runner *r, int program) {
                              .batch_copy = r->arena.base + r->layout.copy_offset,
                              .threads = r->threads,
                              .backing = r->memory.backing,
-                             .copies = p->copies};
+                             .copies = p->copies,
+                             .crossing = &p->crossing};
 }
 
 void snug_runner_close(struct snug_runner *r) {

@@ -12,6 +12,7 @@ struct snug_runner_program {
     struct snug_program *program; /* owned by the caller; outlives the runner */
     void *state;                  /* the backend's */
     uint64_t *copies;             /* see snug_run; NULL where nothing is offloaded */
+    struct snug_crossing crossing;
 };
 
 struct snug_runner {

@@ -57,6 +57,13 @@ snug_status snug_stage_sort(struct snug_program *program);
  */
 snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
 
+/* Moves copies of the update into BACKWARD and the next FORWARD. */
+snug_status snug_stage_overlap(struct snug_program *program, const struct snug_offload *how);
+
+/* Sets the first and last operation of each tensor. A staging buffer that the next step still stores lives from `first`
+ * to the end and from the beginning to `last`, which is then before `first`. */
+void snug_find_lifetimes(struct snug_program *program);
+
 /* One arena for several programs that never run at the same time (training and evaluation): first the workspace, then
  * persistent tensors, shared by name, then the backend's copy of the batch, then each program's transient tensors.
  * Memory that the host writes is a separate block. */

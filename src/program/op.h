@@ -330,6 +330,7 @@ struct snug_op {
     bool accumulate; /* outputs are added to, in every micro-batch and chunk */
     bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
     bool last;       /* runs in a step's last micro-batch only */
+    bool crosses;    /* a copy for the update, moved to another phase: see struct snug_crossing (backend.h) */
     float p;         /* dropout probability; 0 in evaluation programs */
     uint32_t site;   /* the dropout's number in the model: key of its random numbers */
     int64_t

@@ -150,6 +150,7 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
     backend.ops[SNUG_OP_WAIT] = wait_for_copy;
     static const enum snug_op_kind lacks[] = {SNUG_OP_ROWS_BEGIN, SNUG_OP_ADAM_ROWS, SNUG_OP_LAZY_UPDATE};
     backend.lazy_rows = false;
+    backend.copying.overlaps = true;
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) backend.ops[lacks[i]] = NULL;
     *out = &backend;
     return SNUG_OK;

@@ -13,7 +13,7 @@ struct key {
     const struct snug_program *program;
     enum snug_phase phase;
     int64_t bucket, sequences, loss_positions;
-    bool first_batch, first_chunk, last_batch;
+    bool first_batch, first_chunk, last_batch, fetched, unstored;
 };
 
 struct snug_cuda_graph {
@@ -36,7 +36,8 @@ enum { GRAPHS = 96 };
 static bool is_same(const struct key *a, const struct key *b) {
     return a->program == b->program && a->phase == b->phase && a->bucket == b->bucket && a->sequences == b->sequences &&
            a->loss_positions == b->loss_positions && a->first_batch == b->first_batch &&
-           a->first_chunk == b->first_chunk && a->last_batch == b->last_batch;
+           a->first_chunk == b->first_chunk && a->last_batch == b->last_batch && a->fetched == b->fetched &&
+           a->unstored == b->unstored;
 }
 
 static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
@@ -73,7 +74,9 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
                             .loss_positions = phase == SNUG_PHASE_HEAD ? snug_cuda_loss_positions(run) : 0,
                             .first_batch = run->micro_batch == 0,
                             .first_chunk = run->chunk == 0,
-                            .last_batch = run->batch->last_in_step};
+                            .last_batch = run->batch->last_in_step,
+                            .fetched = run->crossing && run->crossing->fetched,
+                            .unstored = run->crossing && run->crossing->unstored};
     struct snug_cuda_graph *graph = find(cuda, &key);
     if (graph && graph->exec) {
         *done = true;
@@ -97,6 +100,7 @@ snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     struct snug_cuda_graph *entry = cuda->capturing;
     (void)phase;
+    RETURN_IF_ERROR(snug_cuda_await_copies(run));
     cudaGraph_t graph = stop_capture(cuda);
     if (!entry) return SNUG_OK;
     if (!graph) return snug_cuda_check(run->ctx, cudaGetLastError(), "capturing a phase failed");

@@ -4,8 +4,8 @@
  * stream of its own, so that both run at once and beside operations.
  *
  * A copy begins when all operations before it are done, because its staging buffer shares its bytes with earlier
- * tensors. WAIT makes later operations wait for it. Every copy has its WAIT in its phase, so a captured phase contains
- * its copies, and phases are ordered among each other.
+ * tensors. WAIT makes later operations wait for it, and so does the end of a phase: a captured phase contains its copies,
+ * and phases are ordered among each other.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -85,22 +85,22 @@ snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program 
     o->count = program->tensor_count;
     for (size_t i = 0; i < program->op_count; i++) {
         const int32_t staging = staging_of(&program->ops[i]);
-        if (staging) RETURN_IF_ERROR(create_event(ctx, &o->copied[staging]));
+        if (staging) RETURN_IF_ERROR(create_event(ctx, &o->copied[staging].done));
     }
     RETURN_IF_ERROR(create_event(ctx, &o->ready));
-    for (int i = 0; i < 2; i++)
-        RETURN_IF_ERROR(
-            snug_cuda_check(ctx, cudaStreamCreateWithFlags(&o->stream[i], cudaStreamNonBlocking), "cudaStreamCreate"));
+    for (int i = 0; i < 4; i++)
+        RETURN_IF_ERROR(snug_cuda_check(
+            ctx, cudaStreamCreateWithFlags(&o->stream[i / 2][i % 2], cudaStreamNonBlocking), "cudaStreamCreate"));
     return SNUG_OK;
 }
 
 void snug_cuda_close_offload(struct snug_cuda *cuda) {
     struct snug_cuda_offload *o = &cuda->offload;
     for (size_t i = 0; i < o->count; i++)
-        if (o->copied[i]) cudaEventDestroy(o->copied[i]);
+        if (o->copied[i].done) cudaEventDestroy(o->copied[i].done);
     if (o->ready) cudaEventDestroy(o->ready);
-    for (int i = 0; i < 2; i++)
-        if (o->stream[i]) cudaStreamDestroy(o->stream[i]);
+    for (int i = 0; i < 4; i++)
+        if (o->stream[i / 2][i % 2]) cudaStreamDestroy(o->stream[i / 2][i % 2]);
     free(o->copied);
 }
 
@@ -109,7 +109,7 @@ void snug_cuda_close_offload(struct snug_cuda *cuda) {
 /* Starts a copy of staging buffer x, whose backing store begins at element of tensor backing. */
 static snug_status start(struct snug_run *run, const struct snug_op *op, int32_t x, int32_t backing, bool store) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    const cudaStream_t stream = cuda->offload.stream[store];
+    const cudaStream_t stream = cuda->offload.stream[store][op->crosses];
     const int64_t width = snug_dtype_size(snug_run_dtype(run, x));
     const size_t bytes = (size_t)(snug_cuda_rows(run, x) * snug_run_cols(run, x) * width);
     uint8_t *host = run->backing.memory.base + run->program->tensors[backing].offset + op->element * width;
@@ -119,7 +119,8 @@ static snug_status start(struct snug_run *run, const struct snug_op *op, int32_t
     if (error == cudaSuccess && bytes)
         error = store ? cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream)
                       : cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream);
-    if (error == cudaSuccess) error = cudaEventRecord(cuda->offload.copied[x], stream);
+    if (error == cudaSuccess) error = cudaEventRecord(cuda->offload.copied[x].done, stream);
+    cuda->offload.copied[x].awaited = true;
     return snug_cuda_check(run->ctx, error, store ? "storing an offloaded tensor" : "fetching an offloaded tensor");
 }
 
@@ -131,8 +132,24 @@ snug_status snug_cuda_store(struct snug_run *run, const struct snug_op *op) {
     return start(run, op, op->store.x, op->store.backing, true);
 }
 
+snug_status snug_cuda_await_copies(struct snug_run *run) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    for (size_t i = 0; i < cuda->offload.count; i++) {
+        struct snug_cuda_copied *copied = &cuda->offload.copied[i];
+        if (!copied->awaited) continue;
+        copied->awaited = false;
+        RETURN_IF_ERROR(
+            snug_cuda_check(run->ctx, cudaStreamWaitEvent(cuda->stream, copied->done, 0), "waiting for copies"));
+    }
+    return SNUG_OK;
+}
+
+/* In micro-batches in which the copy is idle there is nothing to wait for. */
 snug_status snug_cuda_wait(struct snug_run *run, const struct snug_op *op) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    return snug_cuda_check(run->ctx, cudaStreamWaitEvent(cuda->stream, cuda->offload.copied[op->wait.x], 0),
+    struct snug_cuda_copied *copied = &cuda->offload.copied[op->wait.x];
+    if (!copied->awaited) return SNUG_OK;
+    copied->awaited = false;
+    return snug_cuda_check(run->ctx, cudaStreamWaitEvent(cuda->stream, copied->done, 0),
                            "waiting for an offloaded tensor");
 }
