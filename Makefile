@@ -10,8 +10,10 @@ TEST_PACKAGES := $(PACKAGES) libcmocka-dev
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
 WERROR ?= OFF
 
-# Compute capabilities that `make test` compiles the CUDA plug-in for: CI takes one, which halves the time.
+# Compute capabilities that `make test` compiles the CUDA plug-in for, and nvcc's flags. CI, which does not run it, takes one
+# capability and no optimization: a quarter of the time.
 CUDA ?=
+NVCC_FLAGS ?=
 
 # How long `make fuzz` runs each target, JOBS of them at a time: seconds, or executions where RUNS is given (make fuzz
 # RUNS=10000000); FUZZ=reader runs some targets alone.
@@ -44,7 +46,7 @@ demo:
 
 test:
 	@tools/install-packages $(TEST_PACKAGES)
-	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR) $(if $(CUDA),-DSNUG_CUDA_ARCHITECTURES=$(CUDA)))
+	$(call configure,$(BUILD),-DSNUG_TESTS=ON -DSNUG_WERROR=$(WERROR) $(if $(CUDA),-DSNUG_CUDA_ARCHITECTURES=$(CUDA)) $(if $(NVCC_FLAGS),-DCMAKE_CUDA_FLAGS=$(NVCC_FLAGS)))
 	$(call build,$(BUILD),all)
 	@$(call ctest,$(BUILD))
 

@@ -212,15 +212,16 @@ static void golden_plan(struct golden *g, double label_smoothing, int64_t chunk_
     enum snug_recompute levels[16];
     assert_true(g->config.num_hidden_layers <= 16);
     for (int i = 0; i < 16; i++) levels[i] = method->recompute;
-    const struct snug_methods methods = {.optimizer = &g->optimizer,
-                                         .recompute = levels,
-                                         .weights = method->weights,
-                                         .update_in_backward = method->update_in_backward,
-                                         .clips = true,
-                                         .accumulates = g->part_count > 1,
-                                         .micro_batches = g->part_count,
-                                         .lazy_steps = method->lazy ? GOLDEN_LAZY_STEPS : 0,
-                                         .offload = {method->offloads ? GOLDEN_OFFLOADED : 0, 3, 4096, 16 << 10, false}};
+    const struct snug_methods methods = {
+        .optimizer = &g->optimizer,
+        .recompute = levels,
+        .weights = method->weights,
+        .update_in_backward = method->update_in_backward,
+        .clips = true,
+        .accumulates = g->part_count > 1,
+        .micro_batches = g->part_count,
+        .lazy_steps = method->lazy ? GOLDEN_LAZY_STEPS : 0,
+        .offload = {method->offloads ? GOLDEN_OFFLOADED : 0, 3, 4096, 16 << 10, false}};
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
 }
 

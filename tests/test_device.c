@@ -29,6 +29,76 @@ static void expect_failure(struct fixture *f, const char *words, snug_status sta
     assert_contains(snug_error_message(f->ctx), says_this);
 }
 
+/* ---- offloading ---------------------------------------------------------------------------------------------------
+ */
+
+#define SMALL "device=cuda max_steps=6 logging_steps=1 per_device_train_batch_size=4 max_seq_length=16 "
+
+/* The update's copies cross phases: evaluations, checkpoints, interruptions and the best model are in between. */
+static void test_offloaded_is_resident(void **state) {
+    static const char *const kinds[] = {
+        SMALL,
+        SMALL "optim=adamw_8bit gradient_accumulation_steps=2",
+        SMALL "bf16=True dtype=bfloat16 max_grad_norm=0",
+        SMALL "optim=adafactor update_in_backward=True",
+        SMALL "eval_strategy=steps eval_steps=2 validation_file=@dev.csv save_strategy=steps save_steps=2 "
+              "load_best_model_at_end=True",
+    };
+    static const char *const classes[] = {"optimizer", "gradients,weights", "optimizer,gradients,weights,activations"};
+    struct fixture *f = *state;
+    set_world(ONE_GPU);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        train(f, "resident", kinds[i]);
+        for (size_t k = 0; k < sizeof classes / sizeof *classes; k++) {
+            char words[512];
+            snprintf(words, sizeof words, "%s offload=%s", kinds[i], classes[k]);
+            assert_int_equal(try_train(f, "offloaded", words, 3, NULL), SNUG_E_INTERRUPTED);
+            strcat(words, " resume_from_checkpoint=True");
+            train(f, "offloaded", words);
+            assert_same_file(f, path_of(f, "resident/model.safetensors"), path_of(f, "offloaded/model.safetensors"));
+            assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "offloaded")), SNUG_OK);
+        }
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "resident")), SNUG_OK);
+    }
+}
+
+/* Steps by a loop of the user: before the last micro-batch, twice in a row, with weights read in between. */
+static void own_loop(struct fixture *f, const char *words, float *values, size_t count) {
+    snug_args *args = training_args(f, words);
+    snug_session *session;
+    if (snug_session_create(args, &session) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    assert_int_equal(snug_session_begin_epoch(session, 0), SNUG_OK);
+    for (int step = 0; step < 7; step++) {
+        double loss;
+        assert_int_equal(snug_next_batch(session, NULL), SNUG_OK);
+        assert_int_equal(snug_forward(session), SNUG_OK);
+        assert_int_equal(snug_loss(session, &loss), SNUG_OK);
+        assert_int_equal(snug_backward(session), SNUG_OK);
+        if (step % 3 == 1) assert_int_equal(snug_clip_grad_norm(session, 1, NULL), SNUG_OK);
+        if (step != 4) assert_int_equal(snug_optimizer_step(session), SNUG_OK);
+        if (step == 2 || step == 5) assert_int_equal(snug_optimizer_step(session), SNUG_OK);
+        if (step % 2) assert_int_equal(snug_get_parameter(session, "classifier.weight", values, 2 * 32), SNUG_OK);
+        if (step != 4) assert_int_equal(snug_zero_grad(session), SNUG_OK);
+    }
+    assert_int_equal(snug_get_parameter(session, "bert.encoder.layer.0.intermediate.dense.weight", values, count),
+                     SNUG_OK);
+    snug_session_destroy(session);
+    snug_args_destroy(args);
+}
+
+static void test_own_loop_with_offload(void **state) {
+    enum { COUNT = 32 * 128 };
+    static float resident[COUNT], offloaded[COUNT];
+    struct fixture *f = *state;
+    set_world(ONE_GPU);
+    own_loop(f, SMALL "gradient_accumulation_steps=2 max_steps=9", resident, COUNT);
+    own_loop(f, SMALL "gradient_accumulation_steps=2 max_steps=9 offload=optimizer,weights", offloaded, COUNT);
+    assert_memory_equal(resident, offloaded, sizeof resident);
+    own_loop(f, SMALL "gradient_accumulation_steps=2 max_steps=9 offload=optimizer,weights,gradients", offloaded,
+             COUNT);
+    assert_memory_equal(resident, offloaded, sizeof resident);
+}
+
 /* ---- the plug-in ---------------------------------------------------------------------------------------------- */
 
 static void test_plugin_of_another_build(void **state) {
@@ -445,6 +515,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_plan, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_anatomy, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_verify, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_offloaded_is_resident, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_own_loop_with_offload, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_doctor, set_up_world, tear_down_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,8 @@
 /*
  * Random mixes of all methods, seeded, for each family in turn. Exact methods must give the bits of the plain run of
  * the same kind in every mix, and each run must allocate what was planned. SNUG_MIXES is the number of mixes
- * (default 24). `test_mixes cuda` runs them on the GPU, with models whose matrices are large enough to be offloaded from
- * it.
+ * (default 24). `test_mixes cuda` runs them on the GPU, with models whose matrices are large enough to be offloaded
+ * from it.
  */
 #include "training_fixture.h"
 

@@ -109,9 +109,45 @@ enum buffer_state { ABSENT, FETCHING, PRESENT, STORING };
 struct walk {
     const struct snug_program *program;
     enum buffer_state *buffers;
-    bool *dirty; /* changed since it was fetched */
+    bool *dirty;   /* changed since it was fetched */
+    bool *crosses; /* its copies are in other phases than the operations that use it */
     int64_t fetched, stored;
+    struct snug_crossing crossing;
+    /* The number of the operation that last wrote each transient tensor, and of the last one that wrote its bytes
+       through another tensor. NULL: not checked. */
+    int64_t *written, *overwritten, now;
 };
+
+/* A transient tensor gets new contents. */
+static void write_tensor(struct walk *w, int32_t tensor) {
+    const struct snug_tensor *tensors = w->program->tensors, *t = &tensors[tensor];
+    if (!w->written || t->persistent || t->offloaded) return;
+    w->written[tensor] = w->now;
+    for (size_t i = 1; i < w->program->tensor_count; i++) {
+        const struct snug_tensor *o = &tensors[i];
+        if ((int32_t)i == tensor || o->persistent || o->offloaded || o->view || o->first < 0) continue;
+        if (o->offset < t->offset + t->bytes && t->offset < o->offset + o->bytes) w->overwritten[i] = w->now;
+    }
+}
+
+static void read_tensor(const struct walk *w, int32_t tensor) {
+    const struct snug_tensor *t = &w->program->tensors[tensor];
+    if (!w->written || t->persistent || t->offloaded || !w->written[tensor]) return;
+    if (w->overwritten[tensor] > w->written[tensor]) fail_msg("%s was overwritten before it was read", t->name);
+}
+
+static bool is_being_stored(const struct walk *w, const struct snug_op *fetch) {
+    const struct snug_tensor *tensors = w->program->tensors;
+    for (size_t i = 0; i < w->program->op_count; i++) {
+        const struct snug_op *op = &w->program->ops[i];
+        if (op->kind == SNUG_OP_STORE && op->store.backing == fetch->fetch.backing &&
+            w->buffers[op->store.x] == STORING &&
+            op->element < fetch->element + tensors[fetch->fetch.x].rows * tensors[fetch->fetch.x].cols &&
+            fetch->element < op->element + tensors[op->store.x].rows * tensors[op->store.x].cols)
+            return true;
+    }
+    return false;
+}
 
 static bool is_offloaded(const struct snug_program *program, int32_t tensor) {
     return program->tensors[tensor].offloaded;
@@ -119,20 +155,29 @@ static bool is_offloaded(const struct snug_program *program, int32_t tensor) {
 
 static void walk_op(struct walk *w, const struct snug_op *op) {
     const struct snug_tensor *tensors = w->program->tensors;
+    w->now++;
     switch (op->kind) {
     case SNUG_OP_FETCH:
         assert_true(is_offloaded(w->program, op->fetch.backing) && w->buffers[op->fetch.x] == ABSENT);
+        if (w->written && is_being_stored(w, op))
+            fail_msg("%s of phase %d is fetched while it is being stored, now %d, crosses %d",
+                     tensors[op->fetch.backing].name, (int)op->phase, (int)w->now, op->crosses);
+        write_tensor(w, op->fetch.x);
         w->buffers[op->fetch.x] = FETCHING;
         w->fetched += tensors[op->fetch.x].bytes;
         return;
     case SNUG_OP_STORE:
         assert_true(is_offloaded(w->program, op->store.backing) && w->buffers[op->store.x] == PRESENT &&
                     w->dirty[op->store.x]);
+        read_tensor(w, op->store.x);
         w->buffers[op->store.x] = STORING;
         w->dirty[op->store.x] = false;
         w->stored += tensors[op->store.x].bytes;
         return;
-    case SNUG_OP_WAIT: w->buffers[op->wait.x] = w->buffers[op->wait.x] == STORING ? ABSENT : PRESENT; return;
+    case SNUG_OP_WAIT:
+        read_tensor(w, op->wait.x);
+        w->buffers[op->wait.x] = w->buffers[op->wait.x] == STORING ? ABSENT : PRESENT;
+        return;
     default: break;
     }
     for (int k = 0; k < snug_op_operands(op); k++) {
@@ -140,6 +185,7 @@ static void walk_op(struct walk *w, const struct snug_op *op) {
         int32_t t = op->operands[k];
         if (!t) continue;
         if (tensors[t].view) t = tensors[t].base;
+        out ? write_tensor(w, t) : read_tensor(w, t);
         if (is_offloaded(w->program, t)) fail_msg("operation %s works on an offloaded tensor", snug_op_name(op->kind));
         if (strncmp(tensors[t].name, "staging.", 8) != 0 && strncmp(tensors[t].name, "part.", 5) != 0) continue;
         /* While it is being stored it may be read, but not changed. */
@@ -155,14 +201,22 @@ static void walk_op(struct walk *w, const struct snug_op *op) {
     }
 }
 
+static bool is_left_out(const struct walk *w, const struct snug_op *op) {
+    if (!op->crosses) return false;
+    return op->phase == SNUG_PHASE_UPDATE     ? w->crossing.fetched
+           : op->phase == SNUG_PHASE_BACKWARD ? !w->crossing.fetched
+                                              : !w->crossing.unstored;
+}
+
 static void walk_phase(struct walk *w, enum snug_phase phase) {
     for (size_t i = 0; i < w->program->op_count; i++)
-        if (w->program->ops[i].phase == phase) walk_op(w, &w->program->ops[i]);
+        if (w->program->ops[i].phase == phase && !is_left_out(w, &w->program->ops[i])) walk_op(w, &w->program->ops[i]);
 }
 
 /* No copy is in flight, and every changed buffer has been stored, except activations after backward. */
 static void assert_at_rest(struct walk *w) {
     for (size_t i = 1; i < w->program->tensor_count; i++) {
+        if (w->crosses[i]) continue;
         assert_true(w->buffers[i] == ABSENT || w->buffers[i] == PRESENT);
         assert_true(!w->dirty[i] || w->program->tensors[i].extent != SNUG_EXTENT_FIXED);
         w->buffers[i] = ABSENT;
@@ -198,20 +252,44 @@ static void check_order(const struct fixture *f, const struct snug_config *confi
     assert_int_equal(snug_stage_place(f->ctx, programs, 1, snug_backend_reference(), 1, 0, 0, &layout), SNUG_OK);
     struct walk w = {.program = &program,
                      .buffers = calloc(program.tensor_count, sizeof *w.buffers),
-                     .dirty = calloc(program.tensor_count, 1)};
-    assert_true(w.buffers && w.dirty);
+                     .dirty = calloc(program.tensor_count, 1),
+                     .crosses = calloc(program.tensor_count, 1)};
+    assert_true(w.buffers && w.dirty && w.crosses);
+    int64_t moved = 0;
+    for (size_t i = 0; i < program.op_count; i++) {
+        const struct snug_op *op = &program.ops[i];
+        if (op->crosses) w.crosses[op->kind == SNUG_OP_FETCH ? op->fetch.x : op->operands[0]] = true;
+        moved += op->crosses;
+    }
+    assert_true(offload->overlaps || moved == 0);
+    if (offload->overlaps) {
+        w.written = calloc(program.tensor_count, sizeof *w.written);
+        w.overwritten = calloc(program.tensor_count, sizeof *w.overwritten);
+        assert_true(w.written && w.overwritten);
+        if (trains && offload->classes & 1 << SNUG_MEMORY_OPTIMIZER && !(variant & IN_BACKWARD)) assert_true(moved > 0);
+    }
     walk_phase(&w, SNUG_PHASE_PREPARE);
     assert_at_rest(&w);
-    for (int micro = 0; micro < 2; micro++) {
-        walk_phase(&w, SNUG_PHASE_FORWARD);
-        for (int chunk = 0; chunk < 3; chunk++) walk_phase(&w, SNUG_PHASE_HEAD);
-        walk_phase(&w, SNUG_PHASE_BACKWARD);
+    /* In the second step an evaluation used the arena between BACKWARD and UPDATE, and after UPDATE all is stored. */
+    for (int step = 0; step < (offload->overlaps ? 3 : 1); step++) {
+        for (int micro = 0; micro < 2; micro++) {
+            w.crossing.unstored = micro == 0 && step == 1;
+            walk_phase(&w, SNUG_PHASE_FORWARD);
+            for (int chunk = 0; chunk < 3; chunk++) walk_phase(&w, SNUG_PHASE_HEAD);
+            w.crossing.fetched = micro == 1 && step != 1;
+            walk_phase(&w, SNUG_PHASE_BACKWARD);
+            assert_at_rest(&w);
+        }
+        walk_phase(&w, SNUG_PHASE_CLIP);
         assert_at_rest(&w);
+        walk_phase(&w, SNUG_PHASE_UPDATE);
+        assert_at_rest(&w);
+        for (size_t i = 1; i < program.tensor_count; i++)
+            if (w.crosses[i] && !w.dirty[i]) w.buffers[i] = ABSENT; /* only read */
+        w.crossing = (struct snug_crossing){.unstored = true};
+        for (size_t i = 0; step > 0 && i < program.op_count; i++)
+            if (program.ops[i].crosses && program.ops[i].phase == SNUG_PHASE_FORWARD) walk_op(&w, &program.ops[i]);
     }
-    walk_phase(&w, SNUG_PHASE_CLIP);
-    assert_at_rest(&w);
-    walk_phase(&w, SNUG_PHASE_UPDATE);
-    assert_at_rest(&w);
     /* Each offloaded tensor has its own bytes in the backing store. */
     int64_t backing_bytes = 0;
     for (size_t i = 1; i < program.tensor_count; i++) {
@@ -231,6 +309,9 @@ static void check_order(const struct fixture *f, const struct snug_config *confi
     assert_true(w.stored > 0 || !used || !trains);
     free(w.buffers);
     free(w.dirty);
+    free(w.crosses);
+    free(w.written);
+    free(w.overwritten);
     snug_program_free(&program);
 }
 
@@ -248,9 +329,11 @@ static void test_copies_are_waited_for(void **state) {
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
                 for (int variant = (int)i; variant < VARIANTS;
                      variant += 3) { /* every third, others for each distance */
-                    const struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10,
-                                                         false};
+                    struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10,
+                                                   false};
                     check_order(f, &config, &offload, variant);
+                    offload.overlaps = true;
+                    if (variant % 4 == 0) check_order(f, &config, &offload, variant);
                 }
     }
     snug_config_free(&config);

@@ -203,7 +203,8 @@ static inline void write_other_families(const struct fixture *f, int hidden) {
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         char text[1024];
-        const int length = snprintf(text, sizeof text, configs[i][1], VOCABULARY, hidden, i == 1 ? hidden * 5 / 4 : 2 * hidden);
+        const int length =
+            snprintf(text, sizeof text, configs[i][1], VOCABULARY, hidden, i == 1 ? hidden * 5 / 4 : 2 * hidden);
         assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", configs[i][0])), SNUG_OK);
         write_bytes(path_of(f, "%s/config.json", configs[i][0]), text, (size_t)length);
     }

@@ -12,7 +12,8 @@ snug_status snug_host_begin(struct snug_run *run, enum snug_phase phase, bool *d
 snug_status snug_host_end(struct snug_run *run, enum snug_phase phase);
 
 /* For struct snug_backend's copying: a copy overlaps the previous matmul, and 1 MiB in fp32 is enough for a disk. */
-#define SNUG_HOST_COPYING {.ahead = 1, .part = 1 << 18, .least = 16 << 10}
+#define SNUG_HOST_COPYING                                                                                              \
+    { .ahead = 1, .part = 1 << 18, .least = 16 << 10 }
 
 /* The entries of a backend's table that copy between the arena and the offload file. */
 snug_op_fn snug_host_fetch, snug_host_store, snug_host_wait;

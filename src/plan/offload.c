@@ -17,7 +17,7 @@
 #include "plan/stages.h"
 
 enum {
-    CUT = 1 << 14,          /* see SQUARED_NORM in backend/cpu */
+    CUT = 1 << 14, /* see SQUARED_NORM in backend/cpu */
     MOST_PARTS = 8192,
 };
 
@@ -30,6 +30,8 @@ struct residency {
     bool fetched, unless_first;      /* unless_first: the step's first micro-batch overwrites it */
     bool used_last, written_last;    /* only by operations of a step's last micro-batch */
     bool followed;                   /* another interval follows */
+    int32_t previous;                /* the last residency interval before it with the same backing, or -1 */
+    int32_t stored;                  /* the insertion of the WAIT that ends its STORE, or -1 */
 };
 
 /* An operation to insert before operation `at` of the list. */
@@ -47,7 +49,8 @@ struct offload {
     int64_t part;   /* elements of a part */
     size_t tensors; /* before the stage; parts and views come after these */
     int32_t begin[SNUG_PHASE_COUNT + 1];
-    int32_t *open; /* by tensor: its current residency interval, or -1 */
+    int32_t *open;   /* by tensor: its current residency interval, or -1 */
+    int32_t *latest; /* by backing tensor: its latest one, or -1 */
     struct residency *residencies;
     size_t residency_count, residency_capacity;
     struct insertion *insertions;
@@ -57,6 +60,9 @@ struct offload {
 static int64_t elements_of(const struct snug_program *program, int32_t tensor) {
     return program->tensors[tensor].rows * program->tensors[tensor].cols;
 }
+
+static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* Where each phase begins in the sorted list. */
 static void find_phases(struct offload *o) {
@@ -69,11 +75,9 @@ static void find_phases(struct offload *o) {
 
 /* ---- which tensors -------------------------------------------------------------------------------------------- */
 
-static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
-
-/* The largest distance between operations that share a staging buffer. It is more than the distances of a copy to the
-   backing store and the next one from it together, so that a tensor is never fetched before it has been stored. */
-static int32_t near(const struct offload *o) { return larger(o->how->ahead + 3, 2 * o->how->ahead); }
+/* The largest distance between operations that share a staging buffer: more than that of a copy, so that a tensor is
+   not fetched again at once. */
+static int32_t near(const struct offload *o) { return o->how->ahead + 3; }
 
 static bool is_chosen(const struct offload *o, const struct snug_tensor *tensor, snug_memory_class memory_class) {
     const int64_t bytes = snug_tensor_bytes(o->program, tensor);
@@ -277,7 +281,9 @@ static snug_status begin_residency(struct offload *o, int32_t item, int32_t inde
                                   .first = index,
                                   .last_write = -1,
                                   .used_last = true,
-                                  .written_last = true};
+                                  .written_last = true,
+                                  .previous = o->latest[part ? tensor->base : item],
+                                  .stored = -1};
     bool always;
     needs(o, op, item, &always, &residency.unless_first);
     if (always) residency.unless_first = false;
@@ -296,7 +302,7 @@ static snug_status begin_residency(struct offload *o, int32_t item, int32_t inde
     }
     RETURN_IF_ERROR(snug_grow(o->program->ctx, (void **)&o->residencies, &o->residency_capacity, o->residency_count + 1,
                               sizeof *o->residencies));
-    o->open[item] = (int32_t)o->residency_count;
+    o->open[item] = o->latest[residency.backing] = (int32_t)o->residency_count;
     o->residencies[o->residency_count++] = residency;
     return SNUG_OK;
 }
@@ -358,21 +364,37 @@ static snug_status insert(struct offload *o, const struct residency *residency, 
     return SNUG_OK;
 }
 
-static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+/* Where s is fetched: `ahead` operations before its first use, but not before an earlier interval of a phase has been
+   stored, which is then waited for before the first use. */
+static int32_t fetch_position(struct offload *o, const struct residency *s, enum snug_phase in, int32_t first) {
+    int32_t at = larger(o->begin[in], first - o->how->ahead);
+    const int64_t end = s->element + elements_of(o->program, s->staging);
+    for (int32_t i = s->previous; i >= 0; i = o->residencies[i].previous) {
+        const struct residency *p = &o->residencies[i];
+        if (p->stored < 0 || o->insertions[p->stored].phase != in) continue;
+        if (p->element >= end || s->element >= p->element + elements_of(o->program, p->staging)) continue;
+        struct insertion *stored = &o->insertions[p->stored];
+        stored->at = smaller(stored->at, first);
+        at = larger(at, stored->at);
+    }
+    return at;
+}
+
 /* A residency interval lies within one phase, so that phases can run separately. HEAD runs several times, so its
    tensors are fetched at the end of FORWARD and stored at the beginning of BACKWARD. */
-static snug_status insert_copies(struct offload *o, const struct residency *s) {
+static snug_status insert_copies(struct offload *o, struct residency *s) {
     const bool head = s->phase == SNUG_PHASE_HEAD, persistent = o->program->tensors[s->backing].persistent;
     const enum snug_phase in = head ? SNUG_PHASE_FORWARD : s->phase, out = head ? SNUG_PHASE_BACKWARD : s->phase;
     const int32_t ahead = o->how->ahead, first = head ? o->begin[SNUG_PHASE_HEAD] : s->first;
     if (s->fetched) {
-        RETURN_IF_ERROR(insert(o, s, ORDER_FETCH, larger(o->begin[in], first - ahead), in));
+        RETURN_IF_ERROR(insert(o, s, ORDER_FETCH, fetch_position(o, s, in, first), in));
         RETURN_IF_ERROR(insert(o, s, ORDER_FETCHED, first, in));
     }
     if (s->last_write < 0 || (!persistent && !s->followed)) return SNUG_OK;
     const int32_t written = head ? o->begin[SNUG_PHASE_BACKWARD] : s->last_write + 1;
     const int32_t used = head ? written : s->last + 1;
     RETURN_IF_ERROR(insert(o, s, ORDER_STORE, written, out));
+    s->stored = (int32_t)o->insertion_count;
     return insert(o, s, ORDER_STORED, larger(used, smaller(o->begin[out + 1], written + ahead)), out);
 }
 
@@ -409,7 +431,8 @@ static snug_status offload(struct offload *o) {
     find_phases(o);
     const size_t tensors = o->program->tensor_count;
     RETURN_IF_ERROR(snug_alloc(o->program->ctx, tensors, sizeof *o->open, (void **)&o->open));
-    for (size_t i = 0; i < tensors; i++) o->open[i] = -1;
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, tensors, sizeof *o->latest, (void **)&o->latest));
+    for (size_t i = 0; i < tensors; i++) o->open[i] = o->latest[i] = -1;
     for (size_t i = 0; i < o->program->op_count; i++) RETURN_IF_ERROR(find_residencies(o, (int32_t)i));
     for (size_t i = 0; i < o->residency_count; i++) RETURN_IF_ERROR(insert_copies(o, &o->residencies[i]));
     return merge(o);
@@ -420,6 +443,7 @@ snug_status snug_stage_offload(struct snug_program *program, const struct snug_o
     struct offload o = {.program = program, .how = how, .tensors = program->tensor_count};
     const snug_status status = offload(&o);
     free(o.open);
+    free(o.latest);
     free(o.residencies);
     free(o.insertions);
     return status;

@@ -4,11 +4,12 @@
  * the update itself takes far less time than its copies. But what it reads can be fetched while BACKWARD frees the
  * activations' memory, and what it wrote can be stored while the next FORWARD runs and needs little memory yet.
  *
- * For each staging buffer of UPDATE, in the order of use: FETCH moves to the earliest operation of BACKWARD from which on
- * there is room for the buffer, STORE to the beginning of the next FORWARD, and its WAIT to the last operation up to
- * which there is room. There is room where the arena's peak is not exceeded. The lifetime of such a buffer wraps around:
- * it goes from BACKWARD to the end and from the beginning to its WAIT in FORWARD. The buffers that are fetched first are
- * stored last: so their lifetimes are nested, as those of the layers' activations, between which they are placed.
+ * For each staging buffer of UPDATE, in the order of use: FETCH moves to the earliest operation of BACKWARD from which
+ * on there is room for the buffer, STORE to the beginning of the next FORWARD, and its WAIT to the last operation up to
+ * which there is room. There is room where the arena's peak is not exceeded. The lifetime of such a buffer wraps
+ * around: it goes from BACKWARD to the end and from the beginning to its WAIT in FORWARD. The buffers that are fetched
+ * first are stored last: so their lifetimes are nested, as those of the layers' activations, between which they are
+ * placed.
  *
  * UPDATE keeps a FETCH for a step in which BACKWARD did not fetch, or whose arena another program used in between. See
  * struct snug_crossing for what runs when.
@@ -22,7 +23,8 @@
 struct buffer {
     int32_t tensor, backing, fetch, store, stored; /* stored: the WAIT after STORE */
     int64_t element, count;                        /* of backing */
-    int32_t early, late; /* the operations of BACKWARD and FORWARD before which FETCH and the WAIT are inserted; or -1 */
+    int32_t early,
+        late; /* the operations of BACKWARD and FORWARD before which FETCH and the WAIT are inserted; or -1 */
 };
 
 struct overlap {
@@ -31,6 +33,7 @@ struct overlap {
     int64_t *live, most; /* bytes by operation, and their peak */
     struct buffer *buffers;
     size_t count;
+    int32_t *stores; /* by staging buffer: the operation that stores it, or -1 */
 };
 
 static bool is_staged(const struct snug_program *program, int32_t backing) {
@@ -55,6 +58,10 @@ static snug_status find_live_bytes(struct overlap *o) {
 static snug_status find_buffers(struct overlap *o) {
     const struct snug_program *program = o->program;
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *o->buffers, (void **)&o->buffers));
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *o->stores, (void **)&o->stores));
+    for (size_t i = 0; i < program->tensor_count; i++) o->stores[i] = -1;
+    for (size_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == SNUG_OP_STORE) o->stores[program->ops[i].store.x] = (int32_t)i;
     int32_t *of;
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *of, (void **)&of)); /* number + 1 */
     for (int32_t i = o->begin[SNUG_PHASE_UPDATE]; i < (int32_t)program->op_count; i++) {
@@ -89,13 +96,19 @@ static bool copies(const struct overlap *o, const struct snug_op *op, enum snug_
     return backing == b->backing && op->element < b->element + b->count && b->element < op->element + x->rows * x->cols;
 }
 
+/* Whether op makes sure that earlier values of the buffer are in its backing store. */
+static bool ends_store(const struct overlap *o, const struct snug_op *op, const struct buffer *b) {
+    const int32_t store = op->kind == SNUG_OP_WAIT ? o->stores[op->wait.x] : -1;
+    return store >= 0 && op > &o->program->ops[store] && copies(o, &o->program->ops[store], SNUG_OP_STORE, b);
+}
+
 static bool has_room(const struct overlap *o, int32_t op, int64_t bytes) { return o->live[op] + bytes <= o->most; }
 
 static void fetch_earlier(struct overlap *o, struct buffer *b) {
     const int64_t bytes = snug_tensor_bytes(o->program, &o->program->tensors[b->tensor]);
     int32_t at = b->fetch;
     while (at > o->begin[SNUG_PHASE_BACKWARD] && has_room(o, at - 1, bytes) &&
-           !copies(o, &o->program->ops[at - 1], SNUG_OP_STORE, b))
+           !ends_store(o, &o->program->ops[at - 1], b))
         at--;
     if (at >= o->begin[SNUG_PHASE_BACKWARD + 1]) return;
     b->early = at;
@@ -118,7 +131,8 @@ static void store_later(struct overlap *o, struct buffer *b) {
     for (int32_t i = o->begin[SNUG_PHASE_FORWARD]; i < at; i++) o->live[i] += bytes;
 }
 
-/* ---- the new list of operations ----------------------------------------------------------------------------------- */
+/* ---- the new list of operations -----------------------------------------------------------------------------------
+ */
 
 static snug_status add(struct overlap *o, struct snug_op op, enum snug_phase phase) {
     op.phase = phase;
@@ -184,5 +198,6 @@ snug_status snug_stage_overlap(struct snug_program *program, const struct snug_o
     const snug_status status = overlap(&o);
     free(o.live);
     free(o.buffers);
+    free(o.stores);
     return status;
 }

@@ -113,8 +113,8 @@ snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend 
     return run_ops(run, backend, SNUG_PHASE_HEAD, profile);
 }
 
-/* Stores what the last UPDATE wrote. Afterwards another program may use the arena. */
-static snug_status store_late(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
+snug_status snug_run_store(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
+    if (!run->crossing) return SNUG_OK;
     for (size_t i = 0; i < run->program->op_count && run->crossing->unstored; i++) {
         const struct snug_op *op = &run->program->ops[i];
         if (op->crosses && op->phase == SNUG_PHASE_FORWARD) RETURN_IF_ERROR(run_op(run, backend, i, profile));
@@ -135,7 +135,7 @@ snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend
                            struct snug_profile *profile) {
     struct snug_run all = *run;
     all.batch = NULL; /* LAZY_UPDATE then updates all rows */
-    if (run->crossing) RETURN_IF_ERROR(store_late(&all, backend, profile));
+    RETURN_IF_ERROR(snug_run_store(&all, backend, profile));
     RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     for (size_t i = 0; i < run->program->op_count; i++)
         if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE) RETURN_IF_ERROR(run_op(&all, backend, i, profile));
@@ -149,7 +149,7 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
     if (phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
         RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     if (run->crossing && run->crossing->unstored && phase != SNUG_PHASE_FORWARD)
-        RETURN_IF_ERROR(store_late(run, backend, profile));
+        RETURN_IF_ERROR(snug_run_store(run, backend, profile));
     if (phase != SNUG_PHASE_HEAD) {
         RETURN_IF_ERROR(run_ops(run, backend, phase, profile));
         if (run->crossing) note_crossing(run, phase);

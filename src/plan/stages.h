@@ -111,9 +111,13 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
 snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
                                 struct snug_profile *profile);
 int64_t snug_head_chunks(const struct snug_run *run);
-/* Does all pending lazy updates before run->step, and waits for copies to the backing store: to be called between steps,
- * before weights or states are read outside of training. No phase: a single operation of FORWARD with all rows instead
- * of the batch's. Nothing has to run around it, because tensors of lazy rows are never offloaded (train/run_plan.c). */
+/* Stores what the last UPDATE wrote and the next FORWARD would store (see struct snug_crossing). Afterwards another
+ * program may use the arena. */
+snug_status snug_run_store(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile);
+/* The same, does all pending lazy updates before run->step, and waits for copies to the backing store: to be called
+ * between steps, before weights or states are read outside of training. No phase: a single operation of FORWARD with
+ * all rows instead of the batch's. Nothing has to run around it, because tensors of lazy rows are never offloaded
+ * (train/run_plan.c). */
 snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend *backend,
                            struct snug_profile *profile);
 

@@ -70,8 +70,8 @@ snug_status snug_args_check_task(const struct snug_args *args, enum snug_task ta
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
 /* The offloaded memory classes, as bits 1 << memory class. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
-/* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena is
- * on a device. */
+/* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena
+ * is on a device. */
 const char *snug_args_offload_dir(const struct snug_args *args, bool on_device);
 /* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 if unset. */
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);

@@ -345,7 +345,7 @@ snug_status snug_checkpoint_last(const struct snug_trainer *t, int64_t *step) {
 
 static snug_status load_weights(struct snug_trainer *t, const struct snug_folder *folder) {
     struct snug_session *s = t->session;
-    RETURN_IF_ERROR(snug_session_flush(s)); /* else a copy in flight would overwrite what is loaded */
+    RETURN_IF_ERROR(snug_session_store(s)); /* later it would overwrite what is loaded */
     RETURN_IF_ERROR(snug_weights_load(t->ctx, folder, &s->training->program, &s->job.setup.config, &s->memory,
                                       (uint64_t)t->args->seed, false));
     return snug_session_prepare(s);

@@ -75,10 +75,11 @@ static snug_memory_class class_that_is_short(const struct snug_limits *limits, c
 snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
     const int64_t bytes = plan->offload_dir ? 0 : plan->layout.offload_bytes, available = snug_available_bytes();
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
-    return snug_fail(limits->device.ctx, SNUG_E_DOES_NOT_FIT,
-                     "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free "
-                     "some",
-                     (double)bytes / 0x1p20, (double)available / 0x1p20);
+    return snug_fail(
+        limits->device.ctx, SNUG_E_DOES_NOT_FIT,
+        "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free "
+        "some",
+        (double)bytes / 0x1p20, (double)available / 0x1p20);
 }
 
 snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run_plan *plan,

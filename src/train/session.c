@@ -55,6 +55,11 @@ snug_status snug_session_prepare(struct snug_session *s) {
     return snug_run_phase(&run, s->job.setup.backend, SNUG_PHASE_PREPARE, &s->profile);
 }
 
+snug_status snug_session_store(struct snug_session *s) {
+    struct snug_run run = run_between_steps(s);
+    return snug_run_store(&run, s->job.setup.backend, &s->profile);
+}
+
 snug_status snug_session_flush(struct snug_session *s) {
     const struct snug_run run = run_between_steps(s);
     return snug_run_flush(&run, s->job.setup.backend, &s->profile);

@@ -35,7 +35,9 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
                               struct snug_session **out);
 /* Recomputes what depends on weights and states. Call it after either was loaded. */
 snug_status snug_session_prepare(struct snug_session *session);
-/* Performs all pending lazy updates. Call it before weights or states are read. */
+/* Stores what the last update wrote to staging buffers. Call it before weights are loaded in a running session. */
+snug_status snug_session_store(struct snug_session *session);
+/* The same, and performs all pending lazy updates. Call it before weights or states are read. */
 snug_status snug_session_flush(struct snug_session *session);
 /* Reads which steps were skipped, up to the one whose gradients were clipped last. Does nothing without a loss scale.
  */

@@ -72,7 +72,8 @@ extern "C" struct snug_cuda_matmul snug_cuda_matmul_of(const struct snug_run *ru
                                  .c_type = snug_run_dtype(run, of.c)};
     const void *bias = forward ? snug_run_data(run, op->linear.b) : NULL;
     if (bias && p.c_type == p.type) p.bias = p.c_type == SNUG_F32 ? bias : scratch(run);
-    const void *converted = p.bias == scratch(run) && snug_cuda_of(run)->padded ? snug_cuda_bias(run, op->linear.b) : NULL;
+    const void *converted =
+        p.bias == scratch(run) && snug_cuda_of(run)->padded ? snug_cuda_bias(run, op->linear.b) : NULL;
     if (converted) p.bias = converted;
     return p;
 }

@@ -11,7 +11,7 @@
 struct snug_cuda_entry {
     int64_t block, count; /* its first block; its elements */
     int64_t g, p, copy, state[SNUG_STATES_MAX];
-    int64_t element; /* of the parameter, at which p begins */
+    int64_t element;       /* of the parameter, at which p begins */
     int64_t cols, scratch; /* Adafactor: of the tensor; offset in the workspace */
     int32_t parts;         /* Adafactor: parts of its rows */
     int32_t parameter, slot, segments;

@@ -4,8 +4,8 @@
  * stream of its own, so that both run at once and beside operations.
  *
  * A copy begins when all operations before it are done, because its staging buffer shares its bytes with earlier
- * tensors. WAIT makes later operations wait for it, and so does the end of a phase: a captured phase contains its copies,
- * and phases are ordered among each other.
+ * tensors. WAIT makes later operations wait for it, and so does the end of a phase: a captured phase contains its
+ * copies, and phases are ordered among each other.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,15 +44,15 @@ static void prefer_near_memory(void *base, size_t size) {
     syscall(SYS_mbind, base, size, PREFERRED, nodes, NODES, 0);
 }
 
-/* Mapped, made resident, then page-locked in one call: by cudaHostAlloc() it would take the driver's time for each page,
-   on any node. */
+/* Mapped, made resident, then page-locked in one call: by cudaHostAlloc() it would take the driver's time for each
+   page, on any node. */
 snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct snug_block *out) {
     const size_t size = (size_t)bytes;
     *out = (struct snug_block){0};
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
-        return snug_fail(ctx, SNUG_E_MEMORY, "%.1f MiB of host memory for offloaded tensors: %s", (double)bytes / 0x1p20,
-                         strerror(errno));
+        return snug_fail(ctx, SNUG_E_MEMORY, "%.1f MiB of host memory for offloaded tensors: %s",
+                         (double)bytes / 0x1p20, strerror(errno));
     madvise(base, size, MADV_HUGEPAGE);
     prefer_near_memory(base, size);
     const cudaError_t error = cudaHostRegister(base, size, cudaHostRegisterDefault);
@@ -61,10 +61,11 @@ snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct 
         return SNUG_OK;
     }
     munmap(base, size);
-    return snug_fail(ctx, SNUG_E_MEMORY,
-                     "%.1f MiB of host memory for offloaded tensors cannot be page-locked: %s; offload less, offload to a "
-                     "disk with --offload_dir, or raise the limits of the container and of ulimit -l",
-                     (double)bytes / 0x1p20, cudaGetErrorString(error));
+    return snug_fail(
+        ctx, SNUG_E_MEMORY,
+        "%.1f MiB of host memory for offloaded tensors cannot be page-locked: %s; offload less, offload to a "
+        "disk with --offload_dir, or raise the limits of the container and of ulimit -l",
+        (double)bytes / 0x1p20, cudaGetErrorString(error));
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -89,8 +90,8 @@ snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program 
     }
     RETURN_IF_ERROR(create_event(ctx, &o->ready));
     for (int i = 0; i < 4; i++)
-        RETURN_IF_ERROR(snug_cuda_check(
-            ctx, cudaStreamCreateWithFlags(&o->stream[i / 2][i % 2], cudaStreamNonBlocking), "cudaStreamCreate"));
+        RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&o->stream[i / 2][i % 2], cudaStreamNonBlocking),
+                                        "cudaStreamCreate"));
     return SNUG_OK;
 }
 

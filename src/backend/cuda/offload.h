@@ -19,7 +19,8 @@ struct snug_cuda_copied {
 
 /* Part of a program's state; all zeros where nothing is offloaded. */
 struct snug_cuda_offload {
-    /* Of the copies to the device and from the device; [1]: of those that cross phases, behind which others must not wait. */
+    /* Of the copies to the device and from the device; [1]: of those that cross phases, behind which others must not
+     * wait. */
     cudaStream_t stream[2][2];
     struct snug_cuda_copied *copied; /* by tensor: the last copy of this staging buffer */
     size_t count;
