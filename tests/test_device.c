@@ -277,6 +277,9 @@ static void test_refusals(void **state) {
     expect_failure(f, QUICK "offload=optimizer offload_dir=@work", SNUG_E_UNSUPPORTED,
                    "snug offloads from a GPU to host memory only");
     expect_failure(f, QUICK "fit=true", SNUG_E_UNSUPPORTED, "--fit: snug searches for the CPU so far");
+    set_world(ONE_GPU "free 100000000\n");
+    write_model(f, "enormous", 0.1, 8192, 2, 10000000);
+    expect_failure(f, QUICK "offload=optimizer config_name=@enormous", SNUG_E_DOES_NOT_FIT, "to host memory, of which");
     set_world(ONE_GPU "free 1\ncontext 20\nprocess 0 4711 900 python\n");
     expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "of NVIDIA H200");
     assert_contains(snug_error_message(f->ctx), "more than the available 21.0 MiB");

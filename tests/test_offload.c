@@ -227,6 +227,49 @@ static void assert_at_rest(struct walk *w) {
 /* Variants: the methods that are combined with offloading. */
 enum { BF16 = 1, LAYER = 2, IN_BACKWARD = 4, CLIPS = 8, ACCUMULATES = 16, TRAINS = 32, VARIANTS = 64 };
 
+/* Notes which buffers have copies in other phases; returns the number of such copies. */
+static int64_t mark_crossing(struct walk *w) {
+    int64_t moved = 0;
+    for (size_t i = 0; i < w->program->op_count; i++) {
+        const struct snug_op *op = &w->program->ops[i];
+        if (op->crosses) w->crosses[op->kind == SNUG_OP_FETCH ? op->fetch.x : op->operands[0]] = true;
+        moved += op->crosses;
+    }
+    return moved;
+}
+
+/* One step, or three with overlapping copies, whose bytes are then checked, too. */
+static void walk_steps(struct walk *w, bool overlaps) {
+    if (overlaps) {
+        w->written = calloc(w->program->tensor_count, sizeof *w->written);
+        w->overwritten = calloc(w->program->tensor_count, sizeof *w->overwritten);
+        assert_true(w->written && w->overwritten);
+    }
+    walk_phase(w, SNUG_PHASE_PREPARE);
+    assert_at_rest(w);
+    /* In the second step an evaluation used the arena between BACKWARD and UPDATE, and after UPDATE all is stored. */
+    for (int step = 0; step < (overlaps ? 3 : 1); step++) {
+        for (int micro = 0; micro < 2; micro++) {
+            w->crossing.unstored = micro == 0 && step == 1;
+            walk_phase(w, SNUG_PHASE_FORWARD);
+            for (int chunk = 0; chunk < 3; chunk++) walk_phase(w, SNUG_PHASE_HEAD);
+            w->crossing.fetched = micro == 1 && step != 1;
+            walk_phase(w, SNUG_PHASE_BACKWARD);
+            assert_at_rest(w);
+        }
+        walk_phase(w, SNUG_PHASE_CLIP);
+        assert_at_rest(w);
+        walk_phase(w, SNUG_PHASE_UPDATE);
+        assert_at_rest(w);
+        for (size_t i = 1; i < w->program->tensor_count; i++)
+            if (w->crosses[i] && !w->dirty[i]) w->buffers[i] = ABSENT; /* only read */
+        w->crossing = (struct snug_crossing){.unstored = true};
+        for (size_t i = 0; step > 0 && i < w->program->op_count; i++)
+            if (w->program->ops[i].crosses && w->program->ops[i].phase == SNUG_PHASE_FORWARD)
+                walk_op(w, &w->program->ops[i]);
+    }
+}
+
 static void check_order(const struct fixture *f, const struct snug_config *config, const struct snug_offload *offload,
                         int variant) {
     struct snug_program program;
@@ -255,41 +298,11 @@ static void check_order(const struct fixture *f, const struct snug_config *confi
                      .dirty = calloc(program.tensor_count, 1),
                      .crosses = calloc(program.tensor_count, 1)};
     assert_true(w.buffers && w.dirty && w.crosses);
-    int64_t moved = 0;
-    for (size_t i = 0; i < program.op_count; i++) {
-        const struct snug_op *op = &program.ops[i];
-        if (op->crosses) w.crosses[op->kind == SNUG_OP_FETCH ? op->fetch.x : op->operands[0]] = true;
-        moved += op->crosses;
-    }
+    const int64_t moved = mark_crossing(&w);
     assert_true(offload->overlaps || moved == 0);
-    if (offload->overlaps) {
-        w.written = calloc(program.tensor_count, sizeof *w.written);
-        w.overwritten = calloc(program.tensor_count, sizeof *w.overwritten);
-        assert_true(w.written && w.overwritten);
-        if (trains && offload->classes & 1 << SNUG_MEMORY_OPTIMIZER && !(variant & IN_BACKWARD)) assert_true(moved > 0);
-    }
-    walk_phase(&w, SNUG_PHASE_PREPARE);
-    assert_at_rest(&w);
-    /* In the second step an evaluation used the arena between BACKWARD and UPDATE, and after UPDATE all is stored. */
-    for (int step = 0; step < (offload->overlaps ? 3 : 1); step++) {
-        for (int micro = 0; micro < 2; micro++) {
-            w.crossing.unstored = micro == 0 && step == 1;
-            walk_phase(&w, SNUG_PHASE_FORWARD);
-            for (int chunk = 0; chunk < 3; chunk++) walk_phase(&w, SNUG_PHASE_HEAD);
-            w.crossing.fetched = micro == 1 && step != 1;
-            walk_phase(&w, SNUG_PHASE_BACKWARD);
-            assert_at_rest(&w);
-        }
-        walk_phase(&w, SNUG_PHASE_CLIP);
-        assert_at_rest(&w);
-        walk_phase(&w, SNUG_PHASE_UPDATE);
-        assert_at_rest(&w);
-        for (size_t i = 1; i < program.tensor_count; i++)
-            if (w.crosses[i] && !w.dirty[i]) w.buffers[i] = ABSENT; /* only read */
-        w.crossing = (struct snug_crossing){.unstored = true};
-        for (size_t i = 0; step > 0 && i < program.op_count; i++)
-            if (program.ops[i].crosses && program.ops[i].phase == SNUG_PHASE_FORWARD) walk_op(&w, &program.ops[i]);
-    }
+    if (offload->overlaps && trains && offload->classes & 1 << SNUG_MEMORY_OPTIMIZER && !(variant & IN_BACKWARD))
+        assert_true(moved > 0);
+    walk_steps(&w, offload->overlaps);
     /* Each offloaded tensor has its own bytes in the backing store. */
     int64_t backing_bytes = 0;
     for (size_t i = 1; i < program.tensor_count; i++) {

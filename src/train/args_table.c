@@ -124,9 +124,11 @@ const struct snug_argument snug_arguments[] = {
          "for "
          "all layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"),
     TEXT(offload, "", MEMORY, "A,B",
-         "tensors to offload to a file: optimizer, gradients, weights, activations (snug's own)"),
+         "tensors to offload: optimizer, gradients, weights, activations; from the CPU to a file, from a GPU to "
+         "page-locked "
+         "host memory (snug's own)"),
     TEXT(offload_dir, "", MEMORY, "DIR",
-         "folder of the unnamed offload file; default: output_dir; a tmpfs is host memory (snug's own)"),
+         "CPU: folder of the unnamed offload file; default: output_dir; a tmpfs is host memory (snug's own)"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 

@@ -77,8 +77,7 @@ snug_status snug_limits_check_backing(const struct snug_limits *limits, const st
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
     return snug_fail(
         limits->device.ctx, SNUG_E_DOES_NOT_FIT,
-        "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free "
-        "some",
+        "this run offloads %.1f MiB to host memory, of which %.1f MiB are available: offload less, or free some",
         (double)bytes / 0x1p20, (double)available / 0x1p20);
 }
 

@@ -50,6 +50,8 @@ static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *ke
 static cudaGraph_t stop_capture(struct snug_cuda *cuda) {
     cudaGraph_t graph = NULL;
     if (cuda->capturing) cudaStreamEndCapture(cuda->capture, &graph);
+    for (size_t i = 0; cuda->capturing && i < cuda->offload.count; i++)
+        cuda->offload.copied[i].awaited = false; /* events of a capture mean nothing after it */
     cuda->capturing = NULL;
     cuda->stream = NULL;
     cuda->padded = cuda->forked = false;

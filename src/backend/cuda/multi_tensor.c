@@ -10,9 +10,9 @@ static int32_t gradient_of(const struct snug_op *op) {
     return op->kind == SNUG_OP_SQUARED_NORM ? op->squared_norm.g : op->update.g;
 }
 
-static bool belongs(const struct snug_op *op, enum snug_op_kind kind) {
-    if (op->kind != kind || op->last || op->accumulate) return false;
-    return kind != SNUG_OP_SQUARED_NORM || op->squared_norm.index == 0;
+/* Whether op may share a launch, if it is not a later part of an offloaded tensor. */
+static bool can_share(const struct snug_op *op) {
+    return !op->last && (op->kind != SNUG_OP_SQUARED_NORM || op->squared_norm.index == 0);
 }
 
 /* Blocks of the table; 8-bit states are divided into blocks per segment, and Adafactor divides matrices by rows. */
@@ -29,20 +29,32 @@ static int64_t blocks_of(const struct snug_program *program, const struct snug_o
     return (elements + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
 }
 
-/* Updates of other kinds may be in between: each has its own weight. */
+/* Updates of other kinds may be in between: each has its own weight. Copies of offloaded tensors end a series; any
+   other operation means that gradients are used as soon as they are complete, and then there is no such launch. */
 struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_program *program, enum snug_op_kind kind) {
-    struct snug_cuda_multi_tensor most = {.first = -1}, multi = most;
+    const struct snug_cuda_multi_tensor none = {.first = -1};
+    struct snug_cuda_multi_tensor most = none, series = none;
+    enum snug_phase phase = SNUG_PHASE_COUNT; /* of all operations of the kind; COUNT: there was none yet */
+    bool ended = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind != kind && snug_op_is(op, SNUG_OP_UPDATES)) continue;
-        if (!belongs(op, kind) || (multi.first >= 0 && op->phase != program->ops[multi.first].phase))
-            multi = (struct snug_cuda_multi_tensor){.first = -1};
-        if (!belongs(op, kind)) continue;
-        if (multi.first < 0) multi.first = (int64_t)i;
-        multi.last = (int64_t)i;
-        multi.count++;
-        multi.blocks += blocks_of(program, op);
-        if (multi.count > most.count) most = multi;
+        if (op->kind != kind) {
+            const bool copies = snug_op_is(op, SNUG_OP_COPIES);
+            if (copies) series = none;
+            ended |= phase != SNUG_PHASE_COUNT && !copies && !snug_op_is(op, SNUG_OP_UPDATES);
+            continue;
+        }
+        if (ended || !can_share(op) || (phase != SNUG_PHASE_COUNT && op->phase != phase)) return none;
+        phase = op->phase;
+        if (op->accumulate) {
+            series = none;
+            continue;
+        }
+        if (series.first < 0) series.first = (int64_t)i;
+        series.last = (int64_t)i;
+        series.count++;
+        series.blocks += blocks_of(program, op);
+        if (series.count > most.count) most = series;
     }
     return most;
 }

@@ -141,6 +141,15 @@ static inline int64_t snug_cuda_rows(const struct snug_run *run, int32_t tensor)
 snug_status snug_cuda_done(const struct snug_run *run, const struct snug_op *op);
 snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *what);
 
+/* ---- offloading (copies.c) ---- */
+
+/* A zeroed, page-locked block of host memory. */
+snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct snug_block *out);
+snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program *program, struct snug_cuda *cuda);
+/* Makes later operations wait for all copies that no operation has waited for: those that cross phases. */
+snug_status snug_cuda_await_copies(struct snug_run *run);
+void snug_cuda_close_offload(struct snug_cuda *cuda);
+
 /* ---- captured phases (graph.c) ---- */
 
 snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *done);

@@ -14,7 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backend/cuda/offload.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/state.h"
 
@@ -110,7 +109,7 @@ void snug_cuda_close_offload(struct snug_cuda *cuda) {
 /* Starts a copy of staging buffer x, whose backing store begins at element of tensor backing. */
 static snug_status start(struct snug_run *run, const struct snug_op *op, int32_t x, int32_t backing, bool store) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    const cudaStream_t stream = cuda->offload.stream[store][op->crosses];
+    cudaStream_t stream = cuda->offload.stream[store][op->crosses];
     const int64_t width = snug_dtype_size(snug_run_dtype(run, x));
     const size_t bytes = (size_t)(snug_cuda_rows(run, x) * snug_run_cols(run, x) * width);
     uint8_t *host = run->backing.memory.base + run->program->tensors[backing].offset + op->element * width;
