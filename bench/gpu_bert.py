@@ -71,6 +71,9 @@ CASES = {
     "adam8bit-b4": ("--type bf16 --batch 4 --optim adamw_8bit", [("bitsandbytes", "memory_methods.py bf16_bnb8_b4", False)]),
     "least-b4": ("--type bf16 --batch 4 --bf16-weights --checkpoint --update-in-backward --optim adafactor", [
         ("gradient hooks, no clipping", "memory_methods.py pure_ada_ckpt_hook_b4", False)]),
+    "offload-b32": ("--type bf16 --batch 32 --offload optimizer", [
+        ("torchao, bf16 weights, no clipping", "memory_methods.py pure_offload_ao_b32", False),
+        ("DeepSpeed ZeRO-2", "memory_methods.py ds_zero2_offload_b32", False)]),
     "trainer-fp32-b4": ([], [("Trainer", "trainer_vanilla.py", False)]),
     "trainer-bf16-b4": (["--bf16"], [("Trainer", "trainer_vanilla.py bf16=True", False)]),
 }

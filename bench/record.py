@@ -66,6 +66,10 @@ SECTIONS = {
         "GPU: BERT-large",
         "512 tokens, AdamW with clipping, dropout 0.1, unless the row says otherwise.",
         "tools/cuda-check table"),
+    "gpu-offload": (
+        "GPU: BERT-large with offloaded tensors",
+        "Beside the resident runs: 512 tokens, AdamW with clipping, dropout 0.1, unless the row says otherwise.",
+        "tools/cuda-check offload"),
     "gpu-peers": (
         "GPU: BERT-large beside PyTorch",
         "The peers are transformers and a packed model by hand, not compiled.",

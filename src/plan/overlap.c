@@ -138,11 +138,13 @@ static snug_status add(struct overlap *o, struct snug_op op, enum snug_phase pha
     op.phase = phase;
     op.crosses = true;
     op.last = phase == SNUG_PHASE_BACKWARD; /* of a step's micro-batches */
+    o->program->crosses = true;
     return snug_program_op(o->program, op);
 }
 
 /* The moved operations that come before operation `at` of the old list. */
 static snug_status add_moved(struct overlap *o, const struct snug_op *ops, int32_t at) {
+    if (at > o->begin[SNUG_PHASE_BACKWARD + 1]) return SNUG_OK;
     for (size_t i = o->count; i-- > 0;) {
         const struct buffer *b = &o->buffers[i];
         if (b->late >= 0 && at == o->begin[SNUG_PHASE_FORWARD])

@@ -114,7 +114,7 @@ snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend 
 }
 
 snug_status snug_run_store(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
-    if (!run->crossing) return SNUG_OK;
+    if (!run->program->crosses) return SNUG_OK;
     for (size_t i = 0; i < run->program->op_count && run->crossing->unstored; i++) {
         const struct snug_op *op = &run->program->ops[i];
         if (op->crosses && op->phase == SNUG_PHASE_FORWARD) RETURN_IF_ERROR(run_op(run, backend, i, profile));
@@ -126,6 +126,7 @@ snug_status snug_run_store(struct snug_run *run, const struct snug_backend *back
 /* After a phase. */
 static void note_crossing(const struct snug_run *run, enum snug_phase phase) {
     struct snug_crossing *crossing = run->crossing;
+    if (!run->program->crosses) return;
     if (phase == SNUG_PHASE_FORWARD) crossing->unstored = false;
     if (phase == SNUG_PHASE_BACKWARD) crossing->fetched = run->batch->last_in_step;
     if (phase == SNUG_PHASE_UPDATE) *crossing = (struct snug_crossing){.unstored = true};
@@ -148,11 +149,11 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
     /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now. */
     if (phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
         RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
-    if (run->crossing && run->crossing->unstored && phase != SNUG_PHASE_FORWARD)
+    if (run->program->crosses && run->crossing->unstored && phase != SNUG_PHASE_FORWARD)
         RETURN_IF_ERROR(snug_run_store(run, backend, profile));
     if (phase != SNUG_PHASE_HEAD) {
         RETURN_IF_ERROR(run_ops(run, backend, phase, profile));
-        if (run->crossing) note_crossing(run, phase);
+        note_crossing(run, phase);
         return SNUG_OK;
     }
     for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++)

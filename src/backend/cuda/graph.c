@@ -77,8 +77,8 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
                             .first_batch = run->micro_batch == 0,
                             .first_chunk = run->chunk == 0,
                             .last_batch = run->batch->last_in_step,
-                            .fetched = run->crossing && run->crossing->fetched,
-                            .unstored = run->crossing && run->crossing->unstored};
+                            .fetched = run->program->crosses && run->crossing->fetched,
+                            .unstored = run->program->crosses && run->crossing->unstored};
     struct snug_cuda_graph *graph = find(cuda, &key);
     if (graph && graph->exec) {
         *done = true;
