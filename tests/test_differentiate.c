@@ -8,7 +8,7 @@
 #include "random_model.h"
 #include "sanitized.h"
 
-enum { SEEDS = 600, STEPS = 2 };
+enum { SEEDS = 400, STEPS = 2 };
 
 /* How a model is trained. */
 struct way {

@@ -241,8 +241,7 @@ static snug_status check_same_bits(struct verifying *v) {
         {"layer", {"recompute", "layer", "gradient_checkpointing", "False", NULL}}};
     const struct variant update[] = {
         {in_backward ? "after backward" : "in backward", {"update_in_backward", in_backward ? "False" : "True", NULL}}};
-    const struct variant offload[] = {
-        {"all classes", {"offload", "optimizer,gradients,weights,activations", NULL}}};
+    const struct variant offload[] = {{"all classes", {"offload", "optimizer,gradients,weights,activations", NULL}}};
     const struct variant threads[] = {{alone ? "2 threads" : "1 thread", {"threads", alone ? "2" : "1", NULL}}};
     const struct variant loader[] = {
         {"0 workers", {"dataloader_num_workers", "0", "overwrite_cache", "True", NULL}},
