@@ -386,6 +386,7 @@ static void test_plan(void **state) {
         {"fp16=true", {"fp16 with fp32 masters and loss scaling", NULL}},
         {"bf16=true", {"bf16 with fp32 masters", NULL}},
         {"bf16=true dtype=bfloat16", {"bf16 with bf16 weights", NULL}},
+        {"offload=optimizer", {"to page-locked host memory: optimizer ", "it fits", NULL}},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -71,10 +71,11 @@ struct snug_step_estimate snug_estimate_parts(const struct snug_rates *rates, co
     bool after_loss = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE) continue; /* not part of a step */
+        if (op->phase == SNUG_PHASE_PREPARE) continue;               /* not part of a step */
+        if (op->crosses && op->phase == SNUG_PHASE_UPDATE) continue; /* BACKWARD has fetched it */
         const bool head = op->phase == SNUG_PHASE_HEAD;
-        /* Gradients are cleared once; the update follows the last micro-batch. */
-        const bool once = op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
+        /* Gradients are cleared once; the update follows the last micro-batch, and its copies run once. */
+        const bool once = op->crosses || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                           (snug_op_is(op, SNUG_OP_CLEARS) && op->first);
         const double times = once ? 1 : load->micro_batches * (head ? chunks : 1);
         const struct snug_estimate one =

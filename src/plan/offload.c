@@ -205,7 +205,6 @@ static int64_t part_length(const struct offload *o) {
     int64_t all = 0, elements;
     for (size_t i = 0; i < o->program->op_count; i++)
         if (can_be_cut(o->program, &o->program->ops[i], &elements)) all += elements;
-    /* untested: a model of more than 10^9 parameters */
     const int64_t part = all / MOST_PARTS > o->how->part ? all / MOST_PARTS : o->how->part;
     return part / CUT * CUT > 0 ? part / CUT * CUT : CUT;
 }
@@ -364,15 +363,19 @@ static snug_status insert(struct offload *o, const struct residency *residency, 
     return SNUG_OK;
 }
 
+static bool have_common_elements(const struct offload *o, const struct residency *a, const struct residency *b) {
+    const struct residency *first = a->element < b->element ? a : b, *second = first == a ? b : a;
+    return second->element < first->element + elements_of(o->program, first->staging);
+}
+
 /* Where s is fetched: `ahead` operations before its first use, but not before an earlier interval of a phase has been
    stored, which is then waited for before the first use. */
 static int32_t fetch_position(struct offload *o, const struct residency *s, enum snug_phase in, int32_t first) {
     int32_t at = larger(o->begin[in], first - o->how->ahead);
-    const int64_t end = s->element + elements_of(o->program, s->staging);
     for (int32_t i = s->previous; i >= 0; i = o->residencies[i].previous) {
         const struct residency *p = &o->residencies[i];
         if (p->stored < 0 || o->insertions[p->stored].phase != in) continue;
-        if (p->element >= end || s->element >= p->element + elements_of(o->program, p->staging)) continue;
+        if (!have_common_elements(o, p, s)) continue;
         struct insertion *stored = &o->insertions[p->stored];
         stored->at = smaller(stored->at, first);
         at = larger(at, stored->at);

@@ -36,16 +36,13 @@ struct overlap {
     int32_t *stores; /* by staging buffer: the operation that stores it, or -1 */
 };
 
-static bool is_staged(const struct snug_program *program, int32_t backing) {
-    return program->tensors[backing].offloaded && program->tensors[backing].persistent;
-}
-
 static snug_status find_live_bytes(struct overlap *o) {
     struct snug_program *program = o->program;
     snug_find_lifetimes(program);
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *o->live, (void **)&o->live));
     for (size_t i = 1; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
+        /* untested: no stage leaves a tensor unused */
         if (t->persistent || t->offloaded || t->view || t->first < 0) continue;
         for (int32_t k = t->first; k <= t->last; k++) o->live[k] += snug_tensor_bytes(program, t);
     }
@@ -66,7 +63,7 @@ static snug_status find_buffers(struct overlap *o) {
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *of, (void **)&of)); /* number + 1 */
     for (int32_t i = o->begin[SNUG_PHASE_UPDATE]; i < (int32_t)program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->kind == SNUG_OP_FETCH && !op->first && is_staged(program, op->fetch.backing)) {
+        if (op->kind == SNUG_OP_FETCH && program->tensors[op->fetch.backing].persistent) {
             const struct snug_tensor *t = &program->tensors[op->fetch.x];
             o->buffers[o->count++] = (struct buffer){.tensor = op->fetch.x,
                                                      .backing = op->fetch.backing,

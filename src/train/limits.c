@@ -17,7 +17,7 @@ void snug_limits_account(const struct snug_limits *limits, struct snug_run_plan 
         plan->bytes[SNUG_MEMORY_BATCH] -= batch;
         plan->bytes[SNUG_MEMORY_FUNCTION] -= layout->host - batch;
         plan->total = layout->arena + context;
-        host += layout->host + (plan->offload_dir ? 0 : layout->offload_bytes);
+        host += layout->host + layout->offload_bytes; /* a GPU's backing store is host memory */
     } else {
         const struct snug_program *program = &plan->programs[0].program;
         context = snug_round_up_mib(limits->own_bytes + device->backend->library(program, device->threads));
@@ -74,6 +74,7 @@ static snug_memory_class class_that_is_short(const struct snug_limits *limits, c
 
 snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
     const int64_t bytes = plan->offload_dir ? 0 : plan->layout.offload_bytes, available = snug_available_bytes();
+    /* may be untested: needs a kernel without /proc */
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
     return snug_fail(
         limits->device.ctx, SNUG_E_DOES_NOT_FIT,

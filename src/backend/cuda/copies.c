@@ -43,12 +43,12 @@ static void prefer_near_memory(void *base, size_t size) {
     syscall(SYS_mbind, base, size, PREFERRED, nodes, NODES, 0);
 }
 
-/* Mapped, made resident, then page-locked in one call: by cudaHostAlloc() it would take the driver's time for each
-   page, on any node. */
+/* Mapped, then page-locked in one call, which makes all pages resident: cudaHostAlloc() would use small pages of any
+   node. */
 snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct snug_block *out) {
     const size_t size = (size_t)bytes;
     *out = (struct snug_block){0};
-    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return snug_fail(ctx, SNUG_E_MEMORY, "%.1f MiB of host memory for offloaded tensors: %s",
                          (double)bytes / 0x1p20, strerror(errno));
@@ -60,11 +60,10 @@ snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct 
         return SNUG_OK;
     }
     munmap(base, size);
-    return snug_fail(
-        ctx, SNUG_E_MEMORY,
-        "%.1f MiB of host memory for offloaded tensors cannot be page-locked: %s; offload less, offload to a "
-        "disk with --offload_dir, or raise the limits of the container and of ulimit -l",
-        (double)bytes / 0x1p20, cudaGetErrorString(error));
+    return snug_fail(ctx, SNUG_E_MEMORY,
+                     "%.1f MiB of host memory for offloaded tensors cannot be page-locked: %s; offload less, or "
+                     "raise the limits of the container and of ulimit -l",
+                     (double)bytes / 0x1p20, cudaGetErrorString(error));
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
