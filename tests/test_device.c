@@ -444,7 +444,7 @@ static snug_status count_verdicts(void *user, const snug_check *check) {
     return check->result == SNUG_CHECK_FAILED ? SNUG_E_INTERNAL : SNUG_OK;
 }
 
-/* What the GPU backend lacks is skipped, the number of threads does not matter, and the order of sums may differ. */
+/* On a GPU the number of threads does not matter, and the order of sums may differ. */
 static void test_verify(void **state) {
     struct fixture *f = *state;
     int verdicts[3] = {0};
