@@ -116,8 +116,10 @@ static void store_later(struct overlap *o, struct buffer *b) {
     const int64_t bytes = snug_tensor_bytes(o->program, &o->program->tensors[b->tensor]);
     const int32_t end = (int32_t)o->program->op_count;
     if (b->store < 0) return;
-    for (int32_t i = b->stored + 1; i < end; i++) /* untested: UPDATE reads nothing again that it has written */
+    for (int32_t i = b->stored + 1; i < end; i++) {
+        /* untested: UPDATE reads nothing again that it has written */
         if (!has_room(o, i, bytes) || copies(o, &o->program->ops[i], SNUG_OP_FETCH, b)) return;
+    }
     int32_t at = o->begin[SNUG_PHASE_FORWARD];
     while (at < o->begin[SNUG_PHASE_FORWARD + 1] && has_room(o, at, bytes) &&
            !copies(o, &o->program->ops[at], SNUG_OP_FETCH, b))
