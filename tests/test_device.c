@@ -29,8 +29,7 @@ static void expect_failure(struct fixture *f, const char *words, snug_status sta
     assert_contains(snug_error_message(f->ctx), says_this);
 }
 
-/* ---- offloading ---------------------------------------------------------------------------------------------------
- */
+/* ---- offloading -------------------------------------------------------------------------------------------------- */
 
 #define SMALL "device=cuda max_steps=6 logging_steps=1 per_device_train_batch_size=4 max_seq_length=16 "
 

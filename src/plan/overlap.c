@@ -23,8 +23,8 @@
 struct buffer {
     int32_t tensor, backing, fetch, store, stored; /* stored: the WAIT after STORE */
     int64_t element, count;                        /* of backing */
-    int32_t early,
-        late; /* the operations of BACKWARD and FORWARD before which FETCH and the WAIT are inserted; or -1 */
+    int32_t early;                                 /* the operation of BACKWARD before which FETCH is inserted, or -1 */
+    int32_t late; /* the operation of FORWARD before which the WAIT is inserted, or -1 */
 };
 
 struct overlap {
@@ -130,8 +130,7 @@ static void store_later(struct overlap *o, struct buffer *b) {
     for (int32_t i = o->begin[SNUG_PHASE_FORWARD]; i < at; i++) o->live[i] += bytes;
 }
 
-/* ---- the new list of operations -----------------------------------------------------------------------------------
- */
+/* ---- the new list of operations ------------------------------------------------------------------------------- */
 
 static snug_status add(struct overlap *o, struct snug_op op, enum snug_phase phase) {
     op.phase = phase;
