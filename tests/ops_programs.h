@@ -103,8 +103,8 @@ static inline void build_linear(struct ops *f, int variant) {
 
 /* 1: dropout. 2: high dropout. 3: a window smaller than most sequences, dropout. 4: a window larger than many. 5: RoPE.
    6: windows and RoPE, as ModernBERT's local layers. 7: a bias, as MPNet. 8: dropout and a bias of few buckets. 9: a
-   frozen bias. 10: all of these. Heads of an odd size have no RoPE. */
-enum { ATTENTION_VARIANTS = 11 };
+   frozen bias. 10: all of these. 11: as 8 with a bias in bf16. Heads of an odd size have no RoPE. */
+enum { ATTENTION_VARIANTS = 12 };
 static inline void build_attention(struct ops *f, int variant) {
     static const struct {
         float p, theta;
@@ -118,14 +118,16 @@ static inline void build_attention(struct ops *f, int variant) {
                                    [7] = {.buckets = 32},
                                    [8] = {.p = 0.3f, .buckets = 8},
                                    [9] = {.buckets = 32},
-                                   [10] = {.p = 0.3f, .theta = 100, .window = 33, .buckets = 16}};
+                                   [10] = {.p = 0.3f, .theta = 100, .window = 33, .buckets = 16},
+                                   [11] = {.p = 0.3f, .buckets = 8}};
     const int64_t h = f->shape->h;
     const int32_t heads = f->shape->heads, window = forms[variant].window, buckets = forms[variant].buckets;
     const float p = forms[variant].p, theta = h / heads % 2 == 0 ? forms[variant].theta : 0;
     const enum snug_dtype type = f->program.compute;
     struct snug_attention a = {.heads = heads, .window = window, .rope_theta = theta};
     a.qkv = ops_source(f, type, T, 0, 3 * h);
-    if (buckets) a.bias = ops_source(f, SNUG_F32, FIXED, buckets, heads);
+    const bool low = variant == 11;
+    if (buckets) a.bias = ops_source(f, low ? SNUG_BF16 : SNUG_F32, FIXED, buckets, heads);
     a.o = ops_tensor(f, type, T, 0, h);
     a.lse = ops_tensor(f, SNUG_F32, T, 0, heads);
     struct snug_attention_backward d = {
@@ -138,7 +140,7 @@ static inline void build_attention(struct ops *f, int variant) {
     f->y = a.o;
     f->dy = d.dout;
     ops_pair(f, a.qkv, d.dqkv);
-    ops_pair(f, a.bias, d.dbias);
+    if (!low) ops_pair(f, a.bias, d.dbias); /* finite differences are finer than bf16 */
 }
 
 /* 0: no dropout, no dz. 1: dropout. 2: dropout, ds in place of dy. 3: over loss positions. 4: no beta. 5: dropout, an

@@ -20,16 +20,20 @@ static struct buckets buckets_of(const struct snug_run *run, int32_t bias) {
     return buckets;
 }
 
-static __global__ void expand_kernel(float *to, const float *bias, const struct buckets buckets, int heads,
-                                     float scale) {
+template <typename T>
+static __global__ void expand_kernel(float *to, const T *bias, const struct buckets buckets, int heads, float scale) {
     for (int i = threadIdx.x; i < DISTANCES; i += blockDim.x)
-        to[blockIdx.x * DISTANCES + i] = bias[buckets.of[i] * heads + blockIdx.x] / scale;
+        to[blockIdx.x * DISTANCES + i] = to_float(bias[buckets.of[i] * heads + blockIdx.x]) / scale;
 }
 
 void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias, float scale) {
     const int heads = (int)snug_run_cols(run, bias);
-    expand_kernel<<<(unsigned)heads, 256, 0, snug_cuda_of(run)->stream>>>(to, (const float *)snug_run_data(run, bias),
-                                                                          buckets_of(run, bias), heads, scale);
+    const cudaStream_t stream = snug_cuda_of(run)->stream;
+    with_type(snug_run_dtype(run, bias), [&](auto value) {
+        typedef decltype(value) T;
+        expand_kernel<T><<<(unsigned)heads, 256, 0, stream>>>(to, (const T *)snug_run_data(run, bias),
+                                                              buckets_of(run, bias), heads, scale);
+    });
 }
 
 /* ---- the gradient ---- */
