@@ -152,7 +152,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         stderr,
         "bench_cuda_step [--type bf16|fp16|fp32|tf32] [--batch N] [--length N] [--ragged] [--accumulate N]\n"
         "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
-        "  [--offload optimizer,gradients,weights,activations]\n"
+        "  [--offload optimizer,gradients,weights,master_weights,activations]\n"
         "  [--config MODEL|config.json] (else BERT-large) [--shortest N] (lengths from N to --length, all as likely)\n"
         "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
     return 2;
@@ -163,7 +163,11 @@ static struct bert_options options_of(snug_context *ctx, const struct bench *b, 
     static enum snug_recompute levels[256];
     const bool bf16 = strcmp(b->type, "bf16") == 0, fp16 = strcmp(b->type, "fp16") == 0;
     struct snug_offload offload = cuda->copying;
-    const struct snug_args args = {.ctx = ctx, .offload = (char *)(uintptr_t)b->offload};
+    const struct snug_args args = {.ctx = ctx,
+                                   .offload = (char *)(uintptr_t)b->offload,
+                                   .bf16 = bf16,
+                                   .fp16 = fp16,
+                                   .dtype = (char *)(b->low_weights ? "bfloat16" : "float32")};
     bert_check(ctx, snug_args_offload(&args, &offload.classes), "--offload");
     for (int i = 0; i < 256; i++) levels[i] = b->checkpoint ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_ELEMENTWISE;
     return (struct bert_options){.compute = bf16   ? SNUG_BF16

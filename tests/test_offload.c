@@ -309,7 +309,8 @@ static double check_order(const struct fixture *f, const struct snug_config *con
         const struct snug_tensor *t = &program.tensors[i];
         if (!t->offloaded) continue;
         assert_true(t->offset >= 0 && t->offset % 4096 == 0 && t->offset + t->bytes <= layout.offload_bytes);
-        if (!(offload->classes >> t->memory_class & 1))
+        const bool master = offload->classes & SNUG_OFFLOAD_MASTERS && t->master;
+        if (!(offload->classes >> t->memory_class & 1) && !master)
             fail_msg("%s of class %d is offloaded, %x was asked for, variant %x", t->name, (int)t->memory_class,
                      offload->classes, (unsigned)variant);
         backing_bytes += (t->bytes + 4095) / 4096 * 4096;
@@ -317,7 +318,8 @@ static double check_order(const struct fixture *f, const struct snug_config *con
     assert_int_equal(backing_bytes, layout.offload_bytes);
     /* Activations by themselves may all be needed again too soon, and gradients that are not kept need no backing
        store. */
-    const unsigned used = offload->classes & (!trains ? 1 : variant & IN_BACKWARD ? 5 : 7);
+    const bool masters = offload->classes & SNUG_OFFLOAD_MASTERS && !(variant & LAYER);
+    const unsigned used = masters | (offload->classes & (!trains ? 1 : variant & IN_BACKWARD ? 5 : 7));
     assert_true(w.fetched > 0 || !used);
     assert_true(w.stored > 0 || !used || !trains);
     const struct snug_load load = {.tokens = 400, .sequences = 8, .rows = 8, .micro_batches = 2};
@@ -351,6 +353,12 @@ static void test_copies_are_waited_for(void **state) {
                     offload.overlaps = true;
                     if (variant % 5 == 0) assert_true(check_order(f, &config, &offload, variant) == bytes);
                 }
+        for (int variant = BF16; variant < VARIANTS; variant += 2) {
+            const unsigned optimizer = variant & CLIPS ? 1u << SNUG_MEMORY_OPTIMIZER : 0;
+            struct snug_offload offload = {SNUG_OFFLOAD_MASTERS | optimizer, 4, 1 << 14, 16 << 10,
+                                           variant & ACCUMULATES};
+            check_order(f, &config, &offload, variant);
+        }
     }
     snug_config_free(&config);
 }
@@ -364,12 +372,19 @@ static void assert_same(const struct fixture *f, const char *a, const char *b, c
 /* The tiny model's matrices of 16 KiB are staged whole; the wide model's table of 1.9 M elements is staged in pieces.
  */
 static void test_same_bits(void **state) {
-    static const char *const ways[] = {"optimizer", "gradients", "weights", "activations",
-                                       "optimizer,gradients,weights,activations"};
+    static const char *const ways[] = {"optimizer",
+                                       "gradients",
+                                       "weights",
+                                       "activations",
+                                       "optimizer,gradients,weights,activations",
+                                       "optimizer,master_weights"};
+    enum { ALL_CLASSES = 4, MASTERS };
     static const char *const runs[] = {
         "gradient_accumulation_steps=2 save_strategy=steps save_steps=5 max_steps=10",
         "gradient_accumulation_steps=2 task=mlm line_by_line=True train_file=@train.txt save_strategy=steps "
         "save_steps=5 max_steps=10",
+        "bf16=True save_strategy=steps save_steps=5 max_steps=10 validation_file=@dev.csv eval_strategy=steps "
+        "eval_steps=3",
         "bf16=True recompute=layer save_strategy=steps save_steps=5 max_steps=10",
         "dtype=bfloat16 update_in_backward=True recompute=layer save_strategy=steps save_steps=5 max_steps=10",
         "update_in_backward=True max_grad_norm=0 gradient_accumulation_steps=2 save_strategy=steps save_steps=5 "
@@ -387,8 +402,9 @@ static void test_same_bits(void **state) {
     for (size_t run = 0; run < sizeof runs / sizeof *runs; run++) {
         const bool wide = strstr(runs[run], "wide");
         train(f, "plain", runs[run]);
-        for (size_t i = wide ? 4 : 0; i < sizeof ways / sizeof *ways; i++) {
+        for (size_t i = wide ? ALL_CLASSES : 0; i < sizeof ways / sizeof *ways; i++) {
             char words[512], name[] = "offloaded";
+            if (i == MASTERS && !strstr(runs[run], "bf16=True")) continue;
             snprintf(words, sizeof words, "%s offload=%s offload_dir=@spool", runs[run], ways[i]);
             train(f, name, words);
             assert_same(f, "plain", name, "model.safetensors");
@@ -546,8 +562,10 @@ static void test_refusals(void **state) {
         const char *words, *message;
         snug_status status;
     } cases[] = {
-        {"offload=optimiser", "\"optimiser\" is not one of optimizer, gradients, weights, activations", SNUG_E_USAGE},
+        {"offload=optimiser", "is not one of optimizer, gradients, weights, master_weights, activations", SNUG_E_USAGE},
         {"offload=optimizer,", "\"\" is not one of", SNUG_E_USAGE},
+        {"offload=master_weights", "this run has none: use --bf16", SNUG_E_USAGE},
+        {"offload=master_weights bf16=True dtype=bfloat16", "this run has none", SNUG_E_USAGE},
         {"offload_dir=@spool", "needs --offload", SNUG_E_USAGE},
         {"offload=optimizer offload_dir=@train.csv", "train.csv", SNUG_E_IO},
         {"offload=optimizer offload_dir=/proc/self", "/proc/self cannot hold the", SNUG_E_IO},

@@ -59,9 +59,13 @@ enum snug_block_use {
     SNUG_BLOCK_BACKING /* the backing store in host memory of a backend whose arena is on a device */
 };
 
+enum { SNUG_OFFLOAD_MASTERS = 1 << SNUG_MEMORY_CLASS_COUNT };
+
 /* Which tensors are in the backing store, and how they are copied; see plan/stages.h. */
 struct snug_offload {
-    unsigned classes; /* bits 1 << memory class, of weights, gradients, optimizer and activations; 0: nothing */
+    /* Bits 1 << memory class, of weights, gradients, optimizer and activations, and SNUG_OFFLOAD_MASTERS: of weights
+     * those of which 16-bit copies stay in the arena. 0: nothing. */
+    unsigned classes;
     int32_t ahead; /* operations between the start of a copy and the use, and between the use and the end of a copy */
     int64_t part;  /* elements of a part, for norms and optimizers of large tensors */
     int64_t least; /* bytes; smaller tensors are not offloaded */

@@ -84,6 +84,21 @@ static bool is_chosen(const struct offload *o, const struct snug_tensor *tensor,
     return (o->how->classes >> memory_class & 1) && bytes >= o->how->least;
 }
 
+/* Weights that only PREPARE and the updates use, because all else reads their 16-bit copies: the same ones in the
+   programs of a run, whether they train or not. */
+static void choose_masters(struct offload *o) {
+    for (size_t i = 0; i < o->tensors; i++) {
+        struct snug_tensor *tensor = &o->program->tensors[i];
+        tensor->offloaded |= tensor->master && snug_tensor_bytes(o->program, tensor) >= o->how->least;
+    }
+    for (size_t i = 0; i < o->program->op_count; i++) {
+        const struct snug_op *op = &o->program->ops[i];
+        if (op->phase == SNUG_PHASE_PREPARE || snug_op_is(op, SNUG_OP_UPDATES)) continue;
+        for (int k = 0; k < snug_op_operands(op); k++)
+            if (o->program->tensors[op->operands[k]].master) o->program->tensors[op->operands[k]].offloaded = false;
+    }
+}
+
 /* Transient tensors that several phases use, except those of the head: what forward writes and backward reads, and with
    two backward passes the gradients that are kept between them. Not if all uses are close together. */
 static void choose_transient(struct offload *o, int32_t number) {
@@ -111,6 +126,7 @@ static void choose(struct offload *o) {
         else if (is_chosen(o, tensor, gradient ? SNUG_MEMORY_GRADIENTS : SNUG_MEMORY_ACTIVATIONS))
             choose_transient(o, (int32_t)i);
     }
+    if (o->how->classes & SNUG_OFFLOAD_MASTERS && !(o->how->classes >> SNUG_MEMORY_WEIGHTS & 1)) choose_masters(o);
 }
 
 /* ---- parts ---------------------------------------------------------------------------------------------------- */

@@ -7,9 +7,9 @@
  * For each staging buffer of UPDATE, in the order of use: FETCH moves to the earliest operation of BACKWARD from which
  * on there is room for the buffer, STORE to the beginning of the next FORWARD, and its WAIT to the last operation up to
  * which there is room. There is room where the arena's peak is not exceeded. The lifetime of such a buffer wraps
- * around: it goes from BACKWARD to the end and from the beginning to its WAIT in FORWARD. The buffers that are fetched
- * first are stored last: so their lifetimes are nested, as those of the layers' activations, between which they are
- * placed.
+ * around: it goes from BACKWARD to the end and from the beginning to its WAIT in FORWARD. The stores begin in the order
+ * of their WAITs: first what FORWARD itself fetches, then the buffers that were fetched last. So most lifetimes are
+ * nested, as those of the layers' activations, between which they are placed.
  *
  * UPDATE keeps a FETCH for a step in which BACKWARD did not fetch, or whose arena another program used in between. See
  * struct snug_crossing for what runs when.
@@ -33,6 +33,8 @@ struct overlap {
     int64_t *live, most; /* bytes by operation, and their peak */
     struct buffer *buffers;
     size_t count;
+    const struct buffer **late; /* those that FORWARD stores, in the order in which it waits for them */
+    size_t late_count;
     int32_t *stores; /* by staging buffer: the operation that stores it, or -1 */
 };
 
@@ -140,15 +142,27 @@ static snug_status add(struct overlap *o, struct snug_op op, enum snug_phase pha
     return snug_program_op(o->program, op);
 }
 
+/* The buffer whose store is waited for first, then the one that was fetched last. */
+static int by_late(const void *a, const void *b) {
+    const struct buffer *x = *(const struct buffer *const *)a, *y = *(const struct buffer *const *)b;
+    return x->late != y->late ? (x->late < y->late ? -1 : 1) : y->fetch - x->fetch;
+}
+
+static snug_status sort_stores(struct overlap *o) {
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, o->count, sizeof *o->late, (void **)&o->late));
+    for (size_t i = 0; i < o->count; i++)
+        if (o->buffers[i].late >= 0) o->late[o->late_count++] = &o->buffers[i];
+    if (o->late_count) qsort(o->late, o->late_count, sizeof *o->late, by_late);
+    return SNUG_OK;
+}
+
 /* The moved operations that come before operation `at` of the old list. */
 static snug_status add_moved(struct overlap *o, const struct snug_op *ops, int32_t at) {
     if (at > o->begin[SNUG_PHASE_BACKWARD + 1]) return SNUG_OK;
-    for (size_t i = o->count; i-- > 0;) {
-        const struct buffer *b = &o->buffers[i];
-        if (b->late >= 0 && at == o->begin[SNUG_PHASE_FORWARD])
-            RETURN_IF_ERROR(add(o, ops[b->store], SNUG_PHASE_FORWARD));
-        if (b->late == at) RETURN_IF_ERROR(add(o, ops[b->stored], SNUG_PHASE_FORWARD));
-    }
+    for (size_t i = 0; at == o->begin[SNUG_PHASE_FORWARD] && i < o->late_count; i++)
+        RETURN_IF_ERROR(add(o, ops[o->late[i]->store], SNUG_PHASE_FORWARD));
+    for (size_t i = 0; i < o->late_count; i++)
+        if (o->late[i]->late == at) RETURN_IF_ERROR(add(o, ops[o->late[i]->stored], SNUG_PHASE_FORWARD));
     for (size_t i = 0; i < o->count; i++)
         if (o->buffers[i].early == at) RETURN_IF_ERROR(add(o, ops[o->buffers[i].fetch], SNUG_PHASE_BACKWARD));
     return SNUG_OK;
@@ -180,6 +194,7 @@ static snug_status overlap(struct overlap *o) {
     RETURN_IF_ERROR(find_buffers(o));
     for (size_t i = 0; i < o->count; i++) fetch_earlier(o, &o->buffers[i]);
     for (size_t i = 0; i < o->count; i++) store_later(o, &o->buffers[i]);
+    RETURN_IF_ERROR(sort_stores(o));
     struct snug_op *ops = program->ops;
     const size_t count = program->op_count;
     program->ops = NULL;
@@ -198,6 +213,7 @@ snug_status snug_stage_overlap(struct snug_program *program, const struct snug_o
     const snug_status status = overlap(&o);
     free(o.live);
     free(o.buffers);
+    free(o.late);
     free(o.stores);
     return status;
 }

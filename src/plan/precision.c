@@ -7,14 +7,17 @@
 
 struct precision {
     struct snug_program *program;
-    const enum snug_recompute *levels;
+    const struct snug_methods *methods;
     int32_t *copies;       /* by weight: the copy that can be read now, or none */
     enum snug_phase phase; /* in which copies that do not persist are */
 };
 
-/* The copies of a layer that recomputes everything live while the layer runs, not for the whole run. */
+/* The copies of a layer that recomputes everything live while the layer runs, not for the whole run; but if weights are
+   offloaded they take no room in the arena, and half the time of fetching what they would be made from. */
 static bool persists(const struct precision *p, const struct snug_tensor *weight) {
-    return weight->part != SNUG_PART_LAYER || !p->levels || p->levels[weight->layer] != SNUG_RECOMPUTE_LAYER;
+    const enum snug_recompute *levels = p->methods->recompute;
+    const bool offloaded = p->methods->offload.classes >> SNUG_MEMORY_WEIGHTS & 1;
+    return weight->part != SNUG_PART_LAYER || !levels || levels[weight->layer] != SNUG_RECOMPUTE_LAYER || offloaded;
 }
 
 /* Such copies are not available in another phase. */
@@ -30,7 +33,7 @@ static void enter(struct precision *p, enum snug_phase phase, size_t weights) {
 static snug_status add_copy(struct precision *p, int32_t weight, enum snug_phase phase) {
     struct snug_tensor like = p->program->tensors[weight];
     like.dtype = p->program->compute;
-    like.persistent = persists(p, &like);
+    like.persistent = p->program->tensors[weight].master = persists(p, &like);
     like.trainable = false;
     like.gradient = 0;
     if (!like.persistent) {
@@ -80,16 +83,15 @@ static snug_status give_copies(struct precision *p, size_t weights) {
     return status;
 }
 
-snug_status snug_stage_precision(struct snug_program *program, enum snug_dtype weights,
-                                 const enum snug_recompute levels[]) {
+snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods) {
     /* Vectors stay F32: biases and norms are few, and matmuls add them in fp32. */
     for (size_t i = 0; i < program->parameter_count; i++)
-        if (program->parameters[i].shape[1]) program->tensors[program->parameters[i].tensor].dtype = weights;
+        if (program->parameters[i].shape[1]) program->tensors[program->parameters[i].tensor].dtype = methods->weights;
     if (program->compute == SNUG_F32) return SNUG_OK;
     const size_t tensors = program->tensor_count;
     for (size_t i = 0; i < tensors; i++)
         if (program->tensors[i].low_precision) program->tensors[i].dtype = program->compute;
-    struct precision p = {.program = program, .levels = levels, .phase = SNUG_PHASE_PREPARE};
+    struct precision p = {.program = program, .methods = methods, .phase = SNUG_PHASE_PREPARE};
     RETURN_IF_ERROR(snug_alloc(program->ctx, tensors, sizeof *p.copies, (void **)&p.copies));
     const snug_status status = give_copies(&p, tensors);
     free(p.copies);

@@ -41,6 +41,7 @@ struct snug_tensor {
     int32_t gradient; /* a weight's gradient; 0: none */
     int32_t index;    /* index of a gradient that has only some rows of its table (lazy rows, program/op.h); 0: none */
     bool low_precision; /* may be stored in the compute type, which the precision stage decides */
+    bool master;        /* a weight of which a copy in the compute type lives as long (precision stage) */
     bool saved;         /* an optimizer's state, which checkpoints hold */
     bool offloaded;     /* it is in the backing store; operations use staging buffers (plan/offload.c) */
     bool view;          /* a view of tensor base, from `element` on */

@@ -2,25 +2,39 @@
 /* --offload and --offload_dir. */
 #include <string.h>
 
+#include "backend/backend.h"
 #include "train/args.h"
+
+static bool is_word(const char *name, const char *text, size_t length) {
+    return strlen(name) == length && strncmp(name, text, length) == 0;
+}
+
+/* The bits of the class that length characters of text name; 0 if there is none. */
+static unsigned class_of(const char *text, size_t length) {
+    for (int i = SNUG_MEMORY_WEIGHTS; i <= SNUG_MEMORY_ACTIVATIONS; i++)
+        if (is_word(snug_memory_class_name((snug_memory_class)i), text, length)) return 1u << i;
+    return is_word("master_weights", text, length) ? SNUG_OFFLOAD_MASTERS : 0;
+}
 
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
     *classes = 0;
     for (const char *text = args->offload; text;) {
         const size_t length = strcspn(text, ",");
-        bool known = false;
-        for (int i = SNUG_MEMORY_WEIGHTS; i <= SNUG_MEMORY_ACTIVATIONS; i++) {
-            const char *name = snug_memory_class_name((snug_memory_class)i);
-            if (strlen(name) != length || strncmp(name, text, length) != 0) continue;
-            *classes |= 1u << i;
-            known = true;
-        }
+        const unsigned known = class_of(text, length);
         if (!known)
-            return snug_fail(args->ctx, SNUG_E_USAGE,
-                             "--offload %s: \"%.*s\" is not one of optimizer, gradients, weights, activations",
-                             args->offload, (int)length, text);
+            return snug_fail(
+                args->ctx, SNUG_E_USAGE,
+                "--offload %s: \"%.*s\" is not one of optimizer, gradients, weights, master_weights, activations",
+                args->offload, (int)length, text);
+        *classes |= known;
         text = text[length] ? text + length + 1 : NULL;
     }
+    if (*classes & SNUG_OFFLOAD_MASTERS && ((!args->bf16 && !args->fp16) || strcmp(args->dtype, "bfloat16") == 0))
+        return snug_fail(
+            args->ctx, SNUG_E_USAGE,
+            "--offload %s: master_weights are fp32 weights beside 16-bit copies, and this run has none: use "
+            "--bf16 or --fp16, or offload weights",
+            args->offload);
     if (args->offload_dir && !*classes)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--offload_dir %s needs --offload, as in --offload optimizer",
                          args->offload_dir);

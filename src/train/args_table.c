@@ -124,7 +124,7 @@ const struct snug_argument snug_arguments[] = {
          "for "
          "all layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"),
     TEXT(offload, "", MEMORY, "A,B",
-         "tensors to offload: optimizer, gradients, weights, activations; from the CPU to a file, from a GPU to "
+         "tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from a GPU to "
          "page-locked "
          "host memory (snug's own)"),
     TEXT(offload_dir, "", MEMORY, "DIR",
