@@ -44,8 +44,9 @@ int main(int argc, char **argv) {
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     check(ctx, snug_args_create(ctx, &args));
     check(ctx, snug_args_parse(args, argc - 1, argv + 1));
-    check(ctx, snug_rates_open(ctx, snug_backend_cpu(), snug_args_threads(args), &rates));
     check(ctx, snug_session_create(args, &session));
+    check(ctx, snug_rates_open(ctx, session->job.setup.backend, snug_device_gpu(&session->job.limits.device), snug_args_threads(args),
+                               &rates));
     check(ctx, snug_session_begin_epoch(session, 0));
     const struct snug_program *program = &session->training->program;
     const struct snug_load *load = &session->training->pipeline.load;
@@ -72,7 +73,9 @@ int main(int argc, char **argv) {
         measured += seconds;
         printf("%-22s %12.3f %12.3f %8.2f\n", snug_op_name(kind), 1e3 * estimated, 1e3 * seconds, estimated / seconds);
     }
-    const struct snug_estimate all = snug_estimate_step(&rates, program, load);
+    struct snug_step_estimate step_estimate;
+    check(ctx, snug_estimate_parts(&rates, program, load, &step_estimate));
+    const struct snug_estimate all = step_estimate.total;
     printf("%-22s %12.3f %12.3f %8.2f   (%.3f ms on the clock: %.2f)\n", "a step", 1e3 * all.seconds, 1e3 * measured,
            all.seconds / measured, 1e3 * wall, all.seconds / wall);
     snug_session_destroy(session);

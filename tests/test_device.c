@@ -11,10 +11,14 @@
 #define ONE_GPU "driver 580.65.06 13000\ngpu 143771 0 7 NVIDIA H200\nvisible 0\n"
 #define QUICK "device=cuda max_steps=3 logging_steps=1 per_device_train_batch_size=2 max_seq_length=16 "
 
+#define GPU_RATES SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json"
+
 static int set_up_world(void **state) {
     begin_world();
     set_world(ONE_GPU "context 520\n");
-    return set_up(state);
+    const int failed = set_up(state);
+    setenv("SNUG_RATES", GPU_RATES, 1);
+    return failed;
 }
 
 static int tear_down_world(void **state) {
@@ -59,6 +63,29 @@ static void test_offloaded_is_resident(void **state) {
         }
         assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "resident")), SNUG_OK);
     }
+}
+
+#define LARGE "config_name=@large device=cuda max_steps=2 per_device_train_batch_size=4 max_seq_length=16 "
+
+/* The search adds methods until the run fits its budget; only micro-batches change the order of sums. */
+static void test_fit(void **state) {
+    struct fixture *f = *state;
+    snug_plan *plan;
+    char words[256];
+    write_model(f, "large", 0.1, 64, 2, 30522);
+    set_world(ONE_GPU);
+    snug_args *args = training_args(f, LARGE);
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
+    const int64_t budget = snug_plan_total(plan) - snug_plan_bytes(plan, SNUG_MEMORY_OPTIMIZER) / 2;
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+    snprintf(words, sizeof words, LARGE "gradient_accumulation_steps=1 fit=true memory_budget=%lld", (long long)budget);
+    const snug_train_result result = train(f, "fitted", words);
+    assert_true(result.total.planned <= budget);
+    assert_contains(f->log, "--fit: --");
+    assert_contains(f->log, ", with the same results");
+    train(f, "plain", LARGE);
+    assert_same_file(f, path_of(f, "plain/model.safetensors"), path_of(f, "fitted/model.safetensors"));
 }
 
 /* Steps by a loop of the user: before the last micro-batch, twice in a row, with weights read in between. */
@@ -275,14 +302,16 @@ static void test_refusals(void **state) {
     struct fixture *f = *state;
     expect_failure(f, QUICK "offload=optimizer offload_dir=@work", SNUG_E_UNSUPPORTED,
                    "snug offloads from a GPU to host memory only");
-    expect_failure(f, QUICK "fit=true", SNUG_E_UNSUPPORTED, "--fit: snug searches for the CPU so far");
+    setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
+    expect_failure(f, QUICK "memory_budget=2M", SNUG_E_USAGE, "these are not the rates of a GPU");
+    setenv("SNUG_RATES", GPU_RATES, 1);
     set_world(ONE_GPU "free 100000000\n");
     write_model(f, "enormous", 0.1, 8192, 2, 10000000);
     expect_failure(f, QUICK "offload=optimizer config_name=@enormous", SNUG_E_DOES_NOT_FIT, "to host memory, of which");
     set_world(ONE_GPU "free 1\ncontext 20\nprocess 0 4711 900 python\n");
     expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "of NVIDIA H200");
     assert_contains(snug_error_message(f->ctx), "more than the available 21.0 MiB");
-    assert_contains(snug_error_message(f->ctx), "a smaller --per_device_train_batch_size needs less");
+    assert_contains(snug_error_message(f->ctx), "no mix of methods fits 21.0 MiB; the smallest takes ");
     assert_contains(snug_error_message(f->ctx), "other processes on it: 4711 python 900.0 MiB");
     set_world(ONE_GPU "free 1\n");
     expect_failure(f, QUICK "memory_budget=2M", SNUG_E_DOES_NOT_FIT, "more than --memory_budget of 2.0 MiB");
@@ -385,7 +414,7 @@ static void test_plan(void **state) {
         {"fp16=true", {"fp16 with fp32 masters and loss scaling", NULL}},
         {"bf16=true", {"bf16 with fp32 masters", NULL}},
         {"bf16=true dtype=bfloat16", {"bf16 with bf16 weights", NULL}},
-        {"offload=optimizer", {"to page-locked host memory: optimizer ", "it fits", NULL}},
+        {"offload=optimizer", {"to page-locked host memory: optimizer ", "it fits", "the run's 30 steps about"}},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -512,6 +541,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_loss_scale, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_precision, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_failed_kernel, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_fit, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_refusals, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_context_size_is_stored, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_evaluation, set_up_world, tear_down_world),

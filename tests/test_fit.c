@@ -15,24 +15,25 @@ static void check(struct fixture *f, snug_status status) {
 static void test_rates_are_fitted(void **state) {
     struct fixture *f = *state;
     struct snug_rates rates = {.ctx = f->ctx};
-    struct snug_cost costs[24];
-    double seconds[24];
+    struct snug_rate_sample samples[24];
     for (int i = 0; i < 24; i++) {
         const int doublings = i % 8, triplings = i / 8;
-        costs[i] = (struct snug_cost){1e5 * pow(2, doublings), 1e4 * pow(3, triplings) * (1 + i % 3)};
-        seconds[i] = 2e-6 + 1e-11 * costs[i].flops + 5e-11 * costs[i].bytes;
+        struct snug_rate_sample *s = &samples[i];
+        s->calls = 1 + i % 2; /* a sample may be the sum of several calls */
+        s->cost = (struct snug_cost){1e5 * pow(2, doublings), 1e4 * pow(3, triplings) * (1 + i % 3)};
+        s->seconds = s->calls * 2e-6 + 1e-11 * s->cost.flops + 5e-11 * s->cost.bytes;
     }
-    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LINEAR}, costs, seconds, 24));
+    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LINEAR}, samples, 24));
     assert_int_equal(rates.count, 1);
     assert_true(fabs(rates.items[0].call / 2e-6 - 1) < 1e-3 && fabs(rates.items[0].flop / 1e-11 - 1) < 1e-3 &&
                 fabs(rates.items[0].byte / 5e-11 - 1) < 1e-3 && rates.items[0].error < 1e-6);
     /* Where more work takes less time, the fit would be negative: that term is left out. */
-    for (int i = 0; i < 24; i++) seconds[i] = 1e-3 / (1 + i % 8);
-    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_NORM}, costs, seconds, 24));
+    for (int i = 0; i < 24; i++) samples[i].seconds = 1e-3 / (1 + i % 8);
+    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_NORM}, samples, 24));
     assert_true(rates.items[1].call >= 0 && rates.items[1].flop >= 0 && rates.items[1].byte >= 0);
     /* Measurements that did not finish give no rate. */
-    for (int i = 0; i < 24; i++) seconds[i] = INFINITY;
-    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LOSS}, costs, seconds, 24));
+    for (int i = 0; i < 24; i++) samples[i].seconds = INFINITY;
+    check(f, snug_rates_fit(&rates, (struct snug_rate){.kind = SNUG_OP_LOSS}, samples, 24));
     assert_int_equal(rates.count, 2);
     snug_rates_free(&rates);
 }
@@ -40,7 +41,7 @@ static void test_rates_are_fitted(void **state) {
 enum { THREADS = SANITIZED ? 1 : 2 }; /* with coverage, threads that update counters wait for one another */
 
 static void open_rates(struct fixture *f, struct snug_rates *rates) {
-    check(f, snug_rates_open(f->ctx, snug_backend_cpu(), THREADS, rates));
+    check(f, snug_rates_open(f->ctx, snug_backend_cpu(), NULL, THREADS, rates));
     assert_true(rates->count > 10);
 }
 
@@ -50,7 +51,7 @@ static void test_rates_are_measured_once(void **state) {
     char *path;
     setenv("SNUG_RATES", "", 1);
     /* A damaged file is reported and not used. */
-    snug_rates_init(f->ctx, &measured, snug_backend_cpu(), THREADS);
+    snug_rates_init(f->ctx, &measured, snug_backend_cpu(), NULL, THREADS);
     check(f, snug_rates_keep(&measured, &path));
     write_bytes(path, "{\"seconds\": [", 13);
     free(path);
@@ -211,7 +212,9 @@ static void plan_alone(struct fixture *f, const struct planned *p, const struct 
     check(f, snug_job_open(args, SNUG_COMMAND_PLAN, &job));
     const struct snug_data_pipeline *pipeline = training_pipeline(&job), *asked = training_pipeline(&p->job);
     *arena = job.plan.layout.total;
-    *seconds = snug_run_plan_step(&job.plan, &p->rates).seconds;
+    struct snug_estimate step;
+    check(f, snug_run_plan_step(&job.plan, &p->rates, &step));
+    *seconds = step.seconds;
     assert_int_equal(pipeline->options.batch_size * pipeline->options.accumulation,
                      asked->options.batch_size * asked->options.accumulation);
     assert_int_equal(pipeline->max_steps, asked->max_steps);
@@ -229,16 +232,51 @@ static void test_more_work_takes_longer(void **state) {
     open_job(f, "", &p);
     const struct snug_planned_program *training = snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING);
     struct snug_load load = training->pipeline.load;
-    double before = snug_estimate_step(&p.rates, &training->program, &load).seconds;
+    struct snug_step_estimate step;
+    check(f, snug_estimate_parts(&p.rates, &training->program, &load, &step));
+    double before = step.total.seconds;
     assert_true(before > 0);
     for (int i = 0; i < 4; i++) {
         double *const grown[] = {&load.tokens, &load.pairs, &load.rows, &load.micro_batches};
         *grown[i] *= 2;
-        const double after = snug_estimate_step(&p.rates, &training->program, &load).seconds;
-        assert_true(after > before);
-        before = after;
+        check(f, snug_estimate_parts(&p.rates, &training->program, &load, &step));
+        assert_true(step.total.seconds > before);
+        before = step.total.seconds;
     }
     close_job(&p);
+}
+
+/* Copies beside operations take the seconds that operations wait for them: none if copies are fast, and if they are
+   slow no less than those of one direction. */
+static void test_waits_are_estimated(void **state) {
+    struct fixture *f = *state;
+    static const double bytes[] = {1e-15, 1e-9, 1e-3};
+    double alone = 0;
+    for (int i = 0; i < 3; i++)
+        for (int beside = 0; beside < 2; beside++) {
+            struct planned p;
+            struct snug_step_estimate step;
+            double copied[2] = {0}, rest = 0;
+            open_job(f, "offload=optimizer,gradients gradient_accumulation_steps=3", &p);
+            const struct snug_planned_program *training = snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING);
+            p.rates.overlaps = beside;
+            check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_FETCH, .byte = bytes[i]}));
+            check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_STORE, .byte = bytes[i]}));
+            check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_WAIT}));
+            check(f, snug_estimate_parts(&p.rates, &training->program, &training->pipeline.load, &step));
+            for (size_t k = 0; k < training->program.op_count; k++) {
+                const struct snug_op *op = &training->program.ops[k];
+                if (op->phase != SNUG_PHASE_UPDATE || !snug_op_is(op, SNUG_OP_COPIES)) continue;
+                copied[op->kind == SNUG_OP_STORE] +=
+                    snug_estimate_op(&p.rates, &training->program, op, &training->pipeline.load, 1).seconds;
+            }
+            if (!beside) alone = step.total.seconds;
+            rest = fmax(copied[0], copied[1]);
+            if (i == 0) assert_true(fabs(step.total.seconds / alone - 1) < 1e-3);
+            assert_true(step.total.seconds >= rest && step.total.seconds <= alone * (1 + 1e-9));
+            if (i == 2 && beside) assert_true(step.total.seconds < 0.8 * alone); /* both directions at once */
+            close_job(&p);
+        }
 }
 
 static void test_choice_fits_and_equals_the_plan(void **state) {
@@ -306,7 +344,7 @@ static void test_no_mix_is_much_quicker(void **state) {
                 check(f, snug_run_plan_build(&p.job.setup, args, pipelines, &trial));
                 snug_limits_account(&p.job.limits, &trial);
                 one->total = trial.total;
-                one->work = snug_run_plan_step(&trial, &p.rates);
+                check(f, snug_run_plan_step(&trial, &p.rates, &one->work));
                 snug_run_plan_free(&trial);
                 snug_args_destroy(args);
             }
@@ -473,6 +511,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rates_are_shown, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_missing_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_waits_are_estimated, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_choice_fits_and_equals_the_plan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_user_settings_are_kept, set_up, tear_down),

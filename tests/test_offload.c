@@ -323,7 +323,9 @@ static double check_order(const struct fixture *f, const struct snug_config *con
     assert_true(w.fetched > 0 || !used);
     assert_true(w.stored > 0 || !used || !trains);
     const struct snug_load load = {.tokens = 400, .sequences = 8, .rows = 8, .micro_batches = 2};
-    const double bytes = snug_estimate_parts(NULL, &program, &load).total.bytes;
+    struct snug_step_estimate step;
+    assert_int_equal(snug_estimate_parts(NULL, &program, &load, &step), SNUG_OK);
+    const double bytes = step.total.bytes;
     free(w.buffers);
     free(w.dirty);
     free(w.crosses);

@@ -217,8 +217,8 @@ static snug_status describe(struct snug_session *s, snug_anatomy *a) {
         a->before = device->usage.method == SNUG_GPU_BY_NOTHING ? -1 : device->usage.gpu.used;
         return SNUG_OK;
     }
-    snug_rates_init(a->ctx, &machine, setup->backend, setup->threads);
-    snprintf(a->place, sizeof a->place, "%s, %d threads", machine.cpu, setup->threads);
+    snug_rates_init(a->ctx, &machine, setup->backend, NULL, setup->threads);
+    snprintf(a->place, sizeof a->place, "%s, %d threads", machine.device, setup->threads);
     return SNUG_OK;
 }
 

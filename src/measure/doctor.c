@@ -47,8 +47,8 @@ static void read_features(snug_doctor *d) {
 static void look_at_machine(snug_doctor *d, const struct snug_args *args) {
     struct snug_rates rates;
     uname(&d->system);
-    snug_rates_init(d->ctx, &rates, snug_backend_cpu(), 1);
-    snprintf(d->cpu, sizeof d->cpu, "%s", rates.cpu);
+    snug_rates_init(d->ctx, &rates, snug_backend_cpu(), NULL, 1);
+    snprintf(d->cpu, sizeof d->cpu, "%s", rates.device);
     snprintf(d->isa, sizeof d->isa, "%s", rates.isa);
     read_features(d);
     snug_backend_cpu_describe(d->matmuls, sizeof d->matmuls);

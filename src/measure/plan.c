@@ -34,7 +34,7 @@ static snug_status sum_parts(const struct snug_program *program, snug_plan *plan
     return SNUG_OK;
 }
 
-static void estimate_step(const struct snug_setup *setup, const struct snug_planned_program *training,
+static snug_status estimate_step(const struct snug_setup *setup, const struct snug_planned_program *training,
                           snug_plan *plan) {
     const struct snug_loader_limits *limits = &training->pipeline.limits;
     const int64_t rows = (int64_t)snug_setup_task(setup)->positions(&training->pipeline.options, setup->train.dataset,
@@ -43,7 +43,8 @@ static void estimate_step(const struct snug_setup *setup, const struct snug_plan
                                    .sequences = (double)limits->sequences,
                                    .rows = (double)rows,
                                    .micro_batches = (double)training->pipeline.options.accumulation};
-    plan->step = snug_estimate_parts(NULL, &training->program, &load);
+    plan->max_steps = training->pipeline.max_steps;
+    return snug_estimate_parts(NULL, &training->program, &load, &plan->step);
 }
 
 static snug_status describe_offload(const struct snug_job *job, snug_plan *plan) {
@@ -65,8 +66,8 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
         plan->fit = *job->fit;
         RETURN_IF_ERROR(snug_fit_sentence(plan->ctx, job->fit, &plan->fit_text));
     }
-    if (plan->gpu) return SNUG_OK; /* no rates of operations are measured on a GPU yet */
-    RETURN_IF_ERROR(snug_rates_open(plan->ctx, setup->backend, setup->threads, &rates));
+    RETURN_IF_ERROR(snug_rates_open(plan->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads,
+                                    &rates));
     const snug_status status =
         snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);
@@ -103,7 +104,7 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     snprintf(plan->device, sizeof plan->device, "%s", job->limits.device.usage.gpu.name);
     plan->memory = snug_limits_memory(&job->limits);
     plan->available = snug_limits_available(&job->limits);
-    estimate_step(&job->setup, training, plan);
+    RETURN_IF_ERROR(estimate_step(&job->setup, training, plan));
     RETURN_IF_ERROR(describe_offload(job, plan));
     RETURN_IF_ERROR(sum_parts(program, plan));
     return price_methods(job, plan);

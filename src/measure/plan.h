@@ -32,7 +32,8 @@ struct snug_plan {
     int64_t memory, available;
     /* a step: all micro-batches at the size of the run's largest one, and the update */
     struct snug_step_estimate step;
-    struct snug_priced *methods; /* the plan itself, then each method alone; none on a GPU */
+    int64_t max_steps;           /* of the run */
+    struct snug_priced *methods; /* the plan itself, then each method alone */
     size_t method_count;
     bool searched; /* for a mix of methods; then: */
     struct snug_fit fit;

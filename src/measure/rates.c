@@ -5,17 +5,23 @@
 
 #include <stdlib.h>
 
+#include "train/device.h"
 #include "train/threads.h"
 
 snug_status snug_rates_create(snug_args *args, snug_rates **out) {
+    struct snug_device device;
     void *memory;
-    char *path;
+    char *path = NULL;
+    const int threads = snug_args_threads(args);
     *out = NULL;
     snug_clear_error(args->ctx);
-    RETURN_IF_ERROR(snug_threads_check(args->ctx, snug_args_threads(args)));
+    RETURN_IF_ERROR(snug_threads_check(args->ctx, threads));
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_rates *rates = memory;
-    snug_status status = snug_rates_measure(args->ctx, snug_backend_cpu(), snug_args_threads(args), rates);
+    snug_status status = snug_device_choose(args, threads, &device);
+    if (status == SNUG_OK)
+        status = snug_rates_measure(args->ctx, device.backend, snug_device_gpu(&device), threads, rates);
+    snug_device_close(&device);
     if (status == SNUG_OK) status = snug_rates_keep(rates, &path); /* untested: measures for seconds */
     if (status != SNUG_OK) {                                       /* untested: measures for seconds */
         snug_rates_destroy(rates);

@@ -2,6 +2,7 @@
 /* Estimates the seconds of operations on this machine, and of a step of a program. */
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "plan/rates.h"
 
@@ -13,9 +14,9 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
         const bool input = snug_op_reads(op, k);
         const int bit = input ? inputs++ : 2 + outputs++;
         const bool counts = input ? bit < 2 : bit < 3; /* the first two inputs and the first output */
-        if (counts && program->tensors[op->operands[k]].dtype == SNUG_BF16) types |= 1 << bit;
+        if (counts && snug_dtype_size(program->tensors[op->operands[k]].dtype) == 2) types |= 1 << bit;
     }
-    return types;
+    return types | (program->tf32 && snug_op_info(op->kind)->group == SNUG_GROUP_CONTRACTION ? 8 : 0);
 }
 
 /* The rate of the same kind if it was measured, the most similar variant first; else that of a copy, which only moves
@@ -63,12 +64,93 @@ static void add(struct snug_estimate *sum, double times, const struct snug_estim
     sum->seconds += times * one->seconds;
 }
 
-struct snug_step_estimate snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
-                                              const struct snug_load *load) {
+/* ---- copies beside operations ---------------------------------------------------------------------------------- */
+
+/* The clock of a step: operations run one after the other, and so do the copies of each direction. */
+struct timeline {
+    const struct snug_rates *rates;
+    const struct snug_program *program;
+    const struct snug_load *load;
+    double now, until[2], *copied; /* until: by direction; copied: by staging buffer, the end of its last copy */
+    double waited;
+};
+
+static bool is_first(const struct snug_op *op) { return op->crosses && op->phase == SNUG_PHASE_FORWARD; }
+
+/* Whether op runs in a micro-batch, in a step after another one; see is_idle() in plan/run.c. */
+static bool runs(const struct snug_op *op, bool first, bool last) {
+    if (op->crosses && op->phase == SNUG_PHASE_UPDATE) return false;
+    if (is_first(op)) return first;
+    if (op->last) return last;
+    return !(op->kind == SNUG_OP_FETCH && op->first) || !first;
+}
+
+static void wait_until(struct timeline *t, double when) {
+    if (when <= t->now) return;
+    t->waited += when - t->now;
+    t->now = when;
+}
+
+static void walk_op(struct timeline *t, const struct snug_op *op) {
+    if (op->kind == SNUG_OP_WAIT) {
+        wait_until(t, t->copied[op->wait.x]);
+        return;
+    }
+    const double seconds = snug_estimate_op(t->rates, t->program, op, t->load, t->load->rows).seconds;
+    if (!snug_op_is(op, SNUG_OP_COPIES)) {
+        t->now += seconds;
+        return;
+    }
+    const bool store = op->kind == SNUG_OP_STORE;
+    t->until[store] = fmax(t->now, t->until[store]) + seconds;
+    t->copied[store ? op->store.x : op->fetch.x] = t->until[store];
+}
+
+/* A phase ends when its copies have ended, too. Returns the seconds for which operations waited. */
+static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, bool last) {
+    t->waited = 0;
+    for (size_t i = 0; i < t->program->op_count; i++) {
+        const struct snug_op *op = &t->program->ops[i];
+        if (op->phase == phase && runs(op, first, last)) walk_op(t, op);
+    }
+    wait_until(t, fmax(t->until[0], t->until[1]));
+    return t->waited;
+}
+
+static void add_wait(struct snug_step_estimate *sum, enum snug_side side, double times, double seconds) {
+    const struct snug_estimate wait = {.seconds = seconds};
+    add(&sum->total, times, &wait);
+    add(&sum->parts[side][snug_op_info(SNUG_OP_WAIT)->group], times, &wait);
+}
+
+/* The first and the last micro-batch have copies of their own; those in between are alike. HEAD has no copies. */
+static snug_status add_waits(const struct snug_rates *rates, const struct snug_program *program,
+                             const struct snug_load *load, struct snug_step_estimate *sum) {
+    struct timeline t = {.rates = rates, .program = program, .load = load};
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *t.copied, (void **)&t.copied));
+    const double count = fmax(load->micro_batches, 1);
+    for (int i = 0; i < 3; i++) {
+        const bool first = i == 0, last = i == 2 || count == 1;
+        const double times = i == 1 ? count - 2 : 1;
+        if (i > 0 && (count == 1 || times <= 0)) continue;
+        add_wait(sum, SNUG_SIDE_FORWARD, times, walk_phase(&t, SNUG_PHASE_FORWARD, first, last));
+        add_wait(sum, SNUG_SIDE_BACKWARD, times, walk_phase(&t, SNUG_PHASE_BACKWARD, first, last));
+    }
+    add_wait(sum, SNUG_SIDE_UPDATE, 1, walk_phase(&t, SNUG_PHASE_CLIP, false, true));
+    add_wait(sum, SNUG_SIDE_UPDATE, 1, walk_phase(&t, SNUG_PHASE_UPDATE, true, true));
+    free(t.copied);
+    return SNUG_OK;
+}
+
+/* ---- a step ----------------------------------------------------------------------------------------------------- */
+
+snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
+                                const struct snug_load *load, struct snug_step_estimate *out) {
     const double size = (double)program->capacity[SNUG_EXTENT_ROWS];
     const double chunks = load->rows > size ? ceil(load->rows / size) : 1;
-    struct snug_step_estimate sum = {0};
-    bool after_loss = false;
+    const bool beside = rates && rates->overlaps;
+    bool after_loss = false, copies = false;
+    *out = (struct snug_step_estimate){0};
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         if (op->phase == SNUG_PHASE_PREPARE) continue;               /* not part of a step */
@@ -78,11 +160,12 @@ struct snug_step_estimate snug_estimate_parts(const struct snug_rates *rates, co
         const bool once = op->crosses || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                           (snug_op_is(op, SNUG_OP_CLEARS) && op->first);
         const double times = once ? 1 : load->micro_batches * (head ? chunks : 1);
-        const struct snug_estimate one =
-            snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);
-        add(&sum.total, times, &one);
-        add(&sum.parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group], times, &one);
+        struct snug_estimate one = snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);
+        copies |= snug_op_is(op, SNUG_OP_COPIES);
+        if (beside && snug_op_is(op, SNUG_OP_COPIES)) one.seconds = 0;
+        add(&out->total, times, &one);
+        add(&out->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group], times, &one);
         after_loss |= op->kind == SNUG_OP_LOSS;
     }
-    return sum;
+    return beside && copies ? add_waits(rates, program, load, out) : SNUG_OK;
 }

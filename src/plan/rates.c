@@ -45,21 +45,29 @@ static bool solve(const double normal[TERMS][TERMS], const double right[TERMS], 
     return true;
 }
 
-static double error_of(const double x[TERMS], const struct snug_cost costs[], const double seconds[], size_t count) {
+static double error_of(const double x[TERMS], const struct snug_rate_sample samples[], size_t count) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) {
-        const double off = (x[0] + x[1] * costs[i].flops + x[2] * costs[i].bytes) / seconds[i] - 1;
+        const struct snug_rate_sample *s = &samples[i];
+        const double off = (x[0] * s->calls + x[1] * s->cost.flops + x[2] * s->cost.bytes) / s->seconds - 1;
         sum += off * off;
     }
     return sqrt(sum / (double)count);
 }
 
+snug_status snug_rates_add(struct snug_rates *rates, struct snug_rate rate) {
+    RETURN_IF_ERROR(snug_grow(rates->ctx, (void **)&rates->items, &rates->capacity, rates->count + 1, sizeof rate));
+    rates->items[rates->count++] = rate;
+    return SNUG_OK;
+}
+
 /* No term may be negative: the subset of terms with the least error. */
-snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_cost costs[],
-                           const double seconds[], size_t count) {
+snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_rate_sample samples[],
+                           size_t count) {
     double normal[TERMS][TERMS] = {{0}}, right[TERMS] = {0};
     for (size_t i = 0; i < count; i++) {
-        const double row[TERMS] = {1 / seconds[i], costs[i].flops / seconds[i], costs[i].bytes / seconds[i]};
+        const struct snug_rate_sample *s = &samples[i];
+        const double row[TERMS] = {s->calls / s->seconds, s->cost.flops / s->seconds, s->cost.bytes / s->seconds};
         for (int j = 0; j < TERMS; j++) {
             right[j] += row[j];
             for (int k = 0; k < TERMS; k++) normal[j][k] += row[j] * row[k];
@@ -69,7 +77,7 @@ snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, cons
     for (int mask = 1; mask < 1 << TERMS; mask++) {
         double x[TERMS];
         if (!solve(normal, right, mask, x) || x[0] < 0 || x[1] < 0 || x[2] < 0) continue;
-        const double error = error_of(x, costs, seconds, count);
+        const double error = error_of(x, samples, count);
         if (error >= rate.error) continue;
         rate.call = x[0];
         rate.flop = x[1];
@@ -78,9 +86,7 @@ snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, cons
     }
     if (rate.error == INFINITY) return SNUG_OK; /* these shapes do not measure it */
     rate.samples = (int32_t)count;
-    RETURN_IF_ERROR(snug_grow(rates->ctx, (void **)&rates->items, &rates->capacity, rates->count + 1, sizeof rate));
-    rates->items[rates->count++] = rate;
-    return SNUG_OK;
+    return snug_rates_add(rates, rate);
 }
 
 void snug_rates_free(struct snug_rates *rates) {
@@ -91,49 +97,76 @@ void snug_rates_free(struct snug_rates *rates) {
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
 /* Widths from short rows to long rows; lengths from a few words to full length; batches that fill a tile and that do
- * not. They are small, because machines with little memory run them too. */
-static const struct shape {
+ * not. */
+struct shape {
     int64_t hidden, heads, sequences, length;
     bool plain;  /* also without dropout, for the few models without it */
     bool states; /* also with every other optimizer */
-} shapes[] = {
+};
+/* Small, because machines with little memory run them too. */
+static const struct shape host_shapes[] = {
     {128, 2, 1, 16, true, true},    {256, 8, 4, 32, false, false}, {256, 4, 32, 32, true, true},
     {256, 4, 2, 512, false, false}, {384, 12, 64, 8, true, false}, {384, 12, 32, 24, false, false},
     {384, 12, 6, 128, true, false}, {512, 8, 1, 64, false, true},  {512, 8, 8, 128, false, false},
 };
-enum { SHAPES = sizeof shapes / sizeof *shapes, VOCABULARY = 2048, POSITIONS = 512, REPETITIONS = 3, SWEEP = 32 << 20 };
+/* Large enough that the constant time of a call does not hide the rates of what a GPU is used for. */
+static const struct shape device_shapes[] = {
+    {256, 4, 32, 32, true, true},     {384, 12, 64, 64, false, false},  {768, 12, 8, 128, true, true},
+    {768, 12, 32, 512, false, false}, {1024, 16, 4, 512, false, false}, {1024, 16, 32, 512, true, true},
+    {1024, 16, 64, 128, true, false}, {2048, 32, 8, 512, false, true},  {2560, 20, 4, 512, false, false},
+};
+enum {
+    SHAPES = sizeof host_shapes / sizeof *host_shapes,
+    VOCABULARY = 2048,
+    POSITIONS = 512,
+    REPETITIONS = 3,
+    HOST_SWEEP = 32 << 20,
+    /* Writing it takes longer than issuing the operations of a phase, so that these follow each other at once. */
+    DEVICE_SWEEP = 1 << 30,
+    DEVICE_SWEEPS = 4,
+};
+_Static_assert(SHAPES == sizeof device_shapes / sizeof *device_shapes, "as many of each");
 
 struct sample {
     enum snug_op_kind kind;
     int32_t types;
     bool dropout;
-    struct snug_cost cost;
-    double seconds;
+    struct snug_rate_sample one;
 };
 
 struct bench {
     snug_context *ctx;
     const struct snug_backend *backend;
+    const struct shape *shapes;
+    char *cache; /* folder for a GPU's matmul algorithms; NULL if there is none */
     int threads;
     struct sample *samples;
     size_t count, capacity;
 };
 
+/* Types of a program's values. */
+struct types {
+    enum snug_dtype weights, compute;
+    bool tf32;
+};
+
 struct trial {
     struct snug_config config;
     struct snug_optimizer optimizer;
-    enum snug_dtype weights;
     struct snug_program program;
     struct snug_runner runner;
     struct snug_batch batch;
     struct snug_run run;
     int32_t sweep;    /* a tensor larger than any core's cache */
     int32_t *numbers; /* the batch's arrays */
-    double *best;     /* by operation: seconds of its fastest run */
+    struct snug_op_times times;
+    double *best; /* by operation: seconds of its fastest run; 0 if it did not run */
 };
 
-static snug_status build_trial(struct bench *bench, const struct shape *shape, struct trial *t, enum snug_dtype compute,
-                               bool dropout) {
+static bool on_device(const struct bench *bench) { return snug_backend_is_device(bench->backend); }
+
+static snug_status build_trial(struct bench *bench, const struct shape *shape, struct trial *t,
+                               const struct types *types, bool dropout) {
     struct snug_program *program = &t->program;
     t->config = (struct snug_config){.family = &snug_family_bert,
                                      .hidden_size = shape->hidden,
@@ -152,19 +185,26 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
                                      .task = SNUG_TASK_CLASSIFICATION,
                                      .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
     snug_program_init(program, bench->ctx);
-    program->compute = compute;
+    program->compute = types->compute;
+    program->tf32 = types->tf32;
     program->longest = shape->length;
     program->capacity[SNUG_EXTENT_TOKENS] = shape->sequences * shape->length;
     program->capacity[SNUG_EXTENT_SEQUENCES] = program->capacity[SNUG_EXTENT_ROWS] = shape->sequences;
     RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
     /* Lazy rows; the other half of the shapes updates whole tables. */
-    const struct snug_methods methods = {
-        .optimizer = &t->optimizer, .weights = t->weights, .micro_batches = 1, .lazy_steps = dropout ? 256 : 0};
+    const struct snug_methods methods = {.optimizer = &t->optimizer,
+                                         .weights = types->weights,
+                                         .micro_batches = 1,
+                                         .lazy_steps = bench->backend->lazy_rows && dropout ? 256 : 0};
     RETURN_IF_ERROR(snug_stages(program, &methods));
     return snug_program_tensor(
         program,
         (struct snug_tensor){
-            .memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = SWEEP / 4, .layer = -1, .persistent = true},
+            .memory_class = SNUG_MEMORY_TEMPORARY,
+            .rows = 1,
+            .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) / 4,
+            .layer = -1,
+            .persistent = true},
         &t->sweep, "sweep");
 }
 
@@ -181,6 +221,7 @@ static snug_status make_batch(snug_context *ctx, const struct shape *shape, stru
     batch->loss_positions = at + shape->sequences + 1;
     batch->labels = batch->loss_positions + shape->sequences;
     batch->sequences = batch->rows = batch->items = batch->items_in_step = shape->sequences;
+    batch->last_in_step = true;
     batch->tokens = tokens;
     batch->longest = shape->length;
     for (int64_t i = 0; i < tokens; i++) {
@@ -198,19 +239,38 @@ static snug_status make_batch(snug_context *ctx, const struct shape *shape, stru
 }
 
 /* Small values of both signs, so that no result overflows, vanishes or becomes subnormal. */
-static void fill_weights(struct trial *t) {
-    for (size_t i = 0; i < t->program.tensor_count; i++) {
+static snug_status fill_weights(struct trial *t) {
+    float values[7 * 512];
+    for (int k = 0; k < 7 * 512; k++) values[k] = 0.01f * (float)(k % 7 - 3);
+    for (size_t i = 1; i < t->program.tensor_count; i++) {
         const struct snug_tensor *tensor = &t->program.tensors[i];
+        const int64_t count = tensor->rows * tensor->cols;
         if (tensor->memory_class != SNUG_MEMORY_WEIGHTS || tensor->dtype != SNUG_F32) continue;
-        float *values = (float *)(t->run.arena + tensor->offset);
-        for (int64_t k = 0; k < tensor->rows * tensor->cols; k++) values[k] = 0.01f * (float)(k % 7 - 3);
+        for (int64_t k = 0; k < count; k += 7 * 512)
+            RETURN_IF_ERROR(snug_tensor_write(&t->program, &t->runner.memory, (int32_t)i, k,
+                                              count - k < 7 * 512 ? count - k : 7 * 512, values));
     }
+    return SNUG_OK;
 }
 
 /* Flushes the caches between phases: in a deep model too, the results of an earlier phase are not in a core's cache. */
 static snug_status sweep_caches(struct bench *bench, struct trial *t) {
     const struct snug_op fill = {.kind = SNUG_OP_FILL, .fill = {.x = t->sweep}};
-    return bench->backend->ops[SNUG_OP_FILL](&t->run, &fill);
+    for (int i = 0; i < (on_device(bench) ? DEVICE_SWEEPS : 1); i++)
+        RETURN_IF_ERROR(bench->backend->ops[SNUG_OP_FILL](&t->run, &fill));
+    return SNUG_OK;
+}
+
+static snug_status run_phases(struct bench *bench, struct trial *t) {
+    struct snug_profile profile = {.times = &t->times};
+    const size_t count = t->program.op_count;
+    memset(t->times.seconds, 0, count * sizeof *t->times.seconds);
+    memset(t->times.calls, 0, count * sizeof *t->times.calls);
+    for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++) {
+        RETURN_IF_ERROR(sweep_caches(bench, t));
+        RETURN_IF_ERROR(snug_run_phase(&t->run, bench->backend, (enum snug_phase)phase, &profile));
+    }
+    return snug_op_times_collect(&t->run, bench->backend, &t->times);
 }
 
 static snug_status time_operations(struct bench *bench, struct trial *t) {
@@ -222,40 +282,71 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     run->learning_rate = 1e-5f;
     run->max_grad_norm = 1;
     run->optimizer = &t->optimizer;
-    fill_weights(t);
+    run->one_by_one = true;
+    if (bench->backend->autotune) { /* untested: only a GPU has a choice of algorithms */
+        struct snug_sizes sizes = {0};
+        snug_sizes_add(&sizes, t->batch.tokens);
+        RETURN_IF_ERROR(bench->backend->autotune(run, &sizes, bench->cache));
+        run->batch = &t->batch;
+    }
+    RETURN_IF_ERROR(fill_weights(t));
+    RETURN_IF_ERROR(bench->backend->load(run));
+    RETURN_IF_ERROR(snug_op_times_init(&t->program, &t->times));
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
-    for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++)
+    for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++) {
+        RETURN_IF_ERROR(run_phases(bench, t));
         for (size_t i = 0; i < t->program.op_count; i++) {
-            if (i == 0 || t->program.ops[i].phase != t->program.ops[i - 1].phase)
-                RETURN_IF_ERROR(sweep_caches(bench, t));
-            const double begin = snug_seconds();
-            RETURN_IF_ERROR(bench->backend->ops[t->program.ops[i].kind](run, &t->program.ops[i]));
-            const double seconds = snug_seconds() - begin;
+            const double seconds = t->times.calls[i] ? t->times.seconds[i] / (double)t->times.calls[i] : 0;
             if (repetition == 0 || seconds < t->best[i]) t->best[i] = seconds;
         }
-    return SNUG_OK;
-}
-
-static snug_status collect(struct bench *bench, const struct shape *shape, const struct trial *t, bool updates_only) {
-    for (size_t i = 0; i < t->program.op_count; i++) {
-        const struct snug_op *op = &t->program.ops[i];
-        if (updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
-        RETURN_IF_ERROR(snug_grow(bench->ctx, (void **)&bench->samples, &bench->capacity, bench->count + 1,
-                                  sizeof *bench->samples));
-        bench->samples[bench->count++] = (struct sample){
-            .kind = op->kind,
-            .types = snug_operand_types(&t->program, op),
-            .dropout = op->p > 0,
-            .cost = snug_op_cost(&t->program, op, shape->sequences * shape->length, shape->sequences, shape->sequences),
-            .seconds = fmax(t->best[i], 1e-8), /* the resolution of the clock */
-        };
     }
     return SNUG_OK;
 }
 
-static snug_status run_trial(struct bench *bench, const struct shape *shape, struct trial *t, enum snug_dtype compute,
+/* A GPU does all operations of an elementwise kind in one launch, which counts as the first one's: they are one
+   measurement. */
+static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
+    const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & SNUG_OP_ELEMENTS;
+    for (size_t i = first; launched && i < bench->count; i++) { /* untested: only a GPU does */
+        struct sample *sample = &bench->samples[i];
+        if (sample->kind == like->kind && sample->types == like->types) return sample;
+    }
+    return NULL;
+}
+
+static snug_status collect(struct bench *bench, const struct shape *shape, const struct trial *t, bool updates_only) {
+    const size_t first = bench->count;
+    const int64_t tokens = shape->sequences * shape->length;
+    for (size_t i = 0; i < t->program.op_count; i++) {
+        const struct snug_op *op = &t->program.ops[i];
+        if ((updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) || !t->times.calls[i]) continue;
+        struct sample sample = {
+            .kind = op->kind,
+            .types = snug_operand_types(&t->program, op),
+            .dropout = op->p > 0,
+            .one = {.calls = 1,
+                    .seconds = fmax(t->best[i], 1e-8), /* the resolution of the clock */
+                    .cost = snug_op_cost(&t->program, op, (double)tokens, (double)shape->sequences,
+                                         (double)shape->sequences)},
+        };
+        struct sample *same = same_launch(bench, first, &sample);
+        if (same) { /* untested: only a GPU does */
+            same->one.calls++;
+            same->one.seconds += sample.one.seconds;
+            same->one.cost.flops += sample.one.cost.flops;
+            same->one.cost.bytes += sample.one.cost.bytes;
+            continue;
+        }
+        RETURN_IF_ERROR(snug_grow(bench->ctx, (void **)&bench->samples, &bench->capacity, bench->count + 1,
+                                  sizeof *bench->samples));
+        bench->samples[bench->count++] = sample;
+    }
+    return SNUG_OK;
+}
+
+static snug_status run_trial(struct bench *bench, const struct shape *shape, struct trial *t, const struct types *types,
                              bool dropout, bool updates_only) {
-    RETURN_IF_ERROR(build_trial(bench, shape, t, compute, dropout));
+    RETURN_IF_ERROR(build_trial(bench, shape, t, types, dropout));
     RETURN_IF_ERROR(make_batch(bench->ctx, shape, t));
     RETURN_IF_ERROR(snug_runner_start(bench->ctx, bench->backend, bench->threads, &t->program, 0, NULL, &t->runner));
     RETURN_IF_ERROR(time_operations(bench, t));
@@ -263,12 +354,13 @@ static snug_status run_trial(struct bench *bench, const struct shape *shape, str
 }
 
 static snug_status measure_shape(struct bench *bench, const struct shape *shape,
-                                 const struct snug_optimizer_info *optimizer, enum snug_dtype weights,
-                                 enum snug_dtype compute, bool dropout, bool updates_only) {
-    struct trial trial = {.weights = weights};
+                                 const struct snug_optimizer_info *optimizer, const struct types *types, bool dropout,
+                                 bool updates_only) {
+    struct trial trial = {.sweep = 0};
     RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, optimizer->names[0].optim, optimizer->measured, 0.9, 0.999, 1e-8,
                                          0, &trial.optimizer));
-    const snug_status status = run_trial(bench, shape, &trial, compute, dropout, updates_only);
+    const snug_status status = run_trial(bench, shape, &trial, types, dropout, updates_only);
+    snug_op_times_free(bench->backend, &trial.times);
     snug_runner_close(&trial.runner);
     snug_program_free(&trial.program);
     free(trial.numbers);
@@ -276,24 +368,24 @@ static snug_status measure_shape(struct bench *bench, const struct shape *shape,
     return status;
 }
 
-/* Matmuls in fp32 and, if this machine has fast bf16, in bf16; with weights of both types. */
+/* Matmuls in fp32 and, if this machine has fast ones, in 16 bits; with weights of both types. */
 static snug_status measure_all(struct bench *bench) {
-    static const struct {
-        enum snug_dtype weights, compute;
-    } types[] = {{SNUG_F32, SNUG_F32}, {SNUG_BF16, SNUG_F32}, {SNUG_F32, SNUG_BF16}, {SNUG_BF16, SNUG_BF16}};
-    const int count = snug_backend_cpu_fast_bf16() ? 4 : 2; /* may be untested: depends on the processor */
-    for (int type = 0; type < count; type++) {
-        const enum snug_dtype weights = types[type].weights, compute = types[type].compute;
+    static const struct types types[] = {
+        {SNUG_F32, SNUG_F32, false},  {SNUG_BF16, SNUG_F32, false}, {SNUG_F32, SNUG_BF16, false},
+        {SNUG_BF16, SNUG_BF16, false}, {SNUG_F32, SNUG_F32, true}, /* a GPU's alone */
+    };
+    const int count = on_device(bench) ? 5 : snug_backend_cpu_fast_bf16() ? 4 : 2; /* may be untested: the processor */
+    for (int type = 0; type < count; type++)
         for (size_t i = 0; i < SHAPES; i++) {
-            const struct shape *shape = &shapes[i];
-            /* With bf16 weights only the operations that read or write them are different. */
-            if (weights == SNUG_BF16 && !shape->plain && !shape->states) continue;
-            for (int dropout = shape->plain && weights == SNUG_F32 ? 0 : 1; dropout < 2; dropout++)
-                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], weights, compute, dropout, false));
-            for (int other = 1; shape->states && compute == SNUG_F32 && snug_optimizers[other]; other++)
-                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[other], weights, compute, true, true));
+            const struct shape *shape = &bench->shapes[i];
+            const bool low = types[type].weights == SNUG_BF16, fp32 = types[type].compute == SNUG_F32;
+            /* With bf16 weights only the operations that read or write them are different, with TF32 only matmuls. */
+            if ((low || types[type].tf32) && !shape->plain && !shape->states) continue;
+            for (int dropout = shape->plain && !low ? 0 : 1; dropout < 2; dropout++)
+                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], &types[type], dropout, false));
+            for (int other = 1; shape->states && fp32 && !types[type].tf32 && snug_optimizers[other]; other++)
+                RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[other], &types[type], true, true));
         }
-    }
     return SNUG_OK;
 }
 
@@ -318,8 +410,8 @@ static snug_status measure_offload_file(struct bench *bench, struct snug_rates *
         status = snug_offload_file_drain(bench->ctx, file);
         const double seconds = (snug_seconds() - begin) / PIECES;
         if (status == SNUG_OK)
-            status = snug_rates_fit(rates, (struct snug_rate){.kind = kinds[k]}, &(struct snug_cost){.bytes = PIECE},
-                                    &seconds, 1);
+            status =
+                snug_rates_add(rates, (struct snug_rate){.kind = kinds[k], .byte = seconds / PIECE, .samples = 1});
     }
     snug_offload_file_close(file);
     free(data);
@@ -327,37 +419,124 @@ static snug_status measure_offload_file(struct bench *bench, struct snug_rates *
     return status;
 }
 
+/* ---- a GPU's copies --------------------------------------------------------------------------------------------- */
+
+enum { COPY_BYTES = 64 << 20, COPIES = 4 }; /* of a direction */
+
+static snug_status add_block(struct snug_program *program, bool offloaded, int32_t *out) {
+    return snug_program_tensor(program,
+                               (struct snug_tensor){.memory_class = SNUG_MEMORY_OPTIMIZER,
+                                                    .rows = 1,
+                                                    .cols = COPY_BYTES / 4,
+                                                    .layer = -1,
+                                                    .persistent = true,
+                                                    .offloaded = offloaded},
+                               out, "block.%zu", program->tensor_count);
+}
+
+/* A phase of copies in both directions at once, as they are beside a step. */
+static snug_status build_copies(struct snug_program *program) {
+    for (int i = 0; i < 2 * COPIES; i++) {
+        const bool store = i % 2;
+        int32_t x, backing;
+        RETURN_IF_ERROR(add_block(program, false, &x));
+        RETURN_IF_ERROR(add_block(program, true, &backing));
+        struct snug_op op = {.kind = store ? SNUG_OP_STORE : SNUG_OP_FETCH, .phase = SNUG_PHASE_FORWARD};
+        if (store)
+            op.store = (struct snug_store){.x = x, .backing = backing};
+        else
+            op.fetch = (struct snug_fetch){.x = x, .backing = backing};
+        RETURN_IF_ERROR(snug_program_op(program, op));
+    }
+    for (int i = 0; i < 2 * COPIES; i++) {
+        const struct snug_op *copy = &program->ops[i];
+        const int32_t x = copy->kind == SNUG_OP_STORE ? copy->store.x : copy->fetch.x;
+        RETURN_IF_ERROR(snug_program_op(
+            program, (struct snug_op){.kind = SNUG_OP_WAIT, .phase = SNUG_PHASE_FORWARD, .wait = {.x = x}}));
+    }
+    return SNUG_OK;
+}
+
+static snug_status time_copies(struct bench *bench, struct snug_program *program, struct snug_runner *runner,
+                               double *best) {
+    float value;
+    RETURN_IF_ERROR(snug_runner_start(bench->ctx, bench->backend, bench->threads, program, 0, NULL, runner));
+    struct snug_run run = snug_runner_run(runner, 0);
+    for (int i = 0; i <= REPETITIONS; i++) { /* the first one is a trial */
+        RETURN_IF_ERROR(snug_tensor_read(program, &runner->memory, program->ops[0].fetch.x, 0, 1, &value));
+        const double begin = snug_seconds();
+        RETURN_IF_ERROR(snug_run_phase(&run, bench->backend, SNUG_PHASE_FORWARD, NULL));
+        RETURN_IF_ERROR(snug_tensor_read(program, &runner->memory, program->ops[0].fetch.x, 0, 1, &value));
+        const double seconds = snug_seconds() - begin;
+        if (i == 1 || seconds < *best) *best = seconds;
+    }
+    return SNUG_OK;
+}
+
+static snug_status measure_copies(struct bench *bench, struct snug_rates *rates) {
+    static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
+    struct snug_program program;
+    struct snug_runner runner = {0};
+    double seconds = 0;
+    snug_program_init(&program, bench->ctx);
+    snug_status status = build_copies(&program);
+    if (status == SNUG_OK) status = time_copies(bench, &program, &runner, &seconds);
+    for (int k = 0; k < 2 && status == SNUG_OK; k++)
+        status = snug_rates_add(
+            rates,
+            (struct snug_rate){.kind = kinds[k], .byte = seconds / ((double)COPIES * COPY_BYTES), .samples = COPIES});
+    snug_runner_close(&runner);
+    snug_program_free(&program);
+    return status;
+}
+
 static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
-    struct snug_cost *costs = NULL;
-    double *seconds = NULL;
-    snug_status status = snug_alloc(bench->ctx, bench->count, sizeof *costs, (void **)&costs);
-    if (status == SNUG_OK) status = snug_alloc(bench->ctx, bench->count, sizeof *seconds, (void **)&seconds);
+    struct snug_rate_sample *chosen;
+    RETURN_IF_ERROR(snug_alloc(bench->ctx, bench->count, sizeof *chosen, (void **)&chosen));
+    snug_status status = SNUG_OK;
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++)
-        for (int variant = 0; variant < 16 && status == SNUG_OK; variant++) {
+        for (int variant = 0; variant < 2 * SNUG_OPERAND_TYPES && status == SNUG_OK; variant++) {
             const struct snug_rate rate = {.kind = kind, .types = variant / 2, .dropout = variant & 1};
             size_t count = 0;
             for (size_t i = 0; i < bench->count; i++) {
                 const struct sample *sample = &bench->samples[i];
-                if (sample->kind != rate.kind || sample->types != rate.types || sample->dropout != rate.dropout)
-                    continue;
-                costs[count] = sample->cost;
-                seconds[count++] = sample->seconds;
+                if (sample->kind == rate.kind && sample->types == rate.types && sample->dropout == rate.dropout)
+                    chosen[count++] = sample->one;
             }
-            if (count) status = snug_rates_fit(rates, rate, costs, seconds, count);
+            if (count) status = snug_rates_fit(rates, rate, chosen, count);
         }
-    free(costs);
-    free(seconds);
+    free(chosen);
     return status;
 }
 
-snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, int threads,
+/* A GPU's algorithms are stored in the cache folder. */
+static snug_status open_cache(struct bench *bench, struct snug_folder *cache) {
+    char problem[256];
+    *cache = (struct snug_folder){0};
+    if (!on_device(bench)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_cache_folder_open(bench->ctx, cache, problem));
+    bench->cache = cache->path;
+    return SNUG_OK;
+}
+
+snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out) {
-    struct bench bench = {.ctx = ctx, .backend = backend, .threads = threads};
-    snug_rates_init(ctx, out, backend, threads);
-    snug_status status = measure_all(&bench);
+    struct bench bench = {.backend = backend, .threads = threads};
+    struct snug_folder cache;
+    snug_rates_init(ctx, out, backend, gpu, threads);
+    bench.shapes = on_device(&bench) ? device_shapes : host_shapes;
+    if (snug_context_create(&bench.ctx) != SNUG_OK) /* silent */
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory for measuring rates");
+    snug_status status = open_cache(&bench, &cache);
+    if (status == SNUG_OK) status = measure_all(&bench);
     if (status == SNUG_OK) status = fit_all(&bench, out);
-    if (status == SNUG_OK) status = measure_offload_file(&bench, out);
+    if (status == SNUG_OK) status = out->overlaps ? measure_copies(&bench, out) : measure_offload_file(&bench, out);
+    if (status != SNUG_OK) {
+        snug_rates_free(out);
+        snug_fail(ctx, status, "measuring rates: %s", snug_error_message(bench.ctx));
+    }
     free(bench.samples);
-    if (status != SNUG_OK) snug_rates_free(out);
+    snug_folder_close(&cache);
+    snug_context_destroy(bench.ctx);
     return status;
 }

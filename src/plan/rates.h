@@ -12,7 +12,7 @@
  * never takes less time. */
 struct snug_rate {
     enum snug_op_kind kind;
-    int32_t types; /* which operands are stored in bf16: snug_operand_types() */
+    int32_t types; /* which operands are stored in 16 bits: snug_operand_types() */
     bool dropout;  /* it drops */
     double call, flop, byte;
     int32_t samples; /* number of measured shapes */
@@ -21,31 +21,41 @@ struct snug_rate {
 
 struct snug_rates {
     snug_context *ctx;
-    char cpu[96], isa[16]; /* the processor's name as the kernel reports it; for example "v4" */
-    int threads;
+    char device[96], isa[16]; /* the processor's name as the kernel reports it, or the GPU's; for example "v4" */
+    int threads;              /* 0 on a GPU */
+    bool overlaps;            /* copies from and to the backing store run beside operations */
     struct snug_rate *items;
     size_t count, capacity;
 };
 
-/* Times the backend's operations in small programs, built by the usual stages. Takes some seconds and about 100 MiB.
- */
-snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, int threads,
+/* Times the backend's operations in small programs, built by the usual stages. Takes some seconds, and about 100 MiB,
+ * or 3 GiB of a GPU's memory. gpu is the GPU's name, NULL for a CPU. */
+snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out);
 /* Reads the rates from the file named by SNUG_RATES; else from the cache folder; else measures them and stores them
  * there. */
-snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, int threads, struct snug_rates *out);
+snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
+                            struct snug_rates *out);
 snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rates *out);
 /* Stores them in the cache folder for later runs; *path is the file, NULL if it cannot be written. */
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path);
 void snug_rates_free(struct snug_rates *rates);
-/* Empty rates of this machine. */
-void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, int threads);
-/* Adds the measurements of one kind: count shapes with their costs and seconds. */
-snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_cost costs[],
-                           const double seconds[], size_t count);
+/* Empty rates of this machine or GPU. */
+void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, const char *gpu,
+                     int threads);
+/* A measurement: this number of calls, their cost and their seconds. */
+struct snug_rate_sample {
+    double calls, seconds;
+    struct snug_cost cost;
+};
+snug_status snug_rates_add(struct snug_rates *rates, struct snug_rate rate);
+/* Adds the rate of one kind, which count measurements determine. */
+snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, const struct snug_rate_sample samples[],
+                           size_t count);
 
-/* 1 if op's first input is stored in bf16, + 2 if its second one is, + 4 if its first output is: a backend chooses its
- * loop by these types. */
+/* 1 if op's first input is stored in 16 bits, + 2 if its second one is, + 4 if its first output is, + 8 for TF32
+ * contractions: a backend chooses its loop by these types. */
+enum { SNUG_OPERAND_TYPES = 16 };
 int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op);
 
 /* The work of a step: its mean micro-batch. */
@@ -65,15 +75,12 @@ enum snug_side { SNUG_SIDE_FORWARD, SNUG_SIDE_BACKWARD, SNUG_SIDE_UPDATE, SNUG_S
 enum snug_side snug_side_of(const struct snug_op *op, bool after_loss);
 
 /* The estimate for an optimizer step, in total and by part. rates may be NULL: seconds are then 0. The FLOPs and bytes
- * of a step are summed only here. */
+ * of a step are summed only here. Where copies run beside operations, they take the seconds for which operations wait
+ * for them, found by walking through the program's copies and waits; only that can fail (out of memory). */
 struct snug_step_estimate {
     struct snug_estimate total, parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
 };
-struct snug_step_estimate snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
-                                              const struct snug_load *load);
-static inline struct snug_estimate
-snug_estimate_step(const struct snug_rates *rates, const struct snug_program *program, const struct snug_load *load) {
-    return snug_estimate_parts(rates, program, load).total;
-}
+snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
+                                const struct snug_load *load, struct snug_step_estimate *out);
 
 #endif

@@ -24,10 +24,14 @@ static void read_cpu_name(char *name, size_t size) {
     if (file) fclose(file); /* may be untested: needs a kernel without /proc */
 }
 
-void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, int threads) {
+void snug_rates_init(snug_context *ctx, struct snug_rates *rates, const struct snug_backend *backend, const char *gpu,
+                     int threads) {
     static const char *const names[] = {"v4", "v3", "v2", "generic"};
-    *rates = (struct snug_rates){.ctx = ctx, .threads = threads};
-    read_cpu_name(rates->cpu, sizeof rates->cpu);
+    *rates = (struct snug_rates){.ctx = ctx, .threads = gpu ? 0 : threads, .overlaps = backend->copying.overlaps};
+    if (gpu)
+        snprintf(rates->device, sizeof rates->device, "%s", gpu);
+    else
+        read_cpu_name(rates->device, sizeof rates->device);
     snprintf(rates->isa, sizeof rates->isa, "%s", backend->name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (snug_backend_cpu_isa(names[i]) == backend) snprintf(rates->isa, sizeof rates->isa, "%s", names[i]);
@@ -44,8 +48,8 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
                                            rate->dropout, "call", rate->call, "flop", rate->flop, "byte", rate->byte,
                                            "samples", (int)rate->samples, "error", rate->error));
     }
-    json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o}", "version", SNUG_VERSION, "cpu", rates->cpu, "isa", rates->isa,
-                            "threads", rates->threads, "seconds", items);
+    json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:b, s:o}", "version", SNUG_VERSION, "device", rates->device, "isa",
+                            rates->isa, "threads", rates->threads, "overlaps", rates->overlaps, "seconds", items);
     *text = all ? snug_json_dump(all, JSON_INDENT(2)) : NULL; /* may be untested: an allocation that fails */
     json_decref(all);
     return *text ? SNUG_OK : snug_fail(rates->ctx, SNUG_E_MEMORY, "out of memory while writing the rates as JSON");
@@ -77,22 +81,21 @@ static snug_status read_rate(snug_context *ctx, const char *path, const json_t *
     rate.kind = (enum snug_op_kind)kind;
     rate.types = (int32_t)types;
     rate.samples = (int32_t)samples;
-    RETURN_IF_ERROR(snug_grow(ctx, (void **)&out->items, &out->capacity, out->count + 1, sizeof rate));
-    out->items[out->count++] = rate;
-    return SNUG_OK;
+    return snug_rates_add(out, rate);
 }
 
 static snug_status read_rates(snug_context *ctx, const char *path, const json_t *json, struct snug_rates *out) {
-    const char *cpu, *isa;
+    const char *device, *isa;
     int64_t threads;
     const json_t *items = json_object_get(json, "seconds");
-    RETURN_IF_ERROR(snug_json_string(ctx, path, json, "cpu", "", &cpu));
+    RETURN_IF_ERROR(snug_json_string(ctx, path, json, "device", "", &device));
     RETURN_IF_ERROR(snug_json_string(ctx, path, json, "isa", "", &isa));
     RETURN_IF_ERROR(snug_json_int(ctx, path, json, "threads", 0, &threads));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, json, "overlaps", false, &out->overlaps));
     if (!json_is_array(items) || json_array_size(items) == 0)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: \"seconds\" must be a list of rates; snug bench rates --json makes one", path);
-    snprintf(out->cpu, sizeof out->cpu, "%s", cpu);
+    snprintf(out->device, sizeof out->device, "%s", device);
     snprintf(out->isa, sizeof out->isa, "%s", isa);
     out->threads = (int)threads;
     for (size_t i = 0; i < json_array_size(items); i++)
@@ -114,10 +117,11 @@ snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rat
 
 /* The name of the file for rates' machine. */
 static snug_status cached_name(snug_context *ctx, const struct snug_rates *rates, char **name) {
-    char cpu[sizeof rates->cpu];
-    for (size_t i = 0; i < sizeof cpu; i++) cpu[i] = isalnum((unsigned char)rates->cpu[i]) ? rates->cpu[i] : '-';
-    cpu[strlen(rates->cpu)] = '\0';
-    return snug_format(ctx, name, "rates-%s-%s-%s-%d.json", SNUG_VERSION, cpu, rates->isa, rates->threads);
+    char device[sizeof rates->device];
+    for (size_t i = 0; i < sizeof device; i++)
+        device[i] = isalnum((unsigned char)rates->device[i]) ? rates->device[i] : '-';
+    device[strlen(rates->device)] = '\0';
+    return snug_format(ctx, name, "rates-%s-%s-%s-%d.json", SNUG_VERSION, device, rates->isa, rates->threads);
 }
 
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path) {
@@ -167,19 +171,30 @@ static snug_status open_cached(snug_context *ctx, const struct snug_rates *wante
     return status;
 }
 
-snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, int threads,
+/* Rates of a CPU say nothing of a GPU, nor the other way round. */
+static snug_status read_given(snug_context *ctx, const struct snug_backend *backend, const char *path,
+                              struct snug_rates *out) {
+    RETURN_IF_ERROR(snug_rates_read(ctx, path, out));
+    if (out->overlaps == backend->copying.overlaps) return SNUG_OK;
+    snug_rates_free(out);
+    return snug_fail(ctx, SNUG_E_USAGE, "SNUG_RATES=%s: these are not the rates of a %s, which this run uses", path,
+                     backend->copying.overlaps ? "GPU" : "CPU");
+}
+
+snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                             struct snug_rates *out) {
     const char *given = getenv("SNUG_RATES");
     struct snug_rates wanted = {0};
     char *path = NULL;
     *out = wanted;
     /* untested: without a given file it measures for seconds */
-    if (given && *given) return snug_rates_read(ctx, given, out);
-    snug_rates_init(ctx, &wanted, backend, threads);
+    if (given && *given) return read_given(ctx, backend, given, out);
+    snug_rates_init(ctx, &wanted, backend, gpu, threads);
     RETURN_IF_ERROR(open_cached(ctx, &wanted, out));
     if (out->count) return SNUG_OK;
-    snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this machine is (once; snug bench rates does it again)");
-    RETURN_IF_ERROR(snug_rates_measure(ctx, backend, threads, out));
+    snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this %s is (once; snug bench rates does it again)",
+             gpu ? "GPU" : "machine");
+    RETURN_IF_ERROR(snug_rates_measure(ctx, backend, gpu, threads, out));
     if (snug_rates_keep(out, &path) != SNUG_OK) { /* untested: without a given file it measures for seconds */
         snug_log(ctx, SNUG_LOG_WARNING, "the rates are measured in every run: %s", snug_error_message(ctx));
         snug_clear_error(ctx);

@@ -125,12 +125,24 @@ static double saved_mib(const snug_plan *plan, const struct snug_priced *method,
     return mib(saved);
 }
 
+static void print_duration(char *text, size_t size, double seconds) {
+    const int64_t minutes = (int64_t)(seconds / 60 + 0.5);
+    if (seconds < 100)
+        snprintf(text, size, "%.3g s", seconds);
+    else if (minutes < 100)
+        snprintf(text, size, "%lld minutes", (long long)minutes);
+    else
+        snprintf(text, size, "%lld h %02lld min", (long long)(minutes / 60), (long long)(minutes % 60));
+}
+
 static void print_methods(FILE *out, const snug_plan *plan) {
     const struct snug_priced *here = plan->methods;
-    if (!here) return; /* on a device */
+    char run[48];
+    print_duration(run, sizeof run, here->work.seconds * (double)plan->max_steps);
     fprintf(out,
-            "\nA step takes about %.3g s here: what each method alone saves of the plan above, and adds to a step\n",
-            here->work.seconds);
+            "\nA step takes about %.3g s here, the run's %lld steps about %s: what each method alone saves of the plan "
+            "above, and adds to a step\n",
+            here->work.seconds, (long long)plan->max_steps, run);
     fprintf(out, "%9s %9s %9s %11s %9s %9s %9s %9s %9s %6s\n", "weights", "gradients", "optimizer", "activations",
             "other", "MiB saved", "GFLOP", "GB", "seconds", "");
     for (size_t i = 1; i < plan->method_count; i++) {

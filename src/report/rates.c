@@ -14,13 +14,15 @@ static void print_inverse(FILE *out, double seconds) {
         fprintf(out, " %10s", "-");
 }
 
-static const char *type_name(int32_t types) { return types == 0 ? "fp32" : (types & 5) == 5 ? "bf16" : "mixed"; }
+static const char *type_name(int32_t types) {
+    return types == 0 ? "fp32" : types & 8 ? "tf32" : (types & 5) == 5 ? "bf16" : "mixed";
+}
 
 static void print_rates(FILE *out, const void *report) {
     const snug_rates *rates = report;
-    fprintf(out,
-            "%s, %s, %d threads. Time of a call = a constant + its FLOPs and its bytes, each divided by its rate.\n\n",
-            rates->cpu, rates->isa, rates->threads);
+    fprintf(out, "%s, %s", rates->device, rates->isa);
+    if (rates->threads) fprintf(out, ", %d threads", rates->threads);
+    fputs(". Time of a call = a constant + its FLOPs and its bytes, each divided by its rate.\n\n", out);
     fprintf(out, "%-22s %-5s %-8s %10s %10s %10s %8s %8s\n", "operation", "type", "dropout", "us a call", "GFLOP/s",
             "GB/s", "shapes", "error");
     for (size_t i = 0; i < rates->count; i++) {

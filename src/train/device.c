@@ -50,10 +50,6 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                          "--offload_dir %s: snug offloads from a GPU to host memory only, so far: leave it out",
                          args->offload_dir);
-    if (gpu && args->fit) /* no rates of operations are measured there yet */
-        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "--fit: snug searches for the CPU so far, and this run is on the GPU: leave it out, or use "
-                         "--device cpu");
     return SNUG_OK;
 }
 

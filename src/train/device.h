@@ -20,6 +20,12 @@ static inline bool snug_device_is_gpu(const struct snug_device *device) {
     return snug_backend_is_device(device->backend);
 }
 
+/* The GPU's name; NULL for the CPU. */
+static inline const char *snug_device_gpu(const struct snug_device *device) {
+    if (!snug_device_is_gpu(device)) return NULL;
+    return *device->usage.gpu.name ? device->usage.gpu.name : "GPU";
+}
+
 /* Selects the GPU that --device names, and starts to measure it before its context is created. "auto" selects the CPU
  * if no GPU works, and logs why. Closed with snug_device_close(), after a failure too. */
 snug_status snug_device_choose(const struct snug_args *args, int threads, struct snug_device *device);

@@ -37,7 +37,8 @@ static const struct method methods[] = {
     [OFFLOAD] = {.name = "offload",
                  .pins = {"offload"},
                  .independent = true,
-                 .settings = "--offload optimizer|--offload optimizer,gradients|--offload optimizer,gradients,weights|"
+                 .settings = "--offload optimizer|--offload optimizer,master_weights|--offload optimizer,gradients|"
+                             "--offload optimizer,gradients,master_weights|--offload optimizer,gradients,weights|"
                              "--offload optimizer,gradients,weights,activations"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
     [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
@@ -172,10 +173,10 @@ static void describe(const struct search *s, const struct mix *mix, struct snug_
     }
 }
 
-static void measure(const struct search *s, const struct snug_run_plan *plan, struct snug_priced *out) {
+static snug_status measure(const struct search *s, const struct snug_run_plan *plan, struct snug_priced *out) {
     memcpy(out->bytes, plan->bytes, sizeof out->bytes);
     out->total = plan->total;
-    out->work = snug_run_plan_step(plan, s->rates);
+    return snug_run_plan_step(plan, s->rates, &out->work);
 }
 
 /* Plans the run with out's flags and fills in the result; SNUG_END if they conflict with other arguments. */
@@ -192,7 +193,7 @@ static snug_status plan_flags(struct search *s, const struct snug_data_pipeline 
         status = snug_run_plan_build(s->setup, args, pipelines, &trial);
         if (status == SNUG_OK) {
             snug_limits_account(s->limits, &trial);
-            measure(s, &trial, out);
+            status = measure(s, &trial, out);
         }
         snug_run_plan_free(&trial);
         s->planned++;
@@ -272,8 +273,9 @@ static snug_status begin(struct search *s, const struct snug_setup *setup, const
     s->pipelines[0] = snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->pipeline;
     if (evaluation) s->evaluation = evaluation->pipeline;
     list_settings(s);
-    measure(s, asked, &s->asked);
-    return SNUG_OK;
+    const snug_status status = measure(s, asked, &s->asked);
+    if (status != SNUG_OK) snug_context_destroy(s->ctx);
+    return status;
 }
 
 /* Trials must not leave resident memory. */

@@ -60,7 +60,9 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     struct snug_rates rates = {0};
     RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
     /* may be untested: memory is not measured under a sanitizer */
-    if (job->plan.total > limit) RETURN_IF_ERROR(snug_rates_open(job->ctx, setup->backend, setup->threads, &rates));
+    if (job->plan.total > limit)
+        RETURN_IF_ERROR(snug_rates_open(job->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads,
+                                        &rates));
     const snug_status status = snug_fit_search(setup, &job->limits, &job->plan, &rates, limit, job->fit);
     snug_rates_free(&rates);
     return status;
@@ -94,10 +96,10 @@ static snug_status check_limits(struct snug_job *job) {
     struct snug_limit limit;
     bool over;
     char *advice;
-    const bool fit = job->setup.args->fit, gpu = snug_device_is_gpu(&job->limits.device);
+    const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
     /* may be untested: memory is not measured under a sanitizer */
-    if (!gpu && job->setup.trains && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
+    if (job->setup.trains && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
     if (job->fit && job->fit->fits && fit) { /* may be untested: memory is not measured under a sanitizer */
         RETURN_IF_ERROR(apply_fit(job));
         over = job->plan.total > limit.bytes;

@@ -225,7 +225,11 @@ void snug_run_plan_free(struct snug_run_plan *plan) {
     *plan = (struct snug_run_plan){0};
 }
 
-struct snug_estimate snug_run_plan_step(const struct snug_run_plan *plan, const struct snug_rates *rates) {
+snug_status snug_run_plan_step(const struct snug_run_plan *plan, const struct snug_rates *rates,
+                               struct snug_estimate *out) {
     const struct snug_planned_program *training = snug_run_plan_find(plan, SNUG_ROLE_TRAINING);
-    return snug_estimate_step(rates, &training->program, &training->pipeline.load);
+    struct snug_step_estimate step;
+    RETURN_IF_ERROR(snug_estimate_parts(rates, &training->program, &training->pipeline.load, &step));
+    *out = step.total;
+    return SNUG_OK;
 }

@@ -63,6 +63,7 @@ static inline struct snug_planned_program *snug_run_plan_find(const struct snug_
     return NULL;
 }
 /* FLOPs, bytes and, with rates, seconds of an optimizer step of the training program. */
-struct snug_estimate snug_run_plan_step(const struct snug_run_plan *plan, const struct snug_rates *rates);
+snug_status snug_run_plan_step(const struct snug_run_plan *plan, const struct snug_rates *rates,
+                               struct snug_estimate *out);
 
 #endif

@@ -37,7 +37,9 @@ double snug_trainer_flops(const struct snug_trainer *t) {
                                    .sequences = (double)sequences,
                                    .rows = (double)rows,
                                    .micro_batches = (double)training->pipeline.options.accumulation};
-    return (double)s->step * snug_estimate_step(NULL, &training->program, &load).flops;
+    struct snug_step_estimate step;
+    snug_estimate_parts(NULL, &training->program, &load, &step); /* fails only with rates */
+    return (double)s->step * step.total.flops;
 }
 
 static void send(const struct snug_trainer *t, snug_event event) {
