@@ -7,12 +7,13 @@
 #include <math.h>
 
 #include "../tests/bert_step.h"
+#include "plan/rates.h"
 #include "train/args.h"
 
 enum { BATCHES = 8, MOST = 512 };
 
 struct bench {
-    const char *type, *optimizer, *offload, *folder, *model;
+    const char *type, *optimizer, *offload, *folder, *model, *rates;
     int batch, length, shortest, accumulate, steps;
     int ragged, mlm, infer, checkpoint, low_weights, in_backward, operations, untried;
     struct bert_step s;
@@ -21,6 +22,7 @@ struct bench {
     struct snug_sizes sizes;
     int64_t tokens; /* of the largest batch */
     double mean;    /* tokens of a batch */
+    double pairs;   /* sum of the squares of its sequences' lengths, the mean batch's */
 };
 
 static void read_results(struct bert_step *s) {
@@ -100,6 +102,7 @@ static void make_batches(struct bench *b) {
         for (int k = 0; k < b->batch; k++) {
             lengths[k] = length_of(b, (uint64_t)(i * b->batch + k));
             tokens += lengths[k];
+            b->pairs += (double)lengths[k] * lengths[k] / BATCHES;
         }
         b->memory[i] = calloc(1, (size_t)bert_batch_bytes(tokens + 16, b->batch));
         bert_fill(&b->s, &b->batches[i], b->memory[i], lengths, b->batch);
@@ -120,6 +123,7 @@ static int parse(struct bench *b, int argc, char **argv) {
                                      {"offload", required_argument, NULL, 'x'},
                                      {"cache", required_argument, NULL, 'c'},
                                      {"config", required_argument, NULL, 'm'},
+                                     {"rates", required_argument, NULL, 'r'},
                                      {"shortest", required_argument, NULL, 'u'},
                                      {"ragged", no_argument, &b->ragged, 1},
                                      {"mlm", no_argument, &b->mlm, 1},
@@ -140,6 +144,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         case 'o': b->optimizer = optarg; break;
         case 'c': b->folder = optarg; break;
         case 'm': b->model = optarg; break;
+        case 'r': b->rates = optarg; break;
         case 'x': b->offload = optarg; break;
         case 'u': b->shortest = atoi(optarg); break;
         case 0: break;
@@ -154,6 +159,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
         "  [--offload optimizer,gradients,weights,master_weights,activations]\n"
         "  [--config MODEL|config.json] (else BERT-large) [--shortest N] (lengths from N to --length, all as likely)\n"
+        "  [--rates FILE] (of snug bench rates --device cuda --json: prints the planned time of a step, too)\n"
         "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
     return 2;
 }
@@ -209,6 +215,21 @@ static void print_name(const struct bench *b) {
     printf("%-62s ", name);
 }
 
+/* The planned milliseconds of a step, beside the measured ones. */
+static void print_planned(const struct bench *b, double seconds) {
+    struct snug_rates rates;
+    struct snug_step_estimate step;
+    const struct snug_load load = {.tokens = b->mean,
+                                   .sequences = b->batch,
+                                   .rows = b->mlm ? b->mean / 7 : b->batch, /* bert_rows() */
+                                   .pairs = b->pairs,
+                                   .micro_batches = b->accumulate};
+    bert_check(b->s.ctx, snug_rates_read(b->s.ctx, b->rates, &rates), "--rates");
+    bert_check(b->s.ctx, snug_estimate_parts(&rates, &b->s.program, &load, &step), "estimate");
+    printf(", planned %.2f ms (%+.0f %%)", 1e3 * step.total.seconds, 100 * (step.total.seconds / seconds - 1));
+    snug_rates_free(&rates);
+}
+
 int main(int argc, char **argv) {
     static struct bench b;
     snug_context *ctx;
@@ -249,7 +270,9 @@ int main(int argc, char **argv) {
     const struct snug_layout *layout = &b.s.runner.layout;
     printf("%8.1f /s %8.2f ms, arena %6.0f, device %6.0f MiB", b.batch * b.accumulate / seconds, 1e3 * seconds,
            (double)layout->arena / 0x1p20, (double)cuda->library(&b.s.program, 1) / 0x1p20);
-    printf(b.offload ? ", offloaded %.0f MiB\n" : "\n", (double)layout->offload_bytes / 0x1p20);
+    if (b.offload) printf(", offloaded %.0f MiB", (double)layout->offload_bytes / 0x1p20);
+    if (b.rates) print_planned(&b, seconds);
+    printf("\n");
     if (b.operations) print_operations(&b);
     bert_close(&b.s);
     for (int i = 0; i < BATCHES; i++) free(b.memory[i]);

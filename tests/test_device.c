@@ -414,7 +414,7 @@ static void test_plan(void **state) {
         {"fp16=true", {"fp16 with fp32 masters and loss scaling", NULL}},
         {"bf16=true", {"bf16 with fp32 masters", NULL}},
         {"bf16=true dtype=bfloat16", {"bf16 with bf16 weights", NULL}},
-        {"offload=optimizer", {"to page-locked host memory: optimizer ", "it fits", "the run's 30 steps about"}},
+        {"offload=optimizer", {"to page-locked host memory: optimizer ", "it fits", " steps about "}},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -396,6 +396,30 @@ static void test_rounding_comes_last(void **state) {
     close_job(&exact);
 }
 
+/* Where a mix that rounds is much faster than the exact choice, the search names it, too. */
+static void test_faster_mix_that_rounds(void **state) {
+    struct fixture *f = *state;
+    struct planned p;
+    int named = 0;
+    open_job(f, "", &p);
+    check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_FETCH, .byte = 1e-7}));
+    check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_STORE, .byte = 1e-7}));
+    const int64_t asked = p.job.plan.total, smallest = search(f, &p, 1).chosen.total + SNUG_FIT_MARGIN;
+    for (int i = 1; i < 10; i++) {
+        const struct snug_fit fit = search(f, &p, smallest + (asked - smallest) * i / 10);
+        if (fit.rounding.work.seconds <= 0) continue;
+        char *text;
+        assert_true(!fit.chosen.approximate && fit.rounding.approximate);
+        assert_true(fit.rounding.total <= fit.limit && 1.25 * fit.rounding.work.seconds < fit.chosen.work.seconds);
+        check(f, snug_fit_sentence(f->ctx, &fit, &text));
+        assert_contains(text, "with results that are not exactly the same");
+        free(text);
+        named++;
+    }
+    assert_true(named > 0);
+    close_job(&p);
+}
+
 /* ---- whole runs ----------------------------------------------------------------------------------------------- */
 
 static void test_fitted_run_is_the_same_run(void **state) {
@@ -516,6 +540,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_no_mix_is_much_quicker, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_user_settings_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rounding_comes_last, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_faster_mix_that_rounds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fitted_run_is_the_same_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusal_names_the_mix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plan_lists_the_costs_of_methods, set_up, tear_down),

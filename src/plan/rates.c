@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/philox.h"
 #include "io/folder.h"
 #include "io/offload_file.h"
 #include "model/family.h"
@@ -120,6 +121,11 @@ enum {
     VOCABULARY = 2048,
     POSITIONS = 512,
     REPETITIONS = 3,
+    /* Steps whose phases run as a whole: the first runs operation by operation, the second captures them; for so many
+       milliseconds, after which the GPU has the clock rate of one that works. */
+    LEAST_STEPS = 4,
+    MOST_STEPS = 100,
+    LOADED = 50,
     HOST_SWEEP = 32 << 20,
     /* Writing it takes longer than issuing the operations of a phase, so that these follow each other at once. */
     DEVICE_SWEEP = 1 << 30,
@@ -160,6 +166,7 @@ struct trial {
     int32_t sweep;    /* a tensor larger than any core's cache */
     int32_t *numbers; /* the batch's arrays */
     struct snug_op_times times;
+    double gap;   /* what timestamps around an operation add to its time */
     double *best; /* by operation: seconds of its fastest run; 0 if it did not run */
 };
 
@@ -238,19 +245,24 @@ static snug_status make_batch(snug_context *ctx, const struct shape *shape, stru
     return SNUG_OK;
 }
 
-/* Small values of both signs, so that no result overflows, vanishes or becomes subnormal. */
+/* Small values of both signs, so that no result overflows, vanishes or becomes subnormal; random ones, because a GPU
+   needs less power for repeated values, and is faster then. */
 static snug_status fill_weights(struct trial *t) {
-    float values[7 * 512];
-    for (int k = 0; k < 7 * 512; k++) values[k] = 0.01f * (float)(k % 7 - 3);
+    enum { PART = 1 << 16 };
+    float *values;
+    RETURN_IF_ERROR(snug_alloc(t->program.ctx, PART, sizeof *values, (void **)&values));
+    for (uint32_t k = 0; k < PART; k++) values[k] = 0.1f * (snug_philox_uniform(k * 2654435761u) - 0.5f);
+    snug_status status = SNUG_OK;
     for (size_t i = 1; i < t->program.tensor_count; i++) {
         const struct snug_tensor *tensor = &t->program.tensors[i];
         const int64_t count = tensor->rows * tensor->cols;
         if (tensor->memory_class != SNUG_MEMORY_WEIGHTS || tensor->dtype != SNUG_F32) continue;
-        for (int64_t k = 0; k < count; k += 7 * 512)
-            RETURN_IF_ERROR(snug_tensor_write(&t->program, &t->runner.memory, (int32_t)i, k,
-                                              count - k < 7 * 512 ? count - k : 7 * 512, values));
+        for (int64_t k = 0; k < count && status == SNUG_OK; k += PART)
+            status = snug_tensor_write(&t->program, &t->runner.memory, (int32_t)i, k,
+                                       count - k < PART ? count - k : PART, values);
     }
-    return SNUG_OK;
+    free(values);
+    return status;
 }
 
 /* Flushes the caches between phases: in a deep model too, the results of an earlier phase are not in a core's cache. */
@@ -273,6 +285,40 @@ static snug_status run_phases(struct bench *bench, struct trial *t) {
     return snug_op_times_collect(&t->run, bench->backend, &t->times);
 }
 
+/* The seconds of a step whose phases run as a whole. */
+static snug_status time_step(struct bench *bench, struct trial *t, double *seconds) {
+    struct snug_timestamps *stamps = NULL;
+    double took[2];
+    snug_status status = bench->backend->record_timestamp(&t->run, &stamps, 0);
+    for (int phase = SNUG_PHASE_FORWARD; phase < SNUG_PHASE_COUNT && status == SNUG_OK; phase++)
+        status = snug_run_phase(&t->run, bench->backend, (enum snug_phase)phase, NULL);
+    if (status == SNUG_OK) status = bench->backend->record_timestamp(&t->run, &stamps, 1);
+    if (status == SNUG_OK) status = bench->backend->read_timestamps(&t->run, stamps, took, 2);
+    bench->backend->free_timestamps(stamps);
+    *seconds = took[1];
+    return status;
+}
+
+/* Operations between timestamps start later than within a captured phase: by how much follows from the time of a whole
+   step. */
+static snug_status find_gap(struct bench *bench, struct trial *t) {
+    double whole = 0, sum = 0, count = 0, loaded = 0;
+    for (int i = 0; i < 2; i++) RETURN_IF_ERROR(run_phases(bench, t)); /* the first one loads kernels */
+    for (size_t i = 0; i < t->program.op_count; i++) {
+        if (t->program.ops[i].phase == SNUG_PHASE_PREPARE) continue;
+        sum += t->times.seconds[i];
+        count += (double)t->times.calls[i];
+    }
+    t->run.one_by_one = false;
+    for (int i = 0; i < LEAST_STEPS || (i < MOST_STEPS && loaded < 1e-3 * LOADED); i++) {
+        RETURN_IF_ERROR(time_step(bench, t, &whole));
+        loaded += whole;
+    }
+    t->run.one_by_one = true;
+    t->gap = sum > whole ? (sum - whole) / count : 0;
+    return SNUG_OK;
+}
+
 static snug_status time_operations(struct bench *bench, struct trial *t) {
     struct snug_run *run = &t->run;
     *run = snug_runner_run(&t->runner, 0);
@@ -293,6 +339,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     RETURN_IF_ERROR(bench->backend->load(run));
     RETURN_IF_ERROR(snug_op_times_init(&t->program, &t->times));
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
+    if (on_device(bench)) RETURN_IF_ERROR(find_gap(bench, t)); /* untested: only a GPU captures phases */
     for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++) {
         RETURN_IF_ERROR(run_phases(bench, t));
         for (size_t i = 0; i < t->program.op_count; i++) {
@@ -303,10 +350,11 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     return SNUG_OK;
 }
 
-/* A GPU does all operations of an elementwise kind in one launch, which counts as the first one's: they are one
+/* A GPU does all operations of an elementwise kind, and all updates, in one launch, which counts as the first one's: they are one
    measurement. */
 static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
-    const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & SNUG_OP_ELEMENTS;
+    const unsigned together = SNUG_OP_ELEMENTS | SNUG_OP_UPDATES;
+    const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together;
     for (size_t i = first; launched && i < bench->count; i++) { /* untested: only a GPU does */
         struct sample *sample = &bench->samples[i];
         if (sample->kind == like->kind && sample->types == like->types) return sample;
@@ -325,7 +373,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
             .types = snug_operand_types(&t->program, op),
             .dropout = op->p > 0,
             .one = {.calls = 1,
-                    .seconds = fmax(t->best[i], 1e-8), /* the resolution of the clock */
+                    .seconds = fmax(t->best[i] - t->gap, 1e-8), /* the resolution of the clock */
                     .cost = snug_op_cost(&t->program, op, (double)tokens, (double)shape->sequences,
                                          (double)shape->sequences)},
         };

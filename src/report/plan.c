@@ -245,8 +245,9 @@ static json_t *methods_json(const snug_plan *plan) {
 static json_t *fit_json(const snug_plan *plan) {
     const struct snug_fit *fit = &plan->fit;
     if (!plan->searched) return json_null(); /* may be untested: needs memory that is measured */
-    return json_pack("{s:I, s:b, s:b, s:o, s:o}", "limit", (json_int_t)fit->limit, "fits", fit->fits, "applied",
-                     fit->applied, "requested", priced_json(&fit->asked), "chosen", priced_json(&fit->chosen));
+    return json_pack("{s:I, s:b, s:b, s:o, s:o, s:o}", "limit", (json_int_t)fit->limit, "fits", fit->fits, "applied",
+                     fit->applied, "requested", priced_json(&fit->asked), "chosen", priced_json(&fit->chosen),
+                     "rounding", fit->rounding.work.seconds > 0 ? priced_json(&fit->rounding) : json_null());
 }
 
 snug_status snug_plan_json(const snug_plan *plan, char **text) {

@@ -23,6 +23,8 @@ struct method {
     const char *settings; /* arguments, separated by '|' */
 };
 
+#define MUCH_FASTER 1.25 /* the factor from which on a mix that rounds is mentioned beside an exact one */
+
 enum { SPLIT, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
 static const struct method methods[] = {
     /* Divisors of the batch: split_settings(). Users set the accumulation to fix the micro-batch. */
@@ -37,7 +39,7 @@ static const struct method methods[] = {
     [OFFLOAD] = {.name = "offload",
                  .pins = {"offload"},
                  .independent = true,
-                 .settings = "--offload optimizer|--offload optimizer,master_weights|--offload optimizer,gradients|"
+                 .settings = "--offload activations|--offload optimizer|--offload optimizer,master_weights|--offload optimizer,gradients|"
                              "--offload optimizer,gradients,master_weights|--offload optimizer,gradients,weights|"
                              "--offload optimizer,gradients,weights,activations"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
@@ -398,10 +400,15 @@ struct found {
     struct mix mix;
     struct snug_priced priced;
     bool any;
+    double below; /* mixes that take as many seconds are of no use; 0: all are */
 };
 
+static bool is_slow(const struct found *best, double seconds) {
+    return (best->any && seconds >= best->priced.work.seconds) || (best->below > 0 && seconds >= best->below);
+}
+
 static void keep(struct found *best, const struct mix *mix, const struct snug_priced *priced) {
-    if (best->any && priced->work.seconds >= best->priced.work.seconds) return;
+    if (is_slow(best, priced->work.seconds)) return;
     best->any = true;
     best->mix = *mix;
     best->priced = *priced;
@@ -445,7 +452,7 @@ static snug_status search_layers(struct search *s, const struct mix *combination
         mix.layers = layers[i].layers;
         mix.seconds += layers[i].seconds;
         /* untested: needs a large model: bench/fit_search.py */
-        if (best->any && mix.seconds >= best->priced.work.seconds) break;
+        if (is_slow(best, mix.seconds)) break;
         /* untested: needs a large model: bench/fit_search.py */
         for (size_t k = 0; k < too_large_count && !hopeless; k++)
             hopeless = keeps_more(s, &mix.layers, &too_large[k].layers);
@@ -493,7 +500,7 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
     s->mixes += (int64_t)(count * layer_mixes);
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         bool can;
-        if (best->any && combinations[i].seconds >= best->priced.work.seconds) break;
+        if (is_slow(best, combinations[i].seconds)) break;
         if (is_dead(s, &combinations[i])) continue; /* untested: needs a large model: bench/fit_search.py */
         status = can_fit(s, &combinations[i], best, &can);
         if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
@@ -530,6 +537,15 @@ static snug_status find_smallest(struct search *s, const struct mix layers[], si
     return SNUG_OK;
 }
 
+/* The fastest approximate mix, if it is much faster than exact. */
+static snug_status find_rounding(struct search *s, int approximate, const struct mix layers[], size_t count,
+                                 const struct snug_priced *exact, struct snug_priced *out) {
+    struct found best = {.below = exact->work.seconds / MUCH_FASTER};
+    for (int tier = 1; tier <= approximate; tier++) RETURN_IF_ERROR(search_tier(s, tier, layers, count, &best));
+    if (best.any) *out = best.priced;
+    return SNUG_OK;
+}
+
 static snug_status run_search(struct search *s, struct snug_fit *out) {
     struct mix *layers;
     size_t count;
@@ -542,6 +558,8 @@ static snug_status run_search(struct search *s, struct snug_fit *out) {
         status = search_tier(s, tier, layers, count, &best);
     if (status == SNUG_OK && !best.any) status = find_smallest(s, layers, count);
     if (status == SNUG_OK && fits(s, &s->smallest)) keep(&best, &s->smallest_mix, &s->smallest);
+    if (status == SNUG_OK && best.any && !best.priced.approximate)
+        status = find_rounding(s, approximate, layers, count, &best.priced, &out->rounding);
     free(layers);
     out->fits = best.any;
     out->chosen = best.any ? best.priced : s->smallest;
@@ -610,12 +628,17 @@ snug_status snug_fit_sentence(snug_context *ctx, const struct snug_fit *fit, cha
         return snug_format(ctx, text, "no mix of methods fits %.1f MiB; the smallest takes %.1f MiB: %s", limit,
                            (double)(chosen->total + SNUG_FIT_MARGIN) / mib,
                            *chosen->flags ? chosen->flags : "the requested plan");
+    char faster[512] = "";
+    if (fit->rounding.work.seconds > 0) /* may be untested: memory is not measured under a sanitizer */
+        snprintf(faster, sizeof faster, "; %s would take %.3g s, with results that are not exactly the same",
+                 fit->rounding.flags, fit->rounding.work.seconds);
     /* may be untested: memory is not measured under a sanitizer */
     return snug_format(ctx, text,
                        "%s: %.1f MiB instead of %.1f, about %.3g s per step instead of %.3g (%+.0f %%); the fastest of "
-                       "the mixes that fit %.1f MiB%s",
+                       "the mixes that fit %.1f MiB%s%s",
                        chosen->flags, (double)chosen->total / mib, (double)asked->total / mib, chosen->work.seconds,
                        asked->work.seconds, 100 * (chosen->work.seconds / asked->work.seconds - 1), limit,
                        chosen->approximate ? ", none of which gives exactly the same results"
-                                           : ", with the same results");
+                                           : ", with the same results",
+                       faster);
 }

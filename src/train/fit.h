@@ -28,6 +28,7 @@ struct snug_fit {
     bool fits;                        /* otherwise chosen is the smallest mix */
     bool applied;                     /* the run is planned with chosen */
     struct snug_priced asked, chosen; /* equal if the requested plan fits */
+    struct snug_priced rounding;      /* a mix that fits, rounds, and is much faster than the exact choice; or 0 s */
     int64_t planned;                  /* mixes that were built and placed to find it */
     int64_t mixes;                    /* all possible mixes */
 };
