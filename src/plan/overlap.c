@@ -35,7 +35,13 @@ struct overlap {
     size_t count;
     const struct buffer **late; /* those that FORWARD stores, in the order in which it waits for them */
     size_t late_count;
-    int32_t *stores; /* by staging buffer: the operation that stores it, or -1 */
+    const struct buffer **early; /* those that BACKWARD fetches, in the order in which it begins to */
+    size_t early_count;
+    /* Lists of operations by backing tensor: those that fetch elements of it, and those that wait for the end of a
+     * store. The last one of each, and by operation the one before it; -1: none. */
+    struct uses {
+        int32_t *last, *previous;
+    } fetches, stored;
 };
 
 static snug_status find_live_bytes(struct overlap *o) {
@@ -57,10 +63,6 @@ static snug_status find_live_bytes(struct overlap *o) {
 static snug_status find_buffers(struct overlap *o) {
     const struct snug_program *program = o->program;
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *o->buffers, (void **)&o->buffers));
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *o->stores, (void **)&o->stores));
-    for (size_t i = 0; i < program->tensor_count; i++) o->stores[i] = -1;
-    for (size_t i = 0; i < program->op_count; i++)
-        if (program->ops[i].kind == SNUG_OP_STORE) o->stores[program->ops[i].store.x] = (int32_t)i;
     int32_t *of;
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *of, (void **)&of)); /* number + 1 */
     for (int32_t i = o->begin[SNUG_PHASE_UPDATE]; i < (int32_t)program->op_count; i++) {
@@ -87,28 +89,68 @@ static snug_status find_buffers(struct overlap *o) {
     return SNUG_OK;
 }
 
-/* Whether op copies elements of the buffer's backing store. */
-static bool copies(const struct overlap *o, const struct snug_op *op, enum snug_op_kind kind, const struct buffer *b) {
-    if (op->kind != kind) return false;
-    const int32_t backing = kind == SNUG_OP_FETCH ? op->fetch.backing : op->store.backing;
-    const struct snug_tensor *x = &o->program->tensors[kind == SNUG_OP_FETCH ? op->fetch.x : op->store.x];
-    return backing == b->backing && op->element < b->element + b->count && b->element < op->element + x->rows * x->cols;
+static snug_status open_uses(const struct overlap *o, struct uses *uses) {
+    const size_t tensors = o->program->tensor_count, ops = o->program->op_count;
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, tensors, sizeof *uses->last, (void **)&uses->last));
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, ops, sizeof *uses->previous, (void **)&uses->previous));
+    for (size_t i = 0; i < tensors; i++) uses->last[i] = -1;
+    return SNUG_OK;
 }
 
-/* Whether op makes sure that earlier values of the buffer are in its backing store. */
-static bool ends_store(const struct overlap *o, const struct snug_op *op, const struct buffer *b) {
-    const int32_t store = op->kind == SNUG_OP_WAIT ? o->stores[op->wait.x] : -1;
-    return store >= 0 && op > &o->program->ops[store] && copies(o, &o->program->ops[store], SNUG_OP_STORE, b);
+static void add_use(struct uses *uses, int32_t backing, int32_t op) {
+    uses->previous[op] = uses->last[backing];
+    uses->last[backing] = op;
+}
+
+static snug_status find_uses(struct overlap *o) {
+    const struct snug_program *program = o->program;
+    int32_t *stores; /* by staging buffer: its STORE, until that is waited for */
+    RETURN_IF_ERROR(open_uses(o, &o->fetches));
+    RETURN_IF_ERROR(open_uses(o, &o->stored));
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *stores, (void **)&stores));
+    for (size_t i = 0; i < program->tensor_count; i++) stores[i] = -1;
+    for (int32_t i = 0; i < (int32_t)program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind == SNUG_OP_FETCH) add_use(&o->fetches, op->fetch.backing, i);
+        if (op->kind == SNUG_OP_STORE) stores[op->store.x] = i;
+        if (op->kind != SNUG_OP_WAIT || stores[op->wait.x] < 0) continue;
+        add_use(&o->stored, program->ops[stores[op->wait.x]].store.backing, i);
+        stores[op->wait.x] = -1;
+    }
+    free(stores);
+    return SNUG_OK;
+}
+
+/* Whether the copy that op begins or waits for has elements of the buffer's backing tensor. */
+static bool shares(const struct overlap *o, int32_t number, const struct buffer *b) {
+    const struct snug_op *op = &o->program->ops[number];
+    const struct snug_tensor *x = &o->program->tensors[op->kind == SNUG_OP_FETCH ? op->fetch.x : op->wait.x];
+    return op->element < b->element + b->count && b->element < op->element + x->rows * x->cols;
+}
+
+/* The last operation of the list before `end` that shares elements with the buffer; -1 if there is none. */
+static int32_t last_before(const struct overlap *o, const struct uses *uses, const struct buffer *b, int32_t end) {
+    int32_t i = uses->last[b->backing];
+    while (i >= 0 && (i >= end || !shares(o, i, b))) i = uses->previous[i];
+    return i;
+}
+
+/* The first one that is not before `begin`; -1 if there is none. */
+static int32_t first_from(const struct overlap *o, const struct uses *uses, const struct buffer *b, int32_t begin) {
+    int32_t found = -1;
+    for (int32_t i = uses->last[b->backing]; i >= begin; i = uses->previous[i])
+        if (shares(o, i, b)) found = i;
+    return found;
 }
 
 static bool has_room(const struct overlap *o, int32_t op, int64_t bytes) { return o->live[op] + bytes <= o->most; }
 
 static void fetch_earlier(struct overlap *o, struct buffer *b) {
     const int64_t bytes = snug_tensor_bytes(o->program, &o->program->tensors[b->tensor]);
+    const int32_t stored = last_before(o, &o->stored, b, b->fetch); /* earlier values are in the backing store */
+    const int32_t begin = stored < o->begin[SNUG_PHASE_BACKWARD] ? o->begin[SNUG_PHASE_BACKWARD] : stored + 1;
     int32_t at = b->fetch;
-    while (at > o->begin[SNUG_PHASE_BACKWARD] && has_room(o, at - 1, bytes) &&
-           !ends_store(o, &o->program->ops[at - 1], b))
-        at--;
+    while (at > begin && has_room(o, at - 1, bytes)) at--;
     if (at >= o->begin[SNUG_PHASE_BACKWARD + 1]) return;
     b->early = at;
     for (int32_t i = at; i < b->fetch; i++) o->live[i] += bytes;
@@ -118,14 +160,14 @@ static void store_later(struct overlap *o, struct buffer *b) {
     const int64_t bytes = snug_tensor_bytes(o->program, &o->program->tensors[b->tensor]);
     const int32_t end = (int32_t)o->program->op_count;
     if (b->store < 0) return;
-    for (int32_t i = b->stored + 1; i < end; i++) {
-        /* untested: UPDATE reads nothing again that it has written */
-        if (!has_room(o, i, bytes) || copies(o, &o->program->ops[i], SNUG_OP_FETCH, b)) return;
-    }
+    /* untested: UPDATE reads nothing again that it has written */
+    if (first_from(o, &o->fetches, b, b->stored + 1) >= 0) return;
+    for (int32_t i = b->stored + 1; i < end; i++)
+        if (!has_room(o, i, bytes)) return;
+    const int32_t fetched = first_from(o, &o->fetches, b, o->begin[SNUG_PHASE_FORWARD]);
+    const int32_t last = o->begin[SNUG_PHASE_FORWARD + 1];
     int32_t at = o->begin[SNUG_PHASE_FORWARD];
-    while (at < o->begin[SNUG_PHASE_FORWARD + 1] && has_room(o, at, bytes) &&
-           !copies(o, &o->program->ops[at], SNUG_OP_FETCH, b))
-        at++;
+    while (at < last && at != fetched && has_room(o, at, bytes)) at++;
     if (at == o->begin[SNUG_PHASE_FORWARD]) return;
     b->late = at;
     for (int32_t i = b->stored + 1; i < end; i++) o->live[i] += bytes;
@@ -148,23 +190,31 @@ static int by_late(const void *a, const void *b) {
     return x->late != y->late ? (x->late < y->late ? -1 : 1) : y->fetch - x->fetch;
 }
 
-static snug_status sort_stores(struct overlap *o) {
+static int by_early(const void *a, const void *b) {
+    const struct buffer *x = *(const struct buffer *const *)a, *y = *(const struct buffer *const *)b;
+    return x->early != y->early ? (x->early < y->early ? -1 : 1) : x->fetch - y->fetch;
+}
+
+static snug_status sort_moved(struct overlap *o) {
     RETURN_IF_ERROR(snug_alloc(o->program->ctx, o->count, sizeof *o->late, (void **)&o->late));
-    for (size_t i = 0; i < o->count; i++)
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, o->count, sizeof *o->early, (void **)&o->early));
+    for (size_t i = 0; i < o->count; i++) {
         if (o->buffers[i].late >= 0) o->late[o->late_count++] = &o->buffers[i];
+        if (o->buffers[i].early >= 0) o->early[o->early_count++] = &o->buffers[i];
+    }
     if (o->late_count) qsort(o->late, o->late_count, sizeof *o->late, by_late);
+    if (o->early_count) qsort(o->early, o->early_count, sizeof *o->early, by_early);
     return SNUG_OK;
 }
 
-/* The moved operations that come before operation `at` of the old list. */
-static snug_status add_moved(struct overlap *o, const struct snug_op *ops, int32_t at) {
-    if (at > o->begin[SNUG_PHASE_BACKWARD + 1]) return SNUG_OK;
+/* The moved operations that come before operation `at` of the old list; next: the next of late and of early. */
+static snug_status add_moved(struct overlap *o, const struct snug_op *ops, int32_t at, size_t next[2]) {
     for (size_t i = 0; at == o->begin[SNUG_PHASE_FORWARD] && i < o->late_count; i++)
         RETURN_IF_ERROR(add(o, ops[o->late[i]->store], SNUG_PHASE_FORWARD));
-    for (size_t i = 0; i < o->late_count; i++)
-        if (o->late[i]->late == at) RETURN_IF_ERROR(add(o, ops[o->late[i]->stored], SNUG_PHASE_FORWARD));
-    for (size_t i = 0; i < o->count; i++)
-        if (o->buffers[i].early == at) RETURN_IF_ERROR(add(o, ops[o->buffers[i].fetch], SNUG_PHASE_BACKWARD));
+    for (; next[0] < o->late_count && o->late[next[0]]->late == at; next[0]++)
+        RETURN_IF_ERROR(add(o, ops[o->late[next[0]]->stored], SNUG_PHASE_FORWARD));
+    for (; next[1] < o->early_count && o->early[next[1]]->early == at; next[1]++)
+        RETURN_IF_ERROR(add(o, ops[o->early[next[1]]->fetch], SNUG_PHASE_BACKWARD));
     return SNUG_OK;
 }
 
@@ -178,10 +228,11 @@ static snug_status merge(struct overlap *o, const struct snug_op *ops, int32_t c
         if (b->early >= 0) crossing[b->fetch] = true;
     }
     snug_status status = SNUG_OK;
+    size_t next[2] = {0};
     for (int32_t i = 0; i < count && status == SNUG_OK; i++) {
         struct snug_op op = ops[i];
         op.crosses = crossing[i];
-        status = add_moved(o, ops, i);
+        status = add_moved(o, ops, i, next);
         if (status == SNUG_OK && !left_out[i]) status = snug_program_op(o->program, op);
     }
     free(left_out);
@@ -192,9 +243,10 @@ static snug_status overlap(struct overlap *o) {
     struct snug_program *program = o->program;
     RETURN_IF_ERROR(find_live_bytes(o));
     RETURN_IF_ERROR(find_buffers(o));
+    RETURN_IF_ERROR(find_uses(o));
     for (size_t i = 0; i < o->count; i++) fetch_earlier(o, &o->buffers[i]);
     for (size_t i = 0; i < o->count; i++) store_later(o, &o->buffers[i]);
-    RETURN_IF_ERROR(sort_stores(o));
+    RETURN_IF_ERROR(sort_moved(o));
     struct snug_op *ops = program->ops;
     const size_t count = program->op_count;
     program->ops = NULL;
@@ -214,6 +266,10 @@ snug_status snug_stage_overlap(struct snug_program *program, const struct snug_o
     free(o.live);
     free(o.buffers);
     free(o.late);
-    free(o.stores);
+    free(o.early);
+    free(o.fetches.last);
+    free(o.fetches.previous);
+    free(o.stored.last);
+    free(o.stored.previous);
     return status;
 }

@@ -101,38 +101,57 @@ void snug_rates_free(struct snug_rates *rates) {
  * not. */
 struct shape {
     int64_t hidden, heads, sequences, length;
-    bool plain;  /* also without dropout, for the few models without it */
-    bool states; /* also with every other optimizer */
+    enum {
+        PLAIN = 1,  /* also without dropout, for the few models without it */
+        STATES = 2, /* also with every other optimizer */
+        MLM = 4,    /* masked LM: a loss over the vocabulary at every seventh token */
+    } kinds;
 };
 /* Small, because machines with little memory run them too. */
 static const struct shape host_shapes[] = {
-    {128, 2, 1, 16, true, true},    {256, 8, 4, 32, false, false}, {256, 4, 32, 32, true, true},
-    {256, 4, 2, 512, false, false}, {384, 12, 64, 8, true, false}, {384, 12, 32, 24, false, false},
-    {384, 12, 6, 128, true, false}, {512, 8, 1, 64, false, true},  {512, 8, 8, 128, false, false},
+    {128, 2, 1, 16, PLAIN | STATES},
+    {256, 8, 4, 32, 0},
+    {256, 4, 32, 32, PLAIN | STATES},
+    {256, 4, 2, 512, 0},
+    {384, 12, 64, 8, PLAIN},
+    {384, 12, 32, 24, 0},
+    {384, 12, 6, 128, PLAIN},
+    {512, 8, 1, 64, STATES},
+    {512, 8, 8, 128, 0},
+    {384, 12, 4, 128, MLM},
 };
-/* Large enough that the constant time of a call does not hide the rates of what a GPU is used for. */
+/* Large enough that the constant time of a call does not hide the rates of what a GPU is used for. The first is the
+   smallest: find_gap(). */
 static const struct shape device_shapes[] = {
-    {256, 4, 32, 32, true, true},     {384, 12, 64, 64, false, false},  {768, 12, 8, 128, true, true},
-    {768, 12, 32, 512, false, false}, {1024, 16, 4, 512, false, false}, {1024, 16, 32, 512, true, true},
-    {1024, 16, 64, 128, true, false}, {2048, 32, 8, 512, false, true},  {2560, 20, 4, 512, false, false},
+    {256, 4, 32, 32, PLAIN | STATES},
+    {384, 12, 64, 64, 0},
+    {768, 12, 8, 128, PLAIN | STATES},
+    {768, 12, 32, 512, 0},
+    {1024, 16, 4, 512, 0},
+    {1024, 16, 32, 512, PLAIN | STATES},
+    {1024, 16, 64, 128, PLAIN},
+    {2048, 32, 8, 512, STATES},
+    {2560, 20, 4, 512, 0},
+    {1024, 16, 128, 512, 0},
+    {768, 12, 32, 128, MLM},
 };
 enum {
-    SHAPES = sizeof host_shapes / sizeof *host_shapes,
+    HOST_SHAPES = sizeof host_shapes / sizeof *host_shapes,
+    DEVICE_SHAPES = sizeof device_shapes / sizeof *device_shapes,
     VOCABULARY = 2048,
+    TOKENS_PER_LABEL = 7, /* about as many as masked LM's 15 % */
     POSITIONS = 512,
     REPETITIONS = 3,
     /* Steps whose phases run as a whole: the first runs operation by operation, the second captures them; for so many
        milliseconds, after which the GPU has the clock rate of one that works. */
     LEAST_STEPS = 4,
     MOST_STEPS = 100,
-    LOADED = 50,
+    LOADED = 100,
     HOST_SWEEP = 32 << 20,
     /* Writing it takes longer than issuing the operations of a phase, so that these follow each other at once. */
     DEVICE_SWEEP = 1 << 30,
     DEVICE_SWEEPS = 4,
 };
-_Static_assert(SHAPES == sizeof device_shapes / sizeof *device_shapes, "as many of each");
-
 struct sample {
     enum snug_op_kind kind;
     int32_t types;
@@ -144,8 +163,10 @@ struct bench {
     snug_context *ctx;
     const struct snug_backend *backend;
     const struct shape *shapes;
+    size_t shape_count;
     char *cache; /* folder for a GPU's matmul algorithms; NULL if there is none */
     int threads;
+    double gap; /* what timestamps around an operation add to its time */
     struct sample *samples;
     size_t count, capacity;
 };
@@ -166,11 +187,15 @@ struct trial {
     int32_t sweep;    /* a tensor larger than any core's cache */
     int32_t *numbers; /* the batch's arrays */
     struct snug_op_times times;
-    double gap;   /* what timestamps around an operation add to its time */
+    double scale; /* of a whole step's seconds to the sum of its operations' */
     double *best; /* by operation: seconds of its fastest run; 0 if it did not run */
 };
 
 static bool on_device(const struct bench *bench) { return snug_backend_is_device(bench->backend); }
+
+static int64_t rows_of(const struct shape *shape) {
+    return shape->kinds & MLM ? shape->sequences * shape->length / TOKENS_PER_LABEL : shape->sequences;
+}
 
 static snug_status build_trial(struct bench *bench, const struct shape *shape, struct trial *t,
                                const struct types *types, bool dropout) {
@@ -189,14 +214,16 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
                                      .attention_probs_dropout_prob = dropout ? 0.1 : 0,
                                      .classifier_dropout = dropout ? 0.1 : 0,
                                      .pad_token_id = -1,
-                                     .task = SNUG_TASK_CLASSIFICATION,
+                                     .task = shape->kinds & MLM ? SNUG_TASK_MLM : SNUG_TASK_CLASSIFICATION,
+                                     .tie_word_embeddings = shape->kinds & MLM,
                                      .labels = {.problem = SNUG_PROBLEM_SINGLE_LABEL, .count = 2}};
     snug_program_init(program, bench->ctx);
     program->compute = types->compute;
     program->tf32 = types->tf32;
     program->longest = shape->length;
     program->capacity[SNUG_EXTENT_TOKENS] = shape->sequences * shape->length;
-    program->capacity[SNUG_EXTENT_SEQUENCES] = program->capacity[SNUG_EXTENT_ROWS] = shape->sequences;
+    program->capacity[SNUG_EXTENT_SEQUENCES] = shape->sequences;
+    program->capacity[SNUG_EXTENT_ROWS] = rows_of(shape);
     RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
     /* Lazy rows; the other half of the shapes updates whole tables. */
     const struct snug_methods methods = {.optimizer = &t->optimizer,
@@ -204,30 +231,29 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
                                          .micro_batches = 1,
                                          .lazy_steps = bench->backend->lazy_rows && dropout ? 256 : 0};
     RETURN_IF_ERROR(snug_stages(program, &methods));
-    return snug_program_tensor(
-        program,
-        (struct snug_tensor){
-            .memory_class = SNUG_MEMORY_TEMPORARY,
-            .rows = 1,
-            .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) / 4,
-            .layer = -1,
-            .persistent = true},
-        &t->sweep, "sweep");
+    return snug_program_tensor(program,
+                               (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
+                                                    .rows = 1,
+                                                    .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) / 4,
+                                                    .layer = -1,
+                                                    .persistent = true},
+                               &t->sweep, "sweep");
 }
 
 /* Each token has a different id, as long as there are enough ids. */
 static snug_status make_batch(snug_context *ctx, const struct shape *shape, struct trial *t) {
-    const int64_t tokens = shape->sequences * shape->length;
+    const int64_t tokens = shape->sequences * shape->length, rows = rows_of(shape);
     RETURN_IF_ERROR(
-        snug_alloc(ctx, (size_t)(5 * tokens + 3 * shape->sequences + 1), sizeof(int32_t), (void **)&t->numbers));
+        snug_alloc(ctx, (size_t)(5 * tokens + shape->sequences + 1 + 2 * rows), sizeof(int32_t), (void **)&t->numbers));
     int32_t *at = t->numbers;
     struct snug_batch *batch = &t->batch;
     int32_t **columns[] = {&batch->ids, &batch->types, &batch->positions, &batch->sample, &batch->by_id};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++, at += tokens) *columns[i] = at;
     batch->offsets = at;
     batch->loss_positions = at + shape->sequences + 1;
-    batch->labels = batch->loss_positions + shape->sequences;
-    batch->sequences = batch->rows = batch->items = batch->items_in_step = shape->sequences;
+    batch->labels = batch->loss_positions + rows;
+    batch->sequences = shape->sequences;
+    batch->rows = batch->items = batch->items_in_step = rows;
     batch->last_in_step = true;
     batch->tokens = tokens;
     batch->longest = shape->length;
@@ -237,9 +263,9 @@ static snug_status make_batch(snug_context *ctx, const struct shape *shape, stru
         batch->sample[i] = (int32_t)(i / shape->length);
         batch->by_id[i] = (int32_t)i;
     }
-    for (int64_t i = 0; i < shape->sequences; i++) {
-        batch->offsets[i + 1] = (int32_t)((i + 1) * shape->length);
-        batch->loss_positions[i] = batch->offsets[i];
+    for (int64_t i = 0; i < shape->sequences; i++) batch->offsets[i + 1] = (int32_t)((i + 1) * shape->length);
+    for (int64_t i = 0; i < rows; i++) {
+        batch->loss_positions[i] = (int32_t)(i * (shape->kinds & MLM ? TOKENS_PER_LABEL : shape->length));
         batch->labels[i] = (int32_t)(i % 2);
     }
     return SNUG_OK;
@@ -300,7 +326,8 @@ static snug_status time_step(struct bench *bench, struct trial *t, double *secon
 }
 
 /* Operations between timestamps start later than within a captured phase: by how much follows from the time of a whole
-   step. */
+   step of the smallest shape. In a whole step of a larger one the GPU's clock rate is that of a GPU that works, which
+   is lower, and so the seconds of its operations are scaled. */
 static snug_status find_gap(struct bench *bench, struct trial *t) {
     double whole = 0, sum = 0, count = 0, loaded = 0;
     for (int i = 0; i < 2; i++) RETURN_IF_ERROR(run_phases(bench, t)); /* the first one loads kernels */
@@ -315,7 +342,8 @@ static snug_status find_gap(struct bench *bench, struct trial *t) {
         loaded += whole;
     }
     t->run.one_by_one = true;
-    t->gap = sum > whole ? (sum - whole) / count : 0;
+    if (bench->gap == 0 && sum > whole) bench->gap = (sum - whole) / count;
+    t->scale = sum > 2 * count * bench->gap ? whole / (sum - count * bench->gap) : 1;
     return SNUG_OK;
 }
 
@@ -350,8 +378,8 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     return SNUG_OK;
 }
 
-/* A GPU does all operations of an elementwise kind, and all updates, in one launch, which counts as the first one's: they are one
-   measurement. */
+/* A GPU does all operations of an elementwise kind, and all updates, in one launch, which counts as the first one's:
+   they are one measurement. */
 static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
     const unsigned together = SNUG_OP_ELEMENTS | SNUG_OP_UPDATES;
     const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together;
@@ -373,9 +401,9 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
             .types = snug_operand_types(&t->program, op),
             .dropout = op->p > 0,
             .one = {.calls = 1,
-                    .seconds = fmax(t->best[i] - t->gap, 1e-8), /* the resolution of the clock */
+                    .seconds = fmax((t->best[i] - bench->gap) * t->scale, 1e-8), /* the resolution of the clock */
                     .cost = snug_op_cost(&t->program, op, (double)tokens, (double)shape->sequences,
-                                         (double)shape->sequences)},
+                                         (double)rows_of(shape))},
         };
         struct sample *same = same_launch(bench, first, &sample);
         if (same) { /* untested: only a GPU does */
@@ -404,7 +432,7 @@ static snug_status run_trial(struct bench *bench, const struct shape *shape, str
 static snug_status measure_shape(struct bench *bench, const struct shape *shape,
                                  const struct snug_optimizer_info *optimizer, const struct types *types, bool dropout,
                                  bool updates_only) {
-    struct trial trial = {.sweep = 0};
+    struct trial trial = {.scale = 1};
     RETURN_IF_ERROR(snug_optimizer_parse(bench->ctx, optimizer->names[0].optim, optimizer->measured, 0.9, 0.999, 1e-8,
                                          0, &trial.optimizer));
     const snug_status status = run_trial(bench, shape, &trial, types, dropout, updates_only);
@@ -413,25 +441,30 @@ static snug_status measure_shape(struct bench *bench, const struct shape *shape,
     snug_program_free(&trial.program);
     free(trial.numbers);
     free(trial.best);
+    /* A GPU with less memory does without the largest shapes. */
+    if (on_device(bench) && status == SNUG_E_MEMORY && bench->count) { /* untested: only a GPU */
+        snug_clear_error(bench->ctx);
+        return SNUG_OK;
+    }
     return status;
 }
 
 /* Matmuls in fp32 and, if this machine has fast ones, in 16 bits; with weights of both types. */
 static snug_status measure_all(struct bench *bench) {
     static const struct types types[] = {
-        {SNUG_F32, SNUG_F32, false},  {SNUG_BF16, SNUG_F32, false}, {SNUG_F32, SNUG_BF16, false},
+        {SNUG_F32, SNUG_F32, false},   {SNUG_BF16, SNUG_F32, false}, {SNUG_F32, SNUG_BF16, false},
         {SNUG_BF16, SNUG_BF16, false}, {SNUG_F32, SNUG_F32, true}, /* a GPU's alone */
     };
     const int count = on_device(bench) ? 5 : snug_backend_cpu_fast_bf16() ? 4 : 2; /* may be untested: the processor */
     for (int type = 0; type < count; type++)
-        for (size_t i = 0; i < SHAPES; i++) {
+        for (size_t i = 0; i < bench->shape_count; i++) {
             const struct shape *shape = &bench->shapes[i];
             const bool low = types[type].weights == SNUG_BF16, fp32 = types[type].compute == SNUG_F32;
             /* With bf16 weights only the operations that read or write them are different, with TF32 only matmuls. */
-            if ((low || types[type].tf32) && !shape->plain && !shape->states) continue;
-            for (int dropout = shape->plain && !low ? 0 : 1; dropout < 2; dropout++)
+            if ((low || types[type].tf32) && !(shape->kinds & (PLAIN | STATES))) continue;
+            for (int dropout = shape->kinds & PLAIN && !low ? 0 : 1; dropout < 2; dropout++)
                 RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], &types[type], dropout, false));
-            for (int other = 1; shape->states && fp32 && !types[type].tf32 && snug_optimizers[other]; other++)
+            for (int other = 1; shape->kinds & STATES && fp32 && !types[type].tf32 && snug_optimizers[other]; other++)
                 RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[other], &types[type], true, true));
         }
     return SNUG_OK;
@@ -458,8 +491,7 @@ static snug_status measure_offload_file(struct bench *bench, struct snug_rates *
         status = snug_offload_file_drain(bench->ctx, file);
         const double seconds = (snug_seconds() - begin) / PIECES;
         if (status == SNUG_OK)
-            status =
-                snug_rates_add(rates, (struct snug_rate){.kind = kinds[k], .byte = seconds / PIECE, .samples = 1});
+            status = snug_rates_add(rates, (struct snug_rate){.kind = kinds[k], .byte = seconds / PIECE, .samples = 1});
     }
     snug_offload_file_close(file);
     free(data);
@@ -573,6 +605,7 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     struct snug_folder cache;
     snug_rates_init(ctx, out, backend, gpu, threads);
     bench.shapes = on_device(&bench) ? device_shapes : host_shapes;
+    bench.shape_count = on_device(&bench) ? DEVICE_SHAPES : HOST_SHAPES;
     if (snug_context_create(&bench.ctx) != SNUG_OK) /* silent */
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory for measuring rates");
     snug_status status = open_cache(&bench, &cache);
