@@ -129,6 +129,61 @@ static void choose(struct offload *o) {
     if (o->how->classes & SNUG_OFFLOAD_MASTERS && !(o->how->classes >> SNUG_MEMORY_WEIGHTS & 1)) choose_masters(o);
 }
 
+/* ---- norms ---------------------------------------------------------------------------------------------------- */
+
+/* The norm of an offloaded gradient, which CLIP would fetch for it; 0 if op is none. */
+static int32_t normed_gradient(const struct offload *o, const struct snug_op *op) {
+    const bool norm = op->kind == SNUG_OP_SQUARED_NORM && op->phase == SNUG_PHASE_CLIP;
+    return norm && o->program->tensors[op->squared_norm.g].offloaded ? op->squared_norm.g : 0;
+}
+
+/* By tensor: the operation of BACKWARD that completes a gradient of CLIP's norms, or -1. */
+static void find_completions(const struct offload *o, int32_t *completed) {
+    for (size_t i = 0; i < o->tensors; i++) completed[i] = -1;
+    for (int32_t i = o->begin[SNUG_PHASE_BACKWARD]; i < o->begin[SNUG_PHASE_BACKWARD + 1]; i++) {
+        const struct snug_op *op = &o->program->ops[i];
+        for (int k = 0; k < snug_op_operands(op); k++)
+            if (op->operands[k] && !snug_op_reads(op, k)) completed[op->operands[k]] = i;
+    }
+}
+
+static snug_status move_norms(struct offload *o, const int32_t *completed) {
+    struct snug_op *ops = o->program->ops;
+    const int32_t count = (int32_t)o->program->op_count, clip = o->begin[SNUG_PHASE_CLIP];
+    int32_t *norms; /* by gradient */
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, o->tensors, sizeof *norms, (void **)&norms));
+    for (int32_t i = clip; i < o->begin[SNUG_PHASE_CLIP + 1]; i++) norms[normed_gradient(o, &ops[i])] = i;
+    o->program->ops = NULL;
+    o->program->op_count = o->program->op_capacity = 0;
+    snug_status status = SNUG_OK;
+    for (int32_t i = 0; i < count && status == SNUG_OK; i++) {
+        const int32_t gradient = normed_gradient(o, &ops[i]);
+        if (gradient && completed[gradient] >= 0) continue;
+        status = snug_program_op(o->program, ops[i]);
+        for (int k = 0; k < snug_op_operands(&ops[i]) && status == SNUG_OK; k++) {
+            const int32_t tensor = ops[i].operands[k];
+            if (!tensor || completed[tensor] != i || !norms[tensor]) continue;
+            struct snug_op norm = ops[norms[tensor]];
+            norm.phase = SNUG_PHASE_BACKWARD;
+            status = snug_program_op(o->program, norm);
+        }
+    }
+    free(norms);
+    free(ops);
+    return status;
+}
+
+/* Norms of offloaded gradients move to where BACKWARD completes them, so that CLIP need not fetch them; in every
+   micro-batch, because a loop of the user may make a step after any of them. */
+static snug_status place_norms(struct offload *o) {
+    int32_t *completed;
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, o->tensors, sizeof *completed, (void **)&completed));
+    find_completions(o, completed);
+    const snug_status status = move_norms(o, completed);
+    free(completed);
+    return status;
+}
+
 /* ---- parts ---------------------------------------------------------------------------------------------------- */
 
 /* Whether op is elementwise, and its number of elements. */
@@ -446,6 +501,7 @@ static snug_status merge(struct offload *o) {
 static snug_status offload(struct offload *o) {
     find_phases(o);
     choose(o);
+    RETURN_IF_ERROR(place_norms(o));
     RETURN_IF_ERROR(cut(o));
     find_phases(o);
     const size_t tensors = o->program->tensor_count;
