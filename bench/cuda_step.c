@@ -21,6 +21,7 @@ struct bench {
     uint8_t *memory[BATCHES];
     struct snug_sizes sizes;
     int64_t tokens; /* of the largest batch */
+    double ratio;   /* of offloaded tensors */
     double mean;    /* tokens of a batch */
     double pairs;   /* sum of the squares of its sequences' lengths, the mean batch's */
 };
@@ -121,6 +122,7 @@ static int parse(struct bench *b, int argc, char **argv) {
                                      {"steps", required_argument, NULL, 's'},
                                      {"optim", required_argument, NULL, 'o'},
                                      {"offload", required_argument, NULL, 'x'},
+                                     {"offload-ratio", required_argument, NULL, 'y'},
                                      {"cache", required_argument, NULL, 'c'},
                                      {"config", required_argument, NULL, 'm'},
                                      {"rates", required_argument, NULL, 'r'},
@@ -134,7 +136,8 @@ static int parse(struct bench *b, int argc, char **argv) {
                                      {"operations", no_argument, &b->operations, 1},
                                      {"untried", no_argument, &b->untried, 1},
                                      {NULL, 0, NULL, 0}};
-    *b = (struct bench){.type = "bf16", .batch = 32, .length = MOST, .accumulate = 1, .steps = 20, .folder = "."};
+    *b = (struct bench){
+        .type = "bf16", .batch = 32, .length = MOST, .accumulate = 1, .steps = 20, .folder = ".", .ratio = 1};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) switch (c) {
         case 't': b->type = optarg; break;
         case 'b': b->batch = atoi(optarg); break;
@@ -146,6 +149,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         case 'm': b->model = optarg; break;
         case 'r': b->rates = optarg; break;
         case 'x': b->offload = optarg; break;
+        case 'y': b->ratio = atof(optarg); break;
         case 'u': b->shortest = atoi(optarg); break;
         case 0: break;
         default: return 2;
@@ -157,7 +161,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         stderr,
         "bench_cuda_step [--type bf16|fp16|fp32|tf32] [--batch N] [--length N] [--ragged] [--accumulate N]\n"
         "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
-        "  [--offload optimizer,gradients,weights,master_weights,activations]\n"
+        "  [--offload optimizer,gradients,weights,master_weights,activations] [--offload-ratio R]\n"
         "  [--config MODEL|config.json] (else BERT-large) [--shortest N] (lengths from N to --length, all as likely)\n"
         "  [--rates FILE] (of snug bench rates --device cuda --json: prints the planned time of a step, too)\n"
         "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
@@ -173,8 +177,10 @@ static struct bert_options options_of(snug_context *ctx, const struct bench *b, 
                                    .offload = (char *)(uintptr_t)b->offload,
                                    .bf16 = bf16,
                                    .fp16 = fp16,
-                                   .dtype = (char *)(b->low_weights ? "bfloat16" : "float32")};
+                                   .dtype = (char *)(b->low_weights ? "bfloat16" : "float32"),
+                                   .offload_ratio = b->ratio};
     bert_check(ctx, snug_args_offload(&args, &offload.classes), "--offload");
+    offload.resident = 1 - b->ratio;
     for (int i = 0; i < 256; i++) levels[i] = b->checkpoint ? SNUG_RECOMPUTE_LAYER : SNUG_RECOMPUTE_ELEMENTWISE;
     return (struct bert_options){.compute = bf16   ? SNUG_BF16
                                             : fp16 ? SNUG_F16
@@ -211,6 +217,7 @@ static void print_name(const struct bench *b) {
         b->checkpoint ? ", checkpointing" : "", b->low_weights ? ", bf16 weights" : "", b->optimizer ? ", " : "",
         b->optimizer ? b->optimizer : "", b->in_backward ? ", update in backward" : "", b->untried ? ", untried" : "");
     if (b->offload) snprintf(name + strlen(name), 64, ", offload %s", b->offload);
+    if (b->ratio < 1) snprintf(name + strlen(name), 16, " x %g", b->ratio);
     if (b->accumulate > 1) snprintf(name + strlen(name), 16, ", x%d", b->accumulate);
     printf("%-62s ", name);
 }

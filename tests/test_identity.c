@@ -143,6 +143,7 @@ static const struct change changes[] = {
     {"gradient_checkpointing=True", SAME, NULL},
     {"recompute=none", SAME, NULL},
     {"offload=optimizer,gradients,weights,activations", SAME, NULL},
+    {"offload=optimizer offload_ratio=0.5", SAME, NULL},
     {"update_in_backward=True", SAME, NULL},
     {"save_strategy=steps save_steps=3 save_total_limit=1", SAME, NULL},
     {"logging_steps=5", SAME, NULL},

@@ -80,6 +80,7 @@ static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
         add_word(plain, size, &methods[i], kind ? value : methods[i].values[0]);
         add_word(mixed, size, &methods[i], value);
     }
+    if (strstr(mixed, "offload=") && random_word(mix, 60, 99) % 2) strcat(mixed, " offload_ratio=0.5");
 }
 
 static void check_memory_report(const char *words, const snug_train_result *result) {

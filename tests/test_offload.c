@@ -350,15 +350,17 @@ static void test_copies_are_waited_for(void **state) {
                 for (int variant = (int)i; variant < VARIANTS;
                      variant += 3) { /* every third, others for each distance */
                     struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10,
-                                                   false};
+                                                   false, 0};
                     const double bytes = check_order(f, &config, &offload, variant);
                     offload.overlaps = true;
                     if (variant % 5 == 0) assert_true(check_order(f, &config, &offload, variant) == bytes);
+                    offload.resident = 0.1 * (variant % 7);
+                    if (variant % 5 == 1) assert_true(check_order(f, &config, &offload, variant) <= bytes);
                 }
         for (int variant = BF16; variant < VARIANTS; variant += 2) {
             const unsigned optimizer = variant & CLIPS ? 1u << SNUG_MEMORY_OPTIMIZER : 0;
-            struct snug_offload offload = {SNUG_OFFLOAD_MASTERS | optimizer, 4, 1 << 14, 16 << 10,
-                                           variant & ACCUMULATES};
+            struct snug_offload offload = {
+                SNUG_OFFLOAD_MASTERS | optimizer, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0};
             check_order(f, &config, &offload, variant);
         }
     }
@@ -407,7 +409,8 @@ static void test_same_bits(void **state) {
         for (size_t i = wide ? ALL_CLASSES : 0; i < sizeof ways / sizeof *ways; i++) {
             char words[512], name[] = "offloaded";
             if (i == MASTERS && !strstr(runs[run], "bf16=True")) continue;
-            snprintf(words, sizeof words, "%s offload=%s offload_dir=@spool", runs[run], ways[i]);
+            snprintf(words, sizeof words, "%s offload=%s offload_dir=@spool offload_ratio=%s", runs[run], ways[i],
+                     run % 2 ? "0.6" : "1");
             train(f, name, words);
             assert_same(f, "plain", name, "model.safetensors");
             assert_same(f, "plain", name,
@@ -569,6 +572,7 @@ static void test_refusals(void **state) {
         {"offload=master_weights", "this run has none: use --bf16", SNUG_E_USAGE},
         {"offload=master_weights bf16=True dtype=bfloat16", "this run has none", SNUG_E_USAGE},
         {"offload_dir=@spool", "needs --offload", SNUG_E_USAGE},
+        {"offload_ratio=0.5", "--offload_ratio 0.5 needs --offload", SNUG_E_USAGE},
         {"offload=optimizer offload_dir=@train.csv", "train.csv", SNUG_E_IO},
         {"offload=optimizer offload_dir=/proc/self", "/proc/self cannot hold the", SNUG_E_IO},
     };

@@ -117,6 +117,26 @@ static void choose_transient(struct offload *o, int32_t number) {
     o->program->tensors[number].offloaded = far;
 }
 
+static bool is_of(const struct snug_tensor *tensor, snug_memory_class memory_class) {
+    return tensor->offloaded && tensor->persistent && tensor->memory_class == memory_class;
+}
+
+/* The first tensors of the class stay in the arena, up to their share of its bytes: the same weights in the programs of
+   a run. The update needs them first, while the others are fetched. */
+static void keep_resident(struct offload *o, snug_memory_class memory_class) {
+    int64_t all = 0;
+    for (size_t i = 0; i < o->tensors; i++)
+        if (is_of(&o->program->tensors[i], memory_class)) all += snug_tensor_bytes(o->program, &o->program->tensors[i]);
+    int64_t left = (int64_t)(o->how->resident * (double)all);
+    for (size_t i = 0; i < o->tensors; i++) {
+        struct snug_tensor *tensor = &o->program->tensors[i];
+        const int64_t bytes = snug_tensor_bytes(o->program, tensor);
+        if (!is_of(tensor, memory_class) || bytes > left) continue;
+        tensor->offloaded = false;
+        left -= bytes;
+    }
+}
+
 static void choose(struct offload *o) {
     for (size_t i = 0; i < o->tensors; i++) {
         struct snug_tensor *tensor = &o->program->tensors[i];
@@ -127,6 +147,7 @@ static void choose(struct offload *o) {
             choose_transient(o, (int32_t)i);
     }
     if (o->how->classes & SNUG_OFFLOAD_MASTERS && !(o->how->classes >> SNUG_MEMORY_WEIGHTS & 1)) choose_masters(o);
+    for (int i = SNUG_MEMORY_WEIGHTS; i < SNUG_MEMORY_ACTIVATIONS; i++) keep_resident(o, (snug_memory_class)i);
 }
 
 /* ---- norms ---------------------------------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ struct snug_args {
     bool gradient_checkpointing, update_in_backward;
     char *recompute, *freeze;
     char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
+    double offload_ratio;
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *memory_budget;
     bool fit;

@@ -35,6 +35,9 @@ snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
             "--offload %s: master_weights are fp32 weights beside 16-bit copies, and this run has none: use "
             "--bf16 or --fp16, or offload weights",
             args->offload);
+    if (args->offload_ratio < 1 && !*classes)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--offload_ratio %g needs --offload, as in --offload optimizer",
+                         args->offload_ratio);
     if (args->offload_dir && !*classes)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--offload_dir %s needs --offload, as in --offload optimizer",
                          args->offload_dir);

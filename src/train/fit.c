@@ -13,7 +13,7 @@
 /* ---- the methods ---------------------------------------------------------------------------------------------- */
 
 /* A method's settings are ordered by savings; the last one saves most. */
-enum { METHODS_MAX = 12, SETTINGS_MAX = 24 };
+enum { METHODS_MAX = 12, SETTINGS_MAX = 24, RESIDENT_PARTS = 32 };
 
 struct method {
     const char *name;
@@ -39,7 +39,8 @@ static const struct method methods[] = {
     [OFFLOAD] = {.name = "offload",
                  .pins = {"offload"},
                  .independent = true,
-                 .settings = "--offload activations|--offload optimizer|--offload optimizer,master_weights|--offload optimizer,gradients|"
+                 .settings = "--offload activations|--offload optimizer|--offload optimizer,master_weights|--offload "
+                             "optimizer,gradients|"
                              "--offload optimizer,gradients,master_weights|--offload optimizer,gradients,weights|"
                              "--offload optimizer,gradients,weights,activations"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
@@ -63,6 +64,7 @@ static const char *const level_names[SNUG_RECOMPUTE_COUNT] = {"none", "elementwi
 
 struct mix {
     uint8_t choice[METHODS]; /* settings; RECOMPUTE's stays 0 */
+    uint8_t resident;        /* of what OFFLOAD moves, so many parts of RESIDENT_PARTS stay */
     struct layers layers;
     double seconds; /* estimated from those of its methods alone */
 };
@@ -131,7 +133,7 @@ static void list_settings(struct search *s) {
 /* ---- one mix -------------------------------------------------------------------------------------------------- */
 
 static snug_status give(struct snug_args *args, const char *flags) {
-    char copy[256], *words[16] = {copy}, *rest = copy; /* a mix has 13 words at most */
+    char copy[256], *words[18] = {copy}, *rest = copy; /* a mix has 15 words at most */
     int count = 1;
     snprintf(copy, sizeof copy, "%s", flags);
     while ((words[count] = strsep(&rest, " "))) count += *words[count] != '\0';
@@ -173,6 +175,9 @@ static void describe(const struct search *s, const struct mix *mix, struct snug_
             add_flags(out, flags);
         }
     }
+    if (!mix->resident) return;
+    snprintf(flags, sizeof flags, "--offload_ratio %g", 1 - (double)mix->resident / RESIDENT_PARTS);
+    add_flags(out, flags);
 }
 
 static snug_status measure(const struct search *s, const struct snug_run_plan *plan, struct snug_priced *out) {
@@ -492,6 +497,35 @@ static snug_status refine(struct search *s, struct found *best) {
     return SNUG_OK;
 }
 
+/* Keeps as much of what mix offloads in the arena as there is room for. */
+static snug_status fill_arena(struct search *s, struct mix mix, struct found *best) {
+    for (int parts = RESIDENT_PARTS / 2; parts > 0; parts /= 2) {
+        struct snug_priced priced;
+        mix.resident = (uint8_t)(mix.resident + parts);
+        const snug_status status = plan_mix(s, &mix, &priced);
+        if (status != SNUG_OK) return status == SNUG_END ? SNUG_OK : status;
+        if (fits(s, &priced))
+            keep(best, &mix, &priced);
+        else
+            mix.resident = (uint8_t)(mix.resident - parts);
+    }
+    return SNUG_OK;
+}
+
+/* Partial offload: with more kinds of tensors and larger micro-batches than the best mix it may be faster than that. */
+static snug_status refine_offload(struct search *s, struct found *best) {
+    const struct mix start = best->mix;
+    if (!start.choice[OFFLOAD] || snug_args_is_set(s->setup->args, "offload_ratio")) return SNUG_OK;
+    for (int split = 0; split <= start.choice[SPLIT]; split++)
+        for (int offload = 1; offload < s->counts[OFFLOAD]; offload++) {
+            struct mix mix = start;
+            mix.choice[SPLIT] = (uint8_t)split;
+            mix.choice[OFFLOAD] = (uint8_t)offload;
+            RETURN_IF_ERROR(fill_arena(s, mix, best));
+        }
+    return SNUG_OK;
+}
+
 static snug_status search_tier(struct search *s, int approximate, const struct mix layers[], size_t layer_mixes,
                                struct found *best) {
     struct mix *combinations;
@@ -506,7 +540,8 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
         if (status == SNUG_OK && can) status = search_layers(s, &combinations[i], layers, layer_mixes, best);
     }
     free(combinations);
-    return status == SNUG_OK && best->any ? refine(s, best) : status;
+    if (status == SNUG_OK && best->any) status = refine(s, best);
+    return status == SNUG_OK && best->any ? refine_offload(s, best) : status;
 }
 
 /* Starts from the strongest setting of every method and weakens one method at a time. */
@@ -633,12 +668,11 @@ snug_status snug_fit_sentence(snug_context *ctx, const struct snug_fit *fit, cha
         snprintf(faster, sizeof faster, "; %s would take %.3g s, with results that are not exactly the same",
                  fit->rounding.flags, fit->rounding.work.seconds);
     /* may be untested: memory is not measured under a sanitizer */
-    return snug_format(ctx, text,
-                       "%s: %.1f MiB instead of %.1f, about %.3g s per step instead of %.3g (%+.0f %%); the fastest of "
-                       "the mixes that fit %.1f MiB%s%s",
-                       chosen->flags, (double)chosen->total / mib, (double)asked->total / mib, chosen->work.seconds,
-                       asked->work.seconds, 100 * (chosen->work.seconds / asked->work.seconds - 1), limit,
-                       chosen->approximate ? ", none of which gives exactly the same results"
-                                           : ", with the same results",
-                       faster);
+    return snug_format(
+        ctx, text,
+        "%s: %.1f MiB instead of %.1f, about %.3g s per step instead of %.3g (%+.0f %%); the fastest of "
+        "the mixes that fit %.1f MiB%s%s",
+        chosen->flags, (double)chosen->total / mib, (double)asked->total / mib, chosen->work.seconds,
+        asked->work.seconds, 100 * (chosen->work.seconds / asked->work.seconds - 1), limit,
+        chosen->approximate ? ", none of which gives exactly the same results" : ", with the same results", faster);
 }
