@@ -45,8 +45,8 @@ int main(int argc, char **argv) {
     check(ctx, snug_args_create(ctx, &args));
     check(ctx, snug_args_parse(args, argc - 1, argv + 1));
     check(ctx, snug_session_create(args, &session));
-    check(ctx, snug_rates_open(ctx, session->job.setup.backend, snug_device_gpu(&session->job.limits.device), snug_args_threads(args),
-                               &rates));
+    check(ctx, snug_rates_open(ctx, session->job.setup.backend, snug_device_gpu(&session->job.limits.device),
+                               snug_args_threads(args), &rates));
     check(ctx, snug_session_begin_epoch(session, 0));
     const struct snug_program *program = &session->training->program;
     const struct snug_load *load = &session->training->pipeline.load;

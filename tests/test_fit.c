@@ -396,8 +396,8 @@ static void test_rounding_comes_last(void **state) {
     close_job(&exact);
 }
 
-/* Where copies are slow, the search offloads no more than it must; where a mix that rounds is much faster than the exact
-   choice, it names that, too. */
+/* Where copies are slow, the search offloads no more than it must; where a mix that rounds is much faster than the
+   exact choice, it names that, too. */
 static void test_slow_offload(void **state) {
     struct fixture *f = *state;
     struct planned p;

@@ -349,8 +349,8 @@ static void test_copies_are_waited_for(void **state) {
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
                 for (int variant = (int)i; variant < VARIANTS;
                      variant += 3) { /* every third, others for each distance */
-                    struct snug_offload offload = {classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10,
-                                                   false, 0};
+                    struct snug_offload offload = {classes,  distances[i], variant & 1 ? 1 << 14 : 1 << 16,
+                                                   16 << 10, false,        0};
                     const double bytes = check_order(f, &config, &offload, variant);
                     offload.overlaps = true;
                     if (variant % 5 == 0) assert_true(check_order(f, &config, &offload, variant) == bytes);

@@ -35,7 +35,7 @@ static snug_status sum_parts(const struct snug_program *program, snug_plan *plan
 }
 
 static snug_status estimate_step(const struct snug_setup *setup, const struct snug_planned_program *training,
-                          snug_plan *plan) {
+                                 snug_plan *plan) {
     const struct snug_loader_limits *limits = &training->pipeline.limits;
     const int64_t rows = (int64_t)snug_setup_task(setup)->positions(&training->pipeline.options, setup->train.dataset,
                                                                     (double)limits->sequences, (double)limits->tokens);
@@ -66,8 +66,8 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
         plan->fit = *job->fit;
         RETURN_IF_ERROR(snug_fit_sentence(plan->ctx, job->fit, &plan->fit_text));
     }
-    RETURN_IF_ERROR(snug_rates_open(plan->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads,
-                                    &rates));
+    RETURN_IF_ERROR(
+        snug_rates_open(plan->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads, &rates));
     const snug_status status =
         snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);

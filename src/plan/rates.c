@@ -314,7 +314,7 @@ static snug_status run_phases(struct bench *bench, struct trial *t) {
 /* The seconds of a step whose phases run as a whole. */
 static snug_status time_step(struct bench *bench, struct trial *t, double *seconds) {
     struct snug_timestamps *stamps = NULL;
-    double took[2];
+    double took[2] = {0};
     snug_status status = bench->backend->record_timestamp(&t->run, &stamps, 0);
     for (int phase = SNUG_PHASE_FORWARD; phase < SNUG_PHASE_COUNT && status == SNUG_OK; phase++)
         status = snug_run_phase(&t->run, bench->backend, (enum snug_phase)phase, NULL);

@@ -46,7 +46,8 @@ snug_status snug_stage_update(struct snug_program *program, const struct snug_me
 snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug_methods *methods);
 /* Stores matrices and tables in the type `weights`, and activations in program->compute. Adds a copy in the compute
  * type of the weights that matmuls read in another type: the optimizer updates the copy, or, in a layer of level LAYER
- * whose weights are not offloaded, the copy lives only while the layer runs. Matmuls in F32 read BF16 weights directly. */
+ * whose weights are not offloaded, the copy lives only while the layer runs. Matmuls in F32 read BF16 weights directly.
+ */
 snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods);
 /* Sorts the operations by phase. */
 snug_status snug_stage_sort(struct snug_program *program);

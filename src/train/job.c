@@ -61,8 +61,8 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
     /* may be untested: memory is not measured under a sanitizer */
     if (job->plan.total > limit)
-        RETURN_IF_ERROR(snug_rates_open(job->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads,
-                                        &rates));
+        RETURN_IF_ERROR(
+            snug_rates_open(job->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads, &rates));
     const snug_status status = snug_fit_search(setup, &job->limits, &job->plan, &rates, limit, job->fit);
     snug_rates_free(&rates);
     return status;
