@@ -300,6 +300,12 @@ static void test_failed_kernel(void **state) {
 
 static void test_refusals(void **state) {
     struct fixture *f = *state;
+    snug_rates *rates;
+    snug_args *args = plain_args(f, "device=cuda");
+    set_world(ONE_GPU "unusable\n");
+    assert_int_equal(snug_rates_create(args, &rates), SNUG_E_UNSUPPORTED);
+    snug_args_destroy(args);
+    set_world(ONE_GPU);
     expect_failure(f, QUICK "offload=optimizer offload_dir=@work", SNUG_E_UNSUPPORTED,
                    "snug offloads from a GPU to host memory only");
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);

@@ -140,6 +140,29 @@ static void test_rates_are_shown(void **state) {
 }
 
 /* Rates that lack most operations: operations without a rate take no time. Stored where there is a folder. */
+/* A GPU's rates have their own file, and TF32 matmuls. */
+static void test_rates_of_a_gpu(void **state) {
+    struct fixture *f = *state;
+    struct snug_rates rates, again;
+    char *path, *text;
+    setenv("SNUG_RATES", "", 1);
+    snug_rates_init(f->ctx, &rates, snug_backend_cpu(), "NVIDIA H200", 7);
+    assert_int_equal(rates.threads, 0);
+    check(f, snug_rates_add(&rates, (struct snug_rate){.kind = SNUG_OP_LINEAR, .types = 8, .flop = 1e-14}));
+    check(f, snug_rates_keep(&rates, &path));
+    assert_contains(path, "NVIDIA-H200");
+    check(f, snug_rates_open(f->ctx, snug_backend_cpu(), "NVIDIA H200", 7, &again));
+    assert_string_equal(again.device, "NVIDIA H200");
+    check(f, snug_rates_text(&again, &text));
+    assert_contains(text, " tf32 ");
+    assert_null(strstr(text, "threads"));
+    free(text);
+    free(path);
+    snug_rates_free(&rates);
+    snug_rates_free(&again);
+    setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
+}
+
 static void test_missing_rates(void **state) {
     static const char *const variables[] = {"SNUG_CACHE", "XDG_CACHE_HOME", "HOME"};
     struct fixture *f = *state;
@@ -257,7 +280,9 @@ static void test_waits_are_estimated(void **state) {
             struct planned p;
             struct snug_step_estimate step;
             double copied[2] = {0}, rest = 0;
-            open_job(f, "offload=optimizer,gradients gradient_accumulation_steps=3", &p);
+            char words[96];
+            snprintf(words, sizeof words, "offload=optimizer,gradients gradient_accumulation_steps=%d", i + 1);
+            open_job(f, words, &p);
             const struct snug_planned_program *training = snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING);
             p.rates.overlaps = beside;
             check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_FETCH, .byte = bytes[i]}));
@@ -494,6 +519,24 @@ static void test_refusal_names_the_mix(void **state) {
     close_job(&p);
 }
 
+static void test_plan_has_the_time_of_the_run(void **state) {
+    static const char *const runs[][2] = {{"max_steps=10", "the run's 10 steps about "},
+                                          {"max_steps=1000000", " minutes: what"},
+                                          {"max_steps=100000000", " min: what"}};
+    struct fixture *f = *state;
+    for (int i = 0; i < 3; i++) {
+        snug_plan *plan;
+        char *text;
+        snug_args *args = training_args(f, runs[i][0]);
+        check(f, snug_plan_create(args, &plan));
+        check(f, snug_plan_text(plan, &text));
+        if (!strstr(text, runs[i][1])) fail_msg("%s: %s", runs[i][1], strstr(text, "A step takes"));
+        free(text);
+        snug_plan_destroy(plan);
+        snug_args_destroy(args);
+    }
+}
+
 static void test_plan_lists_the_costs_of_methods(void **state) {
     struct fixture *f = *state;
     snug_plan *plan;
@@ -535,6 +578,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rates_are_measured_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_rates_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rates_are_shown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rates_of_a_gpu, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_missing_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_work_takes_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_waits_are_estimated, set_up, tear_down),
@@ -545,6 +589,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_slow_offload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fitted_run_is_the_same_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusal_names_the_mix, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_plan_has_the_time_of_the_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plan_lists_the_costs_of_methods, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

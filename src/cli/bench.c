@@ -37,7 +37,7 @@ int command_bench(int argc, char **argv) {
         cli_show(stderr, argv[1]);
         fputs(": unknown bench; the benches are anatomy and rates\n", stderr);
     }
-    fputs("usage: snug bench rates [--threads N] [--json]\n"
+    fputs("usage: snug bench rates [--threads N] [--device cpu|cuda] [--json]\n"
           "       snug bench anatomy [--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device "
           "cpu|cuda]\n"
           "                          [--max_steps N] [--json]\n\n"

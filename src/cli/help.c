@@ -79,12 +79,13 @@ static const struct help {
      "max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
      {{NULL, NULL}}},
     {"bench rates",
-     "[--threads N] [--json]",
-     "Measures how fast this machine runs each operation, and stores the rates, from which snug plan estimates "
+     "[--threads N] [--device cpu|cuda] [--json]",
+     "Measures how fast this machine or its GPU runs each operation, and stores the rates, from which snug plan "
+     "estimates "
      "seconds.",
      "",
      "",
-     OF_TALKING " threads ",
+     OF_TALKING " threads device use_cpu ",
      {{NULL, NULL}}},
     {"bench anatomy",
      "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N] [--json]",

@@ -226,18 +226,18 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     program->capacity[SNUG_EXTENT_ROWS] = rows_of(shape);
     RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
     /* Lazy rows; the other half of the shapes updates whole tables. */
-    const struct snug_methods methods = {.optimizer = &t->optimizer,
-                                         .weights = types->weights,
-                                         .micro_batches = 1,
-                                         .lazy_steps = bench->backend->lazy_rows && dropout ? 256 : 0};
+    const int64_t lazy = bench->backend->lazy_rows ? 256 : 0; /* untested: needs a GPU */
+    const struct snug_methods methods = {
+        .optimizer = &t->optimizer, .weights = types->weights, .micro_batches = 1, .lazy_steps = dropout ? lazy : 0};
     RETURN_IF_ERROR(snug_stages(program, &methods));
-    return snug_program_tensor(program,
-                               (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
-                                                    .rows = 1,
-                                                    .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) / 4,
-                                                    .layer = -1,
-                                                    .persistent = true},
-                               &t->sweep, "sweep");
+    return snug_program_tensor(
+        program,
+        (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
+                             .rows = 1,
+                             .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) / 4, /* untested: needs a GPU */
+                             .layer = -1,
+                             .persistent = true},
+        &t->sweep, "sweep");
 }
 
 /* Each token has a different id, as long as there are enough ids. */
@@ -294,8 +294,8 @@ static snug_status fill_weights(struct trial *t) {
 /* Flushes the caches between phases: in a deep model too, the results of an earlier phase are not in a core's cache. */
 static snug_status sweep_caches(struct bench *bench, struct trial *t) {
     const struct snug_op fill = {.kind = SNUG_OP_FILL, .fill = {.x = t->sweep}};
-    for (int i = 0; i < (on_device(bench) ? DEVICE_SWEEPS : 1); i++)
-        RETURN_IF_ERROR(bench->backend->ops[SNUG_OP_FILL](&t->run, &fill));
+    const int sweeps = on_device(bench) ? DEVICE_SWEEPS : 1; /* untested: needs a GPU */
+    for (int i = 0; i < sweeps; i++) RETURN_IF_ERROR(bench->backend->ops[SNUG_OP_FILL](&t->run, &fill));
     return SNUG_OK;
 }
 
@@ -312,6 +312,7 @@ static snug_status run_phases(struct bench *bench, struct trial *t) {
 }
 
 /* The seconds of a step whose phases run as a whole. */
+/* untested: needs a GPU */
 static snug_status time_step(struct bench *bench, struct trial *t, double *seconds) {
     struct snug_timestamps *stamps = NULL;
     double took[2] = {0};
@@ -328,6 +329,7 @@ static snug_status time_step(struct bench *bench, struct trial *t, double *secon
 /* Operations between timestamps start later than within a captured phase: by how much follows from the time of a whole
    step of the smallest shape. In a whole step of a larger one the GPU's clock rate is that of a GPU that works, which
    is lower, and so the seconds of its operations are scaled. */
+/* untested: needs a GPU */
 static snug_status find_gap(struct bench *bench, struct trial *t) {
     double whole = 0, sum = 0, count = 0, loaded = 0;
     for (int i = 0; i < 2; i++) RETURN_IF_ERROR(run_phases(bench, t)); /* the first one loads kernels */
@@ -367,7 +369,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     RETURN_IF_ERROR(bench->backend->load(run));
     RETURN_IF_ERROR(snug_op_times_init(&t->program, &t->times));
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
-    if (on_device(bench)) RETURN_IF_ERROR(find_gap(bench, t)); /* untested: only a GPU captures phases */
+    if (on_device(bench)) RETURN_IF_ERROR(find_gap(bench, t)); /* untested: needs a GPU */
     for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++) {
         RETURN_IF_ERROR(run_phases(bench, t));
         for (size_t i = 0; i < t->program.op_count; i++) {
@@ -383,7 +385,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
 static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
     const unsigned together = SNUG_OP_ELEMENTS | SNUG_OP_UPDATES;
     const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together;
-    for (size_t i = first; launched && i < bench->count; i++) { /* untested: only a GPU does */
+    for (size_t i = first; launched && i < bench->count; i++) { /* untested: needs a GPU */
         struct sample *sample = &bench->samples[i];
         if (sample->kind == like->kind && sample->types == like->types) return sample;
     }
@@ -406,7 +408,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
                                          (double)rows_of(shape))},
         };
         struct sample *same = same_launch(bench, first, &sample);
-        if (same) { /* untested: only a GPU does */
+        if (same) { /* untested: needs a GPU */
             same->one.calls++;
             same->one.seconds += sample.one.seconds;
             same->one.cost.flops += sample.one.cost.flops;
@@ -442,7 +444,7 @@ static snug_status measure_shape(struct bench *bench, const struct shape *shape,
     free(trial.numbers);
     free(trial.best);
     /* A GPU with less memory does without the largest shapes. */
-    if (on_device(bench) && status == SNUG_E_MEMORY && bench->count) { /* untested: only a GPU */
+    if (on_device(bench) && status == SNUG_E_MEMORY && bench->count) { /* untested: needs a GPU */
         snug_clear_error(bench->ctx);
         return SNUG_OK;
     }
@@ -461,9 +463,11 @@ static snug_status measure_all(struct bench *bench) {
             const struct shape *shape = &bench->shapes[i];
             const bool low = types[type].weights == SNUG_BF16, fp32 = types[type].compute == SNUG_F32;
             /* With bf16 weights only the operations that read or write them are different, with TF32 only matmuls. */
-            if ((low || types[type].tf32) && !(shape->kinds & (PLAIN | STATES))) continue;
+            const bool most = low || types[type].tf32; /* untested: TF32 needs a GPU */
+            if (most && !(shape->kinds & (PLAIN | STATES))) continue;
             for (int dropout = shape->kinds & PLAIN && !low ? 0 : 1; dropout < 2; dropout++)
                 RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[0], &types[type], dropout, false));
+            /* untested: TF32 needs a GPU */
             for (int other = 1; shape->kinds & STATES && fp32 && !types[type].tf32 && snug_optimizers[other]; other++)
                 RETURN_IF_ERROR(measure_shape(bench, shape, snug_optimizers[other], &types[type], true, true));
         }
@@ -515,6 +519,7 @@ static snug_status add_block(struct snug_program *program, bool offloaded, int32
 }
 
 /* A phase of copies in both directions at once, as they are beside a step. */
+/* untested: needs a GPU */
 static snug_status build_copies(struct snug_program *program) {
     for (int i = 0; i < 2 * COPIES; i++) {
         const bool store = i % 2;
@@ -537,6 +542,7 @@ static snug_status build_copies(struct snug_program *program) {
     return SNUG_OK;
 }
 
+/* untested: needs a GPU */
 static snug_status time_copies(struct bench *bench, struct snug_program *program, struct snug_runner *runner,
                                double *best) {
     float value;
@@ -553,6 +559,7 @@ static snug_status time_copies(struct bench *bench, struct snug_program *program
     return SNUG_OK;
 }
 
+/* untested: needs a GPU */
 static snug_status measure_copies(struct bench *bench, struct snug_rates *rates) {
     static const enum snug_op_kind kinds[] = {SNUG_OP_STORE, SNUG_OP_FETCH};
     struct snug_program program;
@@ -593,7 +600,7 @@ static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
 static snug_status open_cache(struct bench *bench, struct snug_folder *cache) {
     char problem[256];
     *cache = (struct snug_folder){0};
-    if (!on_device(bench)) return SNUG_OK;
+    if (!on_device(bench)) return SNUG_OK; /* untested: needs a GPU */
     RETURN_IF_ERROR(snug_cache_folder_open(bench->ctx, cache, problem));
     bench->cache = cache->path;
     return SNUG_OK;
@@ -604,13 +611,15 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     struct bench bench = {.backend = backend, .threads = threads};
     struct snug_folder cache;
     snug_rates_init(ctx, out, backend, gpu, threads);
-    bench.shapes = on_device(&bench) ? device_shapes : host_shapes;
-    bench.shape_count = on_device(&bench) ? DEVICE_SHAPES : HOST_SHAPES;
-    if (snug_context_create(&bench.ctx) != SNUG_OK) /* silent */
+    const bool device = on_device(&bench);
+    bench.shapes = device ? device_shapes : host_shapes;      /* untested: needs a GPU */
+    bench.shape_count = device ? DEVICE_SHAPES : HOST_SHAPES; /* untested: needs a GPU */
+    if (snug_context_create(&bench.ctx) != SNUG_OK)           /* silent */
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory for measuring rates");
     snug_status status = open_cache(&bench, &cache);
     if (status == SNUG_OK) status = measure_all(&bench);
     if (status == SNUG_OK) status = fit_all(&bench, out);
+    /* untested: needs a GPU */
     if (status == SNUG_OK) status = out->overlaps ? measure_copies(&bench, out) : measure_offload_file(&bench, out);
     if (status != SNUG_OK) {
         snug_rates_free(out);

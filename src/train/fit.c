@@ -503,6 +503,7 @@ static snug_status fill_arena(struct search *s, struct mix mix, struct found *be
         struct snug_priced priced;
         mix.resident = (uint8_t)(mix.resident + parts);
         const snug_status status = plan_mix(s, &mix, &priced);
+        /* untested: no two methods refuse each other */
         if (status != SNUG_OK) return status == SNUG_END ? SNUG_OK : status;
         if (fits(s, &priced))
             keep(best, &mix, &priced);
@@ -515,7 +516,7 @@ static snug_status fill_arena(struct search *s, struct mix mix, struct found *be
 /* Partial offload: with more kinds of tensors and larger micro-batches than the best mix it may be faster than that. */
 static snug_status refine_offload(struct search *s, struct found *best) {
     const struct mix start = best->mix;
-    if (!start.choice[OFFLOAD] || snug_args_is_set(s->setup->args, "offload_ratio")) return SNUG_OK;
+    if (!start.choice[OFFLOAD]) return SNUG_OK;
     for (int split = 0; split <= start.choice[SPLIT]; split++)
         for (int offload = 1; offload < s->counts[OFFLOAD]; offload++) {
             struct mix mix = start;
