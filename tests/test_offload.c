@@ -367,6 +367,35 @@ static void test_copies_are_waited_for(void **state) {
     snug_config_free(&config);
 }
 
+/* Programs of a run that keep different weights in the arena would use each other's bytes. */
+static void test_programs_must_agree(void **state) {
+    struct fixture *f = *state;
+    struct snug_config config;
+    struct snug_program programs[2];
+    struct snug_layout layout;
+    const struct snug_optimizer adam = {.info = &snug_optimizer_adam, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999};
+    write_model(f, "wide", 0.1, 64, 2, 1200);
+    assert_int_equal(snug_config_read(f->ctx, path_of(f, "wide"), &config), SNUG_OK);
+    for (int agree = 0; agree < 2; agree++) {
+        for (int i = 0; i < 2; i++) {
+            const struct snug_methods methods = {
+                .optimizer = i ? NULL : &adam,
+                .offload = {1u << SNUG_MEMORY_WEIGHTS, 1, 1 << 14, 16 << 10, false, agree ? 0.4 : 0.4 * i}};
+            snug_program_init(&programs[i], f->ctx);
+            programs[i].longest = 60;
+            programs[i].capacity[SNUG_EXTENT_TOKENS] = 400;
+            programs[i].capacity[SNUG_EXTENT_SEQUENCES] = programs[i].capacity[SNUG_EXTENT_ROWS] = 8;
+            assert_int_equal(snug_build_model(&programs[i], &config, i == 0, 0), SNUG_OK);
+            assert_int_equal(snug_stages(&programs[i], &methods), SNUG_OK);
+        }
+        struct snug_program *both[] = {&programs[0], &programs[1]};
+        assert_int_equal(snug_stage_place(f->ctx, both, 2, snug_backend_reference(), 1, 0, 0, &layout),
+                         agree ? SNUG_OK : SNUG_E_INTERNAL);
+        for (int i = 0; i < 2; i++) snug_program_free(&programs[i]);
+    }
+    snug_config_free(&config);
+}
+
 /* ---- the same bits -------------------------------------------------------------------------------------------- */
 
 static void assert_same(const struct fixture *f, const char *a, const char *b, const char *file) {
@@ -589,6 +618,7 @@ static void test_refusals(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(test_programs_must_agree),
         TEST(test_offload_file_copies_in_order),
         TEST(test_offload_file_refuses_before_it_is_used),
         TEST(test_failed_copy_is_reported),

@@ -159,14 +159,31 @@ static snug_status transient_gradients(const struct snug_program *program, int64
     return SNUG_OK;
 }
 
-/* The offset of the persistent tensor of this name in an earlier program, or -1. */
-static int64_t shared_offset(struct snug_program *const programs[], int index, const char *name) {
+/* The persistent tensor of this name in an earlier program, or NULL. */
+static const struct snug_tensor *shared_tensor(struct snug_program *const programs[], int index, const char *name) {
     /* untested: what persists in an evaluation is in its training */
     for (int p = 0; p < index; p++)
         for (size_t i = 0; i < programs[p]->tensor_count; i++)
             if (programs[p]->tensors[i].persistent && strcmp(programs[p]->tensors[i].name, name) == 0)
-                return programs[p]->tensors[i].offset;
-    return -1;
+                return &programs[p]->tensors[i];
+    return NULL;
+}
+
+static int64_t shared_offset(struct snug_program *const programs[], int index, const char *name) {
+    const struct snug_tensor *shared = shared_tensor(programs, index, name);
+    return shared ? shared->offset : -1;
+}
+
+/* A tensor that is in the arena for one program of a run must not be in the backing store for another. */
+static snug_status check_shared(snug_context *ctx, struct snug_program *const programs[], int count) {
+    for (int p = 1; p < count; p++)
+        for (size_t i = 0; i < programs[p]->tensor_count; i++) {
+            const struct snug_tensor *tensor = &programs[p]->tensors[i];
+            const struct snug_tensor *shared = tensor->persistent ? shared_tensor(programs, p, tensor->name) : NULL;
+            if (shared && shared->offloaded != tensor->offloaded)
+                return snug_fail(ctx, SNUG_E_INTERNAL, "%s is offloaded in one program of the run only", tensor->name);
+        }
+    return SNUG_OK;
 }
 
 static void place_persistent(struct snug_program *const programs[], int count, struct snug_layout *layout) {
@@ -232,6 +249,7 @@ snug_status snug_stage_place(snug_context *ctx, struct snug_program *const progr
                              struct snug_layout *out) {
     *out = (struct snug_layout){0};
     RETURN_IF_ERROR(check_sum(ctx, programs, count));
+    RETURN_IF_ERROR(check_shared(ctx, programs, count));
     int64_t workspace = 0, copy = 0;
     for (int p = 0; p < count; p++) {
         if (backend->batch(programs[p]) > copy) copy = backend->batch(programs[p]);
