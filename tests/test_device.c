@@ -319,6 +319,24 @@ static void test_refusals(void **state) {
     assert_contains(snug_error_message(f->ctx), "more than the available 21.0 MiB");
     assert_contains(snug_error_message(f->ctx), "no mix of methods fits 21.0 MiB; the smallest takes ");
     assert_contains(snug_error_message(f->ctx), "other processes on it: 4711 python 900.0 MiB");
+    /* A GPU without the memory to measure its rates: the plan has no seconds, a refusal no mix. */
+    setenv("SNUG_RATES", "", 1);
+    set_world(ONE_GPU "free 1\ntaken\n");
+    expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "a smaller --per_device_train_batch_size needs less");
+    assert_contains(f->log, "the seconds of a step are unknown: ");
+    expect_failure(f, QUICK "fit=true", SNUG_E_MEMORY, "--fit needs the seconds of a step");
+    set_world(ONE_GPU "taken\n");
+    args = training_args(f, NULL);
+    assert_int_equal(snug_args_set(args, "device", "cuda"), SNUG_OK);
+    snug_plan *plan;
+    char *text;
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
+    assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
+    assert_null(strstr(text, "A step takes"));
+    free(text);
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+    setenv("SNUG_RATES", GPU_RATES, 1);
     set_world(ONE_GPU "free 1\n");
     expect_failure(f, QUICK "memory_budget=2M", SNUG_E_DOES_NOT_FIT, "more than --memory_budget of 2.0 MiB");
     assert_null(strstr(snug_error_message(f->ctx), "other processes"));

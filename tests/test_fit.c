@@ -160,6 +160,9 @@ static void test_rates_of_a_gpu(void **state) {
     free(path);
     snug_rates_free(&rates);
     snug_rates_free(&again);
+    setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json", 1);
+    assert_int_equal(snug_rates_open(f->ctx, snug_backend_cpu(), NULL, THREADS, &again), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "not the rates of a CPU");
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
 }
 

@@ -359,8 +359,9 @@ static void test_copies_are_waited_for(void **state) {
                 }
         for (int variant = BF16; variant < VARIANTS; variant += 2) {
             const unsigned optimizer = variant & CLIPS ? 1u << SNUG_MEMORY_OPTIMIZER : 0;
+            const unsigned weights = variant & IN_BACKWARD ? 1u << SNUG_MEMORY_WEIGHTS : 0; /* includes them */
             struct snug_offload offload = {
-                SNUG_OFFLOAD_MASTERS | optimizer, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0};
+                SNUG_OFFLOAD_MASTERS | optimizer | weights, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0};
             check_order(f, &config, &offload, variant);
         }
     }

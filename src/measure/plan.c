@@ -66,8 +66,8 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
         plan->fit = *job->fit;
         RETURN_IF_ERROR(snug_fit_sentence(plan->ctx, job->fit, &plan->fit_text));
     }
-    RETURN_IF_ERROR(
-        snug_rates_open(plan->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads, &rates));
+    RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
+    if (!rates.count) return SNUG_OK;
     const snug_status status =
         snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);

@@ -33,7 +33,7 @@ struct snug_plan {
     /* a step: all micro-batches at the size of the run's largest one, and the update */
     struct snug_step_estimate step;
     int64_t max_steps;           /* of the run */
-    struct snug_priced *methods; /* the plan itself, then each method alone */
+    struct snug_priced *methods; /* the plan itself, then each method alone; NULL if no rates are known */
     size_t method_count;
     bool searched; /* for a mix of methods; then: */
     struct snug_fit fit;

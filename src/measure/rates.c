@@ -19,7 +19,7 @@ snug_status snug_rates_create(snug_args *args, snug_rates **out) {
     RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof **out, &memory));
     snug_rates *rates = memory;
     snug_status status = snug_device_choose(args, threads, &device);
-    if (status == SNUG_OK)
+    if (status == SNUG_OK) /* untested: measures for seconds */
         status = snug_rates_measure(args->ctx, device.backend, snug_device_gpu(&device), threads, rates);
     snug_device_close(&device);
     if (status == SNUG_OK) status = snug_rates_keep(rates, &path); /* untested: measures for seconds */
@@ -35,7 +35,7 @@ snug_status snug_rates_create(snug_args *args, snug_rates **out) {
 }
 
 void snug_rates_destroy(snug_rates *rates) {
-    if (!rates) return; /* untested: measures for seconds */
+    if (!rates) return;
     snug_rates_free(rates);
     free(rates);
 }

@@ -188,7 +188,7 @@ struct trial {
     int32_t *numbers; /* the batch's arrays */
     struct snug_op_times times;
     double scale; /* of a whole step's seconds to the sum of its operations' */
-    double *best; /* by operation: seconds of its fastest run; 0 if it did not run */
+    double *best; /* by operation: seconds of its fastest run */
 };
 
 static bool on_device(const struct bench *bench) { return snug_backend_is_device(bench->backend); }
@@ -226,18 +226,18 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     program->capacity[SNUG_EXTENT_ROWS] = rows_of(shape);
     RETURN_IF_ERROR(snug_build_model(program, &t->config, true, 0));
     /* Lazy rows; the other half of the shapes updates whole tables. */
-    const int64_t lazy = bench->backend->lazy_rows ? 256 : 0; /* untested: needs a GPU */
+    const int64_t lazy = bench->backend->lazy_rows ? 256 : 0; /* may be untested: needs a GPU */
     const struct snug_methods methods = {
         .optimizer = &t->optimizer, .weights = types->weights, .micro_batches = 1, .lazy_steps = dropout ? lazy : 0};
     RETURN_IF_ERROR(snug_stages(program, &methods));
-    return snug_program_tensor(
-        program,
-        (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
-                             .rows = 1,
-                             .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) / 4, /* untested: needs a GPU */
-                             .layer = -1,
-                             .persistent = true},
-        &t->sweep, "sweep");
+    return snug_program_tensor(program,
+                               (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
+                                                    .rows = 1,
+                                                    .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) /
+                                                            4, /* may be untested: needs a GPU */
+                                                    .layer = -1,
+                                                    .persistent = true},
+                               &t->sweep, "sweep");
 }
 
 /* Each token has a different id, as long as there are enough ids. */
@@ -373,8 +373,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++) {
         RETURN_IF_ERROR(run_phases(bench, t));
         for (size_t i = 0; i < t->program.op_count; i++) {
-            const double seconds = t->times.calls[i] ? t->times.seconds[i] / (double)t->times.calls[i] : 0;
-            if (repetition == 0 || seconds < t->best[i]) t->best[i] = seconds;
+            if (repetition == 0 || t->times.seconds[i] < t->best[i]) t->best[i] = t->times.seconds[i];
         }
     }
     return SNUG_OK;
@@ -384,6 +383,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
    they are one measurement. */
 static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
     const unsigned together = SNUG_OP_ELEMENTS | SNUG_OP_UPDATES;
+    /* untested: needs a GPU */
     const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together;
     for (size_t i = first; launched && i < bench->count; i++) { /* untested: needs a GPU */
         struct sample *sample = &bench->samples[i];
@@ -397,7 +397,7 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
     const int64_t tokens = shape->sequences * shape->length;
     for (size_t i = 0; i < t->program.op_count; i++) {
         const struct snug_op *op = &t->program.ops[i];
-        if ((updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) || !t->times.calls[i]) continue;
+        if (updates_only && !snug_op_is(op, SNUG_OP_UPDATES)) continue;
         struct sample sample = {
             .kind = op->kind,
             .types = snug_operand_types(&t->program, op),
@@ -600,7 +600,7 @@ static snug_status fit_all(struct bench *bench, struct snug_rates *rates) {
 static snug_status open_cache(struct bench *bench, struct snug_folder *cache) {
     char problem[256];
     *cache = (struct snug_folder){0};
-    if (!on_device(bench)) return SNUG_OK; /* untested: needs a GPU */
+    if (!on_device(bench)) return SNUG_OK;
     RETURN_IF_ERROR(snug_cache_folder_open(bench->ctx, cache, problem));
     bench->cache = cache->path;
     return SNUG_OK;
@@ -612,9 +612,10 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     struct snug_folder cache;
     snug_rates_init(ctx, out, backend, gpu, threads);
     const bool device = on_device(&bench);
-    bench.shapes = device ? device_shapes : host_shapes;      /* untested: needs a GPU */
-    bench.shape_count = device ? DEVICE_SHAPES : HOST_SHAPES; /* untested: needs a GPU */
-    if (snug_context_create(&bench.ctx) != SNUG_OK)           /* silent */
+    bench.shapes = device ? device_shapes : host_shapes;
+    bench.shape_count = device ? DEVICE_SHAPES : HOST_SHAPES;
+    /* may be untested: an allocation that fails */
+    if (snug_context_create(&bench.ctx) != SNUG_OK) /* silent */
         return snug_fail(ctx, SNUG_E_MEMORY, "out of memory for measuring rates");
     snug_status status = open_cache(&bench, &cache);
     if (status == SNUG_OK) status = measure_all(&bench);

@@ -137,6 +137,7 @@ static void print_duration(char *text, size_t size, double seconds) {
 
 static void print_methods(FILE *out, const snug_plan *plan) {
     const struct snug_priced *here = plan->methods;
+    if (!here) return;
     char run[48];
     print_duration(run, sizeof run, here->work.seconds * (double)plan->max_steps);
     fprintf(out,
@@ -245,6 +246,7 @@ static json_t *methods_json(const snug_plan *plan) {
 static json_t *fit_json(const snug_plan *plan) {
     const struct snug_fit *fit = &plan->fit;
     if (!plan->searched) return json_null(); /* may be untested: needs memory that is measured */
+    /* may be untested: needs memory that is measured */
     return json_pack("{s:I, s:b, s:b, s:o, s:o, s:o}", "limit", (json_int_t)fit->limit, "fits", fit->fits, "applied",
                      fit->applied, "requested", priced_json(&fit->asked), "chosen", priced_json(&fit->chosen),
                      "rounding", fit->rounding.work.seconds > 0 ? priced_json(&fit->rounding) : json_null());

@@ -53,6 +53,16 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     return SNUG_OK;
 }
 
+snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out) {
+    const char *gpu = snug_device_gpu(device);
+    const snug_status status = snug_rates_open(device->ctx, device->backend, gpu, device->threads, out);
+    if (status != SNUG_E_MEMORY || !gpu) return status; /* may be untested: an allocation that fails */
+    snug_log(device->ctx, SNUG_LOG_WARNING, "the seconds of a step are unknown: %s", snug_error_message(device->ctx));
+    snug_clear_error(device->ctx);
+    *out = (struct snug_rates){.ctx = device->ctx};
+    return SNUG_OK;
+}
+
 /* ---- memory that is allocated after the plan --------------------------------------------------------------------- */
 
 /* The driver loads a kernel when it is first used, and allocates memory for captured phases: both depend on the kind of

@@ -35,6 +35,9 @@ snug_status snug_device_fail(snug_context *ctx, snug_status status);
 /* Refuses arguments that the backend's device does not support. */
 snug_status snug_device_check(const struct snug_args *args, const struct snug_backend *backend);
 
+/* The rates of its operations. They stay empty, with a warning, where a GPU lacks the memory to measure them. */
+snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out);
+
 /* GPU memory of the driver's context and the libraries: what they use now, and what they are known to allocate later in
    a run like this. */
 snug_status snug_device_measure(struct snug_device *device, const struct snug_run_plan *plan);

@@ -237,7 +237,7 @@ static snug_status plan_split(struct search *s, int setting) {
 
 static void drop_setting(struct search *s, int method, int setting) {
     s->counts[method]--;
-    for (int i = setting; i < s->counts[method]; i++) { /* untested: every divisor of a batch makes as many steps */
+    for (int i = setting; i < s->counts[method]; i++) {
         s->settings[method][i] = s->settings[method][i + 1];
         /* untested: every divisor of a batch makes as many steps */
         if (method == SPLIT) s->pipelines[i] = s->pipelines[i + 1];
@@ -257,7 +257,7 @@ static snug_status price_settings(struct search *s, snug_status (*on_row)(void *
             if (status == SNUG_OK) status = plan_flags(s, &s->pipelines[m == SPLIT ? i : 0], &row);
             /* may be untested: a call that fails: tools/failure-test */
             if (status != SNUG_OK && status != SNUG_END) return status;
-            if (status == SNUG_END) { /* untested: every divisor of a batch makes as many steps */
+            if (status == SNUG_END) {
                 drop_setting(s, m, i--);
                 continue;
             }
@@ -281,7 +281,7 @@ static snug_status begin(struct search *s, const struct snug_setup *setup, const
     if (evaluation) s->evaluation = evaluation->pipeline;
     list_settings(s);
     const snug_status status = measure(s, asked, &s->asked);
-    if (status != SNUG_OK) snug_context_destroy(s->ctx);
+    if (status != SNUG_OK) snug_context_destroy(s->ctx); /* may be untested: an allocation that fails */
     return status;
 }
 
@@ -456,7 +456,6 @@ static snug_status search_layers(struct search *s, const struct mix *combination
         bool hopeless = false;
         mix.layers = layers[i].layers;
         mix.seconds += layers[i].seconds;
-        /* untested: needs a large model: bench/fit_search.py */
         if (is_slow(best, mix.seconds)) break;
         /* untested: needs a large model: bench/fit_search.py */
         for (size_t k = 0; k < too_large_count && !hopeless; k++)
@@ -491,7 +490,7 @@ static snug_status refine(struct search *s, struct found *best) {
                 RETURN_IF_ERROR(plan_mix(s, &mix, &priced));
                 /* untested: needs a large model: bench/fit_search.py */
                 better = fits(s, &priced) && priced.work.seconds < best->priced.work.seconds;
-                if (better) keep(best, &mix, &priced); /* untested: needs a large model: bench/fit_search.py */
+                if (better) keep(best, &mix, &priced);
             }
     }
     return SNUG_OK;

@@ -60,9 +60,19 @@ static snug_status search_fit(struct snug_job *job, int64_t limit) {
     struct snug_rates rates = {0};
     RETURN_IF_ERROR(snug_alloc(job->ctx, 1, sizeof *job->fit, (void **)&job->fit));
     /* may be untested: memory is not measured under a sanitizer */
-    if (job->plan.total > limit)
-        RETURN_IF_ERROR(
-            snug_rates_open(job->ctx, setup->backend, snug_device_gpu(&job->limits.device), setup->threads, &rates));
+    if (job->plan.total > limit) {
+        RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
+        if (!rates.count) { /* no search, no advice by one */
+            free(job->fit);
+            job->fit = NULL;
+            return setup->args->fit ? snug_fail(job->ctx, SNUG_E_MEMORY,
+                                                "--fit needs the seconds of a step, and %s has no "
+                                                "memory left to measure them: free some, or name "
+                                                "a file of its rates by SNUG_RATES",
+                                                snug_device_gpu(&job->limits.device))
+                                    : SNUG_OK;
+        }
+    }
     const snug_status status = snug_fit_search(setup, &job->limits, &job->plan, &rates, limit, job->fit);
     snug_rates_free(&rates);
     return status;
