@@ -230,14 +230,12 @@ static snug_status build_trial(struct bench *bench, const struct shape *shape, s
     const struct snug_methods methods = {
         .optimizer = &t->optimizer, .weights = types->weights, .micro_batches = 1, .lazy_steps = dropout ? lazy : 0};
     RETURN_IF_ERROR(snug_stages(program, &methods));
-    return snug_program_tensor(program,
-                               (struct snug_tensor){.memory_class = SNUG_MEMORY_TEMPORARY,
-                                                    .rows = 1,
-                                                    .cols = (on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP) /
-                                                            4, /* may be untested: needs a GPU */
-                                                    .layer = -1,
-                                                    .persistent = true},
-                               &t->sweep, "sweep");
+    const int64_t sweep = on_device(bench) ? DEVICE_SWEEP : HOST_SWEEP; /* may be untested: needs a GPU */
+    return snug_program_tensor(
+        program,
+        (struct snug_tensor){
+            .memory_class = SNUG_MEMORY_TEMPORARY, .rows = 1, .cols = sweep / 4, .layer = -1, .persistent = true},
+        &t->sweep, "sweep");
 }
 
 /* Each token has a different id, as long as there are enough ids. */
