@@ -193,7 +193,7 @@ snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backen
     RETURN_IF_ERROR(open_cached(ctx, &wanted, out));
     if (out->count) return SNUG_OK;
     snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this %s is (once; snug bench rates does it again)",
-             gpu ? "GPU" : "machine"); /* untested: measuring needs a GPU */
+             gpu ? "GPU" : "machine");
     RETURN_IF_ERROR(snug_rates_measure(ctx, backend, gpu, threads, out));
     if (snug_rates_keep(out, &path) != SNUG_OK) { /* untested: without a given file it measures for seconds */
         snug_log(ctx, SNUG_LOG_WARNING, "the rates are measured in every run: %s", snug_error_message(ctx));

@@ -490,7 +490,7 @@ static snug_status refine(struct search *s, struct found *best) {
                 RETURN_IF_ERROR(plan_mix(s, &mix, &priced));
                 /* untested: needs a large model: bench/fit_search.py */
                 better = fits(s, &priced) && priced.work.seconds < best->priced.work.seconds;
-                if (better) keep(best, &mix, &priced);
+                if (better) keep(best, &mix, &priced); /* may be untested: needs a large model: bench/fit_search.py */
             }
     }
     return SNUG_OK;

@@ -89,7 +89,6 @@ snug_status snug_limits_refuse(struct snug_limits *limits, const struct snug_run
     const bool gpu = snug_device_is_gpu(device);
     char *others = NULL;
     if (gpu && !limit->budgeted) RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
-    /* untested: needs a GPU that is too small and has no other process */
     const snug_status status =
         snug_fail(device->ctx, SNUG_E_DOES_NOT_FIT,
                   "this run needs %.1f MiB%s%s, %lld bytes more than %s %.1f MiB; it is short at %s (%.1f MiB); %s%s%s",
