@@ -39,9 +39,9 @@ static const struct method methods[] = {
     [OFFLOAD] = {.name = "offload",
                  .pins = {"offload"},
                  .independent = true,
-                 .settings = "--offload activations|--offload optimizer|--offload optimizer,master_weights|--offload "
-                             "optimizer,gradients|"
-                             "--offload optimizer,gradients,master_weights|--offload optimizer,gradients,weights|"
+                 .settings = "--offload activations|--offload optimizer|--offload optimizer,master_weights|"
+                             "--offload optimizer,gradients|--offload optimizer,gradients,master_weights|"
+                             "--offload optimizer,gradients,weights|"
                              "--offload optimizer,gradients,weights,activations"},
     [STATES] = {.name = "8-bit states", .pins = {"optim"}, .approximate = true, .settings = "--optim adamw_8bit"},
     [WEIGHTS] = {.name = "bf16 weights", .pins = {"dtype"}, .approximate = true, .settings = "--dtype bfloat16"},
@@ -133,7 +133,8 @@ static void list_settings(struct search *s) {
 /* ---- one mix -------------------------------------------------------------------------------------------------- */
 
 static snug_status give(struct snug_args *args, const char *flags) {
-    char copy[256], *words[18] = {copy}, *rest = copy; /* a mix has 15 words at most */
+    char copy[sizeof((struct snug_priced *)NULL)->flags];
+    char *words[18] = {copy}, *rest = copy; /* a mix has 15 words at most */
     int count = 1;
     snprintf(copy, sizeof copy, "%s", flags);
     while ((words[count] = strsep(&rest, " "))) count += *words[count] != '\0';

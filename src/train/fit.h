@@ -17,7 +17,7 @@
 /* A mix of methods, and its plan's figures. */
 struct snug_priced {
     char name[48];   /* of a single method, for people */
-    char flags[256]; /* the arguments to add, as on the command line; "" for the requested plan */
+    char flags[384]; /* the arguments to add, as on the command line; "" for the requested plan */
     bool approximate;
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
     struct snug_estimate work; /* of an optimizer step */
