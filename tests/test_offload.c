@@ -158,7 +158,10 @@ static void walk_op(struct walk *w, const struct snug_op *op) {
     w->now++;
     switch (op->kind) {
     case SNUG_OP_FETCH:
-        assert_true(is_offloaded(w->program, op->fetch.backing) && w->buffers[op->fetch.x] == ABSENT);
+        assert_true(is_offloaded(w->program, op->fetch.backing));
+        if (w->buffers[op->fetch.x] != ABSENT)
+            fail_msg("%s of phase %d is fetched into a buffer in use, now %d, crosses %d",
+                     tensors[op->fetch.backing].name, (int)op->phase, (int)w->now, op->crosses);
         if (w->written && is_being_stored(w, op))
             fail_msg("%s of phase %d is fetched while it is being stored, now %d, crosses %d",
                      tensors[op->fetch.backing].name, (int)op->phase, (int)w->now, op->crosses);
@@ -174,7 +177,8 @@ static void walk_op(struct walk *w, const struct snug_op *op) {
         w->dirty[op->store.x] = false;
         w->stored += tensors[op->store.x].bytes;
         return;
-    case SNUG_OP_WAIT:
+    case SNUG_OP_WAIT: /* of a copy that was left out: nothing to do */
+        if (w->buffers[op->wait.x] == ABSENT || w->buffers[op->wait.x] == PRESENT) return;
         read_tensor(w, op->wait.x);
         w->buffers[op->wait.x] = w->buffers[op->wait.x] == STORING ? ABSENT : PRESENT;
         return;
@@ -201,16 +205,30 @@ static void walk_op(struct walk *w, const struct snug_op *op) {
     }
 }
 
-static bool is_left_out(const struct walk *w, const struct snug_op *op) {
-    if (!op->crosses) return false;
-    return op->phase == SNUG_PHASE_UPDATE     ? w->crossing.fetched
-           : op->phase == SNUG_PHASE_BACKWARD ? !w->crossing.fetched
-                                              : !w->crossing.unstored;
+/* Micro-batches count from 0 to 1. */
+static void walk_phase(struct walk *w, enum snug_phase phase, int micro) {
+    const struct snug_moment moment = {
+        .first = micro == 0, .last = micro == 1, .fetched = w->crossing.fetched, .pending = w->crossing.pending};
+    for (size_t i = 0; i < w->program->op_count; i++) {
+        const struct snug_op *op = &w->program->ops[i];
+        /* A gradient that is not cleared again was fetched: it is stored as if it were. */
+        const bool idle = snug_op_is_idle(op, &moment) && !snug_op_is(op, SNUG_OP_CLEARS);
+        if (op->phase == phase && !idle) walk_op(w, op);
+    }
 }
 
-static void walk_phase(struct walk *w, enum snug_phase phase) {
-    for (size_t i = 0; i < w->program->op_count; i++)
-        if (w->program->ops[i].phase == phase && !is_left_out(w, &w->program->ops[i])) walk_op(w, &w->program->ops[i]);
+/* As snug_run_pending(). */
+static void walk_pending(struct walk *w) {
+    const struct snug_moment moment = {.fetched = w->crossing.fetched, .pending = true};
+    for (size_t i = 0; i < w->program->op_count; i++) {
+        const struct snug_op *op = &w->program->ops[i];
+        const bool rest = op->phase == SNUG_PHASE_FORWARD && (op->crosses || op->flushed);
+        if (rest && !snug_op_is_idle(op, &moment)) walk_op(w, op);
+    }
+    for (size_t i = 1; i < w->program->tensor_count; i++) {
+        assert_false(w->dirty[i]);
+        w->buffers[i] = ABSENT;
+    }
 }
 
 /* No copy is in flight, and every changed buffer has been stored, except activations after backward. */
@@ -232,46 +250,74 @@ static int64_t mark_crossing(struct walk *w) {
     int64_t moved = 0;
     for (size_t i = 0; i < w->program->op_count; i++) {
         const struct snug_op *op = &w->program->ops[i];
-        if (op->crosses) w->crosses[op->kind == SNUG_OP_FETCH ? op->fetch.x : op->operands[0]] = true;
+        if (op->crosses && op->kind == SNUG_OP_FETCH) w->crosses[op->fetch.x] = true;
+        if (op->crosses && op->kind == SNUG_OP_STORE) w->crosses[op->store.x] = true;
         moved += op->crosses;
+    }
+    for (size_t i = 0; i < w->program->op_count; i++) { /* stored in the same phase */
+        const struct snug_op *op = &w->program->ops[i];
+        if (op->kind == SNUG_OP_FETCH && op->phase == SNUG_PHASE_FORWARD && !op->crosses)
+            w->crosses[op->fetch.x] = false;
     }
     return moved;
 }
 
-/* One step, or three with overlapping copies, whose bytes are then checked, too. */
+/* Buffers that were only read hold nothing for later; none may have changes that are not stored. */
+static void forget(struct walk *w) {
+    for (size_t i = 1; i < w->program->tensor_count; i++) {
+        assert_true(!w->dirty[i] || !w->crosses[i]);
+        if (w->crosses[i]) w->buffers[i] = ABSENT;
+    }
+}
+
+/* One step, or four with overlapping copies, whose bytes are then checked, too. */
 static void walk_steps(struct walk *w, bool overlaps) {
     if (overlaps) {
         w->written = calloc(w->program->tensor_count, sizeof *w->written);
         w->overwritten = calloc(w->program->tensor_count, sizeof *w->overwritten);
         assert_true(w->written && w->overwritten);
     }
-    walk_phase(w, SNUG_PHASE_PREPARE);
+    walk_phase(w, SNUG_PHASE_PREPARE, 0);
     assert_at_rest(w);
-    /* In the second step an evaluation used the arena between BACKWARD and UPDATE, and after UPDATE all is stored. */
-    for (int step = 0; step < (overlaps ? 3 : 1); step++) {
+    /* In the second step an evaluation used the arena between BACKWARD and UPDATE; and a flush follows it. */
+    for (int step = 0; step < (overlaps ? 4 : 1); step++) {
         for (int micro = 0; micro < 2; micro++) {
-            w->crossing.unstored = micro == 0 && step == 1;
-            walk_phase(w, SNUG_PHASE_FORWARD);
-            for (int chunk = 0; chunk < 3; chunk++) walk_phase(w, SNUG_PHASE_HEAD);
-            w->crossing.fetched = micro == 1 && step != 1;
-            walk_phase(w, SNUG_PHASE_BACKWARD);
+            walk_phase(w, SNUG_PHASE_FORWARD, micro);
+            if (w->crossing.pending) forget(w);
+            w->crossing = (struct snug_crossing){0};
+            for (int chunk = 0; chunk < 3; chunk++) walk_phase(w, SNUG_PHASE_HEAD, micro);
+            walk_phase(w, SNUG_PHASE_BACKWARD, micro);
+            w->crossing.fetched = micro == 1;
             assert_at_rest(w);
         }
-        walk_phase(w, SNUG_PHASE_CLIP);
+        if (step == 1) {
+            w->crossing.fetched = false;
+            forget(w);
+        }
+        walk_phase(w, SNUG_PHASE_CLIP, 1);
         assert_at_rest(w);
-        walk_phase(w, SNUG_PHASE_UPDATE);
+        walk_phase(w, SNUG_PHASE_UPDATE, 1);
         assert_at_rest(w);
-        for (size_t i = 1; i < w->program->tensor_count; i++)
-            if (w->crosses[i] && !w->dirty[i]) w->buffers[i] = ABSENT; /* only read */
-        w->crossing = (struct snug_crossing){.unstored = true};
-        for (size_t i = 0; step > 0 && i < w->program->op_count; i++)
-            if (w->program->ops[i].crosses && w->program->ops[i].phase == SNUG_PHASE_FORWARD)
-                walk_op(w, &w->program->ops[i]);
+        w->crossing.pending = overlaps;
+        if (step != 1) continue;
+        walk_pending(w);
+        w->crossing = (struct snug_crossing){0};
     }
 }
 
+/* The updates that FORWARD does for the step before. */
+static int count_deferred(const struct snug_program *program) {
+    int count = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        count += op->phase == SNUG_PHASE_FORWARD && snug_op_is(op, SNUG_OP_UPDATES);
+        assert_true(!snug_op_is(op, SNUG_OP_UPDATES) || op->crosses == (op->phase == SNUG_PHASE_FORWARD));
+    }
+    return count;
+}
+
 static double check_order(const struct fixture *f, const struct snug_config *config, const struct snug_offload *offload,
-                          int variant) {
+                          int variant, int *deferred) {
     struct snug_program program;
     struct snug_layout layout;
     const bool trains = variant & TRAINS;
@@ -303,6 +349,7 @@ static double check_order(const struct fixture *f, const struct snug_config *con
     if (offload->overlaps && trains && offload->classes & 1 << SNUG_MEMORY_OPTIMIZER && !(variant & IN_BACKWARD))
         assert_true(moved > 0);
     walk_steps(&w, offload->overlaps);
+    *deferred += count_deferred(&program);
     /* Each offloaded tensor has its own bytes in the backing store. */
     int64_t backing_bytes = 0;
     for (size_t i = 1; i < program.tensor_count; i++) {
@@ -339,6 +386,7 @@ static void test_copies_are_waited_for(void **state) {
     static const int32_t distances[] = {1, 2, 7, 40};
     struct fixture *f = *state;
     struct snug_config config;
+    int deferred = 0;
     write_model(f, "wide", 0.1, 64, 2, 1200);
     assert_int_equal(snug_config_read(f->ctx, path_of(f, "wide"), &config), SNUG_OK);
     for (int task = 0; task < 2; task++) {
@@ -351,20 +399,21 @@ static void test_copies_are_waited_for(void **state) {
                      variant += 3) { /* every third, others for each distance */
                     struct snug_offload offload = {classes,  distances[i], variant & 1 ? 1 << 14 : 1 << 16,
                                                    16 << 10, false,        0};
-                    const double bytes = check_order(f, &config, &offload, variant);
+                    const double bytes = check_order(f, &config, &offload, variant, &deferred);
                     offload.overlaps = true;
-                    if (variant % 5 == 0) assert_true(check_order(f, &config, &offload, variant) == bytes);
+                    if (variant % 5 == 0) assert_true(check_order(f, &config, &offload, variant, &deferred) <= bytes);
                     offload.resident = 0.1 * (variant % 7);
-                    if (variant % 5 == 1) assert_true(check_order(f, &config, &offload, variant) <= bytes);
+                    if (variant % 5 == 1) assert_true(check_order(f, &config, &offload, variant, &deferred) <= bytes);
                 }
         for (int variant = BF16; variant < VARIANTS; variant += 2) {
             const unsigned optimizer = variant & CLIPS ? 1u << SNUG_MEMORY_OPTIMIZER : 0;
             const unsigned weights = variant & IN_BACKWARD ? 1u << SNUG_MEMORY_WEIGHTS : 0; /* includes them */
             struct snug_offload offload = {
                 SNUG_OFFLOAD_MASTERS | optimizer | weights, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0};
-            check_order(f, &config, &offload, variant);
+            check_order(f, &config, &offload, variant, &deferred);
         }
     }
+    assert_true(deferred > 0);
     snug_config_free(&config);
 }
 

@@ -14,10 +14,14 @@
 /* The number of steps after which the host must read how many were skipped. */
 #define SNUG_UNSEEN_STEPS 8
 
-/* Copies of the update that plan/overlap.c has moved to other phases (op->crosses). */
+/* The part of the update that runs in other phases (op->crosses): copies (plan/overlap.c), and the updates of offloaded
+ * weights (plan/defer.c). */
 struct snug_crossing {
-    bool fetched;  /* BACKWARD has fetched what UPDATE reads; else UPDATE fetches it */
-    bool unstored; /* the last UPDATE wrote what is not stored yet: FORWARD stores it, or a flush */
+    bool fetched; /* BACKWARD has fetched what the update reads first; else it is fetched where it is used */
+    bool pending; /* UPDATE has run, and the rest has not: FORWARD does it, or a flush */
+    /* Of the pending update, as in struct snug_run. */
+    int64_t step;
+    float learning_rate;
 };
 
 /* The context of a running operation. */

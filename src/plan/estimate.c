@@ -53,7 +53,7 @@ struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const stru
 }
 
 enum snug_side snug_side_of(const struct snug_op *op, bool after_loss) {
-    if (op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
+    if (op->crosses || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE) return SNUG_SIDE_UPDATE;
     return op->phase == SNUG_PHASE_BACKWARD || (op->phase == SNUG_PHASE_HEAD && after_loss) ? SNUG_SIDE_BACKWARD
                                                                                             : SNUG_SIDE_FORWARD;
 }
@@ -74,16 +74,6 @@ struct timeline {
     double now, until[2], *copied; /* until: by direction; copied: by staging buffer, the end of its last copy */
     double waited;
 };
-
-static bool is_first(const struct snug_op *op) { return op->crosses && op->phase == SNUG_PHASE_FORWARD; }
-
-/* Whether op runs in a micro-batch, in a step after another one; see is_idle() in plan/run.c. */
-static bool runs(const struct snug_op *op, bool first, bool last) {
-    if (op->crosses && op->phase == SNUG_PHASE_UPDATE) return false;
-    if (is_first(op)) return first;
-    if (op->last) return last;
-    return !(op->kind == SNUG_OP_FETCH && op->first) || !first;
-}
 
 static void wait_until(struct timeline *t, double when) {
     if (when <= t->now) return;
@@ -108,10 +98,12 @@ static void walk_op(struct timeline *t, const struct snug_op *op) {
 
 /* A phase ends when its copies have ended, too. Returns the seconds for which operations waited. */
 static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, bool last) {
+    /* In a step after another one. */
+    const struct snug_moment moment = {.first = first, .last = last, .fetched = true, .pending = first};
     t->waited = 0;
     for (size_t i = 0; i < t->program->op_count; i++) {
         const struct snug_op *op = &t->program->ops[i];
-        if (op->phase == phase && runs(op, first, last)) walk_op(t, op);
+        if (op->phase == phase && !snug_op_is_idle(op, &moment)) walk_op(t, op);
     }
     wait_until(t, fmax(t->until[0], t->until[1]));
     return t->waited;
@@ -153,13 +145,14 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
     *out = (struct snug_step_estimate){0};
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->phase == SNUG_PHASE_PREPARE) continue;               /* not part of a step */
-        if (op->crosses && op->phase == SNUG_PHASE_UPDATE) continue; /* BACKWARD has fetched it */
+        if (op->phase == SNUG_PHASE_PREPARE) continue;   /* not part of a step */
+        if (op->unless == SNUG_UNLESS_FETCHED) continue; /* BACKWARD has fetched it */
         const bool head = op->phase == SNUG_PHASE_HEAD;
         /* Gradients are cleared once; the update follows the last micro-batch, and its copies run once. */
         const bool once = op->crosses || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
                           (snug_op_is(op, SNUG_OP_CLEARS) && op->first);
-        const double times = once ? 1 : load->micro_batches * (head ? chunks : 1);
+        const double each = load->micro_batches - (op->unless == SNUG_UNLESS_UPDATED); /* the first one updates */
+        const double times = once ? 1 : each * (head ? chunks : 1);
         struct snug_estimate one = snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);
         copies |= snug_op_is(op, SNUG_OP_COPIES);
         if (beside && snug_op_is(op, SNUG_OP_COPIES)) one.seconds = 0;

@@ -14,7 +14,7 @@
  */
 #include <stdlib.h>
 
-#include "plan/stages.h"
+#include "plan/update.h"
 
 enum {
     CUT = 1 << 14, /* see SQUARED_NORM in backend/cpu */
@@ -29,6 +29,9 @@ struct residency {
     int32_t first, last, last_write; /* last_write: -1 if none */
     bool fetched, unless_first;      /* unless_first: the step's first micro-batch overwrites it */
     bool used_last, written_last;    /* only by operations of a step's last micro-batch */
+    bool used_late, written_late;    /* only by updates that cross phases */
+    bool unless_updated;             /* fetched, unless such an update overwrites it */
+    bool for_late;                   /* fetched for such an update */
     bool followed;                   /* another interval follows */
     int32_t previous;                /* the last residency interval before it with the same backing, or -1 */
     int32_t stored;                  /* the insertion of the WAIT that ends its STORE, or -1 */
@@ -49,6 +52,8 @@ struct offload {
     int64_t part;   /* elements of a part */
     size_t tensors; /* before the stage; parts and views come after these */
     int32_t begin[SNUG_PHASE_COUNT + 1];
+    const struct snug_op *uncut; /* the operations before large ones are cut */
+    size_t uncut_count;
     int32_t *open;   /* by tensor: its current residency interval, or -1 */
     int32_t *latest; /* by backing tensor: its latest one, or -1 */
     struct residency *residencies;
@@ -216,14 +221,21 @@ static bool can_be_cut(const struct snug_program *program, const struct snug_op 
     return *elements > 0;
 }
 
-/* Whether an operation shortly before operation index uses the whole tensor, which is then in the arena anyway. */
-static bool is_resident(const struct offload *o, const struct snug_op *ops, size_t index, int32_t tensor) {
-    for (size_t i = index; i-- > 0 && index - i <= (size_t)near(o) && ops[i].phase == ops[index].phase;) {
-        int64_t elements;
-        if (can_be_cut(o->program, &ops[i], &elements)) continue;
-        /* untested: the operation itself is a large one */
-        if (snug_op_uses(&ops[i], tensor) || snug_op_writes(&ops[i], tensor)) return true;
-    }
+/* Whether an operation that is not cut uses the whole tensor. */
+static bool uses_whole(const struct offload *o, const struct snug_op *op, int32_t tensor) {
+    int64_t elements;
+    return !can_be_cut(o->program, op, &elements) && (snug_op_uses(op, tensor) || snug_op_writes(op, tensor));
+}
+
+/* Whether an operation shortly before operation index uses the whole tensor, which is then in the arena anyway; or, if
+   an update crosses phases, shortly after it: the one that the update was moved to. */
+static bool is_resident(const struct offload *o, size_t index, int32_t tensor) {
+    const struct snug_op *ops = o->uncut;
+    const size_t most = (size_t)near(o);
+    for (size_t i = index; i-- > 0 && index - i <= most && ops[i].phase == ops[index].phase;)
+        if (uses_whole(o, &ops[i], tensor)) return true;
+    for (size_t i = index + 1; ops[index].crosses && i - index <= most && i < o->uncut_count; i++)
+        if (uses_whole(o, &ops[i], tensor)) return true;
     return false;
 }
 
@@ -242,10 +254,10 @@ static snug_status add_part(struct offload *o, int32_t tensor, bool view, int64_
                                out, "part.%zu", o->program->tensor_count);
 }
 
-/* The part of operation index (of ops) for elements first … first + count - 1 of a segment that begins at segment. */
-static snug_status emit_part(struct offload *o, const struct snug_op *ops, size_t index, int64_t elements,
-                             int64_t segment, int64_t first, int64_t count) {
-    const struct snug_op *whole = &ops[index];
+/* The part of operation index for elements first … first + count - 1 of a segment that begins at segment. */
+static snug_status emit_part(struct offload *o, size_t index, int64_t elements, int64_t segment, int64_t first,
+                             int64_t count) {
+    const struct snug_op *whole = &o->uncut[index];
     struct snug_op op = *whole;
     op.element = segment + first;
     const bool updates = snug_op_is(whole, SNUG_OP_UPDATES);
@@ -256,7 +268,7 @@ static snug_status emit_part(struct offload *o, const struct snug_op *ops, size_
     for (int k = 0; k < snug_op_operands(whole); k++) {
         const int32_t tensor = whole->operands[k];
         if (!tensor) continue;
-        const bool view = !o->program->tensors[tensor].offloaded || is_resident(o, ops, index, tensor);
+        const bool view = !o->program->tensors[tensor].offloaded || is_resident(o, index, tensor);
         int64_t from = op.element, n = count;
         if (elements_of(o->program, tensor) != elements) {
             if (!(snug_op_info(whole->kind)->operands[k].flags & SNUG_BLOCK_STATE)) continue; /* clip, or the sums */
@@ -274,8 +286,8 @@ static bool uses_offloaded(const struct offload *o, const struct snug_op *op) {
     return false;
 }
 
-static snug_status cut_one(struct offload *o, const struct snug_op *ops, size_t index) {
-    const struct snug_op *op = &ops[index];
+static snug_status cut_one(struct offload *o, size_t index) {
+    const struct snug_op *op = &o->uncut[index];
     const int64_t part = o->part;
     int64_t elements = 0;
     bool in_blocks = false;
@@ -287,7 +299,7 @@ static snug_status cut_one(struct offload *o, const struct snug_op *ops, size_t 
     for (int64_t segment = 0; segment < elements; segment += length)
         for (int64_t first = 0; first < length; first += part)
             RETURN_IF_ERROR(
-                emit_part(o, ops, index, elements, segment, first, length - first < part ? length - first : part));
+                emit_part(o, index, elements, segment, first, length - first < part ? length - first : part));
     return SNUG_OK;
 }
 
@@ -314,6 +326,8 @@ static snug_status cut(struct offload *o) {
     struct snug_op *ops = o->program->ops;
     const size_t count = o->program->op_count;
     o->part = part_length(o);
+    o->uncut = ops;
+    o->uncut_count = count;
     o->program->ops = NULL;
     o->program->op_count = o->program->op_capacity = 0;
     snug_status status = SNUG_OK;
@@ -321,7 +335,7 @@ static snug_status cut(struct offload *o) {
         end = end_of_series(ops, count, i);
         for (int offloaded = 0; offloaded < 2; offloaded++)
             for (size_t k = i; k < end && status == SNUG_OK; k++)
-                if (uses_offloaded(o, &ops[k]) == offloaded) status = cut_one(o, ops, k);
+                if (uses_offloaded(o, &ops[k]) == offloaded) status = cut_one(o, k);
     }
     free(ops);
     return status;
@@ -373,12 +387,15 @@ static snug_status begin_residency(struct offload *o, int32_t item, int32_t inde
                                   .last_write = -1,
                                   .used_last = true,
                                   .written_last = true,
+                                  .used_late = true,
+                                  .written_late = true,
                                   .previous = o->latest[part ? tensor->base : item],
                                   .stored = -1};
     bool always;
     needs(o, op, item, &always, &residency.unless_first);
     if (always) residency.unless_first = false;
     residency.fetched = always || residency.unless_first;
+    residency.for_late = residency.fetched && op->crosses;
     if (!o->program->tensors[residency.backing].persistent) { /* its first use creates it */
         residency.fetched = o->open[residency.backing] >= 0;
         residency.unless_first = false;
@@ -411,9 +428,13 @@ static snug_status find_residencies(struct offload *o, int32_t index) {
         struct residency *residency = &o->residencies[o->open[item]];
         residency->last = index;
         residency->used_last &= before.last;
+        residency->used_late &= before.crosses;
         if (!snug_op_reads(&op, k)) {
             residency->last_write = index;
             residency->written_last &= before.last;
+            residency->written_late &= before.crosses;
+        } else if (!before.crosses && residency->written_late && !residency->fetched && residency->last_write >= 0) {
+            residency->fetched = residency->unless_updated = true; /* the update does not run in every micro-batch */
         }
         if (o->program->tensors[*number].view)
             o->program->tensors[*number].base = residency->staging;
@@ -437,16 +458,22 @@ static snug_status insert(struct offload *o, const struct residency *residency, 
         op.kind = SNUG_OP_STORE;
         op.store = (struct snug_store){.x = residency->staging, .backing = residency->backing};
         op.last = residency->written_last;
+        op.crosses = residency->written_late;
         break;
     case ORDER_FETCH:
         op.kind = SNUG_OP_FETCH;
         op.fetch = (struct snug_fetch){.backing = residency->backing, .x = residency->staging};
         op.last = residency->used_last;
         op.first = residency->unless_first;
+        op.crosses = residency->used_late;
+        op.flushed = residency->for_late && !residency->used_late;
+        op.unless = residency->unless_updated ? SNUG_UNLESS_UPDATED : SNUG_UNLESS_NEVER;
         break;
     default:
         op.kind = SNUG_OP_WAIT;
         op.wait = (struct snug_wait){.x = residency->staging};
+        op.crosses = order == ORDER_STORED ? residency->written_late : residency->used_late;
+        op.flushed = order == ORDER_FETCHED && residency->for_late && !residency->used_late;
         break;
     }
     RETURN_IF_ERROR(snug_grow(o->program->ctx, (void **)&o->insertions, &o->insertion_capacity, o->insertion_count + 1,
@@ -523,6 +550,8 @@ static snug_status offload(struct offload *o) {
     find_phases(o);
     choose(o);
     RETURN_IF_ERROR(place_norms(o));
+    if (o->how->overlaps && !o->program->updates_in_backward)
+        RETURN_IF_ERROR(snug_defer_updates(o->program, o->how->ahead));
     RETURN_IF_ERROR(cut(o));
     find_phases(o);
     const size_t tensors = o->program->tensor_count;

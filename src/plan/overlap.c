@@ -11,20 +11,25 @@
  * of their WAITs: first what FORWARD itself fetches, then the buffers that were fetched last. So most lifetimes are
  * nested, as those of the layers' activations, between which they are placed.
  *
- * UPDATE keeps a FETCH for a step in which BACKWARD did not fetch, or whose arena another program used in between. See
- * struct snug_crossing for what runs when.
+ * The buffers of deferred updates (plan/defer.c) follow in the order of use. Their FETCH moves to an earlier operation
+ * of FORWARD, or, if there is room from there on, of BACKWARD; STORE stays after the update, and its WAIT moves to the
+ * last operation of FORWARD up to which there is room.
+ *
+ * Where the buffer is used, a FETCH is kept for a step in which BACKWARD did not fetch, or whose arena another program
+ * used in between. See struct snug_crossing for what runs when.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/stages.h"
 
-/* A staging buffer of UPDATE, and where its operations are; -1: it has none. */
+/* A staging buffer of the update, and where its operations are; -1: it has none. */
 struct buffer {
     int32_t tensor, backing, fetch, store, stored; /* stored: the WAIT after STORE */
     int64_t element, count;                        /* of backing */
-    int32_t early;                                 /* the operation of BACKWARD before which FETCH is inserted, or -1 */
-    int32_t late; /* the operation of FORWARD before which the WAIT is inserted, or -1 */
+    bool deferred;                                 /* FORWARD uses it, else UPDATE */
+    int32_t early; /* the operation of BACKWARD, or of FORWARD, before which FETCH is inserted, or -1 */
+    int32_t late;  /* the operation of FORWARD before which the WAIT is inserted, or -1 */
 };
 
 struct overlap {
@@ -35,7 +40,7 @@ struct overlap {
     size_t count;
     const struct buffer **late; /* those that FORWARD stores, in the order in which it waits for them */
     size_t late_count;
-    const struct buffer **early; /* those that BACKWARD fetches, in the order in which it begins to */
+    const struct buffer **early; /* those that are fetched earlier, in the order in which that begins */
     size_t early_count;
     /* Lists of operations by backing tensor: those that fetch elements of it, and those that wait for the end of a
      * store. The last one of each, and by operation the one before it; -1: none. */
@@ -44,29 +49,13 @@ struct overlap {
     } fetches, stored;
 };
 
-static snug_status find_live_bytes(struct overlap *o) {
-    struct snug_program *program = o->program;
-    snug_find_lifetimes(program);
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *o->live, (void **)&o->live));
-    for (size_t i = 1; i < program->tensor_count; i++) {
-        const struct snug_tensor *t = &program->tensors[i];
-        /* untested: no stage leaves a tensor unused */
-        if (t->persistent || t->offloaded || t->view || t->first < 0) continue;
-        for (int32_t k = t->first; k <= t->last; k++) o->live[k] += snug_tensor_bytes(program, t);
-    }
-    for (size_t i = 0; i < program->op_count; i++)
-        if (o->live[i] > o->most) o->most = o->live[i];
-    return SNUG_OK;
-}
-
-/* The staging buffers that UPDATE fetches, each once. */
-static snug_status find_buffers(struct overlap *o) {
+/* Appends the staging buffers that the update fetches in a phase, each once. of: by tensor, number + 1. */
+static void find_buffers_in(struct overlap *o, enum snug_phase phase, int32_t *of) {
     const struct snug_program *program = o->program;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *o->buffers, (void **)&o->buffers));
-    int32_t *of;
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *of, (void **)&of)); /* number + 1 */
-    for (int32_t i = o->begin[SNUG_PHASE_UPDATE]; i < (int32_t)program->op_count; i++) {
+    const bool deferred = phase == SNUG_PHASE_FORWARD;
+    for (int32_t i = o->begin[phase]; i < o->begin[phase + 1]; i++) {
         const struct snug_op *op = &program->ops[i];
+        if (deferred && !op->crosses) continue;
         if (op->kind == SNUG_OP_FETCH && program->tensors[op->fetch.backing].persistent) {
             const struct snug_tensor *t = &program->tensors[op->fetch.x];
             o->buffers[o->count++] = (struct buffer){.tensor = op->fetch.x,
@@ -76,6 +65,7 @@ static snug_status find_buffers(struct overlap *o) {
                                                      .stored = -1,
                                                      .element = op->element,
                                                      .count = t->rows * t->cols,
+                                                     .deferred = deferred,
                                                      .early = -1,
                                                      .late = -1};
             of[op->fetch.x] = (int32_t)o->count;
@@ -85,6 +75,15 @@ static snug_status find_buffers(struct overlap *o) {
             o->buffers[of[op->wait.x] - 1].stored = i;
         }
     }
+}
+
+static snug_status find_buffers(struct overlap *o) {
+    const struct snug_program *program = o->program;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof *o->buffers, (void **)&o->buffers));
+    int32_t *of;
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *of, (void **)&of));
+    find_buffers_in(o, SNUG_PHASE_UPDATE, of);
+    find_buffers_in(o, SNUG_PHASE_FORWARD, of);
     free(of);
     return SNUG_OK;
 }
@@ -145,33 +144,68 @@ static int32_t first_from(const struct overlap *o, const struct uses *uses, cons
 
 static bool has_room(const struct overlap *o, int32_t op, int64_t bytes) { return o->live[op] + bytes <= o->most; }
 
+static int64_t bytes_of(const struct overlap *o, const struct buffer *b) {
+    return snug_tensor_bytes(o->program, &o->program->tensors[b->tensor]);
+}
+
+static void occupy(struct overlap *o, const struct buffer *b, int32_t begin, int32_t end) {
+    for (int32_t i = begin; i < end; i++) o->live[i] += bytes_of(o, b);
+}
+
+/* The first operation of a phase from which on there is room for the buffer up to operation end, and its values are in
+   the backing store. */
+static int32_t earliest(const struct overlap *o, const struct buffer *b, enum snug_phase phase, int32_t end) {
+    const int32_t stored = last_before(o, &o->stored, b, end);
+    const int32_t begin = stored < o->begin[phase] ? o->begin[phase] : stored + 1;
+    int32_t at = end;
+    while (at > begin && has_room(o, at - 1, bytes_of(o, b))) at--;
+    return at;
+}
+
 static void fetch_earlier(struct overlap *o, struct buffer *b) {
-    const int64_t bytes = snug_tensor_bytes(o->program, &o->program->tensors[b->tensor]);
-    const int32_t stored = last_before(o, &o->stored, b, b->fetch); /* earlier values are in the backing store */
-    const int32_t begin = stored < o->begin[SNUG_PHASE_BACKWARD] ? o->begin[SNUG_PHASE_BACKWARD] : stored + 1;
-    int32_t at = b->fetch;
-    while (at > begin && has_room(o, at - 1, bytes)) at--;
+    const int32_t end = b->deferred ? (int32_t)o->program->op_count : b->fetch;
+    const int32_t begin = b->deferred ? earliest(o, b, SNUG_PHASE_FORWARD, b->fetch) : b->fetch;
+    if (b->deferred && begin < b->fetch) b->early = begin;
+    if (b->deferred) occupy(o, b, begin, b->fetch);
+    if (b->deferred && begin > o->begin[SNUG_PHASE_FORWARD]) return;
+    const int32_t at = earliest(o, b, SNUG_PHASE_BACKWARD, end);
     if (at >= o->begin[SNUG_PHASE_BACKWARD + 1]) return;
     b->early = at;
-    for (int32_t i = at; i < b->fetch; i++) o->live[i] += bytes;
+    occupy(o, b, at, end);
+}
+
+/* The last operation of FORWARD, from `begin` on, up to which there is room for the buffer. */
+static int32_t latest(const struct overlap *o, const struct buffer *b, int32_t begin) {
+    const int32_t fetched = first_from(o, &o->fetches, b, begin), last = o->begin[SNUG_PHASE_FORWARD + 1];
+    int32_t at = begin;
+    while (at < last && at != fetched && has_room(o, at, bytes_of(o, b))) at++;
+    return at;
+}
+
+static void wait_later(struct overlap *o, struct buffer *b) {
+    const int32_t at = latest(o, b, b->stored);
+    if (at == b->stored) return;
+    b->late = at;
+    occupy(o, b, b->stored, at);
 }
 
 static void store_later(struct overlap *o, struct buffer *b) {
-    const int64_t bytes = snug_tensor_bytes(o->program, &o->program->tensors[b->tensor]);
+    const int64_t bytes = bytes_of(o, b);
     const int32_t end = (int32_t)o->program->op_count;
     if (b->store < 0) return;
+    if (b->deferred) {
+        wait_later(o, b);
+        return;
+    }
     /* untested: UPDATE reads nothing again that it has written */
     if (first_from(o, &o->fetches, b, b->stored + 1) >= 0) return;
     for (int32_t i = b->stored + 1; i < end; i++)
         if (!has_room(o, i, bytes)) return;
-    const int32_t fetched = first_from(o, &o->fetches, b, o->begin[SNUG_PHASE_FORWARD]);
-    const int32_t last = o->begin[SNUG_PHASE_FORWARD + 1];
-    int32_t at = o->begin[SNUG_PHASE_FORWARD];
-    while (at < last && at != fetched && has_room(o, at, bytes)) at++;
+    const int32_t at = latest(o, b, o->begin[SNUG_PHASE_FORWARD]);
     if (at == o->begin[SNUG_PHASE_FORWARD]) return;
     b->late = at;
-    for (int32_t i = b->stored + 1; i < end; i++) o->live[i] += bytes;
-    for (int32_t i = o->begin[SNUG_PHASE_FORWARD]; i < at; i++) o->live[i] += bytes;
+    occupy(o, b, b->stored + 1, end);
+    occupy(o, b, o->begin[SNUG_PHASE_FORWARD], at);
 }
 
 /* ---- the new list of operations ------------------------------------------------------------------------------- */
@@ -179,20 +213,26 @@ static void store_later(struct overlap *o, struct buffer *b) {
 static snug_status add(struct overlap *o, struct snug_op op, enum snug_phase phase) {
     op.phase = phase;
     op.crosses = true;
+    op.unless = SNUG_UNLESS_NEVER;
     op.last = phase == SNUG_PHASE_BACKWARD; /* of a step's micro-batches */
     o->program->crosses = true;
     return snug_program_op(o->program, op);
 }
 
+/* In the order of use. */
+static int by_use(const struct buffer *x, const struct buffer *y) {
+    return x->deferred != y->deferred ? (x->deferred ? 1 : -1) : x->fetch - y->fetch;
+}
+
 /* The buffer whose store is waited for first, then the one that was fetched last. */
 static int by_late(const void *a, const void *b) {
     const struct buffer *x = *(const struct buffer *const *)a, *y = *(const struct buffer *const *)b;
-    return x->late != y->late ? (x->late < y->late ? -1 : 1) : y->fetch - x->fetch;
+    return x->late != y->late ? (x->late < y->late ? -1 : 1) : by_use(y, x);
 }
 
 static int by_early(const void *a, const void *b) {
     const struct buffer *x = *(const struct buffer *const *)a, *y = *(const struct buffer *const *)b;
-    return x->early != y->early ? (x->early < y->early ? -1 : 1) : x->fetch - y->fetch;
+    return x->early != y->early ? (x->early < y->early ? -1 : 1) : by_use(x, y);
 }
 
 static snug_status sort_moved(struct overlap *o) {
@@ -207,31 +247,36 @@ static snug_status sort_moved(struct overlap *o) {
     return SNUG_OK;
 }
 
+static bool is_in_forward(const struct overlap *o, int32_t op) { return op < o->begin[SNUG_PHASE_FORWARD + 1]; }
+
 /* The moved operations that come before operation `at` of the old list; next: the next of late and of early. */
 static snug_status add_moved(struct overlap *o, const struct snug_op *ops, int32_t at, size_t next[2]) {
-    for (size_t i = 0; at == o->begin[SNUG_PHASE_FORWARD] && i < o->late_count; i++)
-        RETURN_IF_ERROR(add(o, ops[o->late[i]->store], SNUG_PHASE_FORWARD));
+    const bool begins = at == o->begin[SNUG_PHASE_FORWARD];
+    for (size_t i = 0; begins && i < o->late_count; i++)
+        if (!o->late[i]->deferred) RETURN_IF_ERROR(add(o, ops[o->late[i]->store], SNUG_PHASE_FORWARD));
     for (; next[0] < o->late_count && o->late[next[0]]->late == at; next[0]++)
         RETURN_IF_ERROR(add(o, ops[o->late[next[0]]->stored], SNUG_PHASE_FORWARD));
+    const enum snug_phase phase = is_in_forward(o, at) ? SNUG_PHASE_FORWARD : SNUG_PHASE_BACKWARD;
     for (; next[1] < o->early_count && o->early[next[1]]->early == at; next[1]++)
-        RETURN_IF_ERROR(add(o, ops[o->early[next[1]]->fetch], SNUG_PHASE_BACKWARD));
+        RETURN_IF_ERROR(add(o, ops[o->early[next[1]]->fetch], phase));
     return SNUG_OK;
 }
 
 static snug_status merge(struct overlap *o, const struct snug_op *ops, int32_t count) {
-    bool *left_out, *crossing;
+    bool *left_out, *fetched;
     RETURN_IF_ERROR(snug_alloc(o->program->ctx, (size_t)count, 2 * sizeof *left_out, (void **)&left_out));
-    crossing = left_out + count;
+    fetched = left_out + count;
     for (size_t i = 0; i < o->count; i++) {
         const struct buffer *b = &o->buffers[i];
-        if (b->late >= 0) left_out[b->store] = left_out[b->stored] = true;
-        if (b->early >= 0) crossing[b->fetch] = true;
+        if (b->late >= 0) left_out[b->stored] = true;
+        if (b->late >= 0 && !b->deferred) left_out[b->store] = true;
+        if (b->early >= 0) *(is_in_forward(o, b->early) ? &left_out[b->fetch] : &fetched[b->fetch]) = true;
     }
     snug_status status = SNUG_OK;
     size_t next[2] = {0};
     for (int32_t i = 0; i < count && status == SNUG_OK; i++) {
         struct snug_op op = ops[i];
-        op.crosses = crossing[i];
+        if (fetched[i]) op.unless = SNUG_UNLESS_FETCHED;
         status = add_moved(o, ops, i, next);
         if (status == SNUG_OK && !left_out[i]) status = snug_program_op(o->program, op);
     }
@@ -241,7 +286,7 @@ static snug_status merge(struct overlap *o, const struct snug_op *ops, int32_t c
 
 static snug_status overlap(struct overlap *o) {
     struct snug_program *program = o->program;
-    RETURN_IF_ERROR(find_live_bytes(o));
+    RETURN_IF_ERROR(snug_find_live_bytes(program, &o->live, &o->most));
     RETURN_IF_ERROR(find_buffers(o));
     RETURN_IF_ERROR(find_uses(o));
     for (size_t i = 0; i < o->count; i++) fetch_earlier(o, &o->buffers[i]);

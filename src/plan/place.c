@@ -37,8 +37,16 @@ snug_status snug_stage_sort(struct snug_program *program) {
     return SNUG_OK;
 }
 
-/* Whether op stores what the step before wrote. */
-static bool is_stored_late(const struct snug_op *op) { return op->crosses && op->phase == SNUG_PHASE_FORWARD; }
+/* Whether op is part of the step before's update. */
+static bool is_of_last_step(const struct snug_op *op) { return op->crosses && op->phase == SNUG_PHASE_FORWARD; }
+
+/* Operation i of FORWARD uses tensor for the step before's update. A tensor that was fetched before FORWARD lives
+ * across the end of the step: `last` is then before `first`. */
+static void extend_lifetime(const struct snug_program *program, struct snug_tensor *tensor, int32_t i) {
+    const bool wraps = tensor->first > i && program->ops[tensor->first].phase >= SNUG_PHASE_BACKWARD;
+    if (tensor->first < 0 || (tensor->first > i && !wraps)) tensor->first = i;
+    if (wraps || tensor->last < i) tensor->last = i;
+}
 
 /* first and last operation of every tensor. HEAD runs in chunks, so tensors that it reads from other phases live until
  * its end. The logits are kept, because callers read them after a chunk. Tensors that forward writes and backward reads
@@ -54,7 +62,7 @@ void snug_find_lifetimes(struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         const int operands = snug_op_operands(op);
-        if (is_stored_late(op)) continue;
+        if (is_of_last_step(op)) continue;
         for (int k = 0; k < operands; k++) {
             const int32_t number = op->operands[k];
             if (!number) continue;
@@ -74,9 +82,29 @@ void snug_find_lifetimes(struct snug_program *program) {
                 tensor->memory_class = SNUG_MEMORY_ACTIVATIONS;
         }
     }
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        for (int k = 0; is_of_last_step(op) && k < snug_op_operands(op); k++) {
+            struct snug_tensor *tensor = &program->tensors[op->operands[k]];
+            if (tensor->view) tensor = &program->tensors[tensor->base];
+            if (op->operands[k] && !tensor->persistent) extend_lifetime(program, tensor, (int32_t)i);
+        }
+    }
+}
+
+snug_status snug_find_live_bytes(struct snug_program *program, int64_t **live, int64_t *most) {
+    snug_find_lifetimes(program);
+    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof **live, (void **)live));
+    *most = 0;
+    for (size_t i = 1; i < program->tensor_count; i++) {
+        const struct snug_tensor *t = &program->tensors[i];
+        /* untested: no stage leaves a tensor unused */
+        if (t->persistent || t->offloaded || t->view || t->first < 0) continue;
+        for (int32_t k = t->first; k <= t->last; k++) (*live)[k] += snug_tensor_bytes(program, t);
+    }
     for (size_t i = 0; i < program->op_count; i++)
-        if (is_stored_late(&program->ops[i]) && program->ops[i].kind == SNUG_OP_WAIT)
-            program->tensors[program->ops[i].wait.x].last = (int32_t)i;
+        if ((*live)[i] > *most) *most = (*live)[i];
+    return SNUG_OK;
 }
 
 struct placing {

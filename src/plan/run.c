@@ -5,13 +5,24 @@
 
 #include "plan/stages.h"
 
-/* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. */
-static bool is_idle(const struct snug_run *run, const struct snug_op *op) {
-    if (op->last && !run->batch->last_in_step) return true;
-    if (op->crosses && op->phase == SNUG_PHASE_UPDATE) return run->crossing->fetched;
-    if (op->crosses && op->phase == SNUG_PHASE_FORWARD) return !run->crossing->unstored;
-    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !snug_run_overwrites(run, op);
-    return op->kind == SNUG_OP_FETCH && snug_run_overwrites(run, op);
+bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment) {
+    if (op->last && !moment->last) return true;
+    if (op->crosses && op->phase == SNUG_PHASE_FORWARD && !moment->pending) return true;
+    if (op->unless == SNUG_UNLESS_FETCHED && moment->fetched) return true;
+    if (op->unless == SNUG_UNLESS_UPDATED && moment->pending) return true;
+    /* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. A second backward,
+       in UPDATE, has one micro-batch. */
+    const bool first = moment->first || op->phase == SNUG_PHASE_UPDATE;
+    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !first;
+    return op->kind == SNUG_OP_FETCH && op->first && first;
+}
+
+static struct snug_moment moment_of(const struct snug_run *run) {
+    const bool crosses = run->program->crosses;
+    return (struct snug_moment){.first = run->micro_batch == 0 && run->chunk == 0,
+                                .last = run->batch && run->batch->last_in_step,
+                                .fetched = crosses && run->crossing->fetched,
+                                .pending = crosses && run->crossing->pending};
 }
 
 /* ---- times of single operations -------------------------------------------------------------------------------- */
@@ -73,6 +84,13 @@ static snug_status run_op(struct snug_run *run, const struct snug_backend *backe
                           struct snug_profile *profile) {
     const struct snug_op *op = &run->program->ops[number];
     const double begin = profile ? snug_seconds() : 0;
+    struct snug_run late;
+    if (op->crosses && snug_op_is(op, SNUG_OP_UPDATES)) { /* it has the numbers of its own step */
+        late = *run;
+        late.step = run->crossing->step;
+        late.learning_rate = run->crossing->learning_rate;
+        run = &late;
+    }
     const snug_status status = backend->ops[op->kind](run, op);
     if (status != SNUG_OK) return blame(run, op, status);
     if (!profile) return SNUG_OK;
@@ -89,9 +107,10 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
     /* untested: only a GPU replays a phase as a whole */
     if (status == SNUG_OK && !done && profile && profile->times) status = note(run, backend, profile->times, -1, 0);
     if (status == SNUG_OK && !done) { /* untested: only a GPU replays a phase as a whole */
+        const struct snug_moment moment = moment_of(run);
         for (size_t i = 0; i < run->program->op_count; i++) {
             const struct snug_op *op = &run->program->ops[i];
-            if (op->phase == phase && !is_idle(run, op)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
+            if (op->phase == phase && !snug_op_is_idle(op, &moment)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
         }
         status = backend->end(run, phase);
     }
@@ -113,11 +132,13 @@ snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend 
     return run_ops(run, backend, SNUG_PHASE_HEAD, profile);
 }
 
-snug_status snug_run_store(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
+snug_status snug_run_pending(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile) {
     if (!run->program->crosses) return SNUG_OK;
-    for (size_t i = 0; i < run->program->op_count && run->crossing->unstored; i++) {
+    const struct snug_moment moment = moment_of(run);
+    for (size_t i = 0; i < run->program->op_count && moment.pending; i++) {
         const struct snug_op *op = &run->program->ops[i];
-        if (op->crosses && op->phase == SNUG_PHASE_FORWARD) RETURN_IF_ERROR(run_op(run, backend, i, profile));
+        const bool rest = op->phase == SNUG_PHASE_FORWARD && (op->crosses || op->flushed);
+        if (rest && !snug_op_is_idle(op, &moment)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
     }
     *run->crossing = (struct snug_crossing){0};
     return SNUG_OK;
@@ -127,16 +148,19 @@ snug_status snug_run_store(struct snug_run *run, const struct snug_backend *back
 static void note_crossing(const struct snug_run *run, enum snug_phase phase) {
     struct snug_crossing *crossing = run->crossing;
     if (!run->program->crosses) return;
-    if (phase == SNUG_PHASE_FORWARD) crossing->unstored = false;
+    if (phase == SNUG_PHASE_FORWARD) *crossing = (struct snug_crossing){0};
     if (phase == SNUG_PHASE_BACKWARD) crossing->fetched = run->batch->last_in_step;
-    if (phase == SNUG_PHASE_UPDATE) *crossing = (struct snug_crossing){.unstored = true};
+    if (phase != SNUG_PHASE_UPDATE) return;
+    crossing->pending = true;
+    crossing->step = run->step;
+    crossing->learning_rate = run->learning_rate;
 }
 
 snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend *backend,
                            struct snug_profile *profile) {
     struct snug_run all = *run;
     all.batch = NULL; /* LAZY_UPDATE then updates all rows */
-    RETURN_IF_ERROR(snug_run_store(&all, backend, profile));
+    RETURN_IF_ERROR(snug_run_pending(&all, backend, profile));
     RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     for (size_t i = 0; i < run->program->op_count; i++)
         if (run->program->ops[i].kind == SNUG_OP_LAZY_UPDATE) RETURN_IF_ERROR(run_op(&all, backend, i, profile));
@@ -149,8 +173,8 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
     /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now. */
     if (phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
         RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
-    if (run->program->crosses && run->crossing->unstored && phase != SNUG_PHASE_FORWARD)
-        RETURN_IF_ERROR(snug_run_store(run, backend, profile));
+    if (run->program->crosses && run->crossing->pending && phase != SNUG_PHASE_FORWARD)
+        RETURN_IF_ERROR(snug_run_pending(run, backend, profile));
     if (phase != SNUG_PHASE_HEAD) {
         RETURN_IF_ERROR(run_ops(run, backend, phase, profile));
         note_crossing(run, phase);

@@ -63,6 +63,9 @@ snug_status snug_stage_overlap(struct snug_program *program, const struct snug_o
 /* Sets the first and last operation of each tensor. A staging buffer that the next step still stores lives from `first`
  * to the end and from the beginning to `last`, which is then before `first`. */
 void snug_find_lifetimes(struct snug_program *program);
+/* The bytes of the transient tensors that are live at each operation, and their peak, of a program in which no lifetime
+ * wraps around. The caller frees *live. */
+snug_status snug_find_live_bytes(struct snug_program *program, int64_t **live, int64_t *most);
 
 /* One arena for several programs that never run at the same time (training and evaluation): first the workspace, then
  * persistent tensors, shared by name, then the backend's copy of the batch, then each program's transient tensors.
@@ -104,6 +107,13 @@ snug_status snug_op_times_init(const struct snug_program *program, struct snug_o
 snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
                                   struct snug_op_times *times);
 void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times *times);
+/* The moment of a step at which an operation may run. */
+struct snug_moment {
+    bool first, last;      /* in the step's first micro-batch and chunk, in its last micro-batch */
+    bool fetched, pending; /* as in struct snug_crossing; false where nothing crosses */
+};
+/* Whether an operation has nothing to do at this moment. */
+bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment);
 /* Runs the operations of a phase in order; HEAD once per chunk of loss positions, at least once. */
 snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile);
@@ -111,9 +121,9 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
 snug_status snug_run_head_chunk(struct snug_run *run, const struct snug_backend *backend, int64_t chunk,
                                 struct snug_profile *profile);
 int64_t snug_head_chunks(const struct snug_run *run);
-/* Stores what the last UPDATE wrote and the next FORWARD would store (see struct snug_crossing). Afterwards another
+/* Does the rest of the last update, which the next FORWARD would do (see struct snug_crossing). Afterwards another
  * program may use the arena. */
-snug_status snug_run_store(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile);
+snug_status snug_run_pending(struct snug_run *run, const struct snug_backend *backend, struct snug_profile *profile);
 /* The same, does all pending lazy updates before run->step, and waits for copies to the backing store: to be called
  * between steps, before weights or states are read outside of training. No phase: a single operation of FORWARD with
  * all rows instead of the batch's. Nothing has to run around it, because tensors of lazy rows are never offloaded

@@ -321,18 +321,27 @@ struct snug_rows_begin {
 
 #define SNUG_OPERANDS_MOST 11
 
+/* When a FETCH is not needed; see struct snug_crossing (backend.h). */
+enum snug_unless {
+    SNUG_UNLESS_NEVER,
+    SNUG_UNLESS_FETCHED, /* BACKWARD has fetched it */
+    SNUG_UNLESS_UPDATED  /* the update that FORWARD still has to do overwrites it */
+};
+
 struct snug_op {
     enum snug_op_kind kind;
     enum snug_phase phase;
     enum snug_part part;
     enum snug_block_kind block;
-    int32_t layer;   /* if part is LAYER; otherwise -1 */
-    bool accumulate; /* outputs are added to, in every micro-batch and chunk */
-    bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
-    bool last;       /* runs in a step's last micro-batch only */
-    bool crosses;    /* a copy for the update, moved to another phase: see struct snug_crossing (backend.h) */
-    float p;         /* dropout probability; 0 in evaluation programs */
-    uint32_t site;   /* the dropout's number in the model: key of its random numbers */
+    int32_t layer;           /* if part is LAYER; otherwise -1 */
+    bool accumulate;         /* outputs are added to, in every micro-batch and chunk */
+    bool first;              /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
+    bool last;               /* runs in a step's last micro-batch only */
+    bool crosses;            /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
+    bool flushed;            /* a flush runs it, too, because what crosses needs it */
+    enum snug_unless unless; /* of FETCH */
+    float p;                 /* dropout probability; 0 in evaluation programs */
+    uint32_t site;           /* the dropout's number in the model: key of its random numbers */
     int64_t
         element; /* first element of the weight, or of the backing of FETCH and STORE, that the operation works on */
     union {

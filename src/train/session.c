@@ -57,7 +57,7 @@ snug_status snug_session_prepare(struct snug_session *s) {
 
 snug_status snug_session_store(struct snug_session *s) {
     struct snug_run run = run_between_steps(s);
-    return snug_run_store(&run, s->job.setup.backend, &s->profile);
+    return snug_run_pending(&run, s->job.setup.backend, &s->profile);
 }
 
 snug_status snug_session_flush(struct snug_session *s) {

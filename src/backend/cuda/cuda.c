@@ -116,6 +116,7 @@ static int64_t lay_out_batch(const struct snug_program *program, uint8_t *base, 
     out->sent = size;
     out->incoming = place(base, &size, out->sent);
     out->biases = place(base, &size, bytes);
+    out->update_step = place(base, &size, program->crosses ? (int64_t)sizeof *out->update_step : 0);
     return size;
 }
 
@@ -204,6 +205,14 @@ snug_status snug_cuda_send_step(struct snug_run *run) {
     for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) settings.learning_rates[i] = run->later_rates[i - 1];
     snug_cuda_set_step(snug_cuda_of(run), step, &settings, snug_run_data(run, snug_cuda_of(run)->scaler));
     return snug_cuda_check(run->ctx, cudaGetLastError(), "starting a phase");
+}
+
+snug_status snug_cuda_keep_step(struct snug_run *run) {
+    const struct snug_cuda_batch *batch = &snug_cuda_of(run)->batch;
+    if (!run->program->crosses) return SNUG_OK;
+    return snug_cuda_check(
+        run->ctx, cudaMemcpyAsync(batch->update_step, batch->step, sizeof *batch->step, cudaMemcpyDeviceToDevice, NULL),
+        "keeping a step's numbers");
 }
 
 /* ---- state ---------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ struct key {
     const struct snug_program *program;
     enum snug_phase phase;
     int64_t bucket, sequences, loss_positions;
-    bool first_batch, first_chunk, last_batch, fetched, unstored;
+    bool first_batch, first_chunk, last_batch, fetched, pending;
 };
 
 struct snug_cuda_graph {
@@ -37,7 +37,7 @@ static bool is_same(const struct key *a, const struct key *b) {
     return a->program == b->program && a->phase == b->phase && a->bucket == b->bucket && a->sequences == b->sequences &&
            a->loss_positions == b->loss_positions && a->first_batch == b->first_batch &&
            a->first_chunk == b->first_chunk && a->last_batch == b->last_batch && a->fetched == b->fetched &&
-           a->unstored == b->unstored;
+           a->pending == b->pending;
 }
 
 static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
@@ -68,6 +68,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     if (!run->batch) return SNUG_OK; /* PREPARE, before the first batch */
     cuda->padded = true;
     RETURN_IF_ERROR(snug_cuda_send_step(run));
+    if (phase == SNUG_PHASE_UPDATE) RETURN_IF_ERROR(snug_cuda_keep_step(run));
     if (run->one_by_one) return SNUG_OK;
     const struct key key = {.program = run->program,
                             .phase = phase,
@@ -78,7 +79,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
                             .first_chunk = run->chunk == 0,
                             .last_batch = run->batch->last_in_step,
                             .fetched = run->program->crosses && run->crossing->fetched,
-                            .unstored = run->program->crosses && run->crossing->unstored};
+                            .pending = run->program->crosses && run->crossing->pending};
     struct snug_cuda_graph *graph = find(cuda, &key);
     if (graph && graph->exec) {
         *done = true;

@@ -29,7 +29,8 @@ static int64_t blocks_of(const struct snug_program *program, const struct snug_o
     return (elements + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
 }
 
-/* Updates of other kinds may be in between: each has its own weight. Copies of offloaded tensors end a series; any
+/* Updates that cross phases run where their weight is read. Updates of other kinds may be in between: each has its own
+   weight. Copies of offloaded tensors end a series; any
    other operation means that gradients are used as soon as they are complete, and then there is no such launch. */
 struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_program *program, enum snug_op_kind kind) {
     const struct snug_cuda_multi_tensor none = {.first = -1};
@@ -38,6 +39,7 @@ struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_prog
     bool ended = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
+        if (op->crosses) continue;
         if (op->kind != kind) {
             const bool copies = snug_op_is(op, SNUG_OP_COPIES);
             if (copies) series = none;
@@ -106,7 +108,7 @@ void snug_cuda_list_entries(const struct snug_program *program, const struct snu
     int32_t i = 0;
     for (int64_t number = multi->first; i < multi->count; number++) {
         const struct snug_op *op = &program->ops[number];
-        if (op->kind != program->ops[multi->first].kind) continue;
+        if (op->kind != program->ops[multi->first].kind || op->crosses) continue;
         entries[i] = op->kind == SNUG_OP_SQUARED_NORM ? norm_entry(program, op) : update_entry(program, op);
         entries[i].block = block;
         block += blocks_of(program, op);

@@ -33,7 +33,7 @@ struct snug_cuda_update_settings {
 
 /* The backend's copy of a batch on the device, the step's numbers, and the tables of multi_tensor.c and biases.c. */
 struct snug_cuda_batch {
-    struct snug_cuda_step *step;
+    struct snug_cuda_step *step, *update_step; /* update_step: of the last UPDATE, for updates in the next FORWARD */
     int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *loss_positions, *labels;
     float *targets;
     struct snug_cuda_entry *norms, *updates, *updates_8bit;
@@ -109,6 +109,8 @@ void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step,
                         const struct snug_cuda_update_settings *settings, const float *scaler);
 /* Sends the current step's numbers, in order with the operations. */
 snug_status snug_cuda_send_step(struct snug_run *run);
+/* Keeps them for the updates that cross phases. */
+snug_status snug_cuda_keep_step(struct snug_run *run);
 
 /* ---- rows ---- */
 

@@ -37,7 +37,7 @@ template <typename W> static inline W weight_of(struct snug_run *run, const stru
     w.copy = copy_of(run, op->update.copy);
     w.g = (const float *)snug_run_data(run, op->update.g);
     w.clip = (const float *)snug_run_data(run, op->update.clip);
-    w.step = snug_cuda_of(run)->batch.step;
+    w.step = op->crosses ? snug_cuda_of(run)->batch.update_step : snug_cuda_of(run)->batch.step;
     w.parameter = op->update.parameter;
     w.element = op->element;
     return w;
