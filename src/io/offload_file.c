@@ -219,15 +219,28 @@ uint64_t snug_offload_file_store(struct snug_offload_file *file, const void *dat
     return ask(file, (struct request){(uint8_t *)(uintptr_t)data, offset, bytes, true});
 }
 
-snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *file, uint64_t number) {
+static void await(struct snug_offload_file *file, uint64_t number) {
     pthread_mutex_lock(&file->mutex);
     while (file->first <= number) pthread_cond_wait(&file->done, &file->mutex);
+    pthread_mutex_unlock(&file->mutex);
+}
+
+const struct snug_offload_file_calls snug_offload_file_calls = {
+    .fetch = snug_offload_file_fetch, .store = snug_offload_file_store, .await = await};
+
+snug_status snug_offload_file_check(snug_context *ctx, struct snug_offload_file *file) {
+    pthread_mutex_lock(&file->mutex);
     const int error = file->error;
     const bool stored = file->error_store;
     pthread_mutex_unlock(&file->mutex);
     if (!error) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_IO, "the offload file in %s cannot be %s: %s", file->folder,
                      stored ? "written" : "read back", strerror(error));
+}
+
+snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *file, uint64_t number) {
+    await(file, number);
+    return snug_offload_file_check(ctx, file);
 }
 
 snug_status snug_offload_file_drain(snug_context *ctx, struct snug_offload_file *file) {
