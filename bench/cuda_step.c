@@ -219,8 +219,7 @@ static void print_name(const struct bench *b) {
                     : "",
         b->checkpoint ? ", checkpointing" : "", b->low_weights ? ", bf16 weights" : "", b->optimizer ? ", " : "",
         b->optimizer ? b->optimizer : "", b->in_backward ? ", update in backward" : "", b->untried ? ", untried" : "");
-    if (b->offload)
-        snprintf(name + strlen(name), 80, ", offload %s%s", b->offload, b->offload_dir ? " to disk" : "");
+    if (b->offload) snprintf(name + strlen(name), 80, ", offload %s%s", b->offload, b->offload_dir ? " to disk" : "");
     if (b->ratio < 1) snprintf(name + strlen(name), 16, " x %g", b->ratio);
     if (b->accumulate > 1) snprintf(name + strlen(name), 16, ", x%d", b->accumulate);
     printf("%-62s ", name);

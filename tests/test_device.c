@@ -138,8 +138,8 @@ static void test_broken_disk(void **state) {
     expect_broken_disk(f, SMALL "offload=optimizer");
 }
 
-/* The plan's figures of offloading, with step.total.seconds from GPU_RATES: a byte takes 0.02 ns from or to host memory,
-   0.5 ns from a disk, 1 ns to it. */
+/* The plan's figures of offloading, with step.total.seconds from GPU_RATES: a byte takes 0.02 ns from or to host
+   memory, 0.5 ns from a disk, 1 ns to it. */
 static struct snug_plan offload_plan(struct fixture *f, const char *words) {
     snug_args *args = training_args(f, words);
     snug_plan *plan;

@@ -72,8 +72,8 @@ static void add(struct snug_estimate *sum, double times, const struct snug_estim
 
 /* ---- copies beside operations ---------------------------------------------------------------------------------- */
 
-/* The clock of a step: operations run one after the other, and so do the copies of each direction. The offload file does
- * one copy at a time. */
+/* The clock of a step: operations run one after the other, and so do the copies of each direction. The offload file
+ * does one copy at a time. */
 struct timeline {
     const struct snug_rates *rates;
     const struct snug_program *program;

@@ -495,8 +495,8 @@ static snug_status measure_offload_file(struct bench *bench, struct snug_rates *
         const double seconds = (snug_seconds() - begin) / PIECES;
         if (status == SNUG_OK)
             status = snug_rates_add(
-                rates, (struct snug_rate){
-                           .kind = kinds[k], .file = on_device(bench), .byte = seconds / PIECE, .samples = 1});
+                rates,
+                (struct snug_rate){.kind = kinds[k], .file = on_device(bench), .byte = seconds / PIECE, .samples = 1});
     }
     snug_offload_file_close(file);
     free(data);

@@ -45,8 +45,8 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
         const struct snug_rate *rate = &rates->items[i];
         snug_json_append(&items, json_pack("{s:s, s:i, s:b, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
                                            snug_op_name(rate->kind), "types", (int)rate->types, "dropout",
-                                           rate->dropout, "file", rate->file, "call", rate->call, "flop", rate->flop, "byte", rate->byte,
-                                           "samples", (int)rate->samples, "error", rate->error));
+                                           rate->dropout, "file", rate->file, "call", rate->call, "flop", rate->flop,
+                                           "byte", rate->byte, "samples", (int)rate->samples, "error", rate->error));
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:b, s:o}", "version", SNUG_VERSION, "device", rates->device, "isa",
                             rates->isa, "threads", rates->threads, "overlaps", rates->overlaps, "seconds", items);

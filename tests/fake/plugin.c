@@ -59,9 +59,8 @@ static void copy_through(const struct snug_backing *backing, uint8_t *data, int6
     for (int64_t at = 0; at < bytes; at += BOUNCE) {
         const int64_t n = bytes - at < BOUNCE ? bytes - at : BOUNCE;
         if (store) memcpy(bounce, data + at, (size_t)n);
-        backing->calls->await(backing->file, store
-                                                 ? backing->calls->store(backing->file, bounce, offset + at, n)
-                                                 : backing->calls->fetch(backing->file, bounce, offset + at, n));
+        backing->calls->await(backing->file, store ? backing->calls->store(backing->file, bounce, offset + at, n)
+                                                   : backing->calls->fetch(backing->file, bounce, offset + at, n));
         if (!store) memcpy(data + at, bounce, (size_t)n);
     }
 }

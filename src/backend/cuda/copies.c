@@ -64,8 +64,8 @@ snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct 
     prefer_near_memory(base, size);
     const cudaError_t error = cudaHostRegister(base, size, cudaHostRegisterDefault);
     if (error == cudaSuccess) {
-        *out =
-            (struct snug_block){.base = base, .bytes = bytes, .copy = copy, .wait = wait_for_device, .release = release};
+        *out = (struct snug_block){
+            .base = base, .bytes = bytes, .copy = copy, .wait = wait_for_device, .release = release};
         return SNUG_OK;
     }
     munmap(base, size);
@@ -235,7 +235,8 @@ static snug_status start(struct snug_run *run, const struct snug_op *op, int32_t
     const int64_t offset = run->program->tensors[backing].offset + op->element * width;
     uint8_t *device = snug_run_data(run, x);
     struct snug_cuda_file_copy *through = NULL;
-    if (run->backing.file && bytes) RETURN_IF_ERROR(find_file_copy(run, x, store, op->crosses, offset, bytes, &through));
+    if (run->backing.file && bytes)
+        RETURN_IF_ERROR(find_file_copy(run, x, store, op->crosses, offset, bytes, &through));
     cudaError_t error = cudaEventRecord(cuda->offload.ready, cuda->stream);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, cuda->offload.ready, 0);
     if (error == cudaSuccess && bytes)
