@@ -29,8 +29,12 @@ static long long find(const char *word) {
     return found;
 }
 
+static snug_status wait_for_device(snug_context *ctx) {
+    return find("broken") < 0 ? SNUG_OK : snug_fail(ctx, SNUG_E_INTERNAL, "GPU: an illegal memory access");
+}
+
 static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t bytes) {
-    if (find("broken") >= 0) return snug_fail(ctx, SNUG_E_INTERNAL, "GPU: an illegal memory access");
+    RETURN_IF_ERROR(wait_for_device(ctx));
     memcpy(to, from, (size_t)bytes);
     return SNUG_OK;
 }
@@ -39,7 +43,9 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
     if (block == SNUG_BLOCK_ARENA && find("taken") >= 0)
         return snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
     RETURN_IF_ERROR(snug_block_host(ctx, bytes, out));
-    if (block != SNUG_BLOCK_HOST) out->copy = out->copy_later = copy;
+    if (block == SNUG_BLOCK_HOST) return SNUG_OK;
+    out->copy = out->copy_later = copy;
+    out->wait = wait_for_device;
     return SNUG_OK;
 }
 
