@@ -105,6 +105,8 @@ static void *copy_in_order(void *user) {
         const int error = failed_before ? 0
                           : r.store     ? store(s, r.data, r.offset, r.bytes)
                                         : fetch(s, r.data, r.offset, r.bytes);
+        /* A device may compute with the data before the failure is reported: a NaN would look like its cause. */
+        if ((error || failed_before) && !r.store) memset(r.data, 0, (size_t)r.bytes);
         pthread_mutex_lock(&s->mutex);
         if (error) {
             s->error = error;

@@ -26,7 +26,7 @@ bool snug_offload_file_is_memory(const char *folder);
 
 /* Starts the copy of `bytes` at offset into data, or of data to offset, and returns the number to wait for. data must
  * not be used until then. Copies are done in the order of the calls. A call blocks only if very many copies are in
- * flight. */
+ * flight. A fetch that fails, or follows a copy that failed, gives zeros. */
 uint64_t snug_offload_file_fetch(struct snug_offload_file *file, void *data, int64_t offset, int64_t bytes);
 uint64_t snug_offload_file_store(struct snug_offload_file *file, const void *data, int64_t offset, int64_t bytes);
 /* Waits for this copy and all before it; returns the status of the first copy that failed since the file was opened. */
