@@ -13,7 +13,7 @@
 enum { BATCHES = 8, MOST = 512 };
 
 struct bench {
-    const char *type, *optimizer, *offload, *folder, *model, *rates;
+    const char *type, *optimizer, *offload, *offload_dir, *folder, *model, *rates;
     int batch, length, shortest, accumulate, steps;
     int ragged, mlm, infer, checkpoint, low_weights, in_backward, operations, untried;
     struct bert_step s;
@@ -122,6 +122,7 @@ static int parse(struct bench *b, int argc, char **argv) {
                                      {"steps", required_argument, NULL, 's'},
                                      {"optim", required_argument, NULL, 'o'},
                                      {"offload", required_argument, NULL, 'x'},
+                                     {"offload-dir", required_argument, NULL, 'd'},
                                      {"offload-ratio", required_argument, NULL, 'y'},
                                      {"cache", required_argument, NULL, 'c'},
                                      {"config", required_argument, NULL, 'm'},
@@ -149,6 +150,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         case 'm': b->model = optarg; break;
         case 'r': b->rates = optarg; break;
         case 'x': b->offload = optarg; break;
+        case 'd': b->offload_dir = optarg; break;
         case 'y': b->ratio = atof(optarg); break;
         case 'u': b->shortest = atoi(optarg); break;
         case 0: break;
@@ -161,7 +163,7 @@ static int parse(struct bench *b, int argc, char **argv) {
         stderr,
         "bench_cuda_step [--type bf16|fp16|fp32|tf32] [--batch N] [--length N] [--ragged] [--accumulate N]\n"
         "  [--mlm] [--infer] [--checkpoint] [--bf16-weights] [--update-in-backward] [--optim NAME] [--steps N]\n"
-        "  [--offload optimizer,gradients,weights,master_weights,activations] [--offload-ratio R]\n"
+        "  [--offload optimizer,gradients,weights,master_weights,activations] [--offload-ratio R] [--offload-dir DIR]\n"
         "  [--config MODEL|config.json] (else BERT-large) [--shortest N] (lengths from N to --length, all as likely)\n"
         "  [--rates FILE] (of snug bench rates --device cuda --json: prints the planned time of a step, too)\n"
         "  [--operations] (time by kind) [--cache DIR] (of algorithms) [--untried] (as cuBLASLt guesses)\n");
@@ -193,6 +195,7 @@ static struct bert_options options_of(snug_context *ctx, const struct bench *b, 
                                  .chunk = b->mlm ? cuda->loss_positions : 0,
                                  .sizes = b->untried ? NULL : &b->sizes,
                                  .folder = b->folder,
+                                 .offload_dir = b->offload_dir,
                                  .methods = {.optimizer = optimizer,
                                              .weights = b->low_weights ? SNUG_BF16 : SNUG_F32,
                                              .recompute = levels,
@@ -204,7 +207,7 @@ static struct bert_options options_of(snug_context *ctx, const struct bench *b, 
 }
 
 static void print_name(const struct bench *b) {
-    char name[160];
+    char name[192];
     snprintf(
         name, sizeof name, "%s%s%s%s%s %d%s%s%s%s%s%s%s", b->model ? b->s.config.family->name : "", b->model ? " " : "",
         b->infer ? "inference "
@@ -216,7 +219,7 @@ static void print_name(const struct bench *b) {
                     : "",
         b->checkpoint ? ", checkpointing" : "", b->low_weights ? ", bf16 weights" : "", b->optimizer ? ", " : "",
         b->optimizer ? b->optimizer : "", b->in_backward ? ", update in backward" : "", b->untried ? ", untried" : "");
-    if (b->offload) snprintf(name + strlen(name), 64, ", offload %s", b->offload);
+    if (b->offload) snprintf(name + strlen(name), 80, ", offload %s%s", b->offload, b->offload_dir ? " to disk" : "");
     if (b->ratio < 1) snprintf(name + strlen(name), 16, " x %g", b->ratio);
     if (b->accumulate > 1) snprintf(name + strlen(name), 16, ", x%d", b->accumulate);
     printf("%-62s ", name);

@@ -133,6 +133,7 @@ struct bert_options {
     struct snug_methods methods;               /* without an optimizer: AdamW */
     const struct snug_sizes *sizes;            /* of the batches that follow, or NULL: no autotuning, */
     const char *folder;                        /* or from the stored choices */
+    const char *offload_dir;                   /* NULL: to host memory, if at all */
 };
 
 static inline void bert_weights(struct bert_step *s) {
@@ -176,6 +177,7 @@ static inline snug_status bert_open_case(struct bert_step *s, const struct snug_
     snug_program_init(p, s->ctx);
     p->compute = o->compute;
     p->tf32 = o->tf32;
+    p->to_file = o->offload_dir != NULL;
     p->longest = o->longest;
     p->capacity[SNUG_EXTENT_TOKENS] = o->tokens;
     p->capacity[SNUG_EXTENT_SEQUENCES] = o->sequences;
@@ -186,7 +188,7 @@ static inline snug_status bert_open_case(struct bert_step *s, const struct snug_
         if (!backend->ops[p->ops[i].kind])
             return snug_fail(s->ctx, SNUG_E_UNSUPPORTED, "no %s yet", snug_op_name(p->ops[i].kind));
     const int64_t batch = bert_batch_bytes(o->tokens, o->sequences);
-    bert_check(s->ctx, snug_runner_start(s->ctx, backend, 1, p, batch, NULL, &s->runner), "start");
+    bert_check(s->ctx, snug_runner_start(s->ctx, backend, 1, p, batch, o->offload_dir, &s->runner), "start");
     s->run = snug_runner_run(&s->runner, 0);
     s->run.seed = 42;
     s->run.learning_rate = 1e-4f;

@@ -4,7 +4,9 @@
 #include <math.h>
 
 #include "fake_gpu.h"
+#include "io/offload_file.h"
 #include "measure/anatomy.h"
+#include "measure/plan.h"
 #include "train/device.h"
 #include "training_fixture.h"
 
@@ -52,9 +54,10 @@ static void test_offloaded_is_resident(void **state) {
     set_world(ONE_GPU);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         train(f, "resident", kinds[i]);
-        for (size_t k = 0; k < sizeof classes / sizeof *classes; k++) {
+        for (size_t k = 0; k < 2 * sizeof classes / sizeof *classes; k++) {
             char words[512];
-            snprintf(words, sizeof words, "%s offload=%s", kinds[i], classes[k]);
+            snprintf(words, sizeof words, "%s offload=%s%s", kinds[i], classes[k / 2],
+                     k % 2 ? " offload_dir=@disk" : "");
             assert_int_equal(try_train(f, "offloaded", words, 3, NULL), SNUG_E_INTERRUPTED);
             strcat(words, " resume_from_checkpoint=True");
             train(f, "offloaded", words);
@@ -123,6 +126,65 @@ static void test_own_loop_with_offload(void **state) {
     own_loop(f, SMALL "gradient_accumulation_steps=2 max_steps=9 offload=optimizer,weights,gradients", offloaded,
              COUNT);
     assert_memory_equal(resident, offloaded, sizeof resident);
+    own_loop(f, SMALL "gradient_accumulation_steps=2 max_steps=9 offload=optimizer,weights,gradients offload_dir=@disk",
+             offloaded, COUNT);
+    assert_memory_equal(resident, offloaded, sizeof resident);
+}
+
+static void test_broken_disk(void **state) {
+    struct fixture *f = *state;
+    set_world(ONE_GPU);
+    expect_broken_disk(f, SMALL "offload=optimizer,weights");
+    expect_broken_disk(f, SMALL "offload=optimizer");
+}
+
+/* The plan's figures of offloading, with step.total.seconds from GPU_RATES: a byte takes 0.02 ns from or to host
+   memory, 0.5 ns from a disk, 1 ns to it. */
+static struct snug_plan offload_plan(struct fixture *f, const char *words) {
+    snug_args *args = training_args(f, words);
+    snug_plan *plan;
+    if (snug_plan_create(args, &plan) != SNUG_OK) fail_msg("%s: %s", words, snug_error_message(f->ctx));
+    struct snug_plan out = {.offloaded_total = plan->offloaded_total, .bounce = plan->bounce};
+    memcpy(out.bytes, plan->bytes, sizeof out.bytes);
+    out.step.total.seconds = plan->methods[0].work.seconds;
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+    return out;
+}
+
+/* The disk's seconds are planned, not those of host memory, and what of it takes host memory. */
+static void test_plan_of_a_disk(void **state) {
+    enum { VARIATION = 4 << 20 }; /* of the process's own memory */
+    struct fixture *f = *state;
+    write_model(f, "large", 0.1, 64, 2, 30522);
+    const struct snug_plan memory = offload_plan(f, LARGE "offload=optimizer"),
+                           disk = offload_plan(f, LARGE "offload=optimizer offload_dir=@work");
+    assert_true(disk.offloaded_total == memory.offloaded_total && disk.bounce > 0 && memory.bounce == 0);
+    const int64_t less = memory.bytes[SNUG_MEMORY_HOST] - disk.bytes[SNUG_MEMORY_HOST];
+    assert_true(disk.offloaded_total > 2 * VARIATION);
+    assert_true(llabs(less - (disk.offloaded_total - disk.bounce)) < VARIATION);
+    const double bytes = (double)disk.offloaded_total;
+    assert_true(disk.step.total.seconds - memory.step.total.seconds > 1.3e-9 * bytes);
+    assert_true(disk.step.total.seconds < memory.step.total.seconds + 1.6e-9 * bytes);
+}
+
+/* A file of rates from before there were any of a disk: the seconds are refused, not guessed. */
+static void test_rates_without_a_disk(void **state) {
+    struct fixture *f = *state;
+    json_error_t error;
+    json_t *rates = json_load_file(GPU_RATES, 0, &error), *items = json_object_get(rates, "seconds");
+    for (size_t i = json_array_size(items); i-- > 0;)
+        if (json_is_true(json_object_get(json_array_get(items, i), "file"))) json_array_remove(items, i);
+    assert_int_equal(json_dump_file(rates, path_of(f, "rates.json"), 0), 0);
+    json_decref(rates);
+    setenv("SNUG_RATES", path_of(f, "rates.json"), 1);
+    offload_plan(f, SMALL "offload=optimizer");
+    snug_plan *plan;
+    snug_args *args = training_args(f, SMALL "offload=optimizer offload_dir=@work");
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_E_INPUT);
+    assert_contains(snug_error_message(f->ctx), "lack those of copies from and to the offload file: measure them");
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
 }
 
 /* ---- the plug-in ---------------------------------------------------------------------------------------------- */
@@ -306,14 +368,15 @@ static void test_refusals(void **state) {
     assert_int_equal(snug_rates_create(args, &rates), SNUG_E_UNSUPPORTED);
     snug_args_destroy(args);
     set_world(ONE_GPU);
-    expect_failure(f, QUICK "offload=optimizer offload_dir=@work", SNUG_E_UNSUPPORTED,
-                   "snug offloads from a GPU to host memory only");
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
     expect_failure(f, QUICK "memory_budget=2M", SNUG_E_USAGE, "these are not the rates of a GPU");
     setenv("SNUG_RATES", GPU_RATES, 1);
     set_world(ONE_GPU "free 100000000\n");
     write_model(f, "enormous", 0.1, 8192, 2, 10000000);
     expect_failure(f, QUICK "offload=optimizer config_name=@enormous", SNUG_E_DOES_NOT_FIT, "to host memory, of which");
+    if (snug_offload_file_is_memory("/dev/shm"))
+        expect_failure(f, QUICK "offload=optimizer config_name=@enormous offload_dir=/dev/shm", SNUG_E_DOES_NOT_FIT,
+                       "to host memory, of which");
     set_world(ONE_GPU "free 1\ncontext 20\nprocess 0 4711 900 python\n");
     expect_failure(f, QUICK, SNUG_E_DOES_NOT_FIT, "of NVIDIA H200");
     assert_contains(snug_error_message(f->ctx), "more than the available 21.0 MiB");
@@ -439,6 +502,7 @@ static void test_plan(void **state) {
         {"bf16=true", {"bf16 with fp32 masters", NULL}},
         {"bf16=true dtype=bfloat16", {"bf16 with bf16 weights", NULL}},
         {"offload=optimizer", {"to page-locked host memory: optimizer ", "it fits", " steps about "}},
+        {"offload=optimizer offload_dir=@work", {"/work through 0.0 MiB of page-locked host memory: optimizer ", NULL}},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -532,10 +596,8 @@ static void test_doctor(void **state) {
          0},
         {ONE_GPU "unusable\n", "", {"training on the GPU: its context cannot be made", "the CPU: its context"}, 0},
         {ONE_GPU, "--fp16", {"the GPU NVIDIA H200"}, 0},
-        {ONE_GPU,
-         "--device cuda --offload optimizer --offload_dir out",
-         {"Refused    --offload_dir out: snug offloads from a GPU to host memory only"},
-         1},
+        {ONE_GPU, "--device cuda --offload optimizer --offload_dir out", {"requested by --device cuda"}, 0},
+        {ONE_GPU, "--use_cpu --fp16", {"Refused    --fp16: fp16 needs a GPU"}, 2},
     };
     char path[600], output[8192];
     (void)state;
@@ -574,6 +636,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_verify, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_offloaded_is_resident, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_own_loop_with_offload, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_broken_disk, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_plan_of_a_disk, set_up_world, tear_down_world),
+        cmocka_unit_test_setup_teardown(test_rates_without_a_disk, set_up_world, tear_down_world),
         cmocka_unit_test_setup_teardown(test_doctor, set_up_world, tear_down_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

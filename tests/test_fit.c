@@ -273,7 +273,7 @@ static void test_more_work_takes_longer(void **state) {
 }
 
 /* Copies beside operations take the seconds that operations wait for them: none if copies are fast, and if they are
-   slow no less than those of one direction. */
+   slow no less than those of one direction, or with a GPU's offload file of both. */
 static void test_waits_are_estimated(void **state) {
     struct fixture *f = *state;
     static const double bytes[] = {1e-15, 1e-9, 1e-3};
@@ -287,6 +287,9 @@ static void test_waits_are_estimated(void **state) {
             snprintf(words, sizeof words, "offload=optimizer,gradients gradient_accumulation_steps=%d", i + 1);
             open_job(f, words, &p);
             const struct snug_planned_program *training = snug_run_plan_find(&p.job.plan, SNUG_ROLE_TRAINING);
+            struct snug_program *program = &p.job.plan.programs[0].program;
+            assert_ptr_equal(program, &training->program);
+            program->to_file = false;
             p.rates.overlaps = beside;
             check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_FETCH, .byte = bytes[i]}));
             check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = SNUG_OP_STORE, .byte = bytes[i]}));
@@ -303,6 +306,14 @@ static void test_waits_are_estimated(void **state) {
             if (i == 0) assert_true(fabs(step.total.seconds / alone - 1) < 1e-3);
             assert_true(step.total.seconds >= rest && step.total.seconds <= alone * (1 + 1e-9));
             if (i == 2 && beside) assert_true(step.total.seconds < 0.8 * alone); /* both directions at once */
+            program->to_file = true;
+            for (int kind = 0; kind < 2; kind++)
+                check(f, snug_rates_add(&p.rates, (struct snug_rate){.kind = kind ? SNUG_OP_FETCH : SNUG_OP_STORE,
+                                                                     .file = true,
+                                                                     .byte = 2 * bytes[i]}));
+            check(f, snug_estimate_parts(&p.rates, &training->program, &training->pipeline.load, &step));
+            if (beside) assert_true(step.total.seconds >= 2 * (copied[0] + copied[1]));
+            if (!beside) assert_true(step.total.seconds == alone); /* a CPU's rates are of the file anyway */
             close_job(&p);
         }
 }

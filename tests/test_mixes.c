@@ -3,7 +3,7 @@
  * Random mixes of all methods, seeded, for each family in turn. Exact methods must give the bits of the plain run of
  * the same kind in every mix, and each run must allocate what was planned. SNUG_MIXES is the number of mixes
  * (default 24); SNUG_MIX runs that one alone. `test_mixes cuda` runs them on the GPU, with models whose matrices are
- * large enough to be offloaded from it.
+ * large enough to be offloaded from it. A disk that fails while a training offloads to it ends the training.
  */
 #include "training_fixture.h"
 
@@ -81,6 +81,8 @@ static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
         add_word(mixed, size, &methods[i], value);
     }
     if (strstr(mixed, "offload=") && random_word(mix, 60, 99) % 2) strcat(mixed, " offload_ratio=0.5");
+    /* A CPU's offload file is in output_dir otherwise. */
+    if (strstr(mixed, "offload=") && random_word(mix, 70, 99) % 2) strcat(mixed, " offload_dir=@disk");
 }
 
 static void check_memory_report(const char *words, const snug_train_result *result) {
@@ -122,8 +124,18 @@ static void test_mixes(void **state) {
     print_message("%u mixes\n", count - first);
 }
 
+static void test_broken_disk(void **state) {
+    struct fixture *f = *state;
+    char words[256];
+    if (on_gpu) write_model(f, "model", 0.1, BROAD, 1, VOCABULARY);
+    snprintf(words, sizeof words, "per_device_train_batch_size=2 max_steps=4 offload=optimizer,weights%s",
+             on_gpu ? " device=cuda" : "");
+    expect_broken_disk(f, words);
+}
+
 int main(int argc, char **argv) {
     on_gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_mixes, set_up, tear_down)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_broken_disk, set_up, tear_down),
+                                       cmocka_unit_test_setup_teardown(test_mixes, set_up, tear_down)};
     return cmocka_run_group_tests_name("mixes", tests, NULL, NULL);
 }

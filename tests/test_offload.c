@@ -98,6 +98,7 @@ static void test_failed_copy_is_reported(void **state) {
     assert_contains(snug_error_message(f->ctx), strerror(EFBIG));
     snug_offload_file_fetch(file, back, 0, sizeof back);
     assert_int_equal(snug_offload_file_drain(f->ctx, file), SNUG_E_IO);
+    for (size_t i = 0; i < sizeof back; i++) assert_int_equal(back[i], 0);
     snug_offload_file_close(file);
 }
 

@@ -5,6 +5,8 @@
 #define SNUG_TESTS_TRAINING_FIXTURE_H
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -316,6 +318,52 @@ static inline snug_train_result train(struct fixture *f, const char *output, con
     snug_train_result result;
     if (try_train(f, output, words, 0, &result) != SNUG_OK) fail_msg("%s: %s", output, snug_error_message(f->ctx));
     return result;
+}
+
+/* ---- a disk that fails ------------------------------------------------------------------------------------------- */
+
+enum { BROKEN_STEP = 2 };
+struct breaker {
+    const struct fixture *f;
+    bool reads;
+    int64_t steps;
+};
+
+/* From the end of step BROKEN_STEP on, the offload file in folder `disk` cannot be read, or not be written. */
+static inline void break_disk(void *user, const snug_event *event) {
+    struct breaker *breaker = user;
+    if (event->kind != SNUG_EVENT_STEP) return;
+    breaker->steps = event->step;
+    if (event->step != BROKEN_STEP) return;
+    const char *folder = path_of(breaker->f, "disk/");
+    const int broken = breaker->reads ? open("/dev/null", O_WRONLY) : open("/dev/full", O_RDWR);
+    int found = 0;
+    assert_true(broken >= 0);
+    for (int fd = 0; fd < broken; fd++) {
+        char link[64], path[PATH_MAX] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, path, sizeof path - 1) < 0 || strncmp(path, folder, strlen(folder)) != 0) continue;
+        assert_int_equal(dup2(broken, fd), fd);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    close(broken);
+}
+
+/* No step follows one whose copies failed, and the error names the file. */
+static inline void expect_broken_disk(struct fixture *f, const char *words) {
+    for (int reads = 0; reads < 2; reads++) {
+        snug_args *args = training_args(f, words);
+        struct breaker breaker = {f, reads, 0};
+        snug_train_result result;
+        const snug_callbacks callbacks = {.user = &breaker, .on_event = break_disk};
+        set_args(f, args, "offload_dir=@disk output_dir=@broken");
+        assert_int_equal(snug_train(args, &callbacks, &result), SNUG_E_IO);
+        assert_contains(snug_error_message(f->ctx), reads ? "disk cannot be read back: " : "disk cannot be written: ");
+        if (breaker.steps != BROKEN_STEP) fail_msg("%s: step %d was done", words, (int)breaker.steps);
+        snug_args_destroy(args);
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "broken")), SNUG_OK);
+    }
 }
 
 /* Runs build/snug with these arguments; returns its peak resident bytes, from the system's accounting. */

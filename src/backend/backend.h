@@ -60,7 +60,8 @@ struct snug_timestamps;
 enum snug_block_use {
     SNUG_BLOCK_ARENA,  /* operations use it */
     SNUG_BLOCK_HOST,   /* the host writes batches to it and uses it as scratch */
-    SNUG_BLOCK_BACKING /* the backing store in host memory of a backend whose arena is on a device */
+    SNUG_BLOCK_BACKING /* of a backend whose arena is on a device: the backing store in host memory, or the bounce
+                          buffers of one in a file */
 };
 
 enum { SNUG_OFFLOAD_MASTERS = 1 << SNUG_MEMORY_CLASS_COUNT };
@@ -115,6 +116,7 @@ struct snug_backend {
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
     struct snug_offload copying; /* what suits its copies; no classes */
+    int64_t bounce; /* bytes of the bounce buffers through which a device copies from and to the offload file; else 0 */
     /* Optional operations that this backend has. */
     bool lazy_rows, scales_loss;
     snug_op_fn *ops[SNUG_OP_COUNT];

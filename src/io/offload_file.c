@@ -105,6 +105,8 @@ static void *copy_in_order(void *user) {
         const int error = failed_before ? 0
                           : r.store     ? store(s, r.data, r.offset, r.bytes)
                                         : fetch(s, r.data, r.offset, r.bytes);
+        /* A device may compute with the data before the failure is reported: a NaN would look like its cause. */
+        if ((error || failed_before) && !r.store) memset(r.data, 0, (size_t)r.bytes);
         pthread_mutex_lock(&s->mutex);
         if (error) {
             s->error = error;
@@ -219,15 +221,28 @@ uint64_t snug_offload_file_store(struct snug_offload_file *file, const void *dat
     return ask(file, (struct request){(uint8_t *)(uintptr_t)data, offset, bytes, true});
 }
 
-snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *file, uint64_t number) {
+static void await(struct snug_offload_file *file, uint64_t number) {
     pthread_mutex_lock(&file->mutex);
     while (file->first <= number) pthread_cond_wait(&file->done, &file->mutex);
+    pthread_mutex_unlock(&file->mutex);
+}
+
+const struct snug_offload_file_calls snug_offload_file_calls = {
+    .fetch = snug_offload_file_fetch, .store = snug_offload_file_store, .await = await};
+
+snug_status snug_offload_file_check(snug_context *ctx, struct snug_offload_file *file) {
+    pthread_mutex_lock(&file->mutex);
     const int error = file->error;
     const bool stored = file->error_store;
     pthread_mutex_unlock(&file->mutex);
     if (!error) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_IO, "the offload file in %s cannot be %s: %s", file->folder,
                      stored ? "written" : "read back", strerror(error));
+}
+
+snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *file, uint64_t number) {
+    await(file, number);
+    return snug_offload_file_check(ctx, file);
 }
 
 snug_status snug_offload_file_drain(snug_context *ctx, struct snug_offload_file *file) {

@@ -26,12 +26,24 @@ bool snug_offload_file_is_memory(const char *folder);
 
 /* Starts the copy of `bytes` at offset into data, or of data to offset, and returns the number to wait for. data must
  * not be used until then. Copies are done in the order of the calls. A call blocks only if very many copies are in
- * flight. */
+ * flight. A fetch that fails, or follows a copy that failed, gives zeros. */
 uint64_t snug_offload_file_fetch(struct snug_offload_file *file, void *data, int64_t offset, int64_t bytes);
 uint64_t snug_offload_file_store(struct snug_offload_file *file, const void *data, int64_t offset, int64_t bytes);
 /* Waits for this copy and all before it; returns the status of the first copy that failed since the file was opened. */
 snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *file, uint64_t number);
 /* Waits for all copies. */
 snug_status snug_offload_file_drain(snug_context *ctx, struct snug_offload_file *file);
+/* The same status without waiting: of the copies that are done. */
+snug_status snug_offload_file_check(snug_context *ctx, struct snug_offload_file *file);
+
+/* The calls for a device's copies. They may come from any thread, and a plug-in, which is not linked with them, reaches
+ * them through its run's backing store. await() is snug_offload_file_wait() without a status, because a context belongs
+ * to one thread: the next wait, drain or check reports a copy that failed. */
+struct snug_offload_file_calls {
+    uint64_t (*fetch)(struct snug_offload_file *file, void *data, int64_t offset, int64_t bytes);
+    uint64_t (*store)(struct snug_offload_file *file, const void *data, int64_t offset, int64_t bytes);
+    void (*await)(struct snug_offload_file *file, uint64_t number);
+};
+extern const struct snug_offload_file_calls snug_offload_file_calls;
 
 #endif

@@ -54,6 +54,7 @@ static snug_status describe_offload(const struct snug_job *job, snug_plan *plan)
     memcpy(plan->offloaded, layout->offloaded, sizeof plan->offloaded);
     plan->offloaded_total = layout->offload_bytes;
     if (!folder) return SNUG_OK;
+    plan->bounce = job->setup.backend->bounce;
     plan->offload_is_memory = snug_offload_file_is_memory(folder);
     return snug_strdup(plan->ctx, folder, &plan->offload_dir);
 }

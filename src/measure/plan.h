@@ -23,8 +23,9 @@ struct snug_plan {
     /* bytes */
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
     int64_t offloaded[SNUG_MEMORY_CLASS_COUNT], offloaded_total;
-    char *offload_dir;                                /* NULL: nothing is offloaded, or to page-locked host memory */
-    bool offload_is_memory;                           /* the folder's file system is host memory */
+    char *offload_dir;      /* NULL: nothing is offloaded, or to page-locked host memory */
+    int64_t bounce;         /* bytes of host memory through which a GPU copies from and to a file in offload_dir */
+    bool offload_is_memory; /* the folder's file system is host memory */
     struct snug_plan_part embeddings, head, *encoder; /* encoder: of each layer */
     /* of the machine, or of the GPU that has the arena; -1 if unknown */
     bool gpu;

@@ -22,19 +22,24 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
 /* The rate of the same kind if it was measured, the most similar variant first; else that of a copy, which only moves
  * bytes. */
 static const struct snug_rate *find_rate(const struct snug_rates *rates, enum snug_op_kind kind, int32_t types,
-                                         bool dropout) {
+                                         bool dropout, bool file) {
     const struct snug_rate *best = NULL;
     int least = INT_MAX;
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
-        if (rate->kind != kind) continue;
+        if (rate->kind != kind || rate->file != file) continue;
         const int distance = 2 * __builtin_popcount((unsigned)(rate->types ^ types)) + (rate->dropout != dropout);
         if (distance < least) {
             best = rate;
             least = distance;
         }
     }
-    return best || kind == SNUG_OP_GATHER ? best : find_rate(rates, SNUG_OP_GATHER, types, false);
+    return best || kind == SNUG_OP_GATHER ? best : find_rate(rates, SNUG_OP_GATHER, types, false, false);
+}
+
+/* Whether op copies between a GPU and the offload file; a CPU's copies are always from and to it. */
+static bool uses_file(const struct snug_rates *rates, const struct snug_program *program, const struct snug_op *op) {
+    return rates->overlaps && program->to_file && snug_op_is(op, SNUG_OP_COPIES);
 }
 
 struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const struct snug_program *program,
@@ -46,8 +51,9 @@ struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const stru
     const double sequences = counts ? tokens * tokens / load->pairs : load->sequences;
     const struct snug_cost cost = snug_op_cost(program, op, tokens, sequences, rows);
     struct snug_estimate estimate = {.flops = cost.flops, .bytes = cost.bytes};
-    const struct snug_rate *rate =
-        rates ? find_rate(rates, op->kind, snug_operand_types(program, op), op->p > 0) : NULL;
+    const struct snug_rate *rate = NULL;
+    if (rates)
+        rate = find_rate(rates, op->kind, snug_operand_types(program, op), op->p > 0, uses_file(rates, program, op));
     if (rate) estimate.seconds = rate->call + rate->flop * estimate.flops + rate->byte * estimate.bytes;
     return estimate;
 }
@@ -66,7 +72,8 @@ static void add(struct snug_estimate *sum, double times, const struct snug_estim
 
 /* ---- copies beside operations ---------------------------------------------------------------------------------- */
 
-/* The clock of a step: operations run one after the other, and so do the copies of each direction. */
+/* The clock of a step: operations run one after the other, and so do the copies of each direction. The offload file
+ * does one copy at a time. */
 struct timeline {
     const struct snug_rates *rates;
     const struct snug_program *program;
@@ -92,8 +99,9 @@ static void walk_op(struct timeline *t, const struct snug_op *op) {
         return;
     }
     const bool store = op->kind == SNUG_OP_STORE;
-    t->until[store] = fmax(t->now, t->until[store]) + seconds;
-    t->copied[store ? op->store.x : op->fetch.x] = t->until[store];
+    double *until = &t->until[store && !t->program->to_file];
+    *until = fmax(t->now, *until) + seconds;
+    t->copied[store ? op->store.x : op->fetch.x] = *until;
 }
 
 /* A phase ends when its copies have ended, too. Returns the seconds for which operations waited. */
@@ -136,6 +144,20 @@ static snug_status add_waits(const struct snug_rates *rates, const struct snug_p
 
 /* ---- a step ----------------------------------------------------------------------------------------------------- */
 
+/* The rates of host memory say nothing of a disk. */
+static snug_status check_file_rates(const struct snug_rates *rates, const struct snug_program *program) {
+    bool fetches = false, stores = false;
+    for (size_t i = 0; i < rates->count; i++) {
+        fetches |= rates->items[i].file && rates->items[i].kind == SNUG_OP_FETCH;
+        stores |= rates->items[i].file && rates->items[i].kind == SNUG_OP_STORE;
+    }
+    if (!program->to_file || (fetches && stores)) return SNUG_OK;
+    return snug_fail(program->ctx, SNUG_E_INPUT,
+                     "the rates of %s lack those of copies from and to the offload file: measure them with snug bench "
+                     "rates --device cuda, or leave --offload_dir out",
+                     rates->device);
+}
+
 snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
                                 const struct snug_load *load, struct snug_step_estimate *out) {
     const double size = (double)program->capacity[SNUG_EXTENT_ROWS];
@@ -160,5 +182,7 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
         add(&out->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group], times, &one);
         after_loss |= op->kind == SNUG_OP_LOSS;
     }
-    return beside && copies ? add_waits(rates, program, load, out) : SNUG_OK;
+    if (!beside || !copies) return SNUG_OK;
+    RETURN_IF_ERROR(check_file_rates(rates, program));
+    return add_waits(rates, program, load, out);
 }

@@ -14,6 +14,7 @@ struct snug_rate {
     enum snug_op_kind kind;
     int32_t types; /* which operands are stored in 16 bits: snug_operand_types() */
     bool dropout;  /* it drops */
+    bool file;     /* FETCH and STORE on a GPU, from and to the offload file instead of host memory */
     double call, flop, byte;
     int32_t samples; /* number of measured shapes */
     double error;    /* root mean square of the relative differences there */
@@ -76,7 +77,8 @@ enum snug_side snug_side_of(const struct snug_op *op, bool after_loss);
 
 /* The estimate for an optimizer step, in total and by part. rates may be NULL: seconds are then 0. The FLOPs and bytes
  * of a step are summed only here. Where copies run beside operations, they take the seconds for which operations wait
- * for them, found by walking through the program's copies and waits; only that can fail (out of memory). */
+ * for them, found by walking through the program's copies and waits; only that can fail: out of memory, or
+ * SNUG_E_INPUT if the rates lack those of the offload file that the program's copies use. */
 struct snug_step_estimate {
     struct snug_estimate total, parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
 };

@@ -43,10 +43,10 @@ snug_status snug_rates_json(const struct snug_rates *rates, char **text) {
     json_t *items = json_array();
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
-        snug_json_append(&items, json_pack("{s:s, s:i, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
+        snug_json_append(&items, json_pack("{s:s, s:i, s:b, s:b, s:f, s:f, s:f, s:i, s:f}", "operation",
                                            snug_op_name(rate->kind), "types", (int)rate->types, "dropout",
-                                           rate->dropout, "call", rate->call, "flop", rate->flop, "byte", rate->byte,
-                                           "samples", (int)rate->samples, "error", rate->error));
+                                           rate->dropout, "file", rate->file, "call", rate->call, "flop", rate->flop,
+                                           "byte", rate->byte, "samples", (int)rate->samples, "error", rate->error));
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:b, s:o}", "version", SNUG_VERSION, "device", rates->device, "isa",
                             rates->isa, "threads", rates->threads, "overlaps", rates->overlaps, "seconds", items);
@@ -69,6 +69,7 @@ static snug_status read_rate(snug_context *ctx, const char *path, const json_t *
     RETURN_IF_ERROR(snug_json_string(ctx, path, item, "operation", "", &name));
     RETURN_IF_ERROR(snug_json_int(ctx, path, item, "types", 0, &types));
     RETURN_IF_ERROR(snug_json_bool(ctx, path, item, "dropout", false, &rate.dropout));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, item, "file", false, &rate.file));
     RETURN_IF_ERROR(snug_json_real(ctx, path, item, "call", 0, &rate.call));
     RETURN_IF_ERROR(snug_json_real(ctx, path, item, "flop", 0, &rate.flop));
     RETURN_IF_ERROR(snug_json_real(ctx, path, item, "byte", 0, &rate.byte));

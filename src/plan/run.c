@@ -170,9 +170,11 @@ snug_status snug_run_flush(const struct snug_run *run, const struct snug_backend
 snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *backend, enum snug_phase phase,
                            struct snug_profile *profile) {
     run->chunk = 0;
-    /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now. */
+    /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now; those of
+       a device are in order. No update follows a copy that failed; after a deferred one the run ends before the next. */
+    if (phase == SNUG_PHASE_UPDATE) RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     if (phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
-        RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
+        RETURN_IF_ERROR(snug_backing_check(run->ctx, &run->backing));
     if (run->program->crosses && run->crossing->pending && phase != SNUG_PHASE_FORWARD)
         RETURN_IF_ERROR(snug_run_pending(run, backend, profile));
     if (phase != SNUG_PHASE_HEAD) {

@@ -19,14 +19,16 @@ snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backe
 /* The disk space or memory for offloaded tensors is allocated before the first step, as the arena's memory is. */
 static snug_status open_backing(struct snug_runner *r, const char *offload_dir) {
     struct snug_backing *backing = &r->memory.backing;
+    const int64_t bounce = r->backend->bounce;
     if (!r->layout.offload_bytes) return SNUG_OK;
     if (!offload_dir)
         return r->backend->allocate(r->ctx, r->layout.offload_bytes, SNUG_BLOCK_BACKING, &backing->memory);
+    if (bounce) RETURN_IF_ERROR(r->backend->allocate(r->ctx, bounce, SNUG_BLOCK_BACKING, &backing->memory));
     for (int i = 0; i < r->count; i++) {
         struct snug_runner_program *p = &r->programs[i];
         RETURN_IF_ERROR(snug_alloc(r->ctx, p->program->tensor_count, sizeof *p->copies, (void **)&p->copies));
     }
-    return snug_offload_file_open(r->ctx, offload_dir, r->layout.offload_bytes, &backing->file);
+    return snug_backing_open_file(r->ctx, offload_dir, r->layout.offload_bytes, backing);
 }
 
 snug_status snug_runner_allocate(struct snug_runner *r, const char *offload_dir) {

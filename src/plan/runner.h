@@ -30,8 +30,8 @@ struct snug_runner {
 snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backend, int threads,
                              struct snug_program *const programs[], int count, const struct snug_layout *layout,
                              struct snug_runner *out);
-/* Allocates the backing store, if the layout has one: the offload file in folder offload_dir, or a block of the
- * backend's if that is NULL; the arena; the host block. */
+/* Allocates the backing store, if the layout has one: the offload file in folder offload_dir, with the backend's bounce
+ * buffers, or a block of the backend's if that is NULL; the arena; the host block. */
 snug_status snug_runner_allocate(struct snug_runner *runner, const char *offload_dir);
 /* Does everything for one program: places it, with `batch` bytes in the host block, opens the backend and allocates.
  * offload_dir may be NULL if nothing is offloaded. */

@@ -45,9 +45,11 @@ static void print_offloaded(FILE *out, const snug_plan *plan) {
     const char *separator = "";
     char shown[SNUG_SHOWN];
     if (!plan->offloaded_total) return;
-    fprintf(out, "\nOffloaded: %.1f MiB to %s%s:", mib(plan->offloaded_total),
+    fprintf(out, "\nOffloaded: %.1f MiB to %s%s", mib(plan->offloaded_total),
             plan->offload_dir ? snug_shown(shown, plan->offload_dir) : "page-locked host memory",
             plan->offload_is_memory ? ", which is host memory" : "");
+    if (plan->bounce) fprintf(out, " through %.1f MiB of page-locked host memory", mib(plan->bounce));
+    fputc(':', out);
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
         if (!plan->offloaded[i]) continue;
         fprintf(out, "%s %s %.1f", separator, snug_memory_class_name((snug_memory_class)i), mib(plan->offloaded[i]));

@@ -27,8 +27,10 @@ static void print_rates(FILE *out, const void *report) {
             "GB/s", "shapes", "error");
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
-        fprintf(out, "%-22s %-5s %-8s %10.2f", snug_op_name(rate->kind), type_name(rate->types),
-                rate->dropout ? "yes" : "no", rate->call * 1e6);
+        char name[32];
+        snprintf(name, sizeof name, "%s%s", snug_op_name(rate->kind), rate->file ? ", file" : "");
+        fprintf(out, "%-22s %-5s %-8s %10.2f", name, type_name(rate->types), rate->dropout ? "yes" : "no",
+                rate->call * 1e6);
         print_inverse(out, rate->flop);
         print_inverse(out, rate->byte);
         fprintf(out, " %8d %7.0f%%\n", (int)rate->samples, 100 * rate->error);

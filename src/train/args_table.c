@@ -125,11 +125,12 @@ const struct snug_argument snug_arguments[] = {
          "all layers or as a list, such as layer*4,elementwise*2; default: elementwise (snug's own)"),
     TEXT(offload, "", MEMORY, "A,B",
          "tensors to offload: optimizer, gradients, weights, master_weights, activations; from the CPU to a file, from "
-         "a GPU to page-locked host memory (snug's own)"),
+         "a GPU to page-locked host memory, or to a file in offload_dir (snug's own)"),
     REAL(offload_ratio, MEMORY, "1", "(0,1]",
          "fraction of the optimizer states, gradients and weights of --offload that is offloaded (snug's own)"),
     TEXT(offload_dir, "", MEMORY, "DIR",
-         "CPU: folder of the unnamed offload file; default: output_dir; a tmpfs is host memory (snug's own)"),
+         "folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory "
+         "(snug's own)"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 

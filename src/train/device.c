@@ -46,10 +46,6 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    if (gpu && args->offload_dir)
-        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "--offload_dir %s: snug offloads from a GPU to host memory only, so far: leave it out",
-                         args->offload_dir);
     return SNUG_OK;
 }
 

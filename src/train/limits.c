@@ -7,6 +7,12 @@
 #include "io/offload_file.h"
 #include "train/memory.h"
 
+/* Host memory of a GPU's backing store: all of it, or the bounce buffers of one in a file. */
+static int64_t backing_bytes(const struct snug_limits *limits, const struct snug_run_plan *plan) {
+    if (!plan->layout.offload_bytes) return 0;
+    return plan->offload_dir ? limits->device.backend->bounce : plan->layout.offload_bytes;
+}
+
 void snug_limits_account(const struct snug_limits *limits, struct snug_run_plan *plan) {
     const struct snug_device *device = &limits->device;
     const struct snug_layout *layout = &plan->layout;
@@ -17,7 +23,7 @@ void snug_limits_account(const struct snug_limits *limits, struct snug_run_plan 
         plan->bytes[SNUG_MEMORY_BATCH] -= batch;
         plan->bytes[SNUG_MEMORY_FUNCTION] -= layout->host - batch;
         plan->total = layout->arena + context;
-        host += layout->host + layout->offload_bytes; /* a GPU's backing store is host memory */
+        host += layout->host + backing_bytes(limits, plan);
     } else {
         const struct snug_program *program = &plan->programs[0].program;
         context = snug_round_up_mib(limits->own_bytes + device->backend->library(program, device->threads));
@@ -73,7 +79,9 @@ static snug_memory_class class_that_is_short(const struct snug_limits *limits, c
 }
 
 snug_status snug_limits_check_backing(const struct snug_limits *limits, const struct snug_run_plan *plan) {
-    const int64_t bytes = plan->offload_dir ? 0 : plan->layout.offload_bytes, available = snug_available_bytes();
+    const int64_t offloaded = plan->layout.offload_bytes, available = snug_available_bytes();
+    int64_t bytes = backing_bytes(limits, plan); /* on a CPU 0 */
+    if (offloaded && plan->offload_dir && snug_offload_file_is_memory(plan->offload_dir)) bytes += offloaded;
     /* may be untested: needs a kernel without /proc */
     if (bytes == 0 || available < 0 || bytes <= available) return SNUG_OK;
     return snug_fail(

@@ -163,6 +163,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     snug_program_init(program, args->ctx);
     program->compute = compute_type(setup, args);
     program->tf32 = args->tf32;
+    program->to_file = plan->offload_dir != NULL;
     program->longest = pipeline->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;

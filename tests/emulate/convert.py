@@ -26,7 +26,8 @@ def split_arguments(text):
 
 
 def convert_launches(text):
-    """kernel<T><<<grid, block, shared, stream>>>(arguments) becomes emulate_call(grid, block, shared, stream, [=] { … })"""
+    """kernel<T><<<grid, block, shared, stream>>>(arguments) becomes emulate_call(grid, block, shared, stream, work), where
+    work holds the values that the arguments have now."""
     while "<<<" in text:
         begin = text.index("<<<")
         name, depth = begin, 0
@@ -41,8 +42,9 @@ def convert_launches(text):
         middle = text.index(">>>", begin)
         end = end_of(text, middle + 3)
         sizes = (split_arguments(text[begin + 3 : middle]) + ["0", "NULL"])[:4]
-        call = f"{text[name:begin]}({text[middle + 4 : end]});"
-        text = f"{text[:name]}emulate_call({', '.join(sizes)}, [=] {{ {call} }}){text[end + 1 :]}"
+        call = f"{text[name:begin]}(values...);"
+        work = f"[=](auto... values) {{ return [=] {{ {call} }}; }}({text[middle + 4 : end]})"
+        text = f"{text[:name]}emulate_call({', '.join(sizes)}, {work}){text[end + 1 :]}"
     return text
 
 

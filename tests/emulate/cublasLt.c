@@ -100,7 +100,36 @@ static float value_of(const void *data, int64_t i, cudaDataType_t type) {
                                  : snug_f16_to_f32(half[i]);
 }
 
+struct product {
+    struct emulated_description description;
+    struct emulated_layout x, y, z;
+    const void *a, *b, *c;
+    void *d;
+    float beta;
+};
+
 /* d [m, n] = a b + beta c + bias, all column-major; sums in double. */
+static void multiply(const void *arguments) {
+    const struct product *p = arguments;
+    const struct emulated_layout *x = &p->x, *y = &p->y, *z = &p->z;
+    const bool turn_a = p->description.turn_a == CUBLAS_OP_T, turn_b = p->description.turn_b == CUBLAS_OP_T;
+    const int64_t m = (int64_t)z->rows, n = (int64_t)z->cols, k = (int64_t)(turn_a ? x->rows : x->cols);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t at = j * z->stride + i;
+            double sum = p->description.bias ? value_of(p->description.bias, i, z->type) : 0;
+            if (p->beta != 0) sum += value_of(p->c, at, z->type);
+            for (int64_t l = 0; l < k; l++)
+                sum += (double)value_of(p->a, turn_a ? i * x->stride + l : l * x->stride + i, x->type) *
+                       value_of(p->b, turn_b ? l * y->stride + j : j * y->stride + l, y->type);
+            if (z->type == CUDA_R_32F)
+                ((float *)p->d)[at] = (float)sum;
+            else
+                ((uint16_t *)p->d)[at] =
+                    z->type == CUDA_R_16BF ? snug_f32_to_bf16((float)sum) : snug_f32_to_f16((float)sum);
+        }
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void *alpha,
                               const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
                               cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
@@ -108,24 +137,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t size,
                               cudaStream_t stream) {
     (void)handle, (void)alpha, (void)workspace, (void)size, (void)stream;
-    const struct emulated_layout *x = a_layout, *y = b_layout, *z = d_layout;
-    const bool turn_a = description->turn_a == CUBLAS_OP_T, turn_b = description->turn_b == CUBLAS_OP_T;
-    const int64_t m = (int64_t)z->rows, n = (int64_t)z->cols, k = (int64_t)(turn_a ? x->rows : x->cols);
-    if (algorithm->data[0] - 1 >= ALGORITHMS || c_layout->type != z->type || x->type != y->type)
+    const struct product p = {*description, *a_layout, *b_layout, *d_layout, a, b, c, d, *(const float *)beta};
+    if (algorithm->data[0] - 1 >= ALGORITHMS || c_layout->type != p.z.type || p.x.type != p.y.type)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++) {
-            const int64_t at = j * z->stride + i;
-            double sum = description->bias ? value_of(description->bias, i, z->type) : 0;
-            if (*(const float *)beta != 0) sum += value_of(c, at, z->type);
-            for (int64_t l = 0; l < k; l++)
-                sum += (double)value_of(a, turn_a ? i * x->stride + l : l * x->stride + i, x->type) *
-                       value_of(b, turn_b ? l * y->stride + j : j * y->stride + l, y->type);
-            if (z->type == CUDA_R_32F)
-                ((float *)d)[at] = (float)sum;
-            else
-                ((uint16_t *)d)[at] =
-                    z->type == CUDA_R_16BF ? snug_f32_to_bf16((float)sum) : snug_f32_to_f16((float)sum);
-        }
+    emulate_submit_call(multiply, &p, sizeof p);
     return CUBLAS_STATUS_SUCCESS;
 }

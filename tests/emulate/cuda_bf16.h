@@ -43,8 +43,9 @@ void emulate_wait(void *barrier, uint32_t phase);
 void __syncwarp();
 void __syncthreads();
 
+void emulate_submit(const std::function<void()> &work); /* runs or records it (graphs.cc) */
 template <typename F> void emulate_call(dim3 grid, dim3 block, size_t shared, const void *, F kernel) {
-    emulate_launch(grid, block, shared, kernel);
+    emulate_submit([=] { emulate_launch(grid, block, shared, kernel); });
 }
 
 template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {

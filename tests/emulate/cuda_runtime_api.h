@@ -69,7 +69,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 
-/* Graphs are only declared: `make lint` reads backend/cuda/graph.c, and the build uses runtime.c instead. */
 typedef struct CUgraph_st *cudaGraph_t;
 typedef struct CUgraphExec_st *cudaGraphExec_t;
 enum { cudaStreamCaptureModeThreadLocal = 1 };
@@ -80,6 +79,13 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
+#define CUDART_CB
+typedef void (*cudaHostFn_t)(void *user);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *user);
+
+/* Runs call with a copy of the arguments, or records it (graphs.cc). */
+void emulate_submit_call(void (*call)(const void *), const void *arguments, size_t size);
 
 #ifdef __cplusplus
 }

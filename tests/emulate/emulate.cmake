@@ -5,7 +5,8 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 enable_language(CXX)
 set(CMAKE_CXX_STANDARD 20)
 set(backend ${CMAKE_SOURCE_DIR}/src/backend/cuda)
-set(sources ${emulation}/machine.cc ${emulation}/runtime.c ${emulation}/cublasLt.c ${backend}/cuda.c
+set(sources ${emulation}/machine.cc ${emulation}/graphs.cc ${emulation}/runtime.c ${emulation}/cublasLt.c
+            ${backend}/cuda.c ${backend}/graph.c
             ${backend}/multi_tensor.c ${backend}/matmul_plan.c ${backend}/autotune.c ${backend}/bias_gradient.c ${backend}/biases.c
             ${backend}/events.c ${backend}/copies.c
             ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
@@ -22,7 +23,7 @@ foreach(original ${headers} ${kernels}) # headers go where they are found before
 endforeach()
 add_library(snug_cuda MODULE ${sources} ${SNUG_CUDA_ROOMS})
 target_include_directories(snug_cuda PRIVATE ${emulation} ${CMAKE_BINARY_DIR}/emulated ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
-target_compile_definitions(snug_cuda PRIVATE SNUG_CUDA_HOPPER)
+target_compile_definitions(snug_cuda PRIVATE SNUG_CUDA_HOPPER SNUG_CUDA_PIECE=98304)
 # C's designated initialisers and casts to unions are GNU extensions in C++, which nvcc accepts: no warnings for them.
 target_compile_options(snug_cuda PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -g -fPIC -w -ffp-contract=off>)
 target_link_libraries(snug_cuda PRIVATE Threads::Threads m)

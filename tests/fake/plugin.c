@@ -15,7 +15,7 @@
 
 #include "backend/cuda/plugin.h"
 
-enum { LIBRARY = 64 << 20, BATCH = 4096 };
+enum { LIBRARY = 64 << 20, BATCH = 4096, BOUNCE = 16 << 10 };
 
 /* The number after word in the file; -1 where no line begins with word, 0 where no number follows. */
 static long long find(const char *word) {
@@ -29,8 +29,12 @@ static long long find(const char *word) {
     return found;
 }
 
+static snug_status wait_for_device(snug_context *ctx) {
+    return find("broken") < 0 ? SNUG_OK : snug_fail(ctx, SNUG_E_INTERNAL, "GPU: an illegal memory access");
+}
+
 static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t bytes) {
-    if (find("broken") >= 0) return snug_fail(ctx, SNUG_E_INTERNAL, "GPU: an illegal memory access");
+    RETURN_IF_ERROR(wait_for_device(ctx));
     memcpy(to, from, (size_t)bytes);
     return SNUG_OK;
 }
@@ -39,29 +43,51 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
     if (block == SNUG_BLOCK_ARENA && find("taken") >= 0)
         return snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
     RETURN_IF_ERROR(snug_block_host(ctx, bytes, out));
-    if (block != SNUG_BLOCK_HOST) out->copy = out->copy_later = copy;
+    if (block == SNUG_BLOCK_HOST) return SNUG_OK;
+    out->copy = out->copy_later = copy;
+    out->wait = wait_for_device;
     return SNUG_OK;
 }
 
-/* The backing store of offloaded tensors is a block of memory, and copies are done when they were started. */
-static void *backing_of(const struct snug_run *run, const struct snug_op *op, int32_t backing) {
+/* The backing store of offloaded tensors is a block of memory or the offload file. Copies are done when they were
+   started, those from and to the file in pieces through a bounce buffer. */
+static int64_t offset_of(const struct snug_run *run, const struct snug_op *op, int32_t backing) {
     const struct snug_tensor *tensor = &run->program->tensors[backing];
-    return run->backing.memory.base + tensor->offset + op->element * snug_dtype_size(tensor->dtype);
+    return tensor->offset + op->element * snug_dtype_size(tensor->dtype);
 }
 
-static size_t bytes_of(const struct snug_run *run, int32_t x) {
-    return (size_t)(snug_run_rows(run, x) * snug_run_cols(run, x) * snug_dtype_size(snug_run_dtype(run, x)));
+static int64_t bytes_of(const struct snug_run *run, int32_t x) {
+    return snug_run_rows(run, x) * snug_run_cols(run, x) * snug_dtype_size(snug_run_dtype(run, x));
+}
+
+static void copy_through(const struct snug_backing *backing, uint8_t *data, int64_t offset, int64_t bytes, bool store) {
+    uint8_t *bounce = backing->memory.base;
+    for (int64_t at = 0; at < bytes; at += BOUNCE) {
+        const int64_t n = bytes - at < BOUNCE ? bytes - at : BOUNCE;
+        if (store) memcpy(bounce, data + at, (size_t)n);
+        backing->calls->await(backing->file, store ? backing->calls->store(backing->file, bounce, offset + at, n)
+                                                   : backing->calls->fetch(backing->file, bounce, offset + at, n));
+        if (!store) memcpy(data + at, bounce, (size_t)n);
+    }
 }
 
 static snug_status fetch(struct snug_run *run, const struct snug_op *op) {
     const int32_t x = op->fetch.x;
-    memcpy(snug_run_data(run, x), backing_of(run, op, op->fetch.backing), bytes_of(run, x));
+    const int64_t offset = offset_of(run, op, op->fetch.backing);
+    if (run->backing.file)
+        copy_through(&run->backing, snug_run_data(run, x), offset, bytes_of(run, x), false);
+    else
+        memcpy(snug_run_data(run, x), run->backing.memory.base + offset, (size_t)bytes_of(run, x));
     return SNUG_OK;
 }
 
 static snug_status store(struct snug_run *run, const struct snug_op *op) {
     const int32_t x = op->store.x;
-    memcpy(backing_of(run, op, op->store.backing), snug_run_data(run, x), bytes_of(run, x));
+    const int64_t offset = offset_of(run, op, op->store.backing);
+    if (run->backing.file)
+        copy_through(&run->backing, snug_run_data(run, x), offset, bytes_of(run, x), true);
+    else
+        memcpy(run->backing.memory.base + offset, snug_run_data(run, x), (size_t)bytes_of(run, x));
     return SNUG_OK;
 }
 
@@ -151,6 +177,7 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
     static const enum snug_op_kind lacks[] = {SNUG_OP_ROWS_BEGIN, SNUG_OP_ADAM_ROWS, SNUG_OP_LAZY_UPDATE};
     backend.lazy_rows = false;
     backend.copying.overlaps = true;
+    backend.bounce = BOUNCE;
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) backend.ops[lacks[i]] = NULL;
     *out = &backend;
     return SNUG_OK;

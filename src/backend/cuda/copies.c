@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Offloading: copies between the arena and the backing store, a block of page-locked host memory. Each direction has a
- * stream of its own, so that both run at once and beside operations.
+ * Offloading: copies between the arena and the backing store, a block of page-locked host memory or the offload file.
+ * Each direction has a stream of its own, so that both run at once and beside operations.
  *
  * A copy begins when all operations before it are done, because its staging buffer shares its bytes with earlier
  * tensors. WAIT makes later operations wait for it, and so does the end of a phase: a captured phase contains its
  * copies, and phases are ordered among each other.
+ *
+ * Between file and device the data pass through bounce buffers in page-locked host memory, piece by piece. Host
+ * functions in the stream request the file's reads and writes from the file's thread, and wait for them. A copy is done
+ * when its last piece is in the arena, or in the file, so the next one on its stream may use all its buffers.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,9 +23,13 @@
 
 /* ---- the backing store ------------------------------------------------------------------------------------------ */
 
+static snug_status wait_for_device(snug_context *ctx) {
+    return snug_cuda_check(ctx, cudaDeviceSynchronize(), "waiting for copies");
+}
+
 /* After all operations and their copies. */
 static snug_status copy(snug_context *ctx, void *to, const void *from, int64_t bytes) {
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceSynchronize(), "waiting for copies"));
+    RETURN_IF_ERROR(wait_for_device(ctx));
     memcpy(to, from, (size_t)bytes);
     return SNUG_OK;
 }
@@ -56,7 +64,8 @@ snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct 
     prefer_near_memory(base, size);
     const cudaError_t error = cudaHostRegister(base, size, cudaHostRegisterDefault);
     if (error == cudaSuccess) {
-        *out = (struct snug_block){.base = base, .bytes = bytes, .copy = copy, .release = release};
+        *out = (struct snug_block){
+            .base = base, .bytes = bytes, .copy = copy, .wait = wait_for_device, .release = release};
         return SNUG_OK;
     }
     munmap(base, size);
@@ -64,6 +73,116 @@ snug_status snug_cuda_allocate_backing(snug_context *ctx, int64_t bytes, struct 
                      "%.1f MiB of host memory for offloaded tensors cannot be page-locked: %s; offload less, or "
                      "raise the limits of the container and of ulimit -l",
                      (double)bytes / 0x1p20, cudaGetErrorString(error));
+}
+
+/* ---- the offload file ------------------------------------------------------------------------------------------- */
+
+/* A copy from or to the offload file. Captured host functions have the addresses of its pieces, so it lives as long as
+   the graphs do, and a copy of the same bytes uses it again. */
+struct snug_cuda_file_copy {
+    struct snug_cuda_file_copy *next;
+    struct snug_offload_file *file;
+    const struct snug_offload_file_calls *calls;
+    uint8_t *bounce; /* the stream's buffers */
+    int64_t offset, bytes;
+    bool store, crosses;
+    uint64_t requested[SNUG_CUDA_BOUNCE_BUFFERS]; /* by buffer: its last request; used by host functions only */
+    int64_t count;
+    struct piece {
+        struct snug_cuda_file_copy *copy;
+        int64_t number;
+    } pieces[];
+};
+
+static void free_file_copies(struct snug_cuda_file_copy *copies) {
+    while (copies) {
+        struct snug_cuda_file_copy *next = copies->next;
+        free(copies);
+        copies = next;
+    }
+}
+
+static snug_status find_file_copy(struct snug_run *run, int32_t x, bool store, bool crosses, int64_t offset,
+                                  int64_t bytes, struct snug_cuda_file_copy **out) {
+    struct snug_cuda_file_copy **list = &snug_cuda_of(run)->offload.copied[x].files;
+    for (*out = *list; *out; *out = (*out)->next)
+        if ((*out)->store == store && (*out)->crosses == crosses && (*out)->offset == offset && (*out)->bytes == bytes)
+            return SNUG_OK;
+    const int64_t count = (bytes + SNUG_CUDA_PIECE - 1) / SNUG_CUDA_PIECE;
+    RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **out + (size_t)count * sizeof *(*out)->pieces, (void **)out));
+    const int stream = 2 * store + crosses;
+    **out = (struct snug_cuda_file_copy){.next = *list,
+                                         .file = run->backing.file,
+                                         .calls = run->backing.calls,
+                                         .bounce = run->backing.memory.base +
+                                                   (ptrdiff_t)stream * SNUG_CUDA_BOUNCE_BUFFERS * SNUG_CUDA_PIECE,
+                                         .offset = offset,
+                                         .bytes = bytes,
+                                         .store = store,
+                                         .crosses = crosses,
+                                         .count = count};
+    for (int64_t i = 0; i < count; i++) (*out)->pieces[i] = (struct piece){*out, i};
+    *list = *out;
+    return SNUG_OK;
+}
+
+static uint8_t *buffer_of(const struct snug_cuda_file_copy *c, int64_t number) {
+    return c->bounce + number % SNUG_CUDA_BOUNCE_BUFFERS * SNUG_CUDA_PIECE;
+}
+
+static int64_t bytes_of(const struct snug_cuda_file_copy *c, int64_t number) {
+    const int64_t left = c->bytes - number * SNUG_CUDA_PIECE;
+    return left < SNUG_CUDA_PIECE ? left : SNUG_CUDA_PIECE;
+}
+
+static void request(struct snug_cuda_file_copy *c, int64_t number) {
+    const int64_t at = c->offset + number * SNUG_CUDA_PIECE, bytes = bytes_of(c, number);
+    c->requested[number % SNUG_CUDA_BOUNCE_BUFFERS] = c->store
+                                                          ? c->calls->store(c->file, buffer_of(c, number), at, bytes)
+                                                          : c->calls->fetch(c->file, buffer_of(c, number), at, bytes);
+}
+
+static void await(const struct snug_cuda_file_copy *c, int64_t number) {
+    c->calls->await(c->file, c->requested[number % SNUG_CUDA_BOUNCE_BUFFERS]);
+}
+
+/* A host function before a piece's transfer to the device. All earlier transfers of the stream are done, so the other
+   buffers are free: they are read while this piece is transferred. */
+static void CUDART_CB read_piece(void *user) {
+    const struct piece *piece = user;
+    struct snug_cuda_file_copy *c = piece->copy;
+    const int64_t ahead = piece->number + SNUG_CUDA_BOUNCE_BUFFERS - 1;
+    for (int64_t i = piece->number ? ahead : 0; i <= ahead && i < c->count; i++) request(c, i);
+    await(c, piece->number);
+}
+
+/* A host function after a piece's transfer from the device. The next piece's transfer needs its buffer: it waits until
+   that is written, and after the last piece until all are. */
+static void CUDART_CB write_piece(void *user) {
+    const struct piece *piece = user;
+    struct snug_cuda_file_copy *c = piece->copy;
+    const int64_t before = piece->number + 1 - SNUG_CUDA_BOUNCE_BUFFERS;
+    request(c, piece->number);
+    if (piece->number + 1 == c->count)
+        await(c, piece->number);
+    else if (before >= 0)
+        await(c, before);
+}
+
+static cudaError_t transfer(void *device, void *host, int64_t bytes, bool store, cudaStream_t stream) {
+    return store ? cudaMemcpyAsync(host, device, (size_t)bytes, cudaMemcpyDeviceToHost, stream)
+                 : cudaMemcpyAsync(device, host, (size_t)bytes, cudaMemcpyHostToDevice, stream);
+}
+
+static cudaError_t copy_pieces(struct snug_cuda_file_copy *c, uint8_t *device, cudaStream_t stream) {
+    cudaError_t error = cudaSuccess;
+    for (int64_t i = 0; i < c->count && error == cudaSuccess; i++) {
+        if (!c->store) error = cudaLaunchHostFunc(stream, read_piece, &c->pieces[i]);
+        if (error == cudaSuccess)
+            error = transfer(device + i * SNUG_CUDA_PIECE, buffer_of(c, i), bytes_of(c, i), c->store, stream);
+        if (error == cudaSuccess && c->store) error = cudaLaunchHostFunc(stream, write_piece, &c->pieces[i]);
+    }
+    return error;
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -95,8 +214,10 @@ snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program 
 
 void snug_cuda_close_offload(struct snug_cuda *cuda) {
     struct snug_cuda_offload *o = &cuda->offload;
-    for (size_t i = 0; i < o->count; i++)
+    for (size_t i = 0; i < o->count; i++) {
         if (o->copied[i].done) cudaEventDestroy(o->copied[i].done);
+        free_file_copies(o->copied[i].files);
+    }
     if (o->ready) cudaEventDestroy(o->ready);
     for (int i = 0; i < 4; i++)
         if (o->stream[i / 2][i % 2]) cudaStreamDestroy(o->stream[i / 2][i % 2]);
@@ -110,14 +231,17 @@ static snug_status start(struct snug_run *run, const struct snug_op *op, int32_t
     struct snug_cuda *cuda = snug_cuda_of(run);
     cudaStream_t stream = cuda->offload.stream[store][op->crosses];
     const int64_t width = snug_dtype_size(snug_run_dtype(run, x));
-    const size_t bytes = (size_t)(snug_cuda_rows(run, x) * snug_run_cols(run, x) * width);
-    uint8_t *host = run->backing.memory.base + run->program->tensors[backing].offset + op->element * width;
-    void *device = snug_run_data(run, x);
+    const int64_t bytes = snug_cuda_rows(run, x) * snug_run_cols(run, x) * width;
+    const int64_t offset = run->program->tensors[backing].offset + op->element * width;
+    uint8_t *device = snug_run_data(run, x);
+    struct snug_cuda_file_copy *through = NULL;
+    if (run->backing.file && bytes)
+        RETURN_IF_ERROR(find_file_copy(run, x, store, op->crosses, offset, bytes, &through));
     cudaError_t error = cudaEventRecord(cuda->offload.ready, cuda->stream);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, cuda->offload.ready, 0);
     if (error == cudaSuccess && bytes)
-        error = store ? cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream)
-                      : cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream);
+        error = through ? copy_pieces(through, device, stream)
+                        : transfer(device, run->backing.memory.base + offset, bytes, store, stream);
     if (error == cudaSuccess) error = cudaEventRecord(cuda->offload.copied[x].done, stream);
     cuda->offload.copied[x].awaited = true;
     return snug_cuda_check(run->ctx, error, store ? "storing an offloaded tensor" : "fetching an offloaded tensor");

@@ -360,6 +360,7 @@ static const struct snug_backend backend = {
     .lazy_rows = false,
     /* 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
     .copying = {.ahead = 4, .part = 1 << 22, .least = 1 << 18, .overlaps = true},
+    .bounce = SNUG_CUDA_BOUNCE_BYTES,
     .scales_loss = true,
     .ops = {SNUG_CUDA_OPS(ENTRY)},
 };
