@@ -75,6 +75,7 @@ struct snug_offload {
 
 struct snug_backend {
     const char *name;
+    bool on_device; /* the arena is in a device's memory */
     /* The preferred number of loss positions of masked LM in a chunk: large enough for fast matmuls, small enough to
        keep their logits, the head's largest tensor, small. */
     int64_t loss_positions;
@@ -82,7 +83,7 @@ struct snug_backend {
     snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
     /* Bytes of the arena for the backend's copy of a batch; 0 if operations read the host's batch. */
     int64_t (*batch)(const struct snug_program *program);
-    /* Free bytes now of the memory that has the arena; NULL if it is host memory. */
+    /* Free bytes now of the device that has the arena; NULL without a device. */
     int64_t (*available)(void);
     /* Loads the new run->batch. When this has returned, its arrays may change, unless operations read them directly. If
      * run->in_turn, the transfer may overlap earlier operations. */
@@ -117,7 +118,7 @@ struct snug_backend {
 };
 
 /* Whether its arena is in a device's memory. */
-static inline bool snug_backend_is_device(const struct snug_backend *backend) { return backend->available != NULL; }
+static inline bool snug_backend_is_device(const struct snug_backend *backend) { return backend->on_device; }
 
 /* Plain C in the simplest order, for tests and for machines without a matmul library. */
 const struct snug_backend *snug_backend_reference(void);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/bias.h"
 #include "backend/cuda/state.h"
 
 cudaError_t cudaMalloc(void **memory, size_t size) {
