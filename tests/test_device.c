@@ -397,6 +397,10 @@ static void test_refusals(void **state) {
     assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
     assert_null(strstr(text, "A step takes"));
     free(text);
+    assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
+    assert_contains(text, "\"seconds_per_step\": null");
+    assert_contains(text, "\"rates\": null");
+    free(text);
     snug_plan_destroy(plan);
     snug_args_destroy(args);
     setenv("SNUG_RATES", GPU_RATES, 1);

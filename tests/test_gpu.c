@@ -311,7 +311,8 @@ static int64_t library(const struct snug_program *program, int threads) {
     (void)program, (void)threads;
     return (int64_t)9000 << 20;
 }
-static const struct snug_backend device = {.name = "a device", .available = available, .library = library};
+static const struct snug_backend device = {
+    .name = "a device", .on_device = true, .available = available, .library = library};
 
 /* The memory of a job's context on a GPU: what it takes when the backend is open, and its later growth, which is
    stored. */

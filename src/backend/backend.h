@@ -80,6 +80,8 @@ struct snug_offload {
 
 struct snug_backend {
     const char *name;
+    bool on_device;  /* the arena is in a device's memory */
+    bool plans_only; /* for a GPU that this machine need not have: runs and allocates nothing */
     /* The preferred number of loss positions of masked LM in a chunk: large enough for fast matmuls, small enough to
        keep their logits, the head's largest tensor, small. */
     int64_t loss_positions;
@@ -87,7 +89,7 @@ struct snug_backend {
     snug_status (*allocate)(snug_context *ctx, int64_t bytes, enum snug_block_use block, struct snug_block *out);
     /* Bytes of the arena for the backend's copy of a batch; 0 if operations read the host's batch. */
     int64_t (*batch)(const struct snug_program *program);
-    /* Free bytes now of the memory that has the arena; NULL if it is host memory. */
+    /* Free bytes now of the device that has the arena; NULL without a device, and for plans only. */
     int64_t (*available)(void);
     /* Loads the new run->batch. When this has returned, its arrays may change, unless operations read them directly. If
      * run->in_turn, the transfer may overlap earlier operations. */
@@ -123,7 +125,7 @@ struct snug_backend {
 };
 
 /* Whether its arena is in a device's memory. */
-static inline bool snug_backend_is_device(const struct snug_backend *backend) { return backend->available != NULL; }
+static inline bool snug_backend_is_device(const struct snug_backend *backend) { return backend->on_device; }
 
 /* Plain C in the simplest order, for tests and for machines without a matmul library. */
 const struct snug_backend *snug_backend_reference(void);
@@ -134,6 +136,8 @@ const struct snug_backend *snug_backend_cpu(void);
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a message if there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
+/* The same for plans, on any machine: the bytes are those of the plug-in. */
+const struct snug_backend *snug_backend_cuda_planned(void);
 /* The description of the CPU's matmul library: "oneDNN 3.1.1, bf16 by amx". */
 void snug_backend_cpu_describe(char *text, size_t size);
 /* Whether bf16 matmuls are faster than fp32 ones on this machine: AMX-BF16 or AVX512-BF16 is available. */

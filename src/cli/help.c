@@ -13,11 +13,11 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 /* Arguments of training only; each name has a space before and after it. */
 #define OF_TRAINING                                                                                                    \
     " train_file max_train_samples do_regression overwrite_output_dir resume_from_checkpoint report_to logging_dir "   \
-    "gradient_checkpointing recompute update_in_backward fit dataloader_drop_last "
+    "gradient_checkpointing recompute update_in_backward fit gpu dataloader_drop_last "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
     " validation_file test_file max_eval_samples max_predict_samples overwrite_output_dir resume_from_checkpoint "     \
-    "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size csv_escape_formulas "
+    "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size csv_escape_formulas gpu "
 #define OF_TALKING " log_level disable_tqdm json "
 
 static const struct help {
@@ -33,7 +33,7 @@ static const struct help {
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
      "Fine-tunes a model and writes a Hugging Face folder.",
      "",
-     " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas ",
+     " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas gpu ",
      NULL,
      {{"output_dir", "trainer_output"}}},
     {"eval",
@@ -53,7 +53,7 @@ static const struct help {
      NULL,
      {{NULL, NULL}}},
     {"plan",
-     "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N]",
+     "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it.",
      "",
      " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas ",

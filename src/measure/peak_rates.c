@@ -146,7 +146,7 @@ snug_status snug_peak_rates_measure(snug_context *ctx, const struct snug_backend
                                     int threads, struct snug_peak_rates *out) {
     const double long_enough = backend->record_timestamp ? 1e-3 : 0.03;
     double seconds = 0;
-    const int64_t rows = backend->available ? DEVICE_ROWS : HOST_ROWS;
+    const int64_t rows = snug_backend_is_device(backend) ? DEVICE_ROWS : HOST_ROWS;
     *out = (struct snug_peak_rates){.count = rows * COPY_COLS * 4};
     /* may be untested: needs a machine of 36 TFLOP/s */
     for (int64_t side = LEAST_SIDE; side <= MOST_SIDE && seconds < long_enough; side *= 2) {

@@ -44,6 +44,7 @@ static snug_status estimate_step(const struct snug_setup *setup, const struct sn
                                    .rows = (double)rows,
                                    .micro_batches = (double)training->pipeline.options.accumulation};
     plan->max_steps = training->pipeline.max_steps;
+    plan->samples = training->pipeline.load.sequences * training->pipeline.load.micro_batches;
     return snug_estimate_parts(NULL, &training->program, &load, &plan->step);
 }
 
@@ -69,6 +70,8 @@ static snug_status price_methods(const struct snug_job *job, snug_plan *plan) {
     }
     RETURN_IF_ERROR(snug_device_rates(&job->limits.device, &rates));
     if (!rates.count) return SNUG_OK;
+    plan->scaled = rates.scaled_from != NULL;
+    snprintf(plan->rates_of, sizeof plan->rates_of, "%s", plan->scaled ? rates.scaled_from : rates.device);
     const snug_status status =
         snug_fit_table(setup, &job->limits, &job->plan, &rates, &plan->methods, &plan->method_count);
     snug_rates_free(&rates);
@@ -102,6 +105,7 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     memcpy(plan->bytes, job->plan.bytes, sizeof plan->bytes);
     plan->total = job->plan.total;
     plan->gpu = snug_device_is_gpu(&job->limits.device);
+    plan->elsewhere = job->limits.device.backend->plans_only;
     snprintf(plan->device, sizeof plan->device, "%s", job->limits.device.usage.gpu.name);
     plan->memory = snug_limits_memory(&job->limits);
     plan->available = snug_limits_available(&job->limits);

@@ -33,7 +33,11 @@ struct snug_plan {
     int64_t memory, available;
     /* a step: all micro-batches at the size of the run's largest one, and the update */
     struct snug_step_estimate step;
-    int64_t max_steps;           /* of the run */
+    double samples;              /* of a step, on average */
+    int64_t max_steps;           /* of the run; 0: unknown, without data */
+    bool elsewhere;              /* the GPU need not be here: --gpu */
+    char rates_of[96];           /* the device on which the rates were measured; "": no rates are known */
+    bool scaled;                 /* from that device's to the GPU's */
     struct snug_priced *methods; /* the plan itself, then each method alone; NULL if no rates are known */
     size_t method_count;
     bool searched; /* for a mix of methods; then: */

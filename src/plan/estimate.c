@@ -19,8 +19,8 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
     return types | (program->tf32 && snug_op_info(op->kind)->group == SNUG_GROUP_CONTRACTION ? 8 : 0);
 }
 
-/* The rate of the same kind if it was measured, the most similar variant first; else that of a copy, which only moves
- * bytes. */
+/* The rate of the same kind if it was measured, the most similar variant first; else that of an activation: kinds that
+ * are not measured are element-wise, too. */
 static const struct snug_rate *find_rate(const struct snug_rates *rates, enum snug_op_kind kind, int32_t types,
                                          bool dropout, bool file) {
     const struct snug_rate *best = NULL;
@@ -34,7 +34,7 @@ static const struct snug_rate *find_rate(const struct snug_rates *rates, enum sn
             least = distance;
         }
     }
-    return best || kind == SNUG_OP_GATHER ? best : find_rate(rates, SNUG_OP_GATHER, types, false, false);
+    return best || kind == SNUG_OP_ACTIVATION ? best : find_rate(rates, SNUG_OP_ACTIVATION, types, false, false);
 }
 
 /* Whether op copies between a GPU and the offload file; a CPU's copies are always from and to it. */

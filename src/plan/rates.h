@@ -25,6 +25,7 @@ struct snug_rates {
     char device[96], isa[16]; /* the processor's name as the kernel reports it, or the GPU's; for example "v4" */
     int threads;              /* 0 on a GPU */
     bool overlaps;            /* copies from and to the backing store run beside operations */
+    const char *scaled_from;  /* the GPU on which they were measured, if it is another one; NULL: device */
     struct snug_rate *items;
     size_t count, capacity;
 };

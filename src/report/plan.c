@@ -26,6 +26,16 @@ static void print_head(FILE *out, const snug_plan *plan) {
             (long long)plan->longest, snug_precision_text(plan->compute, plan->tf32, plan->weights));
 }
 
+static void print_memory(FILE *out, const snug_plan *plan) {
+    char left[64] = "nothing else on it";
+    if (!plan->elsewhere) snprintf(left, sizeof left, "%.1f available", mib(plan->available));
+    if (plan->memory > 0) /* may be untested: needs a kernel without /proc */
+        fprintf(out, "%-14s %12.1f   (%s): %s\n", plan->gpu ? plan->device : "this machine", mib(plan->memory), left,
+                plan->total <= plan->available ? "it fits" : "it does not fit");
+    else if (plan->elsewhere) /* may be untested: needs a kernel without /proc */
+        fprintf(out, "snug does not know how much memory %s has\n", plan->device);
+}
+
 static void print_classes(FILE *out, const snug_plan *plan) {
     fprintf(out, "\n%-14s %12s %16s\n", "Memory", "MiB", "bytes/parameter");
     for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
@@ -35,10 +45,7 @@ static void print_classes(FILE *out, const snug_plan *plan) {
     }
     fprintf(out, "%-14s %12.1f %16.2f%s\n", "total", mib(plan->total), (double)plan->total / (double)plan->parameters,
             plan->gpu ? "   on the GPU, without host" : "");
-    if (plan->memory > 0) /* may be untested: needs a kernel without /proc */
-        fprintf(out, "%-14s %12.1f   (%.1f available): %s\n", plan->gpu ? plan->device : "this machine",
-                mib(plan->memory), mib(plan->available),
-                plan->total <= plan->available ? "it fits" : "it does not fit");
+    print_memory(out, plan);
 }
 
 static void print_offloaded(FILE *out, const snug_plan *plan) {
@@ -137,15 +144,26 @@ static void print_duration(char *text, size_t size, double seconds) {
         snprintf(text, size, "%lld h %02lld min", (long long)(minutes / 60), (long long)(minutes % 60));
 }
 
+static void print_seconds(FILE *out, const snug_plan *plan) {
+    char run[48];
+    if (!plan->methods) return;
+    const double step = plan->methods[0].work.seconds;
+    print_duration(run, sizeof run, step * (double)plan->max_steps);
+    fprintf(out, "\nA step takes about %.3g s %s, %.4g samples/s", step, plan->elsewhere ? "there" : "here",
+            plan->samples / step);
+    if (plan->max_steps) fprintf(out, "; the run's %lld steps about %s", (long long)plan->max_steps, run);
+    if (plan->scaled)
+        fprintf(out, "\n(estimated, not measured there: rates measured on %s, scaled by the ratios of peak rates)",
+                plan->rates_of);
+    else if (plan->elsewhere)
+        fprintf(out, "\n(by rates measured on %s)", plan->rates_of);
+    fputc('\n', out);
+}
+
 static void print_methods(FILE *out, const snug_plan *plan) {
     const struct snug_priced *here = plan->methods;
     if (!here) return;
-    char run[48];
-    print_duration(run, sizeof run, here->work.seconds * (double)plan->max_steps);
-    fprintf(out,
-            "\nA step takes about %.3g s here, the run's %lld steps about %s: what each method alone saves of the plan "
-            "above, and adds to a step\n",
-            here->work.seconds, (long long)plan->max_steps, run);
+    fputs("\nWhat each method alone saves of the plan above, and adds to a step\n", out);
     fprintf(out, "%9s %9s %9s %11s %9s %9s %9s %9s %9s %6s\n", "weights", "gradients", "optimizer", "activations",
             "other", "MiB saved", "GFLOP", "GB", "seconds", "");
     for (size_t i = 1; i < plan->method_count; i++) {
@@ -178,6 +196,7 @@ static void print_plan(FILE *out, const void *report) {
     print_offloaded(out, plan);
     print_layers(out, plan);
     print_work(out, plan);
+    print_seconds(out, plan);
     print_methods(out, plan);
     print_rules(out, plan);
     print_fit(out, plan);
@@ -239,6 +258,21 @@ static json_t *priced_json(const struct snug_priced *priced) {
                      priced->work.seconds);
 }
 
+/* The run's steps and seconds; null where the data or the rates are unknown. */
+static json_t *run_json(const snug_plan *plan) {
+    const double step = plan->methods ? plan->methods[0].work.seconds : 0;
+    const bool timed = step > 0, counted = plan->max_steps > 0;
+    return json_pack("{s:o, s:f, s:o, s:o, s:o}", "steps", counted ? json_integer(plan->max_steps) : json_null(),
+                     "samples_per_step", plan->samples, "seconds_per_step", timed ? json_real(step) : json_null(),
+                     "samples_per_second", timed ? json_real(plan->samples / step) : json_null(), "seconds",
+                     timed && counted ? json_real(step * (double)plan->max_steps) : json_null());
+}
+
+static json_t *rates_json(const snug_plan *plan) {
+    if (!*plan->rates_of) return json_null();
+    return json_pack("{s:o, s:b}", "device", snug_json_from_text(plan->rates_of), "scaled", plan->scaled);
+}
+
 static json_t *methods_json(const snug_plan *plan) {
     json_t *methods = json_array();
     for (size_t i = 0; i < plan->method_count; i++) snug_json_append(&methods, priced_json(&plan->methods[i]));
@@ -257,20 +291,20 @@ static json_t *fit_json(const snug_plan *plan) {
 snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *layers = json_array();
     for (int64_t i = 0; i < plan->layers; i++) snug_json_append(&layers, part_json(&plan->encoder[i]));
-    json_t *all =
-        json_pack("{s:I, s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, "
-                  "s:{s:f, s:f}, "
-                  "s:I, s:I, s:o}",
-                  "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable,
-                  "task", snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
-                  snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
-                  (json_int_t)plan->tokens, "longest", (json_int_t)plan->longest, "gradient_accumulation_steps",
-                  (json_int_t)plan->accumulation, "bytes", classes_json(plan), "offloaded", offloaded_json(plan),
-                  "bytes_per_parameter", (double)plan->total / (double)plan->parameters, "layers", "embeddings",
-                  part_json(&plan->embeddings), "encoder", layers, "head", part_json(&plan->head), "step",
-                  work_json(plan), "methods", methods_json(plan), "fit", fit_json(plan), "rule_of_thumb_bytes",
-                  "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
-                  "machine_bytes", (json_int_t)plan->memory, "available_bytes", (json_int_t)plan->available, "device",
-                  plan->gpu ? json_string(plan->device) : json_string("cpu"));
+    json_t *all = json_pack(
+        "{s:I, s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, "
+        "s:{s:f, s:f}, "
+        "s:I, s:I, s:o}",
+        "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "task",
+        snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
+        snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
+        (json_int_t)plan->tokens, "longest", (json_int_t)plan->longest, "gradient_accumulation_steps",
+        (json_int_t)plan->accumulation, "bytes", classes_json(plan), "offloaded", offloaded_json(plan),
+        "bytes_per_parameter", (double)plan->total / (double)plan->parameters, "layers", "embeddings",
+        part_json(&plan->embeddings), "encoder", layers, "head", part_json(&plan->head), "step", work_json(plan), "run",
+        run_json(plan), "rates", rates_json(plan), "methods", methods_json(plan), "fit", fit_json(plan),
+        "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
+        "machine_bytes", (json_int_t)plan->memory, "available_bytes", (json_int_t)plan->available, "device",
+        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"));
     return snug_report_json(plan->ctx, all, text);
 }

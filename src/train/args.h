@@ -40,7 +40,7 @@ struct snug_args {
     char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
     double offload_ratio;
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
-    char *device, *memory_budget;
+    char *device, *gpu, *memory_budget; /* gpu: of a plan, a name or a file of rates */
     bool fit;
     int64_t threads; /* 0: all cores that the process may use */
     int64_t dataloader_num_workers, dataloader_prefetch_factor;

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/edit_distance.h"
 #include "train/args_table.h"
 
-enum { name_size = 64 }; /* longer than every known name, its NUL included */
+enum { name_size = SNUG_EDIT_SIZE }; /* longer than every known name, its NUL included */
 
 bool snug_list_has(const char *list, char separator, const char *word, size_t length) {
     while (list) {
@@ -67,25 +68,6 @@ static bool is_flag(const char *name) {
     return foreign && (foreign->kind == SNUG_FOREIGN_FLAG_IGNORED || foreign->kind == SNUG_FOREIGN_FLAG_OFF);
 }
 
-/* Levenshtein's distance, at most limit; both are shorter than name_size. */
-static size_t edit_distance(const char *a, const char *b, size_t limit) {
-    size_t row[name_size], length = strlen(b);
-    for (size_t j = 0; j <= length; j++) row[j] = j;
-    for (size_t i = 0; a[i]; i++) {
-        size_t diagonal = row[0], least = row[0] = i + 1;
-        for (size_t j = 0; j < length; j++) {
-            size_t best = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (diagonal + 1 < best) best = diagonal + 1;
-            row[j + 1] = best;
-            if (best < least) least = best;
-        }
-        if (least >= limit) return limit;
-    }
-    return row[length];
-}
-
 static snug_status fail_unknown(snug_context *ctx, const char *name) {
     const char *nearest = NULL;
     size_t least = strlen(name) / 3 + 2; /* a name of which more than a third of the letters differ is not similar */
@@ -94,7 +76,7 @@ static snug_status fail_unknown(snug_context *ctx, const char *name) {
                                                         : snug_converted_arguments[i - snug_argument_count].name;
         const size_t a = strlen(name), b = strlen(candidate);
         if ((a > b ? a - b : b - a) >= least) continue; /* the distance is at least limit */
-        const size_t distance = edit_distance(name, candidate, least);
+        const size_t distance = snug_edit_distance(name, candidate, least);
         if (distance < least) {
             least = distance;
             nearest = candidate;

@@ -143,6 +143,10 @@ const struct snug_argument snug_arguments[] = {
     FLAG(use_cpu, "no_cuda", MACHINE, "False", "use the CPU, even if there is a GPU"),
     ROW(CHOICE, device, "", MACHINE, "auto|cpu|cuda", "auto", NULL, NULL,
         "device; auto: a GPU if one works (snug's own)"),
+    TEXT(gpu, "", MACHINE, "NAME|FILE",
+         "plan: for a GPU that need not be here, by its name, as \"RTX 4090\" or H100, or by a file of its rates, as "
+         "snug "
+         "bench rates --device cuda --json prints them (snug's own)"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "memory limit, such as 600MiB or 6GB; a run that exceeds it is refused before step 1 (snug's own)"),
     FLAG(

@@ -18,9 +18,17 @@ snug_status snug_device_fail(snug_context *ctx, snug_status status) {
     return snug_fail(ctx, status, "--device cuda: %s", why);
 }
 
+static snug_status refuse_planned_gpu(const struct snug_args *args) {
+    if (!args->gpu) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE,
+                     "--gpu %s: only snug plan takes a GPU that need not be here; the other commands use --device cuda",
+                     args->gpu);
+}
+
 snug_status snug_device_choose(const struct snug_args *args, int threads, struct snug_device *device) {
     const struct snug_backend *cuda;
     *device = (struct snug_device){.ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads};
+    RETURN_IF_ERROR(refuse_planned_gpu(args));
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, &device->usage));
     const snug_status status = snug_backend_cuda(device->ctx, &cuda);
@@ -39,6 +47,7 @@ void snug_device_close(struct snug_device *device) { snug_gpu_usage_close(&devic
 
 snug_status snug_device_check(const struct snug_args *args, const struct snug_backend *backend) {
     const bool gpu = snug_backend_is_device(backend);
+    if (!backend->plans_only) RETURN_IF_ERROR(refuse_planned_gpu(args));
     if (!gpu && (args->fp16 || args->fp16_full_eval))
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--%s: fp16 needs a GPU, and this run is on the CPU: use --%s, or leave it out",
@@ -49,7 +58,14 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     return SNUG_OK;
 }
 
+int64_t snug_device_available(const struct snug_device *device) {
+    if (!snug_device_is_gpu(device)) return snug_available_bytes();
+    if (!device->backend->plans_only) return device->backend->available() + device->opened_bytes;
+    return device->usage.gpu.total > 0 ? device->usage.gpu.total : -1;
+}
+
 snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out) {
+    if (device->backend->plans_only) return snug_device_planned_rates(device, out);
     const char *gpu = snug_device_gpu(device);
     const snug_status status = snug_rates_open(device->ctx, device->backend, gpu, device->threads, out);
     if (status != SNUG_E_MEMORY || !gpu) return status; /* may be untested: an allocation that fails */
@@ -148,6 +164,7 @@ int64_t snug_device_used(struct snug_device *device, const struct snug_run_plan 
 snug_status snug_device_measure(struct snug_device *device, const struct snug_run_plan *plan) {
     int64_t growth;
     char *others;
+    if (device->backend->plans_only) return SNUG_OK; /* snug_device_plan() has set it */
     device->opened_bytes = snug_round_up_mib(snug_device_used(device, plan));
     RETURN_IF_ERROR(find_growth(device, plan, &growth));
     if (device->usage.device && !device->usage.fresh)

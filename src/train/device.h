@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device of a run: the CPU, or a GPU with the memory of this process and the other processes on it. */
+/* The device of a run: the CPU, or a GPU with the memory of this process and the other processes on it. The device of a
+ * plan may also be a GPU that this machine does not have (planned_gpu.c). */
 #ifndef SNUG_TRAIN_DEVICE_H
 #define SNUG_TRAIN_DEVICE_H
 
 #include "backend/gpu.h"
+#include "backend/gpu_models.h"
 #include "train/run_plan.h"
 
 struct snug_device {
@@ -14,6 +16,9 @@ struct snug_device {
     struct snug_gpu_usage usage; /* measures the process's GPU memory */
     int64_t opened_bytes;        /* used when the backend was opened */
     int64_t context_bytes;       /* the same, and what the driver is expected to allocate later */
+    /* On a GPU of which the backend only plans: */
+    const struct snug_gpu_model *model; /* NULL: unknown, its rates are in a file */
+    const char *rates_file;             /* the arguments'; NULL: rates are scaled */
 };
 
 static inline bool snug_device_is_gpu(const struct snug_device *device) {
@@ -29,14 +34,20 @@ static inline const char *snug_device_gpu(const struct snug_device *device) {
 /* Selects the GPU that --device names, and starts to measure it before its context is created. "auto" selects the CPU
  * if no GPU works, and logs why. Closed with snug_device_close(), after a failure too. */
 snug_status snug_device_choose(const struct snug_args *args, int threads, struct snug_device *device);
+/* Selects the GPU of --gpu, for a plan. */
+snug_status snug_device_plan(const struct snug_args *args, int threads, struct snug_device *device);
 void snug_device_close(struct snug_device *device);
 /* The failure of --device cuda, with the reason why no GPU works. */
 snug_status snug_device_fail(snug_context *ctx, snug_status status);
 /* Refuses arguments that the backend's device does not support. */
 snug_status snug_device_check(const struct snug_args *args, const struct snug_backend *backend);
 
+/* Bytes that a run may use: those available now, and what the process uses already; -1: unknown. */
+int64_t snug_device_available(const struct snug_device *device);
 /* The rates of its operations. They stay empty, with a warning, where a GPU lacks the memory to measure them. */
 snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out);
+/* The same for a GPU of which the backend only plans. */
+snug_status snug_device_planned_rates(const struct snug_device *device, struct snug_rates *out);
 
 /* GPU memory of the driver's context and the libraries: what they use now, and what they are known to allocate later in
    a run like this. */

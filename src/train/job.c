@@ -149,7 +149,8 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
     const int threads = snug_args_threads(args);
     RETURN_IF_ERROR(snug_threads_check(job->ctx, threads));
-    RETURN_IF_ERROR(snug_device_choose(args, threads, &job->limits.device));
+    const bool elsewhere = args->gpu && command == SNUG_COMMAND_PLAN;
+    RETURN_IF_ERROR((elsewhere ? snug_device_plan : snug_device_choose)(args, threads, &job->limits.device));
     RETURN_IF_ERROR(snug_device_check(args, job->limits.device.backend));
     RETURN_IF_ERROR(open_and_plan(job, args, command));
     RETURN_IF_ERROR(check_limits(job));

@@ -35,14 +35,10 @@ void snug_limits_account(const struct snug_limits *limits, struct snug_run_plan 
 
 int64_t snug_limits_memory(const struct snug_limits *limits) {
     if (!snug_device_is_gpu(&limits->device)) return snug_machine_bytes();
-    /* untested: needs a GPU whose memory NVML does not report */
     return limits->device.usage.gpu.total > 0 ? limits->device.usage.gpu.total : -1;
 }
 
-int64_t snug_limits_available(const struct snug_limits *limits) {
-    const struct snug_device *device = &limits->device;
-    return snug_device_is_gpu(device) ? device->backend->available() + device->opened_bytes : snug_available_bytes();
-}
+int64_t snug_limits_available(const struct snug_limits *limits) { return snug_device_available(&limits->device); }
 
 snug_status snug_limits_find(const struct snug_limits *limits, const struct snug_setup *setup,
                              const struct snug_run_plan *plan, struct snug_limit *out, bool *over) {
@@ -55,7 +51,10 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
         available = available > plan->layout.offload_bytes ? available - plan->layout.offload_bytes : 0;
     /* Resident memory is not in the available memory, and is already allocated. */
     int64_t machine = available < 0 ? INT64_MAX : available + snug_resident_bytes();
-    if (snug_device_is_gpu(&limits->device)) machine = snug_limits_available(limits);
+    if (snug_device_is_gpu(&limits->device)) {
+        available = snug_limits_available(limits);
+        machine = available < 0 ? INT64_MAX : available;
+    }
     /* may be untested: memory is not measured under a sanitizer */
     out->budgeted = budget >= 0 && (plan->total > budget || budget < machine);
     out->bytes = out->budgeted ? budget : machine;

@@ -79,6 +79,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
                                                   .tokens = tokens,
                                                   .rows = snug_setup_task(setup)->per_token ? tokens : sequences,
                                                   .longest = setup->max_length};
+        out->max_steps = training && args->max_steps > 0 ? args->max_steps : 0;
         return SNUG_OK;
     }
     if (!training) return snug_loader_limits(args->ctx, source->dataset, &out->options, 1, 0, &out->limits);

@@ -18,8 +18,8 @@ struct snug_data_pipeline {
     struct snug_loader_options options;
     struct snug_loader_limits limits;
     /* Training: */
-    struct snug_load load; /* of a step */
-    int64_t steps_per_epoch, max_steps, epochs;
+    struct snug_load load;                      /* of a step */
+    int64_t steps_per_epoch, max_steps, epochs; /* 0 without data; max_steps: unless the arguments give it */
 };
 
 struct snug_planned_program {

@@ -7,7 +7,7 @@ set(CMAKE_CXX_STANDARD 20)
 set(backend ${CMAKE_SOURCE_DIR}/src/backend/cuda)
 set(sources ${emulation}/machine.cc ${emulation}/graphs.cc ${emulation}/runtime.c ${emulation}/cublasLt.c
             ${backend}/cuda.c ${backend}/graph.c
-            ${backend}/multi_tensor.c ${backend}/matmul_plan.c ${backend}/autotune.c ${backend}/bias_gradient.c ${backend}/biases.c
+            ${backend}/matmul_plan.c ${backend}/autotune.c ${backend}/bias.c
             ${backend}/events.c ${backend}/copies.c
             ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)

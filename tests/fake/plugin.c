@@ -161,6 +161,7 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
     take_context();
     backend = *snug_backend_reference();
     backend.name = "cuda";
+    backend.on_device = true;
     backend.allocate = allocate;
     backend.batch = batch;
     backend.available = available;

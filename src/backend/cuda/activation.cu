@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * a = f(u + b), and du = da f'(u + b), element by element. A thread takes some columns of every few rows, so it reads
- * their biases once; the column sums of du, the biases' gradient (bias_gradient.c), then cost only the partial sums.
+ * their biases once; the column sums of du, the biases' gradient (bias.h), then cost only the partial sums.
  */
 #include "backend/cuda/functions.cuh"
 
 /* RESIDENT: blocks that a multiprocessor runs at once. ROWS: rows that a thread processes at once, few enough that
    the registers suffice for that many blocks. */
-enum { THREADS = 256, RESIDENT = 6, MOST_BLOCKS = 1024 };
+enum { THREADS = SNUG_CUDA_ACTIVATION_THREADS, RESIDENT = 6, MOST_BLOCKS = SNUG_CUDA_ACTIVATION_PARTS };
 template <bool BACKWARD> constexpr int ROWS = BACKWARD ? 1 : 2;
 
 /* da and du are NULL forward; a may be NULL backward, bias [cols] anywhere, and partial, [parts, cols], unless a bias's
@@ -96,11 +96,6 @@ static int64_t launch(const struct snug_cuda *cuda, const struct activation &a, 
     else
         launch_as<T, 1, BACKWARD>(a, f, grid, cuda->stream);
     return grid.y;
-}
-
-extern "C" int64_t snug_cuda_activation_backward_workspace(const struct snug_program *program,
-                                                           const struct snug_op *op) {
-    return snug_cuda_bias_gradient_of(program, op) ? MOST_BLOCKS * THREADS * 8 * (int64_t)sizeof(float) : 0;
 }
 
 extern "C" snug_status snug_cuda_activation(struct snug_run *run, const struct snug_op *op) {

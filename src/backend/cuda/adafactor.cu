@@ -246,25 +246,6 @@ static __global__ void __launch_bounds__(THREADS) square_kernel(struct adafactor
 
 /* ---- launching ---- */
 
-int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all) {
-    const struct snug_tensor *g = &program->tensors[op->update.g];
-    const int64_t parts = snug_cuda_parts(g->rows / op->update.segments, all);
-    const int64_t doubles = 2 * parts + 1, floats = (parts + 1) * g->cols;
-    const int64_t bytes = op->update.segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
-    return op->update.vector ? 0 : (bytes + 255) / 256 * 256;
-}
-
-/* If one launch serves all weights, the first weight's operation has the scratch. */
-extern "C" int64_t snug_cuda_adafactor_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_cuda_multi_tensor multi = snug_cuda_find_multi_tensor(program, SNUG_OP_ADAFACTOR);
-    const int64_t own = snug_cuda_adafactor_scratch(program, op, false);
-    int64_t all = 0;
-    for (int64_t i = multi.first; op - program->ops == multi.first && i <= multi.last; i++)
-        if (program->ops[i].kind == SNUG_OP_ADAFACTOR)
-            all += snug_cuda_adafactor_scratch(program, &program->ops[i], true);
-    return own > all ? own : all;
-}
-
 extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const struct snug_optimizer *o = run->optimizer;

@@ -186,37 +186,6 @@ static void launch_all(const struct attention &a, int64_t longest, int sequences
 
 /* ---- the operations ---- */
 
-/* Offsets in the workspace: the rotated copy, the biases by distance, the kernels' scratch. */
-struct scratch {
-    int64_t biases, rest;
-};
-
-static struct scratch scratch_of(const struct snug_program *program, int32_t qkv, int heads, float theta,
-                                 int32_t bias) {
-    const struct snug_tensor *t = &program->tensors[qkv];
-    const int64_t rows = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
-    struct scratch s;
-    s.biases = theta > 0 ? snug_cuda_round_up(rows * t->cols * snug_dtype_size(t->dtype), 256) : 0;
-    s.rest = s.biases + (bias ? snug_cuda_round_up(heads * DISTANCES * (int64_t)sizeof(float), 256) : 0);
-    return s;
-}
-
-extern "C" int64_t snug_cuda_attention_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_attention *a = &op->attention;
-    return scratch_of(program, a->qkv, a->heads, a->rope_theta, a->bias).rest;
-}
-
-extern "C" int64_t snug_cuda_attention_backward_workspace(const struct snug_program *program,
-                                                          const struct snug_op *op) {
-    const struct snug_attention_backward *b = &op->attention_backward;
-    const struct snug_tensor *qkv = &program->tensors[b->qkv];
-    const int64_t delta = (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * b->heads * (int64_t)sizeof(float);
-    const int64_t mma = snug_cuda_attention_mma_workspace(program, qkv->dtype, qkv->cols / 3, b->heads);
-    const int64_t dbias = b->dbias ? snug_cuda_attention_dbias_workspace(program, b->bias, b->heads) : 0;
-    const int64_t most = delta > mma ? delta : mma;
-    return scratch_of(program, b->qkv, b->heads, b->rope_theta, b->bias).rest + (most > dbias ? most : dbias);
-}
-
 static bool launch_tiles(const struct attention &a, const struct snug_run *run, enum snug_dtype type, bool backward) {
     bool done = false;
     with_type(type, [&](auto value) {
@@ -239,7 +208,8 @@ struct positions {
 static snug_status run_attention(struct snug_run *run, const struct snug_op *op, struct attention *a, int32_t qkv,
                                  const struct positions &positions, bool backward) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const struct scratch scratch = scratch_of(run->program, qkv, positions.heads, positions.theta, positions.bias);
+    const struct snug_cuda_attention_scratch scratch =
+        snug_cuda_attention_scratch_of(run->program, qkv, positions.heads, positions.theta, positions.bias);
     uint8_t *workspace = (uint8_t *)run->workspace;
     a->qkv = snug_run_data(run, qkv);
     a->batch = cuda->batch;

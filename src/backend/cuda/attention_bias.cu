@@ -38,8 +38,6 @@ void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias
 
 /* ---- the gradient ---- */
 
-enum { LEAST_SIDE = 32 }; /* of a tile */
-
 /* partial [parts, count, heads]: tile numbers assume that each earlier sequence has one more tile than it fills. */
 template <typename T, int D, int N>
 static __global__ void __launch_bounds__(256)
@@ -103,30 +101,17 @@ static __global__ void __launch_bounds__(256)
     if ((int)threadIdx.x < count) partial[(part * count + threadIdx.x) * a.heads + head.index] = sum;
 }
 
-static int64_t parts_of(int64_t tokens, int64_t sequences, int side) { return tokens / side + sequences; }
-
-static int64_t delta_bytes(const struct snug_program *program, int heads) {
-    const int64_t rows = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
-    return snug_cuda_round_up(rows * heads * (int64_t)sizeof(float), 256);
-}
-
-int64_t snug_cuda_attention_dbias_workspace(const struct snug_program *program, int32_t bias, int heads) {
-    const int64_t parts = parts_of(program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE,
-                                   program->capacity[SNUG_EXTENT_SEQUENCES], LEAST_SIDE);
-    return delta_bytes(program, heads) + parts * program->tensors[bias].rows * heads * (int64_t)sizeof(float);
-}
-
 template <typename T, int D, int N>
 static void launch_dbias(const struct attention &a, const struct snug_run *run, int32_t bias, int32_t dbias,
                          bool overwrite) {
     constexpr int SIDE = tiles<D, N>::SIDE;
-    static_assert(SIDE >= LEAST_SIDE, "the workspace has room for this number of parts");
+    static_assert(SIDE >= SNUG_CUDA_DBIAS_LEAST_SIDE, "the workspace has room for this number of parts");
     const int64_t longest = run->program->longest > 0 ? run->program->longest : 1;
     const int count = (int)run->program->tensors[bias].rows;
     const size_t shared = shared_bytes<D, N>(4, 1);
-    const int64_t sequences = run->batch->sequences, parts = parts_of(a.bucket, sequences, SIDE);
+    const int64_t sequences = run->batch->sequences, parts = snug_cuda_dbias_parts(a.bucket, sequences, SIDE);
     const cudaStream_t stream = snug_cuda_of(run)->stream;
-    float *partial = (float *)((uint8_t *)a.workspace + delta_bytes(run->program, a.heads));
+    float *partial = (float *)((uint8_t *)a.workspace + snug_cuda_dbias_delta_bytes(run->program, a.heads));
     const dim3 grid(blocks_for(longest, SIDE), (unsigned)a.heads, (unsigned)sequences);
     const auto kernel = dbias_kernel<T, D, N>;
     launch_delta<T>(a, stream);

@@ -20,8 +20,9 @@
 template <typename E, int D> struct shape {
     typedef E operands;
     static constexpr bool WIDE = sizeof(stored<E>) == 4;
-    static constexpr int HEAD = D, CHANNELS = D == 128 ? 64 : D, WARPS = D == 128 || (WIDE && D == 32) ? 2 : 4;
-    static constexpr int THREADS = 32 * WARPS, KEYS = 32 * WARPS, QUERIES = WIDE ? 16 : 32, N = QUERIES / 8;
+    static constexpr int HEAD = D, CHANNELS = D == 128 ? 64 : D, WARPS = SNUG_CUDA_MMA_WARPS(WIDE, D);
+    static constexpr int THREADS = 32 * WARPS, KEYS = SNUG_CUDA_MMA_KEYS(WIDE, D);
+    static constexpr int QUERIES = SNUG_CUDA_MMA_QUERIES(WIDE), N = QUERIES / 8;
     /* Layout of dS^T in shared memory. Rows of fp32 are padded, so a lane reads two queries of its keys without bank
        conflicts. */
     static constexpr int DS_ROW = WIDE ? 4 * (QUERIES + 4) : 2 * QUERIES;
@@ -398,35 +399,6 @@ template <typename F> static bool with_shape(enum snug_dtype type, bool rounded,
     });
 }
 
-/* Tiles of all sequences: the last tile of each may be partial. */
-template <typename S> static int64_t tiles_of(int64_t tokens, int64_t sequences) {
-    return tokens / S::QUERIES + sequences + 1;
-}
-
-static int64_t rows_bytes(const struct snug_program *program, int heads) {
-    return (program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE) * heads * (int64_t)sizeof(uint4);
-}
-
-/* Room for dq of all tokens; for shares in small batches as many more as ROOM holds, and four if there are only a few
-   long sequences. No sums are needed if no sequence has more keys than a block. */
-template <typename S> static int64_t sums_bytes(const struct snug_program *program, int heads) {
-    const int64_t ROOM = (int64_t)64 << 20, tokens = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
-    const int64_t h = (int64_t)heads * S::HEAD;
-    const int64_t once = tiles_of<S>(tokens, program->capacity[SNUG_EXTENT_SEQUENCES]) * S::QUERIES * h * 4;
-    const int64_t blocks = (program->longest + S::KEYS - 1) / S::KEYS;
-    if (blocks < 2) return 0;
-    const int64_t least = tokens * heads < 128 * program->longest ? 4 * once : once, most = blocks * once;
-    return least > ROOM ? least : most < ROOM ? most : ROOM;
-}
-
-int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, enum snug_dtype type, int64_t h,
-                                          int heads) {
-    int64_t bytes = 0;
-    with_shape(type, program->tf32, h / heads,
-               [&](auto shape) { bytes = rows_bytes(program, heads) + sums_bytes<decltype(shape)>(program, heads); });
-    return bytes;
-}
-
 template <typename S, bool DROP, form FORM>
 static void launch(const struct attention &a, const struct backward &b, const struct snug_run *run) {
     const unsigned heads = (unsigned)a.heads, sequences = (unsigned)run->batch->sequences;
@@ -446,12 +418,14 @@ template <typename S> static void launch_all(const struct attention &a, const st
     const int64_t sequences = run->batch->sequences, longest = program->longest > 0 ? program->longest : 1;
     struct backward b = {.rows = (uint4 *)a.workspace};
     b.stride = program->capacity[SNUG_EXTENT_TOKENS] + SNUG_ROW_TILE;
-    b.sums = (float4 *)((uint8_t *)a.workspace + rows_bytes(program, a.heads));
-    b.tiles = tiles_of<S>(a.bucket, sequences);
+    b.sums = (float4 *)((uint8_t *)a.workspace + snug_cuda_mma_row_bytes(program, a.heads));
+    b.tiles = snug_cuda_mma_tiles(S::WIDE, a.bucket, sequences);
+    static_assert(sizeof *b.rows == SNUG_CUDA_MMA_ROW, "the size of the workspace depends on it");
     const int64_t blocks = blocks_for(longest, S::KEYS), once = b.tiles * S::QUERIES * a.h * 4;
     const int64_t heads = a.bucket * a.heads / longest + 1; /* if all sequences had full length */
     int64_t shares = 4 * snug_cuda_of(run)->multiprocessors / heads;
-    if (shares > sums_bytes<S>(program, a.heads) / once) shares = sums_bytes<S>(program, a.heads) / once;
+    const int64_t room = snug_cuda_mma_sum_bytes(program, S::WIDE, S::HEAD, a.heads) / once;
+    if (shares > room) shares = room;
     if (shares > blocks) shares = blocks;
     b.share = (int)(shares > 1 ? (blocks + shares - 1) / shares : blocks);
     b.shares = (int)((blocks + b.share - 1) / b.share);

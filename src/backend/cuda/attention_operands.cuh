@@ -5,6 +5,10 @@
 
 #include "backend/cuda/device.cuh"
 
+extern "C" {
+#include "backend/cuda/sizes/attention.h"
+}
+
 struct attention {
     const void *qkv, *dout;
     void *o, *dqkv;
@@ -23,8 +27,7 @@ enum { ALL_KEYS = 1 << 29 };
 /* The score of a masked key. Finite, so that differences of scores in a row of masked keys are not NaN, and a power of
    two, so that they are exact; the sums of such a row are multiplied by 0 at its first unmasked key. */
 #define HIDDEN (-0x1p100f)
-/* Distances from FARTHEST on have the same bias. */
-enum { FARTHEST = 128, DISTANCES = 2 * FARTHEST + 1 };
+enum { FARTHEST = SNUG_CUDA_FARTHEST, DISTANCES = SNUG_CUDA_DISTANCES };
 
 /* From the first to the last but one. */
 struct range {
@@ -103,11 +106,9 @@ static inline bool snug_cuda_attention_wgmma_backward(const struct attention &, 
 #endif
 
 /* Tensor cores, for d of 32, 64 or 128; with a window or a bias for 64, and not for both. False if they are not
- * applicable; then no workspace is needed. */
+ * applicable. */
 bool snug_cuda_attention_mma(const struct attention &a, const struct snug_run *run, int32_t qkv);
 bool snug_cuda_attention_mma_backward(const struct attention &a, const struct snug_run *run, int32_t qkv);
-int64_t snug_cuda_attention_mma_workspace(const struct snug_program *program, enum snug_dtype type, int64_t h,
-                                          int heads);
 
 /* ---- positions ---- */
 
@@ -119,6 +120,5 @@ void snug_cuda_rotate_back(const struct snug_run *run, int32_t dqkv, int heads, 
 void snug_cuda_expand_biases(const struct snug_run *run, float *to, int32_t bias, float scale);
 /* dbias += the sums of dS, by the kernels of attention_tiles.cuh. False if heads are too wide. */
 bool snug_cuda_attention_dbias(const struct attention &a, const struct snug_run *run, const struct snug_op *op);
-int64_t snug_cuda_attention_dbias_workspace(const struct snug_program *program, int32_t bias, int heads);
 
 #endif

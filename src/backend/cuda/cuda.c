@@ -16,6 +16,7 @@
 #include "backend/cuda/ops.h"
 #include "backend/cuda/plugin.h"
 #include "backend/cuda/quantization.h"
+#include "backend/cuda/sizes/contract.h"
 #include "core/philox.h"
 
 snug_status snug_cuda_check(snug_context *ctx, cudaError_t error, const char *what) {
@@ -73,67 +74,15 @@ static snug_status allocate(snug_context *ctx, int64_t bytes, enum snug_block_us
 
 /* ---- batches -------------------------------------------------------------------------------------------------- */
 
-static void *place(uint8_t *base, int64_t *offset, int64_t bytes) {
-    void *at = base ? base + *offset : NULL;
-    *offset += (bytes + 255) / 256 * 256;
-    return at;
-}
-
-/* The loss's width where it reads targets; 0 where it reads labels. */
-static int64_t target_width(const struct snug_program *program) {
-    for (size_t i = 0; i < program->op_count; i++) {
-        const struct snug_op *op = &program->ops[i];
-        if (op->kind == SNUG_OP_LOSS && op->loss.function != SNUG_CROSS_ENTROPY)
-            return program->tensors[op->loss.logits].cols;
-    }
-    return 0;
-}
-
-/* Bytes of the batch's copy; sets out's pointers into base, or to NULL if that is NULL. Loss positions are tokens or
-   sequences, of which there are no more than tokens. */
-static int64_t lay_out_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
-    const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
-    const int64_t rows = tokens > program->capacity[SNUG_EXTENT_ROWS] ? tokens : program->capacity[SNUG_EXTENT_ROWS];
-    int64_t size = 0;
-    out->step = place(base, &size, sizeof *out->step);
-    out->offsets = place(base, &size, 4 * (sequences + 1));
-    int32_t **arrays[] = {&out->ids, &out->types, &out->positions, &out->sample, &out->by_id};
-    for (size_t i = 0; i < 5; i++) *arrays[i] = place(base, &size, 4 * tokens);
-    out->loss_positions = place(base, &size, 4 * rows);
-    out->labels = place(base, &size, 4 * rows);
-    out->targets = place(base, &size, 4 * rows * target_width(program));
-    out->norms = place(base, &size,
-                       snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
-    out->updates = place(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);
-    out->updates_8bit = place(
-        base, &size, snug_cuda_find_multi_tensor(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
-    const bool coded = snug_program_has(program, SNUG_OP_ADAM_8BIT);
-    uint8_t *quantization = place(base, &size, coded ? (int64_t)sizeof *out->quantization : 0);
-    out->quantization = coded ? (struct snug_cuda_quantization *)quantization : NULL;
-    int64_t bytes;
-    const int32_t count = snug_cuda_count_biases(program, &bytes);
-    out->bias_list = place(base, &size, count * (int64_t)sizeof *out->bias_list);
-    out->sent = size;
-    out->incoming = place(base, &size, out->sent);
-    out->biases = place(base, &size, bytes);
-    out->update_step = place(base, &size, program->crosses ? (int64_t)sizeof *out->update_step : 0);
-    return size;
-}
-
 static int64_t available(void) {
     size_t unused, all;
     return cudaMemGetInfo(&unused, &all) == cudaSuccess ? (int64_t)unused : 0;
 }
 
-static int64_t batch_bytes(const struct snug_program *program) {
-    struct snug_cuda_batch batch;
-    return lay_out_batch(program, NULL, &batch);
-}
-
 /* Laying it out walks the program's operations, so it is done once. */
 void snug_cuda_place_batch(const struct snug_run *run) {
     struct snug_cuda *cuda = snug_cuda_of(run);
-    if (cuda->batch.step != run->batch_copy) lay_out_batch(run->program, run->batch_copy, &cuda->batch);
+    if (cuda->batch.step != run->batch_copy) snug_cuda_lay_out_batch(run->program, run->batch_copy, &cuda->batch);
 }
 
 int64_t snug_cuda_bucket_of(const struct snug_program *program, int64_t tokens) {
@@ -182,7 +131,7 @@ static snug_status load(struct snug_run *run) {
     put(h->by_id, b->by_id, 4 * b->tokens);
     put(h->loss_positions, b->loss_positions, 4 * b->rows);
     put(h->labels, b->labels, 4 * b->rows);
-    put(h->targets, b->targets, 4 * b->rows * target_width(run->program));
+    put(h->targets, b->targets, 4 * b->rows * snug_cuda_target_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
     return snug_cuda_send_step(run);
 }
@@ -286,13 +235,13 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
     cuda->updates = snug_cuda_find_updates(program);
     cuda->updates_8bit = snug_cuda_find_multi_tensor(program, SNUG_OP_ADAM_8BIT);
     struct snug_cuda_batch sizes;
-    lay_out_batch(program, NULL, &sizes);
+    snug_cuda_lay_out_batch(program, NULL, &sizes);
     for (int i = 0; i < 2; i++) {
         void *memory;
         struct snug_cuda_batch *tables = &cuda->staging[i];
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaHostAlloc(&memory, (size_t)sizes.sent, cudaHostAllocDefault),
                                         "page-locked memory"));
-        lay_out_batch(program, memory, tables);
+        snug_cuda_lay_out_batch(program, memory, tables);
         snug_cuda_list_entries(program, &cuda->norms, tables->norms);
         snug_cuda_list_entries(program, &cuda->updates, tables->updates);
         snug_cuda_list_entries(program, &cuda->updates_8bit, tables->updates_8bit);
@@ -321,30 +270,10 @@ static int64_t library(const struct snug_program *program, int threads) {
     return cudaMemGetInfo(&unused, &all) == cudaSuccess ? (int64_t)(all - unused) : 0;
 }
 
-static int64_t workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
-    (void)threads;
-    switch (op->kind) {
-    case SNUG_OP_LINEAR:
-    case SNUG_OP_LINEAR_DX:
-    case SNUG_OP_LINEAR_DW: return snug_cuda_linear_workspace(program, op);
-    case SNUG_OP_NORM_BACKWARD: return snug_cuda_norm_backward_workspace(program, op);
-    case SNUG_OP_ACTIVATION_BACKWARD: return snug_cuda_activation_backward_workspace(program, op);
-    case SNUG_OP_EMBED_BACKWARD: return snug_cuda_embed_backward_workspace(program, op);
-    case SNUG_OP_ATTENTION: return snug_cuda_attention_workspace(program, op);
-    case SNUG_OP_ATTENTION_BACKWARD: return snug_cuda_attention_backward_workspace(program, op);
-    case SNUG_OP_LOSS: return snug_cuda_loss_workspace(program);
-    case SNUG_OP_SQUARED_NORM: return snug_cuda_squared_norm_workspace(program, op);
-    case SNUG_OP_ADAFACTOR: return snug_cuda_adafactor_workspace(program, op);
-    default: return 0;
-    }
-}
-
 #define ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_cuda_##name,
 static const struct snug_backend backend = {
-    .name = "cuda",
-    .loss_positions = 1024, /* the decoder's gradient is read and written once per chunk */
+    SNUG_CUDA_PLANNED,
     .allocate = allocate,
-    .batch = batch_bytes,
     .available = available,
     .load = load,
     .begin = snug_cuda_begin,
@@ -356,12 +285,6 @@ static const struct snug_backend backend = {
     .close = close_state,
     .autotune = snug_cuda_autotune,
     .library = library,
-    .workspace = workspace,
-    .lazy_rows = false,
-    /* 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
-    .copying = {.ahead = 4, .part = 1 << 22, .least = 1 << 18, .overlaps = true},
-    .bounce = SNUG_CUDA_BOUNCE_BYTES,
-    .scales_loss = true,
     .ops = {SNUG_CUDA_OPS(ENTRY)},
 };
 
@@ -387,9 +310,9 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaSetDevice(0), "creating a context"));
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
                                     "cudaDeviceGetAttribute"));
-    if (major < 8)
-        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "the GPU is of compute capability %d, and snug needs 8.0 or later",
-                         major);
+    if (major < SNUG_CUDA_LEAST_CAPABILITY / 10)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "the GPU is of compute capability %d, and snug needs %d.0 or later",
+                         major, SNUG_CUDA_LEAST_CAPABILITY / 10);
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaFree(NULL), "creating a context"));
     *out = &backend;
     return SNUG_OK;

@@ -10,7 +10,7 @@ endif()
 # The plug-in has its own copy of these rooms. The program's functions that need other rooms (those that read and write
 # tensors through the offload file) are not used in it: the linker drops them.
 set(SNUG_CUDA_ROOMS $<TARGET_OBJECTS:snug_core> $<TARGET_OBJECTS:snug_program> $<TARGET_OBJECTS:snug_program_ops>
-                    $<TARGET_OBJECTS:snug_optim_optimizers>)
+                    $<TARGET_OBJECTS:snug_optim_optimizers> $<TARGET_OBJECTS:snug_backend_cuda_sizes>)
 target_compile_options(snug_program PRIVATE -ffunction-sections -fdata-sections)
 if(SNUG_CUDA STREQUAL EMULATE) # for tools/cuda-emulate: tests of kernels without a GPU
   include(tests/emulate/emulate.cmake)

@@ -17,6 +17,7 @@
 #undef inline
 
 extern "C" {
+#include "backend/cuda/bias.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/state.h"
 }

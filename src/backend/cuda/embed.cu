@@ -7,7 +7,7 @@
  */
 #include "backend/cuda/rows.cuh"
 
-enum { TYPE_BLOCKS = 512 };
+enum { TYPE_BLOCKS = SNUG_CUDA_TYPE_PARTS };
 
 struct embed {
     const void *word, *position, *type; /* position, type and beta may be NULL */
@@ -187,13 +187,6 @@ static __global__ void __launch_bounds__(ROW_THREADS)
             store<W>(to, sum[0]);
             if (type + 1 < types) store<W>(to + h, sum[1]);
         }
-}
-
-extern "C" int64_t snug_cuda_embed_backward_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const int64_t types = op->embed_backward.dtype ? program->tensors[op->embed_backward.dtype].rows : 0;
-    const int64_t h = program->tensors[op->embed_backward.dy].cols, norm = norm_partial_bytes(h);
-    const int64_t sums = TYPE_BLOCKS * types * h * (int64_t)sizeof(float);
-    return sums > norm ? sums : norm;
 }
 
 template <typename T, int W> static void scatter_as(struct snug_run *run, const struct snug_op *op, const T *ds) {

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "backend/cuda/bias.h"
 #include "backend/cuda/state.h"
 
 /* What a graph is valid for. */

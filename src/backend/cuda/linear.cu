@@ -8,7 +8,7 @@ extern "C" {
 
 /* ---- forward ---- */
 
-/* The epilogue adds a bias of y's own type: a small copy, which biases.c made or which follows cuBLASLt's workspace. */
+/* The epilogue adds a bias of y's own type: a small copy, made when FORWARD begins or after cuBLASLt's workspace. */
 template <typename T> static __global__ void narrow_bias(T *to, const float *from, int64_t n) {
     const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (i < n) to[i] = from_float<T>(from[i]);
@@ -42,22 +42,9 @@ static __global__ void add_bias(float *y, const float *bias, int64_t n, int64_t 
 
 static uint8_t *scratch(const struct snug_run *run) { return (uint8_t *)run->workspace + SNUG_CUDA_MATMUL_WORKSPACE; }
 
-/* Of the operands of a matmul: which of them are c, a and b. */
-struct roles {
-    int32_t c, a, b;
-};
-
-static struct roles roles_of(const struct snug_op *op) {
-    switch (op->kind) {
-    case SNUG_OP_LINEAR: return {op->linear.y, op->linear.x, op->linear.w};
-    case SNUG_OP_LINEAR_DX: return {op->linear_dx.dx, op->linear_dx.dy, op->linear_dx.w};
-    default: return {op->linear_dw.dw, op->linear_dw.dy, op->linear_dw.x};
-    }
-}
-
 extern "C" struct snug_cuda_matmul snug_cuda_matmul_of(const struct snug_run *run, const struct snug_op *op) {
     const bool forward = op->kind == SNUG_OP_LINEAR, weight = op->kind == SNUG_OP_LINEAR_DW;
-    const struct roles of = roles_of(op);
+    const struct snug_cuda_roles of = snug_cuda_roles_of(op);
     struct snug_cuda_matmul p = {.c = snug_run_data(run, of.c),
                                  .a = snug_run_data(run, of.a),
                                  .b = snug_run_data(run, of.b),
@@ -101,7 +88,7 @@ extern "C" snug_status snug_cuda_linear_dx(struct snug_run *run, const struct sn
 
 /* ---- the bias's gradient: column sums of dy, over parts of the rows, then over the parts ---- */
 
-enum { PARTS = 64 };
+enum { PARTS = SNUG_CUDA_BIAS_PARTS };
 
 /* A thread sums 8 columns; a block has 256 columns (32 lanes), and each of its 8 warps takes every 8th row of its
    part. */
@@ -139,16 +126,6 @@ template <typename T> static void bias_gradient(const struct snug_run *run, cons
     else
         column_sums<T, 1><<<dim3(blocks_for(n, 32), PARTS), 256, 0, stream>>>(partial, dy, rows, n);
     snug_cuda_add_partials(run, db, partial, PARTS, n, snug_run_overwrites(run, op));
-}
-
-extern "C" int64_t snug_cuda_linear_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct roles of = roles_of(op);
-    const struct snug_tensor *a = &program->tensors[of.a], *w = &program->tensors[of.b];
-    if (op->kind == SNUG_OP_LINEAR_DW)
-        return SNUG_CUDA_MATMUL_WORKSPACE + (op->linear_dw.db ? PARTS * a->cols * (int64_t)sizeof(float) : 0);
-    const int64_t size = w->rows * w->cols < SNUG_CUDA_CONVERTED ? w->rows * w->cols : SNUG_CUDA_CONVERTED;
-    const int64_t tile = a->dtype == w->dtype ? 0 : size * (int64_t)sizeof(float);
-    return SNUG_CUDA_MATMUL_WORKSPACE + snug_cuda_bias_bytes(program->tensors[of.c].cols) + tile;
 }
 
 /* Whether the next operation is LINEAR_DX of the same gradient and may run concurrently, so that each uses the

@@ -99,10 +99,6 @@ static __global__ void add_rows(float *loss, const double *rows, int64_t count, 
     if (threadIdx.x == 0) *loss = (float)(overwrite ? part : (double)*loss + part);
 }
 
-extern "C" int64_t snug_cuda_loss_workspace(const struct snug_program *program) {
-    return (program->capacity[SNUG_EXTENT_ROWS] + SNUG_ROW_TILE) * (int64_t)sizeof(double);
-}
-
 template <typename T>
 static void launch(const struct snug_run *run, const struct snug_op *op, const struct loss &a, int64_t rows) {
     const cudaStream_t stream = snug_cuda_of(run)->stream;

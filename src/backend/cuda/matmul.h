@@ -38,10 +38,4 @@ snug_status snug_cuda_clear(const struct snug_run *run);
 /* Converts count values from BF16 to type. */
 void snug_cuda_convert(const struct snug_cuda *cuda, void *to, enum snug_dtype type, const void *from, int64_t count);
 
-/* The workspace of LINEAR, LINEAR_DX and LINEAR_DW: cuBLASLt's; then, for the first two, a bias and a tile of the
-   weight, converted to another type; for the last, partial sums of db. */
-#define SNUG_CUDA_MATMUL_WORKSPACE ((int64_t)32 << 20)
-#define SNUG_CUDA_CONVERTED ((int64_t)4 << 20) /* values in a tile */
-static inline int64_t snug_cuda_bias_bytes(int64_t n) { return (n * 4 + 255) / 256 * 256; }
-
 #endif

@@ -304,7 +304,7 @@ static bool launch_backward(const struct snug_cuda *cuda, const struct norm_back
         constexpr int W = decltype(shape)::w, V = decltype(shape)::v, R = decltype(shape)::r;
         const unsigned threads = row_threads(a.h, W, V);
         unsigned blocks = row_blocks(cuda, a.rows, R, threads, BACKWARD_RESIDENT);
-        if (blocks > NORM_PARTS) blocks = NORM_PARTS;
+        if (blocks > SNUG_CUDA_NORM_PARTS) blocks = SNUG_CUDA_NORM_PARTS;
         *parts = blocks;
         if (blocks == 0) return;
         if (on_dy)
@@ -341,10 +341,6 @@ snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struc
     if (!done) return snug_cuda_refuse_row(run, op, a->h);
     if (dgamma || dbeta || dbias) add_partials(run, sums);
     return snug_cuda_done(run, op);
-}
-
-extern "C" int64_t snug_cuda_norm_backward_workspace(const struct snug_program *program, const struct snug_op *op) {
-    return norm_partial_bytes(program->tensors[op->norm_backward.dy].cols);
 }
 
 extern "C" snug_status snug_cuda_norm_backward(struct snug_run *run, const struct snug_op *op) {

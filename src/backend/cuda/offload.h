@@ -7,15 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Each stream of copies has its own bounce buffers, of which one is read or written by the offload file while another
-   one is transferred. A piece is large enough that the constant time of its transfer and of its host function is small
-   beside the disk's. */
-#define SNUG_CUDA_COPY_STREAMS 4
-#define SNUG_CUDA_BOUNCE_BUFFERS 2
-#ifndef SNUG_CUDA_PIECE /* the emulator's is smaller: its tensors have several pieces, too */
-#define SNUG_CUDA_PIECE (4 << 20)
-#endif
-#define SNUG_CUDA_BOUNCE_BYTES (SNUG_CUDA_COPY_STREAMS * SNUG_CUDA_BOUNCE_BUFFERS * SNUG_CUDA_PIECE)
+#include "backend/cuda/sizes/constants.h"
 
 struct snug_cuda_file_copy;
 

@@ -235,10 +235,6 @@ struct norm_backward {
     const void *addend; /* or NULL */
 };
 
-/* Bytes of partial. */
-enum { NORM_PARTS = 1024 };
-static inline int64_t norm_partial_bytes(int64_t h) { return NORM_PARTS * 3 * h * (int64_t)sizeof(float); }
-
 /* Launches it, and adds the partial sums to dgamma and dbeta, each or NULL. args has pointers and eps; dy is the tensor
    that defines the shape. Dropout's mask is on dy (the embeddings'), or between ds and dz. */
 snug_status snug_cuda_norm_backward_rows(const struct snug_run *run, const struct snug_op *op,

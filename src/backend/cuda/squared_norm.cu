@@ -67,15 +67,6 @@ static __global__ void add_all(double *sums, const double *partial, const struct
     if (threadIdx.x == 0) sums[entry.slot] = sum;
 }
 
-extern "C" int64_t snug_cuda_squared_norm_workspace(const struct snug_program *program, const struct snug_op *op) {
-    const struct snug_tensor *g = &program->tensors[op->squared_norm.g];
-    const int64_t own = (g->rows * g->cols + BLOCK - 1) / BLOCK;
-    for (const struct snug_op *before = op; before-- > program->ops;) /* the first one counts for the shared launch */
-        if (before->kind == op->kind) return own * (int64_t)sizeof(double);
-    const int64_t all = snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).blocks;
-    return (own > all ? own : all) * (int64_t)sizeof(double);
-}
-
 extern "C" snug_status snug_cuda_squared_norm(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->norms);

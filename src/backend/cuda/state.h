@@ -5,43 +5,15 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/bias.h"
-#include "backend/cuda/multi_tensor.h"
 #include "backend/cuda/offload.h"
+#include "backend/cuda/sizes/batch.h"
+#include "backend/cuda/sizes/constants.h"
 
-/* What changes from one run of an operation to the next. It is in device memory, where kernels read it, so that a
-   captured graph serves every batch of its size. */
-struct snug_cuda_step {
-    int32_t tokens, sequences, rows, first_row;
-    uint32_t key, step; /* Philox's, for dropout */
-    float loss_scale, max_grad_norm;
-    /* For the update, see step.cu. */
-    int32_t updates; /* updates done before this one */
-    bool skip;       /* this update is skipped: the gradients are not finite (fp16) */
-    float learning_rate;
-    float rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
-    /* ADAM_8BIT's, of betas that are fp32 numbers: lr sqrt(1 - b2^t) / (1 - b1^t), sqrt(1 - b2^t) */
-    float rate_8bit, correction_8bit;
-    float fresh; /* Adafactor's t^decay_rate */
-};
 /* The inputs of an update's numbers. */
 struct snug_cuda_update_settings {
     double beta1, beta2, decay_rate;
     int64_t skipped; /* earlier steps that were skipped, as far as the host knows */
     float learning_rates[SNUG_UNSEEN_STEPS];
-};
-
-/* The backend's copy of a batch on the device, the step's numbers, and the tables of multi_tensor.c and biases.c. */
-struct snug_cuda_batch {
-    struct snug_cuda_step *step, *update_step; /* update_step: of the last UPDATE, for updates in the next FORWARD */
-    int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *loss_positions, *labels;
-    float *targets;
-    struct snug_cuda_entry *norms, *updates, *updates_8bit;
-    struct snug_cuda_quantization *quantization; /* NULL if no state has 8 bits */
-    struct snug_cuda_bias *bias_list;
-    int64_t sent;      /* bytes up to here: what is transferred with a batch */
-    uint8_t *incoming; /* where the transfer writes */
-    uint8_t *biases;   /* in 16 bits */
 };
 
 struct snug_cuda_matmul_plan;
@@ -113,8 +85,6 @@ snug_status snug_cuda_send_step(struct snug_run *run);
 snug_status snug_cuda_keep_step(struct snug_run *run);
 
 /* ---- rows ---- */
-
-static inline int64_t snug_cuda_round_up(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile * tile; }
 
 /* Loss positions of the chunk, rounded up to an eighth of a full chunk: a small chunk costs less, and there are few
    different graphs. */

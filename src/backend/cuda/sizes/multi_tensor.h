@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One launch over many tensors: see multi_tensor.c. */
-#ifndef SNUG_BACKEND_CUDA_MULTI_TENSOR_H
-#define SNUG_BACKEND_CUDA_MULTI_TENSOR_H
+#ifndef SNUG_BACKEND_CUDA_SIZES_MULTI_TENSOR_H
+#define SNUG_BACKEND_CUDA_SIZES_MULTI_TENSOR_H
 
 #include "backend/backend.h"
 

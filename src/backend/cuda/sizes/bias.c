@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Biases in the type of the outputs that they are added to, as the matmuls' epilogue requires: one launch converts all
- * of a program when FORWARD begins. They do not change until BACKWARD, which recomputes outputs with the same ones.
- */
-#include "backend/cuda/bias.h"
-
-#include "backend/cuda/state.h"
+#include "backend/cuda/sizes/bias.h"
 
 /* The bias that op's matmul needs converted, or 0: F32 logits of 16-bit operands get their bias in a kernel. */
 static int32_t bias_of(const struct snug_program *program, const struct snug_op *op) {
@@ -45,10 +39,32 @@ int32_t snug_cuda_count_biases(const struct snug_program *program, int64_t *byte
     return count;
 }
 
-const void *snug_cuda_bias(const struct snug_run *run, int32_t bias) {
-    const struct snug_cuda *cuda = snug_cuda_of(run);
-    const int64_t from = run->program->tensors[bias].offset;
-    for (int32_t i = 0; i < cuda->bias_count; i++)
-        if (cuda->biases[i].from == from) return cuda->batch.biases + cuda->biases[i].to;
+/* ---- gradients ---- */
+
+/* The tensor that op writes and whose columns it can sum; 0: none. */
+static int32_t summed_output(const struct snug_op *op) {
+    if (op->kind == SNUG_OP_ACTIVATION_BACKWARD) return op->activation_backward.du;
+    if (op->kind != SNUG_OP_NORM_BACKWARD) return 0;
+    return op->norm_backward.dz ? op->norm_backward.dz : op->norm_backward.ds;
+}
+
+/* Whether an operation after `from` and before `to` writes or reads tensor. */
+static bool is_touched(const struct snug_op *from, const struct snug_op *to, int32_t tensor) {
+    for (const struct snug_op *op = from + 1; op < to; op++)
+        if (snug_op_writes(op, tensor) || snug_op_uses(op, tensor)) return true;
+    return false;
+}
+
+const struct snug_op *snug_cuda_bias_gradient_of(const struct snug_program *program, const struct snug_op *op) {
+    const struct snug_op *end = program->ops + program->op_count;
+    const int32_t dy = summed_output(op);
+    if (dy == 0) return NULL;
+    for (const struct snug_op *next = op + 1; next < end && next->phase == op->phase; next++) {
+        if (next->kind == SNUG_OP_LINEAR_DW && next->linear_dw.dy == dy && next->linear_dw.db) {
+            const int32_t db = next->linear_dw.db;
+            return program->tensors[db].persistent && !is_touched(op, next, db) ? next : NULL;
+        }
+        if (snug_op_writes(next, dy)) return NULL;
+    }
     return NULL;
 }

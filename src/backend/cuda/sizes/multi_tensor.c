@@ -4,7 +4,7 @@
  * consecutive operations of a kind in a phase the first does the work of all, and the others do nothing. A tensor is
  * divided into blocks of SNUG_CUDA_BLOCK elements; the table of tensors is transferred with the batch.
  */
-#include "backend/cuda/multi_tensor.h"
+#include "backend/cuda/sizes/multi_tensor.h"
 
 static int32_t gradient_of(const struct snug_op *op) {
     return op->kind == SNUG_OP_SQUARED_NORM ? op->squared_norm.g : op->update.g;
@@ -27,6 +27,14 @@ static int64_t blocks_of(const struct snug_program *program, const struct snug_o
             op->update.segments * ((each + SNUG_QUANTISED_BLOCK - 1) / SNUG_QUANTISED_BLOCK) * SNUG_QUANTISED_BLOCK;
     }
     return (elements + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
+}
+
+int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all) {
+    const struct snug_tensor *g = &program->tensors[op->update.g];
+    const int64_t parts = snug_cuda_parts(g->rows / op->update.segments, all);
+    const int64_t doubles = 2 * parts + 1, floats = (parts + 1) * g->cols;
+    const int64_t bytes = op->update.segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
+    return op->update.vector ? 0 : (bytes + 255) / 256 * 256;
 }
 
 /* Updates that cross phases run where their weight is read. Updates of other kinds may be in between: each has its own

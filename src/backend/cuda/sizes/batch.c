@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/cuda/sizes/batch.h"
+
+static void *place(uint8_t *base, int64_t *offset, int64_t bytes) {
+    void *at = base ? base + *offset : NULL;
+    *offset += (bytes + 255) / 256 * 256;
+    return at;
+}
+
+int64_t snug_cuda_target_width(const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind == SNUG_OP_LOSS && op->loss.function != SNUG_CROSS_ENTROPY)
+            return program->tensors[op->loss.logits].cols;
+    }
+    return 0;
+}
+
+/* Loss positions are tokens or sequences, of which there are no more than tokens. */
+int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
+    const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
+    const int64_t rows = tokens > program->capacity[SNUG_EXTENT_ROWS] ? tokens : program->capacity[SNUG_EXTENT_ROWS];
+    int64_t size = 0;
+    out->step = place(base, &size, sizeof *out->step);
+    out->offsets = place(base, &size, 4 * (sequences + 1));
+    int32_t **arrays[] = {&out->ids, &out->types, &out->positions, &out->sample, &out->by_id};
+    for (size_t i = 0; i < 5; i++) *arrays[i] = place(base, &size, 4 * tokens);
+    out->loss_positions = place(base, &size, 4 * rows);
+    out->labels = place(base, &size, 4 * rows);
+    out->targets = place(base, &size, 4 * rows * snug_cuda_target_width(program));
+    out->norms = place(base, &size,
+                       snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
+    out->updates = place(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);
+    out->updates_8bit = place(
+        base, &size, snug_cuda_find_multi_tensor(program, SNUG_OP_ADAM_8BIT).count * (int64_t)sizeof *out->updates);
+    const bool coded = snug_program_has(program, SNUG_OP_ADAM_8BIT);
+    uint8_t *quantization = place(base, &size, coded ? (int64_t)sizeof *out->quantization : 0);
+    out->quantization = coded ? (struct snug_cuda_quantization *)quantization : NULL;
+    int64_t bytes;
+    const int32_t count = snug_cuda_count_biases(program, &bytes);
+    out->bias_list = place(base, &size, count * (int64_t)sizeof *out->bias_list);
+    out->sent = size;
+    out->incoming = place(base, &size, out->sent);
+    out->biases = place(base, &size, bytes);
+    out->update_step = place(base, &size, program->crosses ? (int64_t)sizeof *out->update_step : 0);
+    return size;
+}
+
+int64_t snug_cuda_batch_bytes(const struct snug_program *program) {
+    struct snug_cuda_batch batch;
+    return snug_cuda_lay_out_batch(program, NULL, &batch);
+}

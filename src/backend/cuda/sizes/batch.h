@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The batch on the device, and the step's numbers. */
+#ifndef SNUG_BACKEND_CUDA_SIZES_BATCH_H
+#define SNUG_BACKEND_CUDA_SIZES_BATCH_H
+
+#include "backend/cuda/quantization.h"
+#include "backend/cuda/sizes/bias.h"
+#include "backend/cuda/sizes/multi_tensor.h"
+
+/* What changes from one run of an operation to the next. It is in device memory, where kernels read it, so that a
+   captured graph serves every batch of its size. */
+struct snug_cuda_step {
+    int32_t tokens, sequences, rows, first_row;
+    uint32_t key, step; /* Philox's, for dropout */
+    float loss_scale, max_grad_norm;
+    /* For the update, see step.cu. */
+    int32_t updates; /* updates done before this one */
+    bool skip;       /* this update is skipped: the gradients are not finite (fp16) */
+    float learning_rate;
+    float rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
+    /* ADAM_8BIT's, of betas that are fp32 numbers: lr sqrt(1 - b2^t) / (1 - b1^t), sqrt(1 - b2^t) */
+    float rate_8bit, correction_8bit;
+    float fresh; /* Adafactor's t^decay_rate */
+};
+/* The backend's copy of a batch on the device, the step's numbers, and the tables of multi_tensor.c and bias.c. */
+struct snug_cuda_batch {
+    struct snug_cuda_step *step, *update_step; /* update_step: of the last UPDATE, for deferred updates */
+    int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *loss_positions, *labels;
+    float *targets;
+    struct snug_cuda_entry *norms, *updates, *updates_8bit;
+    struct snug_cuda_quantization *quantization; /* NULL if no state has 8 bits */
+    struct snug_cuda_bias *bias_list;
+    int64_t sent;      /* bytes up to here: what is transferred with a batch */
+    uint8_t *incoming; /* where the transfer writes */
+    uint8_t *biases;   /* in 16 bits */
+};
+
+/* The loss's width where it reads targets; 0 where it reads labels. */
+int64_t snug_cuda_target_width(const struct snug_program *program);
+/* Bytes of the batch's copy; sets out's pointers into base, or to NULL if that is NULL. */
+int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out);
+/* struct snug_backend's batch. */
+int64_t snug_cuda_batch_bytes(const struct snug_program *program);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a plan asks of the CUDA backend. The files of this folder use no CUDA: they are part of the plug-in and of the
+ * program, so that a plan for a GPU can be made on a machine without one, with the same bytes.
+ */
+#ifndef SNUG_BACKEND_CUDA_SIZES_CONTRACT_H
+#define SNUG_BACKEND_CUDA_SIZES_CONTRACT_H
+
+#include "backend/backend.h"
+#include "backend/cuda/sizes/batch.h"
+#include "backend/cuda/sizes/constants.h"
+#include "backend/cuda/sizes/workspace.h"
+
+#define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_OFFLOAD(X)
+
+enum { SNUG_CUDA_LEAST_CAPABILITY = 80 }; /* compute capability 8.0 */
+
+/* The members of struct snug_backend on which a plan depends. Loss positions: the decoder's gradient is read and
+   written once per chunk. A part of 16 MiB in fp32: a copy's fixed time is small beside its transfer. */
+#define SNUG_CUDA_PLANNED                                                                                              \
+    .name = "cuda", .on_device = true, .loss_positions = 1024, .batch = snug_cuda_batch_bytes,                         \
+    .workspace = snug_cuda_workspace, .bounce = SNUG_CUDA_BOUNCE_BYTES, .lazy_rows = false, .scales_loss = true,       \
+    .copying = {                                                                                                       \
+        .ahead = 4,                                                                                                    \
+        .part = 1 << 22,                                                                                               \
+        .least = 1 << 18,                                                                                              \
+        .overlaps = true,                                                                                              \
+    }
+
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans for a GPU that is not here: the table of GPUs, scaled rates, --gpu, and, where the CUDA plug-in works (in the
+   emulator, too), the same bytes as it plans itself. */
+#include "backend/gpu_models.h"
+#include "measure/plan.h"
+#include "plan/gpu_rates.h"
+#include "training_fixture.h"
+
+#define GPU_RATES SNUG_SOURCE_DIR "/tests/golden/rates_gpu.json"
+#define CPU_RATES SNUG_SOURCE_DIR "/tests/golden/rates.json"
+#define SMALL "config_name=@model train_file=dummy:1024x64 max_seq_length=64 "
+#define BERT "config_name=bert-base-uncased train_file=dummy:256x128 max_seq_length=128 "
+
+/* ---- the table ------------------------------------------------------------------------------------------------- */
+
+static void test_names(void **state) {
+    static const char *const same[][2] = {
+        {"RTX 4090", "NVIDIA GeForce RTX 4090"},
+        {"rtx4090", "NVIDIA GeForce RTX 4090"},
+        {"geforce RTX-4090", "NVIDIA GeForce RTX 4090"},
+        {"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"},
+        {"nvidia h200", "NVIDIA H200"},
+        {"H100", "NVIDIA H100 80GB HBM3"},
+        {"h100 sxm", "NVIDIA H100 80GB HBM3"},
+        {"H100 PCIe", "NVIDIA H100 PCIe"},
+        {"A100 40GB", "NVIDIA A100-SXM4-40GB"},
+        {"A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"},
+        {"A100 80GB PCIe", "NVIDIA A100 80GB PCIe"},
+        {"RTX 3060 12GB", "NVIDIA GeForce RTX 3060"},
+        {"RTX 6000 Ada", "NVIDIA RTX 6000 Ada Generation"},
+        {"T4", "Tesla T4"},
+        {"v100", "Tesla V100-SXM2-16GB"},
+    };
+    static const char *const unknown[][2] = {
+        {"RTX 4091", "NVIDIA GeForce RTX 4090, "},
+        {"A100", "NVIDIA A100-SXM4-40GB, NVIDIA A100-SXM4-80GB, NVIDIA A100 80GB PCIe, "},
+        {"4060 Ti", "NVIDIA GeForce RTX 4060 Ti 16GB"},
+        {"RTX", "NVIDIA GeForce RTX 3060, "},    /* part of many: the first ones */
+        {"MI300X", "NVIDIA GeForce RTX 3060, "}, /* none is similar: all */
+        {"", "NVIDIA GeForce RTX 3060, "},
+    };
+    char text[1024], small[8];
+    (void)state;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        const struct snug_gpu_model *model = snug_gpu_model_find(same[i][0]);
+        if (!model || strcmp(model->name, same[i][1]) != 0)
+            fail_msg("%s is %s", same[i][0], model ? model->name : "unknown");
+    }
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        assert_null(snug_gpu_model_find(unknown[i][0]));
+        snug_gpu_model_list(unknown[i][0], text, sizeof text);
+        if (strncmp(text, unknown[i][1], strlen(unknown[i][1])) != 0) fail_msg("%s: %s", unknown[i][0], text);
+        assert_null(strstr(text, "Tesla")); /* only those that snug supports */
+    }
+    snug_gpu_model_list("MI300X", text, sizeof text);
+    assert_contains(text, "NVIDIA B200");
+    snug_gpu_model_list("MI300X", small, sizeof small);
+    assert_string_equal(small, "NVIDIA ");
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    assert_null(snug_gpu_model_find(text)); /* longer than any name */
+}
+
+/* ---- rates ------------------------------------------------------------------------------------------------------ */
+
+static const struct snug_rate *rate_of(const struct snug_rates *rates, enum snug_op_kind kind, int32_t types) {
+    for (size_t i = 0; i < rates->count; i++)
+        if (rates->items[i].kind == kind && rates->items[i].types == types) return &rates->items[i];
+    fail_msg("no rate of %s", snug_op_name(kind));
+    return NULL;
+}
+
+/* A rate is scaled by the peak that limits its operation; what is done before a kernel starts is not. */
+static void test_scaled_rates(void **state) {
+    const struct fixture *f = *state;
+    const struct snug_gpu_model *h200 = snug_gpu_model_find("H200"), *other = snug_gpu_model_find("RTX 4090");
+    const struct {
+        enum snug_op_kind kind;
+        int32_t types;
+        double slower;
+    } cases[] = {
+        {SNUG_OP_LINEAR, 7, h200->half / other->half},
+        {SNUG_OP_LINEAR, 3, h200->half / other->half}, /* fp32 results of 16-bit operands */
+        {SNUG_OP_LINEAR, 0, h200->fp32 / other->fp32},
+        {SNUG_OP_LINEAR, 2, h200->fp32 / other->fp32}, /* bf16 weights are converted */
+        {SNUG_OP_LINEAR_DX, 8, h200->tf32 / other->tf32},
+        {SNUG_OP_ATTENTION, 5, h200->half / other->half},
+        {SNUG_OP_ATTENTION, 0, h200->tf32 / other->tf32}, /* parts of fp32 operands, on tensor cores */
+        {SNUG_OP_NORM, 5, h200->bandwidth / other->bandwidth},
+        {SNUG_OP_ADAM, 4, h200->bandwidth / other->bandwidth},
+        {SNUG_OP_STORE, 0, h200->link / other->link},
+        {SNUG_OP_FETCH, 0, h200->link / other->link},
+    };
+    struct snug_rates here, there;
+    assert_int_equal(snug_rates_scale(f->ctx, h200, &here), SNUG_OK);
+    assert_int_equal(snug_rates_scale(f->ctx, other, &there), SNUG_OK);
+    assert_string_equal(there.device, other->name);
+    assert_string_equal(there.scaled_from, h200->name);
+    assert_true(there.overlaps);
+    assert_int_equal(here.count, there.count);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct snug_rate *from = rate_of(&here, cases[i].kind, cases[i].types);
+        const struct snug_rate *to = rate_of(&there, cases[i].kind, cases[i].types);
+        assert_true(from->call == to->call);
+        assert_true(from->flop + from->byte > 0);
+        assert_float_equal(to->flop, cases[i].slower * from->flop, 1e-9 * to->flop);
+        assert_float_equal(to->byte, cases[i].slower * from->byte, 1e-9 * to->byte);
+    }
+    snug_rates_free(&here);
+    snug_rates_free(&there);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------ */
+
+static snug_plan *plan_of(struct fixture *f, const char *words, snug_status wanted) {
+    snug_plan *plan;
+    snug_args *args = plain_args(f, words);
+    const snug_status status = snug_plan_create(args, &plan);
+    if (status != wanted) fail_msg("%s: status %d: %s", words, status, snug_error_message(f->ctx));
+    snug_args_destroy(args);
+    return plan;
+}
+
+static json_t *json_of(const snug_plan *plan) {
+    char *text;
+    assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    free(text);
+    return json;
+}
+
+static double number(const json_t *json, const char *object, const char *key) {
+    const json_t *value = json_object_get(json_object_get(json, object), key);
+    if (!json_is_number(value)) fail_msg("%s.%s is no number", object, key);
+    return json_number_value(value);
+}
+
+static void assert_says(const snug_plan *plan, const char *part) {
+    char *text;
+    assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
+    assert_contains(text, part);
+    free(text);
+}
+
+static void test_plan_of_a_known_gpu(void **state) {
+    struct fixture *f = *state;
+    snug_plan *plan = plan_of(f, BERT "gpu=h200 bf16=true per_device_train_batch_size=16 num_train_epochs=2", SNUG_OK);
+    json_t *json = json_of(plan);
+    const double step = number(json, "run", "seconds_per_step");
+    assert_true(step > 1e-3 && step < 1);
+    assert_int_equal((int)number(json, "run", "steps"), 32);
+    assert_float_equal(number(json, "run", "samples_per_step"), 16, 0);
+    assert_float_equal(number(json, "run", "seconds"), 32 * step, 1e-9);
+    assert_float_equal(number(json, "run", "samples_per_second"), 16 / step, 1e-6);
+    assert_string_equal(json_string_value(json_object_get(json, "device")), "NVIDIA H200");
+    assert_int_equal(number(json, "bytes", "context"), SNUG_GPU_CONTEXT_BYTES);
+    assert_true(json_is_true(json_object_get(json_object_get(json, "rates"), "scaled")));
+    json_decref(json);
+    assert_says(plan, "(nothing else on it): it fits");
+    assert_says(plan, " s there, ");
+    assert_says(plan, "\n(estimated, not measured there: rates measured on NVIDIA H200, scaled");
+    const double fast = plan->methods->work.seconds;
+    const int64_t total = snug_plan_total(plan);
+    snug_plan_destroy(plan);
+    /* The same bytes on a slower GPU. */
+    plan = plan_of(f, BERT "gpu=L4 device=cuda bf16=true per_device_train_batch_size=16", SNUG_OK);
+    assert_int_equal(snug_plan_total(plan), total);
+    assert_true(plan->methods->work.seconds > 5 * fast);
+    snug_plan_destroy(plan);
+    /* Without data, the steps are those of the arguments. */
+    plan = plan_of(f, "gpu=L4 config_name=@model max_steps=7", SNUG_OK);
+    assert_says(plan, "; the run's 7 steps about ");
+    snug_plan_destroy(plan);
+    plan = plan_of(f, "gpu=L4 config_name=@model", SNUG_OK);
+    json = json_of(plan);
+    assert_true(json_is_null(json_object_get(json_object_get(json, "run"), "steps")));
+    assert_true(json_is_null(json_object_get(json_object_get(json, "run"), "seconds")));
+    assert_says(plan, " samples/s\n");
+    json_decref(json);
+    snug_plan_destroy(plan);
+}
+
+/* What is not measured in BERTs, such as gated linear units, is estimated as an activation: a step of 32 x 512 took
+   35.5 ms on an H100. */
+static void test_plan_of_modernbert(void **state) {
+    snug_plan *plan = plan_of(*state,
+                              "gpu=H100 config_name=ModernBERT-base bf16=true per_device_train_batch_size=32 "
+                              "max_seq_length=512",
+                              SNUG_OK);
+    assert_float_equal(plan->methods->work.seconds, 35.5e-3, 0.3 * 35.5e-3);
+    snug_plan_destroy(plan);
+}
+
+static void test_fit_for_a_known_gpu(void **state) {
+    struct fixture *f = *state;
+    /* A prime batch: few micro-batches to search through. */
+    static const char *const large = "config_name=@large train_file=dummy:10007x64 max_seq_length=64 "
+                                     "per_device_train_batch_size=10007 gpu=rtx3060 ";
+    char words[512];
+    write_model(f, "large", 0.1, 256, 2, VOCABULARY);
+    snug_plan *plan = plan_of(f, large, SNUG_OK);
+    assert_says(plan, "): it does not fit");
+    snug_plan_destroy(plan);
+    snprintf(words, sizeof words, "%s fit=true", large);
+    plan = plan_of(f, words, SNUG_OK);
+    assert_says(plan, "): it fits");
+    assert_says(plan, "\n--fit: --");
+    assert_true(plan->total <= plan->available && plan->fit.applied);
+    snug_plan_destroy(plan);
+    snprintf(words, sizeof words, "%s fit=true memory_budget=2GiB", large);
+    plan = plan_of(f, words, SNUG_OK);
+    assert_true(plan->total <= (int64_t)2 << 30);
+    snug_plan_destroy(plan);
+    snprintf(words, sizeof words, "%s fit=true memory_budget=560MiB", large);
+    plan = plan_of(f, words, SNUG_E_DOES_NOT_FIT);
+    assert_contains(snug_error_message(f->ctx), "MiB of NVIDIA GeForce RTX 3060, ");
+    snug_plan_destroy(plan);
+}
+
+/* A file's GPU has the file's rates, and the table's memory if it is there. */
+static void test_file_of_rates(void **state) {
+    struct fixture *f = *state;
+    char words[1024];
+    snug_plan *plan = plan_of(f, SMALL "bf16=true gpu=" GPU_RATES, SNUG_OK);
+    json_t *json = json_of(plan);
+    assert_true(json_is_false(json_object_get(json_object_get(json, "rates"), "scaled")));
+    assert_int_equal(json_integer_value(json_object_get(json, "available_bytes")), -1);
+    json_decref(json);
+    assert_says(plan, "\nsnug does not know how much memory a GPU of which the tests know the seconds has\n");
+    assert_says(plan, "\n(by rates measured on a GPU of which the tests know the seconds)\n");
+    snug_plan_destroy(plan);
+    plan = plan_of(f, SMALL "per_device_train_batch_size=1024 memory_budget=600MiB fit=true gpu=" GPU_RATES, SNUG_OK);
+    assert_true(plan->total <= (int64_t)600 << 20 && plan->fit.applied);
+    snug_plan_destroy(plan);
+    json_t *rates = read_json(f, GPU_RATES);
+    static const char *const names[][2] = {{"NVIDIA L4", "NVIDIA L4 "},
+                                           {"", "snug does not know how much memory GPU has"}};
+    for (int i = 0; i < 2; i++) {
+        json_object_set_new(rates, "device", json_string(names[i][0]));
+        assert_int_equal(json_dump_file(rates, path_of(f, "other.json"), 0), 0);
+        snprintf(words, sizeof words, SMALL "gpu=%s", path_of(f, "other.json"));
+        plan = plan_of(f, words, SNUG_OK);
+        assert_says(plan, names[i][1]);
+        snug_plan_destroy(plan);
+    }
+    /* Operations that take no time. */
+    json_t *items = json_object_get(rates, "seconds");
+    for (size_t i = 0; i < json_array_size(items); i++)
+        for (int k = 0; k < 3; k++)
+            json_object_set_new(json_array_get(items, i), ((const char *[]){"call", "flop", "byte"})[k], json_real(0));
+    assert_int_equal(json_dump_file(rates, path_of(f, "other.json"), 0), 0);
+    plan = plan_of(f, words, SNUG_OK);
+    json = json_of(plan);
+    assert_true(json_is_null(json_object_get(json_object_get(json, "run"), "samples_per_second")));
+    json_decref(json);
+    snug_plan_destroy(plan);
+    json_decref(rates);
+}
+
+static void test_refusals(void **state) {
+    static const struct {
+        const char *words, *says;
+        snug_status status;
+    } cases[] = {
+        {"gpu=RTX_4091", "--gpu RTX_4091: snug knows no GPU of this name, but NVIDIA GeForce RTX 4090, ", SNUG_E_USAGE},
+        {"gpu=RTX.4091", "--gpu RTX.4091: snug knows no GPU of this name, but ", SNUG_E_USAGE},
+        {"gpu=T4", "--gpu T4: Tesla T4 has compute capability 7.5, and snug needs 8.0 or later", SNUG_E_UNSUPPORTED},
+        {"gpu=H200 use_cpu=true", "--gpu H200 and --use_cpu contradict each other", SNUG_E_USAGE},
+        {"gpu=H200 device=cpu", "--gpu H200 and --device cpu contradict each other", SNUG_E_USAGE},
+        {"gpu=H200 offload=optimizer offload_dir=/tmp", "--offload_dir /tmp: ", SNUG_E_UNSUPPORTED},
+        {"gpu=" CPU_RATES, "rates.json: these are rates of a CPU", SNUG_E_USAGE},
+        {"gpu=/nowhere/rates", "/nowhere/rates", SNUG_E_IO},
+        {"gpu=nothing.json", "nothing.json", SNUG_E_IO},
+        {"fit=true gpu=" GPU_RATES,
+         "--fit: snug does not know the memory of a GPU of which the tests know the seconds: give --memory_budget",
+         SNUG_E_USAGE},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[512];
+        snprintf(words, sizeof words, SMALL "%s", cases[i].words);
+        assert_null(plan_of(f, words, cases[i].status));
+        assert_contains(snug_error_message(f->ctx), cases[i].says);
+    }
+    snug_args *args = training_args(f, "gpu=H200");
+    snug_train_result result;
+    snug_rates *rates;
+    assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "out")), SNUG_OK);
+    assert_int_equal(snug_train(args, NULL, &result), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan takes a GPU that need not be here");
+    assert_int_equal(snug_rates_create(args, &rates), SNUG_E_USAGE);
+    assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan takes a GPU that need not be here");
+    snug_doctor *doctor;
+    assert_int_equal(snug_doctor_create(args, &doctor), SNUG_E_USAGE);
+    snug_doctor_destroy(doctor);
+    snug_args_destroy(args);
+}
+
+/* Whatever would use the GPU fails, and says why. */
+static void test_nothing_runs(void **state) {
+    struct fixture *f = *state;
+    const struct snug_backend *backend = snug_backend_cuda_planned();
+    struct snug_run run = {.ctx = f->ctx};
+    const struct snug_op op = {.kind = SNUG_OP_LINEAR};
+    struct snug_block block;
+    bool done = false;
+    void *nothing;
+    assert_true(backend->plans_only && snug_backend_is_device(backend));
+    assert_int_equal(backend->allocate(f->ctx, 16, SNUG_BLOCK_ARENA, &block), SNUG_E_INTERNAL);
+    assert_null(block.base);
+    assert_int_equal(backend->load(&run), SNUG_E_INTERNAL);
+    assert_int_equal(backend->begin(&run, SNUG_PHASE_FORWARD, &done), SNUG_E_INTERNAL);
+    assert_int_equal(backend->end(&run, SNUG_PHASE_FORWARD), SNUG_E_INTERNAL);
+    assert_int_equal(backend->ops[op.kind](&run, &op), SNUG_E_INTERNAL);
+    assert_contains(snug_error_message(f->ctx), "a plan for a GPU that is not here cannot be run");
+    assert_int_equal(backend->library(NULL, 1), 0);
+    assert_int_equal(backend->open(f->ctx, NULL, 1, &nothing), SNUG_OK);
+    assert_null(nothing);
+    backend->close(nothing);
+}
+
+/* ---- the same bytes as the plug-in's plan ------------------------------------------------------------------------ */
+
+static void test_bytes_are_those_of_the_plugin(void **state) {
+    static const char *const models[] = {
+        "bert-large-uncased", "mpnet-base", "ModernBERT-base", "@roberta", "@modern", "@mpnet", "@model"};
+    static const char *const mixes[] = {
+        "",
+        "bf16=true",
+        "bf16=true gradient_accumulation_steps=3 offload=optimizer offload_ratio=0.5",
+        "bf16=true task=mlm train_file=dummy:64x32",
+        "bf16=true task=mlm per_device_train_batch_size=64", /* in chunks */
+        "fp16=true optim=adamw_8bit task=token_classification",
+        "tf32=true optim=adafactor",
+        "optim=adafactor offload=optimizer,gradients",
+        "dtype=bfloat16 optim=adamw_8bit",
+        "bf16=true dtype=bfloat16 optim=lion_32bit per_device_train_batch_size=1",
+        "bf16=true update_in_backward=true optim=adafactor max_grad_norm=0",
+        "bf16=true recompute=layer offload=optimizer,weights,gradients,activations freeze=embeddings",
+        "bf16=true validation_file=dummy:64x64 per_device_eval_batch_size=64 max_seq_length=64",
+    };
+    struct fixture *f = *state;
+    const struct snug_backend *cuda;
+    if (snug_backend_cuda(f->ctx, &cuda) != SNUG_OK) {
+        print_message("skipped: %s\n", snug_error_message(f->ctx));
+        skip();
+    }
+    setenv("SNUG_RATES", GPU_RATES, 1);
+    write_other_families(f, 64);
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++) {
+            static const char *const devices[] = {"device=cuda", "gpu=" GPU_RATES};
+            snug_plan *plans[2];
+            for (int k = 0; k < 2; k++) {
+                char words[512];
+                snprintf(words, sizeof words, "config_name=%s max_seq_length=32 per_device_train_batch_size=16 %s %s",
+                         models[m], mixes[i], devices[k]);
+                plans[k] = plan_of(f, words, SNUG_OK);
+            }
+            for (int c = 0; c < SNUG_MEMORY_CONTEXT; c++) /* context and host are measured */
+                if (plans[0]->bytes[c] != plans[1]->bytes[c])
+                    fail_msg("%s %s: %s is %lld here, and %lld in a plan alone", models[m], mixes[i],
+                             snug_memory_class_name((snug_memory_class)c), (long long)plans[0]->bytes[c],
+                             (long long)plans[1]->bytes[c]);
+            assert_memory_equal(plans[0]->offloaded, plans[1]->offloaded, sizeof plans[0]->offloaded);
+            assert_true(plans[0]->methods->work.seconds == plans[1]->methods->work.seconds);
+            snug_plan_destroy(plans[0]);
+            snug_plan_destroy(plans[1]);
+        }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_names),
+        TEST(test_scaled_rates),
+        TEST(test_plan_of_a_known_gpu),
+        TEST(test_plan_of_modernbert),
+        TEST(test_fit_for_a_known_gpu),
+        TEST(test_file_of_rates),
+        TEST(test_refusals),
+        TEST(test_nothing_runs),
+        TEST(test_bytes_are_those_of_the_plugin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
