@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 
 /* The ABI version: changes with every change of the interface between program and plug-in, which are built together. */
-#define SNUG_CUDA_PLUGIN_VERSION 6
+#define SNUG_CUDA_PLUGIN_VERSION 7
 
 struct snug_cuda_plugin {
     int version;
