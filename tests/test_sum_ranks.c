@@ -109,7 +109,7 @@ static void test_sums_in_the_order_of_the_ranks(void **state) {
             for (int64_t i = 0; i < counts[c]; i++) {
                 float sum = simulated.gradients[0][i];
                 for (int r = 1; r < contributors; r++) sum += simulated.gradients[r][i];
-                if (memcmp(&sum, &simulated.sums[i], sizeof sum) != 0)
+                if (sum != simulated.sums[i])
                     fail_msg("element %ld of %ld, %d ranks: %.9g, expected %.9g", (long)i, (long)counts[c], ranks,
                              (double)simulated.sums[i], (double)sum);
             }
