@@ -237,6 +237,9 @@ typedef struct snug_train_result {
     char best_checkpoint[512];
 } snug_train_result;
 
+/* Trains. Where a launcher started several ranks (docs/distributed.md), every process calls it with the same arguments:
+ * the first call connects the ranks, which stay connected until args are destroyed, so only one snug_args of a process
+ * can train on several ranks, always in the same thread. */
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result);
 /* The final summary as text: time, rate, memory, the memory report. Free *text with free(). */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);

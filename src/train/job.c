@@ -109,8 +109,10 @@ static snug_status check_limits(struct snug_job *job) {
     char *advice;
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
+    /* The search plans one rank alone. */
+    const bool searches = job->setup.trains && !job->setup.args->group;
     /* may be untested: memory is not measured under a sanitizer */
-    if (job->setup.trains && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
+    if (searches && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
     if (job->fit && job->fit->fits && fit) { /* may be untested: memory is not measured under a sanitizer */
         RETURN_IF_ERROR(apply_fit(job));
         over = job->plan.total > limit.bytes;
