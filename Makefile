@@ -5,7 +5,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev
-TEST_PACKAGES := $(PACKAGES) libcmocka-dev
+TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin
 
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
 WERROR ?= OFF

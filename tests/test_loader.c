@@ -94,6 +94,70 @@ static void test_drop_last(void **state) {
     snug_dataset_close(dataset);
 }
 
+/* The same rows, at the same place of the step. */
+static void assert_same_rows(const struct snug_batch *a, const struct snug_batch *b) {
+    assert_int_equal(a->tokens, b->tokens);
+    assert_int_equal(a->rows, b->rows);
+    assert_int_equal(a->items, b->items);
+    assert_int_equal(a->first_sample, b->first_sample);
+    assert_memory_equal(a->ids, b->ids, (size_t)a->tokens * sizeof *a->ids);
+    assert_memory_equal(a->sample, b->sample, (size_t)a->tokens * sizeof *a->sample);
+    assert_memory_equal(a->labels, b->labels, (size_t)a->rows * sizeof *a->labels);
+}
+
+/* The batches of a step, in the order of the ranks; an epoch's last step may have none for the last ranks. */
+static void check_step(struct fixture *f, struct run *all, struct run *own, int64_t contributors, int64_t share) {
+    int64_t items = -1;
+    for (int64_t r = 0; r < contributors; r++) {
+        bool ended = false;
+        for (int64_t micro = 0; !ended; micro++) {
+            const struct snug_batch *a = next(f, all), *b = next(f, &own[r]);
+            assert_true(a && b && micro < share);
+            assert_same_rows(a, b);
+            if (items < 0) items = a->items_in_step;
+            assert_int_equal(b->items_in_step, items);
+            ended = b->last_in_step;
+            assert_int_equal(ended, micro == share - 1 || a->last_in_step);
+        }
+    }
+}
+
+/* The ranks' batches, step by step, are those of one rank that has them all; from step 2 on. */
+static void check_ranks(struct fixture *f, const struct snug_dataset *dataset, int ranks, int64_t share) {
+    struct snug_loader_options options = loader_options(f, 8, ranks * share);
+    const int64_t steps = snug_loader_steps(ROWS, &options), batches = snug_loader_batches(ROWS, &options);
+    struct run all = start(f, dataset, options, 1), own[8];
+    assert_int_equal(snug_loader_begin_epoch(all.loader, 0, 2), SNUG_OK);
+    options.ranks = ranks;
+    for (int r = 0; r < ranks; r++) {
+        options.rank = r;
+        options.workers = r % 3;
+        own[r] = start(f, dataset, options, 1);
+        assert_int_equal(own[r].limits.tokens, all.limits.tokens);
+        assert_int_equal(snug_loader_begin_epoch(own[r].loader, 0, 2), SNUG_OK);
+    }
+    for (int64_t step = 2; step < steps; step++) {
+        const int64_t left = batches - step * ranks * share;
+        const int64_t contributors = left < ranks * share ? (left + share - 1) / share : ranks;
+        assert_int_equal(snug_loader_contributors(ROWS, &options, step), contributors);
+        check_step(f, &all, own, contributors, share);
+    }
+    assert_null(next(f, &all));
+    for (int r = 0; r < ranks; r++) {
+        assert_null(next(f, &own[r]));
+        stop(&own[r]);
+    }
+    stop(&all);
+}
+
+static void test_ranks(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset *dataset = open_rows(f, false);
+    for (int ranks = 2; ranks <= 8; ranks += 1 + (ranks > 3))
+        for (int64_t share = 1; share <= 3; share++) check_ranks(f, dataset, ranks, share);
+    snug_dataset_close(dataset);
+}
+
 /* Batches do not depend on the workers, nor on the step that is resumed, for both tasks and every sampling. */
 static void compare_runs(struct fixture *f, const struct snug_dataset *dataset, struct snug_loader_options options,
                          int workers, int64_t first_step) {
@@ -354,6 +418,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(test_classification_epoch),
+        TEST(test_ranks),
         TEST(test_drop_last),
         TEST(test_same_batches_for_any_workers_and_start),
         TEST(test_accumulation_changes_nothing),

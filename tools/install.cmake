@@ -29,3 +29,6 @@ install(FILES ${CMAKE_BINARY_DIR}/snug.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pk
 if(TARGET snug_cuda)
   install(TARGETS snug_cuda LIBRARY DESTINATION lib/snug) # where backend/plugin.c looks, from the program's folder
 endif()
+if(TARGET snug_mpi)
+  install(TARGETS snug_mpi LIBRARY DESTINATION lib/snug) # where dist/process_group.c looks
+endif()

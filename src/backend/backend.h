@@ -7,6 +7,7 @@
 #define SNUG_BACKEND_BACKEND_H
 
 #include "core/block.h"
+#include "dist/collectives.h"
 #include "optim/optimizer.h"
 #include "program/program.h"
 #include "text/batch.h"
@@ -50,6 +51,8 @@ struct snug_run {
     uint64_t *copies;            /* by tensor: the number of its last copy in the offload file */
     struct snug_crossing *crossing;
     const struct snug_optimizer *optimizer;
+    const struct snug_collectives *collectives; /* of a program of several ranks; else NULL */
+    int contributors; /* ranks that had a micro-batch in this step: those before this number */
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);

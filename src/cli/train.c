@@ -64,8 +64,9 @@ int command_train(int argc, char **argv) {
         cli_catch_signals(&cli);
         snug_train_result result = {0};
         snug_status status = snug_train(cli.args, &cli.callbacks, &result);
-        if (status == SNUG_OK) status = report(&cli, &result);
+        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = report(&cli, &result);
         code = cli_finish(&cli, status);
+        if (code != EXIT_DONE) snug_end_ranks(cli.args, code);
     }
     cli_close(&cli);
     return code;

@@ -25,6 +25,7 @@ struct snug_context {
     snug_log_level level;
     bool (*should_stop)(void *user);
     void *stop_user;
+    int rank; /* of a run on several */
     struct kept *kept;
 };
 
@@ -55,6 +56,8 @@ void snug_set_stop(snug_context *ctx, bool (*should_stop)(void *user), void *use
     ctx->should_stop = should_stop;
     ctx->stop_user = user;
 }
+
+void snug_context_set_rank(snug_context *ctx, int rank) { ctx->rank = rank; }
 
 bool snug_stop_asked(const snug_context *ctx) { return ctx->should_stop && ctx->should_stop(ctx->stop_user); }
 
@@ -100,11 +103,12 @@ snug_status snug_add_to_error(snug_context *ctx, snug_status status, const char 
 }
 
 void snug_log(snug_context *ctx, snug_log_level level, const char *format, ...) {
-    if (!ctx->log || level < ctx->level) return;
+    if (!ctx->log || level < ctx->level || (ctx->rank > 0 && level < SNUG_LOG_WARNING)) return;
     char message[MESSAGE_SIZE];
+    const int used = ctx->rank > 0 ? snprintf(message, sizeof message, "rank %d: ", ctx->rank) : 0;
     va_list args;
     va_start(args, format);
-    write_message(message, sizeof message, format, args);
+    write_message(message + used, sizeof message - (size_t)used, format, args);
     va_end(args);
     pthread_mutex_lock(&ctx->lock);
     ctx->log(ctx->log_user, level, message);

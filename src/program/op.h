@@ -14,7 +14,9 @@
  * Dropout masks are those of core/philox.h, with p = op->p and site = op->site; p = 0 is no dropout. Masks are replayed
  * backward, never stored. norm(s) = (s - mean) / sqrt(var + eps) * gamma + beta over a row, var biased; without beta
  * where there is none.
- * "+=" gradients: op->first and snug_run_overwrites() decide whether they are overwritten or added to.
+ * "+=" gradients: op->first and snug_run_overwrites() decide whether they are overwritten or added to. In a program
+ * that accumulates, LINEAR_DW, EMBED_BACKWARD and NORM_BACKWARD complete the sum of a micro-batch before they add it,
+ * except for further chunks of HEAD.
  */
 #ifndef SNUG_PROGRAM_OP_H
 #define SNUG_PROGRAM_OP_H
@@ -68,12 +70,15 @@
     X(ADAM_ROWS, adam_rows, update)                                                                                    \
     X(LAZY_UPDATE, lazy_update, update)                                                                                \
     X(ROWS_BEGIN, rows_begin, rows_begin)
+/* Of backends that several ranks can use. */
+#define SNUG_OPS_RANKS(X) X(SUM_RANKS, sum_ranks, sum_ranks)
 /* Of backends that offload. */
 #define SNUG_OPS_OFFLOAD(X)                                                                                            \
     X(FETCH, fetch, fetch)                                                                                             \
     X(STORE, store, store)                                                                                             \
     X(WAIT, wait, wait)
-#define SNUG_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_LAZY_ROWS(X) SNUG_OPS_OFFLOAD(X)
+#define SNUG_OPS(X)                                                                                                    \
+    SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_LAZY_ROWS(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
 
 enum snug_op_kind {
 #define SNUG_OP_KIND(KIND, name, member) SNUG_OP_##KIND,
@@ -259,6 +264,12 @@ struct snug_clip {
 struct snug_rescale {
     int32_t scaler; /* [1,4] */
 };
+/* g of every rank = ((g of rank 0 + g of rank 1) + …) + g of rank run->contributors - 1, in fp32 and in this order: the
+   owner of a shard of g gets the others' shards, adds them and sends the sum to all. What further ranks have in g does
+   not count. */
+struct snug_sum_ranks {
+    int32_t g; /* [N,K] F32 */
+};
 /* q = p rounded to nearest even */
 struct snug_cast {
     int32_t p, q; /* F32; BF16 or F16 */
@@ -369,6 +380,7 @@ struct snug_op {
         struct snug_squared_norm squared_norm;
         struct snug_clip clip;
         struct snug_rescale rescale;
+        struct snug_sum_ranks sum_ranks;
         struct snug_cast cast;
         struct snug_update update;
         struct snug_rows_begin rows_begin;
@@ -443,6 +455,7 @@ enum {
     SNUG_OP_CLEARS = 8,           /* only clears: computes no values */
     SNUG_OP_PAIRS = 16,           /* its work grows with the square of the sequences' lengths */
     SNUG_OP_WEIGHT_GRADIENT = 64, /* computes weight gradients only: may run later than its position */
+    SNUG_OP_COLLECTIVE = 256,     /* all ranks run it together: in the same order, whatever their batches */
     SNUG_OP_NORM_OF_SUM = 128     /* its y is the norm of its s; NORM computes it too: snug_op_norm_of() */
 };
 

@@ -76,6 +76,8 @@ struct snug_program {
     size_t parameter_count, parameter_capacity;
     int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
     int64_t longest;                     /* tokens of the longest sequence */
+    bool accumulates;                    /* a step may have several micro-batches */
+    int ranks;                           /* that run the program together; 0 is 1 */
     enum snug_dtype compute;             /* type of activations and of matmul inputs */
     bool tf32;                           /* fp32 matmuls may round their operands to TF32 */
     uint32_t sites;                      /* number of dropout sites so far */

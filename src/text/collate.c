@@ -86,10 +86,11 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
                                   struct snug_batch *batch) {
     int64_t steps = collator->options->accumulation, micro = number % steps, end,
             place = places_of(collator, number, &end);
+    const int64_t share = snug_loader_share(collator->options), first = number - micro;
     batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
     batch->first_sample = micro * collator->options->batch_size;
     RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row));
-    batch->last_in_step = micro == steps - 1 || number == collator->batches - 1;
+    batch->last_in_step = micro % share == share - 1 || number == collator->batches - 1;
     batch->offsets[0] = 0;
     for (int64_t row; place < end; place++) {
         RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row));
@@ -98,9 +99,10 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
     snug_radix_order(batch->by_id, collator->scratch, batch->ids, batch->tokens);
 
     batch->items_in_step = batch->items;
-    if (micro) return SNUG_OK;
-    for (int64_t next = number + 1; next < number + steps && next < collator->batches; next++) {
+    if (micro % share) return SNUG_OK;
+    for (int64_t next = first; next < first + steps && next < collator->batches; next++) {
         int64_t items;
+        if (next == number) continue;
         RETURN_IF_ERROR(count_items(ctx, collator, epoch, next, &items));
         batch->items_in_step += items;
     }

@@ -21,7 +21,7 @@ snug_status snug_collator_init(snug_context *ctx, const struct snug_dataset *dat
                                int32_t *scratch, struct snug_collator *out);
 void snug_collator_free(struct snug_collator *collator);
 
-/* Collates batch `number` of an epoch. items_in_step is set in the first batch of a step only. */
+/* Collates batch `number` of an epoch. items_in_step is set in a rank's first batch of a step only. */
 snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
                                   struct snug_batch *batch);
 

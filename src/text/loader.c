@@ -20,6 +20,26 @@ int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *option
     return batches / options->accumulation + (batches % options->accumulation != 0);
 }
 
+int snug_loader_contributors(int64_t rows, const struct snug_loader_options *options, int64_t step) {
+    const int64_t left = snug_loader_batches(rows, options) - step * options->accumulation;
+    const int64_t share = snug_loader_share(options);
+    return (int)((left < options->accumulation ? left + share - 1 : options->accumulation) / share);
+}
+
+/* Batches of an epoch that this rank has. */
+static int64_t own_batches(int64_t rows, const struct snug_loader_options *options) {
+    const int64_t batches = snug_loader_batches(rows, options), share = snug_loader_share(options);
+    int64_t last = batches % options->accumulation - options->rank * share; /* of the incomplete last step */
+    if (last < 0) last = 0;
+    return batches / options->accumulation * share + (last < share ? last : share);
+}
+
+/* The number in the epoch of a rank's batch number `own`. */
+static int64_t epoch_number(const struct snug_loader_options *options, int64_t own) {
+    const int64_t share = snug_loader_share(options);
+    return own / share * options->accumulation + options->rank * share + own % share;
+}
+
 snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,
                               const struct snug_loader_options *options) {
     int64_t rows = snug_dataset_rows(dataset);
@@ -104,8 +124,8 @@ struct worker {
     pthread_t thread;
 };
 
-/* Batches are numbered within the epoch; batch b is in slot b % slots. given <= taken <= batches, and at most slots
-   batches are taken and not yet released. */
+/* A rank's batches are numbered within the epoch; batch b is in slot b % slots. given <= taken <= batches, and at most
+   slots batches are taken and not yet released. */
 struct snug_loader {
     snug_context *ctx;
     const struct snug_dataset *dataset;
@@ -126,7 +146,8 @@ struct snug_loader {
 
 static void fill_slot(struct worker *worker, int64_t epoch, int64_t number, struct slot *slot) {
     snug_clear_error(slot->errors);
-    slot->status = snug_collator_collate(slot->errors, &worker->collator, epoch, number, &slot->batch);
+    const int64_t in_epoch = epoch_number(&worker->loader->options, number);
+    slot->status = snug_collator_collate(slot->errors, &worker->collator, epoch, in_epoch, &slot->batch);
 }
 
 static void *run_worker(void *argument) {
@@ -241,8 +262,8 @@ snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, i
     loader->batches = 0;                                                  /* no new batch is started … */
     while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock); /* … and none is being collated */
     loader->epoch = epoch;
-    loader->batches = snug_loader_batches(rows, &loader->options);
-    int64_t first = first_step * loader->options.accumulation;
+    loader->batches = own_batches(rows, &loader->options);
+    int64_t first = first_step * snug_loader_share(&loader->options);
     if (first > loader->batches) first = loader->batches;
     loader->taken = loader->given = loader->released = first;
     pthread_cond_broadcast(&loader->work);
@@ -272,7 +293,7 @@ snug_status snug_loader_next(struct snug_loader *loader, const struct snug_batch
     if (slot->status != SNUG_OK) return snug_fail(loader->ctx, slot->status, "%s", snug_error_message(slot->errors));
     loader->given++;
     struct snug_batch *batch = &slot->batch;
-    if (number % loader->options.accumulation == 0) loader->items_in_step = batch->items_in_step;
+    if (number % snug_loader_share(&loader->options) == 0) loader->items_in_step = batch->items_in_step;
     batch->items_in_step = loader->items_in_step;
     loader->tokens += batch->tokens;
     loader->padded += batch->sequences * batch->longest;

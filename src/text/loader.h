@@ -18,11 +18,12 @@ struct snug_loader_options {
     enum snug_sampling sampling;
     uint64_t seed;        /* data_seed: order and masking */
     int64_t batch_size;   /* sequences per micro-batch */
-    int64_t accumulation; /* micro-batches per step; an epoch's last step may have fewer */
-    bool drop_last;       /* drop the epoch's last incomplete micro-batch */
-    int workers;          /* threads; 0: the caller's thread collates */
-    int prefetch;         /* prefetched batches per worker */
-    int threads;          /* threads that scan the order of the epochs; 0 or 1: only the caller's */
+    int64_t accumulation; /* micro-batches per step, of all ranks; an epoch's last step may have fewer */
+    int ranks, rank; /* rank r of `ranks` has the step's micro-batches from r * accumulation / ranks on; ranks 0 is 1 */
+    bool drop_last;  /* drop the epoch's last incomplete micro-batch */
+    int workers;     /* threads; 0: the caller's thread collates */
+    int prefetch;    /* prefetched batches per worker */
+    int threads;     /* threads that scan the order of the epochs; 0 or 1: only the caller's */
     enum snug_task task;
     enum snug_problem problem;
     int64_t labels;         /* classes */
@@ -51,6 +52,12 @@ int64_t snug_permutation(uint64_t seed, int64_t epoch, int64_t rows, int64_t pla
 
 int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *options); /* micro-batches per epoch */
 int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *options);   /* optimizer steps per epoch */
+/* Micro-batches of a rank per step. */
+static inline int64_t snug_loader_share(const struct snug_loader_options *options) {
+    return options->ranks > 1 ? options->accumulation / options->ranks : options->accumulation;
+}
+/* The ranks that have a micro-batch in optimizer step `step` of an epoch: those before this number. */
+int snug_loader_contributors(int64_t rows, const struct snug_loader_options *options, int64_t step);
 /* Whether options are valid for the data set. */
 snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,
                               const struct snug_loader_options *options);
@@ -71,7 +78,7 @@ void snug_loader_destroy(struct snug_loader *loader);
 /* Starts epoch at optimizer step first_step of it (0, or the step at which a resumed run continues); drops prefetched
    batches. */
 snug_status snug_loader_begin_epoch(struct snug_loader *loader, int64_t epoch, int64_t first_step);
-/* The next batch, valid until the next call; SNUG_END after the epoch's last. */
+/* This rank's next batch, valid until the next call; SNUG_END after the epoch's last. */
 snug_status snug_loader_next(struct snug_loader *loader, const struct snug_batch **out);
 /* Tokens of all batches so far, and tokens if each batch were padded to its longest sequence. */
 void snug_loader_padding(const struct snug_loader *loader, int64_t *tokens, int64_t *padded);

@@ -4,6 +4,7 @@
 #define SNUG_TRAIN_ARGS_H
 
 #include "core/context.h"
+#include "dist/process_group.h"
 #include "plan/stages.h"
 #include "text/dataset.h"
 
@@ -56,6 +57,8 @@ struct snug_args {
     double early_stopping_threshold;
     /* Names of the arguments that were set, separated by spaces; some checks depend on it. */
     char *set_names;
+    /* The ranks of a run of several, which snug_train() connects (train/group.h); NULL: one rank. Not copied. */
+    struct snug_process_group *group;
 };
 
 /* The same arguments, set ones included, in another context. */

@@ -312,12 +312,29 @@ static snug_status set_converted(struct snug_args *args, const struct snug_conve
     return snug_fail(args->ctx, SNUG_E_INTERNAL, "--%s has no conversion", converted->name);
 }
 
+/* torch.distributed.launch passes the rank also as an argument, which cannot start other ranks. */
+static snug_status check_local_rank(const struct snug_args *args, const char *text) {
+    struct snug_ranks ranks;
+    int64_t number;
+    RETURN_IF_ERROR(snug_ranks_find(args->ctx, &ranks));
+    if (!parse_int(text, &number) || number < -1)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--local_rank %s: must be a whole number of at least -1", text);
+    if (number <= 0 && ranks.size == 1) return SNUG_OK;
+    if (number == -1 || number == ranks.local_rank) return SNUG_OK;
+    return snug_fail(
+        args->ctx, SNUG_E_USAGE,
+        "--local_rank %s: by the environment this is rank %d of %d, with local rank %d: leave the argument "
+        "out, and start several ranks with mpirun or srun",
+        text, ranks.rank, ranks.size, ranks.local_rank);
+}
+
 static snug_status set_foreign(struct snug_args *args, enum snug_foreign_kind kind, const char *name,
                                const char *text) {
     bool on = false, flag = kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_FLAG_OFF;
     bool unset = !*text || strcasecmp(text, "none") == 0;
     if (flag && !unset && !parse_bool(text, &on))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", name, text);
+    if (strcmp(name, "local_rank") == 0 && !unset) RETURN_IF_ERROR(check_local_rank(args, text));
     if (kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_VALUE_IGNORED || unset || (flag && !on)) {
         snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug", name);
         return SNUG_OK;
@@ -438,6 +455,7 @@ void snug_args_destroy(snug_args *args) {
     for (size_t i = 0; i < snug_argument_count; i++)
         if (owns_string(snug_arguments[i].type)) free(*(char **)((char *)args + snug_arguments[i].offset));
     free(args->set_names);
+    snug_process_group_close(args->group);
     free(args);
 }
 

@@ -55,6 +55,9 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
+    if (gpu && args->group) /* untested: needs a GPU and several ranks */
+        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                         "several ranks train on CPUs only, so far, and this run would use a GPU: add --device cpu");
     return SNUG_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "train/group.h"
 #include "train/memory.h"
 #include "train/threads.h"
 
@@ -108,8 +109,10 @@ static snug_status check_limits(struct snug_job *job) {
     char *advice;
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
+    /* The search plans one rank alone. */
+    const bool searches = job->setup.trains && !job->setup.args->group;
     /* may be untested: memory is not measured under a sanitizer */
-    if (job->setup.trains && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
+    if (searches && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
     if (job->fit && job->fit->fits && fit) { /* may be untested: memory is not measured under a sanitizer */
         RETURN_IF_ERROR(apply_fit(job));
         over = job->plan.total > limit.bytes;
@@ -124,12 +127,21 @@ static snug_status check_limits(struct snug_job *job) {
 
 /* ---- all of it ------------------------------------------------------------------------------------------------ */
 
+/* The ranks of a host share the cache of tokens: the first one tokenizes, and the others read what it wrote. */
+static snug_status open_setup(struct snug_job *job, struct snug_args *args, enum snug_command command) {
+    const struct snug_device *device = &job->limits.device;
+    const bool waits = args->group && args->group->ranks.local_rank > 0;
+    if (waits) RETURN_IF_ERROR(snug_group_barrier(job->ctx, args->group));
+    RETURN_IF_ERROR(snug_setup_open(args, command, device->backend, device->threads, &job->setup));
+    return waits ? SNUG_OK : snug_group_barrier(job->ctx, args->group);
+}
+
 /* Opens everything up to the backend, and measures its resident memory. */
 static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, enum snug_command command) {
     struct snug_limits *limits = &job->limits;
     struct snug_data_pipeline pipelines[SNUG_ROLE_COUNT] = {0};
     const int64_t before = snug_resident_bytes();
-    RETURN_IF_ERROR(snug_setup_open(args, command, limits->device.backend, limits->device.threads, &job->setup));
+    RETURN_IF_ERROR(open_setup(job, args, command));
     RETURN_IF_ERROR(plan_pipelines(&job->setup, pipelines));
     log_any_order(&job->setup, &pipelines[SNUG_ROLE_TRAINING]);
     RETURN_IF_ERROR(snug_run_plan_build(&job->setup, args, pipelines, &job->plan));
@@ -144,9 +156,11 @@ static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, e
 
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     static const char *const names[] = {"train", "eval", "predict", "plan"};
+    static const char *const single[] = {"a session, a bench or a check", "snug eval", "snug predict", "snug plan"};
     *job = (struct snug_job){.ctx = args->ctx};
     snug_clear_error(job->ctx);
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
+    RETURN_IF_ERROR(snug_group_alone(args, single[command]));
     const int threads = snug_args_threads(args);
     RETURN_IF_ERROR(snug_threads_check(job->ctx, threads));
     const bool elsewhere = args->gpu && command == SNUG_COMMAND_PLAN;

@@ -45,6 +45,9 @@ snug_status snug_limits_find(const struct snug_limits *limits, const struct snug
     int64_t budget;
     RETURN_IF_ERROR(snug_args_budget(setup->args, &budget));
     int64_t available = snug_available_bytes();
+    /* The other ranks of this host need as much. */
+    if (available > 0)
+        available /= snug_group_local_size(setup->args->group); /* may be untested: needs a kernel without /proc */
     /* may be untested: memory is not measured under a sanitizer */
     if (available >= 0 && plan->layout.offload_bytes && plan->offload_dir &&
         snug_offload_file_is_memory(plan->offload_dir))

@@ -93,6 +93,17 @@ snug_status snug_output_open(snug_context *ctx, const char *path, bool model, bo
     return opened(out, snug_folder_open(ctx, NULL, path, &out->folder));
 }
 
+snug_status snug_output_look(snug_context *ctx, const char *path, struct snug_output *out) {
+    struct snug_manifest manifest;
+    *out = (struct snug_output){.ctx = ctx};
+    if (!snug_folder_exists(path)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_folder_open(ctx, NULL, path, &out->folder));
+    RETURN_IF_ERROR(snug_manifest_read(ctx, &out->folder, &manifest));
+    out->from = manifest.from;
+    snug_manifest_free(&manifest);
+    return SNUG_OK;
+}
+
 snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bool overwrite, mode_t mode,
                              struct snug_output *out) {
     if (!out->folder.path) {

@@ -26,6 +26,9 @@ struct snug_output {
 /* Opens and locks the folder at path, and checks for conflicting files. The folder is not created: if there is none,
  *out stays closed. */
 snug_status snug_output_open(snug_context *ctx, const char *path, bool model, bool overwrite, struct snug_output *out);
+/* Opens the folder to read from it, for ranks other than 0, which write nothing: neither locked nor checked. If there
+ * is none, *out stays closed. */
+snug_status snug_output_look(snug_context *ctx, const char *path, struct snug_output *out);
 /* Makes the folder, if *out is closed, and opens it; removes what killed runs left unfinished. mode: permissions of
  * files made in it (io/folder.h). */
 snug_status snug_output_make(snug_context *ctx, const char *path, bool model, bool overwrite, mode_t mode,

@@ -28,7 +28,7 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
     struct snug_load load = {.tokens = (double)limits->tokens,
                              .sequences = (double)limits->sequences,
                              .pairs = (double)limits->tokens * (double)limits->longest,
-                             .micro_batches = (double)pipeline->options.accumulation};
+                             .micro_batches = (double)snug_loader_share(&pipeline->options)};
     if (source->dataset) {
         const double batches = (double)snug_loader_batches(source->rows, &pipeline->options);
         const double rows =
@@ -37,7 +37,8 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
         load.tokens = (double)snug_dataset_tokens(source->dataset) * share;
         load.sequences = rows / batches;
         load.pairs = setup->squared_lengths * share;
-        load.micro_batches = batches / (double)snug_loader_steps(source->rows, &pipeline->options);
+        load.micro_batches = batches / (double)snug_loader_steps(source->rows, &pipeline->options) /
+                             (double)snug_group_size(setup->args->group);
     }
     load.rows = snug_setup_task(setup)->positions(&pipeline->options, source->dataset, load.sequences, load.tokens);
     return load;
@@ -46,13 +47,16 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
 static snug_status plan_batches(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
                                 struct snug_data_pipeline *out) {
     const bool training = role == SNUG_ROLE_TRAINING;
+    const struct snug_process_group *group = training ? args->group : NULL;
     const struct snug_data_source *source = training ? &setup->train : &setup->eval;
     *out = (struct snug_data_pipeline){0};
     out->options = (struct snug_loader_options){
         .sampling = training ? sampling_of(args) : SNUG_SAMPLING_SEQUENTIAL,
         .seed = (uint64_t)(args->data_seed >= 0 ? args->data_seed : args->seed),
         .batch_size = training ? args->per_device_train_batch_size : args->per_device_eval_batch_size,
-        .accumulation = training ? args->gradient_accumulation_steps : 1,
+        .accumulation = training ? args->gradient_accumulation_steps * snug_group_size(group) : 1,
+        .ranks = snug_group_size(group),
+        .rank = snug_group_rank(group),
         .drop_last = training && args->dataloader_drop_last,
         .workers = (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
@@ -153,7 +157,8 @@ static snug_status check_operations(const struct snug_setup *setup, const struct
 static bool may_update_lazily(const struct snug_setup *setup, const struct snug_run_plan *plan) {
     const unsigned classes_of_rows =
         1u << SNUG_MEMORY_WEIGHTS | 1u << SNUG_MEMORY_GRADIENTS | 1u << SNUG_MEMORY_OPTIMIZER;
-    return setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
+    /* Rows that other ranks have read would be missing in the index: several ranks sum whole gradients. */
+    return !setup->args->group && setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
 }
 
 static snug_status build_program(const struct snug_setup *setup, const struct snug_args *args,
@@ -180,7 +185,8 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
                                          .update_in_backward = args->update_in_backward,
                                          .clips = args->max_grad_norm > 0,
                                          .accumulates = args->gradient_accumulation_steps > 1,
-                                         .micro_batches = pipeline->options.accumulation,
+                                         .micro_batches = snug_loader_share(&pipeline->options),
+                                         .ranks = snug_group_size(args->group),
                                          .lazy_steps = may_update_lazily(setup, plan) ? LAZY_STEPS : 0,
                                          .offload = plan->offload};
     RETURN_IF_ERROR(snug_stages(program, &methods));
@@ -197,7 +203,8 @@ static snug_status place_programs(const struct snug_setup *setup, const struct s
         const struct snug_data_pipeline *pipeline = &planned->pipeline;
         placed[i] = &planned->program;
         batch += planned->loader_bytes = snug_loader_bytes(&pipeline->limits, &pipeline->options);
-        if (planned->role == SNUG_ROLE_TRAINING) losses = pipeline->options.accumulation * (int64_t)sizeof(float);
+        if (planned->role == SNUG_ROLE_TRAINING)
+            losses = snug_loader_share(&pipeline->options) * (int64_t)sizeof(float);
         if (planned->role == SNUG_ROLE_EVALUATION) plan->metric_bytes = snug_metric_accumulator_bytes(&metrics);
     }
     plan->losses_offset = batch;

@@ -35,6 +35,7 @@ static void open_runs(struct snug_session *s) {
         run->one_by_one = blames_operations();
         run->seed = (uint64_t)s->job.setup.args->seed;
         run->optimizer = &plan->optimizer;
+        run->collectives = s->job.setup.args->group ? s->job.setup.args->group->collectives : NULL;
     }
 }
 
@@ -319,6 +320,13 @@ snug_status snug_backward(snug_session *s) {
     return SNUG_OK;
 }
 
+void snug_session_begin_step(struct snug_session *s) {
+    const struct snug_loader_options *options = &s->training->pipeline.options;
+    s->train_run.contributors =
+        snug_loader_contributors(s->job.setup.train.rows, options, s->step % s->steps_per_epoch);
+    s->idle = options->rank >= s->train_run.contributors;
+}
+
 snug_status snug_session_micro_batch(struct snug_session *s, snug_batch_info *info) {
     RETURN_IF_ERROR(snug_next_batch(s, info));
     RETURN_IF_ERROR(snug_forward(s));
@@ -333,7 +341,7 @@ snug_status snug_session_micro_batch(struct snug_session *s, snug_batch_info *in
 
 snug_status snug_clip_grad_norm(snug_session *s, double max_norm, double *norm) {
     snug_clear_error(s->ctx);
-    if (s->train_run.micro_batch == 0)
+    if (s->train_run.micro_batch == 0 && !s->idle)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_clip_grad_norm: there are no gradients; call snug_backward first");
     if (max_norm > 0 && s->training->program.updates_in_backward)
         return snug_fail(
@@ -354,7 +362,7 @@ double snug_learning_rate(const snug_session *s) { return rate_after(s, s->skipp
 
 snug_status snug_optimizer_step(snug_session *s) {
     snug_clear_error(s->ctx);
-    if (s->train_run.micro_batch == 0)
+    if (s->train_run.micro_batch == 0 && !s->idle)
         return snug_fail(s->ctx, SNUG_E_USAGE, "snug_optimizer_step: there are no gradients; call snug_backward first");
     if (!s->clipped && s->scaler) {
         RETURN_IF_ERROR(snug_clip_grad_norm(s, 0, NULL)); /* gradients must be unscaled and checked */

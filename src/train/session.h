@@ -21,6 +21,7 @@ struct snug_session {
     const struct snug_batch *batch; /* the current micro-batch */
     int64_t step;                   /* optimizer steps done */
     int64_t schedule_step;
+    bool idle;    /* on several ranks: this one has no micro-batch in this step */
     bool clipped; /* the clip tensor holds this step's scale */
     /* In fp16 (scaler is not -1) the device decides which steps are skipped, and the host reads it from time to time.
      */
@@ -56,6 +57,8 @@ snug_status snug_session_read(struct snug_session *session, const struct snug_ru
 /* Loads the new batch of run, one of the session's runs. */
 snug_status snug_session_load(struct snug_session *session, struct snug_run *run);
 
+/* Before the micro-batches of a step on several ranks: sets which ranks have any, and session->idle. */
+void snug_session_begin_step(struct snug_session *session);
 /* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss, which is
  * available after the step's norm was read. SNUG_END as in snug_next_batch(). */
 snug_status snug_session_micro_batch(struct snug_session *session, snug_batch_info *info);

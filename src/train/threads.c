@@ -5,12 +5,17 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int snug_args_threads(const struct snug_args *args) {
     cpu_set_t set;
     if (args->threads > 0) return (int)args->threads;
     /* may be untested: needs more than 1024 processors */
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int all = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int sharing = snug_group_local_size(args->group);
+    /* A launcher that binds its ranks to cores has divided them already. */
+    if (all < sysconf(_SC_NPROCESSORS_ONLN)) return all; /* may be untested: depends on the machine */
+    return all < sharing ? 1 : all / sharing;            /* may be untested: depends on the machine */
 }
 
 /* Bytes of an OpenMP thread's stack from OMP_STACKSIZE or GOMP_STACKSIZE, as "512", "64M" or "2 g", by default in KiB;

@@ -14,6 +14,7 @@
 
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "train/group.h"
 #include "train/memory.h"
 #include "train/results.h"
 
@@ -43,7 +44,7 @@ double snug_trainer_flops(const struct snug_trainer *t) {
 }
 
 static void send(const struct snug_trainer *t, snug_event event) {
-    if (!t->callbacks || !t->callbacks->on_event) return;
+    if (!t->callbacks || !t->callbacks->on_event || !snug_trainer_leads(t)) return;
     const double spent = snug_seconds() - t->started;
     const int64_t step = t->session->step, steps = t->session->max_steps;
     event.step = step;
@@ -119,6 +120,7 @@ static snug_status save(struct snug_trainer *t) {
                  (long long)t->session->step);
         return SNUG_OK;
     }
+    if (!snug_trainer_leads(t)) return SNUG_OK;
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
     t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
@@ -145,12 +147,26 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
     }
 }
 
+/* On several ranks each evaluates all rows, and the figures of rank 0 count: decisions must be the same on all of them.
+   A rank cannot stop alone: a request counts after the next step. */
+static snug_status evaluate_together(struct snug_trainer *t, snug_metrics *metrics) {
+    const struct snug_process_group *group = t->args->group;
+    if (!group) return snug_session_evaluate_with(t->session, t->callbacks, metrics);
+    snug_callbacks leader = {0};
+    if (t->callbacks) /* untested: a program of your own without callbacks */
+        leader = (snug_callbacks){.user = t->callbacks->user, .on_event = t->callbacks->on_event};
+    RETURN_IF_ERROR(snug_session_evaluate_with(t->session, snug_trainer_leads(t) ? &leader : NULL, metrics));
+    for (size_t i = 0; i < metrics->count; i++)
+        RETURN_IF_ERROR(snug_group_broadcast(t->ctx, group, &metrics->items[i].value, sizeof metrics->items[i].value));
+    return SNUG_OK;
+}
+
 /* improved is NULL if the evaluation does not select the best model. An evaluation that was logged before a resumption
    is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
-    const snug_status status = snug_session_evaluate_with(t->session, t->callbacks, metrics);
+    const snug_status status = evaluate_together(t, metrics);
     if (status == SNUG_E_NUMERIC) return snug_trainer_outputs_not_finite(t);
     RETURN_IF_ERROR(status);
     t->idle += snug_seconds() - begin;
@@ -161,9 +177,12 @@ static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     return SNUG_OK;
 }
 
-static bool wants_stop(const struct snug_trainer *t) {
+static bool is_asked(const struct snug_trainer *t) {
     return t->callbacks && t->callbacks->should_stop && t->callbacks->should_stop(t->callbacks->user);
 }
+
+/* Ranks stop at the same step: the request to one of them counts for all when its report of the step has arrived. */
+static bool wants_stop(const struct snug_trainer *t) { return t->args->group ? t->stop : is_asked(t); }
 
 static snug_status interrupted(struct snug_trainer *t) {
     snug_clear_error(t->ctx); /* an evaluation's record, which is shorter */
@@ -173,6 +192,7 @@ static snug_status interrupted(struct snug_trainer *t) {
                          "or gradients",
                          (long long)t->session->step, (long long)t->session->max_steps, (long long)t->streak);
     RETURN_IF_ERROR(save(t));
+    RETURN_IF_ERROR(snug_group_barrier(t->ctx, t->args->group)); /* no rank ends before the checkpoint is complete */
     return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted at step %lld of %lld; %s", (long long)t->session->step,
                      (long long)t->session->max_steps,
                      t->args->save_only_model ? "the weights are saved, but with --save_only_model it cannot be resumed"
@@ -213,26 +233,60 @@ static snug_status after_step(struct snug_trainer *t, double grad_norm, double l
 
 /* ---- training ------------------------------------------------------------------------------------------------- */
 
+/* This rank's micro-batches of one optimizer step. SNUG_END if the epoch has no more steps. */
+static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report *own) {
+    struct snug_session *s = t->session;
+    snug_batch_info info;
+    snug_session_begin_step(s);
+    if (s->idle) return SNUG_OK;
+    do {
+        RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
+        own->samples += (double)info.sequences;
+        own->tokens += (double)info.tokens;
+    } while (!info.last_in_step);
+    return SNUG_OK;
+}
+
+static void add_report(struct snug_trainer *t, const struct snug_report *report, double *loss, double *logged) {
+    t->samples += (int64_t)report->samples;
+    t->tokens += (int64_t)report->tokens;
+    t->result->samples += (int64_t)report->samples;
+    t->result->tokens += (int64_t)report->tokens;
+    t->stop |= report->stop != 0;
+    for (int64_t micro = 0; micro < (int64_t)report->micro_batches; micro++) {
+        *loss += report->losses[micro];
+        *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
+    }
+}
+
+/* Completes this rank's report, and adds those of all ranks in order: the sums are those of one rank that has all
+   micro-batches. */
+static snug_status share_reports(struct snug_trainer *t, double *loss, double *logged) {
+    const struct snug_session *s = t->session;
+    const struct snug_process_group *group = t->args->group;
+    const int64_t doubles = snug_parallel_report_doubles(&s->training->pipeline.options);
+    struct snug_report *own = snug_report_of(t->reports, doubles, snug_group_rank(group));
+    own->micro_batches = (double)s->train_run.micro_batch;
+    for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) own->losses[micro] = snug_session_loss(s, micro);
+    if (group) own->stop = is_asked(t);
+    RETURN_IF_ERROR(snug_group_all_gather(t->ctx, group, t->reports, doubles * (int64_t)sizeof(double)));
+    for (int rank = 0; rank < snug_group_size(group); rank++)
+        add_report(t, snug_report_of(t->reports, doubles, rank), loss, logged);
+    return SNUG_OK;
+}
+
 /* All micro-batches of one optimizer step, and the update; *logged: the loss to log. SNUG_END if the epoch has no more
    steps. */
 static snug_status train_step(struct snug_trainer *t, double *loss, double *logged, double *grad_norm,
                               double *learning_rate) {
     struct snug_session *s = t->session;
-    snug_batch_info info;
+    const int64_t doubles = snug_parallel_report_doubles(&s->training->pipeline.options);
+    struct snug_report *own = snug_report_of(t->reports, doubles, snug_group_rank(t->args->group));
     *loss = *logged = 0;
-    do {
-        RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
-        t->samples += info.sequences;
-        t->tokens += info.tokens;
-        t->result->samples += info.sequences;
-        t->result->tokens += info.tokens;
-    } while (!info.last_in_step);
+    own->samples = own->tokens = 0;
+    RETURN_IF_ERROR(run_micro_batches(t, own));
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
-    for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) {
-        const double part = snug_session_loss(s, micro);
-        *loss += part;
-        *logged += snug_trainer_filter_loss(t, *logged, part);
-    }
+    RETURN_IF_ERROR(share_reports(t, loss, logged));
     /* untested: only fp16 on a GPU has a loss scale */
     const bool finite = isfinite(*loss) && (isfinite(*grad_norm) || s->scaler); /* fp16 skips steps by design */
     t->streak = finite ? 0 : t->streak + 1;
@@ -290,6 +344,19 @@ static struct snug_provenance new_training(void) {
     return (struct snug_provenance){.run = snug_random_number(), .started = (int64_t)time(NULL)};
 }
 
+static snug_status open_reports(struct snug_trainer *t) {
+    const struct snug_process_group *group = t->args->group;
+    const struct snug_loader_options *options = &t->session->training->pipeline.options;
+    const size_t doubles = (size_t)(snug_parallel_report_doubles(options) * snug_group_size(group));
+    RETURN_IF_ERROR(snug_alloc(t->ctx, doubles, sizeof *t->reports, (void **)&t->reports));
+    if (!group || !snug_trainer_leads(t)) return SNUG_OK;
+    snug_log(t->ctx, SNUG_LOG_INFO,
+             "%d ranks, %d on this host, through %s; in a step each sends and receives %.1f MiB of gradients",
+             group->ranks.size, group->ranks.local_size, group->collectives->name,
+             (double)snug_parallel_bytes(&t->session->training->program) / 0x1p20);
+    return SNUG_OK;
+}
+
 static snug_status begin(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     const int64_t steps = t->session->max_steps;
@@ -301,14 +368,18 @@ static snug_status begin(struct snug_trainer *t) {
     t->best_saved_step = -1;
     t->log_history = json_array();
     if (!t->log_history) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory before the first step");
+    RETURN_IF_ERROR(open_reports(t));
     RETURN_IF_ERROR(snug_checkpoint_resume(t)); /* it only reads: before anything is written */
+    RETURN_IF_ERROR(snug_parallel_compare(&t->session->job, &t->session->memory, t->session->step));
+    RETURN_IF_ERROR(snug_group_broadcast(t->ctx, args->group, &t->from, sizeof t->from));
+    t->left_step = t->session->step;
+    if (!snug_trainer_leads(t)) return SNUG_OK;
     if (!t->output.folder.path) RETURN_IF_ERROR(snug_trainer_check_disk(t));
     RETURN_IF_ERROR(snug_output_make(t->ctx, args->output_dir, true, args->overwrite_output_dir,
                                      t->session->job.setup.mode, &t->output));
     RETURN_IF_ERROR(snug_checkpoint_check_best(t));
     RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* including what the cleanup freed */
     RETURN_IF_ERROR(snug_checkpoint_check_way(t));
-    t->left_step = t->session->step;
     RETURN_IF_ERROR(open_events(t));
     if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
     return snug_output_start(&t->output, &t->from);
@@ -402,8 +473,11 @@ static snug_status load_best(struct snug_trainer *t) {
     snug_checkpoint_path(t, t->best_saved_step, path);
     snug_log(t->ctx, SNUG_LOG_INFO, "loading the best model from %s (%s %g)", path, t->args->metric_for_best_model,
              t->best_metric);
+    /* Rank 0 may still be writing it, and may have made the folder. */
+    RETURN_IF_ERROR(snug_group_barrier(t->ctx, t->args->group));
+    if (!t->output.folder.path) RETURN_IF_ERROR(snug_output_look(t->ctx, t->args->output_dir, &t->output));
     const snug_status status = snug_checkpoint_load_best(t);
-    if (status == SNUG_OK || status == SNUG_E_MEMORY) return status;
+    if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t)) return status;
     char why[1024];
     int64_t last;
     snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
@@ -432,6 +506,7 @@ static snug_status finish(struct snug_trainer *t) {
         t->result->metrics.count = 0; /* the model is trained and must not be lost */
     else
         RETURN_IF_ERROR(evaluated);
+    if (!snug_trainer_leads(t)) return SNUG_OK;
     RETURN_IF_ERROR(snug_session_write_model(t->session, &t->output));
     RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", NULL}));
     RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
@@ -451,6 +526,7 @@ static snug_status finish(struct snug_trainer *t) {
 static snug_status name_last_good(struct snug_trainer *t, snug_status status) {
     char path[SNUG_CHECKPOINT_PATH], why[1024];
     int64_t last;
+    if (!snug_trainer_leads(t)) return status; /* may be untested: a rank that is ended records nothing */
     if (status != SNUG_E_NUMERIC && !(status == SNUG_E_INTERRUPTED && t->streak)) return status;
     snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
     const snug_status listed = snug_checkpoint_last(t, &last); /* forgets the error */
@@ -472,10 +548,14 @@ static void log_profile(const struct snug_trainer *t) {
 }
 
 static snug_status run(struct snug_trainer *t, struct snug_args *args, double called) {
-    RETURN_IF_ERROR(snug_output_open(t->ctx, args->output_dir, true, args->overwrite_output_dir, &t->output));
+    RETURN_IF_ERROR(snug_args_check(args, "train"));
+    RETURN_IF_ERROR(choose_output(args));
+    RETURN_IF_ERROR(snug_trainer_leads(t)
+                        ? snug_output_open(t->ctx, args->output_dir, true, args->overwrite_output_dir, &t->output)
+                        : snug_output_look(t->ctx, args->output_dir, &t->output));
     RETURN_IF_ERROR(snug_checkpoint_look(t));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
-    if (wants_stop(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
+    if (is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
@@ -496,9 +576,9 @@ snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug
         .ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own, .room = room};
     *t.result = (snug_train_result){0};
     snug_clear_error(t.ctx);
-    RETURN_IF_ERROR(snug_args_check(args, "train"));
-    RETURN_IF_ERROR(choose_output(args));
-    const snug_status status = run(&t, args, called);
+    snug_status status = run(&t, args, called);
+    if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, t.session ? t.session->step + 1 : -1);
+    free(t.reports);
     snug_events_close(t.events);
     json_decref(t.log_history);
     snug_session_destroy(t.session);
@@ -507,5 +587,7 @@ snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug
 }
 
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
+    snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(snug_group_join(args));
     return snug_train_in(args, callbacks, result, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include "io/events.h"
 #include "train/output.h"
+#include "train/parallel.h"
 #include "train/session.h"
 
 enum { SNUG_CHECKPOINT_NAME = 32 }; /* "checkpoint-" and a step */
@@ -31,6 +32,8 @@ struct snug_trainer {
     struct snug_output output;   /* output_dir */
     struct snug_provenance from; /* this training; the same for resumed runs */
     int64_t infinite_in_a_row;   /* steps up to now whose gradients were not finite, and were not applied */
+    double *reports;             /* on several ranks: what they report in a step (train/parallel.h) */
+    bool stop;                   /* on several ranks: one of them was asked to stop before this step's end */
     int64_t streak; /* steps up to now whose loss or gradients were not finite: nothing is saved meanwhile */
 
     /* The state in a checkpoint in addition to weights and optimizer. */
@@ -55,6 +58,11 @@ struct snug_checkpoint {
     bool source; /* the model, tokenizer or data was read from it */
     struct snug_provenance from;
 };
+
+/* Whether this rank logs and writes files: all ranks decide alike, rank 0 acts. */
+static inline bool snug_trainer_leads(const struct snug_trainer *trainer) {
+    return snug_group_rank(trainer->args->group) == 0;
+}
 
 /* snug_train() with other advice for a full disk: room, or NULL. */
 snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,

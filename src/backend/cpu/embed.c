@@ -48,17 +48,46 @@ static void clear(struct snug_matrix table) {
     }
 }
 
+/* Adds rows of ds to row index of a table. To a row that has values of earlier micro-batches their sum is added when it
+   is complete: the same bits as if another rank had summed them. */
+struct row_sum {
+    struct snug_matrix table, into, own; /* into: table, or own [1, columns] */
+    int64_t index;
+};
+
+static struct row_sum begin_sum(const struct snug_run *run, struct snug_matrix table, int64_t index, bool apart) {
+    struct row_sum sum = {.table = table, .into = table, .index = index};
+    if (!apart) return sum;
+    sum.own = (struct snug_matrix){(uint8_t *)scratch_rows(run, 3, table.cols), SNUG_F32, 1, table.cols};
+    memset(sum.own.data, 0, (size_t)table.cols * sizeof(float));
+    sum.into = sum.own;
+    return sum;
+}
+
+static void add_to_sum(const struct row_sum *sum, struct snug_matrix ds, int64_t t) {
+    add_row(sum->into, sum->own.data ? 0 : sum->index, ds, t);
+}
+
+static void end_sum(const struct row_sum *sum) {
+    if (sum->own.data) add_row(sum->table, sum->index, sum->own, 0);
+}
+
 /* The type table has few rows, each a sum over many tokens: threads divide the columns, not the rows. */
 static void add_types(struct snug_matrix table, struct snug_matrix ds, const int32_t *types) {
-    const int64_t block = 64;
+    enum { COLUMNS = 64 };
 #pragma omp for schedule(static)
-    for (int64_t first = 0; first < ds.cols; first += block) {
-        int64_t end = first + block < ds.cols ? first + block : ds.cols;
-        for (int64_t t = 0; t < ds.rows; t++) {
-            float *to = matrix_at(table, types[t], 0);
-            const void *from = matrix_at(ds, t, 0);
+    for (int64_t first = 0; first < ds.cols; first += COLUMNS) {
+        const int64_t end = first + COLUMNS < ds.cols ? first + COLUMNS : ds.cols;
+        for (int64_t type = 0; type < table.rows; type++) {
+            vec sums[COLUMNS / VEC_LANES] = {0};
+            for (int64_t t = 0; t < ds.rows; t++) {
+                if (types[t] != type) continue;
+                for (int64_t c = first; c < end; c += VEC_LANES)
+                    sums[(c - first) / VEC_LANES] += vec_load(matrix_at(ds, t, 0), ds.dtype, c, end);
+            }
+            float *to = matrix_at(table, type, 0);
             for (int64_t c = first; c < end; c += VEC_LANES)
-                vec_store(to, SNUG_F32, c, end, vec_load(to, SNUG_F32, c, end) + vec_load(from, ds.dtype, c, end));
+                vec_store(to, SNUG_F32, c, end, vec_load(to, SNUG_F32, c, end) + sums[(c - first) / VEC_LANES]);
         }
     }
 }
@@ -89,7 +118,7 @@ static snug_status enter_ids(const struct snug_run *run, const struct snug_op *o
 
 snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_batch *batch = run->batch;
-    const bool compact = op->embed_backward.index;
+    const bool compact = op->embed_backward.index, adds = !snug_run_overwrites(run, op);
     struct snug_rows rows;
     int64_t first_new = 0;
     if (compact) RETURN_IF_ERROR(enter_ids(run, op, &rows, &first_new));
@@ -110,7 +139,7 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
 
 #pragma omp parallel num_threads(run->threads)
     {
-        if (snug_run_overwrites(run, op)) {
+        if (!adds) {
             if (!compact && dword.data) clear(dword);
             if (dposition.data) clear(dposition);
             if (dtype.data) clear(dtype);
@@ -122,16 +151,21 @@ snug_status SNUG_KERNEL(embed_backward)(struct snug_run *run, const struct snug_
             if (id == op->embed_backward.padding || (i > 0 && batch->ids[batch->by_id[i - 1]] == id)) continue;
             const int64_t row = compact ? rows.slots[id] : id;
             if (compact && row >= first_new) memset(matrix_at(dword, row, 0), 0, (size_t)dword.cols * sizeof(float));
+            const struct row_sum sum = begin_sum(run, dword, row, adds && (!compact || row < first_new));
             for (int64_t j = i; j < batch->tokens && batch->ids[batch->by_id[j]] == id; j++)
-                add_row(dword, row, ds, batch->by_id[j]);
+                add_to_sum(&sum, ds, batch->by_id[j]);
+            end_sum(&sum);
         }
 #pragma omp for schedule(static) nowait
         for (int64_t k = 0; k < (dposition.data ? batch->longest : 0);
-             k++) /* token k of each sequence has the same position */
+             k++) { /* token k of each sequence has the same position */
+            const struct row_sum sum = begin_sum(run, dposition, batch->positions[0] + k, adds);
             for (int64_t i = 0; i < batch->sequences; i++) {
                 const int64_t t = batch->offsets[i] + k;
-                if (t < batch->offsets[i + 1]) add_row(dposition, batch->positions[t], ds, t);
+                if (t < batch->offsets[i + 1]) add_to_sum(&sum, ds, t);
             }
+            end_sum(&sum);
+        }
         if (dtype.data) add_types(dtype, ds, batch->types);
     }
     return SNUG_OK;

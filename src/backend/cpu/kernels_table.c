@@ -13,6 +13,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
     case SNUG_OP_SQUARED_NORM: return SNUG_KERNEL(squared_norm_workspace)(program, op, threads);
     case SNUG_OP_ADAM_ROWS:
     case SNUG_OP_LAZY_UPDATE: return SNUG_KERNEL(lazy_adam_workspace)(program, op, threads);
+    case SNUG_OP_SUM_RANKS: return snug_host_sum_ranks_workspace(program, op);
     case SNUG_OP_ADAFACTOR: return SNUG_KERNEL(adafactor_workspace)(program, op, threads);
     default: return snug_cpu_workspace(program, op, threads);
     }
@@ -37,5 +38,5 @@ const struct snug_backend SNUG_KERNEL(backend_cpu) = {
 #define SNUG_ENTRY(KIND, name, member) [SNUG_OP_##KIND] = SNUG_KERNEL(name),
             SNUG_OPS_COMMON(SNUG_ENTRY) SNUG_OPS_LAZY_ROWS(SNUG_ENTRY)
 #undef SNUG_ENTRY
-                SNUG_OPS_OFFLOAD(SNUG_HOST_ENTRY)},
+                SNUG_OPS_RANKS(SNUG_HOST_ENTRY) SNUG_OPS_OFFLOAD(SNUG_HOST_ENTRY)},
 };

@@ -45,13 +45,14 @@ static void sum_columns(const struct snug_run *run, const struct snug_weight_gra
     for (int64_t first = 0; first < p->n; first += COLUMNS) {
         const int64_t end = first + COLUMNS < p->n ? first + COLUMNS : p->n;
         for (int64_t c = first; c < end; c += VEC_LANES) {
-            vec total = p->add ? vec_load(p->db, SNUG_F32, c, end) : vec_all(0);
+            vec total = vec_all(0);
             for (int64_t t = 0; t < p->t; t += ROWS) {
                 vec sum = vec_all(0);
                 for (int64_t i = t; i < p->t && i < t + ROWS; i++)
                     sum += vec_load((const uint8_t *)p->dy + i * p->n * size, dtype, c, end);
                 total += sum;
             }
+            if (p->add) total += vec_load(p->db, SNUG_F32, c, end);
             vec_store(p->db, SNUG_F32, c, end, total);
         }
     }
@@ -66,7 +67,8 @@ snug_status SNUG_KERNEL(linear_dw)(struct snug_run *run, const struct snug_op *o
                                      .t = snug_run_rows(run, op->linear_dw.dy),
                                      .n = snug_run_cols(run, op->linear_dw.dy),
                                      .k = snug_run_cols(run, op->linear_dw.x),
-                                     .add = !snug_run_overwrites(run, op)};
+                                     .add = !snug_run_overwrites(run, op),
+                                     .apart = run->program->accumulates && run->chunk == 0};
     if (!p.dw) {
         sum_columns(run, &p, dy);
         return SNUG_OK;
@@ -99,9 +101,10 @@ int64_t SNUG_KERNEL(linear_dx_workspace)(const struct snug_program *program, con
 }
 
 int64_t SNUG_KERNEL(linear_dw_workspace)(const struct snug_program *program, const struct snug_op *op, int threads) {
-    (void)threads;
     const struct snug_tensor *dy = &program->tensors[op->linear_dw.dy], *x = &program->tensors[op->linear_dw.x];
-    if (dy->dtype == SNUG_F32 || !op->linear_dw.dw) return 0;
+    if (!op->linear_dw.dw) return 0;
+    if (dy->dtype == SNUG_F32)
+        return program->accumulates ? SNUG_KERNEL(weight_gradient_f32_workspace)(dy->cols, x->cols, threads) : 0;
     /* untested: in every program dy follows the batch */
     int64_t tokens = dy->extent == SNUG_EXTENT_FIXED ? dy->rows : program->capacity[dy->extent];
     return SNUG_KERNEL(weight_gradient_bf16_workspace)(tokens, dy->cols, x->cols);

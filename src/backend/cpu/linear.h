@@ -21,6 +21,9 @@ struct snug_weight_gradient {
     const void *dy, *x;
     int64_t t, n, k;
     bool add;
+    /* With add: the product is completed before it is added (of bf16, that of the first 1024 rows), so that gradients
+     * have the bits of a sum over ranks with a micro-batch each. It needs scratch. */
+    bool apart;
 };
 
 /* f32: a and y are F32; b is F32, or BF16 and then widened. */
@@ -29,7 +32,8 @@ snug_status SNUG_KERNEL(matmul_bf16)(struct snug_run *run, const struct snug_mat
 snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct snug_weight_gradient *p);
 snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct snug_weight_gradient *p);
 
-/* Bytes of scratch; weight_gradient_f32 needs none. */
+/* Bytes of scratch; weight_gradient_f32 needs it for `apart` alone. */
+int64_t SNUG_KERNEL(weight_gradient_f32_workspace)(int64_t n, int64_t k, int threads);
 int64_t SNUG_KERNEL(matmul_f32_workspace)(int64_t n, int64_t k, bool transpose_b, enum snug_dtype b, int threads);
 int64_t SNUG_KERNEL(matmul_bf16_workspace)(int64_t n, int64_t k);
 int64_t SNUG_KERNEL(weight_gradient_bf16_workspace)(int64_t t, int64_t n, int64_t k);

@@ -242,21 +242,35 @@ static void pack_dy(uint16_t *packed, const struct snug_weight_gradient *p, int6
         pack_a_transposed(packed, dy + t * p->n, p->n, end - t, p->n - column);
     if (!p->db) return;
     for (int64_t j = 0; j < columns; j += VEC_LANES) {
-        vec total = start || p->add ? vec_load(p->db + column, SNUG_F32, j, columns) : vec_all(0.0f);
+        const vec before = start || p->add ? vec_load(p->db + column, SNUG_F32, j, columns) : vec_all(0.0f);
+        vec total = start ? before : vec_all(0.0f);
         for (int64_t t = start; t < end; t += BLOCK) {
             vec sum = vec_all(0.0f);
             for (int64_t i = t; i < smaller(t + BLOCK, end); i++) sum += vec_load(dy + i * p->n, SNUG_BF16, j, columns);
             total += sum;
         }
+        if (!start) total += before;
         vec_store(p->db + column, SNUG_F32, j, columns, total);
     }
 }
 
+/* Adds a whole block, which was computed apart, to dw. */
+static void add_block(float *dw, int64_t ld, const float *c, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; i++, dw += ld, c += BLOCK)
+        for (int64_t j = 0; j < columns; j += VEC_LANES)
+            vec_store(dw, SNUG_F32, j, columns, vec_load(dw, SNUG_F32, j, columns) + vec_load(c, SNUG_F32, j, BLOCK));
+}
+
 /* The block of dw at row, column; a block that exceeds dw is computed in a copy. */
 static void run_weight_block(const struct snug_weight_gradient *p, snug_microkernel_fn *kernel, const uint16_t *dy,
-                             const uint16_t *x, int64_t steps, int64_t row, int64_t column, bool add) {
+                             const uint16_t *x, int64_t steps, int64_t row, int64_t column, bool add, bool apart) {
     float *dw = p->dw + row * p->k + column, c[BLOCK_SIZE] __attribute__((aligned(64)));
     int64_t rows = smaller(BLOCK, p->n - row), columns = smaller(BLOCK, p->k - column);
+    if (add && apart) {
+        kernel(c, BLOCK, dy, BLOCK, BLOCK_SIZE, x, steps, false);
+        add_block(dw, p->k, c, rows, columns);
+        return;
+    }
     if (rows == BLOCK && columns == BLOCK) {
         kernel(dw, p->k, dy, BLOCK, BLOCK_SIZE, x, steps, add);
         return;
@@ -296,7 +310,7 @@ snug_status SNUG_KERNEL(weight_gradient_bf16)(struct snug_run *run, const struct
                 int64_t row = unit / groups, first = unit % groups * UNIT_PANELS;
                 for (int64_t panel = first; panel < smaller(first + UNIT_PANELS, across); panel++)
                     run_weight_block(p, kernel->run, dy + row * size, x + panel * size, steps, row * BLOCK,
-                                     panel * BLOCK, start || p->add);
+                                     panel * BLOCK, start || p->add, p->apart && start == 0);
             }
         }
         kernel->end();

@@ -115,19 +115,37 @@ int64_t SNUG_KERNEL(matmul_f32_workspace)(int64_t n, int64_t k, bool transpose_b
 /* db [n] = or += the column sums of dy: sums of 64 rows each, then their sum, which keeps rounding errors small. */
 static void sum_columns(float *db, const float *dy, int64_t ld, int64_t t, int64_t n, bool add) {
     for (int64_t j = 0; j < n; j += VEC_LANES) {
-        vec total = add ? vec_load(db, SNUG_F32, j, n) : vec_all(0.0f);
+        vec total = vec_all(0.0f);
         for (int64_t i = 0; i < t; i += 64) {
             vec sum = vec_all(0.0f);
             for (int64_t row = i; row < smaller(i + 64, t); row++) sum += vec_load(dy + row * ld, SNUG_F32, j, n);
             total += sum;
         }
+        if (add) total += vec_load(db, SNUG_F32, j, n);
         vec_store(db, SNUG_F32, j, n, total);
     }
+}
+
+/* dw [m,n] += product, which has no gaps. */
+static void add_product(float *dw, int64_t ld, const float *product, int64_t m, int64_t n) {
+    for (int64_t i = 0; i < m; i++, dw += ld, product += n)
+        for (int64_t j = 0; j < n; j += VEC_LANES)
+            vec_store(dw, SNUG_F32, j, n, vec_load(dw, SNUG_F32, j, n) + vec_load(product, SNUG_F32, j, n));
+}
+
+/* Floats of the largest tile. */
+static int64_t product_floats(int64_t n, int64_t k) {
+    return smaller(WEIGHT_ROW_TILE, n) * smaller(WEIGHT_COLUMN_TILE, k);
+}
+
+int64_t SNUG_KERNEL(weight_gradient_f32_workspace)(int64_t n, int64_t k, int threads) {
+    return threads * product_floats(n, k) * (int64_t)sizeof(float);
 }
 
 snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct snug_weight_gradient *p) {
     int64_t down = tiles(p->n, WEIGHT_ROW_TILE), across = tiles(p->k, WEIGHT_COLUMN_TILE);
     const float *dy = p->dy, *x = p->x;
+    const bool apart = p->add && p->apart;
     bool refused = false;
     if (p->t == 0) {
         if (!p->add) memset(p->dw, 0, (size_t)(p->n * p->k) * sizeof *p->dw);
@@ -136,13 +154,16 @@ snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct 
     }
 #pragma omp parallel num_threads(run->threads) reduction(|| : refused)
     {
+        float *product = (float *)run->workspace + omp_get_thread_num() * product_floats(p->n, p->k);
         snug_gemm_one_thread();
 #pragma omp for schedule(dynamic)
         for (int64_t tile = 0; tile < down * across; tile++) {
             int64_t i = tile / across * WEIGHT_ROW_TILE, j = tile % across * WEIGHT_COLUMN_TILE;
             int64_t m = smaller(WEIGHT_ROW_TILE, p->n - i), n = smaller(WEIGHT_COLUMN_TILE, p->k - j);
-            refused = refused || !snug_gemm_f32(p->dw + i * p->k + j, p->k, dy + i, p->n, true, x + j, p->k, false, m,
-                                                n, p->t, p->add);
+            float *dw = p->dw + i * p->k + j, *to = apart ? product : dw;
+            refused = refused || !snug_gemm_f32(to, apart ? n : p->k, dy + i, p->n, true, x + j, p->k, false, m, n,
+                                                p->t, p->add && !apart);
+            if (apart) add_product(dw, p->k, product, m, n);
             if (p->db && j == 0) sum_columns(p->db + i, dy + i, p->n, p->t, m, p->add);
         }
     }

@@ -49,11 +49,11 @@ static void scatter_rows(const struct snug_run *run, const struct snug_op *op, s
     const struct snug_rows rows = snug_rows_of(run, op->embed_backward.index, op->embed_backward.dword);
     double *sums = run->workspace;
     for (int64_t slot = 0; slot < *rows.count; slot++) {
-        for (int64_t c = 0; c < gradient.cols; c++) sums[c] = load(gradient, slot, c);
+        for (int64_t c = 0; c < gradient.cols; c++) sums[c] = 0;
         for (int64_t t = 0; t < ds.rows; t++)
             for (int64_t c = 0; run->batch->ids[t] == rows.rows[slot] && c < gradient.cols; c++)
                 sums[c] += load(ds, t, c);
-        for (int64_t c = 0; c < gradient.cols; c++) store(gradient, slot, c, sums[c]);
+        for (int64_t c = 0; c < gradient.cols; c++) add_sum(gradient, slot, c, sums[c], false);
     }
 }
 
@@ -61,10 +61,10 @@ static void scatter_rows(const struct snug_run *run, const struct snug_op *op, s
 static void scatter(const struct snug_run *run, const struct snug_op *op, struct snug_matrix table,
                     struct snug_matrix ds, const int32_t *index, int32_t padding, double *sums) {
     for (int64_t row = 0; table.data && row < table.rows; row++) {
-        for (int64_t c = 0; c < table.cols; c++) sums[c] = snug_run_overwrites(run, op) ? 0 : load(table, row, c);
+        for (int64_t c = 0; c < table.cols; c++) sums[c] = 0;
         for (int64_t t = 0; row != padding && t < ds.rows; t++)
             for (int64_t c = 0; index[t] == row && c < table.cols; c++) sums[c] += load(ds, t, c);
-        for (int64_t c = 0; c < table.cols; c++) store(table, row, c, sums[c]);
+        for (int64_t c = 0; c < table.cols; c++) add_sum(table, row, c, sums[c], snug_run_overwrites(run, op));
     }
 }
 

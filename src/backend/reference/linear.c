@@ -38,14 +38,14 @@ snug_status snug_reference_linear_dw(struct snug_run *run, const struct snug_op 
 
     for (int64_t j = 0; dw.data && j < dw.rows; j++)
         for (int64_t k = 0; k < dw.cols; k++) {
-            double sum = overwrites ? 0 : load(dw, j, k);
+            double sum = 0;
             for (int64_t i = 0; i < dy.rows; i++) sum += load(dy, i, j) * load(x, i, k);
-            store(dw, j, k, sum);
+            add_sum(dw, j, k, sum, overwrites);
         }
     for (int64_t j = 0; db.data && j < dy.cols; j++) {
-        double sum = overwrites ? 0 : load(db, 0, j);
+        double sum = 0;
         for (int64_t i = 0; i < dy.rows; i++) sum += load(dy, i, j);
-        store(db, 0, j, sum);
+        add_sum(db, 0, j, sum, overwrites);
     }
     return SNUG_OK;
 }

@@ -73,7 +73,7 @@ void snug_reference_norm_row_backward(struct snug_matrix ds, double *dgamma, dou
 void snug_reference_add_gradient(const struct snug_run *run, const struct snug_op *op, struct snug_matrix gradient,
                                  const double *sums) {
     for (int64_t c = 0; gradient.data && c < gradient.cols; c++)
-        store(gradient, 0, c, sums[c] + (snug_run_overwrites(run, op) ? 0 : load(gradient, 0, c)));
+        add_sum(gradient, 0, c, sums[c], snug_run_overwrites(run, op));
 }
 
 snug_status snug_reference_norm_backward(struct snug_run *run, const struct snug_op *op) {

@@ -14,6 +14,7 @@ static void reference_close(void *state) { (void)state; }
 static int64_t reference_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     (void)threads;
     int64_t doubles = 0;
+    if (op->kind == SNUG_OP_SUM_RANKS) return snug_host_sum_ranks_workspace(program, op);
     switch (op->kind) {
     case SNUG_OP_ATTENTION:
         doubles = snug_reference_attention_doubles(
@@ -60,7 +61,7 @@ const struct snug_backend *snug_backend_reference(void) {
 #define SNUG_ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_reference_##name,
                 SNUG_OPS_COMMON(SNUG_ENTRY) SNUG_OPS_LOSS_SCALING(SNUG_ENTRY) SNUG_OPS_LAZY_ROWS(SNUG_ENTRY)
 #undef SNUG_ENTRY
-                    SNUG_OPS_OFFLOAD(SNUG_HOST_ENTRY)},
+                    SNUG_OPS_RANKS(SNUG_HOST_ENTRY) SNUG_OPS_OFFLOAD(SNUG_HOST_ENTRY)},
     };
     return &backend;
 }

@@ -54,6 +54,12 @@ static inline double dropout_factor_of(const struct snug_run *run, const struct 
 }
 
 /* An element of an optional vector: 0 if there is none. */
+/* An element of a gradient, which is overwritten or added to: the sum is rounded before it is added, so that
+   micro-batches add up to the bits of a sum over ranks with a micro-batch each. */
+static inline void add_sum(struct snug_matrix m, int64_t row, int64_t col, double sum, bool overwrites) {
+    store(m, row, col, overwrites ? sum : load(m, row, col) + (double)(float)sum);
+}
+
 static inline double load_or_0(struct snug_matrix m, int64_t col) { return m.data ? load(m, 0, col) : 0; }
 
 /* Dropout of a token's channel. */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a communication library gives: collective operations over all ranks of a run. Every rank calls the same
+ * functions in the same order with the same sizes; a function returns when the rank's own memory may be used again.
+ * Only the thread that opened the table may call it. A failure is SNUG_E_IO; afterwards the ranks cannot continue.
+ *
+ * `bytes` are cut into parts of `part` bytes, one for each rank in order; the last parts may be shorter or empty. Both
+ * are at most SNUG_COLLECTIVE_MOST.
+ */
+#ifndef SNUG_DIST_COLLECTIVES_H
+#define SNUG_DIST_COLLECTIVES_H
+
+#include <stdint.h>
+
+#include "core/context.h"
+
+#define SNUG_COLLECTIVE_MOST (INT64_C(1) << 30)
+
+struct snug_collectives {
+    char name[128]; /* the library, with its version */
+    int rank, size;
+    int local_rank, local_size; /* among the ranks of this host */
+    /* to: this rank's part of every rank's `from`, in the order of the ranks and without gaps. */
+    snug_status (*exchange)(snug_context *ctx, const void *from, void *to, int64_t bytes, int64_t part);
+    /* values: each rank has its own part; afterwards all have all parts. */
+    snug_status (*all_gather)(snug_context *ctx, void *values, int64_t bytes, int64_t part);
+    /* values of rank `from`, to all. */
+    snug_status (*broadcast)(snug_context *ctx, void *values, int64_t bytes, int from);
+    snug_status (*barrier)(snug_context *ctx);
+    /* Ends all ranks, this one included, with an exit code; it does not return. */
+    void (*abort)(int code);
+    /* Waits until all ranks have called it. Nothing can be called afterwards, and the library cannot be opened again in
+     * this process. */
+    void (*close)(void);
+};
+
+/* The bytes of a rank's part. */
+static inline int64_t snug_collective_part(int64_t bytes, int64_t part, int rank) {
+    const int64_t left = bytes - rank * part;
+    return left < 0 ? 0 : left < part ? left : part;
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dist/process_group.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/library.h"
+#include "dist/mpi/plugin.h"
+
+static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
+    char why[512];
+    /* Global: Open MPI opens its own components at run time, and they use its symbols. */
+    void *library = snug_library_open(SNUG_MPI_PLUGIN_FILE, RTLD_NOW | RTLD_GLOBAL, why, sizeof why);
+    if (!library) /* untested: the tests' plug-in is always found */
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s is %d: several ranks on CPUs need MPI, and %s cannot be opened: %s; install Open MPI or "
+                         "MPICH and build snug again, or start a single process",
+                         ranks->size_source, ranks->size, SNUG_MPI_PLUGIN_FILE, why);
+    void *symbol = dlsym(library, SNUG_MPI_PLUGIN_SYMBOL);
+    snug_mpi_plugin_fn *entry;
+    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from data to function pointers */
+    const struct snug_mpi_plugin *plugin = symbol ? entry() : NULL; /* untested: a plug-in of another build */
+    /* untested: a plug-in of another build */
+    if (!plugin || plugin->version != SNUG_MPI_PLUGIN_VERSION ||
+        plugin->collectives_size != sizeof(struct snug_collectives))
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s is of another build of snug: install both from one build",
+                         SNUG_MPI_PLUGIN_FILE);
+    return plugin->open(ctx, out); /* never closed: MPI does not support unloading */
+}
+
+snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks,
+                                    struct snug_process_group **out) {
+    const struct snug_collectives *collectives;
+    void *memory;
+    *out = NULL;
+    RETURN_IF_ERROR(open_plugin(ctx, ranks, &collectives));
+    if (collectives->size != ranks->size || collectives->rank != ranks->rank)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "this is rank %d of %d by the variables of %s, but rank %d of %d in %s: start CPU ranks with "
+                         "that MPI's own launcher, as in mpirun -n %d snug train …, or with srun --mpi=pmix; torchrun "
+                         "does not start MPI",
+                         ranks->rank, ranks->size, ranks->launcher, collectives->rank, collectives->size,
+                         collectives->name, ranks->size);
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
+    *out = memory;
+    **out = (struct snug_process_group){.ranks = *ranks, .collectives = collectives};
+    (*out)->ranks.local_rank = collectives->local_rank;
+    (*out)->ranks.local_size = collectives->local_size;
+    return SNUG_OK;
+}
+
+void snug_process_group_close(struct snug_process_group *group) {
+    if (!group) return;
+    if (!group->failed) group->collectives->close();
+    free(group);
+}
+
+snug_status snug_group_all_gather(snug_context *ctx, const struct snug_process_group *group, void *values,
+                                  int64_t bytes) {
+    if (!group) return SNUG_OK;
+    return group->collectives->all_gather(ctx, values, bytes * group->ranks.size, bytes);
+}
+
+snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_group *group, void *values,
+                                 int64_t bytes) {
+    return group ? group->collectives->broadcast(ctx, values, bytes, 0) : SNUG_OK;
+}
+
+snug_status snug_group_barrier(snug_context *ctx, const struct snug_process_group *group) {
+    return group ? group->collectives->barrier(ctx) : SNUG_OK;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trainings on several ranks of this machine, started by mpirun, where it is installed and the MPI plug-in was built.
+ */
+#include <math.h>
+#include <sys/stat.h>
+
+#include "program.h"
+
+#define TRAIN                                                                                                          \
+    "train --use_cpu --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 --threads 1 "         \
+    "--logging_steps 1 "
+#define TINY TRAIN "--config_name model --train_file train.csv --validation_file dev.csv --eval_strategy epoch "
+#define SNUG SNUG_BINARY_DIR "/snug"
+
+/* ---- starting --------------------------------------------------------------------------------------------------- */
+
+static bool is_open_mpi, skips;
+
+/* Whether trainings on several ranks can be tested here. */
+static void find_mpirun(void) {
+    char line[128] = "";
+    FILE *pipe = popen("mpirun --version 2> /dev/null", "r");
+    assert_non_null(pipe);
+    const bool there = fgets(line, sizeof line, pipe);
+    pclose(pipe);
+    is_open_mpi = strstr(line, "Open MPI") || strstr(line, "OpenRTE");
+    skips = !there || access(SNUG_BINARY_DIR "/libsnug_mpi.so", R_OK) != 0;
+    if (skips)
+        print_message("skipped: trainings on several ranks need mpirun and an MPI library: install openmpi-bin and "
+                      "libopenmpi-dev, and configure again\n");
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* containers may forbid the system call */
+    if (SANITIZED) setenv("ASAN_OPTIONS", "detect_leaks=0", 1);    /* MPI keeps memory until the process ends */
+}
+
+/* Starts mpirun in the test's folder, with stdout and stderr in files. */
+static pid_t start_ranks(const struct fixture *f, const char *words) {
+    unlink(path_of(f, "stderr"));
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    char copy[4096], *rest = copy, *arguments[160];
+    int count = 0;
+    if (chdir(f->folder) != 0 || !freopen("/dev/null", "r", stdin) || !freopen("stdout", "w", stdout) ||
+        !freopen("stderr", "w", stderr))
+        _exit(125);
+    /* More ranks than cores, not bound to them, and by root in containers. */
+    snprintf(copy, sizeof copy, "mpirun %s%s", is_open_mpi ? "--allow-run-as-root --oversubscribe --bind-to none " : "",
+             words);
+    while (count < 159 && (arguments[count] = strsep(&rest, " ")))
+        if (*arguments[count]) count++;
+    arguments[count] = NULL;
+    execvp(arguments[0], arguments);
+    _exit(127);
+}
+
+static int run_ranks(const struct fixture *f, const char *words) { return wait_for(start_ranks(f, words)); }
+
+static void train_on(const struct fixture *f, int ranks, const char *words) {
+    char command[2048];
+    snprintf(command, sizeof command, "-n %d " SNUG " %s", ranks, words);
+    const int code = run_ranks(f, command);
+    if (code != 0) fail_msg("mpirun %s: exit code %d: %s", command, code, output_of(f, "stderr"));
+}
+
+static int count_of(const char *text, const char *part) {
+    int count = 0;
+    while ((text = strstr(text, part))) {
+        count++;
+        text += strlen(part);
+    }
+    return count;
+}
+
+/* The ranks ended with this code and one message, which contains the parts. */
+static void assert_said(const struct fixture *f, int code, int expected, const char *const *parts) {
+    char *text = output_of(f, "stderr");
+    if (code != expected) fail_msg("exit code %d instead of %d: %s", code, expected, text);
+    if (count_of(text, "snug: ") != 1) fail_msg("not one message: %s", text);
+    for (; *parts; parts++) assert_contains(text, *parts);
+    free(text);
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the same bits ----------------------------------------------------------------------------------------------- */
+
+/* N ranks with a micro-batch each = one rank with N: model, losses, norms and metrics. 76 rows are 10 micro-batches: at
+   3 and 4 ranks some have none in an epoch's last step. "wide" updates rows lazily on one rank. */
+static void test_ranks_are_micro_batches(void **state) {
+    static const char *const kinds[] = {
+        TINY "--num_train_epochs 2 --save_strategy no ",
+        TRAIN "--config_name wide --train_file train.csv --max_steps 6 --save_strategy no --optim adafactor ",
+        TRAIN "--config_name modern --train_file train.csv --max_steps 4 --save_strategy no --recompute layer ",
+        TRAIN "--config_name wide --train_file pairs.jsonl --max_steps 4 --save_strategy no --do_regression "
+              "--train_sampling_strategy group_by_length --dataloader_num_workers 2 ",
+    };
+    struct fixture *f = *state;
+    if (skips) return;
+    write_other_families(f, 32);
+    FILE *file = fopen(path_of(f, "pairs.jsonl"), "w");
+    assert_non_null(file);
+    for (int i = 0; i < 50; i++)
+        fprintf(file, "{\"sentence1\": \"w%d good w%d\", \"sentence2\": \"w%d%s\", \"label\": %d}\n", i, i * 2, i * 3,
+                i % 3 ? " bad w1 w2 w1" : "", i % 5);
+    assert_int_equal(fclose(file), 0);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
+        for (int ranks = 2; ranks <= (kind ? 3 : 4); ranks++) {
+            char words[1024];
+            snprintf(words, sizeof words, "%s --gradient_accumulation_steps %d --output_dir one%zu_%d", kinds[kind],
+                     ranks, kind, ranks);
+            free(run_well(f, words));
+            snprintf(words, sizeof words, "%s --output_dir many%zu_%d", kinds[kind], kind, ranks);
+            train_on(f, ranks, words);
+            snprintf(words, sizeof words, "one%zu_%d", kind, ranks);
+            char many[32];
+            snprintf(many, sizeof many, "many%zu_%d", kind, ranks);
+            assert_same_run(f, words, many);
+        }
+}
+
+/* Several micro-batches for each rank: another order of the additions, so close but not equal. */
+static void test_accumulation_on_ranks(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    free(run_well(f, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 4 --output_dir one"));
+    train_on(f, 2, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 2 --output_dir two");
+    json_t *one = history_of(f, "one"), *two = history_of(f, "two");
+    assert_int_equal(json_array_size(one), json_array_size(two));
+    for (size_t i = 0; i < json_array_size(one); i++) {
+        const json_t *norm = json_object_get(json_array_get(one, i), "grad_norm");
+        const double a = json_number_value(norm);
+        const double b = json_number_value(json_object_get(json_array_get(two, i), "grad_norm"));
+        if (!(fabs(a - b) <= 1e-3 * a)) fail_msg("entry %zu: norms %g and %g", i, a, b);
+    }
+    json_decref(one);
+    json_decref(two);
+}
+
+/* ---- resuming ---------------------------------------------------------------------------------------------------- */
+
+#define SAVING TINY "--num_train_epochs 4 --save_steps 3 --eval_strategy steps --eval_steps 3 "
+#define BEST SAVING "--load_best_model_at_end "
+
+static void test_resumed_on_another_number(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    free(run_well(f, BEST "--gradient_accumulation_steps 4 --output_dir one"));
+    train_on(f, 4, BEST "--output_dir four");
+    assert_same_run(f, "one", "four");
+    assert_same_in_both(f, "one", "four", "checkpoint-6/model.safetensors");
+    assert_same_in_both(f, "one", "four", "checkpoint-6/optimizer.safetensors");
+    free(run_well(f, SAVING "--gradient_accumulation_steps 4 --output_dir down --resume_from_checkpoint "
+                            "four/checkpoint-3"));
+    assert_same_in_both(f, "one", "down", "checkpoint-12/model.safetensors");
+    train_on(f, 4, SAVING "--output_dir up --resume_from_checkpoint one/checkpoint-3");
+    assert_same_in_both(f, "one", "up", "checkpoint-12/model.safetensors");
+    /* the last checkpoint of a folder */
+    assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "four/checkpoint-12")), SNUG_OK);
+    train_on(f, 4, BEST "--output_dir four --resume_from_checkpoint True");
+    assert_same_in_both(f, "one", "four", "checkpoint-12/optimizer.safetensors");
+}
+
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
+
+/* Rank 0, and rank 1 in a shell that writes its number to a file before it becomes the program. */
+static pid_t start_pair(const struct fixture *f, const char *words) {
+    char command[2048];
+    snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 1 ./second %s", words, words);
+    write_text(f, "second", "#!/bin/sh\necho $$ > number\nexec " SNUG " \"$@\"\n");
+    assert_int_equal(chmod(path_of(f, "second"), 0700), 0);
+    return start_ranks(f, command);
+}
+
+static pid_t second_of(const struct fixture *f) {
+    char *text = read_text(f, path_of(f, "number"), NULL);
+    const pid_t number = (pid_t)strtol(text, NULL, 10);
+    free(text);
+    assert_true(number > 1);
+    return number;
+}
+
+#define LONG                                                                                                           \
+    TRAIN "--config_name model --train_file train.csv --lr_scheduler_type constant --save_steps 2 "                    \
+          "--save_total_limit 2 "
+
+static void test_killed_rank(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    const pid_t launcher = start_pair(f, LONG "--max_steps 100000 --output_dir killed");
+    wait_for_text(f, "stderr", "'epoch': 1.");
+    assert_int_equal(kill(second_of(f), SIGKILL), 0);
+    const double begin = now();
+    int status;
+    while (waitpid(launcher, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    assert_true(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+    assert_true(now() - begin < 10);
+    /* The last checkpoint is whole: the run continues from it. */
+    train_on(f, 2, LONG "--max_steps 300 --output_dir killed --resume_from_checkpoint True");
+    free(run_well(f, LONG "--max_steps 300 --gradient_accumulation_steps 2 --output_dir whole"));
+    assert_same_in_both(f, "whole", "killed", "model.safetensors");
+}
+
+/* A signal to one rank: all stop at the same step, one checkpoint is saved, and the exit code is 130. */
+static void test_interrupted_rank(void **state) {
+    static const char *const said[] = {"interrupted at step ", "--resume_from_checkpoint True", NULL};
+    struct fixture *f = *state;
+    if (skips) return;
+    const pid_t launcher = start_pair(f, TINY "--num_train_epochs 1000 --save_strategy no --output_dir stopped");
+    wait_for_text(f, "stderr", "'epoch': 1.");
+    assert_int_equal(kill(second_of(f), SIGTERM), 0);
+    assert_said(f, wait_for(launcher), 130, said);
+    char *text = output_of(f, "stderr");
+    long long step;
+    assert_int_equal(sscanf(strstr(text, said[0]) + strlen(said[0]), "%lld", &step), 1);
+    free(text);
+    assert_true(exists(path_of(f, "stopped/checkpoint-%lld/optimizer.safetensors", step)));
+}
+
+/* ---- differences between ranks, and arguments that ranks do not support ------------------------------------------ */
+
+#define SHORT TRAIN "--config_name model --train_file train.csv --max_steps 2 --save_strategy no --output_dir out "
+
+/* Two ranks, of which the second runs in the folder "other", with its own arguments. */
+static int run_unlike(const struct fixture *f, const char *first, const char *second) {
+    char command[2048];
+    snprintf(command, sizeof command, "-n 1 " SNUG " %s : -n 1 -wdir %s " SNUG " %s", first, path_of(f, "other"),
+             second);
+    return run_ranks(f, command);
+}
+
+/* The other rank's folder: links to the same files. */
+static void make_other(const struct fixture *f) {
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "other")), SNUG_OK);
+    assert_int_equal(symlink(path_of(f, "model"), path_of(f, "other/model")), 0);
+}
+
+static void test_unlike_ranks(void **state) {
+    struct fixture *f = *state;
+    if (skips || !is_open_mpi) return; /* -wdir is Open MPI's */
+    make_other(f);
+    assert_int_equal(symlink(path_of(f, "train.csv"), path_of(f, "other/train.csv")), 0);
+    assert_said(f, run_unlike(f, SHORT, SHORT "--seed 1"), 2,
+                (const char *const[]){"rank 0 of 2 on ", "rank 1 on ", "has other arguments than rank 0", NULL});
+    assert_said(f, run_unlike(f, SHORT, SHORT "--per_device_train_batch_size 4"), 2,
+                (const char *const[]){"other arguments", NULL});
+    unlink(path_of(f, "other/train.csv"));
+    write_data(f, "other/train.csv", FORM_SINGLE, TRAIN_ROWS, 3);
+    assert_said(f, run_unlike(f, SHORT, SHORT), 2,
+                (const char *const[]){"has other data or another model configuration than rank 0", NULL});
+    assert_false(exists(path_of(f, "out")));
+    /* One rank's bad data ends both. */
+    write_text(f, "other/train.csv", "sentence,label\nw1,good\nw2,bad,more\n");
+    const double begin = now();
+    assert_said(f, run_unlike(f, SHORT, SHORT), 1,
+                (const char *const[]){"rank 1 of 2 on ", "train.csv:3: row has 3 fields", NULL});
+    assert_true(now() - begin < 10);
+    /* All ranks have the same error: it is reported once. */
+    assert_said(f, run_ranks(f, "-n 2 " SNUG " " SHORT "--train_file none.csv"), 1,
+                (const char *const[]){"rank 0 of 2 on ", "none.csv", NULL});
+    assert_said(f, run_ranks(f, "-n 3 " SNUG " " SHORT "--memory_budget 1MiB"), 3,
+                (const char *const[]){"rank 0 of 3 on ", "--memory_budget", NULL});
+}
+
+/* Without MPI's launcher nothing is trained, and no command takes several ranks for one. */
+static void test_refused(void **state) {
+    static const struct {
+        const char *variables[3], *words;
+        int code;
+        const char *says;
+    } cases[] = {
+        {{"WORLD_SIZE=2"}, SHORT, 2, "RANK is not set"},
+        {{"WORLD_SIZE=2", "RANK=2"}, SHORT, 2, "ranks are numbered from 0 to 1"},
+        {{"WORLD_SIZE=2", "RANK=0"}, SHORT "--fit", 1, "--fit is not supported on several ranks yet"},
+        {{"WORLD_SIZE=2", "RANK=0"}, SHORT "--offload optimizer", 1, "--offload is not supported on several ranks"},
+        {{"WORLD_SIZE=2", "RANK=0"}, SHORT "--update_in_backward", 1, "--update_in_backward is not supported"},
+        {{"WORLD_SIZE=2", "RANK=1"}, SHORT "--local_rank 1", 2, "this is rank 1 of 2, with local rank 0"},
+        {{"WORLD_SIZE=2", "RANK=1"}, SHORT, 1, "2"},
+        {{"WORLD_SIZE=2", "RANK=1"}, "plan --config_name model", 1, "snug plan runs in a single process"},
+        {{"WORLD_SIZE=2", "RANK=1"}, "verify --config_name model", 1, "runs in a single process, and WORLD_SIZE is 2"},
+        {{"WORLD_SIZE=1", "RANK=0", "LOCAL_RANK=0"}, SHORT "--local_rank 0", 0, "loss"},
+        {{"WORLD_SIZE=2", "RANK=1"}, SHORT "--local_rank -1", 1, "2"},
+        {{NULL}, SHORT "--local_rank two", 2, "--local_rank two: must be a whole number"},
+        {{NULL}, SHORT "--local_rank 1 --output_dir local", 2, "--local_rank 1: "},
+        {{NULL}, SHORT "--local_rank -1 --output_dir local", 0, "loss"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int v = 0; v < 3 && cases[i].variables[v]; v++) putenv((char *)(uintptr_t)cases[i].variables[v]);
+        const int code = run(f, cases[i].words);
+        for (const char *const *name = (const char *const[]){"WORLD_SIZE", "RANK", "LOCAL_RANK", NULL}; *name; name++)
+            unsetenv(*name);
+        char *text = output_of(f, "stderr");
+        if (code != cases[i].code || !strstr(text, cases[i].says))
+            fail_msg("case %zu: exit code %d: %s", i, code, text);
+        free(text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_ranks_are_micro_batches, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_accumulation_on_ranks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_resumed_on_another_number, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_interrupted_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unlike_ranks, set_up, tear_down),
+    };
+    find_mpirun();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SUM_RANKS with simulated ranks: each runs in turn, and the exchange reads the others' gradients from memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/host.h"
+#include "core/philox.h"
+
+enum { RANKS = 5 };
+
+/* The gradients of all ranks before the operation, and the sums that the owners of the shards have gathered. */
+static struct {
+    float *gradients[RANKS], *sums, *arena; /* arena: of the running rank */
+    int64_t count;
+    struct snug_collectives collectives;
+} simulated;
+
+static snug_status exchange(snug_context *ctx, const void *from, void *to, int64_t bytes, int64_t part) {
+    const int64_t at = (const char *)from - (const char *)simulated.arena, rank = simulated.collectives.rank;
+    const int64_t own = snug_collective_part(bytes, part, (int)rank);
+    (void)ctx;
+    assert_true(at >= 0 && at + bytes <= simulated.count * 4 && bytes <= SNUG_COLLECTIVE_MOST);
+    for (int r = 0; r < simulated.collectives.size; r++)
+        memcpy((char *)to + r * own, (const char *)simulated.gradients[r] + at + rank * part, (size_t)own);
+    return SNUG_OK;
+}
+
+static snug_status all_gather(snug_context *ctx, void *values, int64_t bytes, int64_t part) {
+    const int64_t at = (const char *)values - (const char *)simulated.arena, rank = simulated.collectives.rank;
+    (void)ctx;
+    memcpy((char *)simulated.sums + at + rank * part, (const char *)values + rank * part,
+           (size_t)snug_collective_part(bytes, part, (int)rank));
+    return SNUG_OK;
+}
+
+static snug_status refuse(snug_context *ctx, void *values, int64_t bytes, int64_t part) {
+    (void)values, (void)bytes, (void)part;
+    return snug_fail(ctx, SNUG_E_IO, "the network is gone");
+}
+
+static float *alloc_floats(int64_t count) {
+    float *floats = malloc((size_t)count * sizeof *floats);
+    assert_non_null(floats);
+    return floats;
+}
+
+static snug_status run_rank(snug_context *ctx, int rank, int contributors) {
+    struct snug_tensor tensors[2] = {{.dtype = SNUG_F32}, {.dtype = SNUG_F32, .rows = simulated.count, .cols = 1}};
+    struct snug_program program = {
+        .ctx = ctx, .tensors = tensors, .tensor_count = 2, .ranks = simulated.collectives.size};
+    const struct snug_op op = {.kind = SNUG_OP_SUM_RANKS, .sum_ranks = {.g = 1}};
+    struct snug_run run = {.ctx = ctx,
+                           .program = &program,
+                           .arena = (uint8_t *)simulated.arena,
+                           .threads = 1 + rank % 2,
+                           .collectives = &simulated.collectives,
+                           .contributors = contributors};
+    const int64_t bytes = snug_host_sum_ranks_workspace(&program, &op);
+    assert_true(bytes <= (4 << 20) + 4 * RANKS);
+    run.workspace = malloc((size_t)bytes); /* exactly what was asked for */
+    assert_non_null(run.workspace);
+    simulated.collectives.rank = rank;
+    memcpy(simulated.arena, simulated.gradients[rank], (size_t)simulated.count * 4);
+    const snug_status status = snug_host_sum_ranks(&run, &op);
+    free(run.workspace);
+    return status;
+}
+
+/* Values whose sum depends on the order of the additions. */
+static void fill(int64_t count) {
+    simulated.count = count;
+    simulated.arena = alloc_floats(count);
+    simulated.sums = alloc_floats(count);
+    for (int r = 0; r < RANKS; r++) {
+        simulated.gradients[r] = alloc_floats(count);
+        for (int64_t i = 0; i < count; i++) {
+            const uint32_t word = snug_philox((uint32_t)i, (uint32_t)r, 0, 0, 1, 2).word[0];
+            simulated.gradients[r][i] = (float)(int32_t)word * (word & 1 ? 1e-3f : 1e-9f);
+        }
+    }
+}
+
+static void empty(void) {
+    free(simulated.arena);
+    free(simulated.sums);
+    for (int r = 0; r < RANKS; r++) free(simulated.gradients[r]);
+}
+
+static void test_sums_in_the_order_of_the_ranks(void **state) {
+    /* fewer elements than ranks, whole and partial shards, several pieces */
+    static const int64_t counts[] = {1, 3, 64, 1000, (1 << 20) + 7, (2 << 20) + 1};
+    snug_context *ctx;
+    (void)state;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    simulated.collectives = (struct snug_collectives){.exchange = exchange, .all_gather = all_gather};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (int ranks = 2; ranks <= RANKS; ranks++) {
+            const int contributors = ranks - (ranks > 2);
+            fill(counts[c]);
+            simulated.collectives.size = ranks;
+            for (int r = 0; r < ranks; r++) assert_int_equal(run_rank(ctx, r, contributors), SNUG_OK);
+            for (int64_t i = 0; i < counts[c]; i++) {
+                float sum = simulated.gradients[0][i];
+                for (int r = 1; r < contributors; r++) sum += simulated.gradients[r][i];
+                if (sum != simulated.sums[i])
+                    fail_msg("element %ld of %ld, %d ranks: %.9g, expected %.9g", (long)i, (long)counts[c], ranks,
+                             (double)simulated.sums[i], (double)sum);
+            }
+            empty();
+        }
+    snug_context_destroy(ctx);
+}
+
+static void test_failures_are_returned(void **state) {
+    snug_context *ctx;
+    (void)state;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    simulated.collectives = (struct snug_collectives){.size = 2, .exchange = exchange, .all_gather = refuse};
+    fill(100);
+    assert_int_equal(run_rank(ctx, 1, 2), SNUG_E_IO);
+    assert_string_equal(snug_error_message(ctx), "the network is gone");
+    empty();
+    snug_context_destroy(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_in_the_order_of_the_ranks),
+                                       cmocka_unit_test(test_failures_are_returned)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
