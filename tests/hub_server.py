@@ -164,7 +164,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "etag-path":
             tag = "../../../x"
         if fault == "etag-other":
-            tag = "a-mirror-1"
+            tag = f"a-mirror-{name}"
         headers = common + ([] if fault == "no-etag" else [("ETag", f'W/"{tag}"' if name == "vocab.txt" else f'"{tag}"')])
         if fault == "no-size":
             self.close_connection = True
@@ -185,7 +185,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.endless(200, data[:CHUNK])
         if fault == "stalls" and first(fault):
             self.answer(200, body=data[:len(data) // 2], length=len(data))
-            time.sleep(2.5)
+            time.sleep(10)
             self.close_connection = True
             return None
         if fault in ("cut", "cut-without-ranges", "sharded-cut") and first(fault, 3):

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pulls from a hub on this machine (tests/hub_server.py) that misbehaves in every way. */
-#include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -26,6 +26,24 @@ static struct {
     int input; /* closing it ends the server */
     pid_t process;
 } server;
+
+/* The free space that snug sees; -1: the real one. */
+static int64_t free_bytes = -1;
+int __real_statvfs(const char *path, struct statvfs *info);
+int __wrap_statvfs(const char *path, struct statvfs *info);
+int __wrap_statvfs(const char *path, struct statvfs *info) {
+    const int result = __real_statvfs(path, info);
+    if (free_bytes >= 0) info->f_bavail = (fsblkcnt_t)free_bytes / info->f_frsize;
+    return result;
+}
+
+/* Nothing here outlives the machine, and syncing takes most of the time. */
+static int synced;
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd) {
+    synced += fd >= 0;
+    return 0;
+}
 
 /* ---- the server ----------------------------------------------------------------------------------------------- */
 
@@ -233,6 +251,7 @@ static void a_model_comes_whole_and_once(void **state) {
     assert_int_equal(result.bytes, result.fetched);
     assert_true(result.bytes > LARGE + 150000 && seen_bytes == result.bytes && seen_total == result.bytes);
     assert_whole(s, "plain");
+    assert_int_equal(synced, 5 * 2 + 2); /* each file and its folder, and the name of the revision */
     assert_ok(s, snug_model_locate(s->ctx, &(struct snug_hub_place){0}, "org/plain", &folder));
     assert_string_equal(folder, result.folder);
     free(folder);
@@ -441,7 +460,9 @@ static void cut_connections_are_continued(void **state) {
     assert_ok(s, pull(s, "org/cut-list"));
     assert_fails(s, pull(s, "org/cut-always"), SNUG_E_IO, "also after 5 repetitions: run the command again");
     assert_fails(s, pull(s, "org/other-range"), SNUG_E_INPUT, "the server sent bytes from 7 on");
-    assert_ok(s, pull(s, "org/stalls"));
+    const double began = snug_seconds();
+    assert_ok(s, pull(s, "org/stalls")); /* for ten seconds, of which HF_HUB_DOWNLOAD_TIMEOUT waits for one */
+    assert_true(snug_seconds() - began < 5);
     assert_whole(s, "stalls");
 }
 
@@ -662,6 +683,10 @@ static void a_cache_that_cannot_be_written(void **state) {
 
 static void a_full_disk(void **state) {
     struct scratch *s = *state;
+    free_bytes = 500000;
+    assert_fails(s, pull(s, "org/full"), SNUG_E_IO, "0.8 MiB are to be fetched, and the disk of ");
+    free_bytes = -1;
+    assert_int_equal(logged("/full/model.safetensors?signature=1"), 0);
     struct rlimit before, small;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -856,7 +881,7 @@ static void the_public_call(void **state) {
     snug_args_destroy(args);
 }
 
-/* In a child, since libcurl stays open: without libcurl, and with a library that is not libcurl. */
+/* No library, and one that is not libcurl. The first test: libcurl stays open in a process. */
 static void without_libcurl(void **state) {
     struct scratch *s = *state;
     static const char *const libraries[] = {"/nonexistent/libcurl.so", "libm.so.6"};
@@ -868,9 +893,100 @@ static void without_libcurl(void **state) {
     setenv("SNUG_LIBCURL", "", 1);
 }
 
+/* ---- the program ---------------------------------------------------------------------------------------------- */
+
+/* Starts snug with these words; its output, on a terminal or not, is read from *output. */
+static pid_t start_snug(const char *words, bool terminal, int *output) {
+    char command[512];
+    int ends[2];
+    pid_t child;
+    snprintf(command, sizeof command, "exec '%s/snug' %s", SNUG_BINARY_DIR, words);
+    if (terminal) {
+        struct winsize size = {.ws_row = 24, .ws_col = 100};
+        child = forkpty(output, NULL, NULL, &size);
+    } else {
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        *output = ends[0];
+        child = fork();
+    }
+    assert_true(child >= 0);
+    if (child > 0) {
+        if (!terminal) close(ends[1]);
+        return child;
+    }
+    if (!terminal) dup2(ends[1], STDOUT_FILENO);
+    setenv("TERM", "xterm", 1);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+}
+
+/* The exit code; all output in text. */
+static int end_snug(pid_t child, int output, char *text, size_t size) {
+    size_t length = 0;
+    int status;
+    for (ssize_t got; (got = read(output, text + length, size - 1 - length)) > 0;) length += (size_t)got;
+    text[length] = '\0';
+    close(output);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(const char *words, int code, const char *says) {
+    char text[8192];
+    int output;
+    const pid_t child = start_snug(words, false, &output);
+    const int found = end_snug(child, output, text, sizeof text);
+    if (found != code) fail_msg("snug %s: exit code %d, not %d: %s", words, found, code, text);
+    assert_contains(text, says);
+}
+
+static void the_command(void **state) {
+    struct scratch *s = *state;
+    char words[256], text[8192];
+    int output;
+    expect("plan --model_name_or_path org/shown 2>&1", 1, "fetch it with `snug pull org/shown`, or give the folder");
+    snprintf(words, sizeof words, "plan --model_name_or_path org/shown --cache_dir %s/c --model_revision v1 2>&1",
+             s->folder);
+    expect(words, 1, "`snug pull org/shown --model_revision v1 --cache_dir /");
+    expect("plan --model_name_or_path ./absent 2>&1", 1, "model ./absent: there is no such folder\n");
+    expect("pull 2>&1", 2, "no model: give its name");
+    expect("pull org/missing 2>&1 >/dev/null", 1, "there is no such model");
+    const pid_t child = start_snug("pull org/throttled-shown", true, &output);
+    assert_int_equal(end_snug(child, output, text, sizeof text), 0);
+    assert_contains(text, "/0.8 MiB  ");
+    assert_contains(text, " MiB/s  ETA 0:0");
+    assert_contains(text, "/models--org--throttled-shown/snapshots/" COMMIT);
+    expect("pull --model_name_or_path org/shown 2>/dev/null", 0, "/hub/models--org--shown/snapshots/" COMMIT "\n");
+    expect("pull org/shown --json 2>/dev/null", 0, "\"files\":5,\"bytes\":850046,\"fetched_bytes\":0}\n");
+    expect("plan --model_name_or_path org/shown 2>/dev/null", 0, "BERT, 3 layers");
+}
+
+static void a_signal_ends_it_with_130(void **state) {
+    struct scratch *s = *state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    char text[8192], name[SNUG_DIGEST_TEXT + 32], blob[SNUG_DIGEST_TEXT];
+    struct stat part = {0};
+    blob_name("model.safetensors", blob);
+    snprintf(name, sizeof name, "blobs/%s.incomplete", blob);
+    for (int i = 0; i < 2; i++) {
+        int output;
+        const long before = (long)part.st_size;
+        const pid_t child = start_snug("pull org/throttled-signal 2>&1", false, &output);
+        while (stat(in_cache(s, "throttled-signal", name), &part) || part.st_size <= before)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        assert_int_equal(kill(child, signals[i]), 0);
+        assert_int_equal(end_snug(child, output, text, sizeof text), 130);
+        assert_contains(text, "interrupted: what has arrived is kept, and the same command continues there");
+        assert_int_equal(stat(in_cache(s, "throttled-signal", name), &part), 0);
+    }
+    assert_ok(s, pull(s, "org/throttled-signal"));
+    assert_whole(s, "throttled-signal");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_libcurl, setup, scratch_teardown), /* before libcurl is opened */
+        cmocka_unit_test_setup_teardown(without_libcurl, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_model_comes_whole_and_once, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_revision_has_its_own_name, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shards_are_those_of_the_index, setup, scratch_teardown),
@@ -892,6 +1008,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_lock_is_waited_for, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(killed_at_any_moment_it_loses_nothing, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(the_public_call, setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(the_command, setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_signal_ends_it_with_130, setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

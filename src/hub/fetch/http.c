@@ -16,6 +16,8 @@ enum {
     BUFFER = 1 << 18,
 };
 
+static const double pause_seconds = 0.05; /* seconds after which a stop is noticed, and a lock is tried again */
+
 /* ---- the answer's headers ------------------------------------------------------------------------------------- */
 
 /* The value of a header line if it has this name: *value points into it. */
@@ -75,10 +77,11 @@ static void read_header(struct snug_answer *answer, const char *line, size_t len
 static size_t on_header(char *line, size_t one, size_t length, void *user) {
     struct snug_request *request = user;
     (void)one;
+    request->heard = snug_seconds();
     request->header_bytes += length;
     if (request->header_bytes > HEADER_BYTES_MOST) {
-        request->status =
-            snug_fail(request->http->ctx, SNUG_E_INPUT, "%s: the answer has more than 128 KiB of headers", request->url);
+        request->status = snug_fail(request->http->ctx, SNUG_E_INPUT, "%s: the answer has more than 128 KiB of headers",
+                                    request->url);
         return 0;
     }
     if (length > 5 && strncasecmp(line, "HTTP/", 5) == 0)
@@ -103,6 +106,7 @@ static snug_status begin(struct snug_request *request) {
 static size_t on_data(char *data, size_t one, size_t size, void *user) {
     struct snug_request *request = user;
     (void)one;
+    request->heard = snug_seconds();
     request->http->curl->easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &request->answer.status);
     if (!is_good(request)) {
         request->dropped_bytes += size;
@@ -197,8 +201,6 @@ static void set_options(struct snug_http *http, struct snug_request *request) {
     curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data);
     curl->easy_setopt(easy, CURLOPT_WRITEDATA, request);
     curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, http->options.connect_seconds);
-    curl->easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl->easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, http->options.idle_seconds);
     /* Only a file has a start, and may take any time. */
     if (!request->calls->start) curl->easy_setopt(easy, CURLOPT_TIMEOUT, http->options.answer_seconds);
     if (request->from > 0) { /* not CURLOPT_RESUME_FROM: libcurl would fail where the server ignores the range */
@@ -217,6 +219,7 @@ static snug_status attempt(struct snug_http *http, struct snug_request *request)
     request->received = 0;
     request->header_bytes = request->dropped_bytes = 0;
     request->begun = request->enough = false;
+    request->heard = snug_seconds();
     request->answer = (struct snug_answer){.length = -1, .linked_length = -1, .range_first = -1};
     request->easy = http->curl->easy_init();
     bool good = request->easy && add_header(http, request, "Accept-Encoding: identity");
@@ -234,7 +237,9 @@ static snug_status start(struct snug_http *http, struct snug_request *request) {
     request->http = http;
     if (request->calls->start) status = request->calls->start(request);
     if (status == SNUG_OK && !request->done) return attempt(http, request);
-    return status == SNUG_END ? SNUG_OK : status;
+    if (status != SNUG_END) return status;
+    request->due = snug_seconds() + pause_seconds;
+    return SNUG_OK;
 }
 
 /* Repeats a request after a while; a failure if that is useless. asked: seconds of Retry-After. */
@@ -343,6 +348,19 @@ static snug_status take(struct snug_http *http, struct snug_request *request, CU
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
+/* libcurl's own limit of speed is a mean over several seconds, which a fast beginning keeps high. */
+static snug_status repeat_silent(struct snug_http *http, struct snug_request *requests, size_t count) {
+    const double before = snug_seconds() - (double)http->options.idle_seconds;
+    char reason[64];
+    snprintf(reason, sizeof reason, "the server sent nothing for %ld s", http->options.idle_seconds);
+    for (size_t i = 0; i < count; i++) {
+        if (!requests[i].easy || requests[i].heard >= before) continue;
+        drop_easy(http, &requests[i]);
+        RETURN_IF_ERROR(repeat(http, &requests[i], reason, 0));
+    }
+    return SNUG_OK;
+}
+
 static snug_status take_ended(struct snug_http *http) {
     CURLMsg *message;
     int left;
@@ -354,12 +372,27 @@ static snug_status take_ended(struct snug_http *http) {
     return SNUG_OK;
 }
 
+static int count_running(const struct snug_request *requests, size_t count) {
+    int running = 0;
+    for (size_t i = 0; i < count; i++) running += requests[i].easy != NULL;
+    return running;
+}
+
+/* Milliseconds until a request is due, at most pause_seconds; libcurl waits less if something arrives. */
+static int pause_of(const struct snug_request *requests, size_t count) {
+    double pause = pause_seconds;
+    const double now = snug_seconds();
+    if (count_running(requests, count) >= PARALLEL) return (int)(1000 * pause);
+    for (size_t i = 0; i < count; i++)
+        if (!requests[i].done && !requests[i].easy && requests[i].due - now < pause) pause = requests[i].due - now;
+    return pause > 0 ? (int)(1000 * pause) + 1 : 0;
+}
+
 /* Starts what is due. *left: requests that are not done. */
 static snug_status start_due(struct snug_http *http, struct snug_request *requests, size_t count, size_t *left) {
     const double now = snug_seconds();
-    int running = 0;
+    int running = count_running(requests, count);
     *left = 0;
-    for (size_t i = 0; i < count; i++) running += requests[i].easy != NULL;
     for (size_t i = 0; i < count; i++) {
         struct snug_request *request = &requests[i];
         if (!request->done && !request->easy && running < PARALLEL && request->due <= now) {
@@ -380,11 +413,12 @@ snug_status snug_http_run(struct snug_http *http, struct snug_request *requests,
             http->curl->multi_perform(http->multi, &running);
             status = take_ended(http);
         }
+        if (status == SNUG_OK) status = repeat_silent(http, requests, count);
         if (status == SNUG_OK && snug_stop_asked(http->ctx))
             status = snug_fail(http->ctx, SNUG_E_INTERRUPTED,
                                "interrupted: what has arrived is kept, and the same command continues there");
         if (http->options.on_progress) http->options.on_progress(http->options.user);
-        if (status == SNUG_OK && left) http->curl->multi_poll(http->multi, NULL, 0, 50, NULL);
+        if (status == SNUG_OK && left) http->curl->multi_poll(http->multi, NULL, 0, pause_of(requests, count), NULL);
     }
     for (size_t i = 0; i < count; i++) {
         drop_easy(http, &requests[i]);

@@ -56,6 +56,7 @@ struct snug_request {
     int redirects, tries;
     int64_t most; /* the furthest byte that any attempt has reached */
     double due;   /* time of the next attempt */
+    double heard; /* time of the last byte */
     size_t header_bytes, dropped_bytes;
     bool begun, enough;
     snug_status status; /* of the calls */
