@@ -119,6 +119,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(429, [("Retry-After", "1")])
         if fault == "limited-long":
             return self.answer(429, [("Retry-After", "100000")])
+        if fault in ("answer-408", "answer-500", "answer-504") and first(fault):
+            return self.answer(int(fault[-3:]))
         if fault == "down" or (fault == "busy" and first(fault, 2)):
             return self.answer(503)
         if fault == "endless-list":
@@ -166,6 +168,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "etag-other":
             tag = f"a-mirror-{name}"
         headers = common + ([] if fault == "no-etag" else [("ETag", f'W/"{tag}"' if name == "vocab.txt" else f'"{tag}"')])
+        if fault == "odd-headers":
+            headers = common + [("ETagged", "1"), ("ETag", "x"), ("ETag", ""), ("ETag", '"'), ("ETag", tag), ("X-Linked-Size", ""),
+                                ("X-Linked-Size", "many"), ("X-Linked-Size", "1" * 30), ("X-Linked-Size", "12 "),
+                                ("X-Linked-Size", "12x"), ("Content-Range", "items 1-2/3"), ("Content-Range", ""),
+                                ("X-Error-Message", "x" * 300)]
+        if fault == "etag-long":
+            headers = common + [("ETag", "x" * 200)]
         if fault == "no-size":
             self.close_connection = True
             return self.answer(200, headers + [("Connection", "close")], length="")

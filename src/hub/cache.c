@@ -11,7 +11,7 @@
 
 #define LETTERS_AND_DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-static bool is_one_of(char c, const char *set) { return c && strchr(set, c); }
+static bool is_dash_or_dot(char c) { return c == '-' || c == '.'; }
 
 /* huggingface_hub's validate_repo_id(). */
 bool snug_hub_is_name(const char *name) {
@@ -20,7 +20,7 @@ bool snug_hub_is_name(const char *name) {
     if (length < 1 || length > 96 || strspn(name, LETTERS_AND_DIGITS "-_./") != length) return false;
     if (slash && (slash == name || !slash[1] || strchr(slash + 1, '/'))) return false;
     const char *own = slash ? slash + 1 : name;
-    if (is_one_of(*own, "-.") || is_one_of(*name, "-.") || is_one_of(name[length - 1], "-.")) return false;
+    if (is_dash_or_dot(*own) || is_dash_or_dot(*name) || is_dash_or_dot(name[length - 1])) return false;
     return !strstr(name, "--") && !strstr(name, "..") && !(length > 4 && strcmp(name + length - 4, ".git") == 0);
 }
 
@@ -64,10 +64,9 @@ snug_status snug_hub_path_from(snug_context *ctx, const char *const variables[],
     return SNUG_OK;
 }
 
-/* folder/name, or NULL where folder is; takes folder. */
+/* folder/name; takes folder. */
 static snug_status append(snug_context *ctx, char *folder, const char *name, char **out) {
-    *out = NULL;
-    const snug_status status = folder ? snug_path_join(ctx, out, folder, name) : SNUG_OK;
+    const snug_status status = snug_path_join(ctx, out, folder, name);
     free(folder);
     return status;
 }

@@ -21,12 +21,13 @@ snug_status snug_store_lock(struct snug_store *store, const char *name, int *fd)
     *fd = openat(store->locks.fd, name, flags, 0664); /* filelock's mode: users of one cache may share it */
     if (*fd < 0) return fail_os(store->ctx, "open", &store->locks, name);
     const int failed = flock(*fd, LOCK_EX | LOCK_NB) ? errno : 0;
+    const bool named = snug_file_is_named(*fd, &store->locks, name);
     /* may be untested: another process removes the file between the two calls */
-    const bool gone = !failed && !snug_file_is_named(*fd, &store->locks, name);
-    if (!failed && !gone) return SNUG_OK;
+    if (!failed && named) return SNUG_OK;
     close(*fd);
     *fd = -1;
-    if (gone || failed == EWOULDBLOCK) return SNUG_END; /* may be untested: the same */
+    /* may be untested: the same, and a file system without locks */
+    if (!failed || failed == EWOULDBLOCK) return SNUG_END;
     snug_log(store->ctx, SNUG_LOG_WARNING, "%s cannot be locked (%s): make sure that no second pull writes into it",
              store->locks.path, strerror(failed));
     return SNUG_OK;
@@ -101,11 +102,17 @@ void snug_blob_close(struct snug_blob *blob) {
 /* ---- the partial file ----------------------------------------------------------------------------------------- */
 
 static snug_status restart(struct snug_blob *blob) {
+    /* may be untested: a call that fails */
     if (ftruncate(blob->fd, 0)) return fail_os(blob->store->ctx, "write", &blob->store->blobs, blob->partial);
     blob->have = 0;
     blob->resumed = false;
     snug_digest_begin(&blob->digest, snug_digest_kind_of(blob->etag), blob->size);
     return SNUG_OK;
+}
+
+static void add(struct snug_blob *blob, const void *data, size_t size) {
+    snug_digest_add(&blob->digest, data, size);
+    blob->have += (int64_t)size;
 }
 
 /* Hashes what an earlier run has left. */
@@ -120,8 +127,7 @@ static snug_status read_part(struct snug_blob *blob, int64_t size) {
         if (got <= 0) /* may be untested: a call that fails, or a file that shrinks meanwhile */
             status = fail_os(ctx, "read", &blob->store->blobs, blob->partial);
         else
-            snug_digest_add(&blob->digest, block, (size_t)got);
-        blob->have += got > 0 ? got : 0;
+            add(blob, block, (size_t)got);
         if (status == SNUG_OK && snug_stop_asked(ctx))
             status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while reading what an earlier run has fetched");
     }
@@ -163,18 +169,21 @@ static snug_status link_blob(struct snug_blob *blob) {
         unlinkat(store->snapshot.fd, blob->name, 0); /* a link to nothing, or to a blob of another size */
     }
     RETURN_IF_ERROR(snug_format(store->ctx, &target, "../../blobs/%s", blob->etag));
+    /* may be untested: another process that makes the same link */
     int failed = symlinkat(target, store->snapshot.fd, blob->name) ? errno : 0;
     free(target);
     if (failed == EPERM || failed == EOPNOTSUPP) /* untested: needs a file system without symbolic links */
         failed = renameat(store->blobs.fd, blob->etag, store->snapshot.fd, blob->name) ? errno : 0;
     errno = failed;
+    /* may be untested: another process that makes the same link, or a disk that fails */
     return failed && failed != EEXIST ? fail_os(store->ctx, "make", &store->snapshot, blob->name) : SNUG_OK;
 }
 
 static snug_status publish(struct snug_blob *blob) {
     const struct snug_folder *blobs = &blob->store->blobs;
+    /* untested: needs a disk that fails */
     if (fsync(blob->fd)) return fail_os(blob->store->ctx, "write", blobs, blob->partial);
-    if (renameat(blobs->fd, blob->partial, blobs->fd, blob->etag))
+    if (renameat(blobs->fd, blob->partial, blobs->fd, blob->etag)) /* may be untested: a folder of that name */
         return fail_os(blob->store->ctx, "make", blobs, blob->etag);
     snug_folder_sync(blob->store->ctx, blobs, blob->etag);
     RETURN_IF_ERROR(link_blob(blob));

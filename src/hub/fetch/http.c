@@ -20,13 +20,15 @@ static const double pause_seconds = 0.05; /* seconds after which a stop is notic
 
 /* ---- the answer's headers ------------------------------------------------------------------------------------- */
 
+static bool is_white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
 /* The value of a header line if it has this name: *value points into it. */
 static bool header_is(const char *line, size_t length, const char *name, const char **value, size_t *size) {
     const size_t own = strlen(name);
     if (length <= own || strncasecmp(line, name, own) != 0 || line[own] != ':') return false;
     const char *from = line + own + 1, *end = line + length;
-    while (from < end && (*from == ' ' || *from == '\t')) from++;
-    while (end > from && (end[-1] == '\r' || end[-1] == '\n' || end[-1] == ' ')) end--;
+    while (from < end && is_white(*from)) from++;
+    while (end > from && is_white(end[-1])) end--;
     *value = from;
     *size = (size_t)(end - from);
     return true;
@@ -93,9 +95,7 @@ static size_t on_header(char *line, size_t one, size_t length, void *user) {
 
 /* ---- the answer's content ------------------------------------------------------------------------------------- */
 
-static bool is_good(const struct snug_request *request) {
-    return request->answer.status >= 200 && request->answer.status < 300;
-}
+static bool is_good(const struct snug_request *request) { return request->answer.status / 100 == 2; }
 
 static snug_status begin(struct snug_request *request) {
     if (request->begun) return SNUG_OK;
@@ -128,10 +128,11 @@ static snug_status origin_of(struct snug_http *http, const char *url, char **ori
     static const CURLUPart wanted[] = {CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT};
     CURLU *parsed = http->curl->url();
     *origin = NULL;
-    bool good = parsed && http->curl->url_set(parsed, CURLUPART_URL, url, 0) == CURLUE_OK;
+    if (!parsed) return snug_fail(http->ctx, SNUG_E_MEMORY, "out of memory while reading the URL %s", url);
+    bool good = http->curl->url_set(parsed, CURLUPART_URL, url, 0) == CURLUE_OK;
     for (int i = 0; i < 3 && good; i++)
         good = http->curl->url_get(parsed, wanted[i], &parts[i], CURLU_DEFAULT_PORT) == CURLUE_OK;
-    good = good && (strcmp(parts[0], "https") == 0 || strcmp(parts[0], "http") == 0);
+    good = good && (strcmp(parts[0], "http") == 0 || strcmp(parts[0], "https") == 0);
     snug_status status = SNUG_OK;
     if (good) status = snug_format(http->ctx, origin, "%s://%s:%s", parts[0], parts[1], parts[2]);
     for (int i = 0; i < 3; i++) http->curl->free(parts[i]);
@@ -155,6 +156,7 @@ static snug_status follow(struct snug_http *http, struct snug_request *request, 
     if (!origin)
         status = snug_fail(http->ctx, SNUG_E_INPUT, "%s redirects to %s, which is neither http nor https", request->url,
                            location);
+    /* untested: needs a server with a certificate that libcurl trusts */
     else if (strncmp(url_of(request), "https:", 6) == 0 && strncmp(origin, "https:", 6) != 0)
         status = snug_fail(http->ctx, SNUG_E_INPUT, "%s redirects from https to %s, which is not encrypted",
                            request->url, origin);
@@ -180,10 +182,11 @@ static void drop_easy(struct snug_http *http, struct snug_request *request) {
     request->headers = NULL;
 }
 
-static bool add_header(struct snug_http *http, struct snug_request *request, const char *line) {
+static snug_status add_header(struct snug_http *http, struct snug_request *request, const char *line) {
     struct curl_slist *grown = http->curl->slist_append(request->headers, line);
-    if (grown) request->headers = grown; /* may be untested: an allocation that fails */
-    return grown;
+    if (!grown) return snug_fail(http->ctx, SNUG_E_MEMORY, "out of memory while requesting %s", request->url);
+    request->headers = grown;
+    return SNUG_OK;
 }
 
 static void set_options(struct snug_http *http, struct snug_request *request) {
@@ -214,7 +217,7 @@ static void set_options(struct snug_http *http, struct snug_request *request) {
 static snug_status attempt(struct snug_http *http, struct snug_request *request) {
     char *origin;
     RETURN_IF_ERROR(origin_of(http, url_of(request), &origin));
-    const bool own = origin && strcasecmp(origin, http->origin) == 0;
+    const bool own = strcasecmp(origin, http->origin) == 0; /* of http or https: open_parts() and follow() check it */
     free(origin);
     request->received = 0;
     request->header_bytes = request->dropped_bytes = 0;
@@ -222,13 +225,14 @@ static snug_status attempt(struct snug_http *http, struct snug_request *request)
     request->heard = snug_seconds();
     request->answer = (struct snug_answer){.length = -1, .linked_length = -1, .range_first = -1};
     request->easy = http->curl->easy_init();
-    bool good = request->easy && add_header(http, request, "Accept-Encoding: identity");
-    if (own && http->authorization) good = good && add_header(http, request, http->authorization);
-    if (good) set_options(http, request);
-    good = good && http->curl->multi_add_handle(http->multi, request->easy) == CURLM_OK;
-    if (good) return SNUG_OK;
-    drop_easy(http, request); /* may be untested: an allocation that fails */
-    return snug_fail(http->ctx, SNUG_E_MEMORY, "out of memory while requesting %s", request->url);
+    if (!request->easy) return snug_fail(http->ctx, SNUG_E_MEMORY, "out of memory while requesting %s", request->url);
+    RETURN_IF_ERROR(add_header(http, request, "Accept-Encoding: identity"));
+    if (own && http->authorization) RETURN_IF_ERROR(add_header(http, request, http->authorization));
+    set_options(http, request);
+    const CURLMcode added = http->curl->multi_add_handle(http->multi, request->easy);
+    if (added == CURLM_OK) return SNUG_OK; /* may be untested: an allocation that fails */
+    return snug_fail(http->ctx, SNUG_E_MEMORY, "cannot request %s: %s", request->url,
+                     http->curl->multi_strerror(added));
 }
 
 /* Starts a request that is due. */
@@ -269,28 +273,23 @@ static snug_status repeat(struct snug_http *http, struct snug_request *request, 
 }
 
 static bool is_transient_status(long status) {
-    return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
+    static const long transient[] = {408, 429, 500, 502, 503, 504};
+    for (size_t i = 0; i < sizeof transient / sizeof *transient; i++)
+        if (status == transient[i]) return true;
+    return false;
 }
 
-static bool is_unreachable(CURLcode code) {
-    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY || code == CURLE_COULDNT_CONNECT;
-}
+static const CURLcode unreachable[] = {CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_CONNECT};
+enum { UNREACHABLE = sizeof unreachable / sizeof *unreachable };
+static const CURLcode interrupted[] = {
+    CURLE_OPERATION_TIMEDOUT, CURLE_PARTIAL_FILE,      CURLE_RECV_ERROR, CURLE_SEND_ERROR,
+    CURLE_GOT_NOTHING,        CURLE_SSL_CONNECT_ERROR, CURLE_HTTP2,      CURLE_HTTP2_STREAM};
+enum { INTERRUPTED = sizeof interrupted / sizeof *interrupted };
 
-static bool is_transient_code(CURLcode code) {
-    switch (code) {
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_RECV_ERROR:
-    case CURLE_SEND_ERROR:
-    case CURLE_GOT_NOTHING:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_HTTP2:
-    case CURLE_HTTP2_STREAM: return true;
-    default: return false;
-    }
+static bool is_among(CURLcode code, const CURLcode *codes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (code == codes[i]) return true;
+    return false;
 }
 
 static snug_status finish(struct snug_http *http, struct snug_request *request) {
@@ -306,7 +305,7 @@ static snug_status take_answer(struct snug_http *http, struct snug_request *requ
     const long status = request->answer.status;
     bool stays;
     http->reached = true;
-    if (status >= 300 && status < 400 && location) {
+    if (status / 100 == 3 && location) {
         RETURN_IF_ERROR(follow(http, request, location, &stays));
         if (stays) return SNUG_OK;
         return finish(http, request);
@@ -320,10 +319,11 @@ static snug_status take_answer(struct snug_http *http, struct snug_request *requ
 
 static snug_status take_failure(struct snug_http *http, struct snug_request *request, CURLcode code) {
     const char *reason = http->curl->easy_strerror(code);
-    if (is_unreachable(code) && !http->reached)
+    const bool reaches = !is_among(code, unreachable, UNREACHABLE);
+    if (!reaches && !http->reached)
         return snug_fail(http->ctx, SNUG_E_IO, "cannot reach %s: %s: check the network, or the variable HF_ENDPOINT",
                          http->options.endpoint, reason);
-    if (is_transient_code(code)) return repeat(http, request, reason, 0);
+    if (!reaches || is_among(code, interrupted, INTERRUPTED)) return repeat(http, request, reason, 0);
     return snug_fail(http->ctx, SNUG_E_IO, "%s: %s: %s", request->name, url_of(request), reason);
 }
 
