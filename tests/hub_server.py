@@ -23,12 +23,20 @@ counts = collections.Counter()  # requests that a fault has hit
 lock = threading.Lock()
 
 
+# What the index names.
+SHARDS = {"sharded-up": ["../x.safetensors"], "sharded-absolute": ["/etc/passwd"], "sharded-number": [7], "sharded-nothing": [],
+          "sharded-no-name": [""], "sharded-hidden": [".x"], "sharded-long": ["x" * 300], "sharded-line": ["a\nb"],
+          "sharded-delete": ["a\x7f"], "sharded-backslash": ["a\\b"],
+          "sharded-many": [f"model-{i}.safetensors" for i in range(12)]}
+
+
 def content(fault, name):
+    if fault == "sharded-many" and name.endswith(".safetensors"):
+        return name.encode() * 1000
     with open(os.path.join(ROOT, "sharded" if fault.startswith("sharded") else "whole", name), "rb") as file:
         data = file.read()
-    if name.endswith(".index.json") and fault in ("sharded-up", "sharded-absolute", "sharded-number", "sharded-empty"):
-        shard = {"sharded-up": "../x.safetensors", "sharded-absolute": "/etc/passwd", "sharded-number": 7}.get(fault)
-        data = json.dumps({"weight_map": {"a": shard} if shard else {}}).encode()
+    if name.endswith(".index.json") and fault in SHARDS:
+        data = json.dumps({"weight_map": {str(i): shard for i, shard in enumerate(SHARDS[fault])}}).encode()
     return data
 
 
@@ -134,6 +142,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(b"X: " + b"x" * 1000 + b"\r\n")
         if fault == "renamed":
             return self.answer(307, [("Location", "/api/models/org/private/revision/main")])
+        if fault == "no-location":
+            return self.answer(302)
         if fault == "loop":
             return self.answer(302, [("Location", self.path)])
         if fault == "local-file":
@@ -159,22 +169,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "gone" and name == "config.json":
             return self.answer(404, [("X-Error-Code", "EntryNotFound")])
         if fault == "gated-file":
-            return self.answer(403, [("X-Error-Code", "GatedRepo")])
+            return self.answer(403, [("X-Error-Code", "\tGatedRepo")])
         if is_large(name):
-            where = f"http://127.0.0.1:{self.server.store_port}/{fault}/{name}?signature=1"
+            if fault == "linked-no-size":
+                return self.answer(302, [("X-Linked-Etag", tag), ("Location", "http://127.0.0.1:1/")])
+            where = "http://127.0.0.1:1/" if fault == "no-store" else f"http://127.0.0.1:{self.server.store_port}/{fault}/{name}?signature=1"
             return self.answer(302, common + [("X-Linked-Etag", f'"{tag}"'), ("X-Linked-Size", str(size)), ("Location", where)])
         if fault == "etag-path":
-            tag = "../../../x"
+            tag = "x/../../../y"
+        if fault == "etag-hidden":
+            tag = ".x"
         if fault == "etag-other":
             tag = f"a-mirror-{name}"
         headers = common + ([] if fault == "no-etag" else [("ETag", f'W/"{tag}"' if name == "vocab.txt" else f'"{tag}"')])
         if fault == "odd-headers":
-            headers = common + [("ETagged", "1"), ("ETag", "x"), ("ETag", ""), ("ETag", '"'), ("ETag", tag), ("X-Linked-Size", ""),
+            headers = common + [("ETagged", "1"), ("ETag", "x"), ("ETag", ""), ("ETag", '"'), ("ETag", '"x'), ("ETag", tag), ("X-Linked-Size", ""),
                                 ("X-Linked-Size", "many"), ("X-Linked-Size", "1" * 30), ("X-Linked-Size", "12 "),
                                 ("X-Linked-Size", "12x"), ("Content-Range", "items 1-2/3"), ("Content-Range", ""),
                                 ("X-Error-Message", "x" * 300)]
         if fault == "etag-long":
             headers = common + [("ETag", "x" * 200)]
+        if fault == "bad-length":
+            return self.answer(200, headers, length="many")
         if fault == "no-size":
             self.close_connection = True
             return self.answer(200, headers + [("Connection", "close")], length="")
@@ -184,8 +200,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def store(self, fault, name, start):
         data = content(fault, name)
-        if fault == "denied":
-            return self.answer(403)
+        if fault in ("denied", "denied-why"):
+            return self.answer(403, [("X-Error-Message", "because")] if fault == "denied-why" else [])
+        if fault == "cut-unannounced" and first(fault):
+            self.send_response(200)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            return self.wfile.write(data[:1000])
         if fault == "hash" or (fault == "hash-once" and first(fault)):
             data = bytes(len(data))
         if fault == "short-length":

@@ -308,10 +308,14 @@ static void shards_are_those_of_the_index(void **state) {
     assert_linked(s, "sharded-cut", "sharded", "model-1.safetensors");
     assert_linked(s, "sharded-cut", "sharded", "model-2.safetensors");
     assert_int_equal(entries(in_cache(s, "sharded-cut", "snapshots/" COMMIT)), 4);
-    static const char *const wrong[] = {"org/sharded-up", "org/sharded-absolute", "org/sharded-number"};
-    for (size_t i = 0; i < 3; i++)
+    static const char *const wrong[] = {"org/sharded-up",      "org/sharded-absolute", "org/sharded-number",
+                                        "org/sharded-no-name", "org/sharded-hidden",   "org/sharded-long",
+                                        "org/sharded-line",    "org/sharded-delete",   "org/sharded-backslash"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(s, pull(s, wrong[i]), SNUG_E_INPUT, "its shard must be the name of a file in the same folder");
-    assert_fails(s, pull(s, "org/sharded-empty"), SNUG_E_INPUT, "needs \"weight_map\"");
+    assert_fails(s, pull(s, "org/sharded-nothing"), SNUG_E_INPUT, "needs \"weight_map\"");
+    assert_ok(s, pull(s, "org/sharded-many")); /* more than are fetched at once */
+    assert_int_equal(entries(in_cache(s, "sharded-many", "snapshots/" COMMIT)), 2 + 12);
     /* No name leads to a model that is not whole. */
     assert_int_not_equal(access(in_cache(s, "sharded-up", "refs/main"), F_OK), 0);
 }
@@ -329,6 +333,8 @@ static void names_are_those_of_a_hub(void **state) {
     assert_true(snug_hub_is_name(longest + 1));
     assert_true(snug_hub_is_name("bert-base.uncased_1"));
     assert_true(snug_hub_is_name("git"));
+    assert_true(snug_hub_is_commit(COMMIT));
+    assert_false(snug_hub_is_commit("x123456789abcdef0123456789abcdef01234567"));
 }
 
 /* ---- where things are ----------------------------------------------------------------------------------------- */
@@ -398,9 +404,15 @@ static void the_token_stays_at_the_hub(void **state) {
     scratch_write(s, "other", "\n", 1);
     assert_fails(s, pull(s, "org/private"), SNUG_E_INPUT, "it is private");
     free(path);
+    setenv("HUGGING_FACE_HUB_TOKEN", "", 1);
+    assert_fails(s, pull(s, "org/private"), SNUG_E_INPUT, "it is private");
     setenv("HUGGING_FACE_HUB_TOKEN", "secret", 1);
+    setenv("HF_TOKEN", "", 1);
+    assert_fails(s, pull(s, "org/missing"), SNUG_E_INPUT, "may not read it: as ");
     assert_ok(s, pull(s, "org/private"));
     setenv("HF_TOKEN", "a\nX-Injected: 1", 1);
+    assert_fails(s, pull(s, "org/private"), SNUG_E_USAGE, "contains characters that no token has");
+    setenv("HF_TOKEN", "a\x7f", 1);
     assert_fails(s, pull(s, "org/private"), SNUG_E_USAGE, "contains characters that no token has");
     setenv("HF_TOKEN", "a\xc3\xa4", 1);
     assert_fails(s, pull(s, "org/private"), SNUG_E_USAGE, "contains characters that no token has");
@@ -415,7 +427,7 @@ static void without_a_network(void **state) {
     setenv("HF_HUB_OFFLINE", "0", 1);
     setenv("TRANSFORMERS_OFFLINE", "1", 1);
     assert_ok(s, pull(s, "org/offline"));
-    unsetenv("HF_HUB_OFFLINE");
+    setenv("HF_HUB_OFFLINE", "", 1);
     const int requests = logged("org/offline");
     assert_ok(s, pull_revision(s, "org/offline", NULL, &result));
     assert_string_equal(result.commit, COMMIT);
@@ -433,12 +445,18 @@ static void without_a_network(void **state) {
     assert_ok(s, pull(s, "org/sharded"));
     assert_int_equal(unlink(in_cache(s, "sharded", "snapshots/" COMMIT "/model-2.safetensors")), 0);
     assert_fails(s, pull(s, "org/sharded"), SNUG_E_INPUT, "the cache has no model-2.safetensors");
+    assert_int_equal(unlink(in_cache(s, "sharded", "snapshots/" COMMIT "/model-1.safetensors")), 0);
+    assert_fails(s, pull(s, "org/sharded"), SNUG_E_INPUT, "the cache has no model-1.safetensors");
     /* A server that is not there. */
     unsetenv("HF_HUB_OFFLINE");
     setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1);
     assert_fails(s, pull(s, "org/plain"), SNUG_E_IO, "cannot reach http://127.0.0.1:1");
     setenv("HF_ENDPOINT", "ftp://127.0.0.1", 1);
     assert_fails(s, pull(s, "org/plain"), SNUG_E_USAGE, "HF_ENDPOINT ftp://127.0.0.1 is not a URL with http");
+    setenv("HF_ENDPOINT", "https://127.0.0.1:1", 1);
+    assert_fails(s, pull(s, "org/plain"), SNUG_E_IO, "cannot reach https://127.0.0.1:1");
+    setenv("HF_ENDPOINT", "//", 1);
+    assert_fails(s, pull(s, "org/plain"), SNUG_E_USAGE, "is not a URL");
     setenv("HF_ENDPOINT", "http://", 1);
     assert_fails(s, pull(s, "org/plain"), SNUG_E_USAGE, "is not a URL");
 }
@@ -458,6 +476,9 @@ static void cut_connections_are_continued(void **state) {
     free(result.folder);
     assert_whole(s, "cut-without-ranges");
     assert_ok(s, pull(s, "org/cut-list"));
+    assert_ok(s, pull(s, "org/cut-unannounced"));
+    assert_whole(s, "cut-unannounced");
+    assert_fails(s, pull(s, "org/no-store"), SNUG_E_IO, "also after 5 repetitions");
     assert_fails(s, pull(s, "org/cut-always"), SNUG_E_IO, "also after 5 repetitions: run the command again");
     assert_fails(s, pull(s, "org/other-range"), SNUG_E_INPUT, "the server sent bytes from 7 on");
     const double began = snug_seconds();
@@ -514,6 +535,11 @@ static void answers_have_limits(void **state) {
         {"no-config", SNUG_E_INPUT, "has no config.json"},
         {"pickled", SNUG_E_INPUT, "has no model.safetensors"},
         {"etag-path", SNUG_E_INPUT, "cannot be the name of a file"},
+        {"etag-hidden", SNUG_E_INPUT, "cannot be the name of a file"},
+        {"linked-no-size", SNUG_E_INPUT, "does not say how large it is"},
+        {"bad-length", SNUG_E_IO, "config.json: http://127.0.0.1:"},
+        {"no-location", SNUG_E_INPUT, "the server answers 302"},
+        {"denied-why", SNUG_E_INPUT, "the server of its content answers 403: because"},
         {"etag-long", SNUG_E_INPUT, "cannot be the name of a file"},
         {"no-etag", SNUG_E_INPUT, "sends no ETag"},
         {"no-size", SNUG_E_INPUT, "does not say how large it is"},
@@ -531,8 +557,12 @@ static void answers_have_limits(void **state) {
     assert_linked(s, "odd-headers", "whole", "vocab.txt");
     const double began = snug_seconds();
     assert_ok(s, pull(s, "org/limited"));
-    assert_true(snug_seconds() - began > 0.9); /* Retry-After: 1 */
-    setenv("HF_HUB_ETAG_TIMEOUT", "soon", 1);  /* as if unset */
+    assert_true(snug_seconds() - began > 0.9);                             /* Retry-After: 1 */
+    static const char *const seconds[] = {"soon", "", "0", "100000", "5"}; /* all but the last as if unset */
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        setenv("HF_HUB_ETAG_TIMEOUT", seconds[i], 1);
+        assert_ok(s, pull(s, "org/limited"));
+    }
     assert_ok(s, pull(s, "org/etag-other"));
     assert_linked(s, "etag-other", "whole", "config.json");
 }
@@ -611,6 +641,8 @@ static void what_is_there_is_used_if_it_is_right(void **state) {
     make_blob_folder(s, "long");
     write_blob(s, "long", "config.json", ".incomplete", data, 5000);
     write_blob(s, "long", "vocab.txt", "", data, 10); /* a blob of another size */
+    assert_ok(s, snug_folder_create(s->ctx, in_cache(s, "long", "refs")));
+    scratch_write(s, "hub/models--org--long/refs/main", "another commit", 14);
     assert_ok(s, pull(s, "org/long"));
     assert_whole(s, "long");
     free(data);
@@ -763,7 +795,7 @@ static void an_interrupted_pull_keeps_what_has_arrived(void **state) {
     /* At every moment before that, also while the part is read. */
     snug_set_stop(s->ctx, should_stop, NULL);
     snug_status status = SNUG_E_INTERRUPTED;
-    for (int longer = 0; status != SNUG_OK; longer += 3) {
+    for (int longer = 0; status != SNUG_OK; longer++) {
         calls_until_stop = longer;
         status = pull_revision(s, "org/throttled-stop", NULL, &result);
         if (status != SNUG_OK) assert_fails(s, status, SNUG_E_INTERRUPTED, "interrupted");
@@ -900,7 +932,7 @@ static void without_libcurl(void **state) {
         setenv("SNUG_LIBCURL", libraries[i], 1);
         assert_fails(s, pull(s, "org/plain"), SNUG_E_UNSUPPORTED, messages[i]);
     }
-    setenv("SNUG_LIBCURL", "", 1);
+    unsetenv("SNUG_LIBCURL");
 }
 
 /* ---- the program ---------------------------------------------------------------------------------------------- */

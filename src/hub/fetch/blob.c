@@ -72,7 +72,7 @@ static bool is_there(const struct snug_blob *blob) {
 static bool is_etag(const char *etag) {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     const size_t length = strlen(etag);
-    return length > 0 && length <= 128 && *etag != '.' && strspn(etag, allowed) == length;
+    return length <= 128 && *etag != '.' && strspn(etag, allowed) == length;
 }
 
 snug_status snug_blob_open(struct snug_store *store, const char *name, const char *etag, int64_t size,
@@ -161,6 +161,7 @@ static snug_status link_blob(struct snug_blob *blob) {
     char *target;
     struct stat info;
     if (fstatat(store->snapshot.fd, blob->name, &info, AT_SYMLINK_NOFOLLOW) == 0) {
+        /* may be untested: another process has made the link meanwhile */
         if (size_of(&store->snapshot, blob->name, 0) == blob->size) return SNUG_OK;
         if (!S_ISLNK(info.st_mode))
             return snug_fail(store->ctx, SNUG_E_IO,

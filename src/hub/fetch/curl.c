@@ -15,7 +15,7 @@ static void *open_library(void) {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
     const char *given = getenv("SNUG_LIBCURL");
     void *library = NULL;
-    if (given && *given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    if (given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++) /* may be untested: depends on the machine */
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     return library;

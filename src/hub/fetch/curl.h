@@ -36,7 +36,7 @@
     X(url_get)
 
 struct snug_curl {
-#define SNUG_CURL_MEMBER(name) __typeof__(&curl_##name) name;
+#define SNUG_CURL_MEMBER(name) __typeof__(&curl_##name) name; /* NOLINT(bugprone-macro-parentheses): a declaration */
     SNUG_CURL_CALLS(SNUG_CURL_MEMBER)
 #undef SNUG_CURL_MEMBER
 };

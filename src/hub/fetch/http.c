@@ -217,7 +217,8 @@ static void set_options(struct snug_http *http, struct snug_request *request) {
 static snug_status attempt(struct snug_http *http, struct snug_request *request) {
     char *origin;
     RETURN_IF_ERROR(origin_of(http, url_of(request), &origin));
-    const bool own = strcasecmp(origin, http->origin) == 0; /* of http or https: open_parts() and follow() check it */
+    /* untested: open_parts() and follow() refuse URLs without an origin */
+    const bool own = origin && strcasecmp(origin, http->origin) == 0;
     free(origin);
     request->received = 0;
     request->header_bytes = request->dropped_bytes = 0;
@@ -417,7 +418,7 @@ snug_status snug_http_run(struct snug_http *http, struct snug_request *requests,
         if (status == SNUG_OK && snug_stop_asked(http->ctx))
             status = snug_fail(http->ctx, SNUG_E_INTERRUPTED,
                                "interrupted: what has arrived is kept, and the same command continues there");
-        if (http->options.on_progress) http->options.on_progress(http->options.user);
+        http->options.on_progress(http->options.user);
         if (status == SNUG_OK && left) http->curl->multi_poll(http->multi, NULL, 0, pause_of(requests, count), NULL);
     }
     for (size_t i = 0; i < count; i++) {
@@ -430,6 +431,7 @@ snug_status snug_http_run(struct snug_http *http, struct snug_request *requests,
 
 snug_status snug_http_escape(struct snug_http *http, const char *text, char **out) {
     char *escaped = http->curl->easy_escape(NULL, text, (int)strlen(text));
+    /* may be untested: an allocation that fails */
     const snug_status status = escaped ? snug_strdup(http->ctx, escaped, out)
                                        : snug_fail(http->ctx, SNUG_E_MEMORY, "out of memory while making a URL");
     http->curl->free(escaped);

@@ -28,6 +28,7 @@ snug_status snug_listing_read(snug_context *ctx, const char *url, const char *te
     RETURN_IF_ERROR(snug_json_read_text(ctx, url, text, size, &json));
     snug_listing_free(out);
     out->files = json_object();
+    /* may be untested: an allocation that fails */
     snug_status status = out->files ? snug_json_string(ctx, url, json, "sha", "", &commit)
                                     : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
     if (status == SNUG_OK && !snug_hub_is_commit(commit))
