@@ -173,7 +173,8 @@ static snug_status link_blob(struct snug_blob *blob) {
     /* may be untested: another process that makes the same link */
     int failed = symlinkat(target, store->snapshot.fd, blob->name) ? errno : 0;
     free(target);
-    if (failed == EPERM || failed == EOPNOTSUPP) /* untested: needs a file system without symbolic links */
+    /* untested: needs a file system without symbolic links */
+    if (failed == EPERM || failed == EOPNOTSUPP)
         failed = renameat(store->blobs.fd, blob->etag, store->snapshot.fd, blob->name) ? errno : 0;
     errno = failed;
     /* may be untested: another process that makes the same link, or a disk that fails */
