@@ -4,7 +4,8 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
-PACKAGES := gcc g++ cmake make pkg-config libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev
+PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev libdnnl-dev libjansson-dev \
+    libutf8proc-dev libxxhash-dev nettle-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin
 
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.

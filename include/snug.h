@@ -174,6 +174,7 @@ typedef enum snug_event_kind {
     SNUG_EVENT_EVALUATE, /* an evaluation is done; metrics holds it */
     SNUG_EVENT_SAVE,     /* a checkpoint is complete on disk; path names it */
     SNUG_EVENT_PROGRESS, /* within an evaluation or prediction: step of max_steps batches */
+    SNUG_EVENT_DOWNLOAD, /* within snug_pull(): step of max_steps bytes are in the cache; bytes_per_second is set */
     SNUG_EVENT_END,
 } snug_event_kind;
 
@@ -194,7 +195,7 @@ typedef struct snug_event {
     double loss;          /* mean over the true items since the last log */
     double grad_norm;     /* before clipping, of the last step */
     double learning_rate; /* of the last step */
-    double samples_per_second, seconds, seconds_left;
+    double samples_per_second, bytes_per_second, seconds, seconds_left;
     const snug_metrics *metrics;
     const char *path;
 } snug_event;
@@ -283,6 +284,23 @@ typedef struct snug_tokenized {
 } snug_tokenized;
 /* Tokenizes test_file (else validation_file, else train_file) row by row; nothing is cached. */
 snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, const snug_tokenized *row), void *user);
+
+/* ---- models from a hub ------------------------------------------------------------------------------------------- */
+
+typedef struct snug_pull_result {
+    char *folder;         /* of the model's files; the caller frees it with free() */
+    char commit[48];      /* the commit that model_revision named */
+    int64_t files, bytes; /* the model's */
+    int64_t fetched;      /* bytes that were received for them now; the others were in the cache */
+} snug_pull_result;
+/* Brings model_name_or_path, a name such as ORG/NAME, from a Hugging Face hub into the local cache, where all calls
+ * find it by its name, and huggingface_hub too: config.json, the tokenizer's files and the weights in safetensors,
+ * several at once, checked by size and hash. Uses args' cache_dir and model_revision, and huggingface_hub's environment
+ * variables. callbacks may be NULL; they get SNUG_EVENT_DOWNLOAD. A failed or interrupted call keeps what has arrived,
+ * and the next one continues there; a process that fetches the same file is waited for. SNUG_E_IO: network, server or
+ * disk. SNUG_E_INPUT: there is no such model, the server refuses it, or it sent other content than it announced.
+ * SNUG_E_UNSUPPORTED: this build or this machine has no libcurl. */
+snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result *result);
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 

@@ -256,7 +256,7 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     snug_context_set_log(fixture->ctx, count_notes, &notes, SNUG_LOG_INFO);
     assert_int_equal(parse(fixture,
                            "--do_train --do_eval --streaming False --no_streaming --push_to_hub False --local_rank -1 "
-                           "--pad_to_max_length False --torch_compile=False --cache_dir /tmp "
+                           "--pad_to_max_length False --torch_compile=False --hub_token x "
                            "--deepspeed none --remove_unused_columns False --deepspeed= --do_train="),
                      SNUG_OK);
     assert_int_equal(notes, 13);

@@ -74,6 +74,7 @@ static void test_help_of_each_command(void **state) {
         {"plan", {"--fit"}, "--test_file"},
         {"verify", {"-1: unset [6]", "[synthetic rows]", "[TMPDIR, else /tmp"}, "--validation_file"},
         {"tokenize", {"--max_seq_length N"}, "--learning_rate"},
+        {"pull", {"usage: snug pull MODEL", "--cache_dir DIR", "[main]"}, "--learning_rate"},
         {"bench rates", {"--threads N"}, "--learning_rate"},
         {"bench anatomy",
          {"[bert-large-uncased", "[dummy:512x512]", "batch size of a micro-batch [4]", "[on a CPU 3"},

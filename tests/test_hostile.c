@@ -14,6 +14,8 @@
 #include "text/dataset_impl.h"
 #include "text/tokenizer.h"
 
+static const struct snug_hub_place anywhere; /* the default cache and revision */
+
 static const char *write_text(struct scratch *s, const char *name, const char *text) {
     return scratch_write(s, name, text, strlen(text));
 }
@@ -76,7 +78,7 @@ static void other_models(void **state) {
         assert_fails(s, snug_config_read(s->ctx, write_text(s, "config.json", cases[i].json), &config), cases[i].status,
                      cases[i].sentence);
     const char *path = write_text(s, "config.json", "{\"num_labels\": 1}");
-    assert_ok(s, snug_config_find(s->ctx, path, &config)); /* refused by the name of the file */
+    assert_ok(s, snug_config_find(s->ctx, &anywhere, path, &config)); /* refused by the name of the file */
     assert_int_equal(config.labels.problem, SNUG_PROBLEM_REGRESSION);
     snug_config_free(&config);
 }
@@ -263,7 +265,7 @@ static void pickles(void **state) {
                  "pytorch_model.bin is a pickled PyTorch file");
     assert_fails(s, weights_load(s->ctx, s->folder, &program, &config, &memory, 1, false), SNUG_E_INPUT,
                  "weights_only=True");
-    assert_fails(s, snug_model_locate(s->ctx, scratch_path(s, "pytorch_model.bin"), &folder), SNUG_E_INPUT,
+    assert_fails(s, snug_model_locate(s->ctx, &anywhere, scratch_path(s, "pytorch_model.bin"), &folder), SNUG_E_INPUT,
                  "pytorch_model.bin is a file: give the folder");
 }
 
@@ -275,20 +277,22 @@ static void snapshots_stay_in_the_cache(void **state) {
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "models--a--b/refs")));
     for (size_t i = 0; i < sizeof refs / sizeof *refs; i++) {
         write_text(s, "models--a--b/refs/main", refs[i]);
-        assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "is not the name of a snapshot");
+        assert_fails(s, snug_model_locate(s->ctx, &anywhere, "a/b", &folder), SNUG_E_INPUT,
+                     "is not the name of a snapshot");
     }
     write_text(s, "models--a--b/refs/main", "");
     assert_int_equal(truncate(s->path, (1 << 28) + 1), 0);
-    assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "refs/main is larger than 256 MiB");
+    assert_fails(s, snug_model_locate(s->ctx, &anywhere, "a/b", &folder), SNUG_E_INPUT,
+                 "refs/main is larger than 256 MiB");
     write_text(s, "models--a--b/refs/main", "0123abc\n");
-    assert_fails(s, snug_model_locate(s->ctx, "a/b", &folder), SNUG_E_INPUT, "there is no such folder");
+    assert_fails(s, snug_model_locate(s->ctx, &anywhere, "a/b", &folder), SNUG_E_INPUT, "there is no such folder");
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "models--a--b/snapshots/0123abc")));
-    assert_ok(s, snug_model_locate(s->ctx, "a/b", &folder));
+    assert_ok(s, snug_model_locate(s->ctx, &anywhere, "a/b", &folder));
     assert_contains(folder, "models--a--b/snapshots/0123abc");
     free(folder);
     struct snug_config config;
     write_text(s, "models--a--b/snapshots/0123abc/config.json", "{\"num_hidden_layers\": 3}");
-    assert_ok(s, snug_config_find(s->ctx, "a/b", &config));
+    assert_ok(s, snug_config_find(s->ctx, &anywhere, "a/b", &config));
     assert_int_equal(config.num_hidden_layers, 3);
     snug_config_free(&config);
     unsetenv("HF_HUB_CACHE");
@@ -303,10 +307,11 @@ static void snapshots_stay_in_the_cache(void **state) {
         snprintf(name, sizeof name, "%s/models--c--%d/snapshots/1", below[i], i);
         assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, name)));
         setenv(variables[i], s->folder, 1);
-        assert_ok(s, snug_model_locate(s->ctx, i ? "c/1" : "c/0", &folder));
+        assert_ok(s, snug_model_locate(s->ctx, &anywhere, i ? "c/1" : "c/0", &folder));
         free(folder);
         unsetenv(variables[i]);
-        assert_fails(s, snug_model_locate(s->ctx, i ? "c/1" : "c/0", &folder), SNUG_E_INPUT, "there is no such folder");
+        assert_fails(s, snug_model_locate(s->ctx, &anywhere, i ? "c/1" : "c/0", &folder), SNUG_E_INPUT,
+                     "there is no such folder");
         if (before) setenv(variables[i], before, 1);
         free(before);
     }

@@ -17,10 +17,12 @@ def main(path):
     print("/* Made by tools/gen_rates.py from the output of `snug bench rates --device cuda --json`. */")
     print("#ifndef SNUG_PLAN_RATES_MEASURED_H\n#define SNUG_PLAN_RATES_MEASURED_H\n\n#include \"plan/rates.h\"\n")
     print(f'#define SNUG_MEASURED_GPU "{rates["device"]}"\n')
-    print("/* Operation, types, dropout; seconds per call, FLOP and byte; samples, error. */")
+    print("/* Operation, types, dropout, file; seconds per call, FLOP and byte; samples, error. */")
     print("static const struct snug_rate snug_measured_rates[] = {")
     for r in rates["seconds"]:
-        print(f'    {{SNUG_OP_{r["operation"].upper()}, {r["types"]}, {str(r["dropout"]).lower()}, {r["call"]:.3g}, {r["flop"]:.3g}, '
+        if r.get("file"):  # of the disk of that machine
+            continue
+        print(f'    {{SNUG_OP_{r["operation"].upper()}, {r["types"]}, {str(r["dropout"]).lower()}, false, {r["call"]:.3g}, {r["flop"]:.3g}, '
               f'{r["byte"]:.3g}, {r["samples"]}, {r["error"]:.2g}}},')
     print("};\n\n#endif")
 

@@ -70,12 +70,23 @@ static const struct help {
       {"max_steps", "6"},
       {"output_dir", "TMPDIR, else /tmp; removed at the end"},
       {"device", "the CPU, then the GPU if there is one"}}},
+    {"pull",
+     "MODEL [--model_revision NAME] [--cache_dir DIR] [--json]",
+     "Brings a model, such as ORG/NAME, from a Hugging Face hub into the local cache, where --model_name_or_path MODEL "
+     "finds it, and prints its folder. Only the files that snug reads are fetched: config.json, the tokenizer and the "
+     "weights in safetensors. An interrupted pull continues where it ended. The hub is HF_ENDPOINT "
+     "[https://huggingface.co], the token HF_TOKEN or that of `hf auth login`.",
+     "",
+     "",
+     OF_TALKING " model_name_or_path cache_dir model_revision ",
+     {{NULL, NULL}}},
     {"tokenize",
      "--model_name_or_path DIR --test_file FILE",
      "Prints the tokens of every row, one JSON object per line.",
      "",
      "",
-     " model_name_or_path tokenizer_name train_file validation_file test_file text_column_names label_column_name "
+     " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "
+     "text_column_names label_column_name "
      "max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
      {{NULL, NULL}}},
     {"bench rates",

@@ -11,11 +11,12 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *does;
+    const char *does; /* NULL: the build leaves it out, and the command says so */
 } commands[] = {
     {"train", command_train, "fine-tune a model on a text file"},
     {"eval", command_eval, "evaluate a model on labelled data"},
     {"predict", command_predict, "predict the labels of texts"},
+    {"pull", command_pull, SNUG_CURL ? "bring a model from a Hugging Face hub into the local cache" : NULL},
     {"plan", command_plan, "report memory, FLOPs and time of a training, without running it"},
     {"tokenize", command_tokenize, "print the tokens of texts"},
     {"verify", command_verify, "check snug's invariants on this model and machine"},
@@ -29,7 +30,8 @@ static void print_usage(FILE *out) {
     fputs("usage: snug COMMAND [--argument value]…\n\n"
           "Fine-tunes transformers in the memory you have. Arguments are those of Hugging Face's Trainer.\n\n",
           out);
-    for (int i = 0; i < command_count; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].does);
+    for (int i = 0; i < command_count; i++)
+        if (commands[i].does) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].does);
     fputs("\nsnug COMMAND --help lists a command's arguments; snug --version prints the version.\n", out);
 }
 

@@ -126,6 +126,13 @@ static void add_duration(struct line *line, double seconds) {
 
 /* The text right of the bar, most important part first, because a narrow terminal truncates it. */
 static void add_facts(struct line *line, const snug_event *event) {
+    if (event->kind == SNUG_EVENT_DOWNLOAD) {
+        add(line, " %.1f/%.1f MiB", (double)event->step / 0x1p20, (double)event->max_steps / 0x1p20);
+        add(line, "  %.1f MiB/s", event->bytes_per_second / 0x1p20);
+        add(line, "  ETA ");
+        add_duration(line, event->seconds_left);
+        return;
+    }
     add(line, " %lld/%lld", (long long)event->step, (long long)event->max_steps);
     if (event->kind != SNUG_EVENT_STEP) return;
     add(line, "  loss %.4g", event->loss);
@@ -165,6 +172,7 @@ void progress_on_event(void *user, const snug_event *event) {
     switch (event->kind) {
     case SNUG_EVENT_BEGIN:
     case SNUG_EVENT_STEP:
+    case SNUG_EVENT_DOWNLOAD:
     case SNUG_EVENT_PROGRESS: draw(progress, event); return;
     case SNUG_EVENT_LOG: say_log(progress, event); return;
     case SNUG_EVENT_EVALUATE: say_metrics(progress, event); return;

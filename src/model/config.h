@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "hub/cache.h"
 #include "program/program.h"
 #include "text/dataset.h"
 
@@ -47,15 +48,17 @@ struct snug_config {
     json_t *json;              /* the whole file, unknown keys included: written back */
 };
 
-/* Finds a model's files: a folder; else a name in the local Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub,
-   ~/.cache/huggingface/hub). *folder is freed by the caller. */
-snug_status snug_model_locate(snug_context *ctx, const char *name_or_path, char **folder);
+/* Finds a model's files: a folder; else a name in the local Hugging Face cache (hub/cache.h), by its revision in place.
+ *folder is freed by the caller. */
+snug_status snug_model_locate(snug_context *ctx, const struct snug_hub_place *place, const char *name_or_path,
+                              char **folder);
 /* Reads folder/config.json, or the file itself. Every size is checked; unsupported settings are SNUG_E_UNSUPPORTED. */
 snug_status snug_config_read(snug_context *ctx, const char *path, struct snug_config *out);
 /* A family's built-in shape, such as bert-base-uncased; SNUG_END if there is none of this name. */
 snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug_config *out);
 /* A model name or folder, a config file, or a built-in shape, in that order. */
-snug_status snug_config_find(snug_context *ctx, const char *name_or_path, struct snug_config *out);
+snug_status snug_config_find(snug_context *ctx, const struct snug_hub_place *place, const char *name_or_path,
+                             struct snug_config *out);
 /* Sets the task, the classes and the problem type, and updates json accordingly. Takes ownership of labels. */
 snug_status snug_config_set_task(snug_context *ctx, struct snug_config *config, enum snug_task task,
                                  struct snug_labels *labels);

@@ -26,66 +26,34 @@ static const struct {
 
 /* ---- where the files are -------------------------------------------------------------------------------------- */
 
-/* The folder models--ORG--NAME of the hub's cache. */
-static snug_status folder_in_cache(snug_context *ctx, const char *name, char **out) {
-    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
-    const char *root = cache ? cache : home ? home : user ? user : "";
-    const char *below = cache ? "" : home ? "/hub" : "/.cache/huggingface/hub";
-    char *dashed, *to;
-    RETURN_IF_ERROR(snug_alloc(ctx, 2 * strlen(name) + 1, 1, (void **)&dashed));
-    to = dashed;
-    for (; *name; name++) to = stpcpy(to, *name == '/' ? "--" : (char[]){*name, '\0'});
-    const snug_status status = snug_format(ctx, out, "%s%s/models--%s", root, below, dashed);
-    free(dashed);
+/* " --model_revision X --cache_dir Y", as far as they are set. */
+static snug_status settings_of(snug_context *ctx, const struct snug_hub_place *place, char **out) {
+    const bool other = place->revision && strcmp(place->revision, "main") != 0;
+    return snug_format(ctx, out, "%s%s%s%s", other ? " --model_revision " : "", other ? place->revision : "",
+                       place->cache_dir ? " --cache_dir " : "", place->cache_dir ? place->cache_dir : "");
+}
+
+static snug_status fail_missing(snug_context *ctx, const struct snug_hub_place *place, const char *name) {
+    char *settings;
+    if (!snug_hub_is_name(name)) return snug_fail(ctx, SNUG_E_INPUT, "model %s: there is no such folder", name);
+    RETURN_IF_ERROR(settings_of(ctx, place, &settings));
+    const snug_status status = snug_fail(ctx, SNUG_E_INPUT,
+                                         "model %s: there is no such folder, and it is not in the local Hugging Face "
+                                         "cache: fetch it with `snug pull %s%s`, or give the folder",
+                                         name, name, settings);
+    free(settings);
     return status;
 }
 
-/* The cache's file refs/main names the folder below snapshots/; it may be missing. */
-static snug_status read_ref(snug_context *ctx, const char *model, const char *ref, char **folder) {
-    char *data;
-    size_t size;
-    if (!snug_file_exists(NULL, ref)) return SNUG_OK;
-    RETURN_IF_ERROR(snug_file_read(ctx, NULL, ref, &data, &size));
-    data[strcspn(data, " \r\n")] = '\0';
-    snug_status status;
-    if (*data == '.' || strchr(data, '/')) /* a commit hash, which cannot be a path */
-        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"%s\" is not the name of a snapshot", ref, data);
-    else
-        status = snug_format(ctx, folder, "%s/snapshots/%s", model, data);
-    free(data);
-    return status;
-}
-
-static snug_status find_snapshot(snug_context *ctx, const char *model, char **folder) {
-    char *ref;
-    RETURN_IF_ERROR(snug_format(ctx, &ref, "%s/refs/main", model));
-    const snug_status status = read_ref(ctx, model, ref, folder);
-    free(ref);
-    return status;
-}
-
-static snug_status locate_in_cache(snug_context *ctx, const char *name, char **folder) {
-    char *model;
-    RETURN_IF_ERROR(folder_in_cache(ctx, name, &model));
-    const snug_status status = find_snapshot(ctx, model, folder);
-    free(model);
-    return status;
-}
-
-snug_status snug_model_locate(snug_context *ctx, const char *name_or_path, char **folder) {
+snug_status snug_model_locate(snug_context *ctx, const struct snug_hub_place *place, const char *name_or_path,
+                              char **folder) {
     *folder = NULL;
     if (snug_folder_exists(name_or_path)) return snug_strdup(ctx, name_or_path, folder);
     if (snug_file_exists(NULL, name_or_path))
         return snug_fail(ctx, SNUG_E_INPUT, "model %s is a file: give the folder with it and its config.json",
                          name_or_path);
-    RETURN_IF_ERROR(locate_in_cache(ctx, name_or_path, folder));
-    if (*folder && snug_folder_exists(*folder)) return SNUG_OK;
-    free(*folder);
-    *folder = NULL;
-    return snug_fail(ctx, SNUG_E_INPUT,
-                     "model %s: there is no such folder, and it is not in the local Hugging Face cache "
-                     "(snug downloads nothing: fetch it with `hf download` first, or give the folder)",
-                     name_or_path);
+    RETURN_IF_ERROR(snug_hub_find(ctx, place, name_or_path, folder));
+    return *folder ? SNUG_OK : fail_missing(ctx, place, name_or_path);
 }
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
@@ -350,11 +318,12 @@ snug_status snug_config_builtin(snug_context *ctx, const char *name, struct snug
     return status;
 }
 
-snug_status snug_config_find(snug_context *ctx, const char *name_or_path, struct snug_config *out) {
+snug_status snug_config_find(snug_context *ctx, const struct snug_hub_place *place, const char *name_or_path,
+                             struct snug_config *out) {
     if (snug_folder_exists(name_or_path) || snug_file_exists(NULL, name_or_path))
         return snug_config_read(ctx, name_or_path, out);
     char *folder = NULL;
-    snug_status status = snug_model_locate(ctx, name_or_path, &folder);
+    snug_status status = snug_model_locate(ctx, place, name_or_path, &folder);
     if (status == SNUG_OK) {
         status = snug_config_read(ctx, folder, out);
         free(folder);

@@ -5,6 +5,7 @@
 
 #include "core/context.h"
 #include "dist/process_group.h"
+#include "hub/cache.h"
 #include "plan/stages.h"
 #include "text/dataset.h"
 
@@ -16,8 +17,9 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
-    char *task;  /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
-    char *dtype; /* "float32", "bfloat16" or "auto": the type of stored weights */
+    char *cache_dir, *model_revision; /* of names in the Hugging Face cache */
+    char *task;                       /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
+    char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
     char *text_column_names, *label_column_name;
@@ -77,6 +79,10 @@ snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
 /* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena
  * is on a device. */
 const char *snug_args_offload_dir(const struct snug_args *args, bool on_device);
+/* Where names of models are looked up. */
+static inline struct snug_hub_place snug_args_place(const struct snug_args *args) {
+    return (struct snug_hub_place){.cache_dir = args->cache_dir, .revision = args->model_revision};
+}
 /* memory_budget in bytes ("600MiB", "6GiB", "6GB", "123456"), or -1 if unset. */
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes);
 

@@ -42,6 +42,11 @@ const struct snug_argument snug_arguments[] = {
          "folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large; "
          "without model_name_or_path: train from scratch"),
     TEXT(tokenizer_name, "", MODEL, "DIR", "tokenizer folder; default: the model folder"),
+    TEXT(cache_dir, "", MODEL, "DIR",
+         "Hugging Face cache, where model names are looked up; default: HF_HUB_CACHE, HF_HOME/hub or "
+         "~/.cache/huggingface/hub"),
+    ROW(STRING, model_revision, "", MODEL, "NAME", "main", NULL, NULL,
+        "branch, tag or commit of a model in the Hugging Face cache"),
     ROW(CHOICE, task, "", MODEL, SNUG_TASK_NAMES, "", NULL, NULL,
         "task, which selects the head; default: derived from the data and the model folder (snug's own)"),
     ROW(CHOICE, dtype, "torch_dtype", MODEL, "float32|bfloat16|auto", "float32", NULL, "float16",
@@ -209,7 +214,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "include_num_input_tokens_seen use_mps_device use_ipex jit_mode_eval adafactor use_auth_token "
      "split_batches"},
     {SNUG_FOREIGN_VALUE_IGNORED,
-     "local_rank run_name log_level_replica cache_dir preprocessing_num_workers length_column_name "
+     "local_rank run_name log_level_replica preprocessing_num_workers length_column_name "
      "eval_accumulation_steps "
      "ddp_backend ddp_bucket_cap_mb ddp_timeout hub_token hub_model_id hub_strategy hub_revision token project "
      "trackio_space_id trackio_bucket_id trackio_static_space_id dataloader_multiprocessing_context "
@@ -220,7 +225,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
      "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
-     "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name model_revision "
+     "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name "
      "validation_split_percentage model_type config_overrides push_to_hub_model_id "
      "push_to_hub_organization push_to_hub_token"},
 };

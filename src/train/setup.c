@@ -53,8 +53,9 @@ static void note_folder(struct snug_setup *setup, const char *folder) {
 }
 
 static snug_status open_model(struct snug_setup *setup, const char *name) {
+    const struct snug_hub_place place = snug_args_place(setup->args);
     char *folder;
-    RETURN_IF_ERROR(snug_model_locate(setup->ctx, name, &folder));
+    RETURN_IF_ERROR(snug_model_locate(setup->ctx, &place, name, &folder));
     const snug_status status = snug_folder_open(setup->ctx, NULL, folder, &setup->model);
     if (status == SNUG_OK) note_folder(setup, folder);
     free(folder);
@@ -63,11 +64,12 @@ static snug_status open_model(struct snug_setup *setup, const char *name) {
 
 static snug_status find_model(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
+    const struct snug_hub_place place = snug_args_place(args);
     const char *model = args->model_name_or_path, *config = args->config_name ? args->config_name : model;
-    if (setup->command == SNUG_COMMAND_PLAN) return snug_config_find(setup->ctx, config, &setup->config);
+    if (setup->command == SNUG_COMMAND_PLAN) return snug_config_find(setup->ctx, &place, config, &setup->config);
     if (model) RETURN_IF_ERROR(open_model(setup, model));
-    RETURN_IF_ERROR(
-        snug_config_find(setup->ctx, args->config_name ? args->config_name : setup->model.path, &setup->config));
+    RETURN_IF_ERROR(snug_config_find(setup->ctx, &place, args->config_name ? args->config_name : setup->model.path,
+                                     &setup->config));
     if (args->config_name) note_source(setup, args->config_name);
     return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
 }
@@ -85,13 +87,14 @@ static const char *first_text_file(const struct snug_setup *setup) {
 }
 
 static snug_status open_tokenizer(struct snug_setup *setup) {
+    const struct snug_hub_place place = snug_args_place(setup->args);
     const char *file = first_text_file(setup);
     const char *name = setup->args->tokenizer_name ? setup->args->tokenizer_name : setup->args->model_name_or_path;
     if (!file) return SNUG_OK;
     if (!name)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s contains text, but there is no tokenizer: give --tokenizer_name",
                          file);
-    RETURN_IF_ERROR(snug_model_locate(setup->ctx, name, &setup->tokenizer_folder));
+    RETURN_IF_ERROR(snug_model_locate(setup->ctx, &place, name, &setup->tokenizer_folder));
     RETURN_IF_ERROR(snug_tokenizer_load(setup->ctx, setup->tokenizer_folder, &setup->tokenizer));
     note_folder(setup, setup->tokenizer_folder);
     const int64_t vocabulary = snug_tokenizer_vocab_size(setup->tokenizer);
@@ -260,9 +263,10 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
 }
 
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest) {
+    const struct snug_hub_place place = snug_args_place(args);
     struct snug_config config;
     const char *name = args->config_name ? args->config_name : args->model_name_or_path;
-    RETURN_IF_ERROR(snug_config_find(args->ctx, name, &config));
+    RETURN_IF_ERROR(snug_config_find(args->ctx, &place, name, &config));
     *longest = limit < config.positions ? limit : config.positions;
     snug_config_free(&config);
     return SNUG_OK;

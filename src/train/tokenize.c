@@ -30,8 +30,9 @@ static snug_status open_file(struct tokenizing *t) {
                                                  .label_column = t->args->label_column_name};
     const char *const *names;
     const char *name = t->args->tokenizer_name ? t->args->tokenizer_name : t->args->model_name_or_path;
+    const struct snug_hub_place place = snug_args_place(t->args);
     char *folder;
-    RETURN_IF_ERROR(snug_model_locate(t->ctx, name, &folder));
+    RETURN_IF_ERROR(snug_model_locate(t->ctx, &place, name, &folder));
     snug_status status = snug_tokenizer_load(t->ctx, folder, &t->tokenizer);
     free(folder);
     if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, t->args->strict, &t->reader);

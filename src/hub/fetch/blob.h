@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One file of a snapshot: fetched into blobs/ETAG.incomplete, which a later run continues, checked, synced, renamed to
+ * blobs/ETAG, and linked from snapshots/COMMIT/NAME. While it is fetched huggingface_hub's own lock is held.
+ */
+#ifndef SNUG_HUB_FETCH_BLOB_H
+#define SNUG_HUB_FETCH_BLOB_H
+
+#include "hub/fetch/digest.h"
+#include "hub/fetch/http.h"
+#include "io/folder.h"
+
+/* The opened folders of a model in the cache. */
+struct snug_store {
+    snug_context *ctx;
+    struct snug_folder model, blobs, snapshot, locks;
+};
+
+struct snug_blob {
+    struct snug_store *store;
+    const char *name; /* the file's, in the snapshot */
+    char *etag;
+    int64_t size;
+    int64_t have;    /* bytes of it that are in the cache */
+    int64_t fetched; /* bytes that were received for it */
+
+    /* blob.c's own */
+    char *partial; /* ETAG.incomplete */
+    int fd, lock;  /* -1: not open */
+    bool locked;   /* the lock is held, or the file system has none */
+    bool waits;    /* another process has the lock, and that was logged */
+    bool resumed;  /* an earlier run wrote the beginning */
+    struct snug_digest digest;
+};
+
+/* Takes a lock file's lock in the store without waiting. SNUG_END if another process has it. *fd is -1 if the file
+ * system has no locks, which is logged. close() releases it. */
+snug_status snug_store_lock(struct snug_store *store, const char *name, int *fd);
+
+/* Checks etag, which becomes a file's name, and how much of the file is in the cache. name outlives the blob. */
+snug_status snug_blob_open(struct snug_store *store, const char *name, const char *etag, int64_t size,
+                           struct snug_blob *out);
+/* The partial file is kept. */
+void snug_blob_close(struct snug_blob *blob);
+/* The calls of its request, whose user is the blob, but for refuse. */
+snug_status snug_blob_start(struct snug_request *request);
+snug_status snug_blob_begin(struct snug_request *request);
+snug_status snug_blob_receive(struct snug_request *request, const void *data, size_t size);
+snug_status snug_blob_finish(struct snug_request *request);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/fetch/listing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hub/cache.h"
+#include "io/json.h"
+
+/* ---- the list of files ---------------------------------------------------------------------------------------- */
+
+static snug_status add_files(snug_context *ctx, const char *url, const json_t *siblings, struct snug_listing *out) {
+    size_t i;
+    json_t *sibling;
+    json_array_foreach(siblings, i, sibling) {
+        const char *name = json_string_value(json_object_get(sibling, "rfilename"));
+        if (!name) return snug_fail(ctx, SNUG_E_INPUT, "%s: an entry of \"siblings\" has no \"rfilename\"", url);
+        if (json_object_set_new(out->files, name, json_true())) /* may be untested: an allocation that fails */
+            return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
+    }
+    return SNUG_OK;
+}
+
+snug_status snug_listing_read(snug_context *ctx, const char *url, const char *text, size_t size,
+                              struct snug_listing *out) {
+    json_t *json;
+    const char *commit;
+    RETURN_IF_ERROR(snug_json_read_text(ctx, url, text, size, &json));
+    snug_listing_free(out);
+    out->files = json_object();
+    /* may be untested: an allocation that fails */
+    snug_status status = out->files ? snug_json_string(ctx, url, json, "sha", "", &commit)
+                                    : snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading the list of files");
+    if (status == SNUG_OK && !snug_hub_is_commit(commit))
+        status = snug_fail(ctx, SNUG_E_INPUT, "%s: \"sha\" is not a commit of 40 hexadecimal digits", url);
+    if (status == SNUG_OK) {
+        memcpy(out->commit, commit, sizeof out->commit);
+        status = add_files(ctx, url, json_object_get(json, "siblings"), out);
+    }
+    json_decref(json);
+    return status;
+}
+
+bool snug_listing_has(const struct snug_listing *listing, const char *name) {
+    return json_object_get(listing->files, name) != NULL;
+}
+
+void snug_listing_free(struct snug_listing *listing) {
+    json_decref(listing->files);
+    listing->files = NULL;
+}
+
+/* ---- shards --------------------------------------------------------------------------------------------------- */
+
+/* A file in the same folder, not hidden. */
+static bool is_file_name(const char *name) {
+    if (!name || !*name || *name == '.' || strlen(name) > 255) return false;
+    for (const char *at = name; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f || *at == '/' || *at == '\\') return false;
+    return true;
+}
+
+static snug_status add_shard(snug_context *ctx, const char *path, const char *tensor, const json_t *shard,
+                             json_t *known, struct snug_shards *out) {
+    const char *name = json_string_value(shard);
+    if (!is_file_name(name))
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: tensor %s: its shard must be the name of a file in the same folder",
+                         path, tensor);
+    if (json_object_get(known, name)) return SNUG_OK;
+    if (json_object_set_new(known, name, json_true())) /* may be untested: an allocation that fails */
+        return snug_fail(ctx, SNUG_E_MEMORY, "out of memory while reading %s", path);
+    out->names[out->count++] = name;
+    return SNUG_OK;
+}
+
+snug_status snug_shards_read(snug_context *ctx, const struct snug_folder *in, const char *name,
+                             struct snug_shards *out) {
+    json_t *known = json_object(), *shard;
+    const char *tensor;
+    *out = (struct snug_shards){0};
+    snug_status status = snug_json_read(ctx, in, name, &out->index);
+    const json_t *map = json_object_get(out->index, "weight_map");
+    if (status == SNUG_OK && json_object_size(map) == 0)
+        status = snug_fail(ctx, SNUG_E_INPUT, SNUG_PATH ": needs \"weight_map\", the shard of each tensor",
+                           SNUG_PATH_IN(in, name));
+    if (status == SNUG_OK) status = snug_alloc(ctx, json_object_size(map), sizeof *out->names, (void **)&out->names);
+    json_object_foreach((json_t *)(uintptr_t)map, tensor, shard) {
+        if (status == SNUG_OK) status = add_shard(ctx, name, tensor, shard, known, out);
+    }
+    json_decref(known);
+    if (status != SNUG_OK) snug_shards_free(out);
+    return status;
+}
+
+void snug_shards_free(struct snug_shards *shards) {
+    json_decref(shards->index);
+    free(shards->names);
+    *shards = (struct snug_shards){0};
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brings the files of a model that snug reads from a Hugging Face hub into the local cache. */
+#ifndef SNUG_HUB_FETCH_PULL_H
+#define SNUG_HUB_FETCH_PULL_H
+
+#include "hub/cache.h"
+
+struct snug_pull_options {
+    const char *name; /* of the model: NAME or ORG/NAME */
+    struct snug_hub_place place;
+    const char *config;        /* the file that a model must have */
+    const char *const *others; /* files that are fetched where the model has them */
+    size_t other_count;
+    const char *weights; /* the weights in one file, else their index: JSON with "weight_map" */
+    const char *index;
+    double retry_seconds; /* before the first repetition of a request */
+    /* Bytes of all files so far, of those known so far, and per second; may be NULL. */
+    void (*on_progress)(void *user, int64_t bytes, int64_t total, double bytes_per_second);
+    void *user;
+};
+
+/* See snug_pull() in snug.h. */
+snug_status snug_hub_pull(snug_context *ctx, const struct snug_pull_options *options, snug_pull_result *result);
+
+#endif

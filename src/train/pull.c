@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text/tokenizer_parts.h"
+#include "train/args.h"
+
+#if SNUG_CURL
+#include "hub/fetch/pull.h"
+
+static void on_progress(void *user, int64_t bytes, int64_t total, double bytes_per_second) {
+    const snug_callbacks *callbacks = user;
+    const snug_event event = {.kind = SNUG_EVENT_DOWNLOAD,
+                              .step = bytes,
+                              .max_steps = total,
+                              .bytes_per_second = bytes_per_second,
+                              .seconds_left = bytes_per_second > 0 ? (double)(total - bytes) / bytes_per_second : 0};
+    callbacks->on_event(callbacks->user, &event);
+}
+
+snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result *result) {
+    *result = (snug_pull_result){0};
+    snug_clear_error(args->ctx);
+    if (!args->model_name_or_path)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "no model: give its name on the hub, such as ORG/NAME");
+    snug_callbacks own = callbacks ? *callbacks : (snug_callbacks){0};
+    const struct snug_pull_options options = {.name = args->model_name_or_path,
+                                              .place = snug_args_place(args),
+                                              .config = "config.json",
+                                              .others = snug_tokenizer_file_names,
+                                              .other_count = SNUG_TOKENIZER_FILES,
+                                              .weights = "model.safetensors",
+                                              .index = "model.safetensors.index.json",
+                                              .retry_seconds = 1,
+                                              .on_progress = own.on_event ? on_progress : NULL,
+                                              .user = &own};
+    snug_set_stop(args->ctx, own.should_stop, own.user);
+    const snug_status status = snug_hub_pull(args->ctx, &options, result);
+    snug_set_stop(args->ctx, NULL, NULL);
+    return status;
+}
+#else
+snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result *result) {
+    (void)callbacks;
+    *result = (snug_pull_result){0};
+    snug_clear_error(args->ctx);
+    return snug_fail(
+        args->ctx, SNUG_E_UNSUPPORTED,
+        "this build of snug cannot download: libcurl and nettle were missing when it was built. Install them "
+        "(Debian, Ubuntu: apt-get install libcurl4-openssl-dev nettle-dev) and build again, or fetch the "
+        "model by other means, such as `hf download`");
+}
+#endif
