@@ -247,8 +247,9 @@ int main(int argc, char **argv) {
     if (parse(&b, argc, argv)) return 2;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     bert_check(ctx, snug_backend_cuda(ctx, &cuda), "no GPU");
+    const struct snug_hub_place anywhere = {0};
     struct snug_config config = bert_large();
-    if (b.model) bert_check(ctx, snug_config_find(ctx, b.model, &config), "--config");
+    if (b.model) bert_check(ctx, snug_config_find(ctx, &anywhere, b.model, &config), "--config");
     if (b.model) config.task = SNUG_TASK_CLASSIFICATION;
     if (b.length > (b.model ? config.positions : MOST) || config.num_hidden_layers > 256) {
         fprintf(stderr, "--length %d is more than the model's positions, or it has more than 256 layers\n", b.length);
