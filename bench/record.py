@@ -72,10 +72,10 @@ SECTIONS = {
         "tools/cuda-check offload"),
     "gpu-large": (
         "GPU: an encoder of 3.2 billion parameters in 8 GiB of device memory",
-        "Random weights, 64 texts of 512 tokens a step, AdamW with clipping; the offloaded tensors take 56 GB of host memory.",
+        "Random weights, 64 texts of 512 tokens a step, AdamW with clipping; the offloaded tensors take 68 GB of host memory.",
         "build-gpu/dist/snug train --device cuda --config_name bench/models/bert-3b.json --train_file dummy:1280x512 "
         "--per_device_train_batch_size 64 --fit --memory_budget 8GiB --bf16 --max_steps 20 --save_strategy no "
-        "--output_dir build-gpu/large --overwrite_output_dir"),
+        "--output_dir build-gpu/large --overwrite_output_dir 2>&1"),
     "gpu-peers": (
         "GPU: BERT-large beside PyTorch",
         "The peers are transformers and a packed model by hand, not compiled.",

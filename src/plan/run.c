@@ -171,7 +171,8 @@ snug_status snug_run_phase(struct snug_run *run, const struct snug_backend *back
                            struct snug_profile *profile) {
     run->chunk = 0;
     /* If a step was begun and not ended, copies may still be in flight, into bytes that other tensors use now; those of
-       a device are in order. No update follows a copy that failed; after a deferred one the run ends before the next. */
+       a device are in order. No update follows a copy that failed; after a deferred one the run ends before the next.
+     */
     if (phase == SNUG_PHASE_UPDATE) RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
     if (phase != SNUG_PHASE_HEAD && phase != SNUG_PHASE_BACKWARD)
         RETURN_IF_ERROR(snug_backing_check(run->ctx, &run->backing));

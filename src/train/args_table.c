@@ -93,7 +93,8 @@ const struct snug_argument snug_arguments[] = {
 
     COUNT(per_device_train_batch_size, "per_gpu_train_batch_size", TRAINING, "8", "[1,65536]",
           "batch size of a micro-batch"),
-    COUNT(gradient_accumulation_steps, "", TRAINING, "1", "[1,65536]", "micro-batches per optimizer step, on each rank"),
+    COUNT(gradient_accumulation_steps, "", TRAINING, "1", "[1,65536]",
+          "micro-batches per optimizer step, on each rank"),
     REAL(num_train_epochs, TRAINING, "3", "(0,1000000]", "number of training epochs"),
     COUNT(max_steps, "", TRAINING, "-1", "[-1,1e12]", "optimizer steps; overrides num_train_epochs; -1: unset"),
     REAL(learning_rate, TRAINING, "5e-5", "[0,)", "peak learning rate of the schedule"),
