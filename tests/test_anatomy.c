@@ -307,6 +307,9 @@ static void test_short_anatomy(void **state) {
         assert_int_equal(snug_anatomy_text(anatomy, &text), SNUG_OK);
         if (!strstr(text, asked ? "for 4 steps, 16 samples\n" : "for 3 steps, 12 samples (an epoch has 10 steps)\n"))
             fail_msg("%s", text);
+        /* All steps but the first one are most of the time, and at least not an instant. */
+        assert_int_equal(anatomy->steady_steps, asked ? 3 : 2);
+        assert_true((double)anatomy->steady_steps * anatomy->steady_seconds > anatomy->seconds / 100);
         free(text);
         snug_anatomy_destroy(anatomy);
         if (!asked) { /* the choice of the first job is reused */

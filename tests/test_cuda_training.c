@@ -150,8 +150,6 @@ static void refusals_name_the_method(void **state) {
     expect_refusal(f, "bf16=True fp16=True", SNUG_E_USAGE, "at most one of --fp16 and --bf16");
     expect_refusal(f, "bf16_full_eval=True fp16_full_eval=True", SNUG_E_USAGE, "at most one of --fp16_full_eval");
     expect_refusal(f, "dtype=bfloat16 fp16=True", SNUG_E_USAGE, "--fp16 needs fp32 weights");
-    if (!there_is_a_gpu(f)) return;
-    expect_refusal(f, "device=auto fit=True", SNUG_E_UNSUPPORTED, "--fit: snug searches for the CPU");
 }
 
 int main(int argc, char **argv) {

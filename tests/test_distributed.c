@@ -283,7 +283,10 @@ static void test_refused(void **state) {
         {{"WORLD_SIZE=2", "RANK=1"}, "verify --config_name model", 1, "runs in a single process, and WORLD_SIZE is 2"},
         {{"WORLD_SIZE=1", "RANK=0", "LOCAL_RANK=0"}, SHORT "--local_rank 0", 0, "loss"},
         {{"WORLD_SIZE=2", "RANK=1"}, SHORT "--local_rank -1", 1, "2"},
+        {{"WORLD_SIZE=2", "RANK=1", "LOCAL_RANK=1"}, SHORT "--local_rank 1", 1, "2"},
         {{NULL}, SHORT "--local_rank two", 2, "--local_rank two: must be a whole number"},
+        {{NULL}, SHORT "--local_rank -2", 2, "--local_rank -2: must be a whole number"},
+        {{NULL}, SHORT "--local_rank None", 0, "loss"},
         {{NULL}, SHORT "--local_rank 1 --output_dir local", 2, "--local_rank 1: "},
         {{NULL}, SHORT "--local_rank -1 --output_dir local", 0, "loss"},
     };

@@ -111,6 +111,7 @@ static void test_refusals(void **state) {
         {{"WORLD_SIZE=2"}, "RANK is not set"},
         {{"RANK=0"}, "WORLD_SIZE is not set"},
         {{"LOCAL_RANK=1"}, "RANK is not set"},
+        {{"LOCAL_WORLD_SIZE=2"}, "RANK is not set"},
         {{"RANK=2", "WORLD_SIZE=2"}, "RANK is 2, and WORLD_SIZE is 2: ranks are numbered from 0 to 1"},
         {{"RANK=-1", "WORLD_SIZE=2"}, "RANK is -1: it must be a whole number"},
         {{"RANK=one", "WORLD_SIZE=2"}, "RANK is one"},

@@ -35,6 +35,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     void *memory;
     *out = NULL;
     RETURN_IF_ERROR(open_plugin(ctx, ranks, &collectives));
+    /* untested: a launcher that numbers the ranks differently than its MPI */
     if (collectives->size != ranks->size || collectives->rank != ranks->rank)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "this is rank %d of %d by the variables of %s, but rank %d of %d in %s: start CPU ranks with "
@@ -52,6 +53,7 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
 
 void snug_process_group_close(struct snug_process_group *group) {
     if (!group) return;
+    /* may be untested: a rank that is ended records nothing */
     if (!group->failed) group->collectives->close();
     free(group);
 }

@@ -113,7 +113,7 @@ static snug_status one_step(struct snug_session *s, snug_anatomy *a, int64_t kno
 }
 
 static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_callbacks *callbacks) {
-    double begin = snug_seconds(), steady = 0;
+    double begin = snug_seconds(), after_one = 0, after_first = 0; /* seconds after 1 and after FIRST_STEPS steps */
     for (int64_t epoch = 0; s->step < s->max_steps; epoch++) {
         snug_status status = snug_session_begin_epoch(s, epoch);
         while (status == SNUG_OK && s->step < s->max_steps) {
@@ -123,7 +123,8 @@ static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_cal
             if (status != SNUG_OK) break;
             a->steps++;
             const double now = snug_seconds() - begin;
-            if (a->steps == FIRST_STEPS || a->steps == 1) steady = now;
+            if (a->steps == 1) after_one = now;
+            if (a->steps == FIRST_STEPS) after_first = now;
             a->seconds = now;
             if (callbacks && callbacks->on_event)
                 callbacks->on_event(
@@ -136,9 +137,10 @@ static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_cal
     float loss;
     RETURN_IF_ERROR(snug_session_read(s, &s->train_run, s->training->program.loss, &loss, sizeof loss));
     a->seconds = snug_seconds() - begin;
-    const int64_t first = a->steps > 2 * FIRST_STEPS ? FIRST_STEPS : 1;
-    a->steady_steps = a->steps - first;
-    a->steady_seconds = a->steady_steps > 0 ? (a->seconds - steady) / (double)a->steady_steps : a->seconds;
+    const bool many = a->steps > 2 * FIRST_STEPS;
+    const double steady = a->seconds - (many ? after_first : after_one);
+    a->steady_steps = a->steps - (many ? FIRST_STEPS : 1);
+    a->steady_seconds = a->steady_steps > 0 ? steady / (double)a->steady_steps : a->seconds;
     return SNUG_OK;
 }
 

@@ -58,7 +58,7 @@ static int32_t target_of(const struct snug_program *program, const struct defer 
     int32_t target = d->reader[op->update.weight];
     const int32_t others[] = {op->update.copy ? d->reader[op->update.copy] : -1, d->reader[op->update.g]};
     if (target < 0) target = others[0];
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) /* untested: no model reads a copy, or clears a gradient, before it reads the weight */
         if (others[i] >= 0 && others[i] < target) target = others[i];
     return target;
 }
@@ -73,9 +73,7 @@ static bool take_room(struct defer *d, int32_t target, int32_t end, int32_t ahea
     return true;
 }
 
-static void find_moves(const struct snug_program *program, struct defer *d, int32_t ahead) {
-    int32_t end = 0; /* of FORWARD */
-    while (end < (int32_t)program->op_count && program->ops[end].phase <= SNUG_PHASE_FORWARD) end++;
+static void find_moves(const struct snug_program *program, struct defer *d, int32_t end, int32_t ahead) {
     int64_t all = 0;
     for (size_t i = 0; i < program->op_count; i++)
         if (target_of(program, d, &program->ops[i]) >= 0) all += offloaded_bytes(program, &program->ops[i]);
@@ -109,12 +107,12 @@ static snug_status merge(struct snug_program *program, const struct defer *d) {
     return status;
 }
 
-snug_status snug_defer_updates(struct snug_program *program, int32_t ahead) {
+snug_status snug_defer_updates(struct snug_program *program, int32_t end, int32_t ahead) {
     struct defer d = {0};
     snug_status status = allocate(program, &d);
     if (status == SNUG_OK) {
         find_readers(program, d.reader);
-        find_moves(program, &d, ahead);
+        find_moves(program, &d, end, ahead);
         status = merge(program, &d);
     }
     free(d.reader);

@@ -146,12 +146,9 @@ static snug_status add_waits(const struct snug_rates *rates, const struct snug_p
 
 /* The rates of host memory say nothing of a disk. */
 static snug_status check_file_rates(const struct snug_rates *rates, const struct snug_program *program) {
-    bool fetches = false, stores = false;
-    for (size_t i = 0; i < rates->count; i++) {
-        fetches |= rates->items[i].file && rates->items[i].kind == SNUG_OP_FETCH;
-        stores |= rates->items[i].file && rates->items[i].kind == SNUG_OP_STORE;
-    }
-    if (!program->to_file || (fetches && stores)) return SNUG_OK;
+    bool known = false; /* both directions are measured, or none */
+    for (size_t i = 0; i < rates->count; i++) known |= rates->items[i].file;
+    if (!program->to_file || known) return SNUG_OK;
     return snug_fail(program->ctx, SNUG_E_INPUT,
                      "the rates of %s lack those of copies from and to the offload file: measure them with snug bench "
                      "rates --device cuda, or leave --offload_dir out",

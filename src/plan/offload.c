@@ -234,6 +234,7 @@ static bool is_resident(const struct offload *o, size_t index, int32_t tensor) {
     const size_t most = (size_t)near(o);
     for (size_t i = index; i-- > 0 && index - i <= most && ops[i].phase == ops[index].phase;)
         if (uses_whole(o, &ops[i], tensor)) return true;
+    /* untested: the operation that an update was moved to follows it */
     for (size_t i = index + 1; ops[index].crosses && i - index <= most && i < o->uncut_count; i++)
         if (uses_whole(o, &ops[i], tensor)) return true;
     return false;
@@ -433,7 +434,7 @@ static snug_status find_residencies(struct offload *o, int32_t index) {
             residency->last_write = index;
             residency->written_last &= before.last;
             residency->written_late &= before.crosses;
-        } else if (!before.crosses && residency->written_late && !residency->fetched && residency->last_write >= 0) {
+        } else if (!before.crosses && residency->written_late && !residency->fetched) {
             residency->fetched = residency->unless_updated = true; /* the update does not run in every micro-batch */
         }
         if (o->program->tensors[*number].view)
@@ -551,7 +552,7 @@ static snug_status offload(struct offload *o) {
     choose(o);
     RETURN_IF_ERROR(place_norms(o));
     if (o->how->overlaps && !o->program->updates_in_backward)
-        RETURN_IF_ERROR(snug_defer_updates(o->program, o->how->ahead));
+        RETURN_IF_ERROR(snug_defer_updates(o->program, o->begin[SNUG_PHASE_FORWARD + 1], o->how->ahead));
     RETURN_IF_ERROR(cut(o));
     find_phases(o);
     const size_t tensors = o->program->tensor_count;

@@ -42,9 +42,9 @@ static bool is_of_last_step(const struct snug_op *op) { return op->crosses && op
 
 /* Operation i of FORWARD uses tensor for the step before's update. A tensor that was fetched before FORWARD lives
  * across the end of the step: `last` is then before `first`. */
-static void extend_lifetime(const struct snug_program *program, struct snug_tensor *tensor, int32_t i) {
-    const bool wraps = tensor->first > i && program->ops[tensor->first].phase >= SNUG_PHASE_BACKWARD;
-    if (tensor->first < 0 || (tensor->first > i && !wraps)) tensor->first = i;
+static void extend_lifetime(struct snug_tensor *tensor, int32_t i) {
+    const bool wraps = tensor->first > i;
+    if (tensor->first < 0) tensor->first = i;
     if (wraps || tensor->last < i) tensor->last = i;
 }
 
@@ -87,7 +87,7 @@ void snug_find_lifetimes(struct snug_program *program) {
         for (int k = 0; is_of_last_step(op) && k < snug_op_operands(op); k++) {
             struct snug_tensor *tensor = &program->tensors[op->operands[k]];
             if (tensor->view) tensor = &program->tensors[tensor->base];
-            if (op->operands[k] && !tensor->persistent) extend_lifetime(program, tensor, (int32_t)i);
+            if (op->operands[k] && !tensor->persistent) extend_lifetime(tensor, (int32_t)i);
         }
     }
 }

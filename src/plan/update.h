@@ -20,7 +20,7 @@ snug_status snug_update_in_backward(struct snug_program *program, const struct s
                                     const struct snug_updates *updates);
 
 /* Moves updates of offloaded weights to the next FORWARD, before the first operation that reads the weight.
- * ahead: as in struct snug_offload. */
-snug_status snug_defer_updates(struct snug_program *program, int32_t ahead);
+ * end: the first operation after FORWARD; ahead: as in struct snug_offload. */
+snug_status snug_defer_updates(struct snug_program *program, int32_t end, int32_t ahead);
 
 #endif

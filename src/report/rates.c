@@ -28,6 +28,7 @@ static void print_rates(FILE *out, const void *report) {
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
         char name[32];
+        /* untested: needs a GPU */
         snprintf(name, sizeof name, "%s%s", snug_op_name(rate->kind), rate->file ? ", file" : "");
         fprintf(out, "%-22s %-5s %-8s %10.2f", name, type_name(rate->types), rate->dropout ? "yes" : "no",
                 rate->call * 1e6);

@@ -30,6 +30,7 @@ snug_status snug_group_join(struct snug_args *args) {
     if (args->group && args->group->failed) /* untested: a program of your own that goes on after a failure */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "the last run of these ranks failed, so they cannot train again: call snug_end_ranks()");
+    /* untested: a second training of a process */
     if (!args->group) RETURN_IF_ERROR(snug_process_group_open(args->ctx, &ranks, &args->group));
     snug_context_set_rank(args->ctx, args->group->ranks.rank);
     return SNUG_OK;
@@ -68,7 +69,7 @@ static void wait_for_others(int rank, const snug_callbacks *callbacks) {
 snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callbacks, snug_status status, int64_t step) {
     const struct snug_process_group *group = args->group;
     char why[1536], at[48] = "";
-    if (!group) return status;
+    if (!group) return status; /* may be untested: a rank that is ended records nothing */
     args->group->failed = true;
     wait_for_others(group->ranks.rank, callbacks);
     if (status == SNUG_E_INTERRUPTED) return status; /* agreed by all ranks */
@@ -81,5 +82,6 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
 
 /* may be untested: a rank that is ended records nothing */
 void snug_end_ranks(snug_args *args, int code) {
+    /* may be untested: a rank that is ended records nothing */
     if (args && args->group) args->group->collectives->abort(code);
 }

@@ -66,6 +66,7 @@ static snug_status hash_tensors(const struct snug_program *program, const struct
 static snug_status hash_identity(const struct snug_job *job, uint64_t *hash) {
     json_t *identity = snug_identity(job);
     char *text = NULL;
+    /* untested: an allocation that fails */
     const snug_status status = identity ? snug_json_text(job->ctx, identity, JSON_COMPACT | JSON_SORT_KEYS, &text)
                                         : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory before the first step");
     if (status == SNUG_OK) *hash = XXH3_64bits(text, strlen(text));
@@ -101,7 +102,7 @@ static snug_status find_fingerprint(const struct snug_job *job, const struct snu
 static snug_status compare(snug_context *ctx, const struct fingerprint *all, int ranks) {
     for (int what = 0; what < COMPARED; what++)
         for (int rank = 1; rank < ranks; rank++)
-            if (all[rank].values[what] != all[0].values[what])
+            if (all[rank].values[what] != all[0].values[what]) /* may be untested: as above */
                 return snug_fail(ctx, SNUG_E_USAGE,
                                  "rank %d on %s has %s than rank 0 on %s: start all ranks with the same command, "
                                  "program and files",
@@ -127,8 +128,7 @@ int64_t snug_parallel_bytes(const struct snug_program *program) {
     for (size_t i = 0; i < program->op_count; i++)
         if (snug_op_is(&program->ops[i], SNUG_OP_COLLECTIVE))
             bytes += snug_op_cost(program, &program->ops[i], 0, 0, 0).bytes;
-    /* A rank's own shards stay where they are. */
-    return program->ranks > 1 ? (int64_t)(bytes * (program->ranks - 1) / program->ranks) : 0;
+    return (int64_t)(bytes * (program->ranks - 1) / program->ranks); /* a rank's own shards stay where they are */
 }
 
 /* ---- reports --------------------------------------------------------------------------------------------------- */

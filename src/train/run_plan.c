@@ -83,6 +83,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
                                                   .tokens = tokens,
                                                   .rows = snug_setup_task(setup)->per_token ? tokens : sequences,
                                                   .longest = setup->max_length};
+        /* untested: a plan without data has no evaluation */
         out->max_steps = training && args->max_steps > 0 ? args->max_steps : 0;
         return SNUG_OK;
     }

@@ -18,6 +18,8 @@ static snug_status allocate(struct snug_session *s) {
     const snug_status status = snug_runner_allocate(&job->runner, job->plan.offload_dir);
     s->memory = job->runner.memory;
     if (status != SNUG_E_MEMORY || job->runner.arena.base || !snug_device_is_gpu(device)) return status;
+    /* untested: a host that cannot page-lock memory; the arena comes after it */
+    if (job->plan.layout.offload_bytes && !s->memory.backing.memory.base) return status;
     return snug_device_refuse(device, job->plan.layout.arena);
 }
 

@@ -477,6 +477,7 @@ static snug_status load_best(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_group_barrier(t->ctx, t->args->group));
     if (!t->output.folder.path) RETURN_IF_ERROR(snug_output_look(t->ctx, t->args->output_dir, &t->output));
     const snug_status status = snug_checkpoint_load_best(t);
+    /* may be untested: a rank that is ended records nothing */
     if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t)) return status;
     char why[1024];
     int64_t last;

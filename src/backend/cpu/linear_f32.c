@@ -154,7 +154,8 @@ snug_status SNUG_KERNEL(weight_gradient_f32)(struct snug_run *run, const struct 
     }
 #pragma omp parallel num_threads(run->threads) reduction(|| : refused)
     {
-        float *product = (float *)run->workspace + omp_get_thread_num() * product_floats(p->n, p->k);
+        float *product = NULL; /* no workspace is planned without accumulation */
+        if (apart) product = (float *)run->workspace + omp_get_thread_num() * product_floats(p->n, p->k);
         snug_gemm_one_thread();
 #pragma omp for schedule(dynamic)
         for (int64_t tile = 0; tile < down * across; tile++) {

@@ -14,6 +14,7 @@ static void reference_close(void *state) { (void)state; }
 static int64_t reference_workspace(const struct snug_program *program, const struct snug_op *op, int threads) {
     (void)threads;
     int64_t doubles = 0;
+    /* may be untested: needs MPI */
     if (op->kind == SNUG_OP_SUM_RANKS) return snug_host_sum_ranks_workspace(program, op);
     switch (op->kind) {
     case SNUG_OP_ATTENTION:
