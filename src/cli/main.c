@@ -30,8 +30,10 @@ static void print_usage(FILE *out) {
     fputs("usage: snug COMMAND [--argument value]…\n\n"
           "Fine-tunes transformers in the memory you have. Arguments are those of Hugging Face's Trainer.\n\n",
           out);
-    for (int i = 0; i < command_count; i++) /* untested: a build without libcurl has no pull */
+    for (int i = 0; i < command_count; i++) {
+        /* untested: a build without libcurl has no pull */
         if (commands[i].does) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].does);
+    }
     fputs("\nsnug COMMAND --help lists a command's arguments; snug --version prints the version.\n", out);
 }
 

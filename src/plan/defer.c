@@ -58,8 +58,10 @@ static int32_t target_of(const struct snug_program *program, const struct defer 
     int32_t target = d->reader[op->update.weight];
     const int32_t others[] = {op->update.copy ? d->reader[op->update.copy] : -1, d->reader[op->update.g]};
     if (target < 0) target = others[0];
-    for (int i = 0; i < 2; i++) /* untested: no model reads a copy, or clears a gradient, before it reads the weight */
+    for (int i = 0; i < 2; i++) {
+        /* untested: no model reads a copy, or clears a gradient, before it reads the weight */
         if (others[i] >= 0 && others[i] < target) target = others[i];
+    }
     return target;
 }
 

@@ -49,7 +49,7 @@ struct overlap {
     } fetches, stored;
 };
 
-/* Appends the staging buffers that the update fetches in a phase, each once. of: by tensor, number + 1. */
+/* Appends the staging buffers that the update fetches in a phase, each once. of: by tensor, number in buffers + 1. */
 static void find_buffers_in(struct overlap *o, enum snug_phase phase, int32_t *of) {
     const struct snug_program *program = o->program;
     const bool deferred = phase == SNUG_PHASE_FORWARD;
@@ -163,11 +163,14 @@ static int32_t earliest(const struct overlap *o, const struct buffer *b, enum sn
 }
 
 static void fetch_earlier(struct overlap *o, struct buffer *b) {
-    const int32_t end = b->deferred ? (int32_t)o->program->op_count : b->fetch;
-    const int32_t begin = b->deferred ? earliest(o, b, SNUG_PHASE_FORWARD, b->fetch) : b->fetch;
-    if (b->deferred && begin < b->fetch) b->early = begin;
-    if (b->deferred) occupy(o, b, begin, b->fetch);
-    if (b->deferred && begin > o->begin[SNUG_PHASE_FORWARD]) return;
+    int32_t end = b->fetch;
+    if (b->deferred) {
+        const int32_t begin = earliest(o, b, SNUG_PHASE_FORWARD, b->fetch);
+        if (begin < b->fetch) b->early = begin;
+        occupy(o, b, begin, b->fetch);
+        if (begin > o->begin[SNUG_PHASE_FORWARD]) return;
+        end = (int32_t)o->program->op_count;
+    }
     const int32_t at = earliest(o, b, SNUG_PHASE_BACKWARD, end);
     if (at >= o->begin[SNUG_PHASE_BACKWARD + 1]) return;
     b->early = at;
