@@ -147,7 +147,7 @@ static bool has_name(const char *const *names, const char *name) {
 snug_status snug_output_begin(struct snug_output *output, const char *const *names) {
     const bool model = has_name(names, "config.json");
     for (const char *const *name = names; *name; name++)
-        if (json_object_set_new(output->files, *name, json_null()))
+        if (json_object_set_new(output->files, *name, json_null())) /* may be untested: an allocation that fails */
             return snug_fail(output->ctx, SNUG_E_MEMORY, "out of memory while writing into %s", output->folder.path);
     RETURN_IF_ERROR(write_manifest(output));
     for (int i = 0; i < KNOWN && model; i++) {
