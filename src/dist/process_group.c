@@ -15,7 +15,7 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks
     if (!library) /* untested: the tests' plug-in is always found */
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "%s is %d: several ranks on CPUs need MPI, and %s cannot be opened: %s; install Open MPI or "
-                         "MPICH and build snug again, or start a single process",
+                         "MPICH and build with make, or start a single process",
                          ranks->size_source, ranks->size, SNUG_MPI_PLUGIN_FILE, why);
     void *symbol = dlsym(library, SNUG_MPI_PLUGIN_SYMBOL);
     snug_mpi_plugin_fn *entry;

@@ -81,7 +81,7 @@ struct snug_program {
     enum snug_dtype compute;             /* type of activations and of matmul inputs */
     bool tf32;                           /* fp32 matmuls may round their operands to TF32 */
     uint32_t sites;                      /* number of dropout sites so far */
-    bool crosses;                        /* it has operations that cross phases (plan/overlap.c) */
+    bool crosses;                        /* it has operations that cross phases (struct snug_crossing) */
     bool to_file;                        /* its backing store is the offload file */
     bool updates_in_backward;            /* weights change in BACKWARD, before the gradient norm is known */
     int32_t logits, loss, clip;          /* tensors that the runner reads, 0 if none; clip is {norm, scale} */
