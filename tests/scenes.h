@@ -45,6 +45,7 @@
 #include <xxhash.h>
 
 #include "sanitized.h"
+#include "temporary.h"
 
 enum { TIME_LIMIT = SANITIZED ? 30 : 10, SCENE_PATH = 4096, NOBODY = 65534 };
 
@@ -630,10 +631,7 @@ static inline void put_model(const char *folder) {
 }
 
 static inline void open_scene(struct scene *s) {
-    /* In memory where that is possible: a run of four steps syncs about thirty files. */
-    const char *temporary = getenv("TMPDIR"), *usual = access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(s->root, sizeof s->root, "%.40s/snug-scene-XXXXXX", temporary && *temporary ? temporary : usual);
-    assert_non_null(mkdtemp(s->root));
+    assert_non_null(temporary_folder(s->root, sizeof s->root));
     MUST(chmod(s->root, 0755)); /* files made of inputs in a private folder are private */
     MUST(chdir(s->root));
     umask(022);
