@@ -14,9 +14,9 @@
 #include <xxhash.h>
 
 #include "folders.h"
-#include "temporary.h"
 #include "io/json.h"
 #include "sanitized.h"
+#include "temporary.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
