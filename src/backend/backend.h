@@ -25,6 +25,14 @@ struct snug_crossing {
     float learning_rate;
 };
 
+struct snug_timestamps;
+
+/* Timestamps of copies, which run beside operations: number 2 i when copy i begins, 2 i + 1 when it is done. */
+struct snug_copy_times {
+    struct snug_timestamps *timestamps;
+    size_t count; /* of copies */
+};
+
 /* The context of a running operation. */
 struct snug_run {
     snug_context *ctx;
@@ -49,6 +57,8 @@ struct snug_run {
     bool in_turn;    /* no other program used the arena since this program's last batch; false is always safe */
     struct snug_backing backing; /* of offloaded tensors */
     uint64_t *copies;            /* by tensor: the number of its last copy in the offload file */
+    /* Where FETCH and STORE of an asynchronous backend record when they begin and are done; NULL: nowhere. */
+    struct snug_copy_times *copy_times;
     struct snug_crossing *crossing;
     const struct snug_optimizer *optimizer;
     const struct snug_collectives *collectives; /* of a program of several ranks; else NULL */
@@ -56,8 +66,6 @@ struct snug_run {
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
-
-struct snug_timestamps;
 
 /* The use of a block of memory. */
 enum snug_block_use {

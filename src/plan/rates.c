@@ -365,7 +365,7 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     }
     RETURN_IF_ERROR(fill_weights(t));
     RETURN_IF_ERROR(bench->backend->load(run));
-    RETURN_IF_ERROR(snug_op_times_init(&t->program, &t->times));
+    RETURN_IF_ERROR(snug_op_times_init(run, bench->backend, &t->times));
     RETURN_IF_ERROR(snug_alloc(bench->ctx, t->program.op_count, sizeof *t->best, (void **)&t->best));
     if (on_device(bench)) RETURN_IF_ERROR(find_gap(bench, t)); /* untested: needs a GPU */
     for (int repetition = 0; repetition < REPETITIONS; repetition++, run->step++) {

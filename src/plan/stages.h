@@ -97,15 +97,25 @@ struct snug_profile {
     int64_t calls[SNUG_OP_COUNT];
     struct snug_op_times *times; /* for the actual times of single operations; or NULL */
 };
-/* Times by operation of one program, whose run is one_by_one. Recorded timestamps count after they are collected. */
+/* Times by operation of one program, whose run is one_by_one. Recorded timestamps, and copies, count after they are
+ * collected. */
 struct snug_op_times {
     double *seconds; /* both have op_count elements */
     int64_t *calls;
-    int32_t *noted; /* the operation whose end each timestamp marks; -1: the beginning of a phase */
+    double ended[SNUG_PHASE_COUNT]; /* for which the ends of phases waited for copies that cross phases */
+    double copied[2];               /* of the copies themselves, which run beside operations: of fetches, of stores */
+    int32_t *noted; /* what each timestamp ends: an operation; SNUG_TIMES_BEGIN: nothing, a phase begins;
+                       SNUG_TIMES_END + phase: the phase */
     size_t noted_count, noted_capacity;
     struct snug_timestamps *timestamps;
+    struct snug_copy_times copies;
+    bool *stored; /* by copy */
+    size_t stored_capacity;
+    double file[2]; /* as copied, of all earlier copies of the offload file */
 };
-snug_status snug_op_times_init(const struct snug_program *program, struct snug_op_times *times);
+enum { SNUG_TIMES_BEGIN = -1, SNUG_TIMES_END = -1 - SNUG_PHASE_COUNT };
+/* Before the first of the run's steps that are timed; waits for copies from and to the offload file. */
+snug_status snug_op_times_init(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times);
 /* Waits for the recorded timestamps and adds their times. Call it between steps. */
 snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
                                   struct snug_op_times *times);

@@ -418,8 +418,14 @@ static inline int32_t snug_relative_bucket(int64_t distance, int32_t buckets) {
 
 /* ---- descriptors ---------------------------------------------------------------------------------------------- */
 
-/* The parts of "Model training anatomy" (transformers' documentation). */
-enum snug_op_group { SNUG_GROUP_CONTRACTION, SNUG_GROUP_NORMALIZATION, SNUG_GROUP_ELEMENTWISE, SNUG_GROUP_COUNT };
+/* The parts of "Model training anatomy" (transformers' documentation), and copies of offloaded tensors. */
+enum snug_op_group {
+    SNUG_GROUP_CONTRACTION,
+    SNUG_GROUP_NORMALIZATION,
+    SNUG_GROUP_ELEMENTWISE,
+    SNUG_GROUP_COPIES,
+    SNUG_GROUP_COUNT
+};
 
 /* What an operation does with an operand. */
 enum snug_access {
