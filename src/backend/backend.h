@@ -145,6 +145,9 @@ const struct snug_backend *snug_backend_cpu(void);
 /* The same for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine lacks it.
  */
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
+/* The updates of all optimizers alone, in every build, with the bits of a GPU's: for one instruction set, or with NULL
+ * the fastest of this machine. */
+const struct snug_backend *snug_backend_updates(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a message if there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
 /* The same for plans, on any machine: the bytes are those of the plug-in. */
