@@ -137,6 +137,8 @@ const struct snug_argument snug_arguments[] = {
     TEXT(offload_dir, "", MEMORY, "DIR",
          "folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory "
          "(snug's own)"),
+    COUNT(zero_stage, "", MEMORY, "0", "[0,1]",
+          "several ranks: what they divide (ZeRO); 1: optimizer states; 0: nothing"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 
@@ -153,6 +155,8 @@ const struct snug_argument snug_arguments[] = {
          "plan: for a GPU that need not be here, by its name, as \"RTX 4090\" or H100, or by a file of its rates, as "
          "snug "
          "bench rates --device cuda --json prints them (snug's own)"),
+    COUNT(num_processes, "", MACHINE, "0", "[0,65536]",
+          "plan: for so many ranks, without starting them; train gets its ranks from mpirun or srun"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "memory limit, such as 600MiB or 6GB; a run that exceeds it is refused before step 1 (snug's own)"),
     FLAG(

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/divided.h"
 #include "io/json.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
@@ -66,6 +67,25 @@ snug_status snug_session_store(struct snug_session *s) {
 snug_status snug_session_flush(struct snug_session *s) {
     const struct snug_run run = run_between_steps(s);
     return snug_run_flush(&run, s->job.setup.backend, &s->profile);
+}
+
+/* Tensors of which each rank stores its shard. */
+static void open_shards(struct snug_session *s) {
+    const struct snug_program *program = any_program(s);
+    for (size_t i = 1; i < program->tensor_count; i++)
+        if (program->tensors[i].shards.chunk) {
+            s->memory.collectives = s->job.setup.args->group->collectives;
+            s->memory.read_shards = snug_divided_read;
+            s->memory.written = &s->written;
+        }
+}
+
+snug_status snug_session_serve(struct snug_session *s) {
+    return s->memory.collectives ? snug_divided_serve(any_program(s), &s->memory) : SNUG_OK;
+}
+
+snug_status snug_session_end_serving(struct snug_session *s) {
+    return s->memory.collectives ? snug_divided_end(any_program(s), &s->memory) : SNUG_OK;
 }
 
 static snug_status load_weights(struct snug_session *s) {
@@ -178,6 +198,7 @@ static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(open_schedule(s));
     RETURN_IF_ERROR(allocate(s));
     open_runs(s);
+    open_shards(s);
     RETURN_IF_ERROR(autotune(s));
     RETURN_IF_ERROR(load_weights(s));
     RETURN_IF_ERROR(begin_scale(s));
