@@ -5,7 +5,7 @@
 
 #include "program/shards.h"
 
-enum { STAGES = 1 };
+enum { STAGES = 2 };
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
@@ -80,6 +80,31 @@ static void test_stages_have_the_same_bits(void **state) {
                 assert_same_in_both(f, one, many, "checkpoint-2/optimizer.safetensors");
             }
         }
+}
+
+/* From stage 2 on also several micro-batches of each rank have the bits of one rank with all of them: 10 micro-batches,
+   so that an epoch's last step has 2 of 8, or 4 of 6. */
+static void test_accumulation(void **state) {
+    static const char words[] =
+        TRAIN "--config_name cut --train_file train.csv --num_train_epochs 2 --bf16 --save_strategy no ";
+    static const int ranks[] = {2, 3}, each[] = {4, 2};
+    struct fixture *f = *state;
+    if (skips) return;
+    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    for (int i = 0; i < 2; i++) {
+        char command[1024], one[32], many[32];
+        snprintf(one, sizeof one, "one%d", i);
+        snprintf(command, sizeof command, "%s --gradient_accumulation_steps %d --output_dir %s", words,
+                 ranks[i] * each[i], one);
+        free(run_well(f, command));
+        for (int stage = 2; stage <= STAGES; stage++) {
+            snprintf(many, sizeof many, "many%d_%d", i, stage);
+            snprintf(command, sizeof command, "%s --gradient_accumulation_steps %d --zero_stage %d --output_dir %s",
+                     words, each[i], stage, many);
+            train_on(f, ranks[i], command);
+            assert_same_run(f, one, many);
+        }
+    }
 }
 
 /* A checkpoint has no trace of the ranks that wrote it. */
@@ -204,6 +229,7 @@ int main(void) {
         cmocka_unit_test(test_shards),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_accumulation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plan_is_allocation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_infinite_weights, set_up, tear_down),

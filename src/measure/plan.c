@@ -106,7 +106,7 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     plan->ranks = training->pipeline.options.ranks;
     plan->rank = program->rank;
     plan->zero_stage = (int)job->setup.args->zero_stage;
-    plan->sent = snug_parallel_bytes(program);
+    plan->sent = snug_parallel_bytes(program, plan->accumulation);
     memcpy(plan->bytes, job->plan.bytes, sizeof plan->bytes);
     plan->total = job->plan.total;
     plan->gpu = snug_device_is_gpu(&job->limits.device);

@@ -9,8 +9,10 @@
  *   stage 1  A rank has the states of its shards. It gets the sum of its shard of a gradient, updates its shard of the
  *            weight, and all ranks gather the shards. Where only a 16-bit copy of an fp32 weight is read, the copy's
  *            shards are gathered, and the weight itself is divided, too.
- * The gradient norm adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do
- * not depend on the stage.
+ *   stage 2  Gradients are summed in backward, as soon as they are complete, and a rank keeps the sum of its shard. It
+ *            adds the sums of a step's micro-batches to it. Ranks have micro-batches in turns, so that this is the
+ * order of one rank; a rank without one runs the collective operations alone. The gradient norm adds the sums of the
+ * chunks of all ranks in the order of the chunks, as on one rank, so the bits do not depend on the stage.
  */
 #include <stdlib.h>
 
@@ -25,6 +27,8 @@ struct partition {
     int32_t *weights;           /* by gradient: its weight */
     bool *divided;              /* by weight: it is read only to be updated, and to make its copy */
     int64_t *columns;           /* by weight: the first of its columns in chunk_sums */
+    int32_t *sums;              /* by gradient: from stage 2 on, this rank's shard of the sum, or none */
+    int32_t *completed;         /* by gradient: from stage 2 on, the last operation of BACKWARD that writes it, or -1 */
     int32_t chunk_sums;         /* sums of squares: a row for each rank */
 };
 
@@ -136,15 +140,25 @@ static snug_status gather(struct partition *p, const struct snug_op *at, int32_t
     return snug_program_op(p->program, op);
 }
 
-/* A gradient's sum over the ranks, and its norm. */
-static snug_status sum_gradient(struct partition *p, const struct snug_op *norm) {
+/* A gradient's sum over the ranks. */
+static snug_status sum_gradient(struct partition *p, int32_t g, enum snug_phase phase) {
+    const int32_t weight = p->weights[g];
+    const struct snug_tensor *t = &p->program->tensors[weight];
+    return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_SUM_RANKS,
+                                                        .phase = phase,
+                                                        .part = t->part,
+                                                        .layer = t->layer,
+                                                        .sum_ranks = {g, p->sums[g], p->shards[weight]}});
+}
+
+/* A gradient's norm, after its sum over the ranks. */
+static snug_status norm_of_sum(struct partition *p, const struct snug_op *norm) {
     const int32_t g = norm->squared_norm.g, weight = p->weights[g];
-    struct snug_op sum = like(norm, SNUG_OP_SUM_RANKS), chunks = *norm;
-    sum.sum_ranks = (struct snug_sum_ranks){.g = g, .shards = p->shards[weight]};
-    RETURN_IF_ERROR(snug_program_op(p->program, sum));
+    struct snug_op chunks = *norm;
+    if (!p->sums[g]) RETURN_IF_ERROR(sum_gradient(p, g, SNUG_PHASE_CLIP));
     if (!p->methods->zero_stage) return snug_program_op(p->program, *norm);
     if (!own_of(p, weight)) return SNUG_OK;
-    RETURN_IF_ERROR(add_shard(p, g, weight, &chunks.squared_norm.g));
+    RETURN_IF_ERROR(add_shard(p, p->sums[g] ? p->sums[g] : g, weight, &chunks.squared_norm.g));
     chunks.squared_norm.sums = p->chunk_sums;
     chunks.squared_norm.slot =
         (int32_t)(p->program->rank * p->program->tensors[p->chunk_sums].cols + p->columns[weight]);
@@ -189,6 +203,7 @@ static snug_status update_shard(struct partition *p, const struct snug_op *whole
     const int32_t weight = whole->update.weight, copy = whole->update.copy;
     struct snug_op op = *whole, cast = like(whole, SNUG_OP_CAST);
     if (!p->divided[weight]) op.update.copy = 0; /* it is made of the gathered weight */
+    if (p->sums[op.update.g]) op.update.g = p->sums[op.update.g];
     for (int k = 0; k < snug_op_operands(whole); k++) {
         const int32_t tensor = op.operands[k];
         if (!tensor || tensor == op.update.clip) continue;
@@ -217,7 +232,7 @@ static snug_status cast_shard(struct partition *p, const struct snug_op *whole) 
 }
 
 static snug_status rewrite(struct partition *p, const struct snug_op *op, const struct snug_op *ops, size_t count) {
-    if (op->kind == SNUG_OP_SQUARED_NORM) return sum_gradient(p, op);
+    if (op->kind == SNUG_OP_SQUARED_NORM) return norm_of_sum(p, op);
     if (p->methods->zero_stage) {
         if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op, ops, count));
         if (snug_op_is(op, SNUG_OP_UPDATES)) return update_shard(p, op);
@@ -226,18 +241,51 @@ static snug_status rewrite(struct partition *p, const struct snug_op *op, const 
     return snug_program_op(p->program, *op);
 }
 
+/* Sums the gradients that operation i of BACKWARD completes; -1: those that are complete before BACKWARD. */
+static snug_status sum_completed(struct partition *p, int32_t i) {
+    for (size_t g = 1; g < p->tensors; g++)
+        if (p->sums[g] && p->completed[g] == i) RETURN_IF_ERROR(sum_gradient(p, (int32_t)g, SNUG_PHASE_BACKWARD));
+    return SNUG_OK;
+}
+
 static snug_status rewrite_all(struct partition *p) {
     struct snug_op *ops = p->program->ops;
     const size_t count = p->program->op_count;
     snug_status status = SNUG_OK;
     p->program->ops = NULL;
     p->program->op_count = p->program->op_capacity = 0;
-    for (size_t i = 0; i < count && status == SNUG_OK; i++) status = rewrite(p, &ops[i], ops, count);
+    if (p->methods->zero_stage >= 2) status = sum_completed(p, -1);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+        status = rewrite(p, &ops[i], ops, count);
+        if (status == SNUG_OK && p->methods->zero_stage >= 2) status = sum_completed(p, (int32_t)i);
+    }
     free(ops);
     return status;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------------- */
+
+/* From stage 2 on a gradient lives until it is summed, in each micro-batch; its sum's shard is what is kept. */
+static snug_status divide_gradients(struct partition *p) {
+    struct snug_program *program = p->program;
+    for (size_t g = 1; g < p->tensors; g++) p->completed[g] = -1;
+    for (size_t i = 0; i < program->op_count; i++) {
+        struct snug_op *op = &program->ops[i];
+        op->each = op->first;
+        for (int k = 0; k < snug_op_operands(op) && op->phase == SNUG_PHASE_BACKWARD; k++)
+            if (!snug_op_reads(op, k)) p->completed[op->operands[k]] = (int32_t)i;
+    }
+    for (size_t w = 1; w < p->tensors; w++) {
+        const int32_t g = program->tensors[w].gradient;
+        if (!g) continue;
+        struct snug_tensor sum = program->tensors[g];
+        program->tensors[g].persistent = false;
+        sum.shards = p->shards[w];
+        RETURN_IF_ERROR(snug_program_tensor(program, sum, &p->sums[g], "sum.%s", program->tensors[w].name));
+    }
+    program->accumulates = false; /* each micro-batch overwrites its gradients */
+    return SNUG_OK;
+}
 
 /* The table of the norms' chunks: as many columns for a weight as the largest shard has chunks. */
 static snug_status add_chunk_sums(struct partition *p) {
@@ -264,11 +312,14 @@ static snug_status partition(struct partition *p) {
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->shards, (void **)&p->shards));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->divided, (void **)&p->divided));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->columns, (void **)&p->columns));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sums, (void **)&p->sums));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->completed, (void **)&p->completed));
     for (size_t i = 1; i < p->tensors; i++) p->weights[p->program->tensors[i].gradient] = (int32_t)i;
     if (p->methods->zero_stage) {
         RETURN_IF_ERROR(divide_weights(p));
         divide_masters(p);
         if (p->methods->optimizer) RETURN_IF_ERROR(add_chunk_sums(p));
+        if (p->methods->optimizer && p->methods->zero_stage >= 2) RETURN_IF_ERROR(divide_gradients(p));
     }
     return rewrite_all(p);
 }
@@ -283,5 +334,7 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
     free(p.shards);
     free(p.divided);
     free(p.columns);
+    free(p.sums);
+    free(p.completed);
     return status;
 }

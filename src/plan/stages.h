@@ -116,6 +116,7 @@ void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times
 struct snug_moment {
     bool first, last;      /* in the step's first micro-batch and chunk, in its last micro-batch */
     bool fetched, pending; /* as in struct snug_crossing; false where nothing crosses */
+    bool idle;             /* as in struct snug_run */
 };
 /* Whether an operation has nothing to do at this moment. */
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment);

@@ -276,7 +276,8 @@ struct snug_rescale {
 /* g of every rank = ((g of rank 0 + g of rank 1) + …) + g of rank run->contributors - 1, in fp32 and in this order: the
    owner of a shard of g gets the others' shards, adds them and sends the sum to all. What further ranks have in g does
    not count. If g is divided (shards.chunk is not 0), the sum stays with its owner, in its place in g; the rest of g is
-   undefined afterwards. With sum, it is written there instead, or added to it: sum is "+=" in every micro-batch. */
+   undefined afterwards. With sum, it is written there instead; from the second micro-batch on it is added to what is
+   there, rank by rank. */
 struct snug_sum_ranks {
     int32_t g;   /* [N,K] F32 */
     int32_t sum; /* [1,own shard] F32 or none */
@@ -371,12 +372,13 @@ struct snug_op {
     enum snug_phase phase;
     enum snug_part part;
     enum snug_block_kind block;
-    int32_t layer;           /* if part is LAYER; otherwise -1 */
-    bool accumulate;         /* outputs are added to, in every micro-batch and chunk */
-    bool first;              /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
-    bool last;               /* runs in a step's last micro-batch only */
-    bool crosses;            /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
-    bool flushed;            /* a flush runs it, too, because what crosses needs it */
+    int32_t layer;   /* if part is LAYER; otherwise -1 */
+    bool accumulate; /* outputs are added to, in every micro-batch and chunk */
+    bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
+    bool each;       /* with first: in the first chunk of each micro-batch, because its gradients are not kept */
+    bool last;       /* runs in a step's last micro-batch only */
+    bool crosses;    /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
+    bool flushed;    /* a flush runs it, too, because what crosses needs it */
     enum snug_unless unless; /* of FETCH */
     float p;                 /* dropout probability; 0 in evaluation programs */
     uint32_t site;           /* the dropout's number in the model: key of its random numbers */

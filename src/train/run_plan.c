@@ -57,6 +57,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .accumulation = training ? args->gradient_accumulation_steps * ranks : 1,
         .ranks = ranks,
         .rank = training ? snug_group_rank(args->group) : 0,
+        .in_turns = ranks > 1 && args->zero_stage >= 2,
         .drop_last = training && args->dataloader_drop_last,
         .workers = (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,

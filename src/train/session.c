@@ -343,14 +343,31 @@ snug_status snug_backward(snug_session *s) {
     return SNUG_OK;
 }
 
+/* The ranks that have a micro-batch number `own` in this step. */
+static int contributors_of(const struct snug_session *s, int64_t own) {
+    return snug_loader_contributors(s->job.setup.train.rows, &s->training->pipeline.options,
+                                    s->step % s->steps_per_epoch, own);
+}
+
 void snug_session_begin_step(struct snug_session *s) {
-    const struct snug_loader_options *options = &s->training->pipeline.options;
-    s->train_run.contributors =
-        snug_loader_contributors(s->job.setup.train.rows, options, s->step % s->steps_per_epoch);
-    s->idle = options->rank >= s->train_run.contributors;
+    s->train_run.contributors = contributors_of(s, 0);
+    s->idle = s->training->pipeline.options.rank >= s->train_run.contributors;
+}
+
+snug_status snug_session_attend(struct snug_session *s) {
+    struct snug_run run = s->train_run;
+    run.idle = true;
+    run.batch = NULL;
+    for (; (run.contributors = contributors_of(s, run.micro_batch)) > 0; run.micro_batch++)
+        for (enum snug_phase phase = SNUG_PHASE_FORWARD; phase <= SNUG_PHASE_BACKWARD; phase++)
+            if (phase != SNUG_PHASE_HEAD) /* where no operation is collective, since ranks have other chunks */
+                RETURN_IF_ERROR(snug_run_phase(&run, s->job.setup.backend, phase, &s->profile));
+    return SNUG_OK;
 }
 
 snug_status snug_session_micro_batch(struct snug_session *s, snug_batch_info *info) {
+    if (s->training->pipeline.options.in_turns)
+        s->train_run.contributors = contributors_of(s, s->train_run.micro_batch);
     RETURN_IF_ERROR(snug_next_batch(s, info));
     RETURN_IF_ERROR(snug_forward(s));
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));

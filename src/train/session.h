@@ -64,6 +64,8 @@ snug_status snug_session_load(struct snug_session *session, struct snug_run *run
 
 /* Before the micro-batches of a step on several ranks: sets which ranks have any, and session->idle. */
 void snug_session_begin_step(struct snug_session *session);
+/* After this rank's micro-batches of a step: takes part in the others', if their gradients are summed in backward. */
+snug_status snug_session_attend(struct snug_session *session);
 /* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss, which is
  * available after the step's norm was read. SNUG_END as in snug_next_batch(). */
 snug_status snug_session_micro_batch(struct snug_session *session, snug_batch_info *info);

@@ -239,25 +239,28 @@ static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report 
     struct snug_session *s = t->session;
     snug_batch_info info;
     snug_session_begin_step(s);
-    if (s->idle) return SNUG_OK;
+    if (s->idle) return snug_session_attend(s);
     do {
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         own->samples += (double)info.sequences;
         own->tokens += (double)info.tokens;
     } while (!info.last_in_step);
-    return SNUG_OK;
+    return snug_session_attend(s);
 }
 
-static void add_report(struct snug_trainer *t, const struct snug_report *report, double *loss, double *logged) {
+static void add_report(struct snug_trainer *t, const struct snug_report *report) {
     t->samples += (int64_t)report->samples;
     t->tokens += (int64_t)report->tokens;
     t->result->samples += (int64_t)report->samples;
     t->result->tokens += (int64_t)report->tokens;
     t->stop |= report->stop != 0;
-    for (int64_t micro = 0; micro < (int64_t)report->micro_batches; micro++) {
-        *loss += report->losses[micro];
-        *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
-    }
+}
+
+static void add_loss(const struct snug_trainer *t, const struct snug_report *report, int64_t micro, double *loss,
+                     double *logged) {
+    if (micro >= (int64_t)report->micro_batches) return;
+    *loss += report->losses[micro];
+    *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
 }
 
 /* Completes this rank's report, and adds those of all ranks in order: the sums are those of one rank that has all
@@ -271,8 +274,14 @@ static snug_status share_reports(struct snug_trainer *t, double *loss, double *l
     for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) own->losses[micro] = snug_session_loss(s, micro);
     if (group) own->stop = is_asked(t);
     RETURN_IF_ERROR(snug_group_all_gather(t->ctx, group, t->reports, doubles * (int64_t)sizeof(double)));
-    for (int rank = 0; rank < snug_group_size(group); rank++)
-        add_report(t, snug_report_of(t->reports, doubles, rank), loss, logged);
+    const int ranks = snug_group_size(group);
+    const int64_t share = snug_loader_share(&s->training->pipeline.options);
+    const bool in_turns = s->training->pipeline.options.in_turns;
+    for (int rank = 0; rank < ranks; rank++) add_report(t, snug_report_of(t->reports, doubles, rank));
+    for (int64_t i = 0; i < ranks * share; i++) { /* in the order of the step's micro-batches */
+        const int rank = (int)(in_turns ? i % ranks : i / share);
+        add_loss(t, snug_report_of(t->reports, doubles, rank), in_turns ? i / ranks : i % share, loss, logged);
+    }
     return SNUG_OK;
 }
 
@@ -374,7 +383,8 @@ static snug_status open_reports(struct snug_trainer *t) {
              "%d ranks, %d on this host, through %s; ZeRO stage %d; in a step each sends and receives %.1f MiB; "
              "rank %d allocates most, %lld bytes",
              group->ranks.size, group->ranks.local_size, group->collectives->name, (int)t->args->zero_stage,
-             (double)snug_parallel_bytes(&t->session->training->program) / 0x1p20, largest, (long long)bytes);
+             (double)snug_parallel_bytes(&t->session->training->program, snug_loader_share(options)) / 0x1p20, largest,
+             (long long)bytes);
     return SNUG_OK;
 }
 
