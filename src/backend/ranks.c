@@ -73,15 +73,28 @@ snug_status snug_host_sum_ranks(struct snug_run *run, const struct snug_op *op) 
     return sum_for_all(run, (float *)g.data, g.rows * g.cols);
 }
 
+/* Copies this rank's shard to its place in x, rounded to nearest even if x has a smaller type. */
+static void fill_own(const struct snug_run *run, const struct snug_op *op, void *to, int64_t bytes) {
+    const enum snug_dtype dtype = snug_run_dtype(run, op->gather_ranks.x);
+    const float *from = snug_run_data(run, op->gather_ranks.shard);
+    uint16_t *rounded = to;
+    if (snug_run_dtype(run, op->gather_ranks.shard) == dtype) {
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+    const int64_t count = bytes / (int64_t)sizeof *rounded;
+#pragma omp parallel for num_threads(run->threads) schedule(static) if (count > 1 << 14)
+    for (int64_t i = 0; i < count; i++) rounded[i] = snug_f32_to_bf16(from[i]);
+}
+
 snug_status snug_host_gather_ranks(struct snug_run *run, const struct snug_op *op) {
     const struct snug_collectives *c = run->collectives;
     const struct snug_shards *shards = &op->gather_ranks.shards;
     const int64_t size = snug_dtype_size(snug_run_dtype(run, op->gather_ranks.x));
     const struct snug_shards parts = snug_shards_in_bytes(shards, size);
     char *x = snug_run_data(run, op->gather_ranks.x);
-    const void *shard = snug_run_data(run, op->gather_ranks.shard);
     const int64_t own = snug_shard_size(&parts, c->rank);
-    if (shard && own) memcpy(x + snug_shard_begin(&parts, c->rank), shard, (size_t)own);
+    if (op->gather_ranks.shard && own) fill_own(run, op, x + snug_shard_begin(&parts, c->rank), own);
     return c->all_gather(run->ctx, x, &parts);
 }
 

@@ -5,14 +5,22 @@
  * without a micro-batch in an epoch's last step runs no other phase before it.
  *
  * ZeRO (Rajbhandari et al., arXiv:1910.02054) divides what all ranks would have in common. Every weight is cut into
- * shards of whole chunks of SNUG_NORM_CHUNK elements (program/shards.h), its gradient and its states like it:
- *   stage 1  A rank has the states of its shards. It gets the sum of its shard of a gradient, updates its shard of the
- *            weight, and all ranks gather the shards. Where only a 16-bit copy of an fp32 weight is read, the copy's
- *            shards are gathered, and the weight itself is divided, too.
- *   stage 2  Gradients are summed in backward, as soon as they are complete, and a rank keeps the sum of its shard. It
- *            adds the sums of a step's micro-batches to it. Ranks have micro-batches in turns, so that this is the
- * order of one rank; a rank without one runs the collective operations alone. The gradient norm adds the sums of the
- * chunks of all ranks in the order of the chunks, as on one rank, so the bits do not depend on the stage.
+ * shards of whole chunks of SNUG_NORM_CHUNK elements (program/shards.h), its gradient and its states like it.
+ *
+ * Stage 1: a rank has the states of its shards. It gets the sum of its shard of a gradient, updates its shard of the
+ * weight, and all ranks gather the shards. Where only a 16-bit copy of an fp32 weight is read, the copy's shards are
+ * gathered, and the weight itself is divided, too.
+ *
+ * Stage 2: gradients are summed in backward, as soon as they are complete, and a rank keeps the sum of its shard. It
+ * adds the sums of a step's micro-batches to it. Ranks have micro-batches in turns, so that this is the order of one
+ * rank; a rank without one runs the collective operations alone.
+ *
+ * Stage 3: a rank has its shard of each weight of more than a chunk. These weights, or 16-bit copies of them, are
+ * gathered before the first operation of a phase that reads them, and live until the last one. Smaller weights, mostly
+ * vectors, are whole, since gathering them costs latency and saves little.
+ *
+ * The gradient norm adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do
+ * not depend on the stage.
  */
 #include <stdlib.h>
 
@@ -22,14 +30,17 @@
 struct partition {
     struct snug_program *program;
     const struct snug_methods *methods;
-    size_t tensors;             /* before the stage */
-    struct snug_shards *shards; /* by tensor, of the weights */
-    int32_t *weights;           /* by gradient: its weight */
-    bool *divided;              /* by weight: it is read only to be updated, and to make its copy */
-    int64_t *columns;           /* by weight: the first of its columns in chunk_sums */
-    int32_t *sums;              /* by gradient: from stage 2 on, this rank's shard of the sum, or none */
-    int32_t *completed;         /* by gradient: from stage 2 on, the last operation of BACKWARD that writes it, or -1 */
-    int32_t chunk_sums;         /* sums of squares: a row for each rank */
+    size_t tensors;                     /* before the stage */
+    struct snug_shards *shards;         /* by tensor, of the weights */
+    int32_t *weights;                   /* by gradient: its weight */
+    bool *divided;                      /* by weight: each rank stores its shard */
+    bool *gathered;                     /* by weight: the same, and it is gathered where it is read */
+    int32_t *sources;                   /* by tensor: the gathered weight of which it is a copy, or itself; or none */
+    int32_t *staging[SNUG_PHASE_COUNT]; /* by phase and such a tensor: what the phase reads instead, or none */
+    int64_t *columns;                   /* by weight: the first of its columns in chunk_sums */
+    int32_t *sums;                      /* by gradient: from stage 2 on, this rank's shard of the sum, or none */
+    int32_t *completed; /* by gradient: from stage 2 on, the last operation of BACKWARD that writes it, or -1 */
+    int32_t chunk_sums; /* sums of squares: a row for each rank */
 };
 
 /* ---- shards ---------------------------------------------------------------------------------------------------- */
@@ -76,8 +87,9 @@ static snug_status divide_weights(struct partition *p) {
     return status;
 }
 
-/* Weights of which there is a copy, and which nothing reads but PREPARE and the updates: each rank has its shard. */
-static void divide_masters(struct partition *p) {
+/* Weights of which each rank stores its shard: in stage 3 large ones, and always those of which there is a copy, and
+   which nothing reads but PREPARE and the updates. */
+static void divide_stored(struct partition *p) {
     struct snug_program *program = p->program;
     for (size_t i = 1; i < p->tensors; i++) p->divided[i] = program->tensors[i].master;
     for (size_t i = 0; i < program->op_count; i++) {
@@ -85,8 +97,23 @@ static void divide_masters(struct partition *p) {
         if (op->phase == SNUG_PHASE_PREPARE || snug_op_is(op, SNUG_OP_UPDATES)) continue;
         for (int k = 0; k < snug_op_operands(op); k++) p->divided[op->operands[k]] = false;
     }
-    for (size_t i = 1; i < p->tensors; i++)
+    for (size_t i = 1; i < p->tensors; i++) {
+        p->gathered[i] = p->methods->zero_stage >= 3 && p->shards[i].elements > SNUG_NORM_CHUNK;
+        p->divided[i] |= p->gathered[i];
         if (p->divided[i]) program->tensors[i].shards = p->shards[i];
+        if (p->gathered[i]) p->sources[i] = (int32_t)i;
+    }
+}
+
+/* Copies of gathered weights do not persist, either. */
+static void drop_copies(struct partition *p) {
+    for (size_t i = 0; i < p->program->op_count; i++) {
+        const struct snug_op *op = &p->program->ops[i];
+        if (op->kind != SNUG_OP_CAST || !p->gathered[op->cast.p]) continue;
+        struct snug_tensor *copy = &p->program->tensors[op->cast.q];
+        if (copy->persistent) p->sources[op->cast.q] = op->cast.p;
+        copy->persistent = false;
+    }
 }
 
 /* Whether one rank has the whole weight, as its only chunk. */
@@ -133,10 +160,11 @@ static struct snug_op like(const struct snug_op *op, enum snug_op_kind kind) {
     return (struct snug_op){.kind = kind, .phase = op->phase, .part = op->part, .layer = op->layer};
 }
 
-/* Gathers the shards of a weight or its copy. */
-static snug_status gather(struct partition *p, const struct snug_op *at, int32_t tensor, int32_t weight) {
+/* Gathers the shards of a weight or its copy; shard: the divided weight of which they are made, or none. */
+static snug_status gather(struct partition *p, const struct snug_op *at, int32_t shard, int32_t tensor,
+                          int32_t weight) {
     struct snug_op op = like(at, SNUG_OP_GATHER_RANKS);
-    op.gather_ranks = (struct snug_gather_ranks){.x = tensor, .shards = p->shards[weight]};
+    op.gather_ranks = (struct snug_gather_ranks){.shard = shard, .x = tensor, .shards = p->shards[weight]};
     return snug_program_op(p->program, op);
 }
 
@@ -202,7 +230,7 @@ static void divide_state(struct partition *p, int32_t state, int32_t weight, boo
 static snug_status update_shard(struct partition *p, const struct snug_op *whole) {
     const int32_t weight = whole->update.weight, copy = whole->update.copy;
     struct snug_op op = *whole, cast = like(whole, SNUG_OP_CAST);
-    if (!p->divided[weight]) op.update.copy = 0; /* it is made of the gathered weight */
+    if (!p->divided[weight] || p->gathered[weight]) op.update.copy = 0; /* it is made of the gathered weight */
     if (p->sums[op.update.g]) op.update.g = p->sums[op.update.g];
     for (int k = 0; k < snug_op_operands(whole); k++) {
         const int32_t tensor = op.operands[k];
@@ -214,21 +242,44 @@ static snug_status update_shard(struct partition *p, const struct snug_op *whole
     op.element = begin_of(p, weight);
     if (!is_whole(p, weight)) op.update.segments = 1;
     if (own_of(p, weight)) RETURN_IF_ERROR(snug_program_op(p->program, op));
-    RETURN_IF_ERROR(gather(p, whole, p->divided[weight] ? copy : weight, weight));
+    if (p->gathered[weight]) return SNUG_OK; /* where it is read */
+    RETURN_IF_ERROR(gather(p, whole, 0, p->divided[weight] ? copy : weight, weight));
     cast.cast = (struct snug_cast){.p = weight, .q = copy};
     return copy && !p->divided[weight] ? snug_program_op(p->program, cast) : SNUG_OK;
 }
 
-/* The copy of a divided weight, which each rank makes of its shard. */
-static snug_status cast_shard(struct partition *p, const struct snug_op *whole) {
-    const int32_t weight = whole->cast.p;
-    struct snug_op op = *whole;
-    if (own_of(p, weight)) {
-        RETURN_IF_ERROR(add_shard(p, weight, weight, &op.cast.p));
-        RETURN_IF_ERROR(add_shard(p, whole->cast.q, weight, &op.cast.q));
-        RETURN_IF_ERROR(snug_program_op(p->program, op));
+/* The tensor that an operation of this phase reads in the place of a gathered weight, or of its copy: it lives from the
+   first such operation of the phase to the last one. HEAD runs in chunks, whose number is not that of other ranks, so
+   its weights are gathered at the end of FORWARD. */
+static snug_status stage_weight(struct partition *p, const struct snug_op *op, int32_t *operand) {
+    int32_t *staging = &p->staging[op->phase][*operand];
+    const int32_t weight = p->sources[*operand];
+    if (!*staging) {
+        struct snug_tensor t = p->program->tensors[*operand];
+        struct snug_op at = *op;
+        t.memory_class = SNUG_MEMORY_TEMPORARY;
+        t.persistent = t.trainable = t.master = false;
+        t.gradient = 0;
+        t.shards.chunk = 0;
+        if (op->phase == SNUG_PHASE_HEAD) at.phase = SNUG_PHASE_FORWARD;
+        RETURN_IF_ERROR(snug_program_tensor(p->program, t, staging, "gathered.%zu", p->program->tensor_count));
+        RETURN_IF_ERROR(gather(p, &at, weight, *staging, weight));
     }
-    return gather(p, whole, whole->cast.q, weight);
+    *operand = *staging;
+    return SNUG_OK;
+}
+
+static snug_status read_gathered(struct partition *p, const struct snug_op *whole) {
+    struct snug_op op = *whole;
+    for (int k = 0; k < snug_op_operands(whole); k++)
+        if (p->sources[op.operands[k]]) RETURN_IF_ERROR(stage_weight(p, whole, &op.operands[k]));
+    return snug_program_op(p->program, op);
+}
+
+/* The copy of a divided weight, which each rank makes of its shard. */
+static snug_status gather_copy(struct partition *p, const struct snug_op *cast) {
+    if (p->sources[cast->cast.q]) return SNUG_OK; /* it does not persist: operations that read it have their own */
+    return gather(p, cast, cast->cast.p, cast->cast.q, cast->cast.p);
 }
 
 static snug_status rewrite(struct partition *p, const struct snug_op *op, const struct snug_op *ops, size_t count) {
@@ -236,7 +287,8 @@ static snug_status rewrite(struct partition *p, const struct snug_op *op, const 
     if (p->methods->zero_stage) {
         if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op, ops, count));
         if (snug_op_is(op, SNUG_OP_UPDATES)) return update_shard(p, op);
-        if (op->kind == SNUG_OP_CAST && p->divided[op->cast.p]) return cast_shard(p, op);
+        if (op->kind == SNUG_OP_CAST && p->divided[op->cast.p]) return gather_copy(p, op);
+        return read_gathered(p, op);
     }
     return snug_program_op(p->program, *op);
 }
@@ -311,13 +363,18 @@ static snug_status partition(struct partition *p) {
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->weights, (void **)&p->weights));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->shards, (void **)&p->shards));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->divided, (void **)&p->divided));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->gathered, (void **)&p->gathered));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sources, (void **)&p->sources));
+    for (int i = 0; i < SNUG_PHASE_COUNT; i++)
+        RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof **p->staging, (void **)&p->staging[i]));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->columns, (void **)&p->columns));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sums, (void **)&p->sums));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->completed, (void **)&p->completed));
     for (size_t i = 1; i < p->tensors; i++) p->weights[p->program->tensors[i].gradient] = (int32_t)i;
     if (p->methods->zero_stage) {
         RETURN_IF_ERROR(divide_weights(p));
-        divide_masters(p);
+        divide_stored(p);
+        drop_copies(p);
         if (p->methods->optimizer) RETURN_IF_ERROR(add_chunk_sums(p));
         if (p->methods->optimizer && p->methods->zero_stage >= 2) RETURN_IF_ERROR(divide_gradients(p));
     }
@@ -333,6 +390,9 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
     free(p.weights);
     free(p.shards);
     free(p.divided);
+    free(p.gathered);
+    free(p.sources);
+    for (int i = 0; i < SNUG_PHASE_COUNT; i++) free(p.staging[i]);
     free(p.columns);
     free(p.sums);
     free(p.completed);

@@ -284,9 +284,9 @@ struct snug_sum_ranks {
     struct snug_shards shards;
 };
 /* Each rank has its shard of x, in its place; afterwards all have all of x. With shard, each copies it to its place in
-   x before. */
+   x before, from F32 to BF16 rounded to nearest even. */
 struct snug_gather_ranks {
-    int32_t shard, x; /* [1,own shard] or none; [N,K] */
+    int32_t shard, x; /* a divided tensor or none; [N,K] */
     struct snug_shards shards;
 };
 /* sums[slot] = the sums of a gradient's chunks, added in the order of the chunks: the bits of SQUARED_NORM of the whole

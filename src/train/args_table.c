@@ -137,8 +137,9 @@ const struct snug_argument snug_arguments[] = {
     TEXT(offload_dir, "", MEMORY, "DIR",
          "folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory "
          "(snug's own)"),
-    COUNT(zero_stage, "", MEMORY, "0", "[0,2]",
-          "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 0: nothing"),
+    COUNT(
+        zero_stage, "", MEMORY, "0", "[0,3]",
+        "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 
