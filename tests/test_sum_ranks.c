@@ -182,6 +182,46 @@ static void test_sums_of_shards(void **state) {
     snug_context_destroy(ctx);
 }
 
+/* The sums of the chunks of all shards give the bits of the whole gradient's norm, in every backend. */
+static void test_norm_of_shards(void **state) {
+    enum { COUNT = 5 * SNUG_NORM_CHUNK + 77, SHARDS = 3, COLUMNS = 3, FIRST = 1 };
+    const struct snug_backend *const backends[] = {snug_backend_reference(), snug_backend_cpu()};
+    const struct snug_shards shards = {COUNT, SNUG_NORM_CHUNK, SHARDS, 2};
+    struct memory {
+        float g[COUNT];
+        double sums[2], parts[SHARDS * COLUMNS], workspace[COUNT / SNUG_NORM_CHUNK + 1];
+    } *memory = calloc(1, sizeof *memory);
+    struct snug_tensor tensors[5] = {
+        [1] = {.dtype = SNUG_F32, .rows = 1, .cols = COUNT},
+        [2] = {.dtype = SNUG_F64, .rows = 1, .cols = 2, .offset = offsetof(struct memory, sums)},
+        [3] = {.dtype = SNUG_F64, .rows = SHARDS, .cols = COLUMNS, .offset = offsetof(struct memory, parts)},
+        [4] = {.dtype = SNUG_F32, .rows = 1}};
+    struct snug_program program = {.tensors = tensors, .tensor_count = 5};
+    assert_non_null(memory);
+    struct snug_run run = {
+        .program = &program, .arena = (uint8_t *)memory, .workspace = memory->workspace, .threads = 2};
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        memory->g[i] = (float)(int32_t)snug_philox((uint32_t)i, 0, 0, 0, 1, 2).word[0] * 1e-9f;
+    for (size_t b = 0; b < sizeof backends / sizeof *backends; b++) {
+        struct snug_op op = {.kind = SNUG_OP_SQUARED_NORM, .squared_norm = {.g = 1, .sums = 2}};
+        assert_int_equal(backends[b]->ops[op.kind](&run, &op), SNUG_OK);
+        for (int rank = 0; rank < SHARDS; rank++) {
+            tensors[4].cols = snug_shard_size(&shards, rank);
+            tensors[4].offset = snug_shard_begin(&shards, rank) * (int64_t)sizeof(float);
+            op.squared_norm =
+                (struct snug_squared_norm){.g = 4, .sums = 3, .slot = rank * COLUMNS + FIRST, .chunks = true};
+            assert_int_equal(backends[b]->ops[op.kind](&run, &op), SNUG_OK);
+        }
+        op = (struct snug_op){.kind = SNUG_OP_SUM_CHUNKS,
+                              .sum_chunks = {.parts = 3, .sums = 2, .slot = 1, .first = FIRST, .shards = shards}};
+        assert_int_equal(backends[b]->ops[op.kind](&run, &op), SNUG_OK);
+        assert_true(memory->sums[0] > 0);
+        assert_memory_equal(&memory->sums[0], &memory->sums[1], sizeof(double));
+    }
+    free(memory);
+}
+
 static void test_failures_are_returned(void **state) {
     snug_context *ctx;
     (void)state;
@@ -196,7 +236,7 @@ static void test_failures_are_returned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_in_the_order_of_the_ranks),
-                                       cmocka_unit_test(test_sums_of_shards),
+                                       cmocka_unit_test(test_sums_of_shards), cmocka_unit_test(test_norm_of_shards),
                                        cmocka_unit_test(test_failures_are_returned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

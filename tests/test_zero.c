@@ -191,9 +191,14 @@ static void test_refused(void **state) {
         {PLAN "--update_in_backward", 1, "--update_in_backward is not supported on several ranks yet"},
         {TRAIN "--config_name model --train_file train.csv --num_processes 2", 2, "mpirun -n 2"},
         {PLAN "--zero_stage 1", 0, ""},
+        {"plan --use_cpu --config_name huge --num_processes 2 --zero_stage 3", 1, "tensors of more than 2 GiB"},
         {"plan --use_cpu --config_name bert-base-uncased --zero_stage 1", 0, ""},
     };
     struct fixture *f = *state;
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "huge")), SNUG_OK);
+    write_text(f, "huge/config.json",
+               "{\"model_type\": \"bert\", \"vocab_size\": 600000, \"hidden_size\": 1024, \"num_hidden_layers\": 1,"
+               " \"num_attention_heads\": 16, \"intermediate_size\": 1024, \"max_position_embeddings\": 64}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int code = run(f, cases[i].words);
         char *text = output_of(f, "stderr");

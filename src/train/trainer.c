@@ -507,7 +507,7 @@ static snug_status have_loaded(const struct snug_trainer *t, snug_status status,
     RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *statuses, (void **)&statuses));
     statuses[group->ranks.rank] = status;
     const snug_status gathered = snug_group_all_gather(t->ctx, group, statuses, sizeof *statuses);
-    for (int rank = 0; rank < group->ranks.size; rank++) *all &= statuses[rank] == status;
+    for (int rank = 0; rank < group->ranks.size; rank++) *all &= statuses[rank] == (int64_t)status;
     free(statuses);
     return gathered;
 }
@@ -524,6 +524,7 @@ static snug_status load_best(struct snug_trainer *t) {
     const snug_status status = snug_checkpoint_load_best(t);
     bool all;
     RETURN_IF_ERROR(have_loaded(t, status, &all));
+    /* may be untested: a checkpoint that another program damages while several ranks train */
     if (all && status != SNUG_OK && !snug_trainer_leads(t)) RETURN_IF_ERROR(snug_session_serve(t->session));
     /* may be untested: a rank that is ended records nothing */
     if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t) || !all) return status;
