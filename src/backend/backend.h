@@ -62,7 +62,8 @@ struct snug_run {
     struct snug_crossing *crossing;
     const struct snug_optimizer *optimizer;
     const struct snug_collectives *collectives; /* of a program of several ranks; else NULL */
-    int contributors; /* ranks that had a micro-batch in this step: those before this number */
+    int contributors; /* ranks that had a micro-batch in this step, or round of it: those before this number */
+    bool idle;        /* this rank has none, while others have: only collective operations run */
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
@@ -225,7 +226,8 @@ static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int3
 /* Whether op overwrites its gradients; otherwise it adds to them. */
 static inline bool snug_run_overwrites(const struct snug_run *run, const struct snug_op *op) {
     /* A second backward, in UPDATE, has one micro-batch and overwrites its gradients. */
-    return op->first && (op->phase == SNUG_PHASE_UPDATE || (run->micro_batch == 0 && run->chunk == 0));
+    const bool first = op->each || run->micro_batch == 0;
+    return op->first && (op->phase == SNUG_PHASE_UPDATE || (first && run->chunk == 0));
 }
 
 #endif

@@ -61,7 +61,8 @@ void snug_process_group_close(struct snug_process_group *group) {
 snug_status snug_group_all_gather(snug_context *ctx, const struct snug_process_group *group, void *values,
                                   int64_t bytes) {
     if (!group) return SNUG_OK;
-    return group->collectives->all_gather(ctx, values, bytes * group->ranks.size, bytes);
+    const struct snug_shards parts = snug_equal_parts(bytes * group->ranks.size, bytes, group->ranks.size);
+    return group->collectives->all_gather(ctx, values, &parts);
 }
 
 snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_group *group, void *values,

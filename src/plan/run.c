@@ -8,13 +8,14 @@
 
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment) {
     if (op->last && !moment->last) return true;
+    if (moment->idle && !snug_op_is(op, SNUG_OP_COLLECTIVE)) return true;
     if (op->crosses && op->phase == SNUG_PHASE_FORWARD && !moment->pending) return true;
     if (op->unless == SNUG_UNLESS_FETCHED && moment->fetched) return true;
     if (op->unless == SNUG_UNLESS_UPDATED && moment->pending) return true;
     /* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. A second backward,
        in UPDATE, has one micro-batch. */
     const bool first = moment->first || op->phase == SNUG_PHASE_UPDATE;
-    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !first;
+    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !op->each && !first;
     return op->kind == SNUG_OP_FETCH && op->first && first;
 }
 
@@ -23,6 +24,7 @@ static struct snug_moment moment_of(const struct snug_run *run) {
     return (struct snug_moment){.first = run->micro_batch == 0 && run->chunk == 0,
                                 .last = run->batch && run->batch->last_in_step,
                                 .fetched = crosses && run->crossing->fetched,
+                                .idle = run->idle,
                                 .pending = crosses && run->crossing->pending};
 }
 

@@ -28,7 +28,8 @@ struct snug_methods {
     bool clips;                             /* gradients are clipped */
     bool accumulates;                       /* a step has more than one micro-batch */
     int64_t micro_batches;                  /* of a step */
-    int ranks;                              /* of the run; 0 is 1 */
+    int ranks, rank;                        /* of the run; 0 is 1; rank -1: the one that stores most */
+    int zero_stage;                         /* what the ranks divide: see plan/partition.c */
     int64_t lazy_steps; /* maximum number of steps that a row's lazy update may be deferred; 0: no lazy updates */
     struct snug_offload offload;
 };
@@ -41,8 +42,6 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
 snug_status snug_stage_differentiate(struct snug_program *program);
 /* Recomputes in backward the tensors that their layer's level does not store. */
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
-/* Sums the gradients over the ranks of a run of several. The update must follow backward. */
-snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
 snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods);
 /* Updates a row of the word embedding lazily: rows without a gradient in a step are updated when they are next read. */
@@ -52,6 +51,9 @@ snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug
  * whose weights are not offloaded, the copy lives only while the layer runs. Matmuls in F32 read BF16 weights directly.
  */
 snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods);
+/* Of a run of several ranks: sums the gradients over them, and divides states, gradients and weights by the ZeRO stage.
+ * The update must follow backward. */
+snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods);
 /* Sorts the operations by phase. */
 snug_status snug_stage_sort(struct snug_program *program);
 
@@ -124,6 +126,7 @@ void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times
 struct snug_moment {
     bool first, last;      /* in the step's first micro-batch and chunk, in its last micro-batch */
     bool fetched, pending; /* as in struct snug_crossing; false where nothing crosses */
+    bool idle;             /* as in struct snug_run */
 };
 /* Whether an operation has nothing to do at this moment. */
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment);

@@ -116,6 +116,35 @@ static snug_status check_optimizer(const struct snug_args *args) {
     return SNUG_OK;
 }
 
+/* What several ranks do not support yet, where the arguments alone decide. */
+static snug_status check_ranks(const struct snug_args *args, const char *command) {
+    const struct snug_weight weight = {.rows = 1 << 10, .cols = 1 << 10, .segments = 1};
+    struct snug_optimizer optimizer;
+    if (args->num_processes > 0 && strcmp(command, "plan") != 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--num_processes is for snug plan; start the ranks of snug %s with mpirun -n %lld", command,
+                         (long long)args->num_processes);
+    const struct {
+        bool given;
+        const char *name;
+    } methods[] = {{args->update_in_backward, "update_in_backward"}, {args->offload, "offload"}, {args->fit, "fit"}};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods && args->num_processes > 1; i++)
+        if (methods[i].given)
+            return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                             "--%s is not supported on several ranks yet: leave it out, or --num_processes",
+                             methods[i].name);
+    if (!args->zero_stage) return SNUG_OK;
+    RETURN_IF_ERROR(snug_optimizer_parse(args->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &optimizer));
+    const struct snug_states states = optimizer.info->states(&optimizer, &weight);
+    if (snug_op_info(states.update)->flags & SNUG_OP_ELEMENTS) return SNUG_OK;
+    return snug_fail(
+        args->ctx, SNUG_E_UNSUPPORTED,
+        "--zero_stage %lld does not support --optim %s yet, whose update needs whole rows and columns: use "
+        "another optimizer, or leave --zero_stage out",
+        (long long)args->zero_stage, args->optim);
+}
+
 /* The task that args name. */
 static enum snug_task task_of(const struct snug_args *args) { return (enum snug_task)snug_task_find(args->task); }
 
@@ -187,6 +216,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_precision(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
+    RETURN_IF_ERROR(check_ranks(args, command));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;
     if (!args->validation_file && (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))

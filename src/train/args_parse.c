@@ -294,11 +294,37 @@ static snug_status check_warmup(struct snug_args *args, const char *name) {
     return snug_fail(args->ctx, SNUG_E_USAGE, "--warmup_ratio and --warmup_steps are both given: leave one out");
 }
 
+/* The ZeRO stage of a list of FSDP's options. snug gathers weights one by one, so it needs no list of what to wrap. */
+static snug_status find_fsdp_stage(snug_context *ctx, const char *text, const char **stage) {
+    static const char *const words[][2] = {{"full_shard", "3"}, {"shard_grad_op", "2"}, {"no_shard", "0"},
+                                           {"True", "3"},       {"False", "0"},         {"None", "0"},
+                                           {"auto_wrap", NULL}};
+    const size_t count = sizeof words / sizeof *words;
+    *stage = "0";
+    for (const char *word = text; *(word += strspn(word, " ,"));) {
+        const size_t length = strcspn(word, " ,");
+        size_t i = 0;
+        while (i < count && (strlen(words[i][0]) != length || strncasecmp(words[i][0], word, length) != 0)) i++;
+        if (i == count)
+            return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                             "--fsdp %s: snug supports full_shard (--zero_stage 3), shard_grad_op (--zero_stage 2) and "
+                             "no_shard, also with auto_wrap; leave the rest out",
+                             text);
+        if (words[i][1]) *stage = words[i][1];
+        word += length;
+    }
+    return SNUG_OK;
+}
+
 static snug_status set_converted(struct snug_args *args, const struct snug_converted *converted, const char *text) {
     const struct snug_argument *target = find_argument(converted->target);
     bool on;
     double ratio;
+    const char *stage;
     switch (converted->conversion) {
+    case SNUG_CONVERT_FSDP:
+        RETURN_IF_ERROR(find_fsdp_stage(args->ctx, text, &stage));
+        return store(args, target, converted->name, stage);
     case SNUG_CONVERT_GROUP_BY_LENGTH:
         if (!parse_bool(text, &on))
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", converted->name, text);

@@ -137,6 +137,9 @@ const struct snug_argument snug_arguments[] = {
     TEXT(offload_dir, "", MEMORY, "DIR",
          "folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory "
          "(snug's own)"),
+    COUNT(
+        zero_stage, "", MEMORY, "0", "[0,3]",
+        "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 
@@ -153,6 +156,8 @@ const struct snug_argument snug_arguments[] = {
          "plan: for a GPU that need not be here, by its name, as \"RTX 4090\" or H100, or by a file of its rates, as "
          "snug "
          "bench rates --device cuda --json prints them (snug's own)"),
+    COUNT(num_processes, "", MACHINE, "0", "[0,65536]",
+          "plan: for so many ranks, without starting them; train gets its ranks from mpirun or srun"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "memory limit, such as 600MiB or 6GB; a run that exceeds it is refused before step 1 (snug's own)"),
     FLAG(
@@ -197,6 +202,7 @@ const size_t snug_argument_count = sizeof snug_arguments / sizeof *snug_argument
 const struct snug_converted snug_converted_arguments[] = {
     {"group_by_length", "train_sampling_strategy", SNUG_CONVERT_GROUP_BY_LENGTH},
     {"warmup_ratio", "warmup_steps", SNUG_CONVERT_WARMUP_RATIO},
+    {"fsdp", "zero_stage", SNUG_CONVERT_FSDP},
 };
 const size_t snug_converted_count = sizeof snug_converted_arguments / sizeof *snug_converted_arguments;
 
@@ -223,7 +229,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE,
      "torch_compile_backend torch_compile_mode "
      "liger_kernel_config neftune_noise_alpha optim_target_modules accelerator_config parallelism_config "
-     "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
+     "include_for_metrics label_names fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
      "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
      "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name "

@@ -27,8 +27,8 @@ struct snug_argument {
 extern const struct snug_argument snug_arguments[];
 extern const size_t snug_argument_count;
 
-/* Older arguments that set another argument's value. */
-enum snug_conversion { SNUG_CONVERT_GROUP_BY_LENGTH, SNUG_CONVERT_WARMUP_RATIO };
+/* Other spellings that set another argument's value. */
+enum snug_conversion { SNUG_CONVERT_GROUP_BY_LENGTH, SNUG_CONVERT_WARMUP_RATIO, SNUG_CONVERT_FSDP };
 struct snug_converted {
     const char *name, *target;
     enum snug_conversion conversion;

@@ -110,7 +110,7 @@ static snug_status check_limits(struct snug_job *job) {
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
     /* The search plans one rank alone. */
-    const bool searches = job->setup.trains && !job->setup.args->group;
+    const bool searches = job->setup.trains && snug_args_ranks(job->setup.args) == 1;
     /* may be untested: memory is not measured under a sanitizer */
     if (searches && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
     if (job->fit && job->fit->fits && fit) { /* may be untested: memory is not measured under a sanitizer */

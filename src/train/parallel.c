@@ -49,9 +49,10 @@ static snug_status hash_arguments(const struct snug_args *args, uint64_t *hash) 
 static snug_status hash_tensors(const struct snug_program *program, const struct snug_memory *memory, uint64_t *hash) {
     enum { PART = 1 << 14 };
     uint8_t values[PART];
-    *hash = 0;
+    *hash = memory->written ? *memory->written : 0;
     for (size_t i = 1; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
+        if (t->shards.chunk) continue; /* of which each rank has another part */
         if (!t->saved && !(t->persistent && t->memory_class == SNUG_MEMORY_WEIGHTS)) continue;
         const int64_t count = t->rows * t->cols, size = snug_dtype_size(t->dtype), part = PART / size;
         for (int64_t first = 0; first < count; first += part) {
@@ -123,11 +124,14 @@ snug_status snug_parallel_compare(const struct snug_job *job, const struct snug_
     return status;
 }
 
-int64_t snug_parallel_bytes(const struct snug_program *program) {
+int64_t snug_parallel_bytes(const struct snug_program *program, int64_t micro_batches) {
     double bytes = 0;
-    for (size_t i = 0; i < program->op_count; i++)
-        if (snug_op_is(&program->ops[i], SNUG_OP_COLLECTIVE))
-            bytes += snug_op_cost(program, &program->ops[i], 0, 0, 0).bytes;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (!snug_op_is(op, SNUG_OP_COLLECTIVE) || op->phase == SNUG_PHASE_PREPARE) continue;
+        bytes += (op->phase < SNUG_PHASE_CLIP ? (double)micro_batches : 1) * snug_op_cost(program, op, 0, 0, 0).bytes;
+    }
+    if (program->ranks < 2) return 0;
     return (int64_t)(bytes * (program->ranks - 1) / program->ranks); /* a rank's own shards stay where they are */
 }
 

@@ -13,6 +13,7 @@ struct snug_session {
     snug_context *ctx;
     const struct snug_planned_program *training, *evaluation; /* of the job's plan, or NULL */
     struct snug_memory memory;                                /* of the job's runner */
+    uint64_t written;                                         /* to divided tensors: see struct snug_memory */
     struct snug_run train_run, eval_run;
     int64_t max_steps, steps_per_epoch; /* of a training; max_steps may be fewer than planned */
     struct snug_loader *train_loader, *eval_loader;
@@ -38,7 +39,11 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
 snug_status snug_session_prepare(struct snug_session *session);
 /* Stores what the last update wrote to staging buffers. Call it before weights are loaded in a running session. */
 snug_status snug_session_store(struct snug_session *session);
-/* The same, and performs all pending lazy updates. Call it before weights or states are read. */
+/* Where weights or states are divided over the ranks, rank 0 can read them while the others call serve, which returns
+ * when rank 0 calls end_serving. Without divided tensors both do nothing. */
+snug_status snug_session_serve(struct snug_session *session);
+snug_status snug_session_end_serving(struct snug_session *session);
+/* As store, and performs all pending lazy updates. Call it before weights or states are read. */
 snug_status snug_session_flush(struct snug_session *session);
 /* Reads which steps were skipped, up to the one whose gradients were clipped last. Does nothing without a loss scale.
  */
@@ -59,6 +64,8 @@ snug_status snug_session_load(struct snug_session *session, struct snug_run *run
 
 /* Before the micro-batches of a step on several ranks: sets which ranks have any, and session->idle. */
 void snug_session_begin_step(struct snug_session *session);
+/* After this rank's micro-batches of a step: takes part in the others', if their gradients are summed in backward. */
+snug_status snug_session_attend(struct snug_session *session);
 /* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss, which is
  * available after the step's norm was read. SNUG_END as in snug_next_batch(). */
 snug_status snug_session_micro_batch(struct snug_session *session, snug_batch_info *info);

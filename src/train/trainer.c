@@ -120,8 +120,9 @@ static snug_status save(struct snug_trainer *t) {
                  (long long)t->session->step);
         return SNUG_OK;
     }
-    if (!snug_trainer_leads(t)) return SNUG_OK;
+    if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
+    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
     return SNUG_OK;
@@ -238,25 +239,28 @@ static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report 
     struct snug_session *s = t->session;
     snug_batch_info info;
     snug_session_begin_step(s);
-    if (s->idle) return SNUG_OK;
+    if (s->idle) return snug_session_attend(s);
     do {
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         own->samples += (double)info.sequences;
         own->tokens += (double)info.tokens;
     } while (!info.last_in_step);
-    return SNUG_OK;
+    return snug_session_attend(s);
 }
 
-static void add_report(struct snug_trainer *t, const struct snug_report *report, double *loss, double *logged) {
+static void add_report(struct snug_trainer *t, const struct snug_report *report) {
     t->samples += (int64_t)report->samples;
     t->tokens += (int64_t)report->tokens;
     t->result->samples += (int64_t)report->samples;
     t->result->tokens += (int64_t)report->tokens;
     t->stop |= report->stop != 0;
-    for (int64_t micro = 0; micro < (int64_t)report->micro_batches; micro++) {
-        *loss += report->losses[micro];
-        *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
-    }
+}
+
+static void add_loss(const struct snug_trainer *t, const struct snug_report *report, int64_t micro, double *loss,
+                     double *logged) {
+    if (micro >= (int64_t)report->micro_batches) return;
+    *loss += report->losses[micro];
+    *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
 }
 
 /* Completes this rank's report, and adds those of all ranks in order: the sums are those of one rank that has all
@@ -270,8 +274,14 @@ static snug_status share_reports(struct snug_trainer *t, double *loss, double *l
     for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) own->losses[micro] = snug_session_loss(s, micro);
     if (group) own->stop = is_asked(t);
     RETURN_IF_ERROR(snug_group_all_gather(t->ctx, group, t->reports, doubles * (int64_t)sizeof(double)));
-    for (int rank = 0; rank < snug_group_size(group); rank++)
-        add_report(t, snug_report_of(t->reports, doubles, rank), loss, logged);
+    const int ranks = snug_group_size(group);
+    const int64_t share = snug_loader_share(&s->training->pipeline.options);
+    const bool in_turns = s->training->pipeline.options.in_turns;
+    for (int rank = 0; rank < ranks; rank++) add_report(t, snug_report_of(t->reports, doubles, rank));
+    for (int64_t i = 0; i < ranks * share; i++) { /* in the order of the step's micro-batches */
+        const int rank = (int)(in_turns ? i % ranks : i / share);
+        add_loss(t, snug_report_of(t->reports, doubles, rank), in_turns ? i / ranks : i % share, loss, logged);
+    }
     return SNUG_OK;
 }
 
@@ -344,16 +354,37 @@ static struct snug_provenance new_training(void) {
     return (struct snug_provenance){.run = snug_random_number(), .started = (int64_t)time(NULL)};
 }
 
+/* The rank with the largest arena and buffers, and their bytes. */
+static snug_status find_largest(const struct snug_trainer *t, int *rank, int64_t *bytes) {
+    const struct snug_process_group *group = t->args->group;
+    int64_t *all;
+    *rank = 0;
+    *bytes = 0;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *all, (void **)&all));
+    all[group->ranks.rank] = t->session->job.plan.layout.total;
+    const snug_status status = snug_group_all_gather(t->ctx, group, all, sizeof *all);
+    for (int i = 0; i < group->ranks.size; i++)
+        if (all[i] > *bytes) *bytes = all[*rank = i];
+    free(all);
+    return status;
+}
+
 static snug_status open_reports(struct snug_trainer *t) {
     const struct snug_process_group *group = t->args->group;
     const struct snug_loader_options *options = &t->session->training->pipeline.options;
     const size_t doubles = (size_t)(snug_parallel_report_doubles(options) * snug_group_size(group));
     RETURN_IF_ERROR(snug_alloc(t->ctx, doubles, sizeof *t->reports, (void **)&t->reports));
-    if (!group || !snug_trainer_leads(t)) return SNUG_OK;
+    if (!group) return SNUG_OK;
+    int largest;
+    int64_t bytes;
+    RETURN_IF_ERROR(find_largest(t, &largest, &bytes));
+    if (!snug_trainer_leads(t)) return SNUG_OK;
     snug_log(t->ctx, SNUG_LOG_INFO,
-             "%d ranks, %d on this host, through %s; in a step each sends and receives %.1f MiB of gradients",
-             group->ranks.size, group->ranks.local_size, group->collectives->name,
-             (double)snug_parallel_bytes(&t->session->training->program) / 0x1p20);
+             "%d ranks, %d on this host, through %s; ZeRO stage %d; in a step each sends and receives %.1f MiB; "
+             "rank %d allocates most, %lld bytes",
+             group->ranks.size, group->ranks.local_size, group->collectives->name, (int)t->args->zero_stage,
+             (double)snug_parallel_bytes(&t->session->training->program, snug_loader_share(options)) / 0x1p20, largest,
+             (long long)bytes);
     return SNUG_OK;
 }
 
@@ -467,6 +498,20 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
     return results;
 }
 
+/* Whether all ranks have the same status; needed where they write divided weights together. */
+static snug_status have_loaded(const struct snug_trainer *t, snug_status status, bool *all) {
+    const struct snug_process_group *group = t->args->group;
+    int64_t *statuses;
+    *all = true;
+    if (!t->session->memory.collectives) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *statuses, (void **)&statuses));
+    statuses[group->ranks.rank] = status;
+    const snug_status gathered = snug_group_all_gather(t->ctx, group, statuses, sizeof *statuses);
+    for (int rank = 0; rank < group->ranks.size; rank++) *all &= statuses[rank] == (int64_t)status;
+    free(statuses);
+    return gathered;
+}
+
 /* If the best checkpoint is damaged, the last weights must not be lost. */
 static snug_status load_best(struct snug_trainer *t) {
     char path[SNUG_CHECKPOINT_PATH];
@@ -477,14 +522,19 @@ static snug_status load_best(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_group_barrier(t->ctx, t->args->group));
     if (!t->output.folder.path) RETURN_IF_ERROR(snug_output_look(t->ctx, t->args->output_dir, &t->output));
     const snug_status status = snug_checkpoint_load_best(t);
+    bool all;
+    RETURN_IF_ERROR(have_loaded(t, status, &all));
+    /* may be untested: a checkpoint that another program damages while several ranks train */
+    if (all && status != SNUG_OK && !snug_trainer_leads(t)) RETURN_IF_ERROR(snug_session_serve(t->session));
     /* may be untested: a rank that is ended records nothing */
-    if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t)) return status;
+    if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t) || !all) return status;
     char why[1024];
     int64_t last;
     snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
     snug_clear_error(t->ctx);
     RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
     if (last != t->session->step) RETURN_IF_ERROR(snug_checkpoint_save(t, path));
+    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     snug_checkpoint_path(t, t->session->step, path);
     return snug_fail(t->ctx, status, "%s; the last model is in %s", why, path);
 }
@@ -507,8 +557,9 @@ static snug_status finish(struct snug_trainer *t) {
         t->result->metrics.count = 0; /* the model is trained and must not be lost */
     else
         RETURN_IF_ERROR(evaluated);
-    if (!snug_trainer_leads(t)) return SNUG_OK;
+    if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
     RETURN_IF_ERROR(snug_session_write_model(t->session, &t->output));
+    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", NULL}));
     RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
     json_t *train = results_and_device_json(t);

@@ -6,7 +6,7 @@
 
 /* Values of a thread's unit of work: fixed, so that sums do not depend on the number of threads, nor on where a tensor
    is split, if it is split at multiples of this. */
-enum { BLOCK = 1 << 14 };
+enum { BLOCK = SNUG_NORM_CHUNK };
 
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -77,13 +77,14 @@ snug_status SNUG_KERNEL(squared_norm)(struct snug_run *run, const struct snug_op
         rows = snug_rows_of(run, op->squared_norm.index, op->squared_norm.g);
         g.rows = &rows;
     }
-    double *sums = snug_run_data(run, op->squared_norm.sums), *part = run->workspace,
-           sum = op->accumulate ? sums[op->squared_norm.slot] : 0;
+    double *sums = (double *)snug_run_data(run, op->squared_norm.sums) + op->squared_norm.slot;
+    double *part = op->squared_norm.chunks ? sums : run->workspace, sum = op->accumulate ? *sums : 0;
     const int64_t count = blocks(g.size);
 #pragma omp parallel for num_threads(run->threads) if (count > 1)
     for (int64_t b = 0; b < count; b++) part[b] = sum_of_block(&g, b);
+    if (op->squared_norm.chunks) return SNUG_OK;
     for (int64_t b = 0; b < count; b++) sum += part[b];
-    sums[op->squared_norm.slot] = sum;
+    *sums = sum;
     return SNUG_OK;
 }
 

@@ -20,17 +20,18 @@ static snug_status check(snug_context *ctx, const char *call, int code) {
     return snug_fail(ctx, SNUG_E_IO, "%s failed: %.*s", call, length, text);
 }
 
-/* The parts of `bytes` as counts and displacements. */
-static void cut(int64_t bytes, int64_t part) {
+/* The bytes from `first` on of each part, at most `most`, as counts and displacements. */
+static void cut(const struct snug_shards *parts, int64_t first, int64_t most) {
     for (int r = 0; r < table.size; r++) {
-        counts[r] = (int)snug_collective_part(bytes, part, r);
-        places[r] = (int)(counts[r] ? r * part : 0);
+        counts[r] = (int)snug_collective_part(parts, r, first, most);
+        places[r] = (int)(counts[r] ? snug_shard_begin(parts, r) + first : 0);
     }
 }
 
-static snug_status exchange(snug_context *ctx, const void *from, void *to, int64_t bytes, int64_t part) {
-    const int own = (int)snug_collective_part(bytes, part, table.rank);
-    cut(bytes, part);
+static snug_status exchange(snug_context *ctx, const void *from, void *to, const struct snug_shards *parts,
+                            int64_t first, int64_t most) {
+    const int own = (int)snug_collective_part(parts, table.rank, first, most);
+    cut(parts, first, most);
     for (int r = 0; r < table.size; r++) {
         counts[table.size + r] = own;
         places[table.size + r] = (int)((int64_t)r * own);
@@ -40,14 +41,20 @@ static snug_status exchange(snug_context *ctx, const void *from, void *to, int64
                                MPI_COMM_WORLD));
 }
 
-static snug_status all_gather(snug_context *ctx, void *values, int64_t bytes, int64_t part) {
-    cut(bytes, part);
+static snug_status all_gather(snug_context *ctx, void *values, const struct snug_shards *parts) {
+    cut(parts, 0, SNUG_COLLECTIVE_MOST);
     return check(ctx, "MPI_Allgatherv",
                  MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, values, counts, places, MPI_BYTE, MPI_COMM_WORLD));
 }
 
 static snug_status broadcast(snug_context *ctx, void *values, int64_t bytes, int from) {
     return check(ctx, "MPI_Bcast", MPI_Bcast(values, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD));
+}
+
+static snug_status transfer(snug_context *ctx, void *values, int64_t bytes, int from, int to) {
+    if (table.rank == from)
+        return check(ctx, "MPI_Send", MPI_Send(values, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD));
+    return check(ctx, "MPI_Recv", MPI_Recv(values, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
 static snug_status barrier(snug_context *ctx) { return check(ctx, "MPI_Barrier", MPI_Barrier(MPI_COMM_WORLD)); }
@@ -88,6 +95,7 @@ static snug_status start(snug_context *ctx) {
     table = (struct snug_collectives){.exchange = exchange,
                                       .all_gather = all_gather,
                                       .broadcast = broadcast,
+                                      .transfer = transfer,
                                       .barrier = barrier,
                                       .abort = abort_all,
                                       .close = close_all};
