@@ -33,6 +33,11 @@ snug_status snug_group_all_gather(snug_context *ctx, const struct snug_process_g
                                   int64_t bytes);
 snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_group *group, void *values,
                                  int64_t bytes);
+/* values[count]: the sums over the ranks, on all of them. */
+snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *group, int64_t *values, int64_t count);
+/* To rank 0: `all` gets `bytes` bytes of each rank, in order. Only rank 0 needs `all`. */
+snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group *group, const void *values,
+                              int64_t bytes, void *all);
 snug_status snug_group_barrier(snug_context *ctx, const struct snug_process_group *group);
 
 #endif

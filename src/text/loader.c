@@ -26,9 +26,14 @@ int snug_loader_contributors(int64_t rows, const struct snug_loader_options *opt
     return (int)((left < options->accumulation ? left + share - 1 : options->accumulation) / share);
 }
 
+static bool takes_turns(const struct snug_loader_options *options) {
+    return options->independent && options->ranks > 1;
+}
+
 /* Batches of an epoch that this rank has. */
 static int64_t own_batches(int64_t rows, const struct snug_loader_options *options) {
     const int64_t batches = snug_loader_batches(rows, options), share = snug_loader_share(options);
+    if (takes_turns(options)) return (batches - options->rank + options->ranks - 1) / options->ranks;
     int64_t last = batches % options->accumulation - options->rank * share; /* of the incomplete last step */
     if (last < 0) last = 0;
     return batches / options->accumulation * share + (last < share ? last : share);
@@ -37,6 +42,7 @@ static int64_t own_batches(int64_t rows, const struct snug_loader_options *optio
 /* The number in the epoch of a rank's batch number `own`. */
 static int64_t epoch_number(const struct snug_loader_options *options, int64_t own) {
     const int64_t share = snug_loader_share(options);
+    if (takes_turns(options)) return own * options->ranks + options->rank;
     return own / share * options->accumulation + options->rank * share + own % share;
 }
 

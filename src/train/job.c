@@ -156,11 +156,11 @@ static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, e
 
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     static const char *const names[] = {"train", "eval", "predict", "plan"};
-    static const char *const single[] = {"a session, a bench or a check", "snug eval", "snug predict", "snug plan"};
     *job = (struct snug_job){.ctx = args->ctx};
     snug_clear_error(job->ctx);
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
-    RETURN_IF_ERROR(snug_group_alone(args, single[command]));
+    RETURN_IF_ERROR(
+        snug_group_alone(args, command == SNUG_COMMAND_PLAN ? "snug plan" : "a session, a bench or a check"));
     const int threads = snug_args_threads(args);
     RETURN_IF_ERROR(snug_threads_check(job->ctx, threads));
     const bool elsewhere = args->gpu && command == SNUG_COMMAND_PLAN;

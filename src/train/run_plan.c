@@ -47,7 +47,7 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
 static snug_status plan_batches(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
                                 struct snug_data_pipeline *out) {
     const bool training = role == SNUG_ROLE_TRAINING;
-    const struct snug_process_group *group = training ? args->group : NULL;
+    const struct snug_process_group *group = args->group;
     const struct snug_data_source *source = training ? &setup->train : &setup->eval;
     *out = (struct snug_data_pipeline){0};
     out->options = (struct snug_loader_options){
@@ -57,6 +57,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .accumulation = training ? args->gradient_accumulation_steps * snug_group_size(group) : 1,
         .ranks = snug_group_size(group),
         .rank = snug_group_rank(group),
+        .independent = !training,
         .drop_last = training && args->dataloader_drop_last,
         .workers = (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,

@@ -147,26 +147,12 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
     }
 }
 
-/* On several ranks each evaluates all rows, and the figures of rank 0 count: decisions must be the same on all of them.
-   A rank cannot stop alone: a request counts after the next step. */
-static snug_status evaluate_together(struct snug_trainer *t, snug_metrics *metrics) {
-    const struct snug_process_group *group = t->args->group;
-    if (!group) return snug_session_evaluate_with(t->session, t->callbacks, metrics);
-    snug_callbacks leader = {0};
-    if (t->callbacks) /* untested: a program of your own without callbacks */
-        leader = (snug_callbacks){.user = t->callbacks->user, .on_event = t->callbacks->on_event};
-    RETURN_IF_ERROR(snug_session_evaluate_with(t->session, snug_trainer_leads(t) ? &leader : NULL, metrics));
-    for (size_t i = 0; i < metrics->count; i++)
-        RETURN_IF_ERROR(snug_group_broadcast(t->ctx, group, &metrics->items[i].value, sizeof metrics->items[i].value));
-    return SNUG_OK;
-}
-
 /* improved is NULL if the evaluation does not select the best model. An evaluation that was logged before a resumption
    is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
-    const snug_status status = evaluate_together(t, metrics);
+    const snug_status status = snug_session_evaluate_with(t->session, t->callbacks, metrics);
     if (status == SNUG_E_NUMERIC) return snug_trainer_outputs_not_finite(t);
     RETURN_IF_ERROR(status);
     t->idle += snug_seconds() - begin;
