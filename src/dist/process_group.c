@@ -29,7 +29,14 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks
     return plugin->open(ctx, out); /* never closed: MPI does not support unloading */
 }
 
-snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks,
+static snug_status open_watch(snug_context *ctx, struct snug_process_group *group, double timeout) {
+    RETURN_IF_ERROR(snug_watch_open(ctx, &group->ranks, group->collectives, timeout, &group->watch));
+    group->collectives->set_watch(
+        &(struct snug_collective_watch){group->watch, snug_watch_enter, snug_watch_poll, snug_watch_leave});
+    return SNUG_OK;
+}
+
+snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, double timeout,
                                     struct snug_process_group **out) {
     const struct snug_collectives *collectives;
     void *memory;
@@ -48,11 +55,13 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     **out = (struct snug_process_group){.ranks = *ranks, .collectives = collectives};
     (*out)->ranks.local_rank = collectives->local_rank;
     (*out)->ranks.local_size = collectives->local_size;
-    return SNUG_OK;
+    return open_watch(ctx, *out, timeout);
 }
 
 void snug_process_group_close(struct snug_process_group *group) {
     if (!group) return;
+    group->collectives->set_watch(NULL);
+    snug_watch_close(group->watch);
     /* may be untested: a rank that is ended records nothing */
     if (!group->failed) group->collectives->close();
     free(group);

@@ -73,10 +73,12 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
     const struct snug_process_group *group = s->job.setup.args->group;
     const int64_t batches = snug_loader_batches(s->job.setup.eval.rows, &s->evaluation->pipeline.options);
     s->batch = NULL; /* its activations, and the backend's copy of the batch, are overwritten */
+    snug_group_at(group, s->training ? s->step : -1, "in an evaluation");
     RETURN_IF_ERROR(snug_session_flush(s));
     RETURN_IF_ERROR(snug_loader_begin_epoch(s->eval_loader, 0, 0));
     for (int64_t done = 0; done < batches; done += snug_group_size(group)) {
         const bool last = done + snug_group_size(group) >= batches;
+        RETURN_IF_ERROR(snug_group_check(s->ctx, group));
         report_progress(s, callbacks, done, batches);
         const snug_status status = snug_loader_next(s->eval_loader, &s->eval_run.batch);
         if (status != SNUG_OK && status != SNUG_END) return status; /* END: the last round's rest */
@@ -197,10 +199,11 @@ static snug_status evaluate_into(snug_args *args, const snug_callbacks *callback
     struct snug_session *s = *session;
     RETURN_IF_ERROR(snug_parallel_compare(&s->job, &s->memory, 0));
     RETURN_IF_ERROR(snug_session_evaluate_with(s, callbacks, metrics));
-    if (!writes) return SNUG_OK;
-    RETURN_IF_ERROR(
-        snug_output_make(s->ctx, args->output_dir, false, args->overwrite_output_dir, s->job.setup.mode, output));
-    return snug_results_write(output, "eval", metrics, NULL);
+    if (writes)
+        RETURN_IF_ERROR(
+            snug_output_make(s->ctx, args->output_dir, false, args->overwrite_output_dir, s->job.setup.mode, output));
+    if (writes) RETURN_IF_ERROR(snug_results_write(output, "eval", metrics, NULL));
+    return snug_group_barrier(args->ctx, args->group);
 }
 
 snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics) {

@@ -131,6 +131,7 @@ static snug_status check_limits(struct snug_job *job) {
 static snug_status open_setup(struct snug_job *job, struct snug_args *args, enum snug_command command) {
     const struct snug_device *device = &job->limits.device;
     const bool waits = args->group && args->group->ranks.local_rank > 0;
+    snug_group_at(args->group, -1, "reading the data");
     if (waits) RETURN_IF_ERROR(snug_group_barrier(job->ctx, args->group));
     RETURN_IF_ERROR(snug_setup_open(args, command, device->backend, device->threads, &job->setup));
     return waits ? SNUG_OK : snug_group_barrier(job->ctx, args->group);

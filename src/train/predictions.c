@@ -311,11 +311,11 @@ static snug_status predict(struct predicting *p, snug_args *args, const snug_cal
     if (group)
         RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->notices, (void **)&p->notices));
     RETURN_IF_ERROR(snug_session_infer(p->session, callbacks, &inference));
-    if (snug_group_rank(group) != 0) return SNUG_OK;
+    if (snug_group_rank(group) != 0) return snug_group_barrier(args->ctx, group);
     if (p->predictor->finish) RETURN_IF_ERROR(p->predictor->finish(p));
     if (p->rows == 0 && p->predictor->nothing) /* untested: every task reports that it has no rows */
         snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", args->test_file, p->predictor->nothing);
-    return SNUG_OK;
+    return snug_group_barrier(args->ctx, group);
 }
 
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,

@@ -121,6 +121,7 @@ static snug_status save(struct snug_trainer *t) {
         return SNUG_OK;
     }
     if (!snug_trainer_leads(t)) return SNUG_OK;
+    snug_group_at(t->args->group, t->session->step, "writing a checkpoint");
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
     t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
@@ -226,6 +227,7 @@ static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report 
     snug_session_begin_step(s);
     if (s->idle) return SNUG_OK;
     do {
+        RETURN_IF_ERROR(snug_group_check(t->ctx, t->args->group));
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         own->samples += (double)info.sequences;
         own->tokens += (double)info.tokens;
@@ -269,6 +271,7 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     const int64_t doubles = snug_parallel_report_doubles(&s->training->pipeline.options);
     struct snug_report *own = snug_report_of(t->reports, doubles, snug_group_rank(t->args->group));
     *loss = *logged = 0;
+    snug_group_at(t->args->group, s->step + 1, "in a step");
     own->samples = own->tokens = 0;
     RETURN_IF_ERROR(run_micro_batches(t, own));
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
@@ -543,12 +546,15 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     RETURN_IF_ERROR(snug_checkpoint_look(t));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
     if (is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
+    snug_group_at(args->group, -1, "before the first step");
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
     send(t, (snug_event){.kind = SNUG_EVENT_BEGIN});
     snug_status status = train(t);
+    snug_group_at(args->group, t->session->step, "at the end");
     if (status == SNUG_OK) status = finish(t);
+    if (status == SNUG_OK) status = snug_group_barrier(t->ctx, args->group); /* rank 0 has written the model */
     if (status != SNUG_OK) return name_last_good(t, status);
     log_profile(t);
     send(t, (snug_event){.kind = SNUG_EVENT_END});
