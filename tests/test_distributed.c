@@ -3,31 +3,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "ranks_fixture.h"
-
-static int count_of(const char *text, const char *part) {
-    int count = 0;
-    while ((text = strstr(text, part))) {
-        count++;
-        text += strlen(part);
-    }
-    return count;
-}
-
-/* The ranks ended with this code and one message, which contains the parts. */
-static void assert_said(const struct fixture *f, int code, int expected, const char *const *parts) {
-    char *text = output_of(f, "stderr");
-    if (code != expected) fail_msg("exit code %d instead of %d: %s", code, expected, text);
-    if (count_of(text, "snug: ") != 1) fail_msg("not one message: %s", text);
-    for (; *parts; parts++) assert_contains(text, *parts);
-    free(text);
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "mpirun.h"
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
@@ -57,7 +33,7 @@ static void test_ranks_are_micro_batches(void **state) {
                      ranks, kind, ranks);
             free(run_well(f, words));
             snprintf(words, sizeof words, "%s --output_dir many%zu_%d", kinds[kind], kind, ranks);
-            train_on(f, ranks, words);
+            run_ranks_well(f, ranks, words);
             snprintf(words, sizeof words, "one%zu_%d", kind, ranks);
             char many[32];
             snprintf(many, sizeof many, "many%zu_%d", kind, ranks);
@@ -70,7 +46,7 @@ static void test_accumulation_on_ranks(void **state) {
     struct fixture *f = *state;
     if (skips) return;
     free(run_well(f, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 4 --output_dir one"));
-    train_on(f, 2, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 2 --output_dir two");
+    run_ranks_well(f, 2, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 2 --output_dir two");
     json_t *one = history_of(f, "one"), *two = history_of(f, "two");
     assert_int_equal(json_array_size(one), json_array_size(two));
     for (size_t i = 0; i < json_array_size(one); i++) {
@@ -92,18 +68,18 @@ static void test_resumed_on_another_number(void **state) {
     struct fixture *f = *state;
     if (skips) return;
     free(run_well(f, BEST "--gradient_accumulation_steps 4 --output_dir one"));
-    train_on(f, 4, BEST "--output_dir four");
+    run_ranks_well(f, 4, BEST "--output_dir four");
     assert_same_run(f, "one", "four");
     assert_same_in_both(f, "one", "four", "checkpoint-6/model.safetensors");
     assert_same_in_both(f, "one", "four", "checkpoint-6/optimizer.safetensors");
     free(run_well(f, SAVING "--gradient_accumulation_steps 4 --output_dir down --resume_from_checkpoint "
                             "four/checkpoint-3"));
     assert_same_in_both(f, "one", "down", "checkpoint-12/model.safetensors");
-    train_on(f, 4, SAVING "--output_dir up --resume_from_checkpoint one/checkpoint-3");
+    run_ranks_well(f, 4, SAVING "--output_dir up --resume_from_checkpoint one/checkpoint-3");
     assert_same_in_both(f, "one", "up", "checkpoint-12/model.safetensors");
     /* the last checkpoint of a folder */
     assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "four/checkpoint-12")), SNUG_OK);
-    train_on(f, 4, BEST "--output_dir four --resume_from_checkpoint True");
+    run_ranks_well(f, 4, BEST "--output_dir four --resume_from_checkpoint True");
     assert_same_in_both(f, "one", "four", "checkpoint-12/optimizer.safetensors");
 }
 
@@ -142,7 +118,7 @@ static void test_killed_rank(void **state) {
     assert_true(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
     assert_true(now() - begin < 10);
     /* The last checkpoint is whole: the run continues from it. */
-    train_on(f, 2, LONG "--max_steps 300 --output_dir killed --resume_from_checkpoint True");
+    run_ranks_well(f, 2, LONG "--max_steps 300 --output_dir killed --resume_from_checkpoint True");
     free(run_well(f, LONG "--max_steps 300 --gradient_accumulation_steps 2 --output_dir whole"));
     assert_same_in_both(f, "whole", "killed", "model.safetensors");
 }

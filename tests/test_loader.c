@@ -185,6 +185,35 @@ static void check_turns(struct fixture *f, const struct snug_dataset *dataset, i
     stop(&all);
 }
 
+/* Ranks take turns with the batches of an evaluation, each of which is a step of its own. */
+static void check_evaluation(struct fixture *f, const struct snug_dataset *dataset, int ranks, int64_t size) {
+    struct snug_loader_options options = loader_options(f, size, 1);
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    options.independent = true;
+    struct run all = start(f, dataset, options, 1), own[9];
+    options.ranks = ranks;
+    for (int r = 0; r < ranks; r++) {
+        options.rank = r;
+        options.workers = r % 3;
+        own[r] = start(f, dataset, options, 1);
+        assert_int_equal(snug_loader_begin_epoch(own[r].loader, 0, 0), SNUG_OK);
+    }
+    assert_int_equal(snug_loader_begin_epoch(all.loader, 0, 0), SNUG_OK);
+    int turn = 0;
+    for (const struct snug_batch *batch; (batch = next(f, &all)); turn = (turn + 1) % ranks) {
+        const struct snug_batch *its = next(f, &own[turn]);
+        assert_same_rows(batch, its);
+        assert_int_equal(its->first_row, batch->first_row);
+        assert_int_equal(its->first_sample, 0);
+        assert_int_equal(its->items_in_step, batch->items);
+    }
+    for (int r = 0; r < ranks; r++) {
+        assert_null(next(f, &own[r]));
+        stop(&own[r]);
+    }
+    stop(&all);
+}
+
 static void test_ranks(void **state) {
     struct fixture *f = *state;
     struct snug_dataset *dataset = open_rows(f, false);
@@ -193,6 +222,10 @@ static void test_ranks(void **state) {
             check_ranks(f, dataset, ranks, share);
             check_turns(f, dataset, ranks, share);
         }
+    for (int ranks = 1; ranks <= 8; ranks += 1 + (ranks > 3)) {
+        check_evaluation(f, dataset, ranks, 8);
+        check_evaluation(f, dataset, ranks, ROWS / 2); /* more ranks than batches */
+    }
     snug_dataset_close(dataset);
 }
 

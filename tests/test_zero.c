@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ZeRO: several ranks divide states, gradients and weights. Every stage has the bits of a run without, and the bytes of
  * its plan. */
-#include "ranks_fixture.h"
+#include "mpirun.h"
 
 #include "program/shards.h"
 
@@ -74,7 +74,7 @@ static void test_stages_have_the_same_bits(void **state) {
             for (int stage = 1; stage <= STAGES; stage++) {
                 snprintf(many, sizeof many, "many%zu_%d_%d", kind, ranks, stage);
                 snprintf(words, sizeof words, "%s --zero_stage %d --output_dir %s", kinds[kind].words, stage, many);
-                train_on(f, ranks, words);
+                run_ranks_well(f, ranks, words);
                 assert_same_run(f, one, many);
                 assert_same_in_both(f, one, many, "checkpoint-2/model.safetensors");
                 assert_same_in_both(f, one, many, "checkpoint-2/optimizer.safetensors");
@@ -101,7 +101,7 @@ static void test_accumulation(void **state) {
             snprintf(many, sizeof many, "many%d_%d", i, stage);
             snprintf(command, sizeof command, "%s --gradient_accumulation_steps %d --zero_stage %d --output_dir %s",
                      words, each[i], stage, many);
-            train_on(f, ranks[i], command);
+            run_ranks_well(f, ranks[i], command);
             assert_same_run(f, one, many);
         }
     }
@@ -121,12 +121,12 @@ static void test_resumed_in_another_stage(void **state) {
     for (int stage = 1; stage <= STAGES; stage++) {
         snprintf(command, sizeof command, "%s --zero_stage %d --output_dir best%d --load_best_model_at_end", words,
                  stage, stage);
-        train_on(f, 4, command);
+        run_ranks_well(f, 4, command);
         snprintf(command, sizeof command, "best%d", stage);
         assert_same_run(f, "one", command);
         snprintf(command, sizeof command,
                  "%s --zero_stage %d --output_dir up%d --resume_from_checkpoint one/checkpoint-2", words, stage, stage);
-        train_on(f, 4, command);
+        run_ranks_well(f, 4, command);
         snprintf(command, sizeof command, "up%d", stage);
         assert_same_in_both(f, "one", command, "checkpoint-6/optimizer.safetensors");
         snprintf(command, sizeof command,
@@ -152,7 +152,7 @@ static void test_plan_is_allocation(void **state) {
         char command[1024];
         snprintf(command, sizeof command, "train %s --zero_stage %d --output_dir out%d --save_strategy no", words,
                  stage, stage);
-        train_on(f, 3, command);
+        run_ranks_well(f, 3, command);
         char *log = output_of(f, "stderr");
         snprintf(command, sizeof command, "plan %s --zero_stage %d --num_processes 3 --json", words, stage);
         json_t *plan = run_json(f, command);

@@ -27,8 +27,9 @@ int command_eval(int argc, char **argv) {
         snug_metrics metrics = {0};
         snug_status status = snug_evaluate(cli.args, &cli.callbacks, &metrics);
         progress_end(&cli.progress);
-        if (status == SNUG_OK) status = put_metrics(&cli, &metrics);
+        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_metrics(&cli, &metrics);
         code = cli_finish(&cli, status);
+        if (status != SNUG_OK) snug_end_ranks(cli.args, code);
     }
     cli_close(&cli);
     return code;

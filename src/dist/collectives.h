@@ -17,6 +17,15 @@
 
 #define SNUG_COLLECTIVE_MOST INT64_C(0x7fffffff)
 
+/* What a process group wants to know of its ranks' operations, in the caller's thread. */
+struct snug_collective_watch {
+    void *user;                                       /* NULL: nothing is called */
+    void (*enter)(void *user, const char *operation); /* a string that is never freed */
+    /* Again and again while an operation waits: a failure ends it, and the ranks cannot continue. */
+    snug_status (*poll)(void *user, snug_context *ctx);
+    void (*leave)(void *user);
+};
+
 struct snug_collectives {
     char name[128]; /* the library, with its version */
     int rank, size;
@@ -32,6 +41,8 @@ struct snug_collectives {
     /* values of rank `from`, to all. */
     snug_status (*broadcast)(snug_context *ctx, void *values, int64_t bytes, int from);
     snug_status (*barrier)(snug_context *ctx);
+    /* From here on. NULL: nothing is called any more. */
+    void (*set_watch)(const struct snug_collective_watch *watch);
     /* Ends all ranks, this one included, with an exit code; it does not return. */
     void (*abort)(int code);
     /* Waits until all ranks have called it. Nothing can be called afterwards, and the library cannot be opened again in

@@ -28,9 +28,14 @@ int snug_loader_contributors(int64_t rows, const struct snug_loader_options *opt
     return (int)(having < 0 || own >= share ? 0 : having < ranks ? having : ranks);
 }
 
+static bool takes_turns(const struct snug_loader_options *options) {
+    return options->independent && options->ranks > 1;
+}
+
 /* Batches of an epoch that this rank has. */
 static int64_t own_batches(int64_t rows, const struct snug_loader_options *options) {
     const int64_t batches = snug_loader_batches(rows, options), share = snug_loader_share(options);
+    if (takes_turns(options)) return (batches - options->rank + options->ranks - 1) / options->ranks;
     const int64_t left = batches % options->accumulation; /* of the incomplete last step */
     int64_t last =
         options->in_turns ? (left - options->rank + options->ranks - 1) / options->ranks : left - options->rank * share;
@@ -41,6 +46,7 @@ static int64_t own_batches(int64_t rows, const struct snug_loader_options *optio
 /* The number in the epoch of a rank's batch number `own`. */
 static int64_t epoch_number(const struct snug_loader_options *options, int64_t own) {
     const int64_t share = snug_loader_share(options), first = own / share * options->accumulation;
+    if (takes_turns(options)) return own * options->ranks + options->rank;
     if (options->in_turns) return first + own % share * options->ranks + options->rank;
     return first + options->rank * share + own % share;
 }

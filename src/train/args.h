@@ -49,6 +49,7 @@ struct snug_args {
     int64_t threads; /* 0: all cores that the process may use */
     int64_t dataloader_num_workers, dataloader_prefetch_factor;
     bool dataloader_drop_last;
+    int64_t ddp_timeout; /* seconds */
     /* evaluation, logging, saving */
     enum snug_interval eval_strategy, logging_strategy, save_strategy;
     double eval_steps, logging_steps, save_steps; /* below 1: a fraction of all steps; eval_steps 0: logging_steps */

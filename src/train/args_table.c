@@ -171,6 +171,10 @@ const struct snug_argument snug_arguments[] = {
           "data loader threads; 0: the main thread loads the data"),
     COUNT(dataloader_prefetch_factor, "", MACHINE, "2", "[1,1024]", "batches that each loader thread prefetches"),
     FLAG(dataloader_drop_last, "", MACHINE, "False", "drop an epoch's last incomplete batch"),
+    COUNT(
+        ddp_timeout, "", MACHINE, "1800", "[1,1e9]",
+        "several ranks: seconds that a rank waits for the others in an operation; then the late one is named, and all "
+        "end"),
 
     ROW(INTERVAL, eval_strategy, "evaluation_strategy", STRATEGY, "no|steps|epoch", "no", NULL, NULL,
         "when to evaluate"),
@@ -223,7 +227,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE_IGNORED,
      "local_rank run_name log_level_replica preprocessing_num_workers length_column_name "
      "eval_accumulation_steps "
-     "ddp_backend ddp_bucket_cap_mb ddp_timeout hub_token hub_model_id hub_strategy hub_revision token project "
+     "ddp_backend ddp_bucket_cap_mb hub_token hub_model_id hub_strategy hub_revision token project "
      "trackio_space_id trackio_bucket_id trackio_static_space_id dataloader_multiprocessing_context "
      "torch_empty_cache_steps gradient_checkpointing_kwargs activation_checkpointing_kwargs"},
     {SNUG_FOREIGN_VALUE,

@@ -20,6 +20,13 @@ static void reset(struct snug_metric_accumulator *accumulator) {
     memset(accumulator->memory, 0, (size_t)bytes(&accumulator->options));
 }
 
+_Static_assert(sizeof(struct tally) == 3 * sizeof(int64_t), "tallies are added up as whole numbers");
+
+static int64_t counts(struct snug_metric_accumulator *accumulator, int64_t **out) {
+    *out = accumulator->memory;
+    return 3 * accumulator->options.classes;
+}
+
 static void add_masked(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
                        int64_t first, int64_t rows) {
     const int64_t classes = accumulator->options.classes;
@@ -134,6 +141,7 @@ const struct snug_metric_kind snug_single_label_metrics = {
     .bytes = bytes,
     .reset = reset,
     .add = add_single_label,
+    .counts = counts,
     .result = single_label_result,
 };
 
@@ -142,6 +150,7 @@ const struct snug_metric_kind snug_multi_label_metrics = {
     .bytes = bytes,
     .reset = reset,
     .add = add_multi_label,
+    .counts = counts,
     .result = multi_label_result,
 };
 

@@ -19,6 +19,11 @@ struct snug_metric_kind {
     void (*reset)(struct snug_metric_accumulator *accumulator);
     void (*add)(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
                 int64_t first, int64_t rows);
+    /* Counts that several ranks add up, in memory: how many int64_t; NULL: none. */
+    int64_t (*counts)(struct snug_metric_accumulator *accumulator, int64_t **out);
+    /* Merges what cannot be added up; NULL: nothing. */
+    snug_status (*merge)(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                         int64_t batch_size);
     /* values[0] is the loss; sets the others, in the order of names. */
     void (*result)(struct snug_metric_accumulator *accumulator, double *values);
     /* Appends metrics without fixed names; NULL: none. */

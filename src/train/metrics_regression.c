@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of predicted values. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/metrics_impl.h"
 
-/* Welford's running moments of prediction x and target y, and the squared error. */
+/* Welford's running moments of prediction x and target y, and the squared error. They are computed from the pairs, in
+   the order of the rows, before these become ranks. */
 struct moments {
     double mean_x, mean_y, square_x, square_y, product, squared_error;
     bool not_a_number; /* a NaN has no rank */
-    bool ranked;       /* pairs are ranks now */
+    bool ranked;       /* pairs are ranks now, and the moments are complete */
 };
 
 /* [rows] prediction and target as ordered words. */
@@ -35,23 +37,83 @@ static uint32_t ordered_word(float value) {
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
+static float number_of(uint32_t word) {
+    const uint32_t bits = word & 0x80000000u ? word & 0x7fffffffu : ~word;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static void add(struct snug_metric_accumulator *accumulator, const float *predictions, const struct snug_batch *batch,
                 int64_t first, int64_t rows) {
-    struct moments *m = accumulator->state;
+    const struct moments *m = accumulator->state;
     const float *targets = batch->targets + first;
     if (m->ranked || rows > accumulator->options.rows - accumulator->rows) {
         accumulator->misuse =
             m->ranked ? "rows were added after the result was taken" : "more rows than were announced";
         return;
     }
-    for (int64_t row = 0; row < rows; row++) {
-        double x = predictions[row], y = targets[row];
-        m->not_a_number |= isnan(x) || isnan(y);
+    for (int64_t row = 0; row < rows; row++)
         pairs_of(accumulator)[accumulator->rows++] =
             (uint64_t)ordered_word(predictions[row]) << 32 | ordered_word(targets[row]);
-        double step_x = x - m->mean_x, step_y = y - m->mean_y;
-        m->mean_x += step_x / (double)accumulator->rows;
-        m->mean_y += step_y / (double)accumulator->rows;
+}
+
+/* ---- several ranks ---------------------------------------------------------------------------------------------- */
+
+enum { TOGETHER = 1 << 10 }; /* pairs that the ranks exchange at a time, about: 8 KiB */
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Gathers the pairs of `rounds` rounds from `first` on, in each of which every rank has a batch, and puts them to their
+   rows. part: [ranks, rounds * batch], of which the last may be incomplete. */
+static snug_status merge_rounds(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                                int64_t batch, int64_t first, int64_t rounds, int64_t all, uint64_t *part) {
+    const int ranks = snug_group_size(group);
+    uint64_t *pairs = pairs_of(accumulator), *own = part + snug_group_rank(group) * rounds * batch;
+    const int64_t begin = first * batch, left = accumulator->rows - begin;
+    if (left > 0) memcpy(own, pairs + begin, (size_t)smaller(left, rounds * batch) * sizeof *own);
+    RETURN_IF_ERROR(snug_group_all_gather(accumulator->ctx, group, part, rounds * batch * (int64_t)sizeof *part));
+    for (int64_t round = 0; round < rounds; round++)
+        for (int r = 0; r < ranks; r++) {
+            const int64_t row = ((first + round) * ranks + r) * batch;
+            if (row < all)
+                memcpy(pairs + row, part + (r * rounds + round) * batch,
+                       (size_t)smaller(batch, all - row) * sizeof *part);
+        }
+    return SNUG_OK;
+}
+
+/* From the last rounds to the first: the rows of a round are never before this rank's own pairs of it, so that those
+   which are still needed are not overwritten. */
+static snug_status merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                         int64_t batch) {
+    const int64_t ranks = snug_group_size(group);
+    int64_t all = accumulator->rows;
+    void *part;
+    RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, &all, 1));
+    const int64_t rounds = (all + ranks * batch - 1) / (ranks * batch);
+    const int64_t fit = TOGETHER / (ranks * batch), together = fit < 1 ? 1 : smaller(fit, rounds);
+    RETURN_IF_ERROR(snug_alloc(accumulator->ctx, (size_t)(ranks * together * batch), sizeof(uint64_t), &part));
+    snug_status status = SNUG_OK;
+    for (int64_t end = rounds; end > 0 && status == SNUG_OK; end -= together) {
+        const int64_t first = end > together ? end - together : 0;
+        status = merge_rounds(accumulator, group, batch, first, end - first, all, part);
+    }
+    free(part);
+    return status;
+}
+
+/* ---- the result ------------------------------------------------------------------------------------------------- */
+
+static void find_moments(struct snug_metric_accumulator *accumulator) {
+    struct moments *m = accumulator->state;
+    for (int64_t row = 0; row < accumulator->rows; row++) {
+        const uint64_t pair = pairs_of(accumulator)[row];
+        const double x = number_of((uint32_t)(pair >> 32)), y = number_of((uint32_t)pair);
+        const double step_x = x - m->mean_x, step_y = y - m->mean_y;
+        m->not_a_number |= isnan(x) || isnan(y);
+        m->mean_x += step_x / (double)(row + 1);
+        m->mean_y += step_y / (double)(row + 1);
         m->square_x += step_x * (x - m->mean_x);
         m->square_y += step_y * (y - m->mean_y);
         m->product += step_x * (y - m->mean_y);
@@ -101,9 +163,8 @@ static double spearman(struct snug_metric_accumulator *accumulator) {
     struct moments *m = accumulator->state;
     uint64_t *pairs = pairs_of(accumulator);
     if (m->not_a_number || accumulator->rows == 0) return NAN;
+    rank_and_swap(pairs, accumulator->rows); /* ranking ranks gives the same ranks: a second result is the same */
     rank_and_swap(pairs, accumulator->rows);
-    rank_and_swap(pairs, accumulator->rows);
-    m->ranked = true; /* ranking ranks gives the same ranks: a second result is the same */
     double mean = (double)accumulator->rows + 1, product = 0, square_x = 0, square_y = 0;
     for (int64_t i = 0; i < accumulator->rows; i++) {
         double x = (double)(pairs[i] >> 32) - mean, y = (double)(uint32_t)pairs[i] - mean;
@@ -115,7 +176,9 @@ static double spearman(struct snug_metric_accumulator *accumulator) {
 }
 
 static void result(struct snug_metric_accumulator *accumulator, double *values) {
-    const struct moments *m = accumulator->state;
+    struct moments *m = accumulator->state;
+    if (!m->ranked) find_moments(accumulator);
+    m->ranked = true;
     values[1] = accumulator->rows ? m->squared_error / (double)accumulator->rows : NAN;
     values[2] = correlation(m->product, m->square_x, m->square_y);
     values[3] = spearman(accumulator);
@@ -127,5 +190,6 @@ const struct snug_metric_kind snug_regression_metrics = {
     .bytes = bytes,
     .open = check,
     .add = add,
+    .merge = merge,
     .result = result,
 };

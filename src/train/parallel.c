@@ -64,13 +64,17 @@ static snug_status hash_tensors(const struct snug_program *program, const struct
     return SNUG_OK;
 }
 
+/* The model's configuration and the data. */
 static snug_status hash_identity(const struct snug_job *job, uint64_t *hash) {
-    json_t *identity = snug_identity(job);
+    const struct snug_setup *setup = &job->setup;
+    json_t *identity = setup->trains ? snug_identity(job) : json_incref(setup->config.json);
     char *text = NULL;
     /* untested: an allocation that fails */
     const snug_status status = identity ? snug_json_text(job->ctx, identity, JSON_COMPACT | JSON_SORT_KEYS, &text)
                                         : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory before the first step");
-    if (status == SNUG_OK) *hash = XXH3_64bits(text, strlen(text));
+    if (status == SNUG_OK)
+        *hash = XXH3_64bits_withSeed(text, strlen(text),
+                                     setup->eval.dataset ? snug_dataset_digest(setup->eval.dataset) : 0);
     free(text);
     json_decref(identity);
     return status;
@@ -90,7 +94,7 @@ static uint64_t hash_processor(void) {
 static snug_status find_fingerprint(const struct snug_job *job, const struct snug_memory *memory, int64_t step,
                                     struct fingerprint *out) {
     static const char version[] = SNUG_VERSION " " __VERSION__;
-    const struct snug_program *program = &snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING)->program;
+    const struct snug_program *program = &job->plan.programs[0].program; /* every program has all parameters */
     *out = (struct fingerprint){.values = {[VERSION] = XXH3_64bits(version, sizeof version), [STEP] = (uint64_t)step}};
     out->values[PROCESSOR] = hash_processor();
     memcpy(out->host, job->setup.args->group->ranks.host, sizeof out->host);

@@ -7,7 +7,22 @@
 
 #include "text/dataset_impl.h"
 #include "text/words.h"
+#include "train/group.h"
+#include "train/parallel.h"
 #include "train/session.h"
+
+/* Outputs of loss positions, and the row of the data set that each belongs to. */
+struct outputs {
+    int64_t count;
+    float *logits; /* [count, classes], read only */
+    int64_t *rows; /* [count], ascending */
+};
+
+/* What a rank tells the others after a round. */
+struct notice {
+    int64_t count; /* loss positions of its batch */
+    int64_t stop;  /* not 0: it was asked to stop */
+};
 
 struct predicting {
     struct snug_session *session;
@@ -27,12 +42,16 @@ struct predicting {
     const char **words, **tags;
     double *word_scores;
     size_t words_capacity, tags_capacity, word_scores_capacity;
+
+    struct outputs batch;  /* of this rank's current batch */
+    struct outputs *ranks; /* rank 0 of several: of those of all ranks, one after the other */
+    struct notice *notices;
+    size_t logits_capacity, row_capacity, all_logits_capacity, all_row_capacity;
 };
 
 struct predictor {
-    /* Converts the outputs of the batch's loss positions first … first + rows - 1. */
-    snug_status (*take)(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                        const struct snug_batch *batch);
+    /* Converts outputs; calls follow each other in the order of the rows. */
+    snug_status (*take)(struct predicting *p, const struct outputs *outputs, int64_t classes);
     snug_status (*finish)(struct predicting *p); /* after all batches; NULL: nothing to do */
     const char *nothing;                         /* logged if no row has a result; NULL: every row has one */
 };
@@ -99,26 +118,23 @@ static snug_status name_token(struct predicting *p, const float *logits, int64_t
 }
 
 /* Each loss position is a row of its own. */
-static snug_status take_each(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                             const struct snug_batch *batch,
+static snug_status take_each(struct predicting *p, const struct outputs *outputs, int64_t classes,
                              snug_status (*name)(struct predicting *, const float *, int64_t, double *)) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < outputs->count; i++) {
         snug_prediction row = {
-            .index = snug_batch_row(batch, first + i), .logits_count = (size_t)classes, .logits = logits + i * classes};
+            .index = outputs->rows[i], .logits_count = (size_t)classes, .logits = outputs->logits + i * classes};
         RETURN_IF_ERROR(name(p, row.logits, classes, &row.score));
         RETURN_IF_ERROR(give(p, &row));
     }
     return SNUG_OK;
 }
 
-static snug_status take_classes(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                                const struct snug_batch *batch) {
-    return take_each(p, logits, classes, first, rows, batch, name_classes);
+static snug_status take_classes(struct predicting *p, const struct outputs *outputs, int64_t classes) {
+    return take_each(p, outputs, classes, name_classes);
 }
 
-static snug_status take_masked(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                               const struct snug_batch *batch) {
-    return take_each(p, logits, classes, first, rows, batch, name_token);
+static snug_status take_masked(struct predicting *p, const struct outputs *outputs, int64_t classes) {
+    return take_each(p, outputs, classes, name_token);
 }
 
 /* ---- token classification -------------------------------------------------------------------------------------- */
@@ -167,15 +183,15 @@ static snug_status give_words(struct predicting *p) {
     return give(p, &row);
 }
 
-static snug_status take_tags(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                             const struct snug_batch *batch) {
+static snug_status take_tags(struct predicting *p, const struct outputs *outputs, int64_t classes) {
     snug_context *ctx = p->session->ctx;
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t row = snug_batch_row(batch, first + i);
+    for (int64_t i = 0; i < outputs->count; i++) {
+        const int64_t row = outputs->rows[i];
         while (p->row < row) RETURN_IF_ERROR(give_words(p)); /* those in between have no words */
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->classes, &p->class_capacity, p->positions + 1, sizeof *p->classes));
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->scores, &p->score_capacity, p->positions + 1, sizeof *p->scores));
-        p->classes[p->positions] = (int32_t)best_class(logits + i * classes, classes, &p->scores[p->positions]);
+        p->classes[p->positions] =
+            (int32_t)best_class(outputs->logits + i * classes, classes, &p->scores[p->positions]);
         p->positions++;
     }
     return SNUG_OK;
@@ -195,11 +211,75 @@ static const struct predictor predictors[SNUG_TASK_COUNT] = {
     [SNUG_TASK_TOKEN_CLASSIFICATION] = {.take = take_tags, .finish = give_rest},
 };
 
-static snug_status predict_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
-                                 const struct snug_batch *batch) {
-    struct predicting *p = user;
+static int64_t classes_of(const struct predicting *p) {
     const struct snug_program *program = &p->session->evaluation->program;
-    return p->predictor->take(p, logits, program->tensors[program->logits].cols, first_row, rows, batch);
+    return program->tensors[program->logits].cols;
+}
+
+static const struct snug_process_group *group_of(const struct predicting *p) {
+    return p->session->job.setup.args->group;
+}
+
+/* One rank converts a chunk's outputs; several collect those of the batch. */
+static snug_status take_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
+                              const struct snug_batch *batch) {
+    struct predicting *p = user;
+    struct outputs *to = &p->batch;
+    const int64_t classes = classes_of(p);
+    const size_t need = (size_t)(to->count + rows);
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->rows, &p->row_capacity, need, sizeof *to->rows));
+    for (int64_t i = 0; i < rows; i++) to->rows[to->count + i] = snug_batch_row(batch, first_row + i);
+    if (!group_of(p))
+        return p->predictor->take(p, &(struct outputs){rows, (float *)(uintptr_t)logits, to->rows}, classes);
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->logits, &p->logits_capacity, need * (size_t)classes,
+                              sizeof *to->logits));
+    memcpy(to->logits + to->count * classes, logits, (size_t)(rows * classes) * sizeof *logits);
+    to->count += rows;
+    return SNUG_OK;
+}
+
+/* Room for `most` loss positions of this rank, whose memory is sent up to there, and on rank 0 for those of all ranks.
+ */
+static snug_status make_places(struct predicting *p, const struct snug_process_group *group, int64_t most) {
+    snug_context *ctx = p->session->ctx;
+    const size_t values = (size_t)(most * classes_of(p)), ranks = (size_t)group->ranks.size;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->batch.logits, &p->logits_capacity, values, sizeof(float)));
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->batch.rows, &p->row_capacity, (size_t)most, sizeof(int64_t)));
+    if (group->ranks.rank != 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->ranks->logits, &p->all_logits_capacity, ranks * values, sizeof(float)));
+    return snug_grow(ctx, (void **)&p->ranks->rows, &p->all_row_capacity, ranks * (size_t)most, sizeof(int64_t));
+}
+
+/* Rank 0 gets the outputs of all ranks, and converts them in the order of the ranks, which is that of the rows. */
+static snug_status gather(struct predicting *p, const struct snug_process_group *group) {
+    snug_context *ctx = p->session->ctx;
+    const int64_t classes = classes_of(p);
+    int64_t most = 0;
+    for (int r = 0; r < group->ranks.size; r++)
+        if (p->notices[r].count > most) most = p->notices[r].count;
+    RETURN_IF_ERROR(make_places(p, group, most));
+    RETURN_IF_ERROR(
+        snug_group_gather(ctx, group, p->batch.logits, most * classes * (int64_t)sizeof(float), p->ranks->logits));
+    RETURN_IF_ERROR(snug_group_gather(ctx, group, p->batch.rows, most * (int64_t)sizeof(int64_t), p->ranks->rows));
+    for (int r = 0; r < group->ranks.size && group->ranks.rank == 0; r++) {
+        const struct outputs outputs = {p->notices[r].count, p->ranks->logits + r * most * classes,
+                                        p->ranks->rows + r * most};
+        RETURN_IF_ERROR(p->predictor->take(p, &outputs, classes));
+    }
+    return SNUG_OK;
+}
+
+static snug_status end_round(void *user, bool last, bool *stop) {
+    struct predicting *p = user;
+    const struct snug_process_group *group = group_of(p);
+    (void)last;
+    if (!group) return SNUG_OK;
+    p->notices[group->ranks.rank] = (struct notice){p->batch.count, *stop};
+    RETURN_IF_ERROR(snug_group_all_gather(p->session->ctx, group, p->notices, sizeof *p->notices));
+    for (int r = 0; r < group->ranks.size; r++) *stop |= p->notices[r].stop != 0;
+    RETURN_IF_ERROR(gather(p, group));
+    p->batch.count = 0;
+    return SNUG_OK;
 }
 
 static void release(struct predicting *p) {
@@ -210,17 +290,41 @@ static void release(struct predicting *p) {
     free(p->words);
     free(p->tags);
     free(p->word_scores);
+    free(p->batch.logits);
+    free(p->batch.rows);
+    if (p->ranks) {
+        free(p->ranks->logits);
+        free(p->ranks->rows);
+    }
+    free(p->ranks);
+    free(p->notices);
+}
+
+static snug_status predict(struct predicting *p, snug_args *args, const snug_callbacks *callbacks) {
+    const struct snug_inference inference = {p, take_chunk, end_round};
+    const struct snug_process_group *group = args->group;
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p->session));
+    const struct snug_job *job = &p->session->job;
+    RETURN_IF_ERROR(snug_parallel_compare(job, &p->session->memory, 0));
+    p->predictor = &predictors[job->setup.config.task];
+    if (group) RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof *p->ranks, (void **)&p->ranks));
+    if (group)
+        RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->notices, (void **)&p->notices));
+    RETURN_IF_ERROR(snug_session_infer(p->session, callbacks, &inference));
+    if (snug_group_rank(group) != 0) return snug_group_barrier(args->ctx, group);
+    if (p->predictor->finish) RETURN_IF_ERROR(p->predictor->finish(p));
+    if (p->rows == 0 && p->predictor->nothing) /* untested: every task reports that it has no rows */
+        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", args->test_file, p->predictor->nothing);
+    return snug_group_barrier(args->ctx, group);
 }
 
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
     struct predicting p = {.on_row = on_row, .user = user};
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session));
-    p.predictor = &predictors[p.session->job.setup.config.task];
-    snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
-    if (status == SNUG_OK && p.predictor->finish) status = p.predictor->finish(&p);
-    if (status == SNUG_OK && p.rows == 0 && p.predictor->nothing) /* untested: every task reports that it has no rows */
-        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", args->test_file, p.predictor->nothing);
+    snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(snug_group_join(args));
+    snug_status status = predict(&p, args, callbacks);
+    if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
     release(&p);
     snug_session_destroy(p.session);
     return status;

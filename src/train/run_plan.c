@@ -47,7 +47,7 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
 static snug_status plan_batches(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
                                 struct snug_data_pipeline *out) {
     const bool training = role == SNUG_ROLE_TRAINING;
-    const int ranks = training ? snug_args_ranks(args) : 1;
+    const int ranks = snug_args_ranks(args);
     const struct snug_data_source *source = training ? &setup->train : &setup->eval;
     *out = (struct snug_data_pipeline){0};
     out->options = (struct snug_loader_options){
@@ -56,8 +56,9 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .batch_size = training ? args->per_device_train_batch_size : args->per_device_eval_batch_size,
         .accumulation = training ? args->gradient_accumulation_steps * ranks : 1,
         .ranks = ranks,
-        .rank = training ? snug_group_rank(args->group) : 0,
-        .in_turns = ranks > 1 && args->zero_stage >= 2,
+        .rank = snug_group_rank(args->group),
+        .in_turns = training && ranks > 1 && args->zero_stage >= 2,
+        .independent = !training,
         .drop_last = training && args->dataloader_drop_last,
         .workers = (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,

@@ -75,12 +75,20 @@ double snug_session_loss(const struct snug_session *session, int64_t micro_batch
 /* Evaluates with the current weights; callbacks get SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
                                        snug_metrics *metrics);
-/* Runs the evaluation program over the data set; on_chunk gets each chunk's logits [rows, classes], the number of the
-   batch's first loss position in them, and the batch. */
-typedef snug_status snug_logits_fn(void *user, const float *logits, int64_t first_row, int64_t rows,
-                                   const struct snug_batch *batch);
-snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
-                               void *user);
+/* Runs the evaluation program over the data set, in rounds: in each every rank that has a batch left runs one, in the
+   order of the ranks. */
+struct snug_inference {
+    void *user;
+    /* Gets each chunk's logits [rows, classes], the number of the batch's first loss position in them, and the batch.
+     */
+    snug_status (*on_chunk)(void *user, const float *logits, int64_t first_row, int64_t rows,
+                            const struct snug_batch *batch);
+    /* After a round, on all ranks: shares what this rank's batch gave. *stop: this rank was asked to stop; set to
+       whether any rank that this call heard of was. */
+    snug_status (*on_round)(void *user, bool last, bool *stop);
+};
+snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks,
+                               const struct snug_inference *inference);
 
 /* Writes config.json, model.safetensors and the tokenizer's files. */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);

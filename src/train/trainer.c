@@ -121,6 +121,7 @@ static snug_status save(struct snug_trainer *t) {
         return SNUG_OK;
     }
     if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
+    snug_group_at(t->args->group, t->session->step, "writing a checkpoint");
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
     RETURN_IF_ERROR(snug_session_end_serving(t->session));
     t->idle += snug_seconds() - begin;
@@ -148,26 +149,12 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
     }
 }
 
-/* On several ranks each evaluates all rows, and the figures of rank 0 count: decisions must be the same on all of them.
-   A rank cannot stop alone: a request counts after the next step. */
-static snug_status evaluate_together(struct snug_trainer *t, snug_metrics *metrics) {
-    const struct snug_process_group *group = t->args->group;
-    if (!group) return snug_session_evaluate_with(t->session, t->callbacks, metrics);
-    snug_callbacks leader = {0};
-    if (t->callbacks) /* untested: a program of your own without callbacks */
-        leader = (snug_callbacks){.user = t->callbacks->user, .on_event = t->callbacks->on_event};
-    RETURN_IF_ERROR(snug_session_evaluate_with(t->session, snug_trainer_leads(t) ? &leader : NULL, metrics));
-    for (size_t i = 0; i < metrics->count; i++)
-        RETURN_IF_ERROR(snug_group_broadcast(t->ctx, group, &metrics->items[i].value, sizeof metrics->items[i].value));
-    return SNUG_OK;
-}
-
 /* improved is NULL if the evaluation does not select the best model. An evaluation that was logged before a resumption
    is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
-    const snug_status status = evaluate_together(t, metrics);
+    const snug_status status = snug_session_evaluate_with(t->session, t->callbacks, metrics);
     if (status == SNUG_E_NUMERIC) return snug_trainer_outputs_not_finite(t);
     RETURN_IF_ERROR(status);
     t->idle += snug_seconds() - begin;
@@ -241,6 +228,7 @@ static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report 
     snug_session_begin_step(s);
     if (s->idle) return snug_session_attend(s);
     do {
+        RETURN_IF_ERROR(snug_group_check(t->ctx, t->args->group));
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         own->samples += (double)info.sequences;
         own->tokens += (double)info.tokens;
@@ -293,6 +281,7 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     const int64_t doubles = snug_parallel_report_doubles(&s->training->pipeline.options);
     struct snug_report *own = snug_report_of(t->reports, doubles, snug_group_rank(t->args->group));
     *loss = *logged = 0;
+    snug_group_at(t->args->group, s->step + 1, "in a step");
     own->samples = own->tokens = 0;
     RETURN_IF_ERROR(run_micro_batches(t, own));
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
@@ -608,12 +597,15 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     RETURN_IF_ERROR(snug_checkpoint_look(t));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
     if (is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
+    snug_group_at(args->group, -1, "before the first step");
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
     send(t, (snug_event){.kind = SNUG_EVENT_BEGIN});
     snug_status status = train(t);
+    snug_group_at(args->group, t->session->step, "at the end");
     if (status == SNUG_OK) status = finish(t);
+    if (status == SNUG_OK) status = snug_group_barrier(t->ctx, args->group); /* rank 0 has written the model */
     if (status != SNUG_OK) return name_last_good(t, status);
     log_profile(t);
     send(t, (snug_event){.kind = SNUG_EVENT_END});
