@@ -48,8 +48,9 @@ static const struct help {
      "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
      "classification: a line of tags per row.",
      STRATEGY TRAINING,
-     OF_TRAINING " validation_file max_eval_samples output_dir label_column_name line_by_line mlm_probability "
-                 "label_all_tokens return_entity_level_metrics ",
+     OF_TRAINING
+     " validation_file max_eval_samples output_dir label_column_name label_separator line_by_line mlm_probability "
+     "label_all_tokens return_entity_level_metrics ",
      NULL,
      {{NULL, NULL}}},
     {"plan",
@@ -86,7 +87,7 @@ static const struct help {
      "",
      "",
      " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "
-     "text_column_names label_column_name "
+     "text_column_name text_pair_column_name text_column_names text_column_delimiter label_column_name "
      "max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
      {{NULL, NULL}}},
     {"bench rates",

@@ -160,7 +160,7 @@ static snug_status check_training(struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--dataloader_prefetch_factor needs --dataloader_num_workers of at least 1");
     if (args->label_smoothing_factor > 0 &&
-        (args->do_regression || (args->task && !snug_task_info(task_of(args))->labelled)))
+        (snug_args_regression(args) == SNUG_REGRESSION_YES || (args->task && !snug_task_info(task_of(args))->labelled)))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; leave it out");
     /* The number of steps is not known yet, but names and values can be checked. */
     return snug_schedule_init(args->ctx, args->lr_scheduler_type, args->lr_scheduler_kwargs, args->learning_rate,

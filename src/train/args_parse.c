@@ -473,6 +473,12 @@ bool snug_args_is_set(const struct snug_args *args, const char *name) {
     return false;
 }
 
+enum snug_regression snug_args_regression(const struct snug_args *args) {
+    bool yes;
+    if (!args->do_regression || !parse_bool(args->do_regression, &yes)) return SNUG_REGRESSION_AUTO;
+    return yes ? SNUG_REGRESSION_YES : SNUG_REGRESSION_NO;
+}
+
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {
     *bytes = -1;
     /* untested: the size was checked when it was set */

@@ -59,10 +59,17 @@ const struct snug_argument snug_arguments[] = {
          "dummy:ROWSxMIN-MAX"),
     TEXT(validation_file, "", DATA, "FILE", "evaluation data, in the same formats"),
     TEXT(test_file, "", DATA, "FILE", "prediction data, in the same formats"),
-    TEXT(text_column_names, "text_column_name", DATA, "A,B",
-         "text columns; default: sentence1 and sentence2, else the first one or two that are not the label; token "
-         "classification: tokens"),
+    TEXT(text_column_name, "", DATA, "NAME",
+         "text column; default: the pair of columns of a GLUE task, sentence or text, else the only column that can be "
+         "a text; token classification: tokens"),
+    TEXT(text_pair_column_name, "", DATA, "NAME", "second text column, of pairs of texts (snug's own)"),
+    TEXT(text_column_names, "", DATA, "A,B", "text columns that are joined to one text"),
+    ROW(STRING, text_column_delimiter, "", DATA, "TEXT", "", NULL, NULL,
+        "what is put between joined text columns; default: a space"),
     TEXT(label_column_name, "", DATA, "NAME", "label column; default: label; token classification: ner_tags"),
+    TEXT(label_separator, "", DATA, "TEXT",
+         "what separates the labels in a text that holds several, such as '|'; none: '|' is a part of a class's name "
+         "(snug's own)"),
     COUNT(max_seq_length, "", DATA, "128", "[3,)", "maximum tokens of a sequence; longer texts are truncated"),
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
@@ -73,7 +80,9 @@ const struct snug_argument snug_arguments[] = {
     REAL(mlm_probability, DATA, "0.15", "(0,1]", "masked LM: fraction of tokens to mask"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),
     FLAG(return_entity_level_metrics, "", DATA, "False", "token classification: also metrics of each entity type"),
-    FLAG(do_regression, "", DATA, "False", "regression, even if all labels are integers"),
+    ROW(TRISTATE, do_regression, "", DATA, "BOOL", "", NULL, NULL,
+        "True: regression, even if all labels are integers; False: classes, even if they are numbers; default: "
+        "regression if a label is a number that is not whole"),
     FLAG(strict, "", DATA, "False", "refuse malformed UTF-8 instead of replacing it (snug's own)"),
 
     TEXT(output_dir, "", OUTPUT, "DIR", "folder for the model, results and checkpoints"),
@@ -225,7 +234,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "liger_kernel_config neftune_noise_alpha optim_target_modules accelerator_config parallelism_config "
      "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
-     "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
+     "task_name dataset_name dataset_config_name train_split_name "
      "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name "
      "validation_split_percentage model_type config_overrides push_to_hub_model_id "
      "push_to_hub_organization push_to_hub_token"},

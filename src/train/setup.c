@@ -9,6 +9,7 @@
 
 #include "model/family.h"
 #include "model/weights.h"
+#include "text/labels.h"
 #include "text/task.h"
 
 static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
@@ -115,13 +116,30 @@ static void choose_length(struct snug_setup *setup) {
              (long long)setup->args->max_seq_length, (long long)setup->max_length, (long long)setup->max_length);
 }
 
+/* A model that gives one label, or several, has decided what a '|' in a label is; in a prediction it does not matter.
+ */
+static const char *label_separator(const struct snug_setup *setup) {
+    const char *given = setup->args->label_separator;
+    if (given) return strcmp(given, "none") == 0 ? "" : given;
+    if (setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN) {
+        /* The validation file of a training: as its training file. */
+        if (!setup->train.dataset) return NULL;
+        return snug_labels_are_lists(snug_dataset_label_form(setup->train.dataset)) ? "|" : NULL;
+    }
+    return setup->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL ? "|" : "";
+}
+
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
     const struct snug_dataset_options options = {.path = path,
                                                  .task = setup->config.task,
                                                  .text_columns = args->text_column_names,
+                                                 .text_column = args->text_column_name,
+                                                 .text_pair_column = args->text_pair_column_name,
+                                                 .text_delimiter = args->text_column_delimiter,
                                                  .label_column = args->label_column_name,
+                                                 .label_separator = label_separator(setup),
                                                  .need_labels = need_labels,
                                                  .line_by_line =
                                                      args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
@@ -147,8 +165,8 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     if (snug_dataset_pairs(source->dataset) && !setup->config.family->one_type && setup->config.type_vocab_size < 2)
         return snug_fail(setup->ctx, SNUG_E_INPUT,
                          "%s contains pairs of texts, but the model does not distinguish a second text "
-                         "(type_vocab_size 1): give one "
-                         "column with --text_column_names",
+                         "(type_vocab_size 1): give one column with --text_column_name, or join them with "
+                         "--text_column_names",
                          path);
     const int64_t truncated = snug_dataset_truncated(source->dataset);
     if (truncated)
@@ -168,7 +186,7 @@ static snug_status choose_labels(struct snug_setup *setup) {
     if (!snug_setup_task(setup)->labelled || !setup->train.dataset)
         return snug_config_set_task(setup->ctx, &setup->config, task, &setup->config.labels);
     struct snug_labels labels;
-    RETURN_IF_ERROR(snug_labels_of(setup->ctx, setup->train.dataset, setup->args->do_regression, &labels));
+    RETURN_IF_ERROR(snug_labels_of(setup->ctx, setup->train.dataset, snug_args_regression(setup->args), &labels));
     bool same;
     snug_status status = snug_labels_serve(setup->ctx, setup->train.dataset, &setup->config.labels, &labels, &same);
     const bool keep = same && setup->config.has_label_names;
