@@ -176,6 +176,7 @@ typedef enum snug_event_kind {
     SNUG_EVENT_PROGRESS, /* within an evaluation or prediction: step of max_steps batches */
     SNUG_EVENT_DOWNLOAD, /* within snug_pull(): step of max_steps bytes are in the cache; bytes_per_second is set */
     SNUG_EVENT_END,
+    SNUG_EVENT_RUN, /* before SNUG_EVENT_BEGIN, or before an evaluation or prediction begins: run describes it */
 } snug_event_kind;
 
 #define SNUG_METRICS_MAX 256
@@ -198,6 +199,7 @@ typedef struct snug_event {
     double samples_per_second, bytes_per_second, seconds, seconds_left;
     const snug_metrics *metrics;
     const char *path;
+    const char *run; /* what was understood and planned, as a JSON object; valid during the call */
 } snug_event;
 
 typedef struct snug_callbacks {

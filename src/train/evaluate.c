@@ -4,8 +4,8 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "train/description.h"
 #include "train/results.h"
-#include "train/session.h"
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
@@ -114,6 +114,7 @@ snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug
     if (writes)
         RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, &output));
     snug_status status = snug_session_open(args, SNUG_COMMAND_EVAL, callbacks, &s);
+    if (status == SNUG_OK) status = snug_description_tell(s, callbacks);
     if (status == SNUG_OK) status = snug_session_evaluate_with(s, callbacks, metrics);
     if (status == SNUG_OK && writes)
         status =

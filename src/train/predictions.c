@@ -7,7 +7,7 @@
 
 #include "text/dataset_impl.h"
 #include "text/words.h"
-#include "train/session.h"
+#include "train/description.h"
 
 struct predicting {
     struct snug_session *session;
@@ -217,7 +217,8 @@ snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
     struct predicting p = {.on_row = on_row, .user = user};
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session));
     p.predictor = &predictors[p.session->job.setup.config.task];
-    snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
+    snug_status status = snug_description_tell(p.session, callbacks);
+    if (status == SNUG_OK) status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
     if (status == SNUG_OK && p.predictor->finish) status = p.predictor->finish(&p);
     if (status == SNUG_OK && p.rows == 0 && p.predictor->nothing) /* untested: every task reports that it has no rows */
         snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", args->test_file, p.predictor->nothing);
