@@ -96,7 +96,7 @@ static void test_other_runs(void **state) {
                                         "Classes    2: bad, good\n"},
                              *const value[] = {"Task       sequence classification, regression: a number per text\n",
                                                "Optimizer  adafactor, with its own learning rate\n"},
-                             *const dummy[] = {"Text       synthetic tokens\n", ", 0.0 M of them trained\n",
+                             *const dummy[] = {", 0.0 M of them trained\n", "Text       synthetic tokens\n",
                                                "Time       "};
     write_rows(f, "both.csv", "id,a,b,label", "w1,w2");
     free(run_well(f, TRAIN "--train_file both.csv --text_column_names a,b --label_separator | --output_dir single"));
@@ -127,7 +127,7 @@ static void test_eval_and_predict(void **state) {
                                             "Label      label\n",   "Classes    2: negative, positive\n",
                                             "Evaluate   dev.csv: ", "Device     CPU",
                                             "Memory     "},
-                             *const predicted[] = {"Text       sentence; not used: label\n",
+                             *const predicted[] = {"Text       sentence\n",
                                                    "Classes    2: negative, positive\n", "Predict    dev.csv: "};
     free(run_well(f, TRAIN "--train_file train.csv --output_dir out"));
     json_t *result = run_json(f, "eval --model_name_or_path out --validation_file dev.csv --threads 2 --json");
