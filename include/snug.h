@@ -109,6 +109,8 @@ void snug_args_destroy(snug_args *args);
 snug_status snug_args_set(snug_args *args, const char *name, const char *value);
 /* The value as text in buffer, as set or default; SNUG_E_USAGE if unknown. */
 snug_status snug_args_get(const snug_args *args, const char *name, char *buffer, size_t size);
+/* Whether the argument was set, by any of its names. */
+bool snug_args_given(const snug_args *args, const char *name);
 /* Parses a command line: --name value, --name=value, --flag, --flag False, --no_flag. argv[0] is skipped. */
 snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]);
 /* The number of this process among the ranks of the training that these args describe; 0 before snug_train(), and where

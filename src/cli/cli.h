@@ -75,6 +75,9 @@ void cli_add_metrics(json_t **object, const snug_metrics *metrics);
 /* Adds what was understood and planned, as "run". */
 void cli_add_run(struct cli *cli, json_t **object);
 
+/* Names the arguments that were given and have no effect on the command. */
+void cli_tell_unused(struct cli *cli, const char *command);
+
 /* The usage of a command and all arguments, by group. */
 void cli_help(const char *command);
 

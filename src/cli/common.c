@@ -69,6 +69,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
         *code = EXIT_USAGE;
         return false;
     }
+    if (level <= SNUG_LOG_INFO) cli_tell_unused(cli, argv[0]);
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");

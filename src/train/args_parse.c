@@ -59,17 +59,31 @@ static const struct snug_foreign *find_foreign(const char *name) {
 
 static bool is_known(const char *name) { return find_argument(name) || find_converted(name) || find_foreign(name); }
 
+static bool is_foreign_flag(enum snug_foreign_kind kind) {
+    return kind != SNUG_FOREIGN_VALUE_IGNORED && kind != SNUG_FOREIGN_VALUE;
+}
+
 static bool is_flag(const char *name) {
     const struct snug_argument *argument = find_argument(name);
     if (argument) return argument->type == SNUG_ARG_BOOL || argument->type == SNUG_ARG_TRISTATE;
     const struct snug_converted *converted = find_converted(name);
     if (converted) return converted->conversion == SNUG_CONVERT_GROUP_BY_LENGTH;
     const struct snug_foreign *foreign = find_foreign(name);
-    return foreign && (foreign->kind == SNUG_FOREIGN_FLAG_IGNORED || foreign->kind == SNUG_FOREIGN_FLAG_OFF);
+    return foreign && is_foreign_flag(foreign->kind);
 }
 
+static const char *find_short(const char *name) {
+    for (size_t i = 0; i < snug_short_count; i++)
+        if (lists(snug_short_names[i].names, name)) return snug_short_names[i].meant;
+    return NULL;
+}
+
+static bool asks_version(const char *name) { return strcmp(name, "V") == 0 || strcmp(name, "version") == 0; }
+
 static snug_status fail_unknown(snug_context *ctx, const char *name) {
-    const char *nearest = NULL;
+    if (asks_version(name)) return snug_fail(ctx, SNUG_E_USAGE, "snug --version prints the version");
+    const char *nearest = NULL, *meant = find_short(name);
+    if (meant) return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; give --%s", name, meant);
     size_t least = strlen(name) / 3 + 2; /* a name of which more than a third of the letters differ is not similar */
     for (size_t i = 0; i < snug_argument_count + snug_converted_count; i++) {
         const char *candidate = i < snug_argument_count ? snug_arguments[i].info.name
@@ -328,22 +342,20 @@ static snug_status check_local_rank(const struct snug_args *args, const char *te
         text, ranks.rank, ranks.size, ranks.local_rank);
 }
 
-static snug_status set_foreign(struct snug_args *args, enum snug_foreign_kind kind, const char *name,
+static snug_status set_foreign(struct snug_args *args, const struct snug_foreign *foreign, const char *name,
                                const char *text) {
-    bool on = false, flag = kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_FLAG_OFF;
+    const enum snug_foreign_kind kind = foreign->kind;
+    bool on = false, flag = is_foreign_flag(kind);
     bool unset = !*text || strcasecmp(text, "none") == 0;
     if (flag && !unset && !parse_bool(text, &on))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", name, text);
     if (strcmp(name, "local_rank") == 0 && !unset) RETURN_IF_ERROR(check_local_rank(args, text));
-    if (kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_VALUE_IGNORED || unset || (flag && !on)) {
+    if (kind == SNUG_FOREIGN_COMMAND && on) return note_set(args, name); /* snug_args_check() compares it */
+    if (!foreign->advice || unset || (flag && on == (kind == SNUG_FOREIGN_FLAG_ON))) {
         snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug", name);
         return SNUG_OK;
     }
-    if (strcmp(name, "pad_to_max_length") == 0)
-        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "--%s %s: snug never pads, and the result is the same; leave it out", name, text);
-    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                     "--%s %s: a known Hugging Face argument, not supported by snug yet; leave it out", name, text);
+    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "--%s %s: %s", name, text, foreign->advice);
 }
 
 /* name: as plain_name() writes it. */
@@ -356,7 +368,7 @@ static snug_status set_plain(struct snug_args *args, const char *name, const cha
         RETURN_IF_ERROR(argument ? store(args, argument, name, text) : set_converted(args, converted, text));
         return note_set(args, argument ? argument->info.name : name);
     }
-    return foreign ? set_foreign(args, foreign->kind, name, text) : fail_unknown(args->ctx, name);
+    return foreign ? set_foreign(args, foreign, name, text) : fail_unknown(args->ctx, name);
 }
 
 snug_status snug_args_set(snug_args *args, const char *name, const char *value) {
@@ -385,13 +397,23 @@ snug_status snug_args_get(const snug_args *args, const char *name, char *buffer,
     return SNUG_OK;
 }
 
+/* A word that is no argument: a file, or a name with a single dash. */
+static snug_status fail_word(snug_context *ctx, const char *word) {
+    char name[name_size];
+    plain_name(name, word, strlen(word));
+    const char *meant = find_short(name);
+    if (*word == '-' && asks_version(name)) return fail_unknown(ctx, name);
+    if (*word == '-' && (meant || is_known(name)))
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --: give --%s", word,
+                         meant ? meant : name);
+    return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word, word);
+}
+
 snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
     snug_clear_error(args->ctx);
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        if (strncmp(word, "--", 2) != 0 || !word[2])
-            return snug_fail(args->ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word,
-                             word);
+        if (strncmp(word, "--", 2) != 0 || !word[2]) return fail_word(args->ctx, word);
         const char *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
         char name[name_size];
         plain_name(name, word, equals ? (size_t)(equals - word) : strlen(word));
@@ -462,6 +484,8 @@ void snug_args_destroy(snug_args *args) {
 const snug_arg_info *snug_args_info(size_t index) {
     return index < snug_argument_count ? &snug_arguments[index].info : NULL;
 }
+
+bool snug_args_given(const snug_args *args, const char *name) { return snug_args_is_set(args, name); }
 
 bool snug_args_is_set(const struct snug_args *args, const char *name) {
     const struct snug_argument *argument = find_argument(name);

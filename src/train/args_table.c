@@ -208,35 +208,3 @@ const struct snug_converted snug_converted_arguments[] = {
     {"warmup_ratio", "warmup_steps", SNUG_CONVERT_WARMUP_RATIO},
 };
 const size_t snug_converted_count = sizeof snug_converted_arguments / sizeof *snug_converted_arguments;
-
-const struct snug_foreign snug_foreign_arguments[] = {
-    {SNUG_FOREIGN_FLAG_IGNORED,
-     "do_train do_eval do_predict full_determinism average_tokens_across_devices log_on_each_node save_on_each_node "
-     "skip_memory_metrics dataloader_pin_memory dataloader_persistent_workers dataloader_in_order "
-     "eval_do_concat_batches eval_use_gather_object batch_eval_metrics remove_unused_columns use_fast_tokenizer "
-     "low_cpu_mem_usage save_safetensors ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph "
-     "hub_private_repo hub_always_push use_cache use_legacy_prediction_loop restore_callback_states_from_checkpoint "
-     "enable_jit_checkpoint"},
-    {SNUG_FOREIGN_FLAG_OFF,
-     "torch_compile "
-     "use_liger_kernel auto_find_batch_size ignore_data_skip prediction_loss_only push_to_hub trust_remote_code "
-     "streaming shuffle_train_dataset pad_to_max_length include_inputs_for_metrics include_tokens_per_second "
-     "include_num_input_tokens_seen use_mps_device use_ipex jit_mode_eval adafactor use_auth_token "
-     "split_batches"},
-    {SNUG_FOREIGN_VALUE_IGNORED,
-     "local_rank run_name log_level_replica preprocessing_num_workers length_column_name "
-     "eval_accumulation_steps "
-     "ddp_backend ddp_bucket_cap_mb ddp_timeout hub_token hub_model_id hub_strategy hub_revision token project "
-     "trackio_space_id trackio_bucket_id trackio_static_space_id dataloader_multiprocessing_context "
-     "torch_empty_cache_steps gradient_checkpointing_kwargs activation_checkpointing_kwargs"},
-    {SNUG_FOREIGN_VALUE,
-     "torch_compile_backend torch_compile_mode "
-     "liger_kernel_config neftune_noise_alpha optim_target_modules accelerator_config parallelism_config "
-     "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
-     "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
-     "task_name dataset_name dataset_config_name train_split_name "
-     "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name "
-     "validation_split_percentage model_type config_overrides push_to_hub_model_id "
-     "push_to_hub_organization push_to_hub_token"},
-};
-const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;

@@ -40,15 +40,25 @@ extern const size_t snug_converted_count;
 enum snug_foreign_kind {
     SNUG_FOREIGN_FLAG_IGNORED,  /* a boolean without effect in snug */
     SNUG_FOREIGN_FLAG_OFF,      /* only False is accepted */
+    SNUG_FOREIGN_FLAG_ON,       /* only True is accepted */
+    SNUG_FOREIGN_COMMAND,       /* a boolean that asks for what is a command of snug */
     SNUG_FOREIGN_VALUE_IGNORED, /* a value without effect in snug */
     SNUG_FOREIGN_VALUE,         /* not supported with any value */
 };
 struct snug_foreign {
     enum snug_foreign_kind kind;
-    const char *names; /* separated by spaces */
+    const char *names;  /* separated by spaces */
+    const char *advice; /* of refused ones: what to do instead */
 };
 extern const struct snug_foreign snug_foreign_arguments[];
 extern const size_t snug_foreign_count;
+
+/* Names that are often tried, separated by spaces, and the argument that is meant. */
+struct snug_short_name {
+    const char *names, *meant;
+};
+extern const struct snug_short_name snug_short_names[];
+extern const size_t snug_short_count;
 
 /* Whether list, separated by separator, holds the word of length characters. */
 bool snug_list_has(const char *list, char separator, const char *word, size_t length);
