@@ -363,12 +363,23 @@ static snug_status set_plain(struct snug_args *args, const char *name, const cha
     const struct snug_argument *argument = find_argument(name);
     const struct snug_converted *converted = find_converted(name);
     const struct snug_foreign *foreign = find_foreign(name);
+    if (argument && argument->offset == offsetof(struct snug_args, args_from) && *text)
+        RETURN_IF_ERROR(snug_args_read(args, text));
     if (argument || converted) {
         RETURN_IF_ERROR(check_warmup(args, name));
         RETURN_IF_ERROR(argument ? store(args, argument, name, text) : set_converted(args, converted, text));
         return note_set(args, argument ? argument->info.name : name);
     }
     return foreign ? set_foreign(args, foreign, name, text) : fail_unknown(args->ctx, name);
+}
+
+snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text) {
+    const struct snug_argument *argument = find_argument(name);
+    return argument ? store(args, argument, name, text) : fail_unknown(args->ctx, name);
+}
+
+snug_status snug_args_mark(struct snug_args *args, const char *name) {
+    return find_argument(name) || find_converted(name) ? note_set(args, name) : SNUG_OK;
 }
 
 snug_status snug_args_set(snug_args *args, const char *name, const char *value) {
@@ -409,10 +420,43 @@ static snug_status fail_word(snug_context *ctx, const char *word) {
     return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word, word);
 }
 
+/* The file of arguments that argv[i] names, alone in the first place or after --args_from, and how many words that
+ * takes; else NULL. */
+static const char *args_file(int argc, char *const argv[], int i, int *words) {
+    char name[name_size];
+    const char *word = argv[i], *equals = strchr(word, '=');
+    const size_t length = strlen(word);
+    *words = 1;
+    if (i == 1 && *word != '-' && length > 5 && strcmp(word + length - 5, ".json") == 0) return word;
+    if (strncmp(word, "--", 2) != 0) return NULL;
+    plain_name(name, word, equals ? (size_t)(equals - word) : length);
+    if (strcmp(name, "args_from") != 0) return NULL;
+    if (equals) return equals + 1;
+    *words = 2;
+    return i + 1 < argc ? argv[i + 1] : NULL;
+}
+
+/* First the files of arguments, then the others, which have precedence. */
+static snug_status read_files(struct snug_args *args, int argc, char *const argv[]) {
+    int words;
+    for (int i = 1; i < argc; i += words) {
+        const char *path = args_file(argc, argv, i, &words);
+        if (path) RETURN_IF_ERROR(set_plain(args, "args_from", path));
+        if (!path) words = 1;
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
+    int words;
     snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(read_files(args, argc, argv));
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
+        if (args_file(argc, argv, i, &words)) {
+            i += words - 1;
+            continue;
+        }
         if (strncmp(word, "--", 2) != 0 || !word[2]) return fail_word(args->ctx, word);
         const char *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
         char name[name_size];

@@ -3,6 +3,8 @@
 #ifndef SNUG_TRAIN_ARGS_TABLE_H
 #define SNUG_TRAIN_ARGS_TABLE_H
 
+#include <jansson.h>
+
 #include "train/args.h"
 
 enum snug_arg_type {
@@ -59,6 +61,17 @@ struct snug_short_name {
 };
 extern const struct snug_short_name snug_short_names[];
 extern const size_t snug_short_count;
+
+/* Sets an argument's value as a default: it does not count as set. */
+snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text);
+/* Counts an argument as set, with the value that it has. */
+snug_status snug_args_mark(struct snug_args *args, const char *name);
+/* Sets the arguments of a JSON file: of an object {"name": value, …}, as the scripts read it, or of the "arguments" of a
+   training_args.json. */
+snug_status snug_args_read(struct snug_args *args, const char *path);
+/* All arguments as an object, and the list of the names that were set. NULL: out of memory. */
+json_t *snug_args_json(const struct snug_args *args);
+json_t *snug_args_given_json(const struct snug_args *args);
 
 /* Whether list, separated by separator, holds the word of length characters. */
 bool snug_list_has(const char *list, char separator, const char *word, size_t length);

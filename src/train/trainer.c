@@ -18,6 +18,7 @@
 #include "train/group.h"
 #include "train/memory.h"
 #include "train/results.h"
+#include "train/training_args.h"
 
 #define TICK 1e-9 /* the resolution of the clock */
 
@@ -559,6 +560,7 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
     if (is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
     RETURN_IF_ERROR(snug_description_tell(t->session, t->callbacks));
+    RETURN_IF_ERROR(snug_training_args_compare(&t->session->job));
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
