@@ -127,8 +127,8 @@ static void test_eval_and_predict(void **state) {
                                             "Label      label\n",   "Classes    2: negative, positive\n",
                                             "Evaluate   dev.csv: ", "Device     CPU",
                                             "Memory     "},
-                             *const predicted[] = {"Text       sentence\n",
-                                                   "Classes    2: negative, positive\n", "Predict    dev.csv: "};
+                             *const predicted[] = {"Text       sentence\n", "Classes    2: negative, positive\n",
+                                                   "Predict    dev.csv: "};
     free(run_well(f, TRAIN "--train_file train.csv --output_dir out"));
     json_t *result = run_json(f, "eval --model_name_or_path out --validation_file dev.csv --threads 2 --json");
     char *text = output_of(f, "stderr");
@@ -165,14 +165,232 @@ static void test_unknown_time(void **state) {
     free(rates);
 }
 
+/* ---- what a model remembers ---------------------------------------------------------------------------------------
+ */
+
+#define MADE                                                                                                           \
+    TRAIN "--train_file many.csv --text_column_name b --text_pair_column_name a --max_seq_length 9 --seed 7 "          \
+          "--learning_rate 1e-3 --warmup_ratio 0.5 --save_steps 1 --save_strategy steps "
+
+/* training_args.json repeats a run, to the bit; flags have precedence, and changed data is reported. */
+static void test_repeated(void **state) {
+    struct fixture *f = *state;
+    write_rows(f, "many.csv", "id,a,b,label", "w1 w2,w3 w4");
+    free(run_well(f, MADE "--output_dir made"));
+    json_t *made = read_json(f, path_of(f, "made/training_args.json"));
+    const json_t *arguments = json_object_get(made, "arguments");
+    assert_int_equal(json_integer_value(json_object_get(made, "seed")), 7);
+    assert_true(json_number_value(json_object_get(arguments, "learning_rate")) == 1e-3);
+    assert_true(json_is_true(json_object_get(arguments, "logging_nan_inf_filter")));
+    assert_string_equal(json_string_value(json_object_get(arguments, "save_strategy")), "steps");
+    assert_true(json_is_null(json_object_get(arguments, "gpu")));
+    assert_null(json_object_get(arguments, "resume_from_checkpoint"));
+    const json_t *file = json_object_get(json_object_get(made, "files"), "train_file");
+    assert_int_equal(strlen(json_string_value(json_object_get(file, "xxh3_64"))), 16);
+    assert_int_equal(*json_string_value(json_object_get(file, "path")), '/');
+    assert_true(json_is_null(json_object_get(json_object_get(made, "files"), "validation_file")));
+    json_t *data = json_pack("{s:[s, s], s:b, s:n, s:s, s:i}", "text", "b", "a", "pair", 1, "delimiter", "label",
+                             "label", "max_seq_length", 9);
+    assert_true(json_equal(json_object_get(made, "data"), data));
+    json_decref(data);
+    json_decref(made);
+
+    free(run_well(f, "train --args_from made/training_args.json --output_dir again"));
+    assert_same_file(f, path_of(f, "made/model.safetensors"), path_of(f, "again/model.safetensors"));
+    assert_same_file(f, path_of(f, "made/training_args.json"), path_of(f, "made/checkpoint-1/training_args.json"));
+    free(run_well(f, "train --output_dir third --seed=8 --args_from=made/training_args.json"));
+    assert_false(same_file(f, path_of(f, "made/model.safetensors"), path_of(f, "third/model.safetensors")));
+    char *text = output_of(f, "stderr");
+    if (strstr(text, "another content")) fail_msg("%s", text);
+    free(text);
+    /* A resumed run has the same file. */
+    free(run_well(f, MADE "--output_dir made --resume_from_checkpoint made/checkpoint-1"));
+    json_t *resumed = read_json(f, path_of(f, "made/training_args.json"));
+    json_t *first = read_json(f, path_of(f, "made/checkpoint-1/training_args.json"));
+    assert_true(json_equal(resumed, first));
+    json_decref(first);
+    json_decref(resumed);
+
+    write_rows(f, "many.csv", "id,a,b,label", "w1 w2,w5 w6");
+    free(run_well(f, "train --args_from made/training_args.json --output_dir again"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "warning: --args_from made/training_args.json: many.csv has another content");
+    free(text);
+}
+
+/* A file of arguments as the scripts read it. */
+static void test_json_file(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *json, *words;
+        int code;
+        const char *says;
+    } cases[] = {
+        {"{\"lr\": 1}", "train args.json", 2, "--lr: unknown argument; give --learning_rate (in args.json)"},
+        {"[1]", "train args.json", 1, "args.json"},
+        {"{}", "train args.json more.json", 2, "more.json: an argument must begin with --"},
+        {"{\"max_steps\": true}", "train args.json", 2, "--max_steps True: must be a whole number"},
+        {"{}", "train none.json", 1, "none.json"},
+        {"{}", "train --args_from", 2, "--args_from needs a value"},
+        {"{\"arguments\": {\"nonesuch\": 1}, \"given\": []}", "train args.json", 2, "--nonesuch: unknown argument"},
+    };
+    write_text(f, "args.json",
+               "{\"config_name\": \"model\", \"tokenizer_name\": \"model\", \"train_file\": \"train.csv\", "
+               "\"max_steps\": 3, \"learning_rate\": 1e-3, \"do_train\": true, \"report_to\": [\"tensorboard\"], "
+               "\"lr_scheduler_type\": \"cosine_with_min_lr\", \"lr_scheduler_kwargs\": {\"min_lr\": 1e-4}, "
+               "\"save_strategy\": \"no\", \"output_dir\": \"out\", \"max_seq_length\": 32, \"run_name\": null}");
+    json_t *result = run_json(f, "train args.json --max_steps 2 --json");
+    assert_int_equal(json_integer_value(json_object_get(result, "steps")), 2);
+    assert_true(exists(path_of(f, "out/runs")));
+    json_decref(result);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(f, "args.json", cases[i].json);
+        const int code = run(f, cases[i].words);
+        char *text = output_of(f, "stderr");
+        if (code != cases[i].code) fail_msg("snug %s: exit code %d: %s", cases[i].words, code, text);
+        assert_contains(text, cases[i].says);
+        free(text);
+    }
+}
+
+/* Columns and length of the training count in eval and predict; what contradicts them is reported. */
+static void test_used_again(void **state) {
+    struct fixture *f = *state;
+    write_rows(f, "many.csv", "id,a,b,label", "w1 w2 w3 w4 w5 w6,w3 w4");
+    write_rows(f, "other.csv", "id,sentence,label", "w1 w2 w3 w4 w5 w6");
+    free(run_well(f, MADE "--output_dir made"));
+    free(run_well(f, "eval --model_name_or_path made --validation_file many.csv"));
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "Text       b + a, as a pair; not used: id");
+    assert_contains(text, "12 of them cut at 9 tokens");
+    free(text);
+    free(run_well(f, "predict --model_name_or_path made/checkpoint-1 --test_file many.csv"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "Text       b + a, as a pair");
+    free(text);
+    free(run_well(f, "eval --model_name_or_path made --validation_file many.csv --max_seq_length 20"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "warning: --max_seq_length 20: the model was trained with 9");
+    free(text);
+    free(run_well(f, "eval --model_name_or_path made --validation_file many.csv --text_column_name a"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "warning: many.csv: its texts are single columns, and the model was trained on pairs");
+    free(text);
+    assert_int_equal(run(f, "predict --model_name_or_path made --test_file other.csv"), 1);
+    text = output_of(f, "stderr");
+    assert_contains(text, "other.csv: the model was trained on the pair b, a");
+    free(text);
+
+    static const struct {
+        const char *json, *says; /* NULL: it is another program's, or says nothing of the data */
+    } cases[] = {
+        {"{\"learning_rate\": 1}", NULL},
+        {"{\"program\": \"snug\"}", NULL},
+        {"{\"program\": \"snug\", \"data\": {\"text\": [\"a\"], \"pair\": true}}", "\"data\" is not what"},
+        {"{\"program\": \"snug\", \"data\": {\"max_seq_length\": -1}}", "\"data\" is not what"},
+        {"{\"program\": \"snug\", \"data\": {\"text\": [1]}}", "\"text\" must be a list of names"},
+        {"{\"program\": \"snug\", ", "training_args.json"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(f, "made/training_args.json", cases[i].json);
+        const int code = run(f, "eval --model_name_or_path made --validation_file many.csv --text_column_name a");
+        text = output_of(f, "stderr");
+        if (code != (cases[i].says ? 1 : 0)) fail_msg("%s: exit code %d: %s", cases[i].json, code, text);
+        if (cases[i].says) assert_contains(text, cases[i].says);
+        free(text);
+    }
+}
+
+/* ---- the model card and the log ------------------------------------------------------------------------------------
+ */
+
+#define CARD                                                                                                           \
+    "train --config_name model --tokenizer_name model --train_file train.csv --validation_file dev.csv --threads 2 "   \
+    "--eval_strategy epoch --num_train_epochs 2 --logging_steps 5 --save_strategy no --learning_rate 1e-3 "            \
+    "--report_to tensorboard --output_dir card "
+
+static void test_card(void **state) {
+    struct fixture *f = *state;
+    static const char *const parts[] = {
+        "---\nlibrary_name: transformers\n",
+        "- generated_from_trainer\n",
+        "metrics:\n- accuracy\n",
+        "- name: \"card\"\n",
+        "\n# card\n",
+        "trained from scratch on train.csv.\n",
+        "\n- Loss: ",
+        "\n- Accuracy: ",
+        "\n- Matthews Correlation: ",
+        "AutoModelForSequenceClassification.from_pretrained(\"card\")",
+        "\n- learning_rate: 0.001\n- train_batch_size: 8\n- eval_batch_size: 8\n- seed: 42\n",
+        "\n- num_epochs: 2\n",
+        "\n| Training Loss | Epoch | Step | Validation Loss | Accuracy | F1 | Matthews Correlation |\n",
+        " | 1 | 10 | ",
+        " | 2 | 20 | ",
+        "\n- snug 0."};
+    free(run_well(f, CARD));
+    char *text = read_text(f, path_of(f, "card/README.md"), NULL);
+    assert_order(text, parts, sizeof parts / sizeof *parts);
+    free(text);
+
+    /* Trainer's last entry, after which only the evaluation of the end may follow. */
+    json_t *trained = read_json(f, path_of(f, "card/trainer_state.json"));
+    const json_t *history = json_object_get(trained, "log_history"), *last = NULL;
+    for (size_t i = 0; i < json_array_size(history); i++) {
+        const json_t *entry = json_array_get(history, i);
+        assert_null(json_object_get(entry, "eval_samples"));
+        if (json_object_get(entry, "train_runtime")) last = entry;
+    }
+    static const char *const totals[] = {
+        "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss", "epoch", "step"};
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) assert_non_null(json_object_get(last, totals[i]));
+    assert_ptr_equal(last, json_array_get(history, json_array_size(history) - 1));
+    json_decref(trained);
+
+    /* snug's own card is replaced; one that was changed, or is another's, stays. */
+    free(run_well(f, CARD "--seed 3 --gradient_accumulation_steps 2 --warmup_ratio 0.1 --label_smoothing_factor 0.1"));
+    text = read_text(f, path_of(f, "card/README.md"), NULL);
+    assert_contains(text, "- seed: 3\n- gradient_accumulation_steps: 2\n- total_train_batch_size: 16\n");
+    assert_contains(text, "- lr_scheduler_warmup_steps: 0.1\n");
+    assert_contains(text, "- label_smoothing_factor: 0.1\n");
+    free(text);
+    write_text(f, "card/README.md", "# Mine\n");
+    for (int times = 0; times < 2; times++) {
+        free(run_well(f, times ? CARD "--overwrite_output_dir" : CARD));
+        text = output_of(f, "stderr");
+        assert_contains(text, "card/README.md is not as snug wrote it and stays as it is");
+        free(text);
+        text = read_text(f, path_of(f, "card/README.md"), NULL);
+        assert_string_equal(text, "# Mine\n");
+        free(text);
+    }
+}
+
+/* Of a model from a folder or the hub, of odd names, without evaluations. */
+static void test_plain_card(void **state) {
+    struct fixture *f = *state;
+    free(run_well(f,
+                  "train --config_name model --tokenizer_name model --train_file train.csv --max_steps 1 --threads 2 "
+                  "--save_strategy no --output_dir base"));
+    free(run_well(f, "train --model_name_or_path base --train_file train.csv --max_steps 1 --threads 2 --save_strategy "
+                     "no --output_dir a_\"b\\"));
+    char *text = read_text(f, path_of(f, "a_\"b\\/README.md"), NULL);
+    assert_contains(text, "- name: \"a_\\\"b\\\\\"\n");
+    assert_contains(text, "\n# a\\_\"b\\\\\n");
+    assert_contains(text, "is a fine-tuned version of base on train.csv");
+    assert_contains(text, "- training_steps: 1\n");
+    if (strstr(text, "Training results") || strstr(text, "evaluation set") || strstr(text, "base_model"))
+        fail_msg("%s", text);
+    free(text);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_train),
-        TEST(test_other_runs),
-        TEST(test_eval_and_predict),
-        TEST(test_unknown_time),
+        TEST(test_train),        TEST(test_other_runs), TEST(test_eval_and_predict),
+        TEST(test_unknown_time), TEST(test_repeated),   TEST(test_json_file),
+        TEST(test_used_again),   TEST(test_card),       TEST(test_plain_card),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments as JSON: a file of the scripts ({"learning_rate": 5e-5, …}), and what training_args.json holds. */
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/edit_distance.h"
 #include "io/json.h"
 #include "train/args_table.h"
 
@@ -24,21 +25,28 @@ static json_t *value_of(const struct snug_args *args, const struct snug_argument
     return text ? snug_json_from_text(text) : json_null();
 }
 
+/* Where arguments came from, and how a run was resumed, are not recorded: a resumed run and a repeated one give the
+   same file. */
+static bool is_recorded(const char *name) {
+    return strcmp(name, "args_from") != 0 && strcmp(name, "resume_from_checkpoint") != 0;
+}
+
 json_t *snug_args_json(const struct snug_args *args) {
     json_t *o = json_object();
     for (size_t i = 0; i < snug_argument_count; i++)
-        if (strcmp(snug_arguments[i].info.name, "args_from") != 0)
+        if (is_recorded(snug_arguments[i].info.name))
             snug_json_add(&o, snug_arguments[i].info.name, value_of(args, &snug_arguments[i]));
     return o;
 }
 
 json_t *snug_args_given_json(const struct snug_args *args) {
     json_t *list = json_array();
-    for (const char *name = args->set_names; name && *name;) {
-        const size_t length = strcspn(name, " ");
-        if (length != strlen("args_from") || strncmp(name, "args_from", length) != 0)
-            snug_json_append(&list, json_stringn(name, length));
-        name += length + (name[length] == ' ');
+    char name[SNUG_EDIT_SIZE];
+    for (const char *at = args->set_names; at && *at;) {
+        const size_t length = strcspn(at, " ");
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        if (is_recorded(name)) snug_json_append(&list, json_string(name));
+        at += length + (at[length] == ' ');
     }
     return list;
 }
@@ -80,7 +88,7 @@ static snug_status read_arguments(struct snug_args *args, json_t *arguments, con
     json_t *value;
     json_object_foreach(arguments, name, value) {
         char *text = NULL;
-        if (json_is_null(value) || (given && strcmp(name, "resume_from_checkpoint") == 0)) continue;
+        if (json_is_null(value)) continue;
         snug_status status = text_of(args->ctx, value, &text);
         if (status == SNUG_OK)
             status = !given || is_listed(given, name) ? snug_args_set(args, name, text)
@@ -96,8 +104,7 @@ static snug_status mark_given(struct snug_args *args, const json_t *given) {
     json_t *item;
     size_t i;
     json_array_foreach(given, i, item) {
-        if (!json_is_string(item) || strcmp(json_string_value(item), "resume_from_checkpoint") == 0) continue;
-        RETURN_IF_ERROR(snug_args_mark(args, json_string_value(item)));
+        if (json_is_string(item)) RETURN_IF_ERROR(snug_args_mark(args, json_string_value(item)));
     }
     return SNUG_OK;
 }
@@ -107,7 +114,7 @@ snug_status snug_args_read(struct snug_args *args, const char *path) {
     RETURN_IF_ERROR(snug_json_read(args->ctx, NULL, path, &json));
     json_t *arguments = json_object_get(json, "arguments"), *given = json_object_get(json, "given");
     snug_status status = json_is_object(arguments) && json_is_array(given) ? read_arguments(args, arguments, given)
-                                                                          : read_arguments(args, json, NULL);
+                                                                           : read_arguments(args, json, NULL);
     if (status == SNUG_OK && json_is_object(arguments)) status = mark_given(args, given);
     json_decref(json);
     return status == SNUG_OK ? SNUG_OK : snug_add_to_error(args->ctx, status, " (in %s)", path);

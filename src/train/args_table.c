@@ -38,7 +38,8 @@
 
 const struct snug_argument snug_arguments[] = {
     TEXT(args_from, "", MODEL, "FILE",
-         "JSON file of arguments, such as OUTPUT_DIR/training_args.json, which repeats its run; arguments of the command "
+         "JSON file of arguments, such as OUTPUT_DIR/training_args.json, which repeats its run; arguments of the "
+         "command "
          "line have precedence (snug's own)"),
     TEXT(model_name_or_path, "", MODEL, "DIR", "model folder, or model name in the local Hugging Face cache"),
     TEXT(config_name, "", MODEL, "DIR",

@@ -128,8 +128,13 @@ static void compare_columns(const struct snug_setup *setup, const struct snug_da
     const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = &setup->trained.columns;
     if (!there->texts || !here->texts || (here->pair == there->pair && here->texts == there->texts)) return;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
-             snug_dataset_path(dataset), here->pair ? "pairs" : here->texts > 1 ? "joined columns" : "single columns",
-             there->pair ? "pairs" : there->texts > 1 ? "joined columns" : "single columns");
+             snug_dataset_path(dataset),
+             here->pair        ? "pairs"
+             : here->texts > 1 ? "joined columns"
+                               : "single columns",
+             there->pair        ? "pairs"
+             : there->texts > 1 ? "joined columns"
+                                : "single columns");
 }
 
 /* A model that gives one label, or several, has decided what a '|' in a label is; in a prediction it does not matter.
@@ -171,7 +176,8 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     RETURN_IF_ERROR(snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset));
     compare_columns(setup, source->dataset);
     if (!is_dummy(path)) note_source(setup, path);
-    if (setup->command == SNUG_COMMAND_TRAIN) RETURN_IF_ERROR(snug_data_checksum(setup->ctx, path, &source->bytes, &source->digest));
+    if (setup->command == SNUG_COMMAND_TRAIN)
+        RETURN_IF_ERROR(snug_data_checksum(setup->ctx, path, &source->bytes, &source->digest));
     source->rows = snug_dataset_rows(source->dataset);
     if (source->rows > SNUG_ROWS_MOST)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
@@ -314,8 +320,7 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
     *setup = (struct snug_setup){
         .ctx = args->ctx, .args = args, .command = command, .backend = backend, .threads = threads, .mode = 0666};
     RETURN_IF_ERROR(find_model(setup));
-    if (snug_setup_is_inference(setup))
-        RETURN_IF_ERROR(snug_trained_read(setup->ctx, &setup->model, &setup->trained));
+    if (snug_setup_is_inference(setup)) RETURN_IF_ERROR(snug_trained_read(setup->ctx, &setup->model, &setup->trained));
     RETURN_IF_ERROR(open_tokenizer(setup));
     choose_length(setup);
     RETURN_IF_ERROR(open_data(setup));

@@ -80,8 +80,8 @@ static void compare_file(const struct snug_job *job, const json_t *files, const 
     if (!json_is_string(saved) || !source->dataset || source->bytes < 0) return;
     snprintf(here, sizeof here, "%016" PRIx64, source->digest);
     if (strcmp(here, json_string_value(saved)) == 0) return;
-    snug_log(job->ctx, SNUG_LOG_WARNING, "--args_from %s: %s has another content than in that run", job->setup.args->args_from,
-             snug_dataset_path(source->dataset));
+    snug_log(job->ctx, SNUG_LOG_WARNING, "--args_from %s: %s has another content than in that run",
+             job->setup.args->args_from, snug_dataset_path(source->dataset));
 }
 
 snug_status snug_training_args_compare(const struct snug_job *job) {
