@@ -120,6 +120,34 @@ static void test_other_runs(void **state) {
     free(text);
 }
 
+/* Long times, many classes, long names, offload, and a task without labels. */
+static void test_long_runs(void **state) {
+    struct fixture *f = *state;
+    char name[100], words[512];
+    memset(name, 'n', sizeof name);
+    strcpy(name + 90, ".csv");
+    write_rows(f, name, "id,a,b,label", "w1,w2");
+    /* These end before the first step: their checkpoints have no room. */
+    for (int hours = 0; hours < 2; hours++) {
+        snprintf(words, sizeof words,
+                 "train --config_name model --tokenizer_name model --train_file %s --text_column_name a --threads 2 "
+                 "--label_column_name id --save_steps 1 --max_steps %s --output_dir long",
+                 name, hours ? "1000000000" : "1000000");
+        assert_int_equal(run(f, words), 1);
+        char *text = output_of(f, "stderr");
+        assert_contains(text, hours ? " h " : " minutes: ");
+        assert_contains(text, "\nClasses    12: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …\n");
+        assert_contains(text, "are free");
+        assert_contains(text, name);
+        free(text);
+    }
+    free(run_well(f, TRAIN "--task mlm --line_by_line --train_file train.csv --offload optimizer --output_dir masked"));
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "\nTask       masked");
+    assert_contains(text, " MiB offloaded\n");
+    free(text);
+}
+
 /* eval and predict name columns, task and classes. */
 static void test_eval_and_predict(void **state) {
     struct fixture *f = *state;
@@ -232,6 +260,7 @@ static void test_json_file(void **state) {
         {"{\"max_steps\": true}", "train args.json", 2, "--max_steps True: must be a whole number"},
         {"{}", "train none.json", 1, "none.json"},
         {"{}", "train --args_from", 2, "--args_from needs a value"},
+        {"{\"arguments\": {}}", "train args.json", 2, "--arguments: unknown argument"},
         {"{\"arguments\": {\"nonesuch\": 1}, \"given\": []}", "train args.json", 2, "--nonesuch: unknown argument"},
     };
     write_text(f, "args.json",
@@ -280,6 +309,27 @@ static void test_used_again(void **state) {
     text = output_of(f, "stderr");
     assert_contains(text, "other.csv: the model was trained on the pair b, a");
     free(text);
+
+    /* Each kind of text against each other. */
+    static const struct {
+        const char *training, *evaluation, *says;
+    } kinds[] = {
+        {"--text_column_names a,b", "--text_column_name a", "single columns, and the model was trained on joined"},
+        {"--text_column_name a", "--text_column_names a,b", "joined columns, and the model was trained on single"},
+        {"--text_column_name a", "--text_column_name a --text_pair_column_name b",
+         "pairs, and the model was trained on single columns"},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char words[512];
+        snprintf(words, sizeof words, TRAIN "--train_file many.csv %s --output_dir kind", kinds[i].training);
+        free(run_well(f, words));
+        snprintf(words, sizeof words, "eval --model_name_or_path kind --validation_file many.csv %s",
+                 kinds[i].evaluation);
+        free(run_well(f, words));
+        text = output_of(f, "stderr");
+        assert_contains(text, kinds[i].says);
+        free(text);
+    }
 
     static const struct {
         const char *json, *says; /* NULL: it is another program's, or says nothing of the data */
@@ -372,6 +422,27 @@ static void test_plain_card(void **state) {
     free(run_well(f,
                   "train --config_name model --tokenizer_name model --train_file train.csv --max_steps 1 --threads 2 "
                   "--save_strategy no --output_dir base"));
+    /* A name of the hub, which is in the cache. */
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "hf")), SNUG_OK);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "hf/models--org--base")), SNUG_OK);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "hf/models--org--base/refs")), SNUG_OK);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "hf/models--org--base/snapshots")), SNUG_OK);
+    write_text(f, "hf/models--org--base/refs/main", "0123456789abcdef0123456789abcdef01234567");
+    assert_int_equal(
+        symlink("../../../base", path_of(f, "hf/models--org--base/snapshots/0123456789abcdef0123456789abcdef01234567")),
+        0);
+    free(run_well(f,
+                  "train --model_name_or_path org/base --cache_dir hf --train_file train.csv --max_steps 1 --threads 2 "
+                  "--save_strategy no --output_dir base/tuned"));
+    char *hub = read_text(f, path_of(f, "base/tuned/README.md"), NULL);
+    assert_contains(hub, "base_model: \"org/base\"\n");
+    assert_contains(hub, "- name: \"tuned\"\n");
+    assert_contains(hub, "fine-tuned version of [org/base](https://huggingface.co/org/base) on train.csv");
+    free(hub);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "named")), SNUG_OK);
+    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "named/README.md")), SNUG_OK); /* a folder stays, too */
+    free(run_well(f, "train --model_name_or_path base --train_file train.csv --max_steps 1 --threads 2 --save_strategy "
+                     "no --output_dir named"));
     free(run_well(f, "train --model_name_or_path base --train_file train.csv --max_steps 1 --threads 2 --save_strategy "
                      "no --output_dir a_\"b\\"));
     char *text = read_text(f, path_of(f, "a_\"b\\/README.md"), NULL);
@@ -388,9 +459,9 @@ static void test_plain_card(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_train),        TEST(test_other_runs), TEST(test_eval_and_predict),
-        TEST(test_unknown_time), TEST(test_repeated),   TEST(test_json_file),
-        TEST(test_used_again),   TEST(test_card),       TEST(test_plain_card),
+        TEST(test_train),        TEST(test_other_runs), TEST(test_eval_and_predict), TEST(test_long_runs),
+        TEST(test_unknown_time), TEST(test_repeated),   TEST(test_json_file),        TEST(test_used_again),
+        TEST(test_card),         TEST(test_plain_card),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static const char *problem_text(const struct snug_setup *setup) {
 
 static const char *device_name(const struct snug_session *s) {
     const char *gpu = s->job.limits.device.usage.gpu.name;
-    return *gpu ? gpu : "CPU";
+    return *gpu ? gpu : "CPU"; /* may be untested: needs a GPU, or a simulated one */
 }
 
 /* ---- as JSON ---------------------------------------------------------------------------------------------------- */
@@ -170,6 +170,7 @@ static void add(struct line *line, const char *format, ...) {
     const int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, values);
     va_end(values);
     line->length += (size_t)length;
+    /* untested: no line fills the buffer */
     if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
 }
 
@@ -252,7 +253,7 @@ static void say_steps(const struct snug_session *s) {
     struct line batch = {"", 0}, steps = {"", 0}, optimizer = {"", 0};
     add(&batch, "%" PRId64 " rows", options->batch_size);
     if (options->accumulation > ranks) add(&batch, " x %" PRId64 " accumulated", options->accumulation / ranks);
-    if (ranks > 1) add(&batch, " x %d ranks", ranks);
+    if (ranks > 1) add(&batch, " x %d ranks", ranks); /* may be untested: needs MPI */
     if (options->accumulation > 1) add(&batch, " = %" PRId64 " a step", options->batch_size * options->accumulation);
     say(s, "Batch", &batch);
     add(&steps, "%" PRId64 " in %.4g epochs", s->max_steps, (double)s->max_steps / (double)s->steps_per_epoch);
@@ -321,7 +322,7 @@ static void say_all(const struct snug_session *s, double seconds) {
 snug_status snug_description_tell(const struct snug_session *s, const snug_callbacks *callbacks) {
     double seconds;
     char *text;
-    if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK;
+    if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK; /* may be untested: needs MPI */
     RETURN_IF_ERROR(snug_description_seconds(s, &seconds));
     say_all(s, seconds);
     if (!callbacks || !callbacks->on_event) return SNUG_OK;

@@ -45,6 +45,7 @@ static void find_columns(struct card *card) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)last_evaluation(card->log_history), key, value) {
+        /* untested: metrics of more entity types than a card shows */
         if (is_metric(key) && card->count < COLUMNS) card->columns[card->count++] = key;
     }
 }
@@ -64,7 +65,7 @@ static void put_number(FILE *out, const json_t *value) {
     else if (json_is_number(value))
         fprintf(out, "%.4f", json_number_value(value));
     else
-        fputs(json_is_null(value) ? "nan" : "", out);
+        fputs(json_is_null(value) ? "nan" : "", out); /* untested: a metric that is not finite, or is new */
 }
 
 /* ---- text ----------------------------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ static void put_string(FILE *out, const char *text) {
         const unsigned char c = (unsigned char)*text;
         if (c == '"' || c == '\\')
             fprintf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
+        else if (c < 0x20 || c == 0x7f) /* untested: a folder with a control character in its name */
             fprintf(out, "\\x%02x", c);
         else
             fputc(c, out);
@@ -89,18 +90,20 @@ static void put_string(FILE *out, const char *text) {
 static void put_plain(FILE *out, const char *text) {
     for (; *text; text++) {
         if (strchr("\\`*_[]<>|#", *text)) fputc('\\', out);
+        /* untested: a folder with a control character in its name */
         fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
     }
 }
 
 static const char *name_of(const char *folder) {
     const char *slash = strrchr(folder, '/');
-    return slash && slash[1] ? slash + 1 : folder;
+    return slash && slash[1] ? slash + 1 : folder; /* untested: a folder whose name ends with a slash */
 }
 
 /* A name on the hub: of the form ORG/NAME or NAME, and not a folder here. */
 static bool is_hub_name(const char *name) {
     const char *slash = name ? strchr(name, '/') : NULL;
+    /* untested: a path that is no folder was refused */
     return name && !snug_folder_exists(name) && !(slash && (slash == name || strchr(slash + 1, '/')));
 }
 
@@ -180,7 +183,8 @@ static void put_training(const struct card *card) {
     fprintf(out, "- learning_rate: %g\n- train_batch_size: %lld\n- eval_batch_size: %lld\n- seed: %lld\n",
             args->learning_rate, (long long)options->batch_size, (long long)args->per_device_eval_batch_size,
             (long long)args->seed);
-    if (ranks > 1) fprintf(out, "- distributed_type: multi-CPU\n- num_devices: %d\n", ranks);
+    if (ranks > 1) /* may be untested: needs MPI */
+        fprintf(out, "- distributed_type: multi-CPU\n- num_devices: %d\n", ranks);
     if (options->accumulation > ranks)
         fprintf(out, "- gradient_accumulation_steps: %lld\n", (long long)options->accumulation / ranks);
     if (options->accumulation > 1)
@@ -194,7 +198,8 @@ static void put_training(const struct card *card) {
         fprintf(out, "- training_steps: %lld\n", (long long)args->max_steps);
     else
         fprintf(out, "- num_epochs: %g\n", args->num_train_epochs);
-    if (args->bf16 || args->fp16) fputs("- mixed_precision_training: Native AMP\n", out);
+    if (args->bf16 || args->fp16) /* may be untested: needs a GPU, or a CPU with bf16 */
+        fputs("- mixed_precision_training: Native AMP\n", out);
     if (args->label_smoothing_factor > 0) fprintf(out, "- label_smoothing_factor: %g\n", args->label_smoothing_factor);
     fputc('\n', out);
 }
@@ -255,7 +260,7 @@ static void put_versions(const struct card *card) {
     const char *gpu = card->job->limits.device.usage.gpu.name;
     uname(&system);
     fprintf(card->out, "### Framework versions\n\n- snug %s\n- %s %s, %s, %s\n", SNUG_VERSION, system.sysname,
-            system.release, system.machine, *gpu ? gpu : "CPU");
+            system.release, system.machine, *gpu ? gpu : "CPU"); /* may be untested: needs a GPU */
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------------------
@@ -272,7 +277,7 @@ static snug_status make_text(struct card *card, char **text, size_t *size) {
         put_training(card);
         put_table(card);
         put_versions(card);
-        if (fclose(card->out) == 0) return SNUG_OK;
+        if (fclose(card->out) == 0) return SNUG_OK; /* may be untested: an allocation that fails */
     }
     free(*text);
     return snug_fail(card->job->ctx, SNUG_E_MEMORY, "out of memory while writing README.md");
@@ -284,7 +289,8 @@ static snug_status may_write(const struct snug_output *output, bool *out) {
     const json_t *entry = json_object_get(output->files, "README.md"), *written = json_object_get(entry, "xxh3_64");
     *out = !kind;
     if (!kind || strcmp(kind, "a file") != 0) return SNUG_OK;
-    *out = json_is_null(entry); /* null: a run was killed while it wrote the file */
+    /* null: a run was killed while it wrote the file */
+    *out = json_is_null(entry);
     if (*out || !json_is_string(written)) return SNUG_OK;
     int fd;
     int64_t size;
