@@ -236,6 +236,22 @@ static void test_refused(void **state) {
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
+        {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
+    };
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        renew(fixture);
+        if (parse(fixture, cases[i].line) != cases[i].status) fail_msg("%s: wrong status", cases[i].line);
+        expect_message(fixture, cases[i].line, cases[i].says);
+    }
+}
+
+/* Arguments of Hugging Face that snug does not have, and names that are often tried: each leads on. */
+static void test_refusals_lead_on(void **state) {
+    static const struct {
+        const char *line, *says;
+        snug_status status;
+    } cases[] = {
         {"--push_to_hub", "--push_to_hub True: snug does not upload: leave it out, and run hf upload",
          SNUG_E_UNSUPPORTED},
         {"--deepspeed ds.json", "--deepspeed ds.json: snug does not shard: --fit finds", SNUG_E_UNSUPPORTED},
@@ -252,7 +268,6 @@ static void test_refused(void **state) {
         {"-x", "-x: an argument must begin with --, as in", SNUG_E_USAGE},
         {"-V", "snug --version prints the version", SNUG_E_USAGE},
         {"--version", "snug --version prints the version", SNUG_E_USAGE},
-        {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
     };
     struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -486,6 +501,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_defaults_are_those_of_transformers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_table_is_consistent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusals_lead_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_inert_arguments_are_accepted_and_noted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tables_of_other_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_get_and_set_by_name, set_up, tear_down),

@@ -126,7 +126,7 @@ static int compare_numbers(const void *a, const void *b) { return strcmp(*(char 
 
 /* Whether a column has a different number in each of the first rows. */
 static bool has_own_numbers(const struct snug_peek *peek, size_t column) {
-    const char *numbers[SNUG_PEEK_ROWS];
+    const char *numbers[SNUG_PEEK_ROWS] = {NULL};
     for (size_t i = 0; i < peek->count; i++) {
         const struct snug_field *field = &peek->rows[i].fields[column];
         const bool text = field->kind == SNUG_FIELD_TEXT && snug_number_kind(field->text) != SNUG_NUMBER_NONE;

@@ -47,11 +47,9 @@ snug_status snug_peek_open(snug_context *ctx, struct snug_reader *reader, int64_
     struct held held = {0};
     *out = (struct snug_peek){.reader = reader, .columns = snug_reader_columns(reader, &names)};
     const snug_status status = read_rows(ctx, out, &held, most);
-    for (size_t i = 0; status == SNUG_OK && i < out->count; i++) {
-        out->rows[i].fields = out->fields + i * out->columns;
-        for (size_t k = i * out->columns; k < (i + 1) * out->columns; k++)
-            out->fields[k].text = out->text + held.offsets[k];
-    }
+    for (size_t i = 0; held.offsets && i < out->count * out->columns; i++)
+        out->fields[i].text = out->text + held.offsets[i];
+    for (size_t i = 0; i < out->count; i++) out->rows[i].fields = out->fields + i * out->columns;
     free(held.offsets);
     return status;
 }
