@@ -217,8 +217,8 @@ static void test_repeated(void **state) {
     assert_int_equal(strlen(json_string_value(json_object_get(file, "xxh3_64"))), 16);
     assert_int_equal(*json_string_value(json_object_get(file, "path")), '/');
     assert_true(json_is_null(json_object_get(json_object_get(made, "files"), "validation_file")));
-    json_t *data = json_pack("{s:[s, s], s:b, s:n, s:s, s:i}", "text", "b", "a", "pair", 1, "delimiter", "label",
-                             "label", "max_seq_length", 9);
+    json_t *data = json_pack("{s:[s, s], s:b, s:n, s:s, s:n, s:i}", "text", "b", "a", "pair", 1, "delimiter", "label",
+                             "label", "label_separator", "max_seq_length", 9);
     assert_true(json_equal(json_object_get(made, "data"), data));
     json_decref(data);
     json_decref(made);
@@ -308,6 +308,14 @@ static void test_used_again(void **state) {
     assert_int_equal(run(f, "predict --model_name_or_path made --test_file other.csv"), 1);
     text = output_of(f, "stderr");
     assert_contains(text, "other.csv: the model was trained on the pair b, a");
+    free(text);
+
+    /* The separator of labels. */
+    write_text(f, "split.csv", "sentence,label\nw1,good;bad\nw2,bad\nw3,good\n");
+    free(run_well(f, TRAIN "--train_file split.csv --label_separator ; --output_dir split"));
+    free(run_well(f, "eval --model_name_or_path split --validation_file split.csv"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "several labels per text");
     free(text);
 
     /* Each kind of text against each other. */

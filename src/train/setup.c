@@ -140,7 +140,7 @@ static void compare_columns(const struct snug_setup *setup, const struct snug_da
 /* A model that gives one label, or several, has decided what a '|' in a label is; in a prediction it does not matter.
  */
 static const char *label_separator(const struct snug_setup *setup) {
-    const char *given = setup->args->label_separator;
+    const char *given = setup->args->label_separator ? setup->args->label_separator : setup->trained.label_separator;
     if (given) return strcmp(given, "none") == 0 ? "" : given;
     if (setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN) {
         /* The validation file of a training: as its training file. */

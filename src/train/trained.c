@@ -22,6 +22,7 @@ snug_status snug_data_checksum(snug_context *ctx, const char *path, int64_t *byt
 
 void snug_trained_free(struct snug_trained *trained) {
     snug_used_columns_free(&trained->columns);
+    free(trained->label_separator);
     *trained = (struct snug_trained){0};
 }
 
@@ -47,6 +48,7 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
         out->columns.texts = i + 1;
     }
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "delimiter"), &out->columns.delimiter));
+    RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "label_separator"), &out->label_separator));
     return copy_text(ctx, json_object_get(data, "label"), &out->columns.label);
 }
 

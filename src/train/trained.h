@@ -11,6 +11,7 @@
 /* How a model was trained, as its folder says. */
 struct snug_trained {
     struct snug_used_columns columns; /* no texts: not known */
+    char *label_separator;            /* --label_separator; NULL: not given */
     int64_t max_seq_length;           /* 0: not known */
 };
 /* There is nothing in a folder without the file, or with one of another program. Freed in any case with
