@@ -109,6 +109,8 @@ void snug_args_destroy(snug_args *args);
 snug_status snug_args_set(snug_args *args, const char *name, const char *value);
 /* The value as text in buffer, as set or default; SNUG_E_USAGE if unknown. */
 snug_status snug_args_get(const snug_args *args, const char *name, char *buffer, size_t size);
+/* Whether the argument was set, by any of its names. */
+bool snug_args_given(const snug_args *args, const char *name);
 /* Parses a command line: --name value, --name=value, --flag, --flag False, --no_flag. argv[0] is skipped. */
 snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]);
 /* The number of this process among the ranks of the run that these args describe; 0 before the run, and where
@@ -176,6 +178,7 @@ typedef enum snug_event_kind {
     SNUG_EVENT_PROGRESS, /* within an evaluation or prediction: step of max_steps batches */
     SNUG_EVENT_DOWNLOAD, /* within snug_pull(): step of max_steps bytes are in the cache; bytes_per_second is set */
     SNUG_EVENT_END,
+    SNUG_EVENT_RUN, /* before SNUG_EVENT_BEGIN, or before an evaluation or prediction begins: run describes it */
 } snug_event_kind;
 
 #define SNUG_METRICS_MAX 256
@@ -198,6 +201,7 @@ typedef struct snug_event {
     double samples_per_second, bytes_per_second, seconds, seconds_left;
     const snug_metrics *metrics;
     const char *path;
+    const char *run; /* what was understood and planned, as a JSON object; valid during the call */
 } snug_event;
 
 typedef struct snug_callbacks {

@@ -7,6 +7,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     if (cli->json) {
         json_t *object = json_object();
         cli_add_metrics(&object, metrics);
+        cli_add_run(cli, &object);
         return cli_put_json(cli, object, 15);
     }
     snug_status status = SNUG_OK;

@@ -38,6 +38,9 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
  * there. */
 snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                             struct snug_rates *out);
+/* The same without measuring: *out is empty if the rates are in no file. */
+snug_status snug_rates_known(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
+                             struct snug_rates *out);
 snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rates *out);
 /* Stores them in the cache folder for later runs; *path is the file, NULL if it cannot be written. */
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path);

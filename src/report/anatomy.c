@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "measure/anatomy.h"
 #include "report/report.h"
+#include "train/run_plan.h"
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 

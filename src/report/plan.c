@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "report/report.h"
 #include "text/task.h"
+#include "train/run_plan.h"
 
 /* ---- as text -------------------------------------------------------------------------------------------------- */
 

@@ -17,14 +17,17 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
+    char *args_from; /* a file of arguments, which are set already */
     char *cache_dir, *model_revision; /* of names in the Hugging Face cache */
     char *task;                       /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
     char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
-    char *text_column_names, *label_column_name;
+    char *text_column_names, *text_column_delimiter, *text_column_name, *text_pair_column_name, *label_column_name,
+        *label_separator;
+    char *do_regression;                                                              /* NULL: the labels decide */
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
-    bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;
+    bool overwrite_cache, line_by_line, strict, ignore_mismatched_sizes;
     bool label_all_tokens, return_entity_level_metrics;
     double mlm_probability;
     /* output */
@@ -80,6 +83,8 @@ snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, en
 static inline int snug_args_ranks(const struct snug_args *args) {
     return args->num_processes > 0 ? (int)args->num_processes : snug_group_size(args->group);
 }
+/* Whether labels are numbers to predict. */
+enum snug_regression snug_args_regression(const struct snug_args *args);
 /* The offloaded memory classes, as bits 1 << memory class. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
 /* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena

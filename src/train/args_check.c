@@ -41,6 +41,31 @@ static snug_status check_files(const struct snug_args *args, const char *command
     return require(args, args->test_file || args->validation_file || args->train_file, command, "--test_file FILE");
 }
 
+/* What a command does not do is refused: a file that is not read would be taken for one that is. */
+static snug_status check_command(const struct snug_args *args, const char *command) {
+    static const struct {
+        const char *command, *name, *advice;
+    } others[] = {
+        {"train", "do_predict", "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
+        {"train", "test_file", "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
+        {"eval", "do_train", "snug eval does not train: run snug train, or leave it out"},
+        {"eval", "train_file", "snug eval does not train: run snug train, or leave it out"},
+        {"eval", "do_predict", "snug eval does not predict: run snug predict, or leave it out"},
+        {"eval", "test_file", "snug eval does not predict: run snug predict, or give the file as --validation_file"},
+        {"predict", "do_train", "snug predict does not train: run snug train, or leave it out"},
+        {"predict", "train_file", "snug predict does not train: run snug train, or leave it out"},
+        {"predict", "do_eval", "snug predict does not evaluate: run snug eval, or leave it out"},
+        {"predict", "validation_file",
+         "snug predict does not evaluate: run snug eval, or give the file as --test_file"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(command, others[i].command) == 0 && snug_args_is_set(args, others[i].name))
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s: %s", others[i].name, others[i].advice);
+    if (strcmp(command, "train") == 0 && snug_args_is_set(args, "do_eval") && !args->validation_file)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--do_eval needs --validation_file FILE to evaluate on");
+    return SNUG_OK;
+}
+
 static snug_status check_rows(const struct snug_args *args) {
     const struct {
         const char *name;
@@ -189,7 +214,7 @@ static snug_status check_training(struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--dataloader_prefetch_factor needs --dataloader_num_workers of at least 1");
     if (args->label_smoothing_factor > 0 &&
-        (args->do_regression || (args->task && !snug_task_info(task_of(args))->labelled)))
+        (snug_args_regression(args) == SNUG_REGRESSION_YES || (args->task && !snug_task_info(task_of(args))->labelled)))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; leave it out");
     /* The number of steps is not known yet, but names and values can be checked. */
     return snug_schedule_init(args->ctx, args->lr_scheduler_type, args->lr_scheduler_kwargs, args->learning_rate,
@@ -211,6 +236,7 @@ static snug_status check_precision(const struct snug_args *args) {
 
 snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
+    RETURN_IF_ERROR(check_command(args, command));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_precision(args));

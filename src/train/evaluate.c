@@ -5,10 +5,10 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "train/description.h"
 #include "train/group.h"
 #include "train/parallel.h"
 #include "train/results.h"
-#include "train/session.h"
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
@@ -198,6 +198,7 @@ static snug_status evaluate_into(snug_args *args, const snug_callbacks *callback
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_EVAL, callbacks, session));
     struct snug_session *s = *session;
     RETURN_IF_ERROR(snug_parallel_compare(&s->job, &s->memory, 0));
+    RETURN_IF_ERROR(snug_description_tell(s, callbacks));
     RETURN_IF_ERROR(snug_session_evaluate_with(s, callbacks, metrics));
     if (writes)
         RETURN_IF_ERROR(

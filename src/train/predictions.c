@@ -7,9 +7,9 @@
 
 #include "text/dataset_impl.h"
 #include "text/words.h"
+#include "train/description.h"
 #include "train/group.h"
 #include "train/parallel.h"
-#include "train/session.h"
 
 /* Outputs of loss positions, and the row of the data set that each belongs to. */
 struct outputs {
@@ -306,6 +306,7 @@ static snug_status predict(struct predicting *p, snug_args *args, const snug_cal
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p->session));
     const struct snug_job *job = &p->session->job;
     RETURN_IF_ERROR(snug_parallel_compare(job, &p->session->memory, 0));
+    RETURN_IF_ERROR(snug_description_tell(p->session, callbacks));
     p->predictor = &predictors[job->setup.config.task];
     if (group) RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof *p->ranks, (void **)&p->ranks));
     if (group)

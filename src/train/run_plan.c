@@ -248,3 +248,10 @@ snug_status snug_run_plan_step(const struct snug_run_plan *plan, const struct sn
     *out = step.total;
     return SNUG_OK;
 }
+
+const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dtype weights) {
+    if (compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
+    if (compute == SNUG_BF16) return weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
+    if (tf32) return weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
+    return weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
+}

@@ -10,6 +10,7 @@
 #include "model/weights.h"
 #include "optim/loss_scale.h"
 #include "train/device.h"
+#include "train/training_args.h"
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -514,13 +515,14 @@ snug_status snug_session_write_files(struct snug_session *s, const struct snug_f
     RETURN_IF_ERROR(snug_session_flush(s));
     RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
     RETURN_IF_ERROR(snug_weights_save(s->ctx, folder, "model.safetensors", any_program(s), &s->memory));
+    if (s->training) RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
     return s->job.setup.tokenizer ? snug_tokenizer_save(s->ctx, s->job.setup.tokenizer, folder) : SNUG_OK;
 }
 
 snug_status snug_session_write_model(struct snug_session *s, struct snug_output *output) {
-    const char *names[16] = {"config.json", "model.safetensors"};
+    const char *names[17] = {"config.json", "model.safetensors", SNUG_TRAINING_ARGS};
     for (size_t i = 0; s->job.setup.tokenizer && i < 13; i++)
-        names[2 + i] = snug_tokenizer_file(s->job.setup.tokenizer, i);
+        names[3 + i] = snug_tokenizer_file(s->job.setup.tokenizer, i);
     RETURN_IF_ERROR(snug_output_begin(output, names));
     RETURN_IF_ERROR(snug_session_write_files(s, &output->folder));
     return snug_output_end(output);

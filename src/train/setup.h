@@ -13,13 +13,17 @@
 #include "text/task.h"
 #include "train/args.h"
 #include "train/metrics.h"
+#include "train/trained.h"
 
 enum snug_command { SNUG_COMMAND_TRAIN, SNUG_COMMAND_EVAL, SNUG_COMMAND_PREDICT, SNUG_COMMAND_PLAN };
 
 struct snug_data_source {
     struct snug_dataset *dataset; /* NULL where a plan is made without data */
     int64_t rows;
+    int64_t bytes; /* of a training's file; -1: it is no regular file */
+    uint64_t digest;
 };
+
 
 /* A folder that the run reads from; it may be renamed during the run. */
 struct snug_source {
@@ -45,6 +49,7 @@ struct snug_setup {
     bool trains, evaluates;
     double squared_lengths; /* sum over all training rows; attention's work is proportional to it */
     int64_t max_length;     /* tokens that texts are truncated to */
+    struct snug_trained trained; /* of the model that is evaluated or predicts */
     int64_t best_metric;    /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 

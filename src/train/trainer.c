@@ -14,9 +14,13 @@
 
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "train/args_table.h"
+#include "train/description.h"
 #include "train/group.h"
 #include "train/memory.h"
+#include "train/model_card.h"
 #include "train/results.h"
+#include "train/training_args.h"
 
 #define TICK 1e-9 /* the resolution of the clock */
 
@@ -63,11 +67,14 @@ static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
     const int64_t step = t->session->step;
     json_t *entry = json_pack("{s:o, s:I}", "epoch", snug_json_number(snug_trainer_epoch(t)), "step", (json_int_t)step);
     int failed = !entry;
-    for (size_t i = 0; i < metrics->count && !failed; i++)
-        failed = json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
+    for (size_t i = 0; i < metrics->count && !failed; i++) /* as in Trainer, without the number of rows */
+        failed = strcmp(metrics->items[i].name, "eval_samples") != 0 &&
+                 json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) json_decref(entry);
     if (failed || json_array_append_new(t->log_history, entry)) /* may be untested: an allocation that fails */
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging step %lld", (long long)step);
+    if (t->events)
+        RETURN_IF_ERROR(snug_events_scalar(t->events, "train/epoch", step, snug_trainer_epoch(t), (double)time(NULL)));
     for (size_t i = 0; t->events && i < metrics->count; i++) {
         char tag[96];
         const char *name = metrics->items[i].name;
@@ -88,6 +95,31 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
     RETURN_IF_ERROR(record(t, &metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_LOG, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
     return SNUG_OK;
+}
+
+/* Trainer's last entry of a training. */
+static snug_status record_totals(struct snug_trainer *t) {
+    const snug_train_result *r = t->result;
+    const snug_metrics metrics = {5,
+                                  {{"train_runtime", r->seconds},
+                                   {"train_samples_per_second", r->samples_per_second},
+                                   {"train_steps_per_second", r->steps_per_second},
+                                   {"total_flos", r->flops},
+                                   {"train_loss", r->train_loss}}};
+    return record(t, &metrics);
+}
+
+/* The arguments, as transformers' callback writes them. */
+static snug_status record_arguments(const struct snug_trainer *t) {
+    char *text;
+    json_t *arguments = snug_args_json(t->args);
+    if (!arguments) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging the arguments");
+    snug_status status = snug_json_text(t->ctx, arguments, JSON_INDENT(2), &text);
+    json_decref(arguments);
+    RETURN_IF_ERROR(status);
+    status = snug_events_text(t->events, "args/text_summary", text, (double)time(NULL));
+    free(text);
+    return status;
 }
 
 static snug_status open_events(struct snug_trainer *t) {
@@ -401,6 +433,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* including what the cleanup freed */
     RETURN_IF_ERROR(snug_checkpoint_check_way(t));
     RETURN_IF_ERROR(open_events(t));
+    if (t->events) RETURN_IF_ERROR(record_arguments(t));
     if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
     return snug_output_start(&t->output, &t->from);
 }
@@ -539,6 +572,7 @@ static snug_status finish(struct snug_trainer *t) {
                          (long long)t->streak);
     RETURN_IF_ERROR(summarise(t));
     if (args->load_best_model_at_end && t->best_saved_step >= 0) RETURN_IF_ERROR(load_best(t));
+    RETURN_IF_ERROR(record_totals(t));
     t->logged_evaluation =
         !t->result->metrics.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;
     if (t->session->evaluation && (!evaluated_last || args->load_best_model_at_end)) evaluated = evaluate(t, NULL);
@@ -551,6 +585,7 @@ static snug_status finish(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_session_end_serving(t->session));
     RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", NULL}));
     RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
+    RETURN_IF_ERROR(snug_model_card_write(&t->session->job, &t->output, t->log_history));
     json_t *train = results_and_device_json(t);
     snug_status status = train ? snug_results_write(&t->output, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
@@ -598,6 +633,8 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
     if (is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
     snug_group_at(args->group, -1, "before the first step");
+    RETURN_IF_ERROR(snug_description_tell(t->session, t->callbacks));
+    RETURN_IF_ERROR(snug_training_args_compare(&t->session->job));
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
