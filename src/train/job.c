@@ -133,6 +133,7 @@ static snug_status open_setup(struct snug_job *job, struct snug_args *args, enum
     const bool waits = args->group && args->group->ranks.local_rank > 0;
     if (waits) RETURN_IF_ERROR(snug_group_barrier(job->ctx, args->group));
     RETURN_IF_ERROR(snug_setup_open(args, command, device->backend, device->threads, &job->setup));
+    RETURN_IF_ERROR(snug_device_pace(device, &job->setup.pace));
     return waits ? SNUG_OK : snug_group_barrier(job->ctx, args->group);
 }
 

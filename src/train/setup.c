@@ -290,6 +290,7 @@ void snug_setup_close(struct snug_setup *setup) {
     snug_tokenizer_free(setup->tokenizer);
     snug_config_free(&setup->config);
     snug_folder_close(&setup->model);
+    snug_rates_free(&setup->pace);
     free(setup->tokenizer_folder);
     *setup = (struct snug_setup){0};
 }
