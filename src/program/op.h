@@ -350,6 +350,7 @@ struct snug_op {
     bool last;               /* runs in a step's last micro-batch only */
     bool crosses;            /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
     bool flushed;            /* a flush runs it, too, because what crosses needs it */
+    bool on_host;            /* an update that the host computes, in the backing store (plan/host_update.c) */
     enum snug_unless unless; /* of FETCH */
     float p;                 /* dropout probability; 0 in evaluation programs */
     uint32_t site;           /* the dropout's number in the model: key of its random numbers */

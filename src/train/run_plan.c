@@ -118,6 +118,11 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
     plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
     plan->offload.resident = 1 - args->offload_ratio;
+    plan->offload.on_host = args->offload_update;
+    if (args->offload_update > 0 && !backend->update_on_host)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--offload_update %g needs a GPU: on a CPU the host updates all weights anyway",
+                         args->offload_update);
     plan->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     if (snug_setup_is_inference(setup) && args->bf16_full_eval) plan->weights = SNUG_BF16;
     if (snug_setup_is_inference(setup) && args->fp16_full_eval) plan->weights = SNUG_F16;
