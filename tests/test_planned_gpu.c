@@ -268,6 +268,8 @@ static void test_refusals(void **state) {
         {"gpu=T4", "--gpu T4: Tesla T4 has compute capability 7.5, and snug needs 8.0 or later", SNUG_E_UNSUPPORTED},
         {"gpu=H200 use_cpu=true", "--gpu H200 and --use_cpu contradict each other", SNUG_E_USAGE},
         {"gpu=H200 device=cpu", "--gpu H200 and --device cpu contradict each other", SNUG_E_USAGE},
+        {"gpu=H200 config_name=bert-base-uncased offload=optimizer,gradients,weights offload_update=1 optim=adafactor",
+         "there is no weight that the host could update", SNUG_E_USAGE},
         {"gpu=H200 config_name=bert-base-uncased offload=optimizer,gradients,weights offload_update=1",
          "the rates of NVIDIA H200 lack those of updates on the host: ", SNUG_E_INPUT},
         {"gpu=H200 config_name=bert-base-uncased offload=optimizer offload_dir=/tmp",

@@ -146,6 +146,17 @@ static enum snug_dtype compute_type(const struct snug_setup *setup, const struct
     return SNUG_F32;
 }
 
+static snug_status check_host_updates(const struct snug_run_plan *plan, const struct snug_program *program) {
+    bool any = plan->offload.on_host == 0;
+    for (size_t i = 0; i < program->op_count; i++) any |= program->ops[i].on_host;
+    if (any) return SNUG_OK;
+    return snug_fail(program->ctx, SNUG_E_USAGE,
+                     "--offload_update %g: there is no weight that the host could update: small tensors are not "
+                     "offloaded, Adafactor is updated by the GPU alone, and a weight is updated as a whole; use a "
+                     "larger fraction, or leave it out",
+                     plan->offload.on_host);
+}
+
 /* A backend may lack operations of some methods. snug_device_check() refuses their flags before anything is read; this
    is the complete check. */
 static snug_status check_operations(const struct snug_setup *setup, const struct snug_program *program) {
@@ -196,6 +207,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
                                          .lazy_steps = may_update_lazily(setup, plan) ? LAZY_STEPS : 0,
                                          .offload = plan->offload};
     RETURN_IF_ERROR(snug_stages(program, &methods));
+    if (methods.optimizer) RETURN_IF_ERROR(check_host_updates(plan, program));
     return check_operations(setup, program);
 }
 
