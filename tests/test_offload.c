@@ -410,8 +410,10 @@ static void test_copies_are_waited_for(void **state) {
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
                 for (int variant = (int)i; variant < VARIANTS;
                      variant += 3) { /* every third, others for each distance */
-                    struct snug_offload offload = {
-                        classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10, false, 0, NULL};
+                    struct snug_offload offload = {.classes = classes,
+                                                   .ahead = distances[i],
+                                                   .part = variant & 1 ? 1 << 14 : 1 << 16,
+                                                   .least = 16 << 10};
                     const double bytes = check_order(f, &config, &offload, variant, &deferred);
                     offload.overlaps = true;
                     if (variant % 4) offload.rates = &paces[variant / 4 % 2];
@@ -422,8 +424,11 @@ static void test_copies_are_waited_for(void **state) {
         for (int variant = BF16; variant < VARIANTS; variant += 2) {
             const unsigned optimizer = variant & CLIPS ? 1u << SNUG_MEMORY_OPTIMIZER : 0;
             const unsigned weights = variant & IN_BACKWARD ? 1u << SNUG_MEMORY_WEIGHTS : 0; /* includes them */
-            struct snug_offload offload = {
-                SNUG_OFFLOAD_MASTERS | optimizer | weights, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0, NULL};
+            struct snug_offload offload = {.classes = SNUG_OFFLOAD_MASTERS | optimizer | weights,
+                                           .ahead = 4,
+                                           .part = 1 << 14,
+                                           .least = 16 << 10,
+                                           .overlaps = variant & ACCUMULATES};
             check_order(f, &config, &offload, variant, &deferred);
         }
     }
@@ -720,6 +725,14 @@ static void test_refusals(void **state) {
         {"offload=master_weights bf16=True dtype=bfloat16", "this run has none", SNUG_E_USAGE},
         {"offload_dir=@spool", "needs --offload", SNUG_E_USAGE},
         {"offload_ratio=0.5", "--offload_ratio 0.5 needs --offload", SNUG_E_USAGE},
+        {"offload_update=0.5", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
+        {"offload_update=1 offload=gradients,weights", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients,weights", "needs a GPU", SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients,weights offload_dir=@spool", "leave --offload_dir out",
+         SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients,weights update_in_backward=True", "leave one of them out",
+         SNUG_E_USAGE},
         {"offload=optimizer offload_dir=@train.csv", "train.csv", SNUG_E_IO},
         {"offload=optimizer offload_dir=/proc/self", "/proc/self cannot hold the", SNUG_E_IO},
     };

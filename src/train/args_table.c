@@ -147,6 +147,9 @@ const struct snug_argument snug_arguments[] = {
          "a GPU to page-locked host memory, or to a file in offload_dir (snug's own)"),
     REAL(offload_ratio, MEMORY, "1", "(0,1]",
          "fraction of the optimizer states, gradients and weights of --offload that is offloaded (snug's own)"),
+    REAL(offload_update, MEMORY, "0", "[0,1]",
+         "fraction of the offloaded weights that the host's cores update, of those whose gradients and states are "
+         "offloaded too; a GPU updates the others (snug's own)"),
     TEXT(offload_dir, "", MEMORY, "DIR",
          "folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory "
          "(snug's own)"),
