@@ -86,6 +86,7 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
         if (stop && !group) return interrupted(s, done, batches);
         if (status == SNUG_OK) RETURN_IF_ERROR(run_batch(s, inference));
         RETURN_IF_ERROR(inference->on_round(inference->user, last, &stop));
+        /* may be untested: a rank that is ended records nothing */
         if (stop && group && !last) return interrupted(s, done + snug_group_size(group), batches);
     }
     report_progress(s, callbacks, batches, batches);
