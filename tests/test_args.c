@@ -240,7 +240,7 @@ static void test_refused(void **state) {
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--push_to_hub", "not supported by snug yet", SNUG_E_UNSUPPORTED},
-        {"--deepspeed ds.json", "--deepspeed ds.json: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
+        {"--fsdp_config f.json", "--fsdp_config f.json: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
         {"--validation_split_percentage 5", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--task_name sst2", "--task_name sst2", SNUG_E_UNSUPPORTED},
         {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
@@ -264,7 +264,7 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     assert_int_equal(parse(fixture,
                            "--do_train --do_eval --streaming False --no_streaming --push_to_hub False --local_rank -1 "
                            "--pad_to_max_length False --torch_compile=False --hub_token x "
-                           "--deepspeed none --remove_unused_columns False --deepspeed= --do_train="),
+                           "--fsdp_config none --remove_unused_columns False --fsdp_config= --do_train="),
                      SNUG_OK);
     assert_int_equal(notes, 13);
 }

@@ -140,6 +140,8 @@ const struct snug_argument snug_arguments[] = {
     COUNT(
         zero_stage, "", MEMORY, "0", "[0,3]",
         "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
+    TEXT(deepspeed, "", MEMORY, "FILE",
+         "DeepSpeed's configuration, of which snug understands the ZeRO stage, clipping, batch sizes, bf16 and fp16"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 
@@ -229,7 +231,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE,
      "torch_compile_backend torch_compile_mode "
      "liger_kernel_config neftune_noise_alpha optim_target_modules accelerator_config parallelism_config "
-     "include_for_metrics label_names fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
+     "include_for_metrics label_names fsdp_config fsdp_min_num_params debug sharded_ddp past_index "
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
      "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
      "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name "
