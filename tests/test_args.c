@@ -243,6 +243,7 @@ static void test_refused(void **state) {
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
+        {"--fsdp_config f.json", "give --zero_stage", SNUG_E_UNSUPPORTED},
         {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
     };
     struct fixture *fixture = *state;
@@ -295,7 +296,7 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     assert_int_equal(parse(fixture,
                            "--do_train --do_eval --streaming False --no_streaming --push_to_hub False --local_rank -1 "
                            "--pad_to_max_length False --torch_compile=False --hub_token x "
-                           "--deepspeed none --remove_unused_columns False --deepspeed= --do_train="),
+                           "--fsdp_config none --remove_unused_columns False --fsdp_config= --do_train="),
                      SNUG_OK);
     assert_int_equal(notes, 11); /* do_train and do_eval are compared with the command */
 }

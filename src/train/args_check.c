@@ -238,6 +238,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_command(args, command));
     RETURN_IF_ERROR(check_files(args, command));
+    RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_precision(args));
     unsigned classes;

@@ -156,6 +156,8 @@ const struct snug_argument snug_arguments[] = {
     COUNT(
         zero_stage, "", MEMORY, "0", "[0,3]",
         "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
+    TEXT(deepspeed, "", MEMORY, "FILE",
+         "DeepSpeed's configuration, of which snug understands the ZeRO stage, clipping, batch sizes, bf16 and fp16"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 
