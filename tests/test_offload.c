@@ -447,7 +447,11 @@ static double seconds_of_pace(struct fixture *f, const struct snug_config *confi
     const struct snug_load load = {.tokens = 2048, .sequences = 32, .rows = 32, .micro_batches = 1};
     const struct snug_optimizer adam = {.info = &snug_optimizer_adam, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999};
     const struct snug_methods methods = {.optimizer = &adam,
-                                         .offload = {classes, 1, 1 << 14, 16 << 10, false, 0, paced ? rates : NULL}};
+                                         .offload = {.classes = classes,
+                                                     .ahead = 1,
+                                                     .part = 1 << 14,
+                                                     .least = 16 << 10,
+                                                     .rates = paced ? rates : NULL}};
     snug_program_init(&program, f->ctx);
     program.longest = 60;
     program.capacity[SNUG_EXTENT_TOKENS] = 2048;
@@ -503,7 +507,11 @@ static void test_programs_must_agree(void **state) {
         for (int i = 0; i < 2; i++) {
             const struct snug_methods methods = {
                 .optimizer = i ? NULL : &adam,
-                .offload = {1u << SNUG_MEMORY_WEIGHTS, 1, 1 << 14, 16 << 10, false, agree ? 0.4 : 0.4 * i, NULL}};
+                .offload = {.classes = 1u << SNUG_MEMORY_WEIGHTS,
+                            .ahead = 1,
+                            .part = 1 << 14,
+                            .least = 16 << 10,
+                            .resident = agree ? 0.4 : 0.4 * i}};
             snug_program_init(&programs[i], f->ctx);
             programs[i].longest = 60;
             programs[i].capacity[SNUG_EXTENT_TOKENS] = 400;
