@@ -86,21 +86,16 @@ enum snug_block_use {
 enum { SNUG_OFFLOAD_MASTERS = 1 << SNUG_MEMORY_CLASS_COUNT };
 
 /* Which tensors are in the backing store, and how they are copied; see plan/stages.h. */
-struct snug_rates;
-
 struct snug_offload {
     /* Bits 1 << memory class, of weights, gradients, optimizer and activations, and SNUG_OFFLOAD_MASTERS: of weights
      * those of which 16-bit copies stay in the arena. 0: nothing. */
     unsigned classes;
-    /* The least number of operations between the start of a copy and the use, and between the use and the end of a
-       copy. */
-    int32_t ahead;
-    int64_t part;                   /* elements of a part, for norms and optimizers of large tensors */
-    int64_t least;                  /* bytes; smaller tensors are not offloaded */
-    bool overlaps;                  /* the update's copies run during BACKWARD and the next FORWARD, too */
-    double resident;                /* share of each class's bytes that stays in the arena; not of activations */
-    double on_host;                 /* share of the offloaded weights' bytes that the host updates */
-    const struct snug_rates *rates; /* by which copies begin earlier and are waited for later; NULL: only `ahead` */
+    int32_t ahead;   /* operations between the start of a copy and the use, and between the use and the end of a copy */
+    int64_t part;    /* elements of a part, for norms and optimizers of large tensors */
+    int64_t least;   /* bytes; smaller tensors are not offloaded */
+    bool overlaps;   /* the update's copies run during BACKWARD and the next FORWARD, too */
+    double resident; /* share of each class's bytes that stays in the arena; not of activations */
+    double on_host;  /* share of the offloaded weights' bytes that the host updates */
 };
 
 struct snug_backend {

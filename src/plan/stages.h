@@ -62,9 +62,6 @@ snug_status snug_stage_sort(struct snug_program *program);
  */
 snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
 
-/* Moves copies apart from the operations that need them, by how->rates. */
-snug_status snug_stage_pace(struct snug_program *program, const struct snug_offload *how);
-
 /* Moves copies of the update into BACKWARD and the next FORWARD. */
 snug_status snug_stage_overlap(struct snug_program *program, const struct snug_offload *how);
 

@@ -134,7 +134,6 @@ static snug_status open_setup(struct snug_job *job, struct snug_args *args, enum
     snug_group_at(args->group, -1, "reading the data");
     if (waits) RETURN_IF_ERROR(snug_group_barrier(job->ctx, args->group));
     RETURN_IF_ERROR(snug_setup_open(args, command, device->backend, device->threads, &job->setup));
-    RETURN_IF_ERROR(snug_device_pace(device, &job->setup.pace));
     return waits ? SNUG_OK : snug_group_barrier(job->ctx, args->group);
 }
 

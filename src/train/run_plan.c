@@ -117,7 +117,6 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
                                          args->adam_epsilon, args->weight_decay, &plan->optimizer));
     const struct snug_backend *backend = setup->backend;
     plan->offload = backend->copying;
-    plan->offload.rates = setup->pace.count ? &setup->pace : NULL;
     plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
     plan->offload.resident = 1 - args->offload_ratio;

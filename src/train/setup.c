@@ -334,7 +334,6 @@ void snug_setup_close(struct snug_setup *setup) {
     snug_tokenizer_free(setup->tokenizer);
     snug_config_free(&setup->config);
     snug_folder_close(&setup->model);
-    snug_rates_free(&setup->pace);
     free(setup->tokenizer_folder);
     snug_trained_free(&setup->trained);
     *setup = (struct snug_setup){0};

@@ -9,7 +9,6 @@
 #include "backend/backend.h"
 #include "io/folder.h"
 #include "model/config.h"
-#include "plan/rates.h"
 #include "text/loader.h"
 #include "text/task.h"
 #include "train/args.h"
@@ -51,7 +50,6 @@ struct snug_setup {
     double squared_lengths; /* sum over all training rows; attention's work is proportional to it */
     int64_t max_length;     /* tokens that texts are truncated to */
     struct snug_trained trained; /* of the model that is evaluated or predicts */
-    struct snug_rates pace; /* of the GPU's model, by which a plan spaces its copies; empty on a CPU */
     int64_t best_metric;    /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 
