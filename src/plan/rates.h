@@ -31,7 +31,7 @@ struct snug_rates {
 };
 
 /* Times the backend's operations in small programs, built by the usual stages. Takes some seconds, and about 100 MiB,
- * or 7 GiB of a GPU's memory. gpu is the GPU's name, NULL for a CPU. */
+ * or 4 GiB of a GPU's memory. gpu is the GPU's name, NULL for a CPU. */
 snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out);
 /* Adds those of updates on the host with this number of threads, of weights of rows x 4096 elements. */
