@@ -255,6 +255,15 @@ void snug_anatomy_destroy(snug_anatomy *anatomy);
 snug_status snug_anatomy_text(const snug_anatomy *anatomy, char **text);
 snug_status snug_anatomy_json(const snug_anatomy *anatomy, char **text);
 
+/* The figures of trainings, read from the folders that they wrote (--output_dir, or a checkpoint): SNUG_E_INPUT names a
+ * folder or file that is not of a training. 1 to 32 folders. */
+typedef struct snug_runs snug_runs;
+snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out);
+void snug_runs_destroy(snug_runs *runs);
+/* One HTML page that loads nothing: curves over steps with the runs overlaid, the memory of a step over its operations,
+ * time, planned and measured memory, settings. Free *html with free(). */
+snug_status snug_runs_html(const snug_runs *runs, char **html);
+
 /* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. */
 snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics);
 

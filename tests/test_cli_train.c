@@ -261,7 +261,8 @@ static void test_from_training_to_predictions(void **state) {
     static const char *const written[] = {
         "config.json",           "model.safetensors",  "vocab.txt",
         "tokenizer_config.json", "trainer_state.json", "train_results.json",
-        "eval_results.json",     "all_results.json",   "checkpoint-20/optimizer.safetensors"};
+        "eval_results.json",     "all_results.json",   "checkpoint-20/optimizer.safetensors",
+        "run_report.json"};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (!exists(path_of(f, "out/%s", written[i]))) fail_msg("there is no %s", written[i]);
 

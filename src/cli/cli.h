@@ -23,6 +23,7 @@ int command_bench(int argc, char **argv);
 int command_gpu(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_pull(int argc, char **argv);
+int command_report(int argc, char **argv);
 
 /* One run of a command. */
 struct cli {

@@ -14,7 +14,7 @@
 enum {
     REST = 4 << 20,   /* a model folder's other files: tokenizer, config, headers */
     SLACK = 1 << 20,  /* result files, and the overhead of file systems */
-    LOG_ENTRY = 256,  /* bytes of one log in trainer_state.json, and of its three records for TensorBoard */
+    LOG_ENTRY = 320,  /* bytes of one log in trainer_state.json, and of its four records for TensorBoard */
     EVALUATION = 1024 /* the same of an evaluation's metrics */
 };
 

@@ -25,6 +25,7 @@ static const struct {
     {"merges.txt", true, false},
     {"sentencepiece.bpe.model", true, false},
     {"trainer_state.json", false, false},
+    {SNUG_RUN_REPORT, false, false},
     {"train_results.json", false, false},
     {"eval_results.json", false, true},
     {"all_results.json", false, true},

@@ -12,6 +12,8 @@
 #include "io/lock.h"
 #include "io/manifest.h"
 
+#define SNUG_RUN_REPORT "run_report.json" /* the figures of a training for `snug report` */
+
 /* A zeroed struct is closed: folder.path is NULL. */
 struct snug_output {
     snug_context *ctx;
