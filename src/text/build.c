@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "text/columns.h"
+#include "text/data_file.h"
 #include "text/task.h"
 #include "text/words.h"
 
@@ -120,6 +121,9 @@ static snug_status take_text(struct builder *builder, struct chunk *chunk, const
 static snug_status take_label(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
     const struct snug_dataset_options *options = builder->options;
     const struct snug_field *field = &row->fields[builder->columns.label];
+    if (field->kind == SNUG_FIELD_TEXT && strlen(field->text) != field->length)
+        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a label contains \\u0000", options->path,
+                         row->line);
     RETURN_IF_ERROR(builder->task->words
                         ? snug_label_column_add_tags(builder->ctx, &builder->label, options->path, row->line, field)
                         : snug_label_column_add(builder->ctx, &builder->label, options->path, row->line, field,
@@ -410,10 +414,12 @@ static snug_status check_rows(struct builder *builder) {
 
 static snug_status prepare(struct builder *builder, struct snug_reader *reader) {
     const struct snug_dataset_options *options = builder->options;
-    const char *const *names, *dot = strrchr(options->path, '.'); /* the reader has checked for it */
+    const char *const *names;
+    enum snug_data_form form;
     size_t count = snug_reader_columns(reader, &names);
+    RETURN_IF_ERROR(snug_data_form_of(builder->ctx, options->path, options->format, &form));
     RETURN_IF_ERROR(snug_columns_find(builder->ctx, options, names, count, &builder->columns));
-    builder->label.typed = strcasecmp(dot, ".json") == 0 || strcasecmp(dot, ".jsonl") == 0;
+    builder->label.typed = form == SNUG_DATA_JSON_LINES;
     builder->columns.has_label &= options->need_labels || !builder->task->words; /* skip the tags */
     builder->label.words = builder->task->words;
     builder->join = builder->task->joins && !options->line_by_line;
@@ -465,8 +471,8 @@ snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tok
     builder->tokenizer = tokenizer;
     builder->options = options;
     builder->task = snug_task_info(options->task);
-    snug_status status =
-        snug_reader_open_file(ctx, options->path, data, options->strict, builder->task->words, &reader);
+    const struct snug_reader_options how = {options->format, options->strict, builder->task->words};
+    snug_status status = snug_reader_open_file(ctx, options->path, data, &how, &reader);
     if (status == SNUG_OK) {
         status = build(builder, reader, in, name, key, fd);
         snug_reader_close(reader);

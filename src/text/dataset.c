@@ -11,6 +11,7 @@
 #include "core/philox.h"
 #include "io/folder.h"
 #include "text/build.h"
+#include "text/data_file.h"
 #include "text/dataset_impl.h"
 #include "text/reader.h"
 #include "text/task.h"
@@ -157,11 +158,11 @@ static snug_status describe_data(snug_context *ctx, const char *path, int fd, ch
 
 /* Everything that the tokens depend on; any change gives another cache file. */
 static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                             const struct snug_dataset_options *options, const char *data, XXH128_hash_t *out) {
-    const char *end = strrchr(options->path, '.'); /* determines how the file is read */
+                             const struct snug_dataset_options *options, enum snug_data_form form, const char *data,
+                             XXH128_hash_t *out) {
     char *text;
     RETURN_IF_ERROR(snug_format(
-        ctx, &text, "%s\n%s\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d %d\n%" PRId64 " %" PRId64, data, end ? end : "",
+        ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d %d\n%" PRId64 " %" PRId64, data, (int)form,
         snug_tokenizer_fingerprint(tokenizer), (int)options->task, options->text_columns ? options->text_columns : "",
         options->label_column ? options->label_column : "", options->need_labels, options->line_by_line,
         options->keep_words, options->strict, options->max_length, options->max_samples));
@@ -188,6 +189,7 @@ struct opening {
     const struct snug_tokenizer *tokenizer;
     const struct snug_dataset_options *options;
     struct snug_cache *cache;
+    enum snug_data_form form;  /* determines how the file is read */
     int data;                  /* the opened data file */
     char *description;         /* of the data */
     struct snug_folder folder; /* of the cache; none if the tokens are for this run only */
@@ -200,8 +202,9 @@ static snug_status find_cache(struct opening *o) {
     char problem[256];
     bool regular;
     RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &o->description, &regular));
-    RETURN_IF_ERROR(cache_key(o->ctx, o->tokenizer, o->options, o->description, &o->key));
-    if (!regular) return SNUG_OK; /* a pipe can be read only once */
+    RETURN_IF_ERROR(cache_key(o->ctx, o->tokenizer, o->options, o->form, o->description, &o->key));
+    /* A pipe can be read only once, and of standard input a part may have been read. */
+    if (!regular || lseek(o->data, 0, SEEK_CUR) != 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_cache_folder_open(o->ctx, &o->folder, problem));
     if (!o->folder.path) {
         snug_log(o->ctx, SNUG_LOG_WARNING, "texts are tokenized again in every run: %s", problem);
@@ -287,7 +290,8 @@ static snug_status open_tokens(struct opening *o) {
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
     struct opening o = {.ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache};
-    RETURN_IF_ERROR(snug_reader_open_data(ctx, options->path, &o.data));
+    RETURN_IF_ERROR(snug_data_form_of(ctx, options->path, options->format, &o.form));
+    RETURN_IF_ERROR(snug_data_open(ctx, options->path, &o.data));
     const snug_status status = open_tokens(&o);
     close(o.data);
     snug_folder_close(&o.folder);

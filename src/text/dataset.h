@@ -34,7 +34,8 @@ enum snug_label_form {
 };
 
 struct snug_dataset_options {
-    const char *path; /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
+    const char *path;   /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
+    const char *format; /* of the file (text/data_file.h), or NULL: by its name */
     enum snug_task task;
     const char *text_columns; /* comma-separated names, or NULL: found as run_glue.py finds them */
     const char *label_column; /* or NULL: the task's default */

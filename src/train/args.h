@@ -22,6 +22,7 @@ struct snug_args {
     char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
+    char *data_format; /* NULL: by the name */
     char *text_column_names, *label_column_name;
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;

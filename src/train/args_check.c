@@ -6,6 +6,7 @@
 
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "text/data_file.h"
 #include "text/task.h"
 #include "train/args.h"
 
@@ -39,6 +40,15 @@ static snug_status check_files(const struct snug_args *args, const char *command
         return require(args, model || from_scratch, command, "--model_name_or_path DIR or --config_name NAME");
     RETURN_IF_ERROR(require(args, model || args->tokenizer_name, command, "--model_name_or_path DIR"));
     return require(args, args->test_file || args->validation_file || args->train_file, command, "--test_file FILE");
+}
+
+/* It can be read only once. */
+static snug_status check_standard_input(const struct snug_args *args) {
+    const char *const files[] = {args->train_file, args->validation_file, args->test_file};
+    int count = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) count += files[i] && snug_data_is_stdin(files[i]);
+    if (count < 2) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE, "standard input is given as %d files, and can be read only once", count);
 }
 
 static snug_status check_rows(const struct snug_args *args) {
@@ -184,6 +194,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(check_rows(args));
+    RETURN_IF_ERROR(check_standard_input(args));
     RETURN_IF_ERROR(check_precision(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));

@@ -2,6 +2,7 @@
 /* Names, meaning and defaults are those of transformers 5's TrainingArguments, run_glue.py, run_classification.py and
    run_mlm.py; the help of snug's own arguments contains "snug's own". */
 #include "train/args_table.h"
+#include "text/data_file.h"
 #include "text/task.h"
 
 #define ROW(type, field, aliases, group, value, default_value, range, known, help)                                     \
@@ -55,10 +56,13 @@ const struct snug_argument snug_arguments[] = {
          "initialise a new head if the checkpoint's head has another shape"),
 
     TEXT(train_file, "", DATA, "FILE",
-         "training data: .csv, .tsv, .json, .jsonl, .txt or .conll; synthetic data: dummy:ROWSxTOKENS, "
+         "training data: .csv, .tsv, .json, .jsonl, .txt or .conll, also with .gz; -: standard input; synthetic data: "
+         "dummy:ROWSxTOKENS, "
          "dummy:ROWSxMIN-MAX"),
     TEXT(validation_file, "", DATA, "FILE", "evaluation data, in the same formats"),
     TEXT(test_file, "", DATA, "FILE", "prediction data, in the same formats"),
+    ROW(CHOICE, data_format, "", DATA, SNUG_DATA_FORMATS, "", NULL, NULL,
+        "format of the data files, where their names do not tell it, as on standard input (snug's own)"),
     TEXT(text_column_names, "text_column_name", DATA, "A,B",
          "text columns; default: sentence1 and sentence2, else the first one or two that are not the label; token "
          "classification: tokens"),
@@ -78,8 +82,9 @@ const struct snug_argument snug_arguments[] = {
 
     TEXT(output_dir, "", OUTPUT, "DIR", "folder for the model, results and checkpoints"),
     FLAG(overwrite_output_dir, "", OUTPUT, "False", "remove the checkpoints in output_dir before training"),
-    TEXT(resume_from_checkpoint, "", OUTPUT, "DIR|True",
-         "resume from this checkpoint; True: from the last one in output_dir"),
+    TEXT(resume_from_checkpoint, "", OUTPUT, "DIR|True|auto",
+         "resume from this checkpoint; True: from the last one in output_dir; auto: the same if there is one, else "
+         "start"),
     ROW(CHOICE, report_to, "", OUTPUT, "none|tensorboard|all", "none", NULL, OTHER_REPORTS,
         "integrations to report logs to"),
     TEXT(logging_dir, "", OUTPUT, "DIR", "TensorBoard log folder; default: output_dir/runs"),

@@ -119,6 +119,7 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
     const struct snug_dataset_options options = {.path = path,
+                                                 .format = args->data_format,
                                                  .task = setup->config.task,
                                                  .text_columns = args->text_column_names,
                                                  .label_column = args->label_column_name,

@@ -28,6 +28,7 @@ static snug_status open_file(struct tokenizing *t) {
     const struct snug_dataset_options options = {.path = file_of(t->args),
                                                  .text_columns = t->args->text_column_names,
                                                  .label_column = t->args->label_column_name};
+    const struct snug_reader_options how = {.format = t->args->data_format, .strict = t->args->strict};
     const char *const *names;
     const char *name = t->args->tokenizer_name ? t->args->tokenizer_name : t->args->model_name_or_path;
     const struct snug_hub_place place = snug_args_place(t->args);
@@ -35,7 +36,7 @@ static snug_status open_file(struct tokenizing *t) {
     RETURN_IF_ERROR(snug_model_locate(t->ctx, &place, name, &folder));
     snug_status status = snug_tokenizer_load(t->ctx, folder, &t->tokenizer);
     free(folder);
-    if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, t->args->strict, &t->reader);
+    if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, &how, &t->reader);
     if (status != SNUG_OK) return status;
     const size_t count = snug_reader_columns(t->reader, &names);
     return snug_columns_find(t->ctx, &options, names, count, &t->columns);

@@ -77,7 +77,8 @@ double snug_trainer_flops(const struct snug_trainer *trainer);
 snug_status snug_checkpoint_save(struct snug_trainer *trainer, char path[SNUG_CHECKPOINT_PATH]);
 /* Before any work: checks that there is a checkpoint to resume from, without reading it. */
 snug_status snug_checkpoint_look(const struct snug_trainer *trainer);
-/* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir. */
+/* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir, or "auto" for the
+   same if there is one. */
 snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
 /* Before the first step: SNUG_E_INPUT if the best checkpoint of a resumed run, which is loaded at the end, is not in
    output_dir. */
