@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -204,7 +205,7 @@ static snug_status find_cache(struct opening *o) {
     RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &o->description, &regular));
     RETURN_IF_ERROR(cache_key(o->ctx, o->tokenizer, o->options, o->form, o->description, &o->key));
     /* A pipe can be read only once, and of standard input a part may have been read. */
-    if (!regular || lseek(o->data, 0, SEEK_CUR) != 0) return SNUG_OK;
+    if (!regular || o->options->content || lseek(o->data, 0, SEEK_CUR) != 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_cache_folder_open(o->ctx, &o->folder, problem));
     if (!o->folder.path) {
         snug_log(o->ctx, SNUG_LOG_WARNING, "texts are tokenized again in every run: %s", problem);
@@ -287,11 +288,24 @@ static snug_status open_tokens(struct opening *o) {
     return SNUG_OK;
 }
 
+/* A file in memory, which ends with its descriptor. */
+static snug_status open_content(snug_context *ctx, const struct snug_dataset_options *options, int *fd) {
+    const size_t length = strlen(options->content);
+    *fd = memfd_create("snug", MFD_CLOEXEC);
+    /* may be untested: a call that fails: tools/failure-test */
+    if (*fd >= 0 && write(*fd, options->content, length) == (ssize_t)length && lseek(*fd, 0, SEEK_SET) == 0)
+        return SNUG_OK;
+    const int error = errno; /* may be untested: a call that fails: tools/failure-test */
+    if (*fd >= 0) close(*fd);
+    return snug_fail(ctx, SNUG_E_IO, "%s: a file in memory cannot be made: %s", options->path, strerror(error));
+}
+
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
     struct opening o = {.ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache};
     RETURN_IF_ERROR(snug_data_form_of(ctx, options->path, options->format, &o.form));
-    RETURN_IF_ERROR(snug_data_open(ctx, options->path, &o.data));
+    RETURN_IF_ERROR(options->content ? open_content(ctx, options, &o.data)
+                                     : snug_data_open(ctx, options->path, &o.data));
     const snug_status status = open_tokens(&o);
     close(o.data);
     snug_folder_close(&o.folder);
@@ -347,6 +361,9 @@ int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
     return dataset->cache.words_without_tokens;
 }
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) { return dataset->cache.row_bytes; }
+bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
+    return dataset->bound && (dataset->dummy_most || dataset->cache.labelled == dataset->cache.rows);
+}
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }
 int64_t snug_dataset_raw_labels(const struct snug_dataset *dataset) { return (int64_t)dataset->cache.raw.count; }

@@ -34,8 +34,9 @@ enum snug_label_form {
 };
 
 struct snug_dataset_options {
-    const char *path;   /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
-    const char *format; /* of the file (text/data_file.h), or NULL: by its name */
+    const char *path;    /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
+    const char *content; /* the data itself, as JSON Lines, or NULL: it is in the file; then path is for messages */
+    const char *format;  /* of the file (text/data_file.h), or NULL: by its name */
     enum snug_task task;
     const char *text_columns; /* comma-separated names, or NULL: found as run_glue.py finds them */
     const char *label_column; /* or NULL: the task's default */
@@ -89,6 +90,8 @@ int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the la
    as the process's own. */
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out);
+/* Whether every row has a label. */
+bool snug_dataset_all_labelled(const struct snug_dataset *dataset);
 const char *snug_dataset_path(const struct snug_dataset *dataset);
 
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset);

@@ -61,6 +61,7 @@ const struct snug_task_info snug_task_classification = {
     .short_title = "classification",
     .labelled = true,
     .problems = true,
+    .only = {"class_metrics", "threshold", "return_all_scores"},
     .texts = 2,
     .text_column = {"sentence1", "sentence2"},
     .label_column = "label",

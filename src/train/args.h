@@ -22,10 +22,16 @@ struct snug_args {
     char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
+    char *text, *text_pair; /* predict: instead of test_file */
+    char *keep_columns;     /* predict: names, or "all" */
+    bool return_all_scores;
+    int64_t top_k;
     char *data_format; /* NULL: by the name */
     char *text_column_names, *label_column_name;
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;
+    bool class_metrics;
+    double threshold; /* of multi-label; 0: above one half */
     bool label_all_tokens, return_entity_level_metrics;
     double mlm_probability;
     /* output */

@@ -33,7 +33,11 @@ static snug_status check_files(const struct snug_args *args, const char *command
     }
     if (strcmp(command, "predict") == 0) {
         RETURN_IF_ERROR(require(args, model, command, "--model_name_or_path DIR"));
-        return require(args, args->test_file, command, "--test_file FILE");
+        if (args->text && args->test_file)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--text and --test_file are both given: which one is predicted?");
+        if (args->text_pair && !args->text)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is the second text of a pair: give --text too");
+        return require(args, args->test_file || args->text, command, "--test_file FILE, or --text TEXT");
     }
     if (strcmp(command, "doctor") == 0) return SNUG_OK;
     if (strcmp(command, "plan") == 0 || strcmp(command, "verify") == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation: the evaluation program over a data set, batch by batch. */
 #include <math.h>
+#include <stdio.h>
 
 #include "io/file.h"
 #include "io/json.h"
@@ -69,8 +70,8 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
 
 /* ---- evaluating ----------------------------------------------------------------------------------------------- */
 
-static snug_status measure(void *user, const float *logits, int64_t first_row, int64_t rows,
-                           const struct snug_batch *batch) {
+snug_status snug_session_measure(void *user, const float *logits, int64_t first_row, int64_t rows,
+                                 const struct snug_batch *batch) {
     struct snug_session *s = user;
     snug_metric_accumulator_add(s->accumulator, logits, batch, first_row, rows);
     /* The loss tensor accumulates over the chunks of a batch. */
@@ -89,7 +90,7 @@ snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callba
     if (!s->evaluation) return snug_fail(s->ctx, SNUG_E_USAGE, "there is no evaluation data: give --validation_file");
     const double begin = snug_seconds();
     snug_metric_accumulator_reset(s->accumulator);
-    RETURN_IF_ERROR(snug_session_infer(s, callbacks, measure, s));
+    RETURN_IF_ERROR(snug_session_infer(s, callbacks, snug_session_measure, s));
     RETURN_IF_ERROR(snug_metric_accumulator_result(s->accumulator, metrics));
     const double seconds = snug_seconds() - begin;
     const double batches = (double)snug_loader_batches(s->job.setup.eval.rows, &s->evaluation->pipeline.options);
@@ -98,6 +99,51 @@ snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callba
     add_metric(metrics, "eval_samples_per_second", (double)s->job.setup.eval.rows / seconds);
     add_metric(metrics, "eval_steps_per_second", batches / seconds);
     return SNUG_OK;
+}
+
+json_t *snug_session_confusion(const struct snug_session *s) {
+    const int64_t *counts = snug_metric_accumulator_confusion(s->accumulator);
+    const struct snug_labels *labels = &s->job.setup.config.labels;
+    json_t *names = json_array(), *rows = json_array(), *object = json_object();
+    for (int64_t i = 0; counts && i < labels->count; i++) {
+        json_t *row = json_array();
+        for (int64_t k = 0; k < labels->count; k++) snug_json_append(&row, json_integer(counts[i * labels->count + k]));
+        snug_json_append(&names, snug_json_from_text(labels->names[i]));
+        snug_json_append(&rows, row);
+    }
+    if (counts) snug_json_add(&object, "confusion_matrix", json_pack("{s:O, s:O}", "labels", names, "counts", rows));
+    json_decref(names);
+    json_decref(rows);
+    return object;
+}
+
+/* A line for each class, in the log: the metrics of a result are numbers. */
+static void log_confusion(const struct snug_session *s, const json_t *matrix) {
+    enum { MOST = 20 };
+    const json_t *names = json_object_get(matrix, "labels"), *counts = json_object_get(matrix, "counts");
+    const size_t classes = json_array_size(names);
+    if (classes == 0) return;
+    snug_log(s->ctx, SNUG_LOG_INFO, "confusion matrix: a line for each class, a column for each predicted class%s",
+             classes > MOST ? "; too many to print: it is in eval_results.json of --output_dir" : "");
+    for (size_t i = 0; i < classes && classes <= MOST; i++) {
+        char line[MOST * 24] = "";
+        size_t used = 0;
+        for (size_t k = 0; k < classes; k++)
+            used += (size_t)snprintf(line + used, sizeof line - used, " %7lld",
+                                     (long long)json_integer_value(json_array_get(json_array_get(counts, i), k)));
+        snug_log(s->ctx, SNUG_LOG_INFO, "%s  %s", line, json_string_value(json_array_get(names, i)));
+    }
+}
+
+/* output: NULL if nothing is written. */
+static snug_status write_results(const struct snug_session *s, const snug_metrics *metrics,
+                                 struct snug_output *output) {
+    json_t *more = snug_session_confusion(s);
+    if (!more) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while collecting results");
+    log_confusion(s, json_object_get(more, "confusion_matrix"));
+    const snug_status status = output ? snug_results_write(output, "eval", metrics, more) : SNUG_OK;
+    json_decref(more);
+    return status;
 }
 
 snug_status snug_session_evaluate(snug_session *s, snug_metrics *metrics) {
@@ -118,7 +164,7 @@ snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug
     if (status == SNUG_OK && writes)
         status =
             snug_output_make(s->ctx, args->output_dir, false, args->overwrite_output_dir, s->job.setup.mode, &output);
-    if (status == SNUG_OK && writes) status = snug_results_write(&output, "eval", metrics, NULL);
+    if (status == SNUG_OK) status = write_results(s, metrics, writes ? &output : NULL);
     snug_output_close(&output);
     snug_session_destroy(s);
     return status;

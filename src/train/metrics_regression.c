@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of predicted values. */
 #include <math.h>
-#include <string.h>
 
 #include "train/metrics_impl.h"
+#include "train/metrics_sort.h"
 
 /* Welford's running moments of prediction x and target y, and the squared error. */
 struct moments {
@@ -27,14 +27,6 @@ static snug_status check(struct snug_metric_accumulator *accumulator) {
                      (long long)accumulator->options.rows, INT32_MAX);
 }
 
-/* The float's bits, mapped so that the words have the order of the numbers. */
-static uint32_t ordered_word(float value) {
-    uint32_t bits;
-    value += 0.0f; /* -0 equals +0 */
-    memcpy(&bits, &value, sizeof bits);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
 static void add(struct snug_metric_accumulator *accumulator, const float *predictions, const struct snug_batch *batch,
                 int64_t first, int64_t rows) {
     struct moments *m = accumulator->state;
@@ -48,7 +40,7 @@ static void add(struct snug_metric_accumulator *accumulator, const float *predic
         double x = predictions[row], y = targets[row];
         m->not_a_number |= isnan(x) || isnan(y);
         pairs_of(accumulator)[accumulator->rows++] =
-            (uint64_t)ordered_word(predictions[row]) << 32 | ordered_word(targets[row]);
+            (uint64_t)snug_ordered_word(predictions[row]) << 32 | snug_ordered_word(targets[row]);
         double step_x = x - m->mean_x, step_y = y - m->mean_y;
         m->mean_x += step_x / (double)accumulator->rows;
         m->mean_y += step_y / (double)accumulator->rows;
@@ -59,31 +51,10 @@ static void add(struct snug_metric_accumulator *accumulator, const float *predic
     }
 }
 
-/* qsort may allocate; this does not. */
-static void heap_sort(uint64_t *values, int64_t count) {
-    for (int64_t begin = count / 2, end = count; end > 1;) {
-        uint64_t value;
-        if (begin > 0) { /* the heap is not complete yet */
-            value = values[--begin];
-        } else {
-            value = values[--end];
-            values[end] = values[0];
-        }
-        int64_t parent = begin;
-        for (int64_t child = 2 * parent + 1; child < end; child = 2 * parent + 1) {
-            if (child + 1 < end && values[child + 1] > values[child]) child++;
-            if (values[child] <= value) break;
-            values[parent] = values[child];
-            parent = child;
-        }
-        values[parent] = value;
-    }
-}
-
 /* Sorts by the high words, replaces them by twice their rank from 1 (equal ones share their mean rank, which twice is
    whole), and swaps the words of each pair: called twice, both words are ranked and in their original order. */
 static void rank_and_swap(uint64_t *pairs, int64_t count) {
-    heap_sort(pairs, count);
+    snug_sort_words(pairs, count);
     for (int64_t first = 0, next; first < count; first = next) {
         for (next = first + 1; next < count && pairs[next] >> 32 == pairs[first] >> 32;) next++;
         uint64_t twice_rank = (uint64_t)(first + 1 + next);

@@ -163,6 +163,12 @@ snug_status snug_output_begin(struct snug_output *output, const char *const *nam
     return SNUG_OK;
 }
 
+snug_status snug_output_check(const struct snug_output *output, const char *const *names) {
+    for (; output->folder.path && *names; names++)
+        RETURN_IF_ERROR(check_name(output, *names, is_listed(output, *names)));
+    return SNUG_OK;
+}
+
 snug_status snug_output_end(struct snug_output *output) {
     const char *name;
     json_t *entry;

@@ -7,6 +7,8 @@
 
 #include "text/dataset_impl.h"
 #include "text/words.h"
+#include "train/kept_columns.h"
+#include "train/predict_files.h"
 #include "train/session.h"
 
 struct predicting {
@@ -16,7 +18,15 @@ struct predicting {
     void *user;
     char *label;
     size_t label_length, label_capacity;
-    int64_t rows; /* given to on_row */
+    int64_t rows;        /* given to on_row */
+    bool tagging, value; /* token classification; regression */
+    bool measured;       /* every row has a label */
+    struct snug_kept_columns kept;
+    struct snug_row_buffer kept_buffer;
+    struct snug_predict_files files;
+    const char **candidates; /* [top_k] of a masked token; the classes are the config's */
+    double *candidate_scores;
+    size_t candidate_capacity, candidate_score_capacity;
 
     /* Token classification: the current row, and its loss positions so far. */
     int64_t row;
@@ -52,9 +62,23 @@ static snug_status set_label(struct predicting *p, const char *text) {
     return append_label(p, "", text);
 }
 
+/* The row's values in the file, which is the one that begins in the same line. */
+static snug_status keep_columns(struct predicting *p, snug_prediction *row) {
+    struct snug_dataset_row text;
+    RETURN_IF_ERROR(
+        snug_dataset_read(p->session->ctx, p->session->job.setup.eval.dataset, row->index, &p->kept_buffer, &text));
+    RETURN_IF_ERROR(snug_kept_columns_seek(&p->kept, text.line));
+    row->column_count = p->kept.count;
+    row->column_names = p->kept.names;
+    row->columns = p->kept.texts;
+    return SNUG_OK;
+}
+
 static snug_status give(struct predicting *p, snug_prediction *row) {
     row->label = p->label;
     p->rows++;
+    if (p->kept.reader) RETURN_IF_ERROR(keep_columns(p, row));
+    snug_predict_files_add(&p->files, p->tagging, p->value, row);
     return p->on_row(p->user, row);
 }
 
@@ -86,10 +110,61 @@ static snug_status name_classes(struct predicting *p, const float *logits, int64
     RETURN_IF_ERROR(set_label(p, ""));
     *score = 1;
     for (int64_t i = 0; i < classes; i++) {
-        if (!(logits[i] > 0)) continue; /* a probability above one half */
+        if (!snug_is_predicted(logits[i], p->session->job.setup.args->threshold)) continue;
         RETURN_IF_ERROR(append_label(p, "|", labels->names[i]));
         *score = fmin(*score, sigmoid(logits[i]));
     }
+    return SNUG_OK;
+}
+
+static snug_status make_candidates(struct predicting *p, size_t count) {
+    snug_context *ctx = p->session->ctx;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->candidates, &p->candidate_capacity, count, sizeof *p->candidates));
+    return snug_grow(ctx, (void **)&p->candidate_scores, &p->candidate_score_capacity, count,
+                     sizeof *p->candidate_scores);
+}
+
+/* All classes with their probabilities. */
+static snug_status list_classes(struct predicting *p, snug_prediction *row) {
+    const struct snug_labels *labels = &p->session->job.setup.config.labels;
+    const int64_t classes = (int64_t)row->logits_count;
+    double best;
+    if (!p->session->job.setup.args->return_all_scores) return SNUG_OK;
+    RETURN_IF_ERROR(make_candidates(p, row->logits_count));
+    const float most = row->logits[best_class(row->logits, classes, &best)];
+    for (int64_t i = 0; i < classes; i++)
+        p->candidate_scores[i] = labels->problem == SNUG_PROBLEM_MULTI_LABEL
+                                     ? sigmoid(row->logits[i])
+                                     : best * exp((double)row->logits[i] - (double)most);
+    row->candidate_count = row->logits_count;
+    row->candidates = (const char *const *)labels->names;
+    row->candidate_scores = p->candidate_scores;
+    return SNUG_OK;
+}
+
+/* The top_k tokens. Their number is small: each is inserted into a sorted list. */
+static snug_status list_tokens(struct predicting *p, snug_prediction *row) {
+    const struct snug_setup *setup = &p->session->job.setup;
+    const int64_t count = (int64_t)row->logits_count, most = setup->args->top_k < count ? setup->args->top_k : count;
+    int64_t top[1001], found = 0; /* --top_k is at most 1000 */
+    double best;
+    RETURN_IF_ERROR(make_candidates(p, (size_t)most));
+    const float highest = row->logits[best_class(row->logits, count, &best)];
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = found;
+        if (found == most && !(row->logits[i] > row->logits[top[most - 1]])) continue;
+        for (; at > 0 && row->logits[i] > row->logits[top[at - 1]]; at--) top[at] = top[at - 1];
+        top[at] = i;
+        if (found < most) found++;
+    }
+    for (int64_t i = 0; i < most; i++) {
+        p->candidates[i] = snug_tokenizer_token(setup->tokenizer, (int32_t)top[i]);
+        p->candidate_scores[i] = best * exp((double)row->logits[top[i]] - (double)highest);
+    }
+    row->candidate_count = (size_t)most;
+    row->ranked = true;
+    row->candidates = p->candidates;
+    row->candidate_scores = p->candidate_scores;
     return SNUG_OK;
 }
 
@@ -101,11 +176,13 @@ static snug_status name_token(struct predicting *p, const float *logits, int64_t
 /* Each loss position is a row of its own. */
 static snug_status take_each(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
                              const struct snug_batch *batch,
-                             snug_status (*name)(struct predicting *, const float *, int64_t, double *)) {
+                             snug_status (*name)(struct predicting *, const float *, int64_t, double *),
+                             snug_status (*list)(struct predicting *, snug_prediction *)) {
     for (int64_t i = 0; i < rows; i++) {
         snug_prediction row = {
             .index = snug_batch_row(batch, first + i), .logits_count = (size_t)classes, .logits = logits + i * classes};
         RETURN_IF_ERROR(name(p, row.logits, classes, &row.score));
+        RETURN_IF_ERROR(list(p, &row));
         RETURN_IF_ERROR(give(p, &row));
     }
     return SNUG_OK;
@@ -113,12 +190,12 @@ static snug_status take_each(struct predicting *p, const float *logits, int64_t 
 
 static snug_status take_classes(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
                                 const struct snug_batch *batch) {
-    return take_each(p, logits, classes, first, rows, batch, name_classes);
+    return take_each(p, logits, classes, first, rows, batch, name_classes, list_classes);
 }
 
 static snug_status take_masked(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
                                const struct snug_batch *batch) {
-    return take_each(p, logits, classes, first, rows, batch, name_token);
+    return take_each(p, logits, classes, first, rows, batch, name_token, list_tokens);
 }
 
 /* ---- token classification -------------------------------------------------------------------------------------- */
@@ -199,6 +276,7 @@ static snug_status predict_chunk(void *user, const float *logits, int64_t first_
                                  const struct snug_batch *batch) {
     struct predicting *p = user;
     const struct snug_program *program = &p->session->evaluation->program;
+    if (p->measured) RETURN_IF_ERROR(snug_session_measure(p->session, logits, first_row, rows, batch));
     return p->predictor->take(p, logits, program->tensors[program->logits].cols, first_row, rows, batch);
 }
 
@@ -210,17 +288,66 @@ static void release(struct predicting *p) {
     free(p->words);
     free(p->tags);
     free(p->word_scores);
+    free(p->kept_buffer.data);
+    free(p->candidates);
+    free(p->candidate_scores);
+    snug_kept_columns_close(&p->kept);
+    snug_predict_files_close(&p->files);
+}
+
+/* The metrics under Trainer's names for predictions; none without labels. */
+static snug_status finish_metrics(struct predicting *p, double seconds, snug_metrics *metrics) {
+    struct snug_session *s = p->session;
+    const double rows = (double)s->job.setup.eval.rows;
+    if (!p->measured) return SNUG_OK;
+    RETURN_IF_ERROR(snug_metric_accumulator_result(s->accumulator, metrics));
+    for (size_t i = 0; i < metrics->count; i++) {
+        char *name;
+        const char *own = metrics->items[i].name;
+        RETURN_IF_ERROR(snug_format(s->ctx, &name, "predict_%s", strncmp(own, "eval_", 5) == 0 ? own + 5 : own));
+        const snug_status status = snug_keep_text(s->ctx, name, &metrics->items[i].name);
+        free(name);
+        RETURN_IF_ERROR(status);
+        snug_log(s->ctx, SNUG_LOG_INFO, "%s = %.10g", metrics->items[i].name, metrics->items[i].value);
+    }
+    metrics->items[metrics->count++] = (snug_metric){"predict_runtime", seconds};
+    metrics->items[metrics->count++] = (snug_metric){"predict_samples", rows};
+    metrics->items[metrics->count++] = (snug_metric){"predict_samples_per_second", rows / seconds};
+    return SNUG_OK;
+}
+
+static snug_status predict(struct predicting *p, const snug_callbacks *callbacks) {
+    const struct snug_setup *setup = &p->session->job.setup;
+    const struct snug_args *args = setup->args;
+    snug_metrics metrics = {0};
+    const double begin = snug_seconds();
+    p->predictor = &predictors[setup->config.task];
+    p->tagging = snug_setup_task(setup)->words;
+    p->value = snug_setup_task(setup)->problems && setup->config.labels.problem == SNUG_PROBLEM_REGRESSION;
+    p->measured = snug_dataset_all_labelled(setup->eval.dataset) && !p->tagging;
+    if (p->value && args->return_all_scores)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--return_all_scores is for classes; this model predicts a value");
+    RETURN_IF_ERROR(snug_kept_columns_open(args, p->tagging, &p->kept));
+    RETURN_IF_ERROR(snug_predict_files_begin(args, setup->mode, p->tagging, &p->files));
+    snug_metric_accumulator_reset(p->session->accumulator);
+    RETURN_IF_ERROR(snug_session_infer(p->session, callbacks, predict_chunk, p));
+    if (p->predictor->finish) RETURN_IF_ERROR(p->predictor->finish(p));
+    RETURN_IF_ERROR(finish_metrics(p, snug_seconds() - begin, &metrics));
+    return snug_predict_files_end(&p->files, &metrics);
 }
 
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
     struct predicting p = {.on_row = on_row, .user = user};
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session));
-    p.predictor = &predictors[p.session->job.setup.config.task];
-    snug_status status = snug_session_infer(p.session, callbacks, predict_chunk, &p);
-    if (status == SNUG_OK && p.predictor->finish) status = p.predictor->finish(&p);
+    snug_clear_error(args->ctx);
+    snug_status status = snug_args_check(args, "predict");
+    if (status == SNUG_OK) status = snug_kept_columns_check(args);
+    if (status == SNUG_OK) status = snug_predict_files_check(args, &p.files);
+    if (status == SNUG_OK) status = snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session);
+    if (status == SNUG_OK) status = predict(&p, callbacks);
     if (status == SNUG_OK && p.rows == 0 && p.predictor->nothing) /* untested: every task reports that it has no rows */
-        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", args->test_file, p.predictor->nothing);
+        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", snug_dataset_path(p.session->job.setup.eval.dataset),
+                 p.predictor->nothing);
     release(&p);
     snug_session_destroy(p.session);
     return status;

@@ -3,6 +3,8 @@
 #ifndef SNUG_TRAIN_SESSION_H
 #define SNUG_TRAIN_SESSION_H
 
+#include <jansson.h>
+
 #include "optim/schedule.h"
 #include "train/job.h"
 #include "train/metrics.h"
@@ -74,6 +76,13 @@ typedef snug_status snug_logits_fn(void *user, const float *logits, int64_t firs
                                    const struct snug_batch *batch);
 snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
                                void *user);
+
+/* A snug_logits_fn whose user is the session: adds a chunk to its metrics. */
+snug_status snug_session_measure(void *session, const float *logits, int64_t first_row, int64_t rows,
+                                 const struct snug_batch *batch);
+/* {"confusion_matrix": {"labels": […], "counts": [[…]]}} of the last evaluation, by class and predicted class; an empty
+   object where there is none, NULL when out of memory. */
+json_t *snug_session_confusion(const struct snug_session *session);
 
 /* Writes config.json, model.safetensors and the tokenizer's files. */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);

@@ -74,13 +74,15 @@ static snug_status find_model(struct snug_setup *setup) {
     return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
 }
 
+static const char *prediction_file(const struct snug_args *args) { return args->text ? "--text" : args->test_file; }
+
 /* Whether a file must be tokenized; dummy data consists of ids. */
 static const char *first_text_file(const struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool training = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
     const char *files[] = {training ? args->train_file : NULL,
                            setup->command == SNUG_COMMAND_PREDICT ? NULL : args->validation_file,
-                           setup->command == SNUG_COMMAND_PREDICT ? args->test_file : NULL};
+                           setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (files[i] && !is_dummy(files[i])) return files[i];
     return NULL;
@@ -118,10 +120,14 @@ static void choose_length(struct snug_setup *setup) {
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
+    const bool given = setup->command == SNUG_COMMAND_PREDICT && args->text;
+    char *content = NULL;
+    if (given) RETURN_IF_ERROR(snug_sentence_json(args, snug_setup_task(setup)->words, &content));
     const struct snug_dataset_options options = {.path = path,
-                                                 .format = args->data_format,
+                                                 .content = content,
+                                                 .format = given ? "jsonl" : args->data_format,
                                                  .task = setup->config.task,
-                                                 .text_columns = args->text_column_names,
+                                                 .text_columns = given ? NULL : args->text_column_names,
                                                  .label_column = args->label_column_name,
                                                  .need_labels = need_labels,
                                                  .line_by_line =
@@ -134,8 +140,10 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .threads = setup->threads,
                                                  .seed = (uint64_t)args->seed,
                                                  .vocab_size = setup->config.vocab_size};
-    RETURN_IF_ERROR(snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset));
-    if (!is_dummy(path)) note_source(setup, path);
+    const snug_status opened = snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset);
+    free(content);
+    RETURN_IF_ERROR(opened);
+    if (!is_dummy(path) && !given) note_source(setup, path);
     source->rows = snug_dataset_rows(source->dataset);
     if (source->rows > SNUG_ROWS_MOST)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
@@ -224,6 +232,17 @@ static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
                      known);
 }
 
+/* Labels of a file to predict are for metrics; they may be absent, or stand for none, as -1 in GLUE's files. */
+static snug_status try_labels(struct snug_setup *setup) {
+    struct snug_dataset *dataset = setup->eval.dataset;
+    if (snug_dataset_label_form(dataset) == SNUG_LABELS_NONE) return SNUG_OK;
+    const snug_status status = snug_dataset_bind_labels(setup->ctx, dataset, &setup->config.labels);
+    if (status != SNUG_E_INPUT) return status;
+    snug_log(setup->ctx, SNUG_LOG_INFO, "no metrics: %s", snug_error_message(setup->ctx));
+    snug_clear_error(setup->ctx);
+    return SNUG_OK;
+}
+
 static snug_status open_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool trains = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
@@ -234,13 +253,15 @@ static snug_status open_data(struct snug_setup *setup) {
         RETURN_IF_ERROR(open_dataset(setup, args->train_file, args->max_train_samples, labelled, &setup->train));
     if (trains) RETURN_IF_ERROR(choose_labels(setup));
     RETURN_IF_ERROR(find_best_metric(setup, true));
-    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? args->test_file : args->validation_file;
+    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : args->validation_file;
     const bool predicts = setup->command == SNUG_COMMAND_PREDICT;
     if (eval_file) {
         RETURN_IF_ERROR(open_dataset(setup, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
                                      labelled && !predicts, &setup->eval));
-        if (labelled && !predicts)
-            RETURN_IF_ERROR(snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
+        if (labelled)
+            RETURN_IF_ERROR(predicts
+                                ? try_labels(setup)
+                                : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     }
     setup->trains = trains;
     setup->evaluates = eval_file != NULL;
@@ -260,7 +281,9 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
                                                     .labels = &setup->config.labels,
                                                     .classes = snug_setup_classes(setup),
                                                     .rows = setup->eval.rows,
-                                                    .entities = setup->args->return_entity_level_metrics};
+                                                    .entities = setup->args->return_entity_level_metrics,
+                                                    .each_class = setup->args->class_metrics,
+                                                    .threshold = setup->args->threshold};
 }
 
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest) {

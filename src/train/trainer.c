@@ -521,8 +521,12 @@ static snug_status finish(struct snug_trainer *t) {
     snug_status status = train ? snug_results_write(&t->output, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
     json_decref(train);
-    if (status == SNUG_OK && t->result->metrics.count)
-        status = snug_results_write(&t->output, "eval", &t->result->metrics, NULL);
+    if (status == SNUG_OK && t->result->metrics.count) {
+        json_t *more = snug_session_confusion(t->session);
+        status = more ? snug_results_write(&t->output, "eval", &t->result->metrics, more)
+                      : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
+        json_decref(more);
+    }
     if (status != SNUG_OK || evaluated == SNUG_OK) return status;
     snug_clear_error(t->ctx);
     return snug_fail(t->ctx, evaluated, "interrupted in the last evaluation; the trained model is in %s",
