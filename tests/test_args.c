@@ -234,7 +234,7 @@ static void test_refused(void **state) {
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--push_to_hub", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--deepspeed ds.json", "--deepspeed ds.json: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
-        {"--validation_split_percentage 5", "not supported by snug yet", SNUG_E_UNSUPPORTED},
+        {"--validation_split_percentage 100", "validation_split_percentage", SNUG_E_USAGE},
         {"--task_name sst2", "--task_name sst2", SNUG_E_UNSUPPORTED},
         {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
     };

@@ -127,6 +127,50 @@ static void test_nul_in_text(void **state) {
     free(rows);
 }
 
+/* The same as training on the last rows and evaluating on the first ones, in files of their own. */
+static void test_split(void **state) {
+    struct fixture *f = *state;
+    free(shell_well(f, "head -n 16 train.csv > first.csv; { head -n 1 train.csv; tail -n +17 train.csv; } > last.csv; "
+                       "head -n 9 first.csv > fewer.csv; wc -l train.csv first.csv last.csv fewer.csv"));
+    static const char *const ways[][2] = {
+        {"--validation_split_percentage 20 --train_file train.csv",
+         "--train_file last.csv --validation_file first.csv"},
+        {"--validation_split_percentage 20 --train_file train.csv --max_eval_samples 8 --max_train_samples 40 "
+         "--train_sampling_strategy group_by_length",
+         "--train_file last.csv --validation_file fewer.csv --max_train_samples 40 --train_sampling_strategy "
+         "group_by_length"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        json_t *results[2], *losses[2];
+        for (size_t k = 0; k < 2; k++) {
+            char command[1024], folder[32];
+            snprintf(folder, sizeof folder, "%s%zu", k ? "files" : "split", i);
+            snprintf(command, sizeof command, TRAIN "%s --output_dir %s", ways[i][k], folder);
+            free(shell_well(f, command));
+            losses[k] = losses_of(f, folder);
+            results[k] = read_json(f, path_of(f, "%s/eval_results.json", folder));
+        }
+        assert_true(json_equal(losses[0], losses[1]));
+        static const char *const same[] = {"eval_loss", "eval_accuracy", "eval_samples"};
+        for (size_t k = 0; k < 3; k++)
+            assert_true(json_equal(json_object_get(results[0], same[k]), json_object_get(results[1], same[k])));
+        for (size_t k = 0; k < 2; k++) {
+            json_decref(losses[k]);
+            json_decref(results[k]);
+        }
+    }
+    free(shell_well(f, TRAIN "--train_file dummy:50x4-9 --validation_split_percentage 10 --output_dir dummy"));
+    shell_fails(f, "$SNUG eval --model_name_or_path split0 --validation_file dev.csv --validation_split_percentage 5",
+                2, "splits the file of a training");
+    shell_fails(f, TRAIN "--train_file train.csv --validation_file dev.csv --validation_split_percentage 5", 2,
+                "give one of them");
+    shell_fails(f, TRAIN "--train_file - --data_format csv --validation_split_percentage 5 < train.csv", 2,
+                "can be read only once");
+    shell_fails(f, "head -n 5 train.csv > four.csv; " TRAIN "--train_file four.csv --validation_split_percentage 5", 2,
+                "of 4 rows that is none");
+    shell_fails(f, TRAIN "--train_file four.csv --validation_split_percentage 99", 2, "none is left to train on");
+}
+
 #define LONG                                                                                                           \
     "$SNUG train --config_name model --tokenizer_name model --train_file train.csv --max_steps 6 --save_steps 2 "      \
     "--logging_steps 1 --threads 1 "
@@ -169,8 +213,8 @@ static void test_resumed_by_a_scheduler(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_same_rows),   TEST(test_part_of_a_file),         TEST(test_refused_inputs),
-        TEST(test_nul_in_text), TEST(test_resumed_by_a_scheduler),
+        TEST(test_same_rows), TEST(test_part_of_a_file), TEST(test_refused_inputs),
+        TEST(test_split),     TEST(test_nul_in_text),    TEST(test_resumed_by_a_scheduler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,17 +348,34 @@ void snug_dataset_close(struct snug_dataset *dataset) {
 
 /* ---- access ------------------------------------------------------------------------------------------------------ */
 
-int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->cache.rows; }
+void snug_dataset_use_part(struct snug_dataset *dataset, int64_t first, int64_t rows) {
+    dataset->first = first;
+    dataset->part = rows;
+}
 
-int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
+int64_t snug_dataset_rows(const struct snug_dataset *dataset) {
+    return dataset->part ? dataset->part : dataset->cache.rows;
+}
+
+/* A sum over all rows of the file, for the part that is used. It is the largest value times the rows only if it was
+   before: it is rounded down. */
+static int64_t share_of(const struct snug_dataset *dataset, int64_t sum) {
+    return dataset->part ? (int64_t)((__int128)sum * dataset->part / dataset->cache.rows) : sum;
+}
+
+int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.tokens); }
 int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
-double snug_dataset_squared_lengths(const struct snug_dataset *dataset) { return dataset->cache.squared_lengths; }
+double snug_dataset_squared_lengths(const struct snug_dataset *dataset) {
+    return dataset->cache.squared_lengths * ((double)snug_dataset_rows(dataset) / (double)dataset->cache.rows);
+}
 uint64_t snug_dataset_digest(const struct snug_dataset *dataset) { return dataset->cache.digest; }
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
-int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
-int64_t snug_dataset_words(const struct snug_dataset *dataset) { return dataset->cache.words; }
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset) {
+    return share_of(dataset, dataset->cache.truncated);
+}
+int64_t snug_dataset_words(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.words); }
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
-    return dataset->cache.words_without_tokens;
+    return share_of(dataset, dataset->cache.words_without_tokens);
 }
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) { return dataset->cache.row_bytes; }
 bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
@@ -384,7 +401,7 @@ snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_datas
     /* Usually all rows have a label. */
     if (!dataset->dummy_most &&
         (dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.labelled < dataset->cache.rows))
-        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, row, &entry));
+        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, dataset->first + row, &entry));
     *out = entry.labels;
     return SNUG_OK;
 }
@@ -395,8 +412,8 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
     const struct snug_cache_row *head;
     const uint32_t *labels;
     const int32_t *ids;
-    if (dataset->dummy_most) return read_dummy(ctx, dataset, row, buffer, out);
-    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &entry, &head, &labels, &ids));
+    if (dataset->dummy_most) return read_dummy(ctx, dataset, dataset->first + row, buffer, out);
+    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, dataset->first + row, buffer, &entry, &head, &labels, &ids));
     *out = (struct snug_dataset_row){.ids = ids,
                                      .count = entry.length,
                                      .first_count = head->first_count,

@@ -75,6 +75,9 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
                               const struct snug_dataset_options *options, struct snug_dataset **out);
 void snug_dataset_close(struct snug_dataset *dataset);
 
+/* Uses only these rows from here on; they are then rows 0 … rows - 1. Labels are still those of the whole file, as are
+   the largest sizes; tokens and what was truncated are estimated from the whole file's. */
+void snug_dataset_use_part(struct snug_dataset *dataset, int64_t first, int64_t rows);
 int64_t snug_dataset_rows(const struct snug_dataset *dataset);
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset); /* of all rows; of single ones: text/lengths.h */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);

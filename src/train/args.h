@@ -29,6 +29,7 @@ struct snug_args {
     char *data_format; /* NULL: by the name */
     char *text_column_names, *label_column_name;
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
+    int64_t validation_split_percentage;                                              /* 0: none */
     bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;
     bool class_metrics;
     double threshold; /* of multi-label; 0: above one half */

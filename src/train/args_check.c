@@ -55,6 +55,22 @@ static snug_status check_standard_input(const struct snug_args *args) {
     return snug_fail(args->ctx, SNUG_E_USAGE, "standard input is given as %d files, and can be read only once", count);
 }
 
+static snug_status check_split(const struct snug_args *args, bool trains) {
+    if (!args->validation_split_percentage) return SNUG_OK;
+    if (!trains)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--validation_split_percentage splits the file of a training: leave it out");
+    if (args->validation_file)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--validation_split_percentage takes rows of --train_file to evaluate on, and "
+                         "--validation_file names a file: give one of them");
+    if (args->train_file && snug_data_is_stdin(args->train_file))
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--validation_split_percentage opens --train_file twice, and standard input can be read only "
+                         "once: give a file");
+    return SNUG_OK;
+}
+
 static snug_status check_rows(const struct snug_args *args) {
     const struct {
         const char *name;
@@ -199,12 +215,14 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_standard_input(args));
+    RETURN_IF_ERROR(check_split(args, train || strcmp(command, "plan") == 0));
     RETURN_IF_ERROR(check_precision(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;
-    if (!args->validation_file && (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
+    if (!args->validation_file && !args->validation_split_percentage &&
+        (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs --validation_file FILE to evaluate on",
                          args->eval_on_start ? "eval_on_start" : "eval_strategy");
     return SNUG_OK;

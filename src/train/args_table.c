@@ -78,6 +78,8 @@ const struct snug_argument snug_arguments[] = {
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
     COUNT(max_predict_samples, "max_test_samples", DATA, "-1", "[-1,)", "maximum number of prediction rows; -1: all"),
+    COUNT(validation_split_percentage, "", DATA, "0", "[0,99]",
+          "percentage of train_file, from its first row on, that is evaluated on and not trained on; 0: none"),
     FLAG(overwrite_cache, "", DATA, "False", "tokenize again, even if the cached tokens are valid"),
     FLAG(line_by_line, "", DATA, "False",
          "masked LM: each line is a row; otherwise the text is concatenated and split into blocks"),
@@ -244,7 +246,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
      "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
      "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name "
-     "validation_split_percentage model_type config_overrides push_to_hub_model_id "
+     "model_type config_overrides push_to_hub_model_id "
      "push_to_hub_organization push_to_hub_token"},
 };
 const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;

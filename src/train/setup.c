@@ -243,28 +243,53 @@ static snug_status try_labels(struct snug_setup *setup) {
     return SNUG_OK;
 }
 
+static int64_t smaller(int64_t rows, int64_t most) { return most >= 0 && most < rows ? most : rows; }
+
+/* The first rows of the training file are evaluated on, the others are trained on, as in run_mlm.py. Of masked LM
+   without
+   --line_by_line rows are blocks of tokens. */
+static snug_status split(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const int64_t percentage = args->validation_split_percentage, all = setup->train.rows;
+    const int64_t rows = (all * percentage + 50) / 100;
+    if (rows < 1 || rows == all)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "--validation_split_percentage %lld: of %lld rows %s",
+                         (long long)percentage, (long long)all, rows ? "none is left to train on" : "that is none");
+    RETURN_IF_ERROR(open_dataset(setup, args->train_file, -1, snug_setup_task(setup)->labelled, &setup->eval));
+    if (setup->eval.rows != all) /* untested: a file that changes between two reads */
+        return snug_fail(setup->ctx, SNUG_E_INPUT, "%s changed while it was read: start again", args->train_file);
+    setup->eval.rows = smaller(rows, args->max_eval_samples);
+    setup->train.rows = smaller(all - rows, args->max_train_samples);
+    snug_dataset_use_part(setup->eval.dataset, 0, setup->eval.rows);
+    snug_dataset_use_part(setup->train.dataset, rows, setup->train.rows);
+    snug_log(setup->ctx, SNUG_LOG_INFO, "%s: %lld rows are trained on, %lld of the first %lld rows are evaluated on",
+             args->train_file, (long long)setup->train.rows, (long long)setup->eval.rows, (long long)rows);
+    return SNUG_OK;
+}
+
 static snug_status open_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool trains = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
+    const bool splits = trains && args->train_file && args->validation_split_percentage;
     RETURN_IF_ERROR(choose_task(setup, trains));
     RETURN_IF_ERROR(find_best_metric(setup, false));
     const bool labelled = snug_setup_task(setup)->labelled;
     if (trains && args->train_file)
-        RETURN_IF_ERROR(open_dataset(setup, args->train_file, args->max_train_samples, labelled, &setup->train));
+        RETURN_IF_ERROR(
+            open_dataset(setup, args->train_file, splits ? -1 : args->max_train_samples, labelled, &setup->train));
+    if (splits) RETURN_IF_ERROR(split(setup));
     if (trains) RETURN_IF_ERROR(choose_labels(setup));
     RETURN_IF_ERROR(find_best_metric(setup, true));
     const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : args->validation_file;
     const bool predicts = setup->command == SNUG_COMMAND_PREDICT;
-    if (eval_file) {
+    if (eval_file)
         RETURN_IF_ERROR(open_dataset(setup, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
                                      labelled && !predicts, &setup->eval));
-        if (labelled)
-            RETURN_IF_ERROR(predicts
-                                ? try_labels(setup)
-                                : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
-    }
+    if (setup->eval.dataset && labelled)
+        RETURN_IF_ERROR(predicts ? try_labels(setup)
+                                 : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     setup->trains = trains;
-    setup->evaluates = eval_file != NULL;
+    setup->evaluates = setup->eval.dataset != NULL;
     return SNUG_OK;
 }
 
