@@ -144,7 +144,8 @@ static void test_unfinished_and_offloaded(void **state) {
 
 static void test_hostile_names(void **state) {
     struct fixture *f = *state;
-    static const char name[] = "<script>alert('1')&\"\x1b[31m\xe2\x80\xae\xff";
+    char name[64]; /* with U+202E, in bytes, because the literal would mislead a reader */
+    snprintf(name, sizeof name, "<script>alert('1')&\"\x1b[31m%c%c%c\xff", 0xe2, 0x80, 0xae);
     make_folder(f, name, "trainer_state.json",
                 "{\"global_step\": 2, \"max_steps\": 2, \"log_history\": [{\"step\": 1, \"</style><b>\": 1}, "
                 "{\"step\": 2, \"</style><b>\": 2}]}");

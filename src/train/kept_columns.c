@@ -81,14 +81,14 @@ static snug_status take_row(struct snug_kept_columns *kept, const struct snug_ro
 }
 
 snug_status snug_kept_columns_seek(struct snug_kept_columns *kept, int64_t line) {
-    struct snug_row row = {.line = kept->line};
+    struct snug_row row;
     if (!kept->reader || kept->line == line) return SNUG_OK;
-    while (row.line < line) {
+    do {
         const snug_status status = snug_reader_next(kept->reader, &row);
         if (status == SNUG_END) /* untested: a file that is truncated meanwhile */
             return snug_fail(kept->ctx, SNUG_E_INPUT, "the data file changed while it was read: start again");
         if (status != SNUG_OK) return status;
-    }
+    } while (row.line < line);
     kept->line = row.line;
     return take_row(kept, &row);
 }

@@ -11,6 +11,8 @@
 #include "train/predict_files.h"
 #include "train/session.h"
 
+enum { TOP_MOST = 1000 }; /* of --top_k, as args_table.c limits it */
+
 struct predicting {
     struct snug_session *session;
     const struct predictor *predictor;
@@ -146,7 +148,7 @@ static snug_status list_classes(struct predicting *p, snug_prediction *row) {
 static snug_status list_tokens(struct predicting *p, snug_prediction *row) {
     const struct snug_setup *setup = &p->session->job.setup;
     const int64_t count = (int64_t)row->logits_count, most = setup->args->top_k < count ? setup->args->top_k : count;
-    int64_t top[1001], found = 0; /* --top_k is at most 1000 */
+    int64_t top[TOP_MOST + 1] = {0}, found = 0;
     double best;
     RETURN_IF_ERROR(make_candidates(p, (size_t)most));
     const float highest = row->logits[best_class(row->logits, count, &best)];

@@ -78,7 +78,7 @@ snug_status snug_session_infer(struct snug_session *session, const snug_callback
                                void *user);
 
 /* A snug_logits_fn whose user is the session: adds a chunk to its metrics. */
-snug_status snug_session_measure(void *session, const float *logits, int64_t first_row, int64_t rows,
+snug_status snug_session_measure(void *user, const float *logits, int64_t first_row, int64_t rows,
                                  const struct snug_batch *batch);
 /* {"confusion_matrix": {"labels": […], "counts": [[…]]}} of the last evaluation, by class and predicted class; an empty
    object where there is none, NULL when out of memory. */
