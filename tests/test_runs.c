@@ -254,6 +254,51 @@ static void test_damaged_files(void **state) {
     free(html);
 }
 
+/* More operations than the picture has columns: the peak of one of them is kept. */
+static void test_many_operations(void **state) {
+    enum { OPERATIONS = 3000 };
+    struct fixture *f = *state;
+    char *text = malloc(OPERATIONS * 48), *end = text;
+    end += sprintf(end, "{\"seconds\": {\"training\": 0, \"operations\": {\"a\": 0}}, \"memory\": {" MEMORY
+                        ", \"arena\": 1048576, \"operations\": [");
+    for (int i = 0; i < OPERATIONS; i++) end += sprintf(end, "%s\"a\"", i ? "," : "");
+    end += sprintf(end, "], \"phases\": [");
+    for (int i = 0; i < OPERATIONS; i++) end += sprintf(end, "%s\"p\"", i ? "," : "");
+    end += sprintf(end, "], \"layers\": [");
+    for (int i = 0; i < OPERATIONS; i++) end += sprintf(end, "%s%d", i ? "," : "", i % 12);
+    end += sprintf(end, "], \"live\": {\"temporary\": [");
+    for (int i = 0; i < OPERATIONS; i++) end += sprintf(end, "%s%d", i ? "," : "", i == 1234 ? 1000000 : 1000);
+    strcpy(end, "]}}}");
+    make_folder(f, "large", "trainer_state.json", "{\"log_history\": []}");
+    make_folder(f, "large", "run_report.json", text);
+    free(text);
+    char *html = page_of(f, "large");
+    expect(html, "at operation 1235, a in p, layer 10");
+    expect(html, "0.00 s, 0.0 %");
+    assert_true(strlen(html) < 30000); /* operations of the same height are one line */
+    free(html);
+}
+
+/* More runs than colours, of which each has one setting of its own. */
+static void test_many_runs(void **state) {
+    struct fixture *f = *state;
+    char words[64] = "";
+    for (int i = 0; i < 9; i++) {
+        char name[8], text[64];
+        snprintf(name, sizeof name, "r%d", i);
+        snprintf(text, sizeof text, "{\"log_history\": [{\"step\": %d, \"loss\": 1}]}", i);
+        make_folder(f, name, "trainer_state.json", text);
+        snprintf(text, sizeof text, "{\"seed\": %d}", i);
+        make_folder(f, name, "training_args.json", text);
+        strcat(strcat(words, name), " ");
+    }
+    char *html = page_of(f, words);
+    expect(html, "class=\"curve r0 d1\"");
+    expect(html, "<tr class=\"differs\"><td>seed</td><td>0</td><td>1</td>");
+    expect(html, "<p class=\"soft\">Nothing.</p>");
+    free(html);
+}
+
 static void test_usage(void **state) {
     struct fixture *f = *state;
     expect_refused(f, "", 2, "no run: name the --output_dir of a training");
@@ -274,9 +319,8 @@ static void test_usage(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_page_of_a_training), TEST(test_unfinished_and_offloaded),
-        TEST(test_hostile_names),      TEST(test_curves),
-        TEST(test_damaged_files),      TEST(test_usage),
+        TEST(test_page_of_a_training), TEST(test_unfinished_and_offloaded), TEST(test_hostile_names), TEST(test_curves),
+        TEST(test_damaged_files),      TEST(test_many_operations),          TEST(test_many_runs),     TEST(test_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -202,15 +202,25 @@ static double height_of(const struct snug_step_memory *m, const struct snug_axis
     return 1000 - snug_axis_place(y, mib(sum));
 }
 
-/* The area of class number `which` of the stack: its upper edge from left to right, the lower one back. */
-static void print_area(FILE *out, const struct snug_step_memory *m, const struct snug_axis *y, int which) {
+/* The upper edge of the lowest classes, from left to right or back; columns of the same height are one line. */
+static void print_edge(FILE *out, const struct snug_step_memory *m, const struct snug_axis *y, int classes, bool back) {
     const size_t columns = m->ops < COLUMNS ? m->ops : COLUMNS;
-    const double width = 1000.0 / (double)columns;
+    double last = NAN;
+    for (size_t i = 0; i < columns; i++) {
+        const size_t column = back ? columns - 1 - i : i;
+        const double height = height_of(m, y, op_of_column(m, column, columns), classes);
+        if (height == last) continue;
+        fprintf(out, "H%.1fV%.1f", 1000.0 * (double)(column + back) / (double)columns, height);
+        last = height;
+    }
+    fprintf(out, "H%d", back ? 0 : 1000);
+}
+
+/* The area of class number `which` of the stack. */
+static void print_area(FILE *out, const struct snug_step_memory *m, const struct snug_axis *y, int which) {
     fprintf(out, "<path class=\"m%d\" d=\"M0 1000", stack[which]);
-    for (size_t i = 0; i < columns; i++)
-        fprintf(out, "V%.1fH%.1f", height_of(m, y, op_of_column(m, i, columns), which + 1), (double)(i + 1) * width);
-    for (size_t i = columns; i-- > 0;)
-        fprintf(out, "V%.1fH%.1f", height_of(m, y, op_of_column(m, i, columns), which), (double)i * width);
+    print_edge(out, m, y, which + 1, false);
+    print_edge(out, m, y, which, true);
     fprintf(out, "Z\"><title>%s</title></path>\n", snug_memory_class_name((snug_memory_class)stack[which]));
 }
 
