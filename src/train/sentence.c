@@ -15,22 +15,22 @@ static json_t *words_of(const char *text) {
     return words;
 }
 
-snug_status snug_sentence_json(const struct snug_args *args, bool words, char **out) {
+/* NULL if the text is not UTF-8, which Jansson does not tell from too little memory. */
+static json_t *row_of(const struct snug_args *args, bool words, const char **wrong) {
     const bool pair = args->text_pair;
-    json_t *row = json_object(), *text = words ? words_of(args->text) : json_string(args->text);
-    *out = NULL;
-    if (!text) /* may be untested: an allocation that fails */
-        return snug_fail(args->ctx, SNUG_E_USAGE, "--text is not UTF-8");
+    json_t *text = words ? words_of(args->text) : json_string(args->text), *row = json_object();
+    *wrong = text ? "--text_pair" : "--text";
     snug_json_add(&row, words ? "tokens" : pair ? "sentence1" : "text", text);
-    if (pair) {
-        json_t *second = json_string(args->text_pair);
-        if (!second) {
-            json_decref(row);
-            return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is not UTF-8");
-        }
-        snug_json_add(&row, "sentence2", second);
-    }
-    *out = row ? snug_json_dump(row, JSON_COMPACT) : NULL;
+    if (pair) snug_json_add(&row, "sentence2", json_string(args->text_pair));
+    return row;
+}
+
+snug_status snug_sentence_json(const struct snug_args *args, bool words, char **out) {
+    const char *wrong;
+    json_t *row = row_of(args, words, &wrong);
+    *out = NULL;
+    if (!row) return snug_fail(args->ctx, SNUG_E_USAGE, "%s is not UTF-8", wrong);
+    *out = snug_json_dump(row, JSON_COMPACT);
     json_decref(row);
     return *out ? SNUG_OK : snug_fail(args->ctx, SNUG_E_MEMORY, "out of memory while reading --text");
 }
