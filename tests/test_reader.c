@@ -295,7 +295,7 @@ static void gzip_rows(void **state) {
     data[2] = 99; /* the method */
     refuses_bytes(s, "a.csv.gz", data, one, "its compressed data is damaged");
     reads(s, "plain.csv.gz", "a,b\n1,2\n", "a~b\n0@2 1~2"); /* the content decides */
-    reads(s, "a.csv", "\x1f", "\x1f"); /* one byte: no header of gzip */
+    reads(s, "a.csv", "\x1f", "\x1f");                      /* one byte: no header of gzip */
 }
 
 /* Much more than a buffer, in both forms. */

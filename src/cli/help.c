@@ -12,7 +12,8 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 
 /* Arguments of training only; each name has a space before and after it. */
 #define OF_TRAINING                                                                                                    \
-    " train_file max_train_samples validation_split_percentage do_regression overwrite_output_dir resume_from_checkpoint report_to logging_dir "   \
+    " train_file max_train_samples validation_split_percentage do_regression overwrite_output_dir "                    \
+    "resume_from_checkpoint report_to logging_dir "                                                                    \
     "gradient_checkpointing recompute update_in_backward fit gpu dataloader_drop_last "
 /* Arguments of prediction only, and those of results of classes. */
 #define OF_PREDICTION                                                                                                  \
@@ -20,7 +21,8 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 #define OF_CLASSES " class_metrics threshold "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
-    " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples overwrite_output_dir resume_from_checkpoint "     \
+    " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples "                     \
+    "overwrite_output_dir resume_from_checkpoint "                                                                     \
     "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size csv_escape_formulas gpu "          \
     "text text_pair keep_columns return_all_scores top_k class_metrics threshold "
 #define OF_TALKING " log_level disable_tqdm json "
