@@ -109,12 +109,14 @@ void snug_args_destroy(snug_args *args);
 snug_status snug_args_set(snug_args *args, const char *name, const char *value);
 /* The value as text in buffer, as set or default; SNUG_E_USAGE if unknown. */
 snug_status snug_args_get(const snug_args *args, const char *name, char *buffer, size_t size);
+/* Whether the argument was set, by any of its names. */
+bool snug_args_given(const snug_args *args, const char *name);
 /* Parses a command line: --name value, --name=value, --flag, --flag False, --no_flag. argv[0] is skipped. */
 snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]);
-/* The number of this process among the ranks of the training that these args describe; 0 before snug_train(), and where
+/* The number of this process among the ranks of the run that these args describe; 0 before the run, and where
  * the launcher started one process. Rank 0 writes all files; a program prints results on rank 0 alone. */
 int snug_args_rank(const snug_args *args);
-/* Ends all ranks of the training that failed with these args, this process included, with an exit code; without other
+/* Ends all ranks of the run that failed with these args, this process included, with an exit code; without other
  * ranks it returns. Call it after the error was reported: the other ranks wait for this one. */
 void snug_end_ranks(snug_args *args, int code);
 /* Argument number index, NULL after the last. */
@@ -176,6 +178,7 @@ typedef enum snug_event_kind {
     SNUG_EVENT_PROGRESS, /* within an evaluation or prediction: step of max_steps batches */
     SNUG_EVENT_DOWNLOAD, /* within snug_pull(): step of max_steps bytes are in the cache; bytes_per_second is set */
     SNUG_EVENT_END,
+    SNUG_EVENT_RUN, /* before SNUG_EVENT_BEGIN, or before an evaluation or prediction begins: run describes it */
 } snug_event_kind;
 
 #define SNUG_METRICS_MAX 256
@@ -198,6 +201,7 @@ typedef struct snug_event {
     double samples_per_second, bytes_per_second, seconds, seconds_left;
     const snug_metrics *metrics;
     const char *path;
+    const char *run; /* what was understood and planned, as a JSON object; valid during the call */
 } snug_event;
 
 typedef struct snug_callbacks {
@@ -238,9 +242,9 @@ typedef struct snug_train_result {
     char best_checkpoint[512];
 } snug_train_result;
 
-/* Trains. Where a launcher started several ranks (docs/distributed.md), every process calls it with the same arguments:
- * the first call connects the ranks, which stay connected until args are destroyed, so only one snug_args of a process
- * can train on several ranks, always in the same thread. */
+/* Trains. Where a launcher started several ranks (docs/distributed.md), every process calls it with the same arguments,
+ * and snug_evaluate() and snug_predict() too: the first call connects the ranks, which stay connected until args are
+ * destroyed, so only one snug_args of a process can be used on several ranks, always in the same thread. */
 snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result);
 /* The final summary as text: time, rate, memory, the memory report. Free *text with free(). */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);
@@ -291,8 +295,8 @@ typedef struct snug_prediction {
     const double *scores;
 } snug_prediction;
 /* With labels in test_file, or output_dir set, metrics are logged, and predict_results.txt (token classification:
- * predictions.txt) and predict_results.json are written there. Calls on_row in the file's order. A status other than
- * SNUG_OK from on_row ends the job with it. */
+ * predictions.txt) and predict_results.json are written there. Calls on_row in the file's order; on several ranks on
+ * rank 0 alone. A status other than SNUG_OK from on_row ends the job with it. */
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
 

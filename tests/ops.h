@@ -141,8 +141,12 @@ static inline void ops_open_with(struct ops *f, const struct ops_shape *shape, e
         .max_grad_norm = 1,
         .optimizer = &f->optimizer,
     };
-    f->optimizer =
-        (struct snug_optimizer){.decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1};
+    f->optimizer = (struct snug_optimizer){.info = &snug_optimizer_adam,
+                                           .decoupled = true,
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.999,
+                                           .epsilon = 1e-8,
+                                           .weight_decay = 0.1};
 }
 
 static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum snug_dtype compute) {

@@ -90,6 +90,8 @@ static const struct ops_row ops_rows[] = {
     {SNUG_OP_WAIT, NULL, 0, 0, {0, 0}, {0, 0}, 0, 0},
     /* Of several ranks: test_sum_ranks.c. */
     {SNUG_OP_SUM_RANKS, NULL, 0, 0, {0, 0}, {0, 0}, 0, 0},
+    {SNUG_OP_GATHER_RANKS, NULL, 0, 0, {0, 0}, {0, 0}, 0, 0},
+    {SNUG_OP_SUM_CHUNKS, NULL, 0, 0, {0, 0}, {0, 0}, 0, 0},
 };
 #define OPS_ROWS (sizeof ops_rows / sizeof *ops_rows)
 

@@ -101,8 +101,8 @@ static int start_server(void **state) {
     int to[2], from[2];
     (void)state;
     signal(SIGPIPE, SIG_IGN);
-    strcpy(server.folder, "/tmp/snug-hub-XXXXXX");
-    if (!mkdtemp(server.folder) || pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC)) return -1;
+    if (!temporary_folder(server.folder, sizeof server.folder) || pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+        return -1;
     snprintf(server.log, sizeof server.log, "%s/log", server.folder);
     write_models();
     write_bytes("log", "", 0);

@@ -45,6 +45,7 @@
 #include <xxhash.h>
 
 #include "sanitized.h"
+#include "temporary.h"
 
 enum { TIME_LIMIT = SANITIZED ? 30 : 10, SCENE_PATH = 4096, NOBODY = 65534 };
 
@@ -630,10 +631,7 @@ static inline void put_model(const char *folder) {
 }
 
 static inline void open_scene(struct scene *s) {
-    /* In memory where that is possible: a run of four steps syncs about thirty files. */
-    const char *temporary = getenv("TMPDIR"), *usual = access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(s->root, sizeof s->root, "%.40s/snug-scene-XXXXXX", temporary && *temporary ? temporary : usual);
-    assert_non_null(mkdtemp(s->root));
+    assert_non_null(temporary_folder(s->root, sizeof s->root));
     MUST(chmod(s->root, 0755)); /* files made of inputs in a private folder are private */
     MUST(chdir(s->root));
     umask(022);
@@ -698,8 +696,8 @@ static inline void play_scene(void **state) {
 /* What a run may write into out/. */
 #define OUTPUT                                                                                                         \
     "cache cache/* out out/config.json out/model.safetensors out/vocab.txt out/tokenizer_config.json "                 \
-    "out/trainer_state.json out/run_report.json out/train_results.json out/eval_results.json out/all_results.json "    \
-    "out/manifest.json "                                                                                               \
+    "out/training_args.json out/README.md out/trainer_state.json out/run_report.json out/train_results.json "          \
+    "out/eval_results.json out/all_results.json out/manifest.json "                                                    \
     "out/checkpoint-[1-4] out/checkpoint-[1-4]/*"
 
 /* A run of four steps into out/, and a watch on what it wrote. */

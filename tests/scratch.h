@@ -18,6 +18,7 @@
 
 #include "core/context.h"
 #include "io/folder_write.h"
+#include "temporary.h"
 
 struct scratch {
     snug_context *ctx;
@@ -36,8 +37,8 @@ static inline void scratch_log(void *user, snug_log_level level, const char *mes
 
 static inline int scratch_setup(void **state) {
     struct scratch *scratch = calloc(1, sizeof *scratch);
-    strcpy(scratch->folder, "/tmp/snug-test-XXXXXX");
-    if (!mkdtemp(scratch->folder) || snug_context_create(&scratch->ctx) != SNUG_OK) return -1;
+    if (!temporary_folder(scratch->folder, sizeof scratch->folder) || snug_context_create(&scratch->ctx) != SNUG_OK)
+        return -1;
     snug_context_set_log(scratch->ctx, scratch_log, scratch, SNUG_LOG_DEBUG);
     *state = scratch;
     return 0;

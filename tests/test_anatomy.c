@@ -58,7 +58,7 @@ static snug_status record_timestamp(struct snug_run *run, struct snug_timestamps
     return SNUG_OK;
 }
 
-/* Operation i took i seconds. */
+/* From timestamp i - 1 to timestamp i it took i seconds. */
 static snug_status read_timestamps(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],
                                    size_t count) {
     (void)run;
@@ -72,6 +72,15 @@ static void free_timestamps(struct snug_timestamps *timestamps) {
     free(timestamps);
 }
 
+static snug_status copy_op(struct snug_run *run, const struct snug_op *op) {
+    struct snug_copy_times *times = run->copy_times;
+    (void)op;
+    if (!times) return SNUG_OK;
+    for (size_t i = 0; i < 2; i++) RETURN_IF_ERROR(record_timestamp(run, &times->timestamps, 2 * times->count + i));
+    times->count++;
+    return SNUG_OK;
+}
+
 static const struct snug_backend device = {
     .name = "a device",
     .begin = begin,
@@ -79,7 +88,12 @@ static const struct snug_backend device = {
     .record_timestamp = record_timestamp,
     .read_timestamps = read_timestamps,
     .free_timestamps = free_timestamps,
-    .ops = {[SNUG_OP_NORM] = quick_op, [SNUG_OP_DROPOUT] = quick_op, [SNUG_OP_GATHER] = failing_op},
+    .ops = {[SNUG_OP_NORM] = quick_op,
+            [SNUG_OP_DROPOUT] = quick_op,
+            [SNUG_OP_GATHER] = failing_op,
+            [SNUG_OP_FETCH] = copy_op,
+            [SNUG_OP_STORE] = copy_op,
+            [SNUG_OP_WAIT] = quick_op},
 };
 
 static void add(struct snug_program *program, enum snug_op_kind kind, enum snug_phase phase) {
@@ -120,7 +134,7 @@ static void test_times_of_operations(void **state) {
     struct snug_op_times times;
     struct snug_profile profile = {.times = &times};
     (void)state;
-    assert_int_equal(snug_op_times_init(&program, &times), SNUG_OK);
+    assert_int_equal(snug_op_times_init(&run, &device, &times), SNUG_OK);
     for (int step = 1; step <= 2; step++) {
         assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_FORWARD, &profile), SNUG_OK);
         assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_BACKWARD, &profile), SNUG_OK);
@@ -133,6 +147,38 @@ static void test_times_of_operations(void **state) {
         assert_int_equal(times.calls[3], 0);
     }
     snug_op_times_free(&device, &times);
+    assert_int_equal(timestamps_alive, 0);
+}
+
+/* Copies have timestamps of their own, and where copies cross phases the end of a phase waits for them. */
+static void test_times_of_copies(void **state) {
+    struct snug_crossing crossing = {0};
+    struct snug_op_times times;
+    struct snug_profile profile = {.times = &times};
+    (void)state;
+    add(&program, SNUG_OP_FETCH, SNUG_PHASE_BACKWARD);
+    add(&program, SNUG_OP_STORE, SNUG_PHASE_BACKWARD);
+    add(&program, SNUG_OP_WAIT, SNUG_PHASE_BACKWARD);
+    add(&program, SNUG_OP_FETCH, SNUG_PHASE_BACKWARD);
+    program.crosses = true;
+    run.crossing = &crossing;
+    assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_BACKWARD, &(struct snug_profile){0}), SNUG_OK);
+    assert_int_equal(timestamps_alive, 0);
+    assert_int_equal(snug_op_times_init(&run, &device, &times), SNUG_OK);
+    for (int step = 1; step <= 2; step++) {
+        assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_BACKWARD, &profile), SNUG_OK);
+        assert_int_equal(snug_op_times_collect(&run, &device, &times), SNUG_OK);
+        assert_float_equal(times.copied[0], (1 + 5) * step, 1e-12);
+        assert_float_equal(times.copied[1], 3 * step, 1e-12);
+        assert_float_equal(times.seconds[6], 4 * step,
+                           1e-12); /* the WAIT: one operation and two copies are before it */
+        assert_float_equal(times.ended[SNUG_PHASE_BACKWARD], 6 * step, 1e-12);
+        assert_float_equal(times.ended[SNUG_PHASE_FORWARD], 0, 0);
+    }
+    assert_int_equal(timestamps_alive, 2);
+    snug_op_times_free(&device, &times);
+    assert_int_equal(timestamps_alive, 0);
+    assert_int_equal(snug_run_phase(&run, &device, SNUG_PHASE_BACKWARD, NULL), SNUG_OK);
     assert_int_equal(timestamps_alive, 0);
 }
 
@@ -235,6 +281,56 @@ static void test_anatomy_matches_the_plan(void **state) {
     snug_args_destroy(args);
 }
 
+/* Copies of an offload file: their bytes are the plan's, and operations wait for them, since they take longest. */
+static void test_anatomy_of_copies(void **state) {
+    static const char *const keys[] = {"from_backing_store", "to_backing_store"};
+    snug_args *args = arguments();
+    snug_plan *plan;
+    snug_anatomy *anatomy;
+    char *text;
+    (void)state;
+    assert_int_equal(snug_args_set(args, "offload", "optimizer,weights"), SNUG_OK);
+    assert_int_equal(snug_args_set(args, "offload_dir", folder), SNUG_OK);
+    assert_int_equal(snug_plan_create(args, &plan), SNUG_OK);
+    assert_int_equal(snug_plan_text(plan, &text), SNUG_OK);
+    assert_non_null(strstr(text, "\ncopies "));
+    free(text);
+    assert_int_equal(snug_plan_json(plan, &text), SNUG_OK);
+    json_t *planned = parse(text);
+    if (snug_anatomy_create(args, NULL, &anatomy) != SNUG_OK) fail_msg("%s", snug_error_message(ctx));
+    assert_int_equal(snug_anatomy_json(anatomy, &text), SNUG_OK);
+    json_t *json = parse(text);
+    double bytes = 0, moved = 0, waited = 0;
+    for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
+        const char *name = (const char *const[]){"forward", "backward", "update"}[side];
+        bytes += number(planned, "step", "copies", name, "bytes");
+        waited += number(json, "groups", "copies", name, "seconds");
+    }
+    for (int k = 0; k < 2; k++) {
+        assert_true(number(json, "copies", keys[k], "seconds", NULL) > 0);
+        assert_true(number(json, "copies", keys[k], "calls", NULL) > 0);
+        assert_true(number(json, "copies", keys[k], "waited_seconds", NULL) > 0);
+        const double hidden = number(json, "copies", keys[k], "hidden", NULL);
+        assert_true(hidden >= 0 && hidden < 1);
+        moved += number(json, "copies", keys[k], "bytes", NULL);
+    }
+    assert_float_equal(moved, bytes, 1e-6 * bytes);
+    assert_float_equal(moved, number(json, "copies", "both", "bytes", NULL), 1e-6 * bytes);
+    /* The group also has the time of starting copies. */
+    assert_true(number(json, "copies", "both", "waited_seconds", NULL) <= waited);
+    json_decref(json);
+    json_decref(planned);
+    assert_int_equal(snug_anatomy_text(anatomy, &text), SNUG_OK);
+    static const char *const says[] = {"\nwaiting for copies ", "\nCopies of offloaded tensors ",
+                                       "\nfrom the backing store ", "\nto the backing store ", "\nboth "};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_non_null(strstr(text, says[i]));
+    assert_null(strstr(text, "\nfetch "));
+    free(text);
+    snug_anatomy_destroy(anatomy);
+    snug_plan_destroy(plan);
+    snug_args_destroy(args);
+}
+
 /* The figures of a GPU in a synthetic anatomy: in tera, with the shares of the others. */
 static void test_anatomy_of_a_gpu(void **state) {
     snug_anatomy a = {.ctx = ctx,
@@ -275,6 +371,20 @@ static void test_anatomy_of_a_gpu(void **state) {
     assert_null(strstr(text, "\nnorm "));
     assert_null(strstr(text, "an epoch has"));
     assert_null(strstr(text, "after them"));
+    assert_null(strstr(text, "opies"));
+    free(text);
+    a.kinds[SNUG_OP_FETCH] = (struct snug_anatomy_part){.seconds = 1e-6, .bytes = 0x1p30, .calls = 4};
+    a.parts[SNUG_SIDE_UPDATE][SNUG_GROUP_COPIES].seconds = 0.005;
+    a.copies[0] = (struct snug_anatomy_copies){.seconds = 0.02, .bytes = 0x1p30, .calls = 4, .waited = 0.005};
+    assert_int_equal(snug_anatomy_text(&a, &text), SNUG_OK);
+    static const char *const copies[] = {
+        "waiting for copies                 5.000    0.5 %\n",
+        "Copies of offloaded tensors           ms        MiB      GB/s  waited ms   hidden\n",
+        "from the backing store            20.000     1024.0     53.69      5.000   75.0 %\n",
+        "both                              20.000     1024.0     53.69      5.000   75.0 %\n"};
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
+        if (!strstr(text, copies[i])) fail_msg("\"%s\" is not in:\n%s", copies[i], text);
+    assert_null(strstr(text, "\nto the backing store"));
     free(text);
     *a.use.others = '\0';
     assert_int_equal(snug_anatomy_text(&a, &text), SNUG_OK);
@@ -340,9 +450,11 @@ static void test_interrupted_anatomy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_times_of_operations, make_program, free_program),
+        cmocka_unit_test_setup_teardown(test_times_of_copies, make_program, free_program),
         cmocka_unit_test_setup_teardown(test_operation_named_by_a_failure, make_program, free_program),
         cmocka_unit_test(test_peak_rates),
         cmocka_unit_test(test_anatomy_matches_the_plan),
+        cmocka_unit_test(test_anatomy_of_copies),
         cmocka_unit_test(test_anatomy_of_a_gpu),
         cmocka_unit_test(test_short_anatomy),
         cmocka_unit_test(test_interrupted_anatomy),

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/args.h"
+#include "train/args_table.h"
 
 struct fixture {
     snug_context *ctx;
@@ -75,7 +75,11 @@ static void test_values(void **state) {
         {"--seed 9007199254740993", "seed", "9007199254740993"},
         {"--train_file=a=b.csv", "train_file", "a=b.csv"},
         {"--train_file=--odd", "train_file", "--odd"},
-        {"--text_column_name t", "text_column_names", "t"},
+        {"--text_column_name t", "text_column_name", "t"},
+        {"--text_column_name t", "text_column_names", ""},
+        {"--text_column_delimiter ,", "text_column_delimiter", ","},
+        {"--no_do_regression", "do_regression", "False"},
+        {"--do_regression", "do_regression", "True"},
         {"--evaluation_strategy epoch", "eval_strategy", "epoch"},
         {"--save-strategy best", "save_strategy", "best"},
         {"--per_gpu_train_batch_size 4", "per_device_train_batch_size", "4"},
@@ -94,6 +98,11 @@ static void test_values(void **state) {
         {"--no_line_by_line", "line_by_line", "False"},
         {"--no-line-by-line", "line_by_line", "False"},
         {"--group_by_length", "train_sampling_strategy", "group_by_length"},
+        {"--fsdp full_shard,auto_wrap", "zero_stage", "3"},
+        {"--fsdp shard_grad_op", "zero_stage", "2"},
+        {"--fsdp no_shard", "zero_stage", "0"},
+        {"--fsdp true", "fsdp", "3"},
+        {"--zero_stage 1 --fsdp False", "zero_stage", "0"},
         {"--group_by_length", "group_by_length", "True"},
         {"--group_by_length --no_group_by_length", "train_sampling_strategy", "random"},
         {"--greater_is_better no", "greater_is_better", "False"},
@@ -216,6 +225,8 @@ static void test_refused(void **state) {
         {"--task classification|mlm", "must be one of", SNUG_E_USAGE},
         {"--greater_is_better maybe", "must be True or False", SNUG_E_USAGE},
         {"--group_by_length maybe", "--group_by_length maybe: must be True or False", SNUG_E_USAGE},
+        {"--fsdp full_shard,offload", "--fsdp full_shard,offload: snug supports full_shard", SNUG_E_UNSUPPORTED},
+        {"--fsdp hybrid_shard", "--fsdp hybrid_shard: snug supports full_shard", SNUG_E_UNSUPPORTED},
         {"--warmup_ratio half", "--warmup_ratio half: must be a number of at least 0 and below 1", SNUG_E_USAGE},
         {"--warmup_ratio -0.1", "--warmup_ratio -0.1: must be a number of at least 0 and below 1", SNUG_E_USAGE},
         {"--warmup_ratio 1.5", "--warmup_ratio 1.5: must be a number of at least 0 and below 1", SNUG_E_USAGE},
@@ -232,11 +243,38 @@ static void test_refused(void **state) {
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
-        {"--push_to_hub", "not supported by snug yet", SNUG_E_UNSUPPORTED},
-        {"--deepspeed ds.json", "--deepspeed ds.json: a known Hugging Face argument", SNUG_E_UNSUPPORTED},
         {"--validation_split_percentage 100", "validation_split_percentage", SNUG_E_USAGE},
-        {"--task_name sst2", "--task_name sst2", SNUG_E_UNSUPPORTED},
         {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
+    };
+    struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        renew(fixture);
+        if (parse(fixture, cases[i].line) != cases[i].status) fail_msg("%s: wrong status", cases[i].line);
+        expect_message(fixture, cases[i].line, cases[i].says);
+    }
+}
+
+/* Arguments of Hugging Face that snug does not have, and names that are often tried: each leads on. */
+static void test_refusals_lead_on(void **state) {
+    static const struct {
+        const char *line, *says;
+        snug_status status;
+    } cases[] = {
+        {"--push_to_hub", "--push_to_hub True: snug does not upload: leave it out, and run hf upload",
+         SNUG_E_UNSUPPORTED},
+        {"--deepspeed ds.json", "--deepspeed ds.json: snug does not shard: --fit finds", SNUG_E_UNSUPPORTED},
+        {"--task_name sst2", "--task_name sst2: snug reads files: give --train_file", SNUG_E_UNSUPPORTED},
+        {"--adafactor", "give --optim adafactor", SNUG_E_UNSUPPORTED},
+        {"--ddp_timeout 60", "--ddp_timeout 60: it is for PyTorch's DistributedDataParallel", SNUG_E_UNSUPPORTED},
+        {"--no_save_safetensors", "--save_safetensors False: snug writes safetensors only", SNUG_E_UNSUPPORTED},
+        {"--lr 1e-3", "--lr: unknown argument; give --learning_rate", SNUG_E_USAGE},
+        {"--epochs=3", "--epochs: unknown argument; give --num_train_epochs", SNUG_E_USAGE},
+        {"--batch-size 3", "--batch_size: unknown argument; give --per_device_train_batch_size", SNUG_E_USAGE},
+        {"-lr 1e-3", "-lr: an argument must begin with --: give --learning_rate", SNUG_E_USAGE},
+        {"-learning_rate 1e-3", "give --learning_rate", SNUG_E_USAGE},
+        {"-x", "-x: an argument must begin with --, as in", SNUG_E_USAGE},
+        {"-V", "snug --version prints the version", SNUG_E_USAGE},
+        {"--version", "snug --version prints the version", SNUG_E_USAGE},
     };
     struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -259,7 +297,27 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
                            "--pad_to_max_length False --torch_compile=False --hub_token x "
                            "--deepspeed none --remove_unused_columns False --deepspeed= --do_train="),
                      SNUG_OK);
-    assert_int_equal(notes, 13);
+    assert_int_equal(notes, 11); /* do_train and do_eval are compared with the command */
+}
+
+/* A refused argument says what to do; a suggested name is one that works; no name has two meanings. */
+static void test_tables_of_other_names(void **state) {
+    const struct fixture *fixture = *state;
+    char value[256];
+    for (size_t i = 0; i < snug_foreign_count; i++) {
+        const struct snug_foreign *foreign = &snug_foreign_arguments[i];
+        const bool refused = foreign->kind == SNUG_FOREIGN_FLAG_OFF || foreign->kind == SNUG_FOREIGN_FLAG_ON ||
+                             foreign->kind == SNUG_FOREIGN_VALUE;
+        if (refused != (foreign->advice != NULL)) fail_msg("%s: advice is for refused arguments", foreign->names);
+    }
+    for (size_t i = 0; i < snug_short_count; i++)
+        if (snug_args_get(fixture->args, snug_short_names[i].meant, value, sizeof value) != SNUG_OK)
+            fail_msg("--%s is suggested, and is no argument", snug_short_names[i].meant);
+    for (size_t i = 0; i < snug_argument_count; i++)
+        for (size_t k = 0; k < snug_short_count; k++)
+            if (snug_list_has(snug_short_names[k].names, ' ', snug_arguments[i].info.name,
+                              strlen(snug_arguments[i].info.name)))
+                fail_msg("--%s is an argument and a short name", snug_arguments[i].info.name);
 }
 
 static void test_get_and_set_by_name(void **state) {
@@ -380,6 +438,15 @@ static void test_check(void **state) {
         {"train", TRAIN "--label_smoothing_factor 0.1 --task classification", NULL},
         {"train", TRAIN "--lr_scheduler_kwargs {\"x\":1}", "does not take \"x\""},
         {"train", TRAIN "--lr_scheduler_type cosine_with_min_lr", "min_lr"},
+        {"train", TRAIN "--do_train --do_eval", "--do_eval needs --validation_file"},
+        {"train", TRAIN "--do_train --validation_file v.csv --do_eval", NULL},
+        {"train", TRAIN "--do_predict False", NULL},
+        {"train", TRAIN "--do_predict", "run snug predict with --model_name_or_path OUTPUT_DIR"},
+        {"train", TRAIN "--test_file t.csv", "--test_file: snug train does not predict"},
+        {"eval", MODEL "--validation_file v.csv --do_eval", NULL},
+        {"eval", MODEL "--validation_file v.csv --train_file t.csv", "--train_file: snug eval does not train"},
+        {"predict", MODEL "--test_file t.csv --do_eval", "--do_eval: snug predict does not evaluate"},
+        {"predict", MODEL "--test_file t.csv --validation_file v.csv", "or give the file as --test_file"},
         {"train", TRAIN "--optim sgd --optim_args momentum=0.9", NULL},
         {"train", TRAIN "--optim sgd --optim_args beta=0.9", "sgd does not take \"beta\""},
         {"plan", MODEL "--optim_args momentum=0.9", "it takes none"},
@@ -441,7 +508,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_defaults_are_those_of_transformers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_table_is_consistent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusals_lead_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_inert_arguments_are_accepted_and_noted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_tables_of_other_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_get_and_set_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_levels_and_layers, set_up, tear_down),

@@ -37,6 +37,9 @@ static void test_help(void **state) {
     static const char *const commands[] = {"train", "eval", "predict", "plan", "tokenize", "verify"};
     (void)state;
     expect("--version", 0, "snug 0.");
+    expect("-V", 0, "snug 0.");
+    expect("eval --model_name_or_path none --validation_file x.csv --learning_rate 1 --log_level info", 1,
+           "--learning_rate has no effect on snug eval");
     expect("", 2, "usage: snug COMMAND");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char arguments[64], usage[64];
@@ -105,7 +108,7 @@ static void test_wrong_usage(void **state) {
     expect("train --lerning_rate 1", 2, "the nearest is --learning_rate");
     expect("train --lerning_rate 1", 2, "snug train --help");
     expect("train --learning_rate abc", 2, "--learning_rate abc: must be a number");
-    expect("train --torch_compile", 2, "known Hugging Face argument");
+    expect("train --torch_compile", 2, "compiled and fused already: leave it out");
     expect("train file.csv", 2, "must begin with --");
     expect("train", 2, "snug train needs --model_name_or_path");
     expect("eval", 2, "snug eval needs --model_name_or_path");

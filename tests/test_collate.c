@@ -117,7 +117,9 @@ static void test_targets(void **state) {
     struct fixture *f = *state;
     struct snug_loader_options options = loader_options(f, 4, 1);
     options.sampling = SNUG_SAMPLING_SEQUENTIAL;
-    struct snug_dataset *dataset = open_with(f, options_for(write_file(f, "m.csv", "text,label\nw1,c|a\nw2,\nw3,b\n")));
+    struct snug_dataset_options lists = options_for(write_file(f, "m.csv", "text,label\nw1,c|a\nw2,\nw3,b\n"));
+    lists.label_separator = "|";
+    struct snug_dataset *dataset = open_with(f, lists);
     bind_own_labels(f, dataset);
     options.problem = SNUG_PROBLEM_MULTI_LABEL;
     struct run run = start(f, dataset, options, 1);

@@ -60,52 +60,6 @@ static void test_one_text(void **state) {
     snug_dataset_close(dataset);
 }
 
-static void test_columns(void **state) {
-    struct fixture *f = *state;
-    const char *pair = write_file(f, "p.tsv", "idx\tsentence1\tsentence2\tlabel\n7\tw1\tw2 w3\t0\n");
-    struct snug_dataset *dataset = open_with(f, options_for(pair));
-    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, W0 + 3, SEP);
-    snug_dataset_close(dataset);
-
-    dataset = open_with(f, options_for(write_file(f, "o.csv", "x,sentence1,label\nw1,w2,0\n")));
-    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, SEP); /* there is no sentence2 */
-    snug_dataset_close(dataset);
-
-    struct snug_dataset_options options = options_for(write_file(f, "q.csv", "w,class,x,y\nw1,a,w2,w3\n"));
-    options.label_column = "class";
-    dataset = open_with(f, options); /* the first two columns other than the label */
-    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 1, SEP, W0 + 2, SEP);
-    snug_dataset_close(dataset);
-    options.text_columns = "y";
-    dataset = open_with(f, options);
-    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 3, SEP);
-    snug_dataset_close(dataset);
-    options.text_columns = "y,w";
-    dataset = open_with(f, options);
-    ASSERT_ROW(f, dataset, 0, 3, 2, CLS, W0 + 3, SEP, W0 + 1, SEP);
-    snug_dataset_close(dataset);
-
-    options.text_columns = "y,nothing";
-    assert_open_fails(f, options, SNUG_E_INPUT, "no column \"nothing\"; its columns are: w, class, x, y");
-    options.text_columns = "w,x,y";
-    assert_open_fails(f, options, SNUG_E_USAGE, "at most 2 columns");
-    options.task = SNUG_TASK_MLM;
-    options.text_columns = "w,x";
-    assert_open_fails(f, options, SNUG_E_USAGE, "at most 1 column can");
-    options.task = SNUG_TASK_CLASSIFICATION;
-    options.text_columns = NULL;
-    options.label_column = NULL;
-    assert_open_fails(f, options, SNUG_E_INPUT, "q.csv: there is no label column \"label\"");
-    assert_open_fails(f, options, SNUG_E_INPUT, "w, class, x, y");
-    assert_open_fails(f, options, SNUG_E_INPUT, "--label_column_name");
-    assert_open_fails(f, options, SNUG_E_INPUT, "--task mlm");
-    options.need_labels = false;
-    dataset = open_with(f, options);
-    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_NONE);
-    snug_dataset_close(dataset);
-    assert_open_fails(f, options_for(write_file(f, "l.csv", "label\n1\n")), SNUG_E_INPUT, "no text column");
-}
-
 static void test_bad_rows(void **state) {
     struct fixture *f = *state;
     static const struct {
@@ -152,6 +106,13 @@ static struct snug_dataset *open_labels(struct fixture *f, const char *name, con
     return open_with(f, options_for(write_file(f, name, text)));
 }
 
+/* Of texts that hold several labels. */
+static struct snug_dataset *open_split(struct fixture *f, const char *name, const char *text) {
+    struct snug_dataset_options options = options_for(write_file(f, name, text));
+    options.label_separator = "|";
+    return open_with(f, options);
+}
+
 /* The classes as text, "a b c", and the problem. */
 static void assert_classes(struct fixture *f, struct snug_dataset *dataset, bool regression, enum snug_label_form form,
                            enum snug_problem problem, const char *names) {
@@ -178,12 +139,12 @@ static void test_label_forms(void **state) {
                    SNUG_PROBLEM_SINGLE_LABEL, "+1 01 1"); /* of a single number, as written */
     assert_classes(f, open_labels(f, "r0.csv", "text,label\nw,.5\nw,1E5\nw,1e-5\nw,1e+5\nw,1234567890123456789\n"),
                    false, SNUG_LABELS_REAL, SNUG_PROBLEM_REGRESSION, "LABEL_0");
-    assert_classes(f, open_labels(f, "m0.csv", "text,label\nw,|a||b|\n"), false, SNUG_LABELS_LIST,
+    assert_classes(f, open_split(f, "m0.csv", "text,label\nw,|a||b|\n"), false, SNUG_LABELS_LIST,
                    SNUG_PROBLEM_MULTI_LABEL, "a b");
     assert_classes(f, open_labels(f, "s.json", "[{\"text\":\"w\",\"label\":\"10\"},{\"text\":\"w\",\"label\":\"2\"}]"),
                    false, SNUG_LABELS_STRING, SNUG_PROBLEM_SINGLE_LABEL, "10 2");
-    assert_classes(f, open_labels(f, "s.csv", "text,label\nw,z\nw,10\nw,2\n"), false, SNUG_LABELS_STRING,
-                   SNUG_PROBLEM_SINGLE_LABEL, "10 2 z");
+    assert_classes(f, open_labels(f, "s.csv", "text,label\nw,z\nw,ten\nw,2nd\n"), false, SNUG_LABELS_STRING,
+                   SNUG_PROBLEM_SINGLE_LABEL, "2nd ten z");
     assert_classes(f, open_labels(f, "n.csv", "text,label\nw,nan\nw,0x10\nw,1e\n"), false, SNUG_LABELS_STRING,
                    SNUG_PROBLEM_SINGLE_LABEL, "0x10 1e nan");
     assert_classes(f,
@@ -195,13 +156,13 @@ static void test_label_forms(void **state) {
                    SNUG_PROBLEM_REGRESSION, "LABEL_0");
     assert_classes(f, open_labels(f, "r2.csv", "text,label\nw,1\nw,3\n"), true, SNUG_LABELS_INTEGER,
                    SNUG_PROBLEM_REGRESSION, "LABEL_0");
-    assert_classes(f, open_labels(f, "m.csv", "text,label\nw,b|a\nw,\nw,c\n"), false, SNUG_LABELS_LIST,
+    assert_classes(f, open_split(f, "m.csv", "text,label\nw,b|a\nw,\nw,c\n"), false, SNUG_LABELS_LIST,
                    SNUG_PROBLEM_MULTI_LABEL, "a b c");
     assert_classes(
         f, open_labels(f, "m.jsonl", "{\"text\":\"w\",\"label\":[]}\n{\"text\":\"w\",\"label\":[\"x\",\"a\"]}\n"),
         false, SNUG_LABELS_LIST, SNUG_PROBLEM_MULTI_LABEL, "a x");
 
-    struct snug_dataset *dataset = open_labels(f, "d.csv", "text,label\nw,b|a|b\nw,\nw,c\n");
+    struct snug_dataset *dataset = open_split(f, "d.csv", "text,label\nw,b|a|b\nw,\nw,c\n");
     assert_string_equal(labels_of_row(f, dataset, 0), "b a");
     assert_string_equal(labels_of_row(f, dataset, 1), "");
     assert_string_equal(labels_of_row(f, dataset, 2), "c");
@@ -239,8 +200,8 @@ static void test_nonfinite_labels(void **state) {
         f, options_for(write_file(f, "f.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":NaN}\n")),
         SNUG_E_INPUT, "f.jsonl:2");
     assert_open_fails(f, options_for(path_of(f, "f.jsonl")), SNUG_E_INPUT, "NaN");
-    assert_classes(f, open_labels(f, "g.csv", "text,label\nw,nan\nw,yes\nw,1\n"), false, SNUG_LABELS_STRING,
-                   SNUG_PROBLEM_SINGLE_LABEL, "1 nan yes");
+    assert_classes(f, open_labels(f, "g.csv", "text,label\nw,nan\nw,yes\nw,no\n"), false, SNUG_LABELS_STRING,
+                   SNUG_PROBLEM_SINGLE_LABEL, "nan no yes");
     assert_classes(f, open_labels(f, "h.csv", "text,label\nw,nan\nw,inf\n"), false, SNUG_LABELS_STRING,
                    SNUG_PROBLEM_SINGLE_LABEL, "inf nan");
     assert_classes(f,
@@ -276,7 +237,7 @@ static void test_label_errors(void **state) {
     assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "w.csv:3: the label \"2\"");
     snug_dataset_close(dataset);
 
-    dataset = open_labels(f, "x.csv", "text,label\nw,yes|no\n");
+    dataset = open_split(f, "x.csv", "text,label\nw,yes|no\n");
     assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "x.csv: its labels are lists");
     assert_failed(f, snug_labels_of(f->ctx, dataset, true, &labels), SNUG_E_INPUT, "x.csv: its labels are lists");
     snug_dataset_close(dataset);
@@ -642,7 +603,8 @@ static const struct {
 
 static void test_forged_cache(void **state) {
     struct fixture *f = *state;
-    const struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3 w4,c\n"));
+    struct snug_dataset_options options = options_for(write_file(f, "c.csv", "text,label\nw1 w2,a|b\nw3 w4,c\n"));
+    options.label_separator = "|";
     snug_dataset_close(open_with(f, options));
     char *whole, *data;
     size_t size;
@@ -750,6 +712,7 @@ static void test_many_rows(void **state) {
     }
     fclose(file);
     struct snug_dataset_options options = options_for(path_of(f, "many.csv"));
+    options.label_separator = "|";
     options.max_length = 400000;
     for (options.threads = 1; options.threads <= 4; options.threads += 3) {
         options.overwrite_cache = true;
@@ -776,7 +739,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(test_one_text),
-        TEST(test_columns),
+
         TEST(test_bad_rows),
         TEST(test_truncation),
         TEST(test_label_forms),

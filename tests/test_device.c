@@ -548,7 +548,7 @@ static void test_anatomy(void **state) {
     set_world(ONE_GPU "failing 4\n");
     args = plain_args(
         f, "device=cuda model_name_or_path=@out train_file=dummy:16x8 gradient_accumulation_steps=2 max_steps=1 "
-           "per_device_train_batch_size=2");
+           "per_device_train_batch_size=2 offload=optimizer,weights");
     assert_int_equal(
         snug_anatomy_create(args, &(snug_callbacks){.user = &steps, .on_event = take_at_last_step}, &anatomy),
         SNUG_E_MEMORY);

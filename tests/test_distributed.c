@@ -1,90 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainings on several ranks of this machine, started by mpirun, where it is installed and the MPI plug-in was built.
- */
+/* Trainings on several ranks: the same bits as on one, failures, and what ranks must have in common. */
 #include <math.h>
 #include <sys/stat.h>
 
-#include "program.h"
-
-#define TRAIN                                                                                                          \
-    "train --use_cpu --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 --threads 1 "         \
-    "--logging_steps 1 "
-#define TINY TRAIN "--config_name model --train_file train.csv --validation_file dev.csv --eval_strategy epoch "
-#define SNUG SNUG_BINARY_DIR "/snug"
-
-/* ---- starting --------------------------------------------------------------------------------------------------- */
-
-static bool is_open_mpi, skips;
-
-/* Whether trainings on several ranks can be tested here. */
-static void find_mpirun(void) {
-    char line[128] = "";
-    FILE *pipe = popen("mpirun --version 2> /dev/null", "r");
-    assert_non_null(pipe);
-    const bool there = fgets(line, sizeof line, pipe);
-    pclose(pipe);
-    is_open_mpi = strstr(line, "Open MPI") || strstr(line, "OpenRTE");
-    skips = !there || access(SNUG_BINARY_DIR "/libsnug_mpi.so", R_OK) != 0;
-    if (skips)
-        print_message("skipped: trainings on several ranks need mpirun and an MPI library: install openmpi-bin and "
-                      "libopenmpi-dev, and configure again\n");
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* containers may forbid the system call */
-    if (SANITIZED) setenv("ASAN_OPTIONS", "detect_leaks=0", 1);    /* MPI keeps memory until the process ends */
-}
-
-/* Starts mpirun in the test's folder, with stdout and stderr in files. */
-static pid_t start_ranks(const struct fixture *f, const char *words) {
-    unlink(path_of(f, "stderr"));
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child) return child;
-    char copy[4096], *rest = copy, *arguments[160];
-    int count = 0;
-    if (chdir(f->folder) != 0 || !freopen("/dev/null", "r", stdin) || !freopen("stdout", "w", stdout) ||
-        !freopen("stderr", "w", stderr))
-        _exit(125);
-    /* More ranks than cores, not bound to them, and by root in containers. */
-    snprintf(copy, sizeof copy, "mpirun %s%s", is_open_mpi ? "--allow-run-as-root --oversubscribe --bind-to none " : "",
-             words);
-    while (count < 159 && (arguments[count] = strsep(&rest, " ")))
-        if (*arguments[count]) count++;
-    arguments[count] = NULL;
-    execvp(arguments[0], arguments);
-    _exit(127);
-}
-
-static int run_ranks(const struct fixture *f, const char *words) { return wait_for(start_ranks(f, words)); }
-
-static void train_on(const struct fixture *f, int ranks, const char *words) {
-    char command[2048];
-    snprintf(command, sizeof command, "-n %d " SNUG " %s", ranks, words);
-    const int code = run_ranks(f, command);
-    if (code != 0) fail_msg("mpirun %s: exit code %d: %s", command, code, output_of(f, "stderr"));
-}
-
-static int count_of(const char *text, const char *part) {
-    int count = 0;
-    while ((text = strstr(text, part))) {
-        count++;
-        text += strlen(part);
-    }
-    return count;
-}
-
-/* The ranks ended with this code and one message, which contains the parts. */
-static void assert_said(const struct fixture *f, int code, int expected, const char *const *parts) {
-    char *text = output_of(f, "stderr");
-    if (code != expected) fail_msg("exit code %d instead of %d: %s", code, expected, text);
-    if (count_of(text, "snug: ") != 1) fail_msg("not one message: %s", text);
-    for (; *parts; parts++) assert_contains(text, *parts);
-    free(text);
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "mpirun.h"
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
@@ -114,7 +33,7 @@ static void test_ranks_are_micro_batches(void **state) {
                      ranks, kind, ranks);
             free(run_well(f, words));
             snprintf(words, sizeof words, "%s --output_dir many%zu_%d", kinds[kind], kind, ranks);
-            train_on(f, ranks, words);
+            run_ranks_well(f, ranks, words);
             snprintf(words, sizeof words, "one%zu_%d", kind, ranks);
             char many[32];
             snprintf(many, sizeof many, "many%zu_%d", kind, ranks);
@@ -127,7 +46,7 @@ static void test_accumulation_on_ranks(void **state) {
     struct fixture *f = *state;
     if (skips) return;
     free(run_well(f, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 4 --output_dir one"));
-    train_on(f, 2, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 2 --output_dir two");
+    run_ranks_well(f, 2, TINY "--max_steps 4 --save_strategy no --gradient_accumulation_steps 2 --output_dir two");
     json_t *one = history_of(f, "one"), *two = history_of(f, "two");
     assert_int_equal(json_array_size(one), json_array_size(two));
     for (size_t i = 0; i < json_array_size(one); i++) {
@@ -149,18 +68,18 @@ static void test_resumed_on_another_number(void **state) {
     struct fixture *f = *state;
     if (skips) return;
     free(run_well(f, BEST "--gradient_accumulation_steps 4 --output_dir one"));
-    train_on(f, 4, BEST "--output_dir four");
+    run_ranks_well(f, 4, BEST "--output_dir four");
     assert_same_run(f, "one", "four");
     assert_same_in_both(f, "one", "four", "checkpoint-6/model.safetensors");
     assert_same_in_both(f, "one", "four", "checkpoint-6/optimizer.safetensors");
     free(run_well(f, SAVING "--gradient_accumulation_steps 4 --output_dir down --resume_from_checkpoint "
                             "four/checkpoint-3"));
     assert_same_in_both(f, "one", "down", "checkpoint-12/model.safetensors");
-    train_on(f, 4, SAVING "--output_dir up --resume_from_checkpoint one/checkpoint-3");
+    run_ranks_well(f, 4, SAVING "--output_dir up --resume_from_checkpoint one/checkpoint-3");
     assert_same_in_both(f, "one", "up", "checkpoint-12/model.safetensors");
     /* the last checkpoint of a folder */
     assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "four/checkpoint-12")), SNUG_OK);
-    train_on(f, 4, BEST "--output_dir four --resume_from_checkpoint True");
+    run_ranks_well(f, 4, BEST "--output_dir four --resume_from_checkpoint True");
     assert_same_in_both(f, "one", "four", "checkpoint-12/optimizer.safetensors");
 }
 
@@ -199,7 +118,7 @@ static void test_killed_rank(void **state) {
     assert_true(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
     assert_true(now() - begin < 10);
     /* The last checkpoint is whole: the run continues from it. */
-    train_on(f, 2, LONG "--max_steps 300 --output_dir killed --resume_from_checkpoint True");
+    run_ranks_well(f, 2, LONG "--max_steps 300 --output_dir killed --resume_from_checkpoint True");
     free(run_well(f, LONG "--max_steps 300 --gradient_accumulation_steps 2 --output_dir whole"));
     assert_same_in_both(f, "whole", "killed", "model.safetensors");
 }

@@ -652,7 +652,8 @@ static uint32_t checksum(const unsigned char *data, size_t size) {
 struct decoded {
     double wall_time;
     int64_t step;
-    char version[32], tag[64];
+    char version[32], tag[64], plugin[16], text[4096];
+    int64_t type, length; /* of the tensor that holds the text */
     float value;
 };
 
@@ -671,7 +672,9 @@ static void decode(const unsigned char *at, const unsigned char *end, int path, 
         int field = path * 10 + (int)(key >> 3);
         const unsigned char *data = at;
         switch (key & 7) {
-        case 0: out->step = (int64_t)varint(&at); break;
+        case 0:
+            *(field == 5181 ? &out->type : field == 518221 ? &out->length : &out->step) = (int64_t)varint(&at);
+            break;
         case 1: at += 8; break;
         case 2:
             size = varint(&at);
@@ -684,7 +687,11 @@ static void decode(const unsigned char *at, const unsigned char *end, int path, 
         assert_true(at <= end);
         if (field == 1) memcpy(&out->wall_time, data, 8);
         if (field == 3) snprintf(out->version, sizeof out->version, "%.*s", (int)size, (const char *)data);
-        if (field == 5 || field == 51) decode(data, at, field, out);
+        const int nested[] = {5, 51, 518, 5182, 51822, 519, 5191};
+        for (size_t i = 0; i < sizeof nested / sizeof *nested; i++)
+            if (field == nested[i]) decode(data, at, field, out);
+        if (field == 51911) snprintf(out->plugin, sizeof out->plugin, "%.*s", (int)size, (const char *)data);
+        if (field == 5188) snprintf(out->text, sizeof out->text, "%.*s", (int)size, (const char *)data);
         if (field == 511) snprintf(out->tag, sizeof out->tag, "%.*s", (int)size, (const char *)data);
         if (field == 512) memcpy(&out->value, data, 4);
     }
@@ -700,7 +707,10 @@ static void events(void **state) {
     snug_events_close(other);
     assert_ok(s, snug_events_scalar(file, "train/loss", 10, 0.693147, 1700000000.25));
     assert_ok(s, snug_events_scalar(file, "eval/accuracy", 123456789012, -1.5, 1700000001.5));
-    char tag[2000];
+    char tag[2000], text[3000];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    assert_ok(s, snug_events_text(file, "args/text_summary", text, 1700000002.5));
     memset(tag, 't', sizeof tag);
     tag[1999] = '\0';
     assert_fails(s, snug_events_scalar(file, tag, 1, 1, 1), SNUG_E_INTERNAL, "1999 bytes");
@@ -719,12 +729,12 @@ static void events(void **state) {
             assert_ok(s, snug_file_read(s->ctx, NULL, path, &bytes, &size));
         }
     closedir(list);
-    struct decoded found[3] = {{0}};
+    struct decoded found[4] = {{0}};
     int records = 0;
     for (const unsigned char *at = (unsigned char *)bytes, *end = at + size; at < end; records++) {
         uint64_t length;
         uint32_t crc;
-        assert_true(records < 3);
+        assert_true(records < 4);
         memcpy(&length, at, 8);
         memcpy(&crc, at + 8, 4);
         assert_int_equal(crc, checksum(at, 8));
@@ -735,13 +745,17 @@ static void events(void **state) {
         at += length + 16;
     }
     free(bytes);
-    assert_int_equal(records, 3);
+    assert_int_equal(records, 4);
     assert_string_equal(found[0].version, "brain.Event:2");
     assert_true(found[0].wall_time > 1.7e9);
     assert_string_equal(found[1].tag, "train/loss");
     assert_true(found[1].step == 10 && found[1].value == 0.693147f && found[1].wall_time == 1700000000.25);
     assert_string_equal(found[2].tag, "eval/accuracy");
     assert_true(found[2].step == 123456789012 && found[2].value == -1.5f && found[2].wall_time == 1700000001.5);
+    assert_string_equal(found[3].tag, "args/text_summary"); /* a tensor of one string, for the plug-in of texts */
+    assert_string_equal(found[3].plugin, "text");
+    assert_string_equal(found[3].text, text);
+    assert_true(found[3].type == 7 && found[3].length == 1 && found[3].wall_time == 1700000002.5);
     scratch_write(s, "file", "", 0);
     assert_fails(s, snug_events_open(s->ctx, NULL, scratch_path(s, "file/x"), 0666, &file), SNUG_E_IO, "file/x");
 }

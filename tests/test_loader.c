@@ -139,10 +139,74 @@ static void check_ranks(struct fixture *f, const struct snug_dataset *dataset, i
     for (int64_t step = 2; step < steps; step++) {
         const int64_t left = batches - step * ranks * share;
         const int64_t contributors = left < ranks * share ? (left + share - 1) / share : ranks;
-        assert_int_equal(snug_loader_contributors(ROWS, &options, step), contributors);
+        assert_int_equal(snug_loader_contributors(ROWS, &options, step, 0), contributors);
+        assert_int_equal(snug_loader_contributors(ROWS, &options, step, share), 0);
         check_step(f, &all, own, contributors, share);
     }
     assert_null(next(f, &all));
+    for (int r = 0; r < ranks; r++) {
+        assert_null(next(f, &own[r]));
+        stop(&own[r]);
+    }
+    stop(&all);
+}
+
+/* The same, for ranks that have a step's batches in turns. */
+static void check_turns(struct fixture *f, const struct snug_dataset *dataset, int ranks, int64_t share) {
+    struct snug_loader_options options = loader_options(f, 8, ranks * share);
+    const int64_t batches = snug_loader_batches(ROWS, &options), a_step = ranks * share;
+    struct run all = start(f, dataset, options, 1), own[8];
+    assert_int_equal(snug_loader_begin_epoch(all.loader, 0, 1), SNUG_OK);
+    options.ranks = ranks;
+    options.in_turns = true;
+    for (options.rank = 0; options.rank < ranks; options.rank++) {
+        own[options.rank] = start(f, dataset, options, 1);
+        assert_int_equal(snug_loader_begin_epoch(own[options.rank].loader, 0, 1), SNUG_OK);
+    }
+    int64_t items = -1;
+    for (int64_t number = a_step; number < batches; number++) {
+        const int64_t micro = number % a_step, rank = micro % ranks;
+        const struct snug_batch *a = next(f, &all), *b = next(f, &own[rank]);
+        assert_non_null(a);
+        assert_non_null(b);
+        assert_same_rows(a, b);
+        if (micro == 0) items = a->items_in_step;
+        assert_int_equal(b->items_in_step, items);
+        assert_int_equal(b->last_in_step, micro / ranks == share - 1 || number + ranks >= batches);
+        assert_true(snug_loader_contributors(ROWS, &options, number / a_step, micro / ranks) > rank);
+        if (number + 1 == batches)
+            for (int64_t after = rank + 1; after < ranks; after++)
+                assert_true(snug_loader_contributors(ROWS, &options, number / a_step, micro / ranks) <= after);
+    }
+    for (int r = 0; r < ranks; r++) {
+        assert_null(next(f, &own[r]));
+        stop(&own[r]);
+    }
+    stop(&all);
+}
+
+/* Ranks take turns with the batches of an evaluation, each of which is a step of its own. */
+static void check_evaluation(struct fixture *f, const struct snug_dataset *dataset, int ranks, int64_t size) {
+    struct snug_loader_options options = loader_options(f, size, 1);
+    options.sampling = SNUG_SAMPLING_SEQUENTIAL;
+    options.independent = true;
+    struct run all = start(f, dataset, options, 1), own[9];
+    options.ranks = ranks;
+    for (int r = 0; r < ranks; r++) {
+        options.rank = r;
+        options.workers = r % 3;
+        own[r] = start(f, dataset, options, 1);
+        assert_int_equal(snug_loader_begin_epoch(own[r].loader, 0, 0), SNUG_OK);
+    }
+    assert_int_equal(snug_loader_begin_epoch(all.loader, 0, 0), SNUG_OK);
+    int turn = 0;
+    for (const struct snug_batch *batch; (batch = next(f, &all)); turn = (turn + 1) % ranks) {
+        const struct snug_batch *its = next(f, &own[turn]);
+        assert_same_rows(batch, its);
+        assert_int_equal(its->first_row, batch->first_row);
+        assert_int_equal(its->first_sample, 0);
+        assert_int_equal(its->items_in_step, batch->items);
+    }
     for (int r = 0; r < ranks; r++) {
         assert_null(next(f, &own[r]));
         stop(&own[r]);
@@ -154,7 +218,14 @@ static void test_ranks(void **state) {
     struct fixture *f = *state;
     struct snug_dataset *dataset = open_rows(f, false);
     for (int ranks = 2; ranks <= 8; ranks += 1 + (ranks > 3))
-        for (int64_t share = 1; share <= 3; share++) check_ranks(f, dataset, ranks, share);
+        for (int64_t share = 1; share <= 3; share++) {
+            check_ranks(f, dataset, ranks, share);
+            check_turns(f, dataset, ranks, share);
+        }
+    for (int ranks = 1; ranks <= 8; ranks += 1 + (ranks > 3)) {
+        check_evaluation(f, dataset, ranks, 8);
+        check_evaluation(f, dataset, ranks, ROWS / 2); /* more ranks than batches */
+    }
     snug_dataset_close(dataset);
 }
 

@@ -8,6 +8,7 @@
 
 #include "io/offload_file.h"
 #include "model/family.h"
+#include "plan/gpu_rates.h"
 #include "training_fixture.h"
 
 /* ---- the offload file ---------------------------------------------------------------------------------------- */
@@ -383,11 +384,22 @@ static double check_order(const struct fixture *f, const struct snug_config *con
     return bytes;
 }
 
+/* The rates of an H200 whose link is this many times slower; freed by the caller. */
+static struct snug_rates rates_with_link(struct fixture *f, double slower) {
+    struct snug_gpu_model gpu = *snug_gpu_model_find("NVIDIA H200");
+    struct snug_rates rates;
+    gpu.link /= slower;
+    assert_int_equal(snug_rates_scale(f->ctx, &gpu, &rates), SNUG_OK);
+    return rates;
+}
+
 static void test_copies_are_waited_for(void **state) {
     static const int32_t distances[] = {1, 2, 7, 40};
     struct fixture *f = *state;
     struct snug_config config;
     int deferred = 0;
+    /* By which copies are far apart from what they are for, and by which some are. */
+    struct snug_rates paces[] = {rates_with_link(f, 1000), rates_with_link(f, 20)};
     write_model(f, "wide", 0.1, 64, 2, 1200);
     assert_int_equal(snug_config_read(f->ctx, path_of(f, "wide"), &config), SNUG_OK);
     for (int task = 0; task < 2; task++) {
@@ -398,10 +410,11 @@ static void test_copies_are_waited_for(void **state) {
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
                 for (int variant = (int)i; variant < VARIANTS;
                      variant += 3) { /* every third, others for each distance */
-                    struct snug_offload offload = {classes,  distances[i], variant & 1 ? 1 << 14 : 1 << 16,
-                                                   16 << 10, false,        0};
+                    struct snug_offload offload = {
+                        classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10, false, 0, NULL};
                     const double bytes = check_order(f, &config, &offload, variant, &deferred);
                     offload.overlaps = true;
+                    if (variant % 4) offload.rates = &paces[variant / 4 % 2];
                     if (variant % 5 == 0) assert_true(check_order(f, &config, &offload, variant, &deferred) <= bytes);
                     offload.resident = 0.1 * (variant % 7);
                     if (variant % 5 == 1) assert_true(check_order(f, &config, &offload, variant, &deferred) <= bytes);
@@ -410,11 +423,65 @@ static void test_copies_are_waited_for(void **state) {
             const unsigned optimizer = variant & CLIPS ? 1u << SNUG_MEMORY_OPTIMIZER : 0;
             const unsigned weights = variant & IN_BACKWARD ? 1u << SNUG_MEMORY_WEIGHTS : 0; /* includes them */
             struct snug_offload offload = {
-                SNUG_OFFLOAD_MASTERS | optimizer | weights, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0};
+                SNUG_OFFLOAD_MASTERS | optimizer | weights, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0, NULL};
             check_order(f, &config, &offload, variant, &deferred);
         }
     }
     assert_true(deferred > 0);
+    for (int i = 0; i < 2; i++) snug_rates_free(&paces[i]);
+    snug_config_free(&config);
+}
+
+/* The seconds of a step that offloads these classes, with copies spaced by rates or not, and the peak of the bytes that
+   are live. */
+static double seconds_of_pace(struct fixture *f, const struct snug_config *config, const struct snug_rates *rates,
+                              unsigned classes, bool paced, int64_t *most) {
+    struct snug_program program;
+    struct snug_step_estimate step;
+    int64_t *live;
+    const struct snug_load load = {.tokens = 2048, .sequences = 32, .rows = 32, .micro_batches = 1};
+    const struct snug_optimizer adam = {.info = &snug_optimizer_adam, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999};
+    const struct snug_methods methods = {.optimizer = &adam,
+                                         .offload = {classes, 1, 1 << 14, 16 << 10, false, 0, paced ? rates : NULL}};
+    snug_program_init(&program, f->ctx);
+    program.longest = 60;
+    program.capacity[SNUG_EXTENT_TOKENS] = 2048;
+    program.capacity[SNUG_EXTENT_SEQUENCES] = program.capacity[SNUG_EXTENT_ROWS] = 32;
+    assert_int_equal(snug_build_model(&program, config, true, 0), SNUG_OK);
+    assert_int_equal(snug_stages(&program, &methods), SNUG_OK);
+    assert_int_equal(snug_find_live_bytes(&program, &live, most), SNUG_OK);
+    assert_int_equal(snug_estimate_parts(rates, &program, &load, &step), SNUG_OK);
+    free(live);
+    snug_program_free(&program);
+    return step.total.seconds;
+}
+
+/* Copies that begin by rates let a step wait less, and no more bytes are live at once; where copies take no time beside
+   operations nothing moves. */
+static void test_copies_are_paced(void **state) {
+    static const struct {
+        unsigned classes;
+        double link, share; /* share: at most this one of the seconds without pacing */
+    } cases[] = {
+        {1u << SNUG_MEMORY_ACTIVATIONS, 2, 0.95},
+        {1u << SNUG_MEMORY_WEIGHTS, 40, 0.95},
+        {1u << SNUG_MEMORY_WEIGHTS | 1u << SNUG_MEMORY_GRADIENTS | 1u << SNUG_MEMORY_OPTIMIZER, 10, 0.98},
+        {15, 1000, 1},
+        {15, 1e-6, 1},
+    };
+    struct fixture *f = *state;
+    struct snug_config config;
+    write_model(f, "wide", 0.1, 64, 2, 1200);
+    assert_int_equal(snug_config_read(f->ctx, path_of(f, "wide"), &config), SNUG_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t most[2];
+        struct snug_rates rates = rates_with_link(f, cases[i].link);
+        const double plain = seconds_of_pace(f, &config, &rates, cases[i].classes, false, &most[0]);
+        const double paced = seconds_of_pace(f, &config, &rates, cases[i].classes, true, &most[1]);
+        assert_int_equal(most[0], most[1]);
+        if (!(paced <= cases[i].share * plain + 1e-9)) fail_msg("case %zu: %g s, paced %g", i, plain, paced);
+        snug_rates_free(&rates);
+    }
     snug_config_free(&config);
 }
 
@@ -431,7 +498,7 @@ static void test_programs_must_agree(void **state) {
         for (int i = 0; i < 2; i++) {
             const struct snug_methods methods = {
                 .optimizer = i ? NULL : &adam,
-                .offload = {1u << SNUG_MEMORY_WEIGHTS, 1, 1 << 14, 16 << 10, false, agree ? 0.4 : 0.4 * i}};
+                .offload = {1u << SNUG_MEMORY_WEIGHTS, 1, 1 << 14, 16 << 10, false, agree ? 0.4 : 0.4 * i, NULL}};
             snug_program_init(&programs[i], f->ctx);
             programs[i].longest = 60;
             programs[i].capacity[SNUG_EXTENT_TOKENS] = 400;
@@ -674,6 +741,7 @@ int main(void) {
         TEST(test_offload_file_refuses_before_it_is_used),
         TEST(test_failed_copy_is_reported),
         TEST(test_copies_are_waited_for),
+        TEST(test_copies_are_paced),
         TEST(test_same_bits),
         TEST(test_resumed_is_uninterrupted),
         TEST(test_own_loop),

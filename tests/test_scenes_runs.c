@@ -22,7 +22,8 @@ static void rotation_leaves_earlier_runs(struct scene *s) {
     s->may_make = OUTPUT;
     s->may_change = OUTPUT; /* checkpoint-1 to 4 */
     if (s->c->number) {     /* also those with lower numbers than the run's own */
-        s->may_change = "out/*.json out/*.txt out/model.safetensors out/checkpoint-[24] out/checkpoint-[24]/*";
+        s->may_change =
+            "out/*.json out/*.txt out/README.md out/model.safetensors out/checkpoint-[24] out/checkpoint-[24]/*";
         watch_and_run(s, TRAIN "--seed 7 --save_total_limit 1 --save_steps 2");
         expect_done(s);
         expect_checkpoints(s, "out", "1 3 4 5 6 7 8");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SUM_RANKS with simulated ranks: each runs in turn, and the exchange reads the others' gradients from memory. */
+/* The operations over ranks with simulated ranks: each runs in turn, and the exchange reads the others' gradients from
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,26 +23,29 @@ static struct {
     struct snug_collectives collectives;
 } simulated;
 
-static snug_status exchange(snug_context *ctx, const void *from, void *to, int64_t bytes, int64_t part) {
-    const int64_t at = (const char *)from - (const char *)simulated.arena, rank = simulated.collectives.rank;
-    const int64_t own = snug_collective_part(bytes, part, (int)rank);
+static snug_status exchange(snug_context *ctx, const void *from, void *to, const struct snug_shards *parts,
+                            int64_t first, int64_t most) {
+    const int64_t at = (const char *)from - (const char *)simulated.arena;
+    const int rank = simulated.collectives.rank;
+    const int64_t own = snug_collective_part(parts, rank, first, most), begin = snug_shard_begin(parts, rank) + first;
     (void)ctx;
-    assert_true(at >= 0 && at + bytes <= simulated.count * 4 && bytes <= SNUG_COLLECTIVE_MOST);
+    assert_true(at >= 0 && at + parts->elements <= simulated.count * 4 && parts->elements <= SNUG_COLLECTIVE_MOST);
     for (int r = 0; r < simulated.collectives.size; r++)
-        memcpy((char *)to + r * own, (const char *)simulated.gradients[r] + at + rank * part, (size_t)own);
+        memcpy((char *)to + r * own, (const char *)simulated.gradients[r] + at + begin, (size_t)own);
     return SNUG_OK;
 }
 
-static snug_status all_gather(snug_context *ctx, void *values, int64_t bytes, int64_t part) {
-    const int64_t at = (const char *)values - (const char *)simulated.arena, rank = simulated.collectives.rank;
+static snug_status all_gather(snug_context *ctx, void *values, const struct snug_shards *parts) {
+    const int64_t at = (const char *)values - (const char *)simulated.arena;
+    const int64_t begin = snug_shard_begin(parts, simulated.collectives.rank);
     (void)ctx;
-    memcpy((char *)simulated.sums + at + rank * part, (const char *)values + rank * part,
-           (size_t)snug_collective_part(bytes, part, (int)rank));
+    memcpy((char *)simulated.sums + at + begin, (const char *)values + begin,
+           (size_t)snug_shard_size(parts, simulated.collectives.rank));
     return SNUG_OK;
 }
 
-static snug_status refuse(snug_context *ctx, void *values, int64_t bytes, int64_t part) {
-    (void)values, (void)bytes, (void)part;
+static snug_status refuse(snug_context *ctx, void *values, const struct snug_shards *parts) {
+    (void)values, (void)parts;
     return snug_fail(ctx, SNUG_E_IO, "the network is gone");
 }
 
@@ -62,7 +66,7 @@ static snug_status run_rank(snug_context *ctx, int rank, int contributors) {
                            .threads = 1 + rank % 2,
                            .collectives = &simulated.collectives,
                            .contributors = contributors};
-    const int64_t bytes = snug_host_sum_ranks_workspace(&program, &op);
+    const int64_t bytes = snug_host_ranks_workspace(&program, &op);
     assert_true(bytes <= (4 << 20) + 4 * RANKS);
     run.workspace = malloc((size_t)bytes); /* exactly what was asked for */
     assert_non_null(run.workspace);
@@ -118,6 +122,106 @@ static void test_sums_in_the_order_of_the_ranks(void **state) {
     snug_context_destroy(ctx);
 }
 
+/* A rank's program with a divided gradient: its arena has g, then what `op` writes for the rank. */
+static void run_divided(snug_context *ctx, int rank, int contributors, int64_t micro_batch, const struct snug_op *op) {
+    const int64_t own = snug_shard_size(&op->sum_ranks.shards, rank);
+    struct snug_tensor tensors[3] = {{.dtype = SNUG_F32},
+                                     {.dtype = SNUG_F32, .rows = simulated.count, .cols = 1},
+                                     {.dtype = SNUG_F32, .rows = 1, .cols = own, .offset = simulated.count * 4}};
+    struct snug_program program = {
+        .ctx = ctx, .tensors = tensors, .tensor_count = 3, .ranks = simulated.collectives.size, .rank = rank};
+    struct snug_run run = {.ctx = ctx,
+                           .program = &program,
+                           .arena = (uint8_t *)simulated.arena,
+                           .threads = 2,
+                           .micro_batch = micro_batch,
+                           .collectives = &simulated.collectives,
+                           .contributors = contributors};
+    run.workspace = malloc((size_t)snug_host_ranks_workspace(&program, op));
+    assert_non_null(run.workspace);
+    simulated.collectives.rank = rank;
+    memcpy(simulated.arena, simulated.gradients[rank], (size_t)simulated.count * 4);
+    assert_int_equal(snug_host_sum_ranks(&run, op), SNUG_OK);
+    free(run.workspace);
+}
+
+/* Each rank has the sums of its shard, in its place or elsewhere, where a second micro-batch is added. */
+static void test_sums_of_shards(void **state) {
+    static const struct {
+        int64_t count, chunk;
+    } cases[] = {{1, 4}, {40, 4}, {100, 100}, {100001, 1 << 14}, {(3 << 20) + 5, 1 << 14}};
+    snug_context *ctx;
+    (void)state;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    simulated.collectives = (struct snug_collectives){.exchange = exchange};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int ranks = 2; ranks <= RANKS; ranks++)
+            for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
+                const struct snug_op op = {
+                    .kind = SNUG_OP_SUM_RANKS,
+                    .sum_ranks = {1, elsewhere ? 2 : 0, {cases[c].count, cases[c].chunk, ranks, ranks - 1}}};
+                fill(cases[c].count);
+                free(simulated.arena);
+                simulated.arena = alloc_floats(2 * simulated.count);
+                simulated.collectives.size = ranks;
+                for (int rank = 0; rank < ranks; rank++) {
+                    const int64_t begin = snug_shard_begin(&op.sum_ranks.shards, rank);
+                    const int64_t own = snug_shard_size(&op.sum_ranks.shards, rank);
+                    const float *sums = simulated.arena + (elsewhere ? simulated.count : begin);
+                    for (int micro = 0; micro <= elsewhere; micro++) run_divided(ctx, rank, ranks - micro, micro, &op);
+                    for (int64_t i = 0; i < own; i++) {
+                        float sum = simulated.gradients[0][begin + i];
+                        for (int r = 1; r < ranks; r++) sum += simulated.gradients[r][begin + i];
+                        for (int r = 0; r < ranks - 1 && elsewhere; r++) sum += simulated.gradients[r][begin + i];
+                        if (sum != sums[i])
+                            fail_msg("case %zu, %d ranks, rank %d: element %ld", c, ranks, rank, (long)i);
+                    }
+                }
+                empty();
+            }
+    snug_context_destroy(ctx);
+}
+
+/* The sums of the chunks of all shards give the bits of the whole gradient's norm, in every backend. */
+static void test_norm_of_shards(void **state) {
+    enum { COUNT = 5 * SNUG_NORM_CHUNK + 77, SHARDS = 3, COLUMNS = 3, FIRST = 1 };
+    const struct snug_backend *const backends[] = {snug_backend_reference(), snug_backend_cpu()};
+    const struct snug_shards shards = {COUNT, SNUG_NORM_CHUNK, SHARDS, 2};
+    struct memory {
+        float g[COUNT];
+        double sums[2], parts[SHARDS * COLUMNS], workspace[COUNT / SNUG_NORM_CHUNK + 1];
+    } *memory = calloc(1, sizeof *memory);
+    struct snug_tensor tensors[5] = {
+        [1] = {.dtype = SNUG_F32, .rows = 1, .cols = COUNT},
+        [2] = {.dtype = SNUG_F64, .rows = 1, .cols = 2, .offset = offsetof(struct memory, sums)},
+        [3] = {.dtype = SNUG_F64, .rows = SHARDS, .cols = COLUMNS, .offset = offsetof(struct memory, parts)},
+        [4] = {.dtype = SNUG_F32, .rows = 1}};
+    struct snug_program program = {.tensors = tensors, .tensor_count = 5};
+    assert_non_null(memory);
+    struct snug_run run = {
+        .program = &program, .arena = (uint8_t *)memory, .workspace = memory->workspace, .threads = 2};
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        memory->g[i] = (float)(int32_t)snug_philox((uint32_t)i, 0, 0, 0, 1, 2).word[0] * 1e-9f;
+    for (size_t b = 0; b < sizeof backends / sizeof *backends; b++) {
+        struct snug_op op = {.kind = SNUG_OP_SQUARED_NORM, .squared_norm = {.g = 1, .sums = 2}};
+        assert_int_equal(backends[b]->ops[op.kind](&run, &op), SNUG_OK);
+        for (int rank = 0; rank < SHARDS; rank++) {
+            tensors[4].cols = snug_shard_size(&shards, rank);
+            tensors[4].offset = snug_shard_begin(&shards, rank) * (int64_t)sizeof(float);
+            op.squared_norm =
+                (struct snug_squared_norm){.g = 4, .sums = 3, .slot = rank * COLUMNS + FIRST, .chunks = true};
+            assert_int_equal(backends[b]->ops[op.kind](&run, &op), SNUG_OK);
+        }
+        op = (struct snug_op){.kind = SNUG_OP_SUM_CHUNKS,
+                              .sum_chunks = {.parts = 3, .sums = 2, .slot = 1, .first = FIRST, .shards = shards}};
+        assert_int_equal(backends[b]->ops[op.kind](&run, &op), SNUG_OK);
+        assert_true(memory->sums[0] > 0);
+        assert_memory_equal(&memory->sums[0], &memory->sums[1], sizeof(double));
+    }
+    free(memory);
+}
+
 static void test_failures_are_returned(void **state) {
     snug_context *ctx;
     (void)state;
@@ -132,6 +236,7 @@ static void test_failures_are_returned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_in_the_order_of_the_ranks),
+                                       cmocka_unit_test(test_sums_of_shards), cmocka_unit_test(test_norm_of_shards),
                                        cmocka_unit_test(test_failures_are_returned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -584,7 +584,7 @@ static void test_multi_label_and_regression(void **state) {
     /* With this many epochs each of a dozen seeds learns it; with a third of them, two of three do. */
     const snug_train_result multi =
         train(f, "multi",
-              "num_train_epochs=40 learning_rate=3e-3 warmup_steps=0.1 train_file=@multi.csv "
+              "num_train_epochs=40 learning_rate=3e-3 warmup_steps=0.1 label_separator=| train_file=@multi.csv "
               "validation_file=@multi_dev.csv eval_strategy=epoch");
     assert_true(metric_of(&multi.metrics, "eval_accuracy") >= 0.9);
     predict(f, "model_name_or_path=@multi test_file=@multi_dev.csv", &rows);
@@ -609,7 +609,8 @@ static void test_multi_label_and_regression(void **state) {
         assert_true(fabs(strtod(rows.labels[i], NULL) - rows.scores[i]) < 1e-6);
     }
     assert_int_equal(try_train(f, "x", "train_file=@real.csv label_smoothing_factor=0.1", 0, NULL), SNUG_E_USAGE);
-    assert_int_equal(try_train(f, "x", "train_file=@multi.csv label_smoothing_factor=0.1", 0, NULL), SNUG_E_USAGE);
+    assert_int_equal(try_train(f, "x", "train_file=@multi.csv label_separator=| label_smoothing_factor=0.1", 0, NULL),
+                     SNUG_E_USAGE);
     assert_false(exists(path_of(f, "x")));
 }
 

@@ -54,8 +54,7 @@ static inline void load_tokenizer(struct fixture *f, const char *config) {
 static int set_up(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    strcpy(f->folder, "/tmp/snug_test_XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
+    assert_non_null(temporary_folder(f->folder, sizeof f->folder));
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
     assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
     load_tokenizer(f, "{\"do_lower_case\": true}");

@@ -16,6 +16,7 @@
 #include "folders.h"
 #include "io/json.h"
 #include "sanitized.h"
+#include "temporary.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
@@ -39,8 +40,7 @@ static inline int set_up(void **state) {
     assert_non_null(fixture);
     assert_int_equal(snug_context_create(&fixture->ctx), SNUG_OK);
     snug_context_set_log(fixture->ctx, count_warnings, fixture, SNUG_LOG_DEBUG);
-    strcpy(fixture->folder, "/tmp/snug_tokenizer_XXXXXX");
-    assert_non_null(mkdtemp(fixture->folder));
+    assert_non_null(temporary_folder(fixture->folder, sizeof fixture->folder));
     *state = fixture;
     return 0;
 }

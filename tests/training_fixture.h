@@ -25,6 +25,7 @@
 #include "core/philox.h"
 #include "folders.h"
 #include "sanitized.h"
+#include "temporary.h"
 #include "train/session.h"
 
 /* w0 … w199 mean nothing; "good" and "bad" decide the label. */
@@ -223,9 +224,7 @@ static void keep_log(void *user, snug_log_level level, const char *message) {
 static int set_up(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    const char *temporary = getenv("TMPDIR");
-    snprintf(f->folder, sizeof f->folder, "%s/snug_test_XXXXXX", temporary && *temporary ? temporary : "/tmp");
-    assert_non_null(mkdtemp(f->folder));
+    assert_non_null(temporary_folder(f->folder, sizeof f->folder));
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
     setenv("SNUG_RATES", SNUG_SOURCE_DIR "/tests/golden/rates.json", 1);
     setenv("OMP_WAIT_POLICY", "passive", 0); /* for the programs that a test starts */

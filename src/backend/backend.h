@@ -25,6 +25,14 @@ struct snug_crossing {
     float learning_rate;
 };
 
+struct snug_timestamps;
+
+/* Timestamps of copies, which run beside operations: number 2 i when copy i begins, 2 i + 1 when it is done. */
+struct snug_copy_times {
+    struct snug_timestamps *timestamps;
+    size_t count; /* of copies */
+};
+
 /* The context of a running operation. */
 struct snug_run {
     snug_context *ctx;
@@ -49,15 +57,16 @@ struct snug_run {
     bool in_turn;    /* no other program used the arena since this program's last batch; false is always safe */
     struct snug_backing backing; /* of offloaded tensors */
     uint64_t *copies;            /* by tensor: the number of its last copy in the offload file */
+    /* Where FETCH and STORE of an asynchronous backend record when they begin and are done; NULL: nowhere. */
+    struct snug_copy_times *copy_times;
     struct snug_crossing *crossing;
     const struct snug_optimizer *optimizer;
     const struct snug_collectives *collectives; /* of a program of several ranks; else NULL */
-    int contributors; /* ranks that had a micro-batch in this step: those before this number */
+    int contributors; /* ranks that had a micro-batch in this step, or round of it: those before this number */
+    bool idle;        /* this rank has none, while others have: only collective operations run */
 };
 
 typedef snug_status snug_op_fn(struct snug_run *run, const struct snug_op *op);
-
-struct snug_timestamps;
 
 /* The use of a block of memory. */
 enum snug_block_use {
@@ -70,15 +79,20 @@ enum snug_block_use {
 enum { SNUG_OFFLOAD_MASTERS = 1 << SNUG_MEMORY_CLASS_COUNT };
 
 /* Which tensors are in the backing store, and how they are copied; see plan/stages.h. */
+struct snug_rates;
+
 struct snug_offload {
     /* Bits 1 << memory class, of weights, gradients, optimizer and activations, and SNUG_OFFLOAD_MASTERS: of weights
      * those of which 16-bit copies stay in the arena. 0: nothing. */
     unsigned classes;
-    int32_t ahead;   /* operations between the start of a copy and the use, and between the use and the end of a copy */
-    int64_t part;    /* elements of a part, for norms and optimizers of large tensors */
-    int64_t least;   /* bytes; smaller tensors are not offloaded */
-    bool overlaps;   /* the update's copies run during BACKWARD and the next FORWARD, too */
-    double resident; /* share of each class's bytes that stays in the arena; not of activations */
+    /* The least number of operations between the start of a copy and the use, and between the use and the end of a
+       copy. */
+    int32_t ahead;
+    int64_t part;                   /* elements of a part, for norms and optimizers of large tensors */
+    int64_t least;                  /* bytes; smaller tensors are not offloaded */
+    bool overlaps;                  /* the update's copies run during BACKWARD and the next FORWARD, too */
+    double resident;                /* share of each class's bytes that stays in the arena; not of activations */
+    const struct snug_rates *rates; /* by which copies begin earlier and are waited for later; NULL: only `ahead` */
 };
 
 struct snug_backend {
@@ -137,6 +151,9 @@ const struct snug_backend *snug_backend_cpu(void);
 /* The same for one instruction set, "v2", "v3" or "v4" of x86-64, "generic" elsewhere; NULL if this machine lacks it.
  */
 const struct snug_backend *snug_backend_cpu_isa(const char *isa);
+/* The updates of all optimizers alone, in every build, with the bits of a GPU's: for one instruction set, or with NULL
+ * the fastest of this machine. */
+const struct snug_backend *snug_backend_updates(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a message if there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
 /* The same for plans, on any machine: the bytes are those of the plug-in. */
@@ -214,7 +231,8 @@ static inline struct snug_matrix snug_matrix_of(const struct snug_run *run, int3
 /* Whether op overwrites its gradients; otherwise it adds to them. */
 static inline bool snug_run_overwrites(const struct snug_run *run, const struct snug_op *op) {
     /* A second backward, in UPDATE, has one micro-batch and overwrites its gradients. */
-    return op->first && (op->phase == SNUG_PHASE_UPDATE || (run->micro_batch == 0 && run->chunk == 0));
+    const bool first = op->each || run->micro_batch == 0;
+    return op->first && (op->phase == SNUG_PHASE_UPDATE || (first && run->chunk == 0));
 }
 
 #endif

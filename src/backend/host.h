@@ -17,9 +17,9 @@ snug_status snug_host_end(struct snug_run *run, enum snug_phase phase);
 
 /* The entries of a backend's table that copy between the arena and the offload file. */
 snug_op_fn snug_host_fetch, snug_host_store, snug_host_wait;
-/* The entries that exchange gradients with other ranks, and their bytes of scratch. */
-snug_op_fn snug_host_sum_ranks;
-int64_t snug_host_sum_ranks_workspace(const struct snug_program *program, const struct snug_op *op);
+/* The entries of several ranks, and their bytes of scratch. */
+snug_op_fn snug_host_sum_ranks, snug_host_gather_ranks, snug_host_sum_chunks;
+int64_t snug_host_ranks_workspace(const struct snug_program *program, const struct snug_op *op);
 #define SNUG_HOST_ENTRY(KIND, name, member) [SNUG_OP_##KIND] = snug_host_##name,
 
 #endif

@@ -37,6 +37,7 @@ struct cli {
     bool headed;      /* predict: the header line was written */
     bool reader_gone; /* stdout is a pipe without a reader */
     int write_error;  /* errno of another failed write to stdout */
+    json_t *run;      /* what the library understood and planned; NULL before SNUG_EVENT_RUN */
 };
 
 /* Context, arguments and log of a command. True if the command is to run; else *code is the process's exit code, and
@@ -71,6 +72,12 @@ json_t *cli_string(const char *text);
 void cli_add(json_t **object, const char *key, json_t *value);
 void cli_append(json_t **array, json_t *value);
 void cli_add_metrics(json_t **object, const snug_metrics *metrics);
+
+/* Adds what was understood and planned, as "run". */
+void cli_add_run(struct cli *cli, json_t **object);
+
+/* Names the arguments that were given and have no effect on the command. */
+void cli_tell_unused(struct cli *cli, const char *command);
 
 /* The usage of a command and all arguments, by group. */
 void cli_help(const char *command);

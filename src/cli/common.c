@@ -23,6 +23,17 @@ static snug_log_level log_level_of(const snug_args *args) {
     return SNUG_LOG_INFO; /* info, and passive, which run_glue.py treats as info */
 }
 
+/* Keeps the description of the run for --json; all other events are shown. */
+static void on_event(void *user, const snug_event *event) {
+    struct cli *cli = user;
+    if (event->kind != SNUG_EVENT_RUN) {
+        progress_on_event(&cli->progress, event);
+        return;
+    }
+    json_decref(cli->run);
+    cli->run = json_loads(event->run, 0, NULL);
+}
+
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
@@ -30,7 +41,7 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
-    *cli = (struct cli){.callbacks = {.user = &cli->progress, .on_event = progress_on_event}};
+    *cli = (struct cli){.callbacks = {.user = cli, .on_event = on_event}};
     progress_begin(&cli->progress);
     cli->terminal = isatty(STDOUT_FILENO);
     if (asks_for_help(argc, argv)) {
@@ -58,6 +69,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
         *code = EXIT_USAGE;
         return false;
     }
+    if (level <= SNUG_LOG_INFO) cli_tell_unused(cli, argv[0]);
     cli->progress.quiet = level == SNUG_LOG_ERROR;
     if (argument_is(cli->args, "disable_tqdm", "True")) cli->progress.live = false;
     cli->json = argument_is(cli->args, "json", "True");
@@ -66,6 +78,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
 }
 
 void cli_close(struct cli *cli) {
+    json_decref(cli->run);
     snug_args_destroy(cli->args);
     snug_context_destroy(cli->ctx);
 }
@@ -188,6 +201,11 @@ void cli_add(json_t **object, const char *key, json_t *value) {
 
 void cli_append(json_t **array, json_t *value) {
     if (json_array_append_new(*array, value)) drop(array);
+}
+
+void cli_add_run(struct cli *cli, json_t **object) {
+    cli_add(object, "run", cli->run); /* takes over the reference */
+    cli->run = NULL;
 }
 
 void cli_add_metrics(json_t **object, const snug_metrics *metrics) {

@@ -7,6 +7,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     if (cli->json) {
         json_t *object = json_object();
         cli_add_metrics(&object, metrics);
+        cli_add_run(cli, &object);
         return cli_put_json(cli, object, 15);
     }
     snug_status status = SNUG_OK;
@@ -27,8 +28,9 @@ int command_eval(int argc, char **argv) {
         snug_metrics metrics = {0};
         snug_status status = snug_evaluate(cli.args, &cli.callbacks, &metrics);
         progress_end(&cli.progress);
-        if (status == SNUG_OK) status = put_metrics(&cli, &metrics);
+        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_metrics(&cli, &metrics);
         code = cli_finish(&cli, status);
+        if (status != SNUG_OK) snug_end_ranks(cli.args, code);
     }
     cli_close(&cli);
     return code;

@@ -94,8 +94,8 @@ static const struct help {
      "",
      "",
      " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "
-     "text_column_names label_column_name "
-     "max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
+     "text_column_name text_pair_column_name text_column_names text_column_delimiter label_column_name "
+     "data_format max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
      {{NULL, NULL}}},
     {"bench rates",
      "[--threads N] [--device cpu|cuda] [--json]",
@@ -136,9 +136,26 @@ static bool lists(const char *names, const char *name) {
     return false;
 }
 
+static const struct help *find_help(const char *command) {
+    const struct help *help = helps;
+    while (strcmp(help->command, command) != 0) help++; /* main() calls only commands that are here */
+    return help;
+}
+
 static bool concerns(const struct help *help, const snug_arg_info *info) {
     if (help->only) return lists(help->only, info->name);
     return !strstr(help->hidden, info->group) && !lists(help->unused, info->name);
+}
+
+void cli_tell_unused(struct cli *cli, const char *command) {
+    const struct help *help = find_help(command);
+    const snug_arg_info *info;
+    char text[256];
+    for (size_t i = 0; (info = snug_args_info(i)); i++) {
+        if (concerns(help, info) || !snug_args_given(cli->args, info->name)) continue;
+        snprintf(text, sizeof text, "--%s has no effect on snug %s", info->name, command);
+        progress_on_log(&cli->progress, SNUG_LOG_INFO, text);
+    }
 }
 
 static const char *default_of(const struct help *help, const snug_arg_info *info) {
@@ -185,8 +202,7 @@ static void print_argument(const struct help *help, const snug_arg_info *info) {
 }
 
 void cli_help(const char *command) {
-    const struct help *help = helps;
-    while (strcmp(help->command, command) != 0) help++; /* main() calls only commands that are here */
+    const struct help *help = find_help(command);
     const int used = printf("usage: snug %s ", command);
     put_wrapped(help->usage, (size_t)used, (size_t)used);
     putchar('\n');

@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
         print_usage(stdout);
         return finish_stdout();
     }
-    if (strcmp(word, "--version") == 0) {
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         puts("snug " SNUG_VERSION);
         return finish_stdout();
     }

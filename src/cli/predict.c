@@ -171,8 +171,9 @@ int command_predict(int argc, char **argv) {
     if (cli_open(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
         snug_status status = snug_predict(cli.args, &cli.callbacks, on_row, &cli);
-        if (status == SNUG_OK) status = put_heading(&cli, NULL);
+        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_heading(&cli, NULL);
         code = cli_finish(&cli, status);
+        if (status != SNUG_OK) snug_end_ranks(cli.args, code);
     }
     cli_close(&cli);
     return code;

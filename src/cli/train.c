@@ -53,7 +53,9 @@ static snug_status report(struct cli *cli, const snug_train_result *result) {
     progress_end(&cli->progress);
     if (status == SNUG_OK && !cli->progress.quiet) fputs(text, stderr);
     free(text);
-    if (status == SNUG_OK && cli->json) status = cli_put_json(cli, result_json(result), 15);
+    json_t *object = status == SNUG_OK && cli->json ? result_json(result) : NULL;
+    if (object) cli_add_run(cli, &object);
+    if (status == SNUG_OK && cli->json) status = cli_put_json(cli, object, 15);
     return status;
 }
 

@@ -4,8 +4,8 @@
  * functions in the same order with the same sizes; a function returns when the rank's own memory may be used again.
  * Only the thread that opened the table may call it. A failure is SNUG_E_IO; afterwards the ranks cannot continue.
  *
- * `bytes` are cut into parts of `part` bytes, one for each rank in order; the last parts may be shorter or empty. Both
- * are at most SNUG_COLLECTIVE_MOST.
+ * Values are divided over the ranks, in bytes: a rank's part is its shard. They have at most SNUG_COLLECTIVE_MOST
+ * bytes, since MPI counts with 32 bits.
  */
 #ifndef SNUG_DIST_COLLECTIVES_H
 #define SNUG_DIST_COLLECTIVES_H
@@ -13,20 +13,36 @@
 #include <stdint.h>
 
 #include "core/context.h"
+#include "program/shards.h"
 
-#define SNUG_COLLECTIVE_MOST (INT64_C(1) << 30)
+#define SNUG_COLLECTIVE_MOST INT64_C(0x7fffffff)
+
+/* What a process group wants to know of its ranks' operations, in the caller's thread. */
+struct snug_collective_watch {
+    void *user;                                       /* NULL: nothing is called */
+    void (*enter)(void *user, const char *operation); /* a string that is never freed */
+    /* Again and again while an operation waits: a failure ends it, and the ranks cannot continue. */
+    snug_status (*poll)(void *user, snug_context *ctx);
+    void (*leave)(void *user);
+};
 
 struct snug_collectives {
     char name[128]; /* the library, with its version */
     int rank, size;
     int local_rank, local_size; /* among the ranks of this host */
-    /* to: this rank's part of every rank's `from`, in the order of the ranks and without gaps. */
-    snug_status (*exchange)(snug_context *ctx, const void *from, void *to, int64_t bytes, int64_t part);
+    /* to: this rank's part of every rank's `from`, in the order of the ranks and without gaps. Of each part only the
+     * bytes from `first` on, at most `most` of them. */
+    snug_status (*exchange)(snug_context *ctx, const void *from, void *to, const struct snug_shards *parts,
+                            int64_t first, int64_t most);
     /* values: each rank has its own part; afterwards all have all parts. */
-    snug_status (*all_gather)(snug_context *ctx, void *values, int64_t bytes, int64_t part);
+    snug_status (*all_gather)(snug_context *ctx, void *values, const struct snug_shards *parts);
+    /* values of rank `from`, to rank `to`; the other ranks do not call it. */
+    snug_status (*transfer)(snug_context *ctx, void *values, int64_t bytes, int from, int to);
     /* values of rank `from`, to all. */
     snug_status (*broadcast)(snug_context *ctx, void *values, int64_t bytes, int from);
     snug_status (*barrier)(snug_context *ctx);
+    /* From here on. NULL: nothing is called any more. */
+    void (*set_watch)(const struct snug_collective_watch *watch);
     /* Ends all ranks, this one included, with an exit code; it does not return. */
     void (*abort)(int code);
     /* Waits until all ranks have called it. Nothing can be called afterwards, and the library cannot be opened again in
@@ -34,10 +50,14 @@ struct snug_collectives {
     void (*close)(void);
 };
 
-/* The bytes of a rank's part. */
-static inline int64_t snug_collective_part(int64_t bytes, int64_t part, int rank) {
-    const int64_t left = bytes - rank * part;
-    return left < 0 ? 0 : left < part ? left : part;
+/* `bytes` in equal parts of `part` bytes; the last ranks' may be shorter or empty. */
+static inline struct snug_shards snug_equal_parts(int64_t bytes, int64_t part, int ranks) {
+    return (struct snug_shards){.elements = bytes, .chunk = part, .ranks = ranks};
+}
+/* The bytes of a rank's part that an exchange sends. */
+static inline int64_t snug_collective_part(const struct snug_shards *parts, int rank, int64_t first, int64_t most) {
+    const int64_t left = snug_shard_size(parts, rank) - first;
+    return left < 0 ? 0 : left < most ? left : most;
 }
 
 #endif

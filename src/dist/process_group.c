@@ -29,7 +29,14 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks
     return plugin->open(ctx, out); /* never closed: MPI does not support unloading */
 }
 
-snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks,
+static snug_status open_watch(snug_context *ctx, struct snug_process_group *group, double timeout) {
+    RETURN_IF_ERROR(snug_watch_open(ctx, &group->ranks, group->collectives, timeout, &group->watch));
+    group->collectives->set_watch(
+        &(struct snug_collective_watch){group->watch, snug_watch_enter, snug_watch_poll, snug_watch_leave});
+    return SNUG_OK;
+}
+
+snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, double timeout,
                                     struct snug_process_group **out) {
     const struct snug_collectives *collectives;
     void *memory;
@@ -48,11 +55,13 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
     **out = (struct snug_process_group){.ranks = *ranks, .collectives = collectives};
     (*out)->ranks.local_rank = collectives->local_rank;
     (*out)->ranks.local_size = collectives->local_size;
-    return SNUG_OK;
+    return open_watch(ctx, *out, timeout);
 }
 
 void snug_process_group_close(struct snug_process_group *group) {
     if (!group) return;
+    group->collectives->set_watch(NULL);
+    snug_watch_close(group->watch);
     /* may be untested: a rank that is ended records nothing */
     if (!group->failed) group->collectives->close();
     free(group);
@@ -61,12 +70,55 @@ void snug_process_group_close(struct snug_process_group *group) {
 snug_status snug_group_all_gather(snug_context *ctx, const struct snug_process_group *group, void *values,
                                   int64_t bytes) {
     if (!group) return SNUG_OK;
-    return group->collectives->all_gather(ctx, values, bytes * group->ranks.size, bytes);
+    const struct snug_shards parts = snug_equal_parts(bytes * group->ranks.size, bytes, group->ranks.size);
+    return group->collectives->all_gather(ctx, values, &parts);
 }
 
 snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_group *group, void *values,
                                  int64_t bytes) {
     return group ? group->collectives->broadcast(ctx, values, bytes, 0) : SNUG_OK;
+}
+
+snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *group, int64_t *values, int64_t count) {
+    enum { PIECE = 1 << 12 };
+    const int ranks = snug_group_size(group);
+    const int64_t piece = count < PIECE ? count : PIECE;
+    void *memory;
+    if (!group || count == 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * piece), sizeof *values, &memory));
+    int64_t *all = memory;
+    snug_status status = SNUG_OK;
+    for (int64_t at = 0; at < count && status == SNUG_OK; at += piece) {
+        const int64_t n = count - at < piece ? count - at : piece;
+        memcpy(all + group->ranks.rank * n, values + at, (size_t)n * sizeof *values);
+        status = snug_group_all_gather(ctx, group, all, n * (int64_t)sizeof *values);
+        for (int64_t i = 0; i < n && status == SNUG_OK; i++) {
+            values[at + i] = all[i];
+            for (int r = 1; r < ranks; r++) values[at + i] += all[r * n + i];
+        }
+    }
+    free(memory);
+    return status;
+}
+
+snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group *group, const void *values,
+                              int64_t bytes, void *all) {
+    enum { PIECE = 1 << 20 };
+    const int ranks = group->ranks.size;
+    const bool receives = group->ranks.rank == 0;
+    const int64_t most = SNUG_COLLECTIVE_MOST / ranks, piece = most < PIECE ? most : PIECE;
+    void *received = NULL;
+    if (receives) RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * (bytes < piece ? bytes : piece)), 1, &received));
+    snug_status status = SNUG_OK;
+    for (int64_t at = 0; at < bytes && status == SNUG_OK; at += piece) {
+        const int64_t n = bytes - at < piece ? bytes - at : piece;
+        const struct snug_shards one = snug_equal_parts(n, n, ranks); /* which is rank 0's */
+        status = group->collectives->exchange(ctx, (const char *)values + at, received, &one, 0, n);
+        for (int r = 0; r < ranks && receives && status == SNUG_OK; r++)
+            memcpy((char *)all + r * bytes + at, (char *)received + r * n, (size_t)n);
+    }
+    free(received);
+    return status;
 }
 
 snug_status snug_group_barrier(snug_context *ctx, const struct snug_process_group *group) {

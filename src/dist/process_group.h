@@ -8,16 +8,20 @@
 
 #include "dist/collectives.h"
 #include "dist/ranks.h"
+#include "dist/watch.h"
 
 struct snug_process_group {
     struct snug_ranks ranks; /* local_size is known */
     const struct snug_collectives *collectives;
+    struct snug_watch *watch;
     bool failed; /* a rank's run failed: the ranks cannot continue together */
 };
 
 /* Connects the ranks of a run on CPUs, through MPI. SNUG_E_UNSUPPORTED, with what to do, if that is impossible: the
- * plug-in is not there, or the launcher does not start MPI. */
-snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, struct snug_process_group **out);
+ * plug-in is not there, or the launcher does not start MPI. timeout: seconds that a rank waits for the others in an
+ * operation. */
+snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, double timeout,
+                                    struct snug_process_group **out);
 /* Without a failure it waits until all ranks have called it. After one it only frees: snug_end_ranks() ends the ranks.
  */
 void snug_process_group_close(struct snug_process_group *group);
@@ -28,11 +32,26 @@ static inline int snug_group_local_size(const struct snug_process_group *group) 
     return group ? group->ranks.local_size : 1;
 }
 
+/* What this rank does from here on, for messages about it: snug_watch_at(). */
+static inline void snug_group_at(const struct snug_process_group *group, int64_t step, const char *phase) {
+    if (group) snug_watch_at(group->watch, step, phase);
+}
+
+/* Fails if another rank is known to be lost or late; for a long time without an operation of all ranks. */
+static inline snug_status snug_group_check(snug_context *ctx, const struct snug_process_group *group) {
+    return group ? snug_watch_poll(group->watch, ctx) : SNUG_OK;
+}
+
 /* For a few bytes. all_gather: `values` has `bytes` bytes for each rank; each rank has set its own. */
 snug_status snug_group_all_gather(snug_context *ctx, const struct snug_process_group *group, void *values,
                                   int64_t bytes);
 snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_group *group, void *values,
                                  int64_t bytes);
+/* values[count]: the sums over the ranks, on all of them. */
+snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *group, int64_t *values, int64_t count);
+/* To rank 0: `all` gets `bytes` bytes of each rank, in order. Only rank 0 needs `all`. */
+snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group *group, const void *values,
+                              int64_t bytes, void *all);
 snug_status snug_group_barrier(snug_context *ctx, const struct snug_process_group *group);
 
 #endif

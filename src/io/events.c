@@ -17,11 +17,12 @@ struct snug_events {
     char *path;
 };
 
-/* A message being encoded; tags are short, so a fixed size is enough. */
+/* A message being encoded, in memory of the caller that is large enough. */
 struct message {
-    uint8_t bytes[1024];
+    uint8_t *bytes;
     size_t size;
 };
+enum { SMALL = 1024 }; /* bytes of a message without a text: tags are short */
 
 /* CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), bit by bit: records are some 50 bytes. */
 static uint32_t crc32c(const uint8_t *data, size_t size) {
@@ -104,7 +105,8 @@ snug_status snug_events_open(snug_context *ctx, const struct snug_folder *in, co
     snug_folder_close(&opened);
     if (status == SNUG_OK) {
         static const char version[] = "brain.Event:2";
-        struct message event = {.size = 0};
+        uint8_t bytes[SMALL];
+        struct message event = {.bytes = bytes};
         double now = (double)time(NULL);
         put_key(&event, 1, WIRE_FIXED64); /* Event.wall_time */
         put_raw(&event, &now, sizeof now);
@@ -120,10 +122,10 @@ snug_status snug_events_open(snug_context *ctx, const struct snug_folder *in, co
 
 snug_status snug_events_scalar(struct snug_events *events, const char *tag, int64_t step, double value,
                                double wall_time) {
-    struct message scalar = {.size = 0}, summary = {.size = 0}, event = {.size = 0};
+    uint8_t bytes[3][SMALL];
+    struct message scalar = {.bytes = bytes[0]}, summary = {.bytes = bytes[1]}, event = {.bytes = bytes[2]};
     size_t length = strlen(tag);
-    if (length > sizeof event.bytes - 100)
-        return snug_fail(events->ctx, SNUG_E_INTERNAL, "an event's tag has %zu bytes", length);
+    if (length > SMALL - 100) return snug_fail(events->ctx, SNUG_E_INTERNAL, "an event's tag has %zu bytes", length);
     float simple = (float)value;
     put_bytes(&scalar, 1, tag, length); /* Summary.Value.tag */
     put_key(&scalar, 2, WIRE_FIXED32);  /* Summary.Value.simple_value */
@@ -135,6 +137,48 @@ snug_status snug_events_scalar(struct snug_events *events, const char *tag, int6
     put_varint(&event, (uint64_t)step);
     put_bytes(&event, 5, summary.bytes, summary.size); /* Event.summary */
     return put_record(events, &event);
+}
+
+/* Summary.Value.metadata of a text: SummaryMetadata.plugin_data.plugin_name. */
+static void put_text_plugin(struct message *value) {
+    uint8_t bytes[2][SMALL];
+    struct message plugin = {.bytes = bytes[0]}, metadata = {.bytes = bytes[1]};
+    put_bytes(&plugin, 1, "text", 4);
+    put_bytes(&metadata, 1, plugin.bytes, plugin.size);
+    put_bytes(value, 9, metadata.bytes, metadata.size);
+}
+
+/* Summary.Value.tensor: TensorProto with dtype DT_STRING, tensor_shape [1] and string_val; in tensor's memory. */
+static void put_text_tensor(struct message *value, struct message *tensor, const char *text) {
+    uint8_t bytes[2][SMALL];
+    struct message dimension = {.bytes = bytes[0]}, shape = {.bytes = bytes[1]};
+    put_key(&dimension, 1, WIRE_VARINT);
+    put_varint(&dimension, 1);
+    put_bytes(&shape, 2, dimension.bytes, dimension.size);
+    put_key(tensor, 1, WIRE_VARINT);
+    put_varint(tensor, 7);
+    put_bytes(tensor, 2, shape.bytes, shape.size);
+    put_bytes(tensor, 8, text, strlen(text));
+    put_bytes(value, 8, tensor->bytes, tensor->size);
+}
+
+snug_status snug_events_text(struct snug_events *events, const char *tag, const char *text, double wall_time) {
+    const size_t room = strlen(tag) + strlen(text) + SMALL;
+    void *memory;
+    RETURN_IF_ERROR(snug_alloc(events->ctx, 4, room, &memory));
+    uint8_t *bytes = memory;
+    struct message tensor = {.bytes = bytes}, value = {.bytes = bytes + room}, summary = {.bytes = bytes + 2 * room},
+                   event = {.bytes = bytes + 3 * room};
+    put_bytes(&value, 1, tag, strlen(tag));
+    put_text_plugin(&value);
+    put_text_tensor(&value, &tensor, text);
+    put_bytes(&summary, 1, value.bytes, value.size);
+    put_key(&event, 1, WIRE_FIXED64);
+    put_raw(&event, &wall_time, sizeof wall_time);
+    put_bytes(&event, 5, summary.bytes, summary.size);
+    const snug_status status = put_record(events, &event);
+    free(memory);
+    return status;
 }
 
 void snug_events_close(struct snug_events *events) {

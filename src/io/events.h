@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorBoard event files, scalars only: records of the TFRecord framing (length and data, each with a masked CRC-32C),
- * each one Event message of tensorflow/core/util/event.proto. TensorBoard reads them while they grow, so each record is
- * flushed; TensorBoard skips an incomplete last record.
+ * TensorBoard event files, of scalars and texts: records of the TFRecord framing (length and data, each with a masked
+ * CRC-32C), each one Event message of tensorflow/core/util/event.proto. TensorBoard reads them while they grow, so each
+ * record is flushed; TensorBoard skips an incomplete last record.
  */
 #ifndef SNUG_IO_EVENTS_H
 #define SNUG_IO_EVENTS_H
@@ -18,6 +18,8 @@ snug_status snug_events_open(snug_context *ctx, const struct snug_folder *in, co
 /* wall_time: seconds since 1970. */
 snug_status snug_events_scalar(struct snug_events *events, const char *tag, int64_t step, double value,
                                double wall_time);
+/* A text, which the dashboard shows under tag. */
+snug_status snug_events_text(struct snug_events *events, const char *tag, const char *text, double wall_time);
 /* NULL is allowed. */
 void snug_events_close(struct snug_events *events);
 

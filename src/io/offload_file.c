@@ -45,6 +45,7 @@ struct snug_offload_file {
     bool closing;
     int error; /* errno of the first copy that failed */
     bool error_store;
+    double seconds[2]; /* of fetches and of stores */
     /* Used by the copying thread only. */
     struct region dirty[DIRTY];
     size_t dirty_first, dirty_count;
@@ -102,6 +103,7 @@ static void *copy_in_order(void *user) {
         const struct request r = s->requests[s->first % REQUESTS];
         const bool failed_before = s->error != 0; /* after a failed copy the others are useless */
         pthread_mutex_unlock(&s->mutex);
+        const double begin = snug_seconds();
         const int error = failed_before ? 0
                           : r.store     ? store(s, r.data, r.offset, r.bytes)
                                         : fetch(s, r.data, r.offset, r.bytes);
@@ -112,6 +114,7 @@ static void *copy_in_order(void *user) {
             s->error = error;
             s->error_store = r.store;
         }
+        s->seconds[r.store] += snug_seconds() - begin;
         s->first++;
         pthread_cond_broadcast(&s->done);
     }
@@ -238,6 +241,12 @@ snug_status snug_offload_file_check(snug_context *ctx, struct snug_offload_file 
     if (!error) return SNUG_OK;
     return snug_fail(ctx, SNUG_E_IO, "the offload file in %s cannot be %s: %s", file->folder,
                      stored ? "written" : "read back", strerror(error));
+}
+
+void snug_offload_file_seconds(struct snug_offload_file *file, double seconds[2]) {
+    pthread_mutex_lock(&file->mutex);
+    memcpy(seconds, file->seconds, sizeof file->seconds);
+    pthread_mutex_unlock(&file->mutex);
 }
 
 snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *file, uint64_t number) {

@@ -33,6 +33,8 @@ uint64_t snug_offload_file_store(struct snug_offload_file *file, const void *dat
 snug_status snug_offload_file_wait(snug_context *ctx, struct snug_offload_file *file, uint64_t number);
 /* Waits for all copies. */
 snug_status snug_offload_file_drain(snug_context *ctx, struct snug_offload_file *file);
+/* Seconds that the copies so far took: of fetches and of stores. Those in flight do not count. */
+void snug_offload_file_seconds(struct snug_offload_file *file, double seconds[2]);
 /* The same status without waiting: of the copies that are done. */
 snug_status snug_offload_file_check(snug_context *ctx, struct snug_offload_file *file);
 

@@ -144,6 +144,33 @@ static snug_status train(struct snug_session *s, snug_anatomy *a, const snug_cal
     return SNUG_OK;
 }
 
+/* By direction: how long the copies took, and how long operations waited for them. The end of a phase waits for copies
+ * that cross it: fetches, because stores are waited for in the phase that starts them (plan/overlap.c). */
+static snug_status add_copies(snug_anatomy *a, const struct snug_program *program, const struct snug_op_times *times) {
+    static const enum snug_op_kind kinds[] = {SNUG_OP_FETCH, SNUG_OP_STORE};
+    bool *stored; /* by staging buffer: its last copy is a STORE */
+    RETURN_IF_ERROR(snug_alloc(a->ctx, program->tensor_count, sizeof *stored, (void **)&stored));
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind == SNUG_OP_FETCH) stored[op->fetch.x] = false;
+        if (op->kind == SNUG_OP_STORE) stored[op->store.x] = true;
+        if (op->kind == SNUG_OP_WAIT) a->copies[stored[op->wait.x]].waited += times->seconds[i];
+    }
+    free(stored);
+    for (int phase = 0; phase < SNUG_PHASE_COUNT; phase++) {
+        const struct snug_op end = {.phase = (enum snug_phase)phase};
+        a->copies[0].waited += times->ended[phase];
+        a->kinds[SNUG_OP_WAIT].seconds += times->ended[phase];
+        a->parts[snug_side_of(&end, false)][SNUG_GROUP_COPIES].seconds += times->ended[phase];
+    }
+    for (int k = 0; k < 2; k++) {
+        a->copies[k].seconds = times->copied[k];
+        a->copies[k].bytes = a->kinds[kinds[k]].bytes;
+        a->copies[k].calls = a->kinds[kinds[k]].calls;
+    }
+    return SNUG_OK;
+}
+
 /* Runs the first batches again, each operation launched and timed separately (on a CPU this is always so). */
 static snug_status time_operations(struct snug_session *s, snug_anatomy *a) {
     const struct snug_program *program = &s->training->program;
@@ -154,7 +181,7 @@ static snug_status time_operations(struct snug_session *s, snug_anatomy *a) {
     a->timed_steps = rounds < s->steps_per_epoch ? rounds : s->steps_per_epoch;
     if (a->timed_steps > s->max_steps) a->timed_steps = s->max_steps;
     snug_session_seek(s, 0);
-    snug_status status = snug_op_times_init(program, &times);
+    snug_status status = snug_op_times_init(&s->train_run, s->job.setup.backend, &times);
     if (status == SNUG_OK) status = snug_alloc(a->ctx, program->op_count, sizeof *known, (void **)&known);
     if (status == SNUG_OK) status = snug_session_begin_epoch(s, 0);
     s->profile.times = &times;
@@ -170,6 +197,7 @@ static snug_status time_operations(struct snug_session *s, snug_anatomy *a) {
         a->kinds[op->kind].seconds += times.seconds[i];
         after_loss |= op->kind == SNUG_OP_LOSS;
     }
+    if (status == SNUG_OK) status = add_copies(a, program, &times);
     snug_op_times_free(s->job.setup.backend, &times);
     free(known);
     return status;
@@ -187,6 +215,12 @@ static void average(snug_anatomy *a) {
     for (int side = 0; side < SNUG_SIDE_COUNT; side++)
         for (int group = 0; group < SNUG_GROUP_COUNT; group++) divide(&a->parts[side][group], (double)a->timed_steps);
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) divide(&a->kinds[kind], (double)a->timed_steps);
+    for (int k = 0; k < 2; k++) {
+        a->copies[k].seconds /= (double)a->timed_steps;
+        a->copies[k].waited /= (double)a->timed_steps;
+        a->copies[k].bytes /= (double)a->timed_steps;
+        a->copies[k].calls /= (double)a->timed_steps;
+    }
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------ */

@@ -13,6 +13,12 @@ struct snug_anatomy_part {
     double calls;
 };
 
+/* The copies of one direction between the arena and the backing store. */
+struct snug_anatomy_copies {
+    double seconds, bytes, calls;
+    double waited; /* seconds for which operations waited for them; the others were hidden behind operations */
+};
+
 struct snug_anatomy {
     snug_context *ctx;
     char place[160]; /* the GPU, or the processor and its threads */
@@ -39,7 +45,8 @@ struct snug_anatomy {
 
     int64_t timed_steps;
     struct snug_anatomy_part parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
-    struct snug_anatomy_part kinds[SNUG_OP_COUNT];
+    struct snug_anatomy_part kinds[SNUG_OP_COUNT]; /* FETCH and STORE: the time of starting copies */
+    struct snug_anatomy_copies copies[2];          /* from the backing store, and to it */
     struct snug_peak_rates peaks;
 };
 

@@ -10,6 +10,7 @@
 #include "model/weights.h"
 #include "text/task.h"
 #include "train/job.h"
+#include "train/parallel.h"
 
 enum { EMBEDDINGS = -1, HEAD = -2 };
 
@@ -42,9 +43,9 @@ static snug_status estimate_step(const struct snug_setup *setup, const struct sn
     const struct snug_load load = {.tokens = (double)limits->tokens,
                                    .sequences = (double)limits->sequences,
                                    .rows = (double)rows,
-                                   .micro_batches = (double)training->pipeline.options.accumulation};
+                                   .micro_batches = (double)plan->accumulation};
     plan->max_steps = training->pipeline.max_steps;
-    plan->samples = training->pipeline.load.sequences * training->pipeline.load.micro_batches;
+    plan->samples = training->pipeline.load.sequences * training->pipeline.load.micro_batches * plan->ranks;
     return snug_estimate_parts(NULL, &training->program, &load, &plan->step);
 }
 
@@ -101,7 +102,11 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     plan->sequences = limits->sequences;
     plan->tokens = limits->tokens;
     plan->longest = limits->longest;
-    plan->accumulation = training->pipeline.options.accumulation;
+    plan->accumulation = snug_loader_share(&training->pipeline.options);
+    plan->ranks = training->pipeline.options.ranks;
+    plan->rank = program->rank;
+    plan->zero_stage = (int)job->setup.args->zero_stage;
+    plan->sent = snug_parallel_bytes(program, plan->accumulation);
     memcpy(plan->bytes, job->plan.bytes, sizeof plan->bytes);
     plan->total = job->plan.total;
     plan->gpu = snug_device_is_gpu(&job->limits.device);
@@ -112,7 +117,7 @@ static snug_status describe(const struct snug_job *job, snug_plan *plan) {
     RETURN_IF_ERROR(estimate_step(&job->setup, training, plan));
     RETURN_IF_ERROR(describe_offload(job, plan));
     RETURN_IF_ERROR(sum_parts(program, plan));
-    return price_methods(job, plan);
+    return plan->ranks > 1 ? SNUG_OK : price_methods(job, plan); /* methods are priced on one rank */
 }
 
 snug_status snug_plan_create(snug_args *args, snug_plan **out) {

@@ -19,7 +19,12 @@ struct snug_plan {
     /* the training program and its largest batch */
     enum snug_dtype compute, weights;
     bool tf32;
-    int64_t sequences, tokens, longest, accumulation;
+    int64_t sequences, tokens, longest, accumulation; /* accumulation: of each rank */
+    /* of a run of several ranks: their number, the one whose bytes these are, and what each sends and receives in a
+     * step
+     */
+    int ranks, rank, zero_stage;
+    int64_t sent;
     /* bytes */
     int64_t bytes[SNUG_MEMORY_CLASS_COUNT], total;
     int64_t offloaded[SNUG_MEMORY_CLASS_COUNT], offloaded_total;

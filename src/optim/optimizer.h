@@ -12,6 +12,7 @@
 
 #include "core/context.h"
 #include "core/dtype.h"
+#include "optim/update_numbers.h"
 #include "program/op.h"
 
 /* ---- settings ------------------------------------------------------------------------------------------------- */
@@ -117,6 +118,8 @@ struct snug_optimizer_info {
     /* The optimizer's own learning rate, from the schedule's, of step number step, from 0; NULL: the schedule's. */
     double (*rate)(const struct snug_optimizer *optimizer, double scheduled, int64_t step);
     struct snug_states (*states)(const struct snug_optimizer *optimizer, const struct snug_weight *weight);
+    /* The numbers of an update after `updates` earlier ones, of a weight with weight decay. */
+    union snug_update_numbers (*numbers)(const struct snug_optimizer *optimizer, double updates, double learning_rate);
 };
 
 #define SNUG_DECLARE_OPTIMIZER(KIND, name, member) extern const struct snug_optimizer_info snug_optimizer_##name;

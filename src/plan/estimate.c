@@ -169,7 +169,7 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
         const bool head = op->phase == SNUG_PHASE_HEAD;
         /* Gradients are cleared once; the update follows the last micro-batch, and its copies run once. */
         const bool once = op->crosses || op->phase == SNUG_PHASE_CLIP || op->phase == SNUG_PHASE_UPDATE ||
-                          (snug_op_is(op, SNUG_OP_CLEARS) && op->first);
+                          (snug_op_is(op, SNUG_OP_CLEARS) && op->first && !op->each);
         const double each = load->micro_batches - (op->unless == SNUG_UNLESS_UPDATED); /* the first one updates */
         const double times = once ? 1 : each * (head ? chunks : 1);
         struct snug_estimate one = snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);

@@ -21,6 +21,7 @@ static double peak_of(const struct snug_gpu_model *model, const struct snug_rate
 
 snug_status snug_rates_scale(snug_context *ctx, const struct snug_gpu_model *model, struct snug_rates *out) {
     const struct snug_gpu_model *measured = snug_gpu_model_find(SNUG_MEASURED_GPU);
+    if (!model) model = measured;
     *out = (struct snug_rates){.ctx = ctx, .isa = "cuda", .overlaps = true, .scaled_from = SNUG_MEASURED_GPU};
     snprintf(out->device, sizeof out->device, "%s", model->name);
     for (size_t i = 0; i < sizeof snug_measured_rates / sizeof *snug_measured_rates; i++) {

@@ -8,7 +8,7 @@
 
 /* The rates measured on one GPU (rates_measured.h), scaled by the ratios of the two GPUs' peak rates: matmuls and
  * attention by that of their type, copies from and to the host by the link's, all others by the memory's bandwidth. The
- * time of a call, which the host and the driver determine, stays. */
+ * time of a call, which the host and the driver determine, stays. NULL: an unknown GPU; they are not scaled. */
 snug_status snug_rates_scale(snug_context *ctx, const struct snug_gpu_model *model, struct snug_rates *out);
 
 #endif

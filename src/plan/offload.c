@@ -104,22 +104,41 @@ static void choose_masters(struct offload *o) {
     }
 }
 
+enum { UNUSED = -1, NOT_CHOSEN = -2 };
+
+/* Operation i uses a tensor; last: the operation that used it before, UNUSED or NOT_CHOSEN. */
+static void use_transient(const struct offload *o, struct snug_tensor *tensor, int32_t *last, int32_t i) {
+    const struct snug_op *op = &o->program->ops[i], *before = *last >= 0 ? &o->program->ops[*last] : NULL;
+    const int32_t in_head = o->begin[SNUG_PHASE_HEAD + 1] - o->begin[SNUG_PHASE_HEAD];
+    if (*last == NOT_CHOSEN) return;
+    if (op->phase == SNUG_PHASE_HEAD || (!before && snug_op_is(op, SNUG_OP_CLEARS))) {
+        tensor->offloaded = false;
+        *last = NOT_CHOSEN;
+        return;
+    }
+    const bool over_head = before && before->phase == SNUG_PHASE_FORWARD && op->phase > SNUG_PHASE_HEAD;
+    tensor->offloaded |= before && before->phase != op->phase && i - *last - (over_head ? in_head : 0) > near(o);
+    *last = i;
+}
+
 /* Transient tensors that several phases use, except those of the head: what forward writes and backward reads, and with
    two backward passes the gradients that are kept between them. Not if all uses are close together. */
-static void choose_transient(struct offload *o, int32_t number) {
-    const struct snug_op *ops = o->program->ops;
-    const int32_t in_head = o->begin[SNUG_PHASE_HEAD + 1] - o->begin[SNUG_PHASE_HEAD];
-    int32_t last = -1;
-    bool far = false;
-    for (int32_t i = o->begin[SNUG_PHASE_FORWARD]; i < o->begin[SNUG_PHASE_COUNT]; i++)
-        for (int k = 0; k < snug_op_operands(&ops[i]); k++) {
-            if (ops[i].operands[k] != number) continue;
-            if (ops[i].phase == SNUG_PHASE_HEAD || (last < 0 && snug_op_is(&ops[i], SNUG_OP_CLEARS))) return;
-            const bool over_head = last >= 0 && ops[last].phase == SNUG_PHASE_FORWARD && ops[i].phase > SNUG_PHASE_HEAD;
-            far |= last >= 0 && ops[last].phase != ops[i].phase && i - last - (over_head ? in_head : 0) > near(o);
-            last = i;
-        }
-    o->program->tensors[number].offloaded = far;
+static snug_status choose_transient(struct offload *o) {
+    struct snug_tensor *tensors = o->program->tensors;
+    int32_t *last; /* by tensor */
+    RETURN_IF_ERROR(snug_alloc(o->program->ctx, o->tensors, sizeof *last, (void **)&last));
+    for (size_t i = 0; i < o->tensors; i++) {
+        const bool gradient = tensors[i].memory_class == SNUG_MEMORY_GRADIENTS;
+        const bool chosen = is_chosen(o, &tensors[i], gradient ? SNUG_MEMORY_GRADIENTS : SNUG_MEMORY_ACTIVATIONS);
+        last[i] = chosen && !tensors[i].persistent ? UNUSED : NOT_CHOSEN;
+    }
+    for (int32_t i = o->begin[SNUG_PHASE_FORWARD]; i < o->begin[SNUG_PHASE_COUNT]; i++) {
+        const struct snug_op *op = &o->program->ops[i];
+        for (int k = 0; k < snug_op_operands(op); k++)
+            use_transient(o, &tensors[op->operands[k]], &last[op->operands[k]], i);
+    }
+    free(last);
+    return SNUG_OK;
 }
 
 static bool is_of(const struct snug_tensor *tensor, snug_memory_class memory_class) {
@@ -142,17 +161,15 @@ static void keep_resident(struct offload *o, snug_memory_class memory_class) {
     }
 }
 
-static void choose(struct offload *o) {
+static snug_status choose(struct offload *o) {
     for (size_t i = 0; i < o->tensors; i++) {
         struct snug_tensor *tensor = &o->program->tensors[i];
-        const bool gradient = tensor->memory_class == SNUG_MEMORY_GRADIENTS;
-        if (tensor->persistent)
-            tensor->offloaded = is_chosen(o, tensor, tensor->memory_class);
-        else if (is_chosen(o, tensor, gradient ? SNUG_MEMORY_GRADIENTS : SNUG_MEMORY_ACTIVATIONS))
-            choose_transient(o, (int32_t)i);
+        if (tensor->persistent) tensor->offloaded = is_chosen(o, tensor, tensor->memory_class);
     }
+    RETURN_IF_ERROR(choose_transient(o));
     if (o->how->classes & SNUG_OFFLOAD_MASTERS && !(o->how->classes >> SNUG_MEMORY_WEIGHTS & 1)) choose_masters(o);
     for (int i = SNUG_MEMORY_WEIGHTS; i < SNUG_MEMORY_ACTIVATIONS; i++) keep_resident(o, (snug_memory_class)i);
+    return SNUG_OK;
 }
 
 /* ---- norms ---------------------------------------------------------------------------------------------------- */
@@ -549,7 +566,7 @@ static snug_status merge(struct offload *o) {
 
 static snug_status offload(struct offload *o) {
     find_phases(o);
-    choose(o);
+    RETURN_IF_ERROR(choose(o));
     RETURN_IF_ERROR(place_norms(o));
     if (o->how->overlaps && !o->program->updates_in_backward)
         RETURN_IF_ERROR(snug_defer_updates(o->program, o->begin[SNUG_PHASE_FORWARD + 1], o->how->ahead));

@@ -149,7 +149,8 @@ static int64_t bytes_of(const struct overlap *o, const struct buffer *b) {
 }
 
 static void occupy(struct overlap *o, const struct buffer *b, int32_t begin, int32_t end) {
-    for (int32_t i = begin; i < end; i++) o->live[i] += bytes_of(o, b);
+    const int64_t bytes = bytes_of(o, b);
+    for (int32_t i = begin; i < end; i++) o->live[i] += bytes;
 }
 
 /* The first operation of a phase from which on there is room for the buffer up to operation end, and its values are in
@@ -157,8 +158,9 @@ static void occupy(struct overlap *o, const struct buffer *b, int32_t begin, int
 static int32_t earliest(const struct overlap *o, const struct buffer *b, enum snug_phase phase, int32_t end) {
     const int32_t stored = last_before(o, &o->stored, b, end);
     const int32_t begin = stored < o->begin[phase] ? o->begin[phase] : stored + 1;
+    const int64_t bytes = bytes_of(o, b);
     int32_t at = end;
-    while (at > begin && has_room(o, at - 1, bytes_of(o, b))) at--;
+    while (at > begin && has_room(o, at - 1, bytes)) at--;
     return at;
 }
 
@@ -180,8 +182,9 @@ static void fetch_earlier(struct overlap *o, struct buffer *b) {
 /* The last operation of FORWARD, from `begin` on, up to which there is room for the buffer. */
 static int32_t latest(const struct overlap *o, const struct buffer *b, int32_t begin) {
     const int32_t fetched = first_from(o, &o->fetches, b, begin), last = o->begin[SNUG_PHASE_FORWARD + 1];
+    const int64_t bytes = bytes_of(o, b);
     int32_t at = begin;
-    while (at < last && at != fetched && has_room(o, at, bytes_of(o, b))) at++;
+    while (at < last && at != fetched && has_room(o, at, bytes)) at++;
     return at;
 }
 

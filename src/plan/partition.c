@@ -1,23 +1,400 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data parallelism: the ranks of a run have the same weights and states, and each has its own micro-batches of a step.
- * After the last one every gradient is summed over the ranks, before its norm is taken, so that all ranks clip and
- * update alike. The sums are in CLIP, because a rank without a micro-batch in an epoch's last step runs no other phase
- * before it.
+ * Several ranks: each has its own micro-batches of a step, and after the last one every gradient is summed over the
+ * ranks, before its norm is taken, so that all ranks clip and update alike. The sums are in CLIP, because a rank
+ * without a micro-batch in an epoch's last step runs no other phase before it.
+ *
+ * ZeRO (Rajbhandari et al., arXiv:1910.02054) divides what all ranks would have in common. Every weight is cut into
+ * shards of whole chunks of SNUG_NORM_CHUNK elements (program/shards.h), its gradient and its states like it.
+ *
+ * Stage 1: a rank has the states of its shards. It gets the sum of its shard of a gradient, updates its shard of the
+ * weight, and all ranks gather the shards. Where only a 16-bit copy of an fp32 weight is read, the copy's shards are
+ * gathered, and the weight itself is divided, too.
+ *
+ * Stage 2: gradients are summed in backward, as soon as they are complete, and a rank keeps the sum of its shard. It
+ * adds the sums of a step's micro-batches to it. Ranks have micro-batches in turns, so that this is the order of one
+ * rank; a rank without one runs the collective operations alone.
+ *
+ * Stage 3: a rank has its shard of each weight of more than a chunk. These weights, or 16-bit copies of them, are
+ * gathered before the first operation of a phase that reads them, and live until the last one. Smaller weights, mostly
+ * vectors, are whole, since gathering them costs latency and saves little.
+ *
+ * The gradient norm adds the sums of the chunks of all ranks in the order of the chunks, as on one rank, so the bits do
+ * not depend on the stage.
  */
+#include <stdlib.h>
+
+#include "optim/optimizer.h"
 #include "plan/stages.h"
 
-snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods) {
-    program->ranks = methods->ranks;
-    for (size_t i = 1; i < program->tensor_count && methods->ranks > 1; i++) {
-        const struct snug_tensor *weight = &program->tensors[i];
-        if (!weight->gradient) continue;
-        const struct snug_op sum = {.kind = SNUG_OP_SUM_RANKS,
-                                    .phase = SNUG_PHASE_CLIP,
-                                    .part = weight->part,
-                                    .layer = weight->layer,
-                                    .sum_ranks = {.g = weight->gradient}};
-        RETURN_IF_ERROR(snug_program_op(program, sum));
+struct partition {
+    struct snug_program *program;
+    const struct snug_methods *methods;
+    size_t tensors;                     /* before the stage */
+    struct snug_shards *shards;         /* by tensor, of the weights */
+    int32_t *weights;                   /* by gradient: its weight */
+    bool *divided;                      /* by weight: each rank stores its shard */
+    bool *gathered;                     /* by weight: the same, and it is gathered where it is read */
+    int32_t *sources;                   /* by tensor: the gathered weight of which it is a copy, or itself; or none */
+    int32_t *staging[SNUG_PHASE_COUNT]; /* by phase and such a tensor: what the phase reads instead, or none */
+    int64_t *columns;                   /* by weight: the first of its columns in chunk_sums */
+    int32_t *sums;                      /* by gradient: from stage 2 on, this rank's shard of the sum, or none */
+    int32_t *completed; /* by gradient: from stage 2 on, the last operation of BACKWARD that writes it, or -1 */
+    int32_t chunk_sums; /* sums of squares: a row for each rank */
+};
+
+/* ---- shards ---------------------------------------------------------------------------------------------------- */
+
+/* Blocks of 8-bit states are counted in each of the parameters that are stacked in a tensor; where they would not be
+   whole in a shard, one rank has the whole tensor. */
+static int64_t chunk_of(const struct snug_program *program, int32_t weight) {
+    const struct snug_tensor *t = &program->tensors[weight];
+    int64_t segments = 0;
+    for (size_t i = 0; i < program->parameter_count; i++) segments += program->parameters[i].tensor == weight;
+    const bool whole = segments > 1 && t->rows * t->cols / segments % SNUG_QUANTISED_BLOCK;
+    return whole ? t->rows * t->cols : SNUG_NORM_CHUNK;
+}
+
+/* Chunks that are left over go to the ranks that have the fewest elements so far. The same in all programs of a run,
+   whether they train or not. */
+static snug_status divide_weight(const struct partition *p, int32_t weight, int64_t *loads) {
+    const struct snug_tensor *t = &p->program->tensors[weight];
+    struct snug_shards *shards = &p->shards[weight];
+    *shards = (struct snug_shards){
+        .elements = t->rows * t->cols, .chunk = chunk_of(p->program, weight), .ranks = p->methods->ranks};
+    if (shards->elements * (int64_t)sizeof(float) > SNUG_COLLECTIVE_MOST)
+        return snug_fail(p->program->ctx, SNUG_E_UNSUPPORTED,
+                         "--zero_stage does not support tensors of more than 2 GiB yet, and %s has %lld elements: "
+                         "leave it out",
+                         t->name, (long long)shards->elements);
+    for (int rank = 1; rank < shards->ranks; rank++)
+        if (loads[rank] < loads[shards->start]) shards->start = rank;
+    for (int rank = 0; rank < shards->ranks; rank++) loads[rank] += snug_shard_size(shards, rank);
+    return SNUG_OK;
+}
+
+static snug_status divide_weights(struct partition *p) {
+    struct snug_program *program = p->program;
+    int64_t *loads; /* elements by rank */
+    RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)p->methods->ranks, sizeof *loads, (void **)&loads));
+    snug_status status = SNUG_OK;
+    for (size_t i = 0; i < program->parameter_count && status == SNUG_OK; i++)
+        if (!p->shards[program->parameters[i].tensor].chunk)
+            status = divide_weight(p, program->parameters[i].tensor, loads);
+    for (int rank = 0; rank < p->methods->ranks && p->methods->rank < 0; rank++)
+        if (loads[rank] > loads[program->rank]) program->rank = rank;
+    free(loads);
+    return status;
+}
+
+/* Weights of which each rank stores its shard: in stage 3 large ones, and always those of which there is a copy, and
+   which nothing reads but PREPARE and the updates. */
+static void divide_stored(struct partition *p) {
+    struct snug_program *program = p->program;
+    for (size_t i = 1; i < p->tensors; i++) p->divided[i] = program->tensors[i].master;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->phase == SNUG_PHASE_PREPARE || snug_op_is(op, SNUG_OP_UPDATES)) continue;
+        for (int k = 0; k < snug_op_operands(op); k++) p->divided[op->operands[k]] = false;
+    }
+    for (size_t i = 1; i < p->tensors; i++) {
+        p->gathered[i] = p->methods->zero_stage >= 3 && p->shards[i].elements > SNUG_NORM_CHUNK;
+        p->divided[i] |= p->gathered[i];
+        if (p->divided[i]) program->tensors[i].shards = p->shards[i];
+        if (p->gathered[i]) p->sources[i] = (int32_t)i;
+    }
+}
+
+/* Copies of gathered weights do not persist, either. */
+static void drop_copies(struct partition *p) {
+    for (size_t i = 0; i < p->program->op_count; i++) {
+        const struct snug_op *op = &p->program->ops[i];
+        if (op->kind != SNUG_OP_CAST || !p->gathered[op->cast.p]) continue;
+        struct snug_tensor *copy = &p->program->tensors[op->cast.q];
+        if (copy->persistent) p->sources[op->cast.q] = op->cast.p;
+        copy->persistent = false;
+    }
+}
+
+/* Whether one rank has the whole weight, as its only chunk. */
+static bool is_whole(const struct partition *p, int32_t weight) {
+    return p->shards[weight].chunk == p->shards[weight].elements;
+}
+
+static int64_t begin_of(const struct partition *p, int32_t weight) {
+    return snug_shard_begin(&p->shards[weight], p->program->rank);
+}
+
+static int64_t own_of(const struct partition *p, int32_t weight) {
+    return snug_shard_size(&p->shards[weight], p->program->rank);
+}
+
+/* Elements first … first + count - 1 of what this rank stores of a tensor. */
+static snug_status add_view(struct partition *p, int32_t tensor, int64_t first, int64_t count, int32_t *out) {
+    const struct snug_tensor *base = &p->program->tensors[tensor];
+    return snug_program_tensor(p->program,
+                               (struct snug_tensor){.dtype = base->dtype,
+                                                    .memory_class = SNUG_MEMORY_TEMPORARY,
+                                                    .rows = 1,
+                                                    .cols = count,
+                                                    .part = base->part,
+                                                    .layer = base->layer,
+                                                    .view = true,
+                                                    .base = tensor,
+                                                    .element = first},
+                               out, "shard.%zu", p->program->tensor_count);
+}
+
+/* This rank's shard of a weight, or of its gradient, copy or state, which may be divided already. */
+static snug_status add_shard(struct partition *p, int32_t tensor, int32_t weight, int32_t *out) {
+    const struct snug_tensor *t = &p->program->tensors[tensor];
+    int64_t begin;
+    const int64_t stored = snug_tensor_stored(p->program, t, &begin);
+    if (t->shards.chunk) return add_view(p, tensor, 0, stored, out);
+    return add_view(p, tensor, begin_of(p, weight), own_of(p, weight), out);
+}
+
+/* ---- operations ------------------------------------------------------------------------------------------------ */
+
+static struct snug_op like(const struct snug_op *op, enum snug_op_kind kind) {
+    return (struct snug_op){.kind = kind, .phase = op->phase, .part = op->part, .layer = op->layer};
+}
+
+/* Gathers the shards of a weight or its copy; shard: the divided weight of which they are made, or none. */
+static snug_status gather(struct partition *p, const struct snug_op *at, int32_t shard, int32_t tensor,
+                          int32_t weight) {
+    struct snug_op op = like(at, SNUG_OP_GATHER_RANKS);
+    op.gather_ranks = (struct snug_gather_ranks){.shard = shard, .x = tensor, .shards = p->shards[weight]};
+    return snug_program_op(p->program, op);
+}
+
+/* A gradient's sum over the ranks. */
+static snug_status sum_gradient(struct partition *p, int32_t g, enum snug_phase phase) {
+    const int32_t weight = p->weights[g];
+    const struct snug_tensor *t = &p->program->tensors[weight];
+    return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_SUM_RANKS,
+                                                        .phase = phase,
+                                                        .part = t->part,
+                                                        .layer = t->layer,
+                                                        .sum_ranks = {g, p->sums[g], p->shards[weight]}});
+}
+
+/* A gradient's norm, after its sum over the ranks. */
+static snug_status norm_of_sum(struct partition *p, const struct snug_op *norm) {
+    const int32_t g = norm->squared_norm.g, weight = p->weights[g];
+    struct snug_op chunks = *norm;
+    if (!p->sums[g]) RETURN_IF_ERROR(sum_gradient(p, g, SNUG_PHASE_CLIP));
+    if (!p->methods->zero_stage) return snug_program_op(p->program, *norm);
+    if (!own_of(p, weight)) return SNUG_OK;
+    RETURN_IF_ERROR(add_shard(p, p->sums[g] ? p->sums[g] : g, weight, &chunks.squared_norm.g));
+    chunks.squared_norm.sums = p->chunk_sums;
+    chunks.squared_norm.slot =
+        (int32_t)(p->program->rank * p->program->tensors[p->chunk_sums].cols + p->columns[weight]);
+    chunks.squared_norm.chunks = true;
+    return snug_program_op(p->program, chunks);
+}
+
+/* The sums of all chunks, and of them each gradient's, before CLIP. norms: the operations of the whole gradients. */
+static snug_status sum_norms(struct partition *p, const struct snug_op *clip, const struct snug_op *ops, size_t count) {
+    const struct snug_tensor *table = &p->program->tensors[p->chunk_sums];
+    struct snug_op op = like(clip, SNUG_OP_GATHER_RANKS);
+    op.gather_ranks = (struct snug_gather_ranks){
+        .x = p->chunk_sums, .shards = {table->rows * table->cols, table->cols, (int32_t)table->rows, 0}};
+    RETURN_IF_ERROR(snug_program_op(p->program, op));
+    for (size_t i = 0; i < count; i++) {
+        const struct snug_squared_norm *norm = &ops[i].squared_norm;
+        if (ops[i].kind != SNUG_OP_SQUARED_NORM) continue;
+        const int32_t weight = p->weights[norm->g];
+        op = like(&ops[i], SNUG_OP_SUM_CHUNKS);
+        op.sum_chunks = (struct snug_sum_chunks){.parts = p->chunk_sums,
+                                                 .sums = norm->sums,
+                                                 .slot = norm->slot,
+                                                 .parameter = norm->parameter,
+                                                 .first = p->columns[weight],
+                                                 .shards = p->shards[weight]};
+        RETURN_IF_ERROR(snug_program_op(p->program, op));
     }
     return SNUG_OK;
+}
+
+/* A state is divided as its weight is, in blocks if it has a value for each block. */
+static void divide_state(struct partition *p, int32_t state, int32_t weight, bool blocks) {
+    struct snug_tensor *t = &p->program->tensors[state];
+    t->shards = p->shards[weight];
+    if (!blocks) return;
+    t->shards.elements = t->rows * t->cols;
+    t->shards.chunk = is_whole(p, weight) ? t->shards.elements : SNUG_NORM_CHUNK / SNUG_QUANTISED_BLOCK;
+}
+
+/* The update of this rank's shard. Afterwards every rank has the weight, or the copy that is read instead. */
+static snug_status update_shard(struct partition *p, const struct snug_op *whole) {
+    const int32_t weight = whole->update.weight, copy = whole->update.copy;
+    struct snug_op op = *whole, cast = like(whole, SNUG_OP_CAST);
+    if (!p->divided[weight] || p->gathered[weight]) op.update.copy = 0; /* it is made of the gathered weight */
+    if (p->sums[op.update.g]) op.update.g = p->sums[op.update.g];
+    for (int k = 0; k < snug_op_operands(whole); k++) {
+        const int32_t tensor = op.operands[k];
+        if (!tensor || tensor == op.update.clip) continue;
+        if (p->program->tensors[tensor].saved)
+            divide_state(p, tensor, weight, snug_op_info(op.kind)->operands[k].flags & SNUG_BLOCK_STATE);
+        if (own_of(p, weight)) RETURN_IF_ERROR(add_shard(p, tensor, weight, &op.operands[k]));
+    }
+    op.element = begin_of(p, weight);
+    if (!is_whole(p, weight)) op.update.segments = 1;
+    if (own_of(p, weight)) RETURN_IF_ERROR(snug_program_op(p->program, op));
+    if (p->gathered[weight]) return SNUG_OK; /* where it is read */
+    RETURN_IF_ERROR(gather(p, whole, 0, p->divided[weight] ? copy : weight, weight));
+    cast.cast = (struct snug_cast){.p = weight, .q = copy};
+    return copy && !p->divided[weight] ? snug_program_op(p->program, cast) : SNUG_OK;
+}
+
+/* The tensor that an operation of this phase reads in the place of a gathered weight, or of its copy: it lives from the
+   first such operation of the phase to the last one. HEAD runs in chunks, whose number is not that of other ranks, so
+   its weights are gathered at the end of FORWARD. */
+static snug_status stage_weight(struct partition *p, const struct snug_op *op, int32_t *operand) {
+    int32_t *staging = &p->staging[op->phase][*operand];
+    const int32_t weight = p->sources[*operand];
+    if (!*staging) {
+        struct snug_tensor t = p->program->tensors[*operand];
+        struct snug_op at = *op;
+        t.memory_class = SNUG_MEMORY_TEMPORARY;
+        t.persistent = t.trainable = t.master = false;
+        t.gradient = 0;
+        t.shards.chunk = 0;
+        if (op->phase == SNUG_PHASE_HEAD) at.phase = SNUG_PHASE_FORWARD;
+        RETURN_IF_ERROR(snug_program_tensor(p->program, t, staging, "gathered.%zu", p->program->tensor_count));
+        RETURN_IF_ERROR(gather(p, &at, weight, *staging, weight));
+    }
+    *operand = *staging;
+    return SNUG_OK;
+}
+
+static snug_status read_gathered(struct partition *p, const struct snug_op *whole) {
+    struct snug_op op = *whole;
+    for (int k = 0; k < snug_op_operands(whole); k++)
+        if (p->sources[op.operands[k]]) RETURN_IF_ERROR(stage_weight(p, whole, &op.operands[k]));
+    return snug_program_op(p->program, op);
+}
+
+/* The copy of a divided weight, which each rank makes of its shard. */
+static snug_status gather_copy(struct partition *p, const struct snug_op *cast) {
+    if (p->sources[cast->cast.q]) return SNUG_OK; /* it does not persist: operations that read it have their own */
+    return gather(p, cast, cast->cast.p, cast->cast.q, cast->cast.p);
+}
+
+static snug_status rewrite(struct partition *p, const struct snug_op *op, const struct snug_op *ops, size_t count) {
+    if (op->kind == SNUG_OP_SQUARED_NORM) return norm_of_sum(p, op);
+    if (p->methods->zero_stage) {
+        if (op->kind == SNUG_OP_CLIP) RETURN_IF_ERROR(sum_norms(p, op, ops, count));
+        if (snug_op_is(op, SNUG_OP_UPDATES)) return update_shard(p, op);
+        if (op->kind == SNUG_OP_CAST && p->divided[op->cast.p]) return gather_copy(p, op);
+        return read_gathered(p, op);
+    }
+    return snug_program_op(p->program, *op);
+}
+
+/* Sums the gradients that operation i of BACKWARD completes; -1: those that are complete before BACKWARD. */
+static snug_status sum_completed(struct partition *p, int32_t i) {
+    for (size_t g = 1; g < p->tensors; g++)
+        if (p->sums[g] && p->completed[g] == i) RETURN_IF_ERROR(sum_gradient(p, (int32_t)g, SNUG_PHASE_BACKWARD));
+    return SNUG_OK;
+}
+
+static snug_status rewrite_all(struct partition *p) {
+    struct snug_op *ops = p->program->ops;
+    const size_t count = p->program->op_count;
+    snug_status status = SNUG_OK;
+    p->program->ops = NULL;
+    p->program->op_count = p->program->op_capacity = 0;
+    if (p->methods->zero_stage >= 2) status = sum_completed(p, -1);
+    for (size_t i = 0; i < count && status == SNUG_OK; i++) {
+        status = rewrite(p, &ops[i], ops, count);
+        if (status == SNUG_OK && p->methods->zero_stage >= 2) status = sum_completed(p, (int32_t)i);
+    }
+    free(ops);
+    return status;
+}
+
+/* ---- the stage ------------------------------------------------------------------------------------------------- */
+
+/* From stage 2 on a gradient lives until it is summed, in each micro-batch; its sum's shard is what is kept. */
+static snug_status divide_gradients(struct partition *p) {
+    struct snug_program *program = p->program;
+    for (size_t g = 1; g < p->tensors; g++) p->completed[g] = -1;
+    for (size_t i = 0; i < program->op_count; i++) {
+        struct snug_op *op = &program->ops[i];
+        op->each = op->first;
+        for (int k = 0; k < snug_op_operands(op) && op->phase == SNUG_PHASE_BACKWARD; k++)
+            if (!snug_op_reads(op, k)) p->completed[op->operands[k]] = (int32_t)i;
+    }
+    for (size_t w = 1; w < p->tensors; w++) {
+        const int32_t g = program->tensors[w].gradient;
+        if (!g) continue;
+        struct snug_tensor sum = program->tensors[g];
+        program->tensors[g].persistent = false;
+        sum.shards = p->shards[w];
+        RETURN_IF_ERROR(snug_program_tensor(program, sum, &p->sums[g], "sum.%s", program->tensors[w].name));
+    }
+    program->accumulates = false; /* each micro-batch overwrites its gradients */
+    return SNUG_OK;
+}
+
+/* The table of the norms' chunks: as many columns for a weight as the largest shard has chunks. */
+static snug_status add_chunk_sums(struct partition *p) {
+    int64_t columns = 0;
+    for (size_t i = 1; i < p->tensors; i++) {
+        if (!p->program->tensors[i].gradient) continue;
+        p->columns[i] = columns;
+        columns += (snug_shard_largest(&p->shards[i]) + SNUG_NORM_CHUNK - 1) / SNUG_NORM_CHUNK;
+    }
+    return snug_program_tensor(p->program,
+                               (struct snug_tensor){.dtype = SNUG_F64,
+                                                    .memory_class = SNUG_MEMORY_OPTIMIZER,
+                                                    .rows = p->methods->ranks,
+                                                    .cols = columns,
+                                                    .part = SNUG_PART_HEAD,
+                                                    .layer = -1,
+                                                    .persistent = true},
+                               &p->chunk_sums, "chunk_sums");
+}
+
+static snug_status partition(struct partition *p) {
+    snug_context *ctx = p->program->ctx;
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->weights, (void **)&p->weights));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->shards, (void **)&p->shards));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->divided, (void **)&p->divided));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->gathered, (void **)&p->gathered));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sources, (void **)&p->sources));
+    for (int i = 0; i < SNUG_PHASE_COUNT; i++)
+        RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof **p->staging, (void **)&p->staging[i]));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->columns, (void **)&p->columns));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sums, (void **)&p->sums));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->completed, (void **)&p->completed));
+    for (size_t i = 1; i < p->tensors; i++) p->weights[p->program->tensors[i].gradient] = (int32_t)i;
+    if (p->methods->zero_stage) {
+        RETURN_IF_ERROR(divide_weights(p));
+        divide_stored(p);
+        drop_copies(p);
+        if (p->methods->optimizer) RETURN_IF_ERROR(add_chunk_sums(p));
+        if (p->methods->optimizer && p->methods->zero_stage >= 2) RETURN_IF_ERROR(divide_gradients(p));
+    }
+    return rewrite_all(p);
+}
+
+snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods) {
+    if (methods->ranks < 2) return SNUG_OK;
+    struct partition p = {.program = program, .methods = methods, .tensors = program->tensor_count};
+    program->ranks = methods->ranks;
+    program->rank = methods->rank < 0 ? 0 : methods->rank;
+    const snug_status status = partition(&p);
+    free(p.weights);
+    free(p.shards);
+    free(p.divided);
+    free(p.gathered);
+    free(p.sources);
+    for (int i = 0; i < SNUG_PHASE_COUNT; i++) free(p.staging[i]);
+    free(p.columns);
+    free(p.sums);
+    free(p.completed);
+    return status;
 }

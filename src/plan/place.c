@@ -18,7 +18,9 @@ enum {
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 int64_t snug_tensor_bytes(const struct snug_program *program, const struct snug_tensor *tensor) {
-    int64_t rows = tensor->rows;
+    int64_t rows = tensor->rows, begin;
+    if (tensor->shards.chunk)
+        return align(snug_tensor_stored(program, tensor, &begin) * snug_dtype_size(tensor->dtype));
     if (tensor->extent != SNUG_EXTENT_FIXED)
         rows = (program->capacity[tensor->extent] + SNUG_ROW_TILE - 1) / SNUG_ROW_TILE * SNUG_ROW_TILE;
     return align(rows * tensor->cols * snug_dtype_size(tensor->dtype));
@@ -107,8 +109,14 @@ snug_status snug_find_live_bytes(struct snug_program *program, int64_t **live, i
     return SNUG_OK;
 }
 
+/* A placed tensor. Copied from the tensors, because the search for a gap passes over all of them for each one. */
+struct placed {
+    int64_t offset, end;
+    int32_t first, last;
+};
+
 struct placing {
-    struct snug_tensor **tensors; /* placed so far, by offset */
+    struct placed *items; /* placed so far, by offset */
     size_t count;
 };
 
@@ -119,7 +127,7 @@ static int larger_first(const void *a, const void *b) {
 }
 
 /* Whether two tensors are live at the same time. */
-static bool live_together(const struct snug_tensor *x, const struct snug_tensor *y) {
+static bool live_together(const struct snug_tensor *x, const struct placed *y) {
     const bool x_wraps = x->last < x->first, y_wraps = y->last < y->first;
     if (x_wraps && y_wraps) return true;
     if (x_wraps || y_wraps) return x->last >= y->first || y->last >= x->first;
@@ -130,15 +138,15 @@ static bool live_together(const struct snug_tensor *x, const struct snug_tensor 
 static void place_one(struct placing *placing, struct snug_tensor *tensor, int64_t base) {
     int64_t offset = base;
     for (size_t i = 0; i < placing->count; i++) {
-        const struct snug_tensor *other = placing->tensors[i];
-        if (!live_together(tensor, other)) continue;
+        const struct placed *other = &placing->items[i];
+        if (other->end <= offset || !live_together(tensor, other)) continue;
         if (other->offset >= offset + tensor->bytes) break;
-        if (other->offset + other->bytes > offset) offset = other->offset + other->bytes;
+        offset = other->end;
     }
     tensor->offset = offset;
     size_t at = placing->count++;
-    for (; at > 0 && placing->tensors[at - 1]->offset > offset; at--) placing->tensors[at] = placing->tensors[at - 1];
-    placing->tensors[at] = tensor;
+    for (; at > 0 && placing->items[at - 1].offset > offset; at--) placing->items[at] = placing->items[at - 1];
+    placing->items[at] = (struct placed){offset, offset + tensor->bytes, tensor->first, tensor->last};
 }
 
 /* Whether the tensor has its own bytes in the arena while the program runs. */
@@ -148,7 +156,8 @@ static bool is_transient(const struct snug_tensor *tensor) {
 
 /* Places a program's transient tensors from base on; *end is the end of the last one. */
 static snug_status place_transient(struct snug_program *program, int64_t base, int64_t *end) {
-    struct snug_tensor **order = NULL, **placed = NULL;
+    struct snug_tensor **order = NULL;
+    struct placed *placed = NULL;
     RETURN_IF_ERROR(snug_alloc(program->ctx, program->tensor_count, sizeof *order, (void **)&order));
     snug_status status = snug_alloc(program->ctx, program->tensor_count, sizeof *placed, (void **)&placed);
     *end = base;

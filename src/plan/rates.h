@@ -31,13 +31,16 @@ struct snug_rates {
 };
 
 /* Times the backend's operations in small programs, built by the usual stages. Takes some seconds, and about 100 MiB,
- * or 4 GiB of a GPU's memory. gpu is the GPU's name, NULL for a CPU. */
+ * or 7 GiB of a GPU's memory. gpu is the GPU's name, NULL for a CPU. */
 snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out);
 /* Reads the rates from the file named by SNUG_RATES; else from the cache folder; else measures them and stores them
  * there. */
 snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                             struct snug_rates *out);
+/* The same without measuring: *out is empty if the rates are in no file. */
+snug_status snug_rates_known(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
+                             struct snug_rates *out);
 snug_status snug_rates_read(snug_context *ctx, const char *path, struct snug_rates *out);
 /* Stores them in the cache folder for later runs; *path is the file, NULL if it cannot be written. */
 snug_status snug_rates_keep(const struct snug_rates *rates, char **path);

@@ -182,17 +182,21 @@ static snug_status read_given(snug_context *ctx, const struct snug_backend *back
                      backend->copying.overlaps ? "GPU" : "CPU");
 }
 
-snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
-                            struct snug_rates *out) {
+snug_status snug_rates_known(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
+                             struct snug_rates *out) {
     const char *given = getenv("SNUG_RATES");
     struct snug_rates wanted = {0};
-    char *path = NULL;
     *out = wanted;
-    /* untested: without a given file it measures for seconds */
     if (given && *given) return read_given(ctx, backend, given, out);
     snug_rates_init(ctx, &wanted, backend, gpu, threads);
-    RETURN_IF_ERROR(open_cached(ctx, &wanted, out));
-    if (out->count) return SNUG_OK;
+    return open_cached(ctx, &wanted, out);
+}
+
+snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
+                            struct snug_rates *out) {
+    char *path = NULL;
+    RETURN_IF_ERROR(snug_rates_known(ctx, backend, gpu, threads, out));
+    if (out->count) return SNUG_OK; /* untested: else it measures for seconds */
     snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this %s is (once; snug bench rates does it again)",
              gpu ? "GPU" : "machine");
     RETURN_IF_ERROR(snug_rates_measure(ctx, backend, gpu, threads, out));

@@ -2,18 +2,20 @@
 /* Runs a phase of a placed program on a backend. */
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/stages.h"
 
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment) {
     if (op->last && !moment->last) return true;
+    if (moment->idle && !snug_op_is(op, SNUG_OP_COLLECTIVE)) return true;
     if (op->crosses && op->phase == SNUG_PHASE_FORWARD && !moment->pending) return true;
     if (op->unless == SNUG_UNLESS_FETCHED && moment->fetched) return true;
     if (op->unless == SNUG_UNLESS_UPDATED && moment->pending) return true;
     /* A gradient is cleared only in the step's first micro-batch; it is fetched only in the others. A second backward,
        in UPDATE, has one micro-batch. */
     const bool first = moment->first || op->phase == SNUG_PHASE_UPDATE;
-    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !first;
+    if (snug_op_is(op, SNUG_OP_CLEARS)) return op->first && !op->each && !first;
     return op->kind == SNUG_OP_FETCH && op->first && first;
 }
 
@@ -22,26 +24,45 @@ static struct snug_moment moment_of(const struct snug_run *run) {
     return (struct snug_moment){.first = run->micro_batch == 0 && run->chunk == 0,
                                 .last = run->batch && run->batch->last_in_step,
                                 .fetched = crosses && run->crossing->fetched,
+                                .idle = run->idle,
                                 .pending = crosses && run->crossing->pending};
 }
 
 /* ---- times of single operations -------------------------------------------------------------------------------- */
 
-snug_status snug_op_times_init(const struct snug_program *program, struct snug_op_times *times) {
+/* Adds the seconds of the offload file's copies since the last call. Of an asynchronous backend the copies' timestamps
+ * count instead. */
+static snug_status collect_file(const struct snug_run *run, struct snug_op_times *times) {
+    double now[2];
+    if (!run->backing.file) return SNUG_OK;
+    RETURN_IF_ERROR(snug_backing_drain(run->ctx, &run->backing));
+    snug_offload_file_seconds(run->backing.file, now);
+    for (int k = 0; k < 2; k++) times->copied[k] += now[k] - times->file[k];
+    memcpy(times->file, now, sizeof now);
+    return SNUG_OK;
+}
+
+snug_status snug_op_times_init(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times) {
+    const size_t count = run->program->op_count;
     *times = (struct snug_op_times){0};
-    RETURN_IF_ERROR(snug_alloc(program->ctx, program->op_count, sizeof(double), (void **)&times->seconds));
-    return snug_alloc(program->ctx, program->op_count, sizeof(int64_t), (void **)&times->calls);
+    RETURN_IF_ERROR(snug_alloc(run->ctx, count, sizeof(double), (void **)&times->seconds));
+    RETURN_IF_ERROR(snug_alloc(run->ctx, count, sizeof(int64_t), (void **)&times->calls));
+    if (!backend->record_timestamp) RETURN_IF_ERROR(collect_file(run, times));
+    memset(times->copied, 0, sizeof times->copied);
+    return SNUG_OK;
 }
 
 void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times *times) {
     if (times->timestamps) backend->free_timestamps(times->timestamps);
+    if (times->copies.timestamps) backend->free_timestamps(times->copies.timestamps);
+    free(times->stored);
     free(times->seconds);
     free(times->calls);
     free(times->noted);
     *times = (struct snug_op_times){0};
 }
 
-/* Records when op (-1: none) is done; took is its time, if the backend runs synchronously. */
+/* Records when op is done, or another of snug_op_times' noted; took is its time, if the backend runs synchronously. */
 static snug_status note(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times,
                         int32_t op, double took) {
     if (op >= 0) times->calls[op]++;
@@ -53,15 +74,44 @@ static snug_status note(struct snug_run *run, const struct snug_backend *backend
     return backend->record_timestamp(run, &times->timestamps, times->noted_count++);
 }
 
+/* An asynchronous copy records its timestamps itself, in its stream. Notes its direction. */
+static snug_status time_copy(struct snug_run *run, const struct snug_op *op, struct snug_op_times *times) {
+    const size_t number = times->copies.count;
+    RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&times->stored, &times->stored_capacity, number + 1, sizeof(bool)));
+    times->stored[number] = op->kind == SNUG_OP_STORE;
+    run->copy_times = &times->copies;
+    return SNUG_OK;
+}
+
+static snug_status collect_operations(struct snug_run *run, const struct snug_backend *backend,
+                                      struct snug_op_times *times, double *seconds) {
+    RETURN_IF_ERROR(backend->read_timestamps(run, times->timestamps, seconds, times->noted_count));
+    for (size_t i = 0; i < times->noted_count; i++) {
+        const int32_t noted = times->noted[i];
+        if (noted >= 0) times->seconds[noted] += seconds[i];
+        if (noted < SNUG_TIMES_BEGIN) times->ended[noted - SNUG_TIMES_END] += seconds[i];
+    }
+    return SNUG_OK;
+}
+
+static snug_status collect_copies(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times,
+                                  double *seconds) {
+    const size_t count = times->copies.count;
+    RETURN_IF_ERROR(backend->read_timestamps(run, times->copies.timestamps, seconds, 2 * count));
+    for (size_t i = 0; i < count; i++) times->copied[times->stored[i]] += seconds[2 * i + 1];
+    return SNUG_OK;
+}
+
 snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
                                   struct snug_op_times *times) {
     double *seconds;
-    if (!times->noted_count) return SNUG_OK;
-    RETURN_IF_ERROR(snug_alloc(run->ctx, times->noted_count, sizeof *seconds, (void **)&seconds));
-    const snug_status status = backend->read_timestamps(run, times->timestamps, seconds, times->noted_count);
-    for (size_t i = 0; i < times->noted_count && status == SNUG_OK; i++)
-        if (times->noted[i] >= 0) times->seconds[times->noted[i]] += seconds[i];
-    times->noted_count = 0;
+    if (!backend->record_timestamp) return collect_file(run, times);
+    const size_t notes = times->noted_count, copies = times->copies.count;
+    RETURN_IF_ERROR(snug_alloc(run->ctx, notes + 2 * copies, sizeof *seconds, (void **)&seconds));
+    snug_status status = SNUG_OK;
+    if (notes) status = collect_operations(run, backend, times, seconds);
+    if (copies && status == SNUG_OK) status = collect_copies(run, backend, times, seconds);
+    times->noted_count = times->copies.count = 0;
     free(seconds);
     return status;
 }
@@ -87,7 +137,11 @@ static snug_status run_op(struct snug_run *run, const struct snug_backend *backe
                           struct snug_profile *profile) {
     const struct snug_op *op = &run->program->ops[number];
     const double begin = profile ? snug_seconds() : 0;
+    const bool copies = op->kind == SNUG_OP_FETCH || op->kind == SNUG_OP_STORE;
     struct snug_run late;
+    run->copy_times = NULL;
+    if (copies && profile && profile->times && backend->record_timestamp)
+        RETURN_IF_ERROR(time_copy(run, op, profile->times));
     if (op->crosses && snug_op_is(op, SNUG_OP_UPDATES)) { /* it has the numbers of its own step */
         late = *run;
         late.step = run->crossing->step;
@@ -108,7 +162,8 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
     bool done;
     snug_status status = backend->begin(run, phase, &done);
     /* untested: only a GPU replays a phase as a whole */
-    if (status == SNUG_OK && !done && profile && profile->times) status = note(run, backend, profile->times, -1, 0);
+    if (status == SNUG_OK && !done && profile && profile->times)
+        status = note(run, backend, profile->times, SNUG_TIMES_BEGIN, 0);
     if (status == SNUG_OK && !done) { /* untested: only a GPU replays a phase as a whole */
         const struct snug_moment moment = moment_of(run);
         for (size_t i = 0; i < run->program->op_count; i++) {
@@ -116,6 +171,8 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
             if (op->phase == phase && !snug_op_is_idle(op, &moment)) RETURN_IF_ERROR(run_op(run, backend, i, profile));
         }
         status = backend->end(run, phase);
+        if (status == SNUG_OK && profile && profile->times && run->program->crosses)
+            status = note(run, backend, profile->times, SNUG_TIMES_END + (int32_t)phase, 0);
     }
     return status == SNUG_OK ? SNUG_OK : snug_add_to_error(run->ctx, status, " (in %s)", snug_phase_name(phase));
 }

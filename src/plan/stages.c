@@ -7,12 +7,13 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
     if (methods->optimizer) {
         RETURN_IF_ERROR(snug_stage_differentiate(program));
         RETURN_IF_ERROR(snug_stage_recompute(program, methods->recompute));
-        RETURN_IF_ERROR(snug_stage_partition(program, methods));
         RETURN_IF_ERROR(snug_stage_update(program, methods));
         RETURN_IF_ERROR(snug_stage_lazy_rows(program, methods));
     }
     RETURN_IF_ERROR(snug_stage_precision(program, methods));
+    RETURN_IF_ERROR(snug_stage_partition(program, methods));
     RETURN_IF_ERROR(snug_stage_sort(program));
     RETURN_IF_ERROR(snug_stage_offload(program, &methods->offload));
+    RETURN_IF_ERROR(snug_stage_pace(program, &methods->offload));
     return snug_stage_overlap(program, &methods->offload);
 }

@@ -28,7 +28,8 @@ struct snug_methods {
     bool clips;                             /* gradients are clipped */
     bool accumulates;                       /* a step has more than one micro-batch */
     int64_t micro_batches;                  /* of a step */
-    int ranks;                              /* of the run; 0 is 1 */
+    int ranks, rank;                        /* of the run; 0 is 1; rank -1: the one that stores most */
+    int zero_stage;                         /* what the ranks divide: see plan/partition.c */
     int64_t lazy_steps; /* maximum number of steps that a row's lazy update may be deferred; 0: no lazy updates */
     struct snug_offload offload;
 };
@@ -41,8 +42,6 @@ snug_status snug_stages(struct snug_program *program, const struct snug_methods 
 snug_status snug_stage_differentiate(struct snug_program *program);
 /* Recomputes in backward the tensors that their layer's level does not store. */
 snug_status snug_stage_recompute(struct snug_program *program, const enum snug_recompute levels[]);
-/* Sums the gradients over the ranks of a run of several. The update must follow backward. */
-snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods);
 /* Adds the gradient norm, clipping and the optimizer's states and update for every weight. */
 snug_status snug_stage_update(struct snug_program *program, const struct snug_methods *methods);
 /* Updates a row of the word embedding lazily: rows without a gradient in a step are updated when they are next read. */
@@ -52,6 +51,9 @@ snug_status snug_stage_lazy_rows(struct snug_program *program, const struct snug
  * whose weights are not offloaded, the copy lives only while the layer runs. Matmuls in F32 read BF16 weights directly.
  */
 snug_status snug_stage_precision(struct snug_program *program, const struct snug_methods *methods);
+/* Of a run of several ranks: sums the gradients over them, and divides states, gradients and weights by the ZeRO stage.
+ * The update must follow backward. */
+snug_status snug_stage_partition(struct snug_program *program, const struct snug_methods *methods);
 /* Sorts the operations by phase. */
 snug_status snug_stage_sort(struct snug_program *program);
 
@@ -59,6 +61,9 @@ snug_status snug_stage_sort(struct snug_program *program);
    operations sorted.
  */
 snug_status snug_stage_offload(struct snug_program *program, const struct snug_offload *how);
+
+/* Moves copies apart from the operations that need them, by how->rates. */
+snug_status snug_stage_pace(struct snug_program *program, const struct snug_offload *how);
 
 /* Moves copies of the update into BACKWARD and the next FORWARD. */
 snug_status snug_stage_overlap(struct snug_program *program, const struct snug_offload *how);
@@ -99,15 +104,25 @@ struct snug_profile {
     int64_t calls[SNUG_OP_COUNT];
     struct snug_op_times *times; /* for the actual times of single operations; or NULL */
 };
-/* Times by operation of one program, whose run is one_by_one. Recorded timestamps count after they are collected. */
+/* Times by operation of one program, whose run is one_by_one. Recorded timestamps, and copies, count after they are
+ * collected. */
 struct snug_op_times {
     double *seconds; /* both have op_count elements */
     int64_t *calls;
-    int32_t *noted; /* the operation whose end each timestamp marks; -1: the beginning of a phase */
+    double ended[SNUG_PHASE_COUNT]; /* for which the ends of phases waited for copies that cross phases */
+    double copied[2];               /* of the copies themselves, which run beside operations: of fetches, of stores */
+    int32_t *noted; /* what each timestamp ends: an operation; SNUG_TIMES_BEGIN: nothing, a phase begins;
+                       SNUG_TIMES_END + phase: the phase */
     size_t noted_count, noted_capacity;
     struct snug_timestamps *timestamps;
+    struct snug_copy_times copies;
+    bool *stored; /* by copy */
+    size_t stored_capacity;
+    double file[2]; /* as copied, of all earlier copies of the offload file */
 };
-snug_status snug_op_times_init(const struct snug_program *program, struct snug_op_times *times);
+enum { SNUG_TIMES_BEGIN = -1, SNUG_TIMES_END = -1 - SNUG_PHASE_COUNT };
+/* Before the first of the run's steps that are timed; waits for copies from and to the offload file. */
+snug_status snug_op_times_init(struct snug_run *run, const struct snug_backend *backend, struct snug_op_times *times);
 /* Waits for the recorded timestamps and adds their times. Call it between steps. */
 snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backend *backend,
                                   struct snug_op_times *times);
@@ -116,6 +131,7 @@ void snug_op_times_free(const struct snug_backend *backend, struct snug_op_times
 struct snug_moment {
     bool first, last;      /* in the step's first micro-batch and chunk, in its last micro-batch */
     bool fetched, pending; /* as in struct snug_crossing; false where nothing crosses */
+    bool idle;             /* as in struct snug_run */
 };
 /* Whether an operation has nothing to do at this moment. */
 bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment);

@@ -25,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "program/shards.h"
+
 /* The optimizers, a line each: the operation that updates a weight, whose descriptor and formula are in
    optim/optimizers/NAME.c together with all else about the optimizer. The first is the default. */
 #define SNUG_OPTIMIZERS(X)                                                                                             \
@@ -71,7 +73,10 @@
     X(LAZY_UPDATE, lazy_update, update)                                                                                \
     X(ROWS_BEGIN, rows_begin, rows_begin)
 /* Of backends that several ranks can use. */
-#define SNUG_OPS_RANKS(X) X(SUM_RANKS, sum_ranks, sum_ranks)
+#define SNUG_OPS_RANKS(X)                                                                                              \
+    X(SUM_RANKS, sum_ranks, sum_ranks)                                                                                 \
+    X(GATHER_RANKS, gather_ranks, gather_ranks)                                                                        \
+    X(SUM_CHUNKS, sum_chunks, sum_chunks)
 /* Of backends that offload. */
 #define SNUG_OPS_OFFLOAD(X)                                                                                            \
     X(FETCH, fetch, fetch)                                                                                             \
@@ -248,12 +253,16 @@ struct snug_fill {
 struct snug_add {
     int32_t x, y; /* [n,m], of one type */
 };
-/* sums[slot] = sum of squares of g, or += if op->accumulate; with an index, the bits of the whole table's gradient */
+/* Elements whose squares a backend sums before it adds the sums in order. */
+#define SNUG_NORM_CHUNK (1 << 14)
+/* sums[slot] = sum of squares of g, or += if op->accumulate; with an index, the bits of the whole table's gradient.
+   chunks: sums[slot + i] = sum of squares of chunk i of g, for SUM_CHUNKS */
 struct snug_squared_norm {
     int32_t g, index; /* [N,K]; index or none */
     int32_t sums;     /* [slots] F64 */
     int32_t slot;
     int32_t parameter; /* number of the first parameter of gradient g */
+    bool chunks;
 };
 /* clip = {norm, scale}: scale = min(1, run->max_grad_norm / (norm + 1e-6)), or 1 if max_grad_norm <= 0 */
 struct snug_clip {
@@ -266,9 +275,28 @@ struct snug_rescale {
 };
 /* g of every rank = ((g of rank 0 + g of rank 1) + …) + g of rank run->contributors - 1, in fp32 and in this order: the
    owner of a shard of g gets the others' shards, adds them and sends the sum to all. What further ranks have in g does
-   not count. */
+   not count. If g is divided (shards.chunk is not 0), the sum stays with its owner, in its place in g; the rest of g is
+   undefined afterwards. With sum, it is written there instead; from the second micro-batch on it is added to what is
+   there, rank by rank. */
 struct snug_sum_ranks {
-    int32_t g; /* [N,K] F32 */
+    int32_t g;   /* [N,K] F32 */
+    int32_t sum; /* [1,own shard] F32 or none */
+    struct snug_shards shards;
+};
+/* Each rank has its shard of x, in its place; afterwards all have all of x. With shard, each copies it to its place in
+   x before, from F32 to BF16 rounded to nearest even. */
+struct snug_gather_ranks {
+    int32_t shard, x; /* a divided tensor or none; [N,K] */
+    struct snug_shards shards;
+};
+/* sums[slot] = the sums of a gradient's chunks, added in the order of the chunks: the bits of SQUARED_NORM of the whole
+   gradient. Row r of parts has those of rank r's shard, from column `first` on. */
+struct snug_sum_chunks {
+    int32_t parts, sums; /* [ranks,columns] F64, [slots] F64 */
+    int32_t slot;
+    int32_t parameter; /* number of the first parameter of the gradient */
+    int64_t first;
+    struct snug_shards shards; /* of the gradient */
 };
 /* q = p rounded to nearest even */
 struct snug_cast {
@@ -344,12 +372,13 @@ struct snug_op {
     enum snug_phase phase;
     enum snug_part part;
     enum snug_block_kind block;
-    int32_t layer;           /* if part is LAYER; otherwise -1 */
-    bool accumulate;         /* outputs are added to, in every micro-batch and chunk */
-    bool first;              /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
-    bool last;               /* runs in a step's last micro-batch only */
-    bool crosses;            /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
-    bool flushed;            /* a flush runs it, too, because what crosses needs it */
+    int32_t layer;   /* if part is LAYER; otherwise -1 */
+    bool accumulate; /* outputs are added to, in every micro-batch and chunk */
+    bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
+    bool each;       /* with first: in the first chunk of each micro-batch, because its gradients are not kept */
+    bool last;       /* runs in a step's last micro-batch only */
+    bool crosses;    /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
+    bool flushed;    /* a flush runs it, too, because what crosses needs it */
     enum snug_unless unless; /* of FETCH */
     float p;                 /* dropout probability; 0 in evaluation programs */
     uint32_t site;           /* the dropout's number in the model: key of its random numbers */
@@ -381,6 +410,8 @@ struct snug_op {
         struct snug_clip clip;
         struct snug_rescale rescale;
         struct snug_sum_ranks sum_ranks;
+        struct snug_gather_ranks gather_ranks;
+        struct snug_sum_chunks sum_chunks;
         struct snug_cast cast;
         struct snug_update update;
         struct snug_rows_begin rows_begin;
@@ -418,8 +449,14 @@ static inline int32_t snug_relative_bucket(int64_t distance, int32_t buckets) {
 
 /* ---- descriptors ---------------------------------------------------------------------------------------------- */
 
-/* The parts of "Model training anatomy" (transformers' documentation). */
-enum snug_op_group { SNUG_GROUP_CONTRACTION, SNUG_GROUP_NORMALIZATION, SNUG_GROUP_ELEMENTWISE, SNUG_GROUP_COUNT };
+/* The parts of "Model training anatomy" (transformers' documentation), and copies of offloaded tensors. */
+enum snug_op_group {
+    SNUG_GROUP_CONTRACTION,
+    SNUG_GROUP_NORMALIZATION,
+    SNUG_GROUP_ELEMENTWISE,
+    SNUG_GROUP_COPIES,
+    SNUG_GROUP_COUNT
+};
 
 /* What an operation does with an operand. */
 enum snug_access {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 void snug_program_init(struct snug_program *program, snug_context *ctx) {
     *program = (struct snug_program){.ctx = ctx};
@@ -53,6 +54,7 @@ snug_status snug_tensor_read(const struct snug_program *program, const struct sn
                              int64_t first, int64_t count, void *out) {
     const struct snug_tensor *t = &program->tensors[tensor];
     const int64_t size = snug_dtype_size(t->dtype), offset = t->offset + first * size;
+    if (t->shards.chunk) return memory->read_shards(program, memory, tensor, first, count, out);
     if (t->offloaded) return snug_backing_read(program->ctx, &memory->backing, offset, count * size, out);
     if (memory->copy) return memory->copy(program->ctx, out, memory->arena + offset, count * size);
     memcpy(out, memory->arena + offset, (size_t)(count * size));
@@ -62,7 +64,19 @@ snug_status snug_tensor_read(const struct snug_program *program, const struct sn
 snug_status snug_tensor_write(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
                               int64_t first, int64_t count, const void *values) {
     const struct snug_tensor *t = &program->tensors[tensor];
-    const int64_t size = snug_dtype_size(t->dtype), offset = t->offset + first * size;
+    const int64_t size = snug_dtype_size(t->dtype);
+    int64_t begin;
+    const int64_t end = snug_tensor_stored(program, t, &begin) + begin;
+    if (t->shards.chunk)
+        *memory->written = XXH3_64bits_withSeed(values, (size_t)(count * size), *memory->written + (uint64_t)first);
+    if (first < begin) { /* other ranks have the elements before the shard, and after it */
+        values = (const char *)values + (begin - first) * size;
+        count -= begin - first;
+        first = begin;
+    }
+    if (count > end - first) count = end - first;
+    if (count <= 0) return SNUG_OK;
+    const int64_t offset = t->offset + (first - begin) * size;
     if (t->offloaded) return snug_backing_write(program->ctx, &memory->backing, offset, count * size, values);
     if (memory->copy) return memory->copy(program->ctx, memory->arena + offset, values, count * size);
     memcpy(memory->arena + offset, values, (size_t)(count * size));

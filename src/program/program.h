@@ -47,6 +47,7 @@ struct snug_tensor {
     bool view;          /* a view of tensor base, from `element` on */
     int32_t base;
     int64_t element;
+    struct snug_shards shards; /* of a tensor of which each rank stores its shard; else shards.chunk is 0 */
     /* Filled in by the place stage. */
     int32_t first, last;   /* the operation that writes it first, the one that uses it last */
     int64_t bytes, offset; /* offset: in the arena, or in the backing store if offloaded */
@@ -77,7 +78,7 @@ struct snug_program {
     int64_t capacity[SNUG_EXTENT_COUNT]; /* largest T, B, R of the run */
     int64_t longest;                     /* tokens of the longest sequence */
     bool accumulates;                    /* a step may have several micro-batches */
-    int ranks;                           /* that run the program together; 0 is 1 */
+    int ranks, rank;                     /* that run the program together; 0 is 1; and which of them this is */
     enum snug_dtype compute;             /* type of activations and of matmul inputs */
     bool tf32;                           /* fp32 matmuls may round their operands to TF32 */
     uint32_t sites;                      /* number of dropout sites so far */
@@ -94,6 +95,8 @@ static inline bool snug_program_has(const struct snug_program *program, enum snu
     return false;
 }
 
+struct snug_collectives;
+
 /* The memory of placed programs: the arena, and the backing store of offloaded tensors. */
 struct snug_memory {
     uint8_t *arena;
@@ -101,8 +104,21 @@ struct snug_memory {
     snug_status (*copy)(snug_context *ctx, void *to, const void *from, int64_t bytes);
     struct snug_backing backing;
     int threads; /* threads for initialising and checking large tensors; 0: only the caller's */
+    /* Reads from divided tensors, with the help of the other ranks (dist/divided.h); NULL without such tensors. */
+    snug_status (*read_shards)(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
+                               int64_t first, int64_t count, void *out);
+    const struct snug_collectives *collectives; /* for read_shards */
+    uint64_t *written; /* a hash of all that was written to divided tensors; NULL without such tensors */
 };
-/* Read or write elements first … first + count - 1 of a persistent tensor, in its own type, between operations. */
+/* Elements of a tensor with FIXED rows that this rank stores, the first of them `*begin`: of a divided tensor its
+ * shard, else all. */
+static inline int64_t snug_tensor_stored(const struct snug_program *program, const struct snug_tensor *tensor,
+                                         int64_t *begin) {
+    *begin = tensor->shards.chunk ? snug_shard_begin(&tensor->shards, program->rank) : 0;
+    return tensor->shards.chunk ? snug_shard_size(&tensor->shards, program->rank) : tensor->rows * tensor->cols;
+}
+/* Read or write elements first … first + count - 1 of a persistent tensor, in its own type, between operations. A
+ * divided tensor is written by all ranks, each of which keeps its shard; it is read by rank 0 alone. */
 snug_status snug_tensor_read(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,
                              int64_t first, int64_t count, void *out);
 snug_status snug_tensor_write(const struct snug_program *program, const struct snug_memory *memory, int32_t tensor,

@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "measure/anatomy.h"
 #include "report/report.h"
+#include "train/run_plan.h"
 
 static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
 
@@ -34,6 +35,23 @@ static double rate_of(const struct snug_anatomy_part *part, int group) {
 
 static double peak_of(const snug_anatomy *a, int group) {
     return group == SNUG_GROUP_CONTRACTION ? a->peaks.flops : a->peaks.bytes;
+}
+
+enum { COPIES = 3 };
+static const char *const copies_names[COPIES] = {"from the backing store", "to the backing store", "both"};
+static const char *const copies_keys[COPIES] = {"from_backing_store", "to_backing_store", "both"};
+
+static struct snug_anatomy_copies copies_of(const snug_anatomy *a, int which) {
+    const struct snug_anatomy_copies *x = &a->copies[0], *y = &a->copies[1];
+    if (which < 2) return a->copies[which];
+    return (struct snug_anatomy_copies){x->seconds + y->seconds, x->bytes + y->bytes, x->calls + y->calls,
+                                        x->waited + y->waited};
+}
+
+/* The share of the copies' time in which no operation waited for them. A WAIT takes some microseconds even if its copy
+ * is done, and copies of the other direction may be first, so the difference may be negative. */
+static double hidden_share(const struct snug_anatomy_copies *copies) {
+    return copies->seconds > copies->waited ? 1 - copies->waited / copies->seconds : 0;
 }
 
 /* ---- as text -------------------------------------------------------------------------------------------------- */
@@ -94,9 +112,28 @@ static void print_part(FILE *out, const snug_anatomy *a, const char *name, const
             group == SNUG_GROUP_CONTRACTION ? "FLOP/s" : "B/s", 100 * rate / peak);
 }
 
+static void print_waits(FILE *out, const snug_anatomy *a) {
+    const double waited = sum_of(a, -1, SNUG_GROUP_COPIES).seconds, total = sum_of(a, -1, -1).seconds;
+    if (copies_of(a, 2).calls <= 0) return;
+    fprintf(out, "%-30s %9.3f %6.1f %%\n", "waiting for copies", 1e3 * waited, 100 * waited / total);
+}
+
+static void print_copies(FILE *out, const snug_anatomy *a) {
+    if (copies_of(a, 2).calls <= 0) return;
+    fprintf(out, "\n%-30s %9s %10s %9s %10s %8s\n", "Copies of offloaded tensors", "ms", "MiB", "GB/s", "waited ms",
+            "hidden");
+    for (int i = 0; i < COPIES; i++) {
+        const struct snug_anatomy_copies copies = copies_of(a, i);
+        if (copies.seconds <= 0) continue;
+        fprintf(out, "%-30s %9.3f %10.1f %9.2f %10.3f %6.1f %%\n", copies_names[i], 1e3 * copies.seconds,
+                copies.bytes / 0x1p20, copies.bytes / copies.seconds / 1e9, 1e3 * copies.waited,
+                100 * hidden_share(&copies));
+    }
+}
+
 static void print_groups(FILE *out, const snug_anatomy *a) {
     fprintf(out, "\n%-30s %9s %8s %21s %8s\n", "Where a step's time goes", "ms", "share", "reached", "of peak");
-    for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+    for (int group = 0; group < SNUG_GROUP_COPIES; group++) {
         const struct snug_anatomy_part both = sum_of(a, -1, group);
         print_part(out, a, snug_group_name((enum snug_op_group)group), &both, group);
         for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
@@ -105,6 +142,7 @@ static void print_groups(FILE *out, const snug_anatomy *a) {
             print_part(out, a, name, &a->parts[side][group], group);
         }
     }
+    print_waits(out, a);
     const double total = sum_of(a, -1, -1).seconds;
     fprintf(out, "%-30s %9.3f          forward %.1f %%, backward %.1f %%, update %.1f %%\n", "all operations",
             1e3 * total, 100 * sum_of(a, SNUG_SIDE_FORWARD, -1).seconds / total,
@@ -123,7 +161,9 @@ static void print_kinds(FILE *out, const snug_anatomy *a) {
     const double total = sum_of(a, -1, -1).seconds;
     for (int kind = 0; kind < SNUG_OP_COUNT; kind++) {
         const struct snug_anatomy_part *part = &a->kinds[kind];
-        if (part->calls <= 0 || part->seconds <= 0) continue;
+        const bool copies =
+            snug_op_info((enum snug_op_kind)kind)->group == SNUG_GROUP_COPIES; /* a table of their own */
+        if (copies || part->calls <= 0 || part->seconds <= 0) continue;
         fprintf(out, "%-30s %9.3f %6.1f %% %12.2f %10.3f %9.0f\n", snug_op_name((enum snug_op_kind)kind),
                 1e3 * part->seconds, 100 * part->seconds / total, part->flops / part->seconds * scale_of(a),
                 part->bytes / part->seconds * scale_of(a), part->calls);
@@ -141,6 +181,7 @@ static void print_anatomy(FILE *out, const void *report) {
     print_speed(out, a);
     print_groups(out, a);
     print_kinds(out, a);
+    print_copies(out, a);
 }
 
 snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
@@ -152,6 +193,17 @@ snug_status snug_anatomy_text(const snug_anatomy *a, char **text) {
 static json_t *part_json(const struct snug_anatomy_part *part) {
     return json_pack("{s:f, s:f, s:f, s:f}", "seconds", part->seconds, "flops", part->flops, "bytes", part->bytes,
                      "calls", part->calls);
+}
+
+static json_t *copies_json(const snug_anatomy *a) {
+    json_t *all = json_object();
+    for (int i = 0; i < COPIES; i++) {
+        const struct snug_anatomy_copies copies = copies_of(a, i);
+        snug_json_add(&all, copies_keys[i],
+                      json_pack("{s:f, s:f, s:f, s:f, s:f}", "seconds", copies.seconds, "bytes", copies.bytes, "calls",
+                                copies.calls, "waited_seconds", copies.waited, "hidden", hidden_share(&copies)));
+    }
+    return all;
 }
 
 static json_t *or_null(int64_t bytes) { return bytes < 0 ? json_null() : json_integer(bytes); }
@@ -181,7 +233,7 @@ snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
     return snug_report_json(
         a->ctx,
         json_pack("{s:o, s:s, s:{s:f, s:I, s:I}, s:o, s:I, s:I, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:f, s:f, s:f, "
-                  "s:f}, s:o, s:o, s:{s:f, s:I, s:f}}",
+                  "s:f}, s:o, s:o, s:o, s:{s:f, s:I, s:f}}",
                   "hardware", snug_json_from_text(a->place), "device", a->device ? "cuda" : "cpu", "model",
                   "parameters", a->parameters, "layers", (json_int_t)a->layers, "hidden", (json_int_t)a->hidden, "data",
                   snug_json_from_text(a->data), "batch", (json_int_t)a->batch, "gradient_accumulation_steps",
@@ -190,7 +242,8 @@ snug_status snug_anatomy_json(const snug_anatomy *a, char **text) {
                   "epoch_steps", (json_int_t)a->epoch_steps, "samples", (json_int_t)a->samples, "tokens",
                   (json_int_t)a->tokens, "seconds", a->seconds, "samples_per_second", (double)a->samples / a->seconds,
                   "steady_samples_per_second", (double)a->samples / (double)a->steps / a->steady_seconds, "loss",
-                  a->last_loss, "groups", groups, "operations", kinds, "peak_rates", "flops_per_second", a->peaks.flops,
-                  "matmul_size", (json_int_t)a->peaks.side, "bytes_per_second", a->peaks.bytes),
+                  a->last_loss, "groups", groups, "operations", kinds, "copies", copies_json(a), "peak_rates",
+                  "flops_per_second", a->peaks.flops, "matmul_size", (json_int_t)a->peaks.side, "bytes_per_second",
+                  a->peaks.bytes),
         text);
 }

@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "report/report.h"
 #include "text/task.h"
+#include "train/run_plan.h"
 
 /* ---- as text -------------------------------------------------------------------------------------------------- */
 
@@ -24,6 +25,13 @@ static void print_head(FILE *out, const snug_plan *plan) {
     fprintf(out, "Batch      %lld sequences x %lld accumulation, %lld tokens at most (longest sequence %lld), %s\n",
             (long long)plan->sequences, (long long)plan->accumulation, (long long)plan->tokens,
             (long long)plan->longest, snug_precision_text(plan->compute, plan->tf32, plan->weights));
+}
+
+static void print_ranks(FILE *out, const snug_plan *plan) {
+    if (plan->ranks < 2) return;
+    fprintf(out, "Ranks      %d, ZeRO stage %d; in a step each sends and receives %.1f MiB\n", plan->ranks,
+            plan->zero_stage, mib(plan->sent));
+    if (plan->zero_stage) fprintf(out, "           bytes are those of rank %d, which has most\n", plan->rank);
 }
 
 static void print_memory(FILE *out, const snug_plan *plan) {
@@ -112,6 +120,7 @@ static void print_work(FILE *out, const snug_plan *plan) {
     fputc('\n', out);
     struct snug_estimate total[SNUG_SIDE_COUNT] = {0};
     for (int group = 0; group < SNUG_GROUP_COUNT; group++) {
+        if (group == SNUG_GROUP_COPIES && !plan->offloaded_total) continue;
         fprintf(out, "%-20s", snug_group_name((enum snug_op_group)group));
         for (int side = 0; side < SNUG_SIDE_COUNT; side++) {
             const struct snug_estimate cost = plan->step.parts[side][group];
@@ -192,6 +201,7 @@ static void print_fit(FILE *out, const snug_plan *plan) {
 static void print_plan(FILE *out, const void *report) {
     const snug_plan *plan = report;
     print_head(out, plan);
+    print_ranks(out, plan);
     print_classes(out, plan);
     print_offloaded(out, plan);
     print_layers(out, plan);
@@ -294,7 +304,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
     json_t *all = json_pack(
         "{s:I, s:I, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:f, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, "
         "s:{s:f, s:f}, "
-        "s:I, s:I, s:o}",
+        "s:I, s:I, s:o, s:{s:i, s:i, s:i, s:I}}",
         "parameters", (json_int_t)plan->parameters, "trainable_parameters", (json_int_t)plan->trainable, "task",
         snug_task_info(plan->task)->name, "compute", snug_dtype_name(plan->compute), "dtype",
         snug_dtype_name(plan->weights), "batch", "sequences", (json_int_t)plan->sequences, "tokens",
@@ -305,6 +315,7 @@ snug_status snug_plan_json(const snug_plan *plan, char **text) {
         run_json(plan), "rates", rates_json(plan), "methods", methods_json(plan), "fit", fit_json(plan),
         "rule_of_thumb_bytes", "training", 18.0 * (double)plan->parameters, "inference", 6.0 * (double)plan->parameters,
         "machine_bytes", (json_int_t)plan->memory, "available_bytes", (json_int_t)plan->available, "device",
-        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"));
+        plan->gpu ? snug_json_from_text(plan->device) : json_string("cpu"), "ranks", "count", plan->ranks, "rank",
+        plan->rank, "zero_stage", plan->zero_stage, "sent_bytes", (json_int_t)plan->sent);
     return snug_report_json(plan->ctx, all, text);
 }

@@ -12,20 +12,15 @@ const char *snug_side_name(enum snug_side side) {
 }
 
 const char *snug_group_name(enum snug_op_group group) {
-    static const char *const names[SNUG_GROUP_COUNT] = {"tensor contractions", "normalisations", "element-wise"};
+    static const char *const names[SNUG_GROUP_COUNT] = {"tensor contractions", "normalisations", "element-wise",
+                                                        "copies"};
     return names[group];
 }
 
 const char *snug_group_key(enum snug_op_group group) {
-    static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise"};
+    static const char *const keys[SNUG_GROUP_COUNT] = {"tensor_contractions", "normalisations", "elementwise",
+                                                       "copies"};
     return keys[group];
-}
-
-const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dtype weights) {
-    if (compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
-    if (compute == SNUG_BF16) return weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
-    if (tf32) return weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
-    return weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
 }
 
 const char *snug_shown(char shown[static SNUG_SHOWN], const char *text) {

@@ -13,8 +13,6 @@ const char *snug_side_name(enum snug_side side);
 const char *snug_group_name(enum snug_op_group group);
 const char *snug_group_key(enum snug_op_group group);
 
-/* The compute type and the weights' type of a training. */
-const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dtype weights);
 /* The GPUs as a part of another report. */
 json_t *snug_gpus_object(const snug_gpus *gpus);
 /* A name that snug did not choose, escaped and truncated, so that it cannot begin a new line. */

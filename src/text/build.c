@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/columns.h"
 #include "text/data_file.h"
 #include "text/task.h"
 #include "text/words.h"
@@ -57,6 +56,7 @@ struct builder {
     const struct snug_dataset_options *options;
     const struct snug_task_info *task;
     struct snug_columns columns;
+    struct snug_row_buffer joined; /* a row's text, of several columns */
     struct snug_label_column label;
     struct snug_cache_writer writer;
     bool join; /* masked LM: rows are blocks of all texts joined */
@@ -93,6 +93,7 @@ static void builder_free(struct builder *builder) {
     }
     free(builder->block.ids);
     free(builder->numbers);
+    free(builder->joined.data);
     free(builder);
 }
 
@@ -154,10 +155,14 @@ static snug_status take_row(struct builder *builder, struct chunk *chunk, const 
     if (builder->columns.has_label) RETURN_IF_ERROR(take_label(builder, chunk, row));
     if (builder->full) return SNUG_OK;
     taken.labels = chunk->label_count - taken.first_label;
-    for (size_t i = 0; i < builder->columns.texts; i++) {
-        const struct snug_field *field = &row->fields[builder->columns.text[i]];
-        RETURN_IF_ERROR(take_text(builder, chunk, field, row->line, &taken.start[i]));
-        taken.length[i] = field->length;
+    const struct snug_columns *columns = &builder->columns;
+    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) {
+        struct snug_field field = row->fields[columns->text[i]];
+        if (columns->texts > 1 && !columns->pair)
+            RETURN_IF_ERROR(snug_columns_join(builder->ctx, columns, snug_dataset_delimiter(builder->options), row,
+                                              &builder->joined, &field));
+        RETURN_IF_ERROR(take_text(builder, chunk, &field, row->line, &taken.start[i]));
+        taken.length[i] = field.length;
     }
     if (builder->task->words) RETURN_IF_ERROR(count_words(builder, chunk, &taken));
     RETURN_IF_ERROR(
@@ -172,7 +177,7 @@ static bool is_full(const struct builder *builder) {
 
 /* Classes come from the whole file, as in run_glue.py, which selects max_samples rows afterwards: so all labels are
    read. Chunks then have no rows. */
-static snug_status read_chunk(struct builder *builder, struct snug_reader *reader, struct chunk *chunk) {
+static snug_status read_chunk(struct builder *builder, struct snug_peek *peek, struct chunk *chunk) {
     const int64_t most = builder->options->max_samples;
     struct snug_row row;
     int64_t size;
@@ -181,10 +186,10 @@ static snug_status read_chunk(struct builder *builder, struct snug_reader *reade
     for (size_t i = 0; status == SNUG_OK && i < CHUNK_ROWS && chunk->text_size < CHUNK_BYTES; i++) {
         if (!builder->join && !builder->full && most >= 0 && builder->writer.rows + (int64_t)chunk->count >= most)
             break; /* the rest need not be tokenized */
-        status = snug_reader_next(reader, &row);
+        status = snug_peek_next(peek, &row);
         if (status == SNUG_OK) status = take_row(builder, chunk, &row);
     }
-    chunk->position = snug_reader_position(reader, &size);
+    chunk->position = snug_reader_position(peek->reader, &size);
     return status;
 }
 
@@ -210,7 +215,7 @@ static snug_status tokenize_words(const struct builder *builder, const struct ch
 static snug_status tokenize_text(const struct builder *builder, const struct chunk *chunk, struct task *task,
                                  struct text_row *row) {
     const struct snug_tokenizer *tokenizer = builder->tokenizer;
-    const bool pair = builder->columns.texts == 2;
+    const bool pair = builder->columns.pair;
     const size_t max_length = builder->join ? INT32_MAX : (size_t)builder->options->max_length;
     /* One more token than the limit is enough to know that the text is truncated. The truncation of a pair depends on
      * both lengths.
@@ -360,8 +365,8 @@ static snug_status look_ahead(struct builder *builder, const struct snug_reader 
 
 /* Tokenizes a chunk. Meanwhile the caller's thread writes the previous one and reads the next one; either may be NULL.
  * *reading is the status of the read. */
-static snug_status do_together(struct builder *builder, struct snug_reader *reader, struct chunk *before,
-                               struct chunk *now, struct chunk *next, snug_status *reading) {
+static snug_status do_together(struct builder *builder, struct snug_peek *peek, struct chunk *before, struct chunk *now,
+                               struct chunk *next, snug_status *reading) {
     const int64_t tasks = (int64_t)((now->count + TASK_ROWS - 1) / TASK_ROWS);
     snug_status status = SNUG_OK;
 #pragma omp parallel num_threads(builder->threads)
@@ -369,7 +374,7 @@ static snug_status do_together(struct builder *builder, struct snug_reader *read
 #pragma omp master
         {
             if (before) status = write_chunk(builder, before);
-            if (next) *reading = read_chunk(builder, reader, next);
+            if (next) *reading = read_chunk(builder, peek, next);
         }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t t = 0; t < tasks; t++) tokenize_task(builder, now, t);
@@ -380,20 +385,21 @@ static snug_status do_together(struct builder *builder, struct snug_reader *read
 
 /* With a limit on rows no chunk is read ahead: the number of rows used of a chunk must be known before the next is
    read. */
-static snug_status build_rows(struct builder *builder, struct snug_reader *reader) {
+static snug_status build_rows(struct builder *builder, struct snug_peek *peek) {
+    const struct snug_reader *reader = peek->reader;
     const bool ahead = builder->options->max_samples < 0;
     struct chunk *before = NULL, *now = &builder->chunks[0];
-    snug_status reading = read_chunk(builder, reader, now);
+    snug_status reading = read_chunk(builder, peek, now);
     for (int turn = 1; reading == SNUG_OK || (reading == SNUG_END && now); turn = (turn + 1) % 3) {
         struct chunk *next = reading == SNUG_OK ? &builder->chunks[turn] : NULL;
-        RETURN_IF_ERROR(do_together(builder, reader, before, now, ahead ? next : NULL, &reading));
+        RETURN_IF_ERROR(do_together(builder, peek, before, now, ahead ? next : NULL, &reading));
         if (before) RETURN_IF_ERROR(look_ahead(builder, reader, before->position));
         before = now;
         if (!ahead) {
             RETURN_IF_ERROR(write_chunk(builder, now));
             RETURN_IF_ERROR(look_ahead(builder, reader, now->position));
             before = NULL;
-            if (next) reading = read_chunk(builder, reader, next);
+            if (next) reading = read_chunk(builder, peek, next);
         }
         now = next;
     }
@@ -412,21 +418,20 @@ static snug_status check_rows(struct builder *builder) {
     return snug_fail(builder->ctx, SNUG_E_INPUT, "%s: there is no row with text", options->path);
 }
 
-static snug_status prepare(struct builder *builder, struct snug_reader *reader) {
+static snug_status prepare(struct builder *builder, int64_t hot) {
     const struct snug_dataset_options *options = builder->options;
-    const char *const *names;
     enum snug_data_form form;
-    size_t count = snug_reader_columns(reader, &names);
     RETURN_IF_ERROR(snug_data_form_of(builder->ctx, options->path, options->format, &form));
-    RETURN_IF_ERROR(snug_columns_find(builder->ctx, options, names, count, &builder->columns));
     builder->label.typed = form == SNUG_DATA_JSON_LINES;
     builder->columns.has_label &= options->need_labels || !builder->task->words; /* skip the tags */
     builder->label.words = builder->task->words;
+    builder->label.separator = options->label_separator;
+    RETURN_IF_ERROR(snug_label_column_begin_hot(builder->ctx, &builder->label, hot));
     builder->join = builder->task->joins && !options->line_by_line;
     builder->look = LOOK_FIRST;
     builder->begun = builder->told = snug_seconds();
     builder->threads = options->threads > 0 ? options->threads : 1;
-    const int64_t specials = (int64_t)snug_tokenizer_specials(builder->tokenizer, builder->columns.texts == 2);
+    const int64_t specials = (int64_t)snug_tokenizer_specials(builder->tokenizer, builder->columns.pair);
     const int64_t least = builder->join || !specials ? 1 : specials; /* untested: a tokenizer without special tokens */
     if (options->max_length < least || options->max_length > INT32_MAX)
         return snug_fail(builder->ctx, SNUG_E_USAGE,
@@ -447,13 +452,13 @@ static void note_oddities(struct builder *builder, const struct snug_reader *rea
     builder->writer.added = added < UINT32_MAX ? (uint32_t)added : UINT32_MAX; /* untested: over 2^32 lines */
 }
 
-static snug_status build(struct builder *builder, struct snug_reader *reader, const struct snug_folder *in,
+static snug_status build(struct builder *builder, struct snug_peek *peek, int64_t hot, const struct snug_folder *in,
                          const char *name, XXH128_hash_t key, int *fd) {
     enum snug_label_form form;
-    RETURN_IF_ERROR(prepare(builder, reader));
+    RETURN_IF_ERROR(prepare(builder, hot));
     RETURN_IF_ERROR(snug_cache_create(builder->ctx, in, name, &builder->writer));
-    RETURN_IF_ERROR(build_rows(builder, reader));
-    note_oddities(builder, reader);
+    RETURN_IF_ERROR(build_rows(builder, peek));
+    note_oddities(builder, peek->reader);
     RETURN_IF_ERROR(check_rows(builder));
     RETURN_IF_ERROR(snug_label_column_form(builder->ctx, &builder->label, builder->options->path,
                                            builder->options->need_labels, &form));
@@ -461,22 +466,18 @@ static snug_status build(struct builder *builder, struct snug_reader *reader, co
 }
 
 snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                             const struct snug_dataset_options *options, int data, const struct snug_folder *in,
+                             const struct snug_dataset_options *options, struct snug_peek *peek,
+                             const struct snug_columns *columns, int64_t hot, const struct snug_folder *in,
                              const char *name, XXH128_hash_t key, int *fd) {
-    struct snug_reader *reader;
     void *memory;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct builder), &memory));
     struct builder *builder = memory;
     builder->ctx = ctx;
     builder->tokenizer = tokenizer;
     builder->options = options;
+    builder->columns = *columns;
     builder->task = snug_task_info(options->task);
-    const struct snug_reader_options how = {options->format, options->strict, builder->task->words};
-    snug_status status = snug_reader_open_file(ctx, options->path, data, &how, &reader);
-    if (status == SNUG_OK) {
-        status = build(builder, reader, in, name, key, fd);
-        snug_reader_close(reader);
-    }
+    const snug_status status = build(builder, peek, hot, in, name, key, fd);
     builder_free(builder);
     return status;
 }

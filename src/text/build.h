@@ -4,11 +4,14 @@
 #define SNUG_TEXT_BUILD_H
 
 #include "text/cache.h"
+#include "text/columns.h"
 
-/* Reads and tokenizes the file that options name, opened as data, in constant memory, and returns the finished cache's
-   file in *fd. in is NULL: an unnamed file. data is not closed. */
+/* Reads and tokenizes the rows of peek, which are those of the file that options name, in constant memory, and returns
+   the finished cache's file in *fd. hot: the classes of labels that are lists of zeros and ones, else 0. in is NULL: an
+   unnamed file. */
 snug_status snug_cache_build(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                             const struct snug_dataset_options *options, int data, const struct snug_folder *in,
+                             const struct snug_dataset_options *options, struct snug_peek *peek,
+                             const struct snug_columns *columns, int64_t hot, const struct snug_folder *in,
                              const char *name, XXH128_hash_t key, int *fd);
 
 #endif

@@ -64,7 +64,7 @@ static const char *check_header(const struct snug_cache_header *header, uint64_t
     if (sizeof *header + header->rows_size + header->index_size + lengths_size(header) + header->labels_size !=
         file_size)
         return "its size differs from its header's";
-    if (header->label_form > SNUG_LABELS_TAG_NUMBERS) return "the form of the labels is unknown";
+    if (header->label_form >= SNUG_LABEL_FORM_COUNT) return "the form of the labels is unknown";
     return NULL;
 }
 

@@ -87,10 +87,13 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
     int64_t steps = collator->options->accumulation, micro = number % steps, end,
             place = places_of(collator, number, &end);
     const int64_t share = snug_loader_share(collator->options), first = number - micro;
+    const int64_t between =
+        collator->options->in_turns ? collator->options->ranks : 1; /* from one of a rank's to the next */
+    const int64_t own = micro / between % share;
     batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
     batch->first_sample = micro * collator->options->batch_size;
     RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row));
-    batch->last_in_step = micro % share == share - 1 || number == collator->batches - 1;
+    batch->last_in_step = own == share - 1 || number + between >= collator->batches;
     batch->offsets[0] = 0;
     for (int64_t row; place < end; place++) {
         RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row));
@@ -99,7 +102,7 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
     snug_radix_order(batch->by_id, collator->scratch, batch->ids, batch->tokens);
 
     batch->items_in_step = batch->items;
-    if (micro % share) return SNUG_OK;
+    if (own) return SNUG_OK;
     for (int64_t next = first; next < first + steps && next < collator->batches; next++) {
         int64_t items;
         if (next == number) continue;

@@ -2,8 +2,10 @@
 #include "text/columns.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "text/labels.h"
 #include "text/task.h"
 
 struct name_list {
@@ -12,12 +14,9 @@ struct name_list {
     char text[512]; /* for messages: "a, b, c", truncated if it is long */
 };
 
-static void describe(struct name_list *list) {
-    size_t used = 0;
-    list->text[0] = '\0';
-    for (size_t i = 0; i < list->count && used < sizeof list->text; i++) {
-        used += (size_t)snprintf(list->text + used, sizeof list->text - used, "%s%s", i ? ", " : "", list->names[i]);
-    }
+static void add_name(char *text, size_t size, const char *name) {
+    const size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
 }
 
 /* The column called name (length bytes); count if there is none. */
@@ -27,11 +26,18 @@ static size_t find(const struct name_list *list, const char *name, size_t length
     return i;
 }
 
+static size_t find_name(const struct name_list *list, const char *name) { return find(list, name, strlen(name)); }
+
+/* ---- the label ------------------------------------------------------------------------------------------------- */
+
 static snug_status find_label(snug_context *ctx, const struct snug_dataset_options *options,
                               const struct name_list *list, struct snug_columns *out) {
     const struct snug_task_info *task = snug_task_info(options->task);
+    const struct snug_used_columns *trained = options->trained;
     const char *name = options->label_column ? options->label_column : task->label_column;
-    out->label = find(list, name, strlen(name));
+    out->label = list->count;
+    if (!options->label_column && trained && trained->label) out->label = find_name(list, trained->label);
+    if (out->label == list->count) out->label = find_name(list, name);
     /* untested: a --label_column that is missing */
     if (out->label == list->count && !options->label_column && task->label_second && list->count > 1 &&
         strcmp(list->names[1], task->text_column[0]) != 0)
@@ -44,49 +50,235 @@ static snug_status find_label(snug_context *ctx, const struct snug_dataset_optio
                      options->path, name, list->text);
 }
 
-static snug_status find_named_texts(snug_context *ctx, const struct snug_dataset_options *options,
-                                    const struct name_list *list, struct snug_columns *out) {
-    const size_t most = snug_task_info(options->task)->texts;
+/* ---- texts that arguments name ----------------------------------------------------------------------------------- */
+
+static snug_status add_text(snug_context *ctx, const struct snug_dataset_options *options, const struct name_list *list,
+                            const char *argument, const char *name, size_t length, struct snug_columns *out) {
+    const size_t column = find(list, name, length);
+    if (column == list->count)
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: --%s: there is no column \"%.*s\"; its columns are: %s", options->path,
+                         argument, (int)length, name, list->text);
+    out->text[out->texts++] = column;
+    return SNUG_OK;
+}
+
+static snug_status find_joined(snug_context *ctx, const struct snug_dataset_options *options,
+                               const struct name_list *list, struct snug_columns *out) {
+    const size_t most = snug_task_info(options->task)->words ? 1 : SNUG_TEXTS_MOST;
+    if (options->text_column || options->text_pair_column)
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "--text_column_names joins columns to one text, and --text_column_name and "
+                         "--text_pair_column_name name a text or a pair: give one or the other");
     for (const char *name = options->text_columns; name;) {
         const char *comma = strchr(name, ',');
-        size_t length = comma ? (size_t)(comma - name) : strlen(name);
-        size_t column = find(list, name, length);
-        if (column == list->count)
-            return snug_fail(ctx, SNUG_E_INPUT,
-                             "%s: --text_column_names: there is no column \"%.*s\"; its columns are: %s", options->path,
-                             (int)length, name, list->text);
         if (out->texts == most)
             return snug_fail(ctx, SNUG_E_USAGE, "--text_column_names \"%s\": at most %zu column%s can be used",
                              options->text_columns, most, most == 1 ? "" : "s");
-        out->text[out->texts++] = column;
+        RETURN_IF_ERROR(add_text(ctx, options, list, "text_column_names", name,
+                                 comma ? (size_t)(comma - name) : strlen(name), out));
         name = comma ? comma + 1 : NULL;
     }
     return SNUG_OK;
 }
 
-/* run_mlm uses "text", else the first column; run_ner "tokens", else the first column; run_glue "sentence1" and
-   "sentence2", else the first two columns that are not the label, else the only one. */
-static void find_usual_texts(const struct snug_dataset_options *options, const struct name_list *list,
-                             struct snug_columns *out) {
+static snug_status find_named(snug_context *ctx, const struct snug_dataset_options *options,
+                              const struct name_list *list, struct snug_columns *out) {
+    const char *first = options->text_column, *second = options->text_pair_column;
+    if (options->text_columns) return find_joined(ctx, options, list, out);
+    if (second && !snug_task_info(options->task)->pairs)
+        return snug_fail(ctx, SNUG_E_USAGE, "--text_pair_column_name is for classification: leave it out");
+    if (!first)
+        return snug_fail(ctx, SNUG_E_USAGE, "--text_pair_column_name %s needs --text_column_name, the first text",
+                         second);
+    RETURN_IF_ERROR(add_text(ctx, options, list, "text_column_name", first, strlen(first), out));
+    if (!second) return SNUG_OK;
+    out->pair = true;
+    return add_text(ctx, options, list, "text_pair_column_name", second, strlen(second), out);
+}
+
+/* ---- texts that are found ------------------------------------------------------------------------------------- */
+
+/* The pairs of GLUE's tasks, by the names in run_glue.py. */
+static const char *const known_pairs[][2] = {
+    {"sentence1", "sentence2"}, {"question1", "question2"}, {"premise", "hypothesis"}, {"question", "sentence"}};
+
+static bool find_known(const struct snug_dataset_options *options, const struct name_list *list,
+                       struct snug_columns *out) {
     const struct snug_task_info *task = snug_task_info(options->task);
-    for (size_t i = 0; i < task->texts; i++) {
-        const size_t column = find(list, task->text_column[i], strlen(task->text_column[i]));
-        if (column < list->count) out->text[out->texts++] = column;
+    for (size_t i = 0; task->pairs && i < sizeof known_pairs / sizeof *known_pairs; i++) {
+        const size_t a = find_name(list, known_pairs[i][0]), b = find_name(list, known_pairs[i][1]);
+        if (a == list->count || b == list->count || a == out->label || b == out->label) continue;
+        *out = (struct snug_columns){
+            .text = {a, b}, .texts = 2, .pair = true, .label = out->label, .has_label = out->has_label};
+        return true;
     }
-    if (out->texts == task->texts) return;
-    out->texts = 0;
-    for (size_t i = 0; i < list->count && out->texts < task->texts; i++)
-        if (i != out->label) out->text[out->texts++] = i;
+    for (size_t i = 0; i < sizeof task->text_column / sizeof *task->text_column && task->text_column[i]; i++) {
+        const size_t column = find_name(list, task->text_column[i]);
+        if (column == list->count || column == out->label) continue;
+        out->text[0] = column;
+        out->texts = 1;
+        return true;
+    }
+    return false;
+}
+
+static int compare_numbers(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Whether a column has a different number in each of the first rows. */
+static bool has_own_numbers(const struct snug_peek *peek, size_t column) {
+    const char *numbers[SNUG_PEEK_ROWS] = {NULL};
+    for (size_t i = 0; i < peek->count; i++) {
+        const struct snug_field *field = &peek->rows[i].fields[column];
+        const bool text = field->kind == SNUG_FIELD_TEXT && snug_number_kind(field->text) != SNUG_NUMBER_NONE;
+        if (!text && field->kind != SNUG_FIELD_INTEGER && field->kind != SNUG_FIELD_REAL) return false;
+        numbers[i] = field->text;
+    }
+    qsort(numbers, peek->count, sizeof *numbers, compare_numbers);
+    for (size_t i = 1; i < peek->count; i++)
+        if (strcmp(numbers[i - 1], numbers[i]) == 0) return false;
+    return peek->count > 0;
+}
+
+static bool is_identifier(const struct name_list *list, const struct snug_peek *peek, size_t column) {
+    static const char *const usual[] = {"id", "idx", "index", "guid", "Unnamed: 0"};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcasecmp(list->names[column], usual[i]) == 0) return true;
+    return peek && has_own_numbers(peek, column);
+}
+
+/* run_mlm.py and run_ner.py take the first column. Two texts may be a pair, or one may be something else: that is
+   asked. */
+static snug_status find_only(snug_context *ctx, const struct snug_dataset_options *options,
+                             const struct name_list *list, const struct snug_peek *peek, struct snug_columns *out) {
+    const bool takes_first = !snug_task_info(options->task)->pairs;
+    char candidates[512] = "", joined[512] = "";
+    size_t found[2], count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (i == out->label || is_identifier(list, peek, i)) continue;
+        if (count < 2) found[count] = i;
+        count++;
+        add_name(candidates, sizeof candidates, list->names[i]);
+        snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%s", *joined ? "," : "", list->names[i]);
+    }
+    if (count == 0)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: there is no text column; its columns are: %s. Identifiers and numbers that all differ "
+                         "are not taken for texts: name the column with --text_column_name",
+                         options->path, list->text);
+    if (count > 1 && !takes_first)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: which column is the text: %s? Give --text_column_name %s; or --text_column_name %s "
+                         "--text_pair_column_name %s for a pair; or --text_column_names %s to join them",
+                         options->path, candidates, list->names[found[0]], list->names[found[0]], list->names[found[1]],
+                         joined);
+    out->text[0] = found[0];
+    out->texts = 1;
+    return SNUG_OK;
+}
+
+/* The columns that the model was trained on. */
+static bool find_trained(const struct snug_dataset_options *options, const struct name_list *list,
+                         struct snug_columns *out) {
+    const struct snug_used_columns *trained = options->trained;
+    if (!trained || !trained->texts) return false;
+    for (size_t i = 0; i < trained->texts; i++) {
+        out->text[i] = find_name(list, trained->text[i]);
+        if (out->text[i] == list->count) return false;
+    }
+    out->texts = trained->texts;
+    out->pair = trained->pair;
+    return true;
+}
+
+/* The file has other columns than the training's: one text for one, or a pair for a pair, can be used. */
+static snug_status check_trained(snug_context *ctx, const struct snug_dataset_options *options,
+                                 const struct name_list *list, const struct snug_columns *columns) {
+    const struct snug_used_columns *trained = options->trained;
+    char was[512] = "", is[512] = "";
+    if (!trained || !trained->texts) return SNUG_OK;
+    for (size_t i = 0; i < trained->texts; i++) add_name(was, sizeof was, trained->text[i]);
+    for (size_t i = 0; i < columns->texts; i++) add_name(is, sizeof is, list->names[columns->text[i]]);
+    if (columns->texts != trained->texts || columns->pair != trained->pair)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: the model was trained on %s %s, and the file's columns are: %s. Give %s", options->path,
+                         trained->pair        ? "the pair"
+                         : trained->texts > 1 ? "the joined columns"
+                                              : "the column",
+                         was, list->text,
+                         trained->pair        ? "--text_column_name and --text_pair_column_name"
+                         : trained->texts > 1 ? "--text_column_names"
+                                              : "--text_column_name");
+    snug_log(ctx, SNUG_LOG_WARNING, "%s: the model was trained on the text column%s %s, which it lacks: using %s",
+             options->path, trained->texts > 1 ? "s" : "", was, is);
+    return SNUG_OK;
 }
 
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
-                              size_t count, struct snug_columns *out) {
+                              size_t count, const struct snug_peek *peek, struct snug_columns *out) {
     struct name_list list = {.names = names, .count = count};
     *out = (struct snug_columns){0};
-    describe(&list);
+    for (size_t i = 0; i < count; i++) add_name(list.text, sizeof list.text, names[i]);
     RETURN_IF_ERROR(find_label(ctx, options, &list, out));
-    if (options->text_columns) return find_named_texts(ctx, options, &list, out);
-    find_usual_texts(options, &list, out);
-    if (out->texts) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_INPUT, "%s: there is no text column; its columns are: %s", options->path, list.text);
+    if (options->text_columns || options->text_column || options->text_pair_column)
+        return find_named(ctx, options, &list, out);
+    if (find_trained(options, &list, out)) return SNUG_OK;
+    if (!find_known(options, &list, out)) RETURN_IF_ERROR(find_only(ctx, options, &list, peek, out));
+    return check_trained(ctx, options, &list, out);
+}
+
+/* ---- their names and texts ------------------------------------------------------------------------------------- */
+
+static bool is_used(const struct snug_columns *columns, size_t column) {
+    for (size_t i = 0; i < columns->texts; i++)
+        if (columns->text[i] == column) return true;
+    return columns->has_label && columns->label == column;
+}
+
+void snug_used_columns_free(struct snug_used_columns *used) {
+    for (size_t i = 0; i < used->texts; i++) free(used->text[i]);
+    free(used->label);
+    free(used->delimiter);
+    free(used->unused);
+    *used = (struct snug_used_columns){0};
+}
+
+snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *columns,
+                                  const struct snug_dataset_options *options, const char *const *names, size_t count,
+                                  struct snug_used_columns *out) {
+    char unused[512] = "";
+    *out = (struct snug_used_columns){.pair = columns->pair};
+    for (size_t i = 0; i < columns->texts; i++) {
+        RETURN_IF_ERROR(snug_strdup(ctx, names[columns->text[i]], &out->text[i]));
+        out->texts = i + 1;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!is_used(columns, i)) add_name(unused, sizeof unused, names[i]);
+    if (columns->has_label) RETURN_IF_ERROR(snug_strdup(ctx, names[columns->label], &out->label));
+    if (columns->texts > 1 && !columns->pair)
+        RETURN_IF_ERROR(snug_strdup(ctx, snug_dataset_delimiter(options), &out->delimiter));
+    return snug_strdup(ctx, unused, &out->unused);
+}
+
+const char *snug_dataset_delimiter(const struct snug_dataset_options *options) {
+    const struct snug_used_columns *trained = options->trained;
+    if (options->text_delimiter) return options->text_delimiter;
+    return trained && trained->delimiter ? trained->delimiter : " ";
+}
+
+snug_status snug_columns_join(snug_context *ctx, const struct snug_columns *columns, const char *delimiter,
+                              const struct snug_row *row, struct snug_row_buffer *buffer, struct snug_field *out) {
+    size_t size = 0;
+    for (size_t i = 0; i < columns->texts; i++) {
+        const struct snug_field *field = &row->fields[columns->text[i]];
+        const size_t between = i ? strlen(delimiter) : 0;
+        *out = *field;
+        if (field->kind == SNUG_FIELD_MISSING || field->kind == SNUG_FIELD_LIST || field->kind == SNUG_FIELD_OTHER)
+            return SNUG_OK; /* which the caller refuses */
+        RETURN_IF_ERROR(snug_grow(ctx, &buffer->data, &buffer->capacity, size + between + field->length + 1, 1));
+        if (between) memcpy((char *)buffer->data + size, delimiter, between);
+        memcpy((char *)buffer->data + size + between, field->text, field->length + 1);
+        size += between + field->length;
+    }
+    *out = (struct snug_field){SNUG_FIELD_TEXT, buffer->data, size};
+    return SNUG_OK;
 }

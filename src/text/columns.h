@@ -4,15 +4,26 @@
 #define SNUG_TEXT_COLUMNS_H
 
 #include "text/dataset.h"
+#include "text/peek.h"
 
 struct snug_columns {
-    size_t text[2], texts; /* columns of the first text and, where texts is 2, of the second */
+    size_t text[SNUG_TEXTS_MOST], texts;
+    bool pair; /* text[0] and text[1] are a pair of texts; else the texts of all are joined into one */
     size_t label;
     bool has_label;
 };
 
-/* As run_glue.py (classification) and run_mlm.py (masked LM) find them, or as options name them. */
+/* As options name them; else as they are known from GLUE, or as the model was trained; else the only column that can be
+   a text. Identifiers are not texts: columns with a usual name of one, and columns of numbers that all differ in the
+   rows of peek (which may be NULL). */
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
-                              size_t count, struct snug_columns *out);
+                              size_t count, const struct snug_peek *peek, struct snug_columns *out);
+/* Their names. */
+snug_status snug_columns_describe(snug_context *ctx, const struct snug_columns *columns,
+                                  const struct snug_dataset_options *options, const char *const *names, size_t count,
+                                  struct snug_used_columns *out);
+/* The text of a row: that of one column, or those of several, joined into *buffer. */
+snug_status snug_columns_join(snug_context *ctx, const struct snug_columns *columns, const char *delimiter,
+                              const struct snug_row *row, struct snug_row_buffer *buffer, struct snug_field *out);
 
 #endif

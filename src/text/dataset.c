@@ -157,21 +157,6 @@ static snug_status describe_data(snug_context *ctx, const char *path, int fd, ch
     return status;
 }
 
-/* Everything that the tokens depend on; any change gives another cache file. */
-static snug_status cache_key(snug_context *ctx, const struct snug_tokenizer *tokenizer,
-                             const struct snug_dataset_options *options, enum snug_data_form form, const char *data,
-                             XXH128_hash_t *out) {
-    char *text;
-    RETURN_IF_ERROR(snug_format(
-        ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s\n%d %d %d %d\n%" PRId64 " %" PRId64, data, (int)form,
-        snug_tokenizer_fingerprint(tokenizer), (int)options->task, options->text_columns ? options->text_columns : "",
-        options->label_column ? options->label_column : "", options->need_labels, options->line_by_line,
-        options->keep_words, options->strict, options->max_length, options->max_samples));
-    *out = XXH3_128bits(text, strlen(text));
-    free(text);
-    return SNUG_OK;
-}
-
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 /* Repeats the reader's warnings from when the tokens were made. */
@@ -196,16 +181,72 @@ struct opening {
     struct snug_folder folder; /* of the cache; none if the tokens are for this run only */
     char *name;                /* of the file in it */
     XXH128_hash_t key;
+    struct snug_reader *reader; /* of the data */
+    struct snug_peek peek;
+    struct snug_columns columns;
+    struct snug_used_columns *used; /* their names */
+    int64_t hot;                    /* classes of labels that are lists of zeros and ones */
+    bool cached;                    /* the tokens are in the cache */
 };
+
+/* Reads the first rows, and decides what the columns are. */
+static snug_status find_columns(struct opening *o) {
+    const struct snug_dataset_options *options = o->options;
+    const struct snug_task_info *task = snug_task_info(options->task);
+    const char *const *names;
+    const struct snug_reader_options how = {options->format, options->strict, task->words};
+    RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
+    const size_t count = snug_reader_columns(o->reader, &names);
+    RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
+    RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
+    if (o->columns.has_label && !task->words) o->hot = snug_label_hot(&o->peek, o->columns.label);
+    return snug_columns_describe(o->ctx, &o->columns, options, names, count, o->used);
+}
+
+/* The names of the columns, each with its length, because they may contain any character. */
+static snug_status columns_key(const struct opening *o, char **out) {
+    const struct snug_used_columns *used = o->used;
+    const char *label = used->label ? used->label : "", *delimiter = used->delimiter ? used->delimiter : "";
+    RETURN_IF_ERROR(snug_format(o->ctx, out, "%d %zu %zu:%s %zu:%s", used->pair, used->texts, strlen(label), label,
+                                strlen(delimiter), delimiter));
+    for (size_t i = 0; i < used->texts; i++) {
+        char *longer;
+        const snug_status status =
+            snug_format(o->ctx, &longer, "%s %zu:%s", *out, strlen(used->text[i]), used->text[i]);
+        free(*out);
+        *out = longer;
+        RETURN_IF_ERROR(status);
+    }
+    return SNUG_OK;
+}
+
+/* Everything that the tokens depend on; any change gives another cache file. */
+static snug_status make_key(struct opening *o) {
+    const struct snug_dataset_options *options = o->options;
+    const char *separator = options->label_separator;
+    char *columns, *text = NULL;
+    RETURN_IF_ERROR(columns_key(o, &columns));
+    const snug_status status = snug_format(
+        o->ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64,
+        o->description, (int)o->form, snug_tokenizer_fingerprint(o->tokenizer), (int)options->task, columns,
+        separator ? "=" : "", separator ? separator : "", o->columns.has_label, options->need_labels,
+        options->line_by_line, options->keep_words, options->strict, options->max_length, options->max_samples, o->hot);
+    free(columns);
+    if (status == SNUG_OK) o->key = XXH3_128bits(text, strlen(text));
+    free(text);
+    return status;
+}
 
 /* The folder and the name of the cache, or none, which is logged. */
 static snug_status find_cache(struct opening *o) {
     char problem[256];
     bool regular;
     RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &o->description, &regular));
-    RETURN_IF_ERROR(cache_key(o->ctx, o->tokenizer, o->options, o->form, o->description, &o->key));
     /* A pipe can be read only once, and of standard input a part may have been read. */
-    if (!regular || o->options->content || lseek(o->data, 0, SEEK_CUR) != 0) return SNUG_OK;
+    const bool kept = regular && !o->options->content && lseek(o->data, 0, SEEK_CUR) == 0;
+    RETURN_IF_ERROR(find_columns(o));
+    RETURN_IF_ERROR(make_key(o));
+    if (!kept) return SNUG_OK;
     RETURN_IF_ERROR(snug_cache_folder_open(o->ctx, &o->folder, problem));
     if (!o->folder.path) {
         snug_log(o->ctx, SNUG_LOG_WARNING, "texts are tokenized again in every run: %s", problem);
@@ -260,7 +301,8 @@ static snug_status build_and_open(struct opening *o) {
     const char *problem;
     int fd = -1;
     if (folder) snug_cache_folder_sweep(o->ctx, folder);
-    RETURN_IF_ERROR(snug_cache_build(o->ctx, o->tokenizer, o->options, o->data, folder, o->name, o->key, &fd));
+    RETURN_IF_ERROR(snug_cache_build(o->ctx, o->tokenizer, o->options, &o->peek, &o->columns, o->hot, folder, o->name,
+                                     o->key, &fd));
     const snug_status unchanged = check_unchanged(o);
     if (unchanged != SNUG_OK) {
         close(fd);
@@ -276,10 +318,10 @@ static snug_status build_and_open(struct opening *o) {
 }
 
 static snug_status open_tokens(struct opening *o) {
-    bool cached = false;
     RETURN_IF_ERROR(find_cache(o));
-    if (o->folder.path) RETURN_IF_ERROR(open_cached(o, &cached));
-    if (cached) log_oddities(o->ctx, o->options->path, o->cache);
+    if (o->folder.path) RETURN_IF_ERROR(open_cached(o, &o->cached));
+    const bool cached = o->cached;
+    if (cached && !o->peek.ended) log_oddities(o->ctx, o->options->path, o->cache); /* else the reader has done it */
     if (!cached) RETURN_IF_ERROR(build_and_open(o));
     snug_log(o->ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s%s%s", o->options->path,
              o->cache->rows, o->cache->tokens, cached ? "read from" : "tokenized into",
@@ -302,11 +344,14 @@ static snug_status open_content(snug_context *ctx, const struct snug_dataset_opt
 
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
-    struct opening o = {.ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache};
+    struct opening o = {
+        .ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache, .used = &dataset->columns};
     RETURN_IF_ERROR(snug_data_form_of(ctx, options->path, options->format, &o.form));
     RETURN_IF_ERROR(options->content ? open_content(ctx, options, &o.data)
                                      : snug_data_open(ctx, options->path, &o.data));
     const snug_status status = open_tokens(&o);
+    snug_peek_free(&o.peek);
+    (o.cached ? snug_reader_discard : snug_reader_close)(o.reader);
     close(o.data);
     snug_folder_close(&o.folder);
     free(o.description);
@@ -343,6 +388,7 @@ void snug_dataset_close(struct snug_dataset *dataset) {
     free(dataset->continued);
     free(dataset->values);
     free(dataset->path);
+    snug_used_columns_free(&dataset->columns);
     free(dataset);
 }
 
@@ -382,6 +428,7 @@ bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
     return dataset->bound && (dataset->dummy_most || dataset->cache.labelled == dataset->cache.rows);
 }
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
+const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset) { return &dataset->columns; }
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }
 int64_t snug_dataset_raw_labels(const struct snug_dataset *dataset) { return (int64_t)dataset->cache.raw.count; }
 
@@ -392,7 +439,7 @@ const char *snug_dataset_raw_label(const struct snug_dataset *dataset, uint32_t 
 bool snug_dataset_is_labelled(const struct snug_dataset *dataset, int64_t labels) {
     if (!dataset->bound) return false;
     /* An empty list is a label, too: none of the classes. */
-    return dataset->dummy_most || dataset->cache.form == SNUG_LABELS_LIST || labels;
+    return dataset->dummy_most || snug_labels_are_lists(dataset->cache.form) || labels;
 }
 
 snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
@@ -400,7 +447,7 @@ snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_datas
     struct snug_cache_entry entry = {.labels = 1};
     /* Usually all rows have a label. */
     if (!dataset->dummy_most &&
-        (dataset->cache.form == SNUG_LABELS_LIST || dataset->cache.labelled < dataset->cache.rows))
+        (snug_labels_are_lists(dataset->cache.form) || dataset->cache.labelled < dataset->cache.rows))
         RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, dataset->first + row, &entry));
     *out = entry.labels;
     return SNUG_OK;

@@ -12,6 +12,9 @@
  */
 enum { SNUG_ROWS_MOST = 1000000000 };
 
+/* Maximum number of columns whose texts are joined. */
+enum { SNUG_TEXTS_MOST = 32 };
+
 /* Maximum number of classes of a model that snug can read back. */
 enum { SNUG_CLASSES_MOST = 1 << 20 };
 
@@ -31,21 +34,41 @@ enum snug_label_form {
     SNUG_LABELS_NONFINITE,   /* every row one number, or the word nan or inf: not a valid column of numbers */
     SNUG_LABELS_TAGS,        /* rows are words, each with a string */
     SNUG_LABELS_TAG_NUMBERS, /* rows are words, each with an integer from 0: the number of a class */
+    SNUG_LABELS_MIXED,       /* every row one number or one word */
+    SNUG_LABELS_MULTI_HOT,   /* every row a list of as many zeros and ones as there are classes */
 };
+enum { SNUG_LABEL_FORM_COUNT = SNUG_LABELS_MULTI_HOT + 1 };
+
+/* The names of the columns of a file that are used. */
+struct snug_used_columns {
+    char *text[SNUG_TEXTS_MOST];
+    size_t texts;
+    bool pair;       /* the two texts are a pair; else several are joined, with delimiter between them */
+    char *delimiter; /* NULL where there is one text, or a pair */
+    char *label;     /* NULL: none */
+    char *unused;    /* all others: "a, b" */
+};
+void snug_used_columns_free(struct snug_used_columns *used);
 
 struct snug_dataset_options {
     const char *path;    /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
     const char *content; /* the data itself, as JSON Lines, or NULL: it is in the file; then path is for messages */
     const char *format;  /* of the file (text/data_file.h), or NULL: by its name */
     enum snug_task task;
-    const char *text_columns; /* comma-separated names, or NULL: found as run_glue.py finds them */
-    const char *label_column; /* or NULL: the task's default */
-    bool need_labels;         /* a missing label column is an error, with a hint at --task mlm */
-    bool line_by_line;        /* masked LM: each line a row; otherwise joined and cut into blocks */
-    bool keep_words;          /* token classification: the cache holds the words' texts, too */
-    int64_t max_length;       /* max_seq_length */
-    int64_t max_samples;      /* rows at most, or -1 */
-    bool strict;              /* malformed UTF-8 is an error */
+    const char *text_columns; /* comma-separated names of columns that are joined to one text, or NULL */
+    const char *text_column,
+        *text_pair_column;       /* of one text, or of a pair, or NULL. Without any: see text/columns.h */
+    const char *text_delimiter;  /* between joined texts; NULL: the training's, or a space */
+    const char *label_column;    /* or NULL: the task's default */
+    const char *label_separator; /* of several labels in a text; "": none; NULL: not known, and a label with '|' is an
+                                    error that asks */
+    const struct snug_used_columns *trained; /* those that the model was trained on; NULL: not known */
+    bool need_labels;                        /* a missing label column is an error, with a hint at --task mlm */
+    bool line_by_line;                       /* masked LM: each line a row; otherwise joined and cut into blocks */
+    bool keep_words;                         /* token classification: the cache holds the words' texts, too */
+    int64_t max_length;                      /* max_seq_length */
+    int64_t max_samples;                     /* rows at most, or -1 */
+    bool strict;                             /* malformed UTF-8 is an error */
     bool overwrite_cache;
     int threads;
     uint64_t seed;      /* of dummy data */
@@ -96,6 +119,10 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
 /* Whether every row has a label. */
 bool snug_dataset_all_labelled(const struct snug_dataset *dataset);
 const char *snug_dataset_path(const struct snug_dataset *dataset);
+/* The columns of its file; none of synthetic data. */
+const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset);
+/* Between texts that are joined. */
+const char *snug_dataset_delimiter(const struct snug_dataset_options *options);
 
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset);
 /* Distinct raw labels in order of first appearance (list items one by one). */
@@ -108,10 +135,12 @@ struct snug_labels {
     int64_t count;
     char **names;
 };
+enum snug_regression { SNUG_REGRESSION_AUTO, SNUG_REGRESSION_YES, SNUG_REGRESSION_NO };
 /* As run_glue.py and run_classification.py decide: real → regression; lists → multi-label; else single label with the
-   classes sorted (integers by value, strings by code point); nan or inf among numbers → SNUG_E_INPUT. regression forces
-   regression (do_regression). Tags are single labels; numbers of classes give LABEL_0 … up to the highest one. */
-snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
+   classes sorted (integers by value, strings by code point); words, nan or inf among numbers → SNUG_E_INPUT. With
+   SNUG_REGRESSION_NO (--do_regression False) numbers and words are classes. Fewer than two classes are SNUG_E_INPUT.
+   Tags are single labels; numbers of classes give LABEL_0 … up to the highest one. */
+snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, enum snug_regression regression,
                            struct snug_labels *out);
 void snug_labels_free(struct snug_labels *labels);
 /* Whether both name the same classes, in whatever order. */

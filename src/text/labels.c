@@ -70,29 +70,26 @@ static snug_status intern(snug_context *ctx, struct snug_raw_labels *raw, const 
 
 /* ---- one column ------------------------------------------------------------------------------------------------ */
 
-enum number_kind { NUMBER_NONE, NUMBER_INTEGER, NUMBER_REAL };
-
 static size_t digits(const char *text) { return strspn(text, "0123456789"); }
 
-/* Whether text is a decimal number as a whole: no hexadecimal, "nan" or "inf". */
-static enum number_kind number_kind(const char *text) {
+enum snug_number_kind snug_number_kind(const char *text) {
     text += *text == '-' || *text == '+';
     size_t whole = digits(text), fraction = 0;
-    if (whole && !text[whole]) return whole <= 18 ? NUMBER_INTEGER : NUMBER_REAL;
+    if (whole && !text[whole]) return whole <= 18 ? SNUG_NUMBER_INTEGER : SNUG_NUMBER_REAL;
     text += whole;
     if (*text == '.') {
         fraction = digits(++text);
         text += fraction;
     }
-    if (!whole && !fraction) return NUMBER_NONE;
+    if (!whole && !fraction) return SNUG_NUMBER_NONE;
     if (*text == 'e' || *text == 'E') {
         text++;
         text += *text == '-' || *text == '+';
         size_t exponent = digits(text);
-        if (!exponent) return NUMBER_NONE;
+        if (!exponent) return SNUG_NUMBER_NONE;
         text += exponent;
     }
-    return *text ? NUMBER_NONE : NUMBER_REAL;
+    return *text ? SNUG_NUMBER_NONE : SNUG_NUMBER_REAL;
 }
 
 /* Texts that other programs write for a missing number: in a column of words a word, among numbers an error. */
@@ -143,13 +140,77 @@ static snug_status add_value(snug_context *ctx, struct snug_label_column *column
 }
 
 static snug_status add_list(snug_context *ctx, struct snug_label_column *column, const char *text, size_t length,
-                            int64_t line) {
+                            const char *separator, int64_t line) {
+    const size_t width = strlen(separator);
     column->list = true;
     for (const char *end = text + length; text < end;) {
-        const char *bar = memchr(text, '|', (size_t)(end - text)), *stop = bar ? bar : end;
+        const char *at = memmem(text, (size_t)(end - text), separator, width), *stop = at ? at : end;
         if (stop > text) RETURN_IF_ERROR(add_number(ctx, column, text, (size_t)(stop - text), line));
-        text = stop + 1;
+        text = stop + width;
     }
+    return SNUG_OK;
+}
+
+/* ---- lists of zeros and ones ----------------------------------------------------------------------------------- */
+
+/* The length of a list of zeros and ones, as the reader joins it; 0 if it is another list. */
+static int64_t count_hot(const struct snug_field *field) {
+    if (field->kind != SNUG_FIELD_LIST || field->length % 2 == 0) return 0;
+    for (size_t i = 0; i < field->length; i++)
+        if (i % 2 ? field->text[i] != '|' : field->text[i] != '0' && field->text[i] != '1') return 0;
+    return (int64_t)(field->length + 1) / 2;
+}
+
+int64_t snug_label_hot(const struct snug_peek *peek, size_t column) {
+    int64_t hot = 0;
+    for (size_t i = 0; i < peek->count; i++) {
+        const struct snug_field *field = &peek->rows[i].fields[column];
+        const int64_t here = field->kind == SNUG_FIELD_MISSING ? hot : count_hot(field);
+        if (here < (field->kind == SNUG_FIELD_MISSING ? 0 : 2) || (hot && here != hot)) return 0;
+        hot = here;
+    }
+    return hot;
+}
+
+snug_status snug_label_column_begin_hot(snug_context *ctx, struct snug_label_column *column, int64_t classes) {
+    char text[24];
+    uint32_t number;
+    for (int64_t i = 0; i < classes; i++) {
+        const int length = snprintf(text, sizeof text, "%" PRId64, i);
+        RETURN_IF_ERROR(intern(ctx, &column->raw, text, (size_t)length, 1, &number));
+    }
+    column->hot = classes;
+    return SNUG_OK;
+}
+
+static snug_status add_hot(snug_context *ctx, struct snug_label_column *column, const char *path, int64_t line,
+                           const struct snug_field *field) {
+    if (count_hot(field) != column->hot)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": the label is not a list of %" PRId64
+                         " zeros and ones, as the first rows' are",
+                         path, line, column->hot);
+    RETURN_IF_ERROR(
+        snug_grow(ctx, (void **)&column->numbers, &column->capacity, (size_t)column->hot, sizeof *column->numbers));
+    for (int64_t i = 0; i < column->hot; i++)
+        if (field->text[2 * i] == '1') column->numbers[column->count++] = (uint32_t)i;
+    return SNUG_OK;
+}
+
+/* ---- all forms -----------------------------------------------------------------------------------------------------
+ */
+
+/* The separator of the labels in a field; NULL if it is one label. */
+static snug_status find_separator(snug_context *ctx, const struct snug_label_column *column, const char *path,
+                                  int64_t line, const struct snug_field *field, const char **out) {
+    *out = field->kind == SNUG_FIELD_LIST ? "|" : NULL;
+    if (*out) return SNUG_OK;
+    if (!column->separator && memchr(field->text, '|', field->length))
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s:%" PRId64 ": the label \"%s\" holds '|': give --label_separator '|' if it is several "
+                         "labels, or --label_separator none if it is the name of one class",
+                         path, line, field->text);
+    if (column->separator && *column->separator && strstr(field->text, column->separator)) *out = column->separator;
     return SNUG_OK;
 }
 
@@ -167,19 +228,24 @@ snug_status snug_label_column_add(snug_context *ctx, struct snug_label_column *c
                          "%s:%" PRId64
                          ": a label must be a string, a number or a list of them, not a boolean or an object",
                          path, line);
-    if (kind == SNUG_FIELD_LIST || memchr(field->text, '|', field->length))
-        return add_list(ctx, column, field->text, field->length, line);
+    if (column->hot) return add_hot(ctx, column, path, line, field);
+    const char *separator;
+    RETURN_IF_ERROR(find_separator(ctx, column, path, line, field, &separator));
+    if (separator) return add_list(ctx, column, field->text, field->length, separator, line);
     if (!field->length) {
         if (!column->empty_line) column->empty_line = line;
         return SNUG_OK;
     }
     if (kind == SNUG_FIELD_TEXT && !column->typed) {
-        enum number_kind look = number_kind(field->text);
-        kind = look == NUMBER_INTEGER ? SNUG_FIELD_INTEGER : look == NUMBER_REAL ? SNUG_FIELD_REAL : SNUG_FIELD_TEXT;
+        enum snug_number_kind look = snug_number_kind(field->text);
+        kind = look == SNUG_NUMBER_INTEGER ? SNUG_FIELD_INTEGER
+               : look == SNUG_NUMBER_REAL  ? SNUG_FIELD_REAL
+                                           : SNUG_FIELD_TEXT;
     }
     column->integer |= kind == SNUG_FIELD_INTEGER;
     column->real |= kind == SNUG_FIELD_REAL;
     if (kind == SNUG_FIELD_TEXT) *(is_nonfinite(field->text) ? &column->nonfinite : &column->string) = true;
+    column->word |= kind == SNUG_FIELD_TEXT && snug_number_kind(field->text) == SNUG_NUMBER_NONE;
     if (kind != SNUG_FIELD_TEXT && column->real && column->raw.count >= SNUG_LABELS_NUMBERED) {
         RETURN_IF_ERROR(add_value(ctx, column, field->text));
         if (column->count) return SNUG_OK;
@@ -232,13 +298,14 @@ snug_status snug_label_column_form(snug_context *ctx, const struct snug_label_co
     const bool number = column->real || column->integer;
     *out = column->integer ? SNUG_LABELS_TAG_NUMBERS : SNUG_LABELS_TAGS;
     if (column->words) return SNUG_OK;
-    *out = column->list        ? SNUG_LABELS_LIST
-           : column->string    ? SNUG_LABELS_STRING
+    *out = column->hot         ? SNUG_LABELS_MULTI_HOT
+           : column->list      ? SNUG_LABELS_LIST
+           : column->string    ? (number && column->word ? SNUG_LABELS_MIXED : SNUG_LABELS_STRING)
            : column->nonfinite ? (number ? SNUG_LABELS_NONFINITE : SNUG_LABELS_STRING)
            : column->real      ? SNUG_LABELS_REAL
            : column->integer   ? SNUG_LABELS_INTEGER
                                : SNUG_LABELS_NONE;
-    if (needed && column->empty_line && *out != SNUG_LABELS_LIST)
+    if (needed && column->empty_line && !snug_labels_are_lists(*out))
         return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the row has no label", path, column->empty_line);
     return SNUG_OK;
 }
@@ -277,27 +344,43 @@ static snug_status copy_names(snug_context *ctx, const struct snug_dataset *trai
     return SNUG_OK;
 }
 
+/* With one class there is nothing to learn; run_classification.py refuses it, too. */
+static snug_status check_count(snug_context *ctx, const struct snug_dataset *train, const struct snug_labels *labels) {
+    if (labels->problem == SNUG_PROBLEM_REGRESSION || labels->count > 1) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s: all its labels are \"%s\", and classification needs at least two classes: name another "
+                     "column with --label_column_name, or give --do_regression if they are numbers to predict",
+                     train->path, snug_dataset_raw_label(train, 0));
+}
+
 /* Regression: every label must be one number. */
 static snug_status check_numbers(snug_context *ctx, const struct snug_dataset *dataset) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
-    if (dataset->cache.form == SNUG_LABELS_LIST)
+    if (snug_labels_are_lists(dataset->cache.form))
         return snug_fail(ctx, SNUG_E_INPUT, "%s: its labels are lists, but regression needs one number a row",
                          dataset->path);
     for (size_t i = 0; i < raw->count; i++)
-        if (number_kind(snug_raw_labels_text(raw, i)) == NUMBER_NONE)
+        if (snug_number_kind(snug_raw_labels_text(raw, i)) == SNUG_NUMBER_NONE)
             return snug_fail(ctx, SNUG_E_INPUT, "%s:%" PRId64 ": the label \"%s\" is not a number, as regression needs",
                              dataset->path, raw->items[i].line, snug_raw_labels_text(raw, i));
     return SNUG_OK;
 }
 
-static snug_status fail_nonfinite(snug_context *ctx, const struct snug_dataset *dataset) {
+/* Words among numbers are more often damage than classes. */
+static snug_status fail_mixed(snug_context *ctx, const struct snug_dataset *dataset) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
     size_t i = 0;
-    while (!is_nonfinite(snug_raw_labels_text(raw, i))) i++; /* the form guarantees that there is one */
+    while (snug_number_kind(snug_raw_labels_text(raw, i)) != SNUG_NUMBER_NONE)
+        i++; /* the form says that there is one */
     return snug_fail(ctx, SNUG_E_INPUT,
-                     "%s:%" PRId64 ": the label \"%s\" is among numbers, but is not a valid number: correct it, or "
-                     "remove the row",
+                     "%s:%" PRId64 ": the label \"%s\" is among numbers, but is not a valid number: correct it or "
+                     "remove the row, or give --do_regression False if all labels are names of classes",
                      dataset->path, raw->items[i].line, snug_raw_labels_text(raw, i));
+}
+
+/* Whether a raw label is the number of a class, from 0. */
+static bool are_numbered(enum snug_label_form form) {
+    return form == SNUG_LABELS_TAG_NUMBERS || form == SNUG_LABELS_MULTI_HOT;
 }
 
 /* Numbers of classes without names: the highest one gives their count. */
@@ -316,21 +399,24 @@ static snug_status number_classes(snug_context *ctx, const struct snug_dataset *
     return SNUG_OK;
 }
 
-snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, bool regression,
+snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, enum snug_regression regression,
                            struct snug_labels *out) {
     enum snug_label_form form = train->cache.form;
     *out = (struct snug_labels){.problem = SNUG_PROBLEM_SINGLE_LABEL};
     if (train->cache.raw.count == 0)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: no row has a label; to train without labels give --task mlm",
                          train->path);
-    if (form == SNUG_LABELS_NONFINITE) return fail_nonfinite(ctx, train);
-    if (form == SNUG_LABELS_LIST) out->problem = SNUG_PROBLEM_MULTI_LABEL;
-    if (regression || form == SNUG_LABELS_REAL) {
+    if ((form == SNUG_LABELS_NONFINITE || form == SNUG_LABELS_MIXED) && regression == SNUG_REGRESSION_AUTO)
+        return fail_mixed(ctx, train);
+    if (snug_labels_are_lists(form)) out->problem = SNUG_PROBLEM_MULTI_LABEL;
+    if (regression == SNUG_REGRESSION_YES || (form == SNUG_LABELS_REAL && regression == SNUG_REGRESSION_AUTO)) {
         out->problem = SNUG_PROBLEM_REGRESSION;
         RETURN_IF_ERROR(check_numbers(ctx, train));
     }
-    const bool numbered = form == SNUG_LABELS_TAG_NUMBERS;
-    const snug_status status = numbered ? number_classes(ctx, train, out) : copy_names(ctx, train, out);
+    const bool numbered = are_numbered(form) && out->problem != SNUG_PROBLEM_REGRESSION;
+    snug_status status = numbered ? number_classes(ctx, train, out) : copy_names(ctx, train, out);
+    if (status == SNUG_OK && form != SNUG_LABELS_TAGS && form != SNUG_LABELS_TAG_NUMBERS)
+        status = check_count(ctx, train, out);
     if (status == SNUG_OK && numbered) return SNUG_OK;
     if (status != SNUG_OK) {
         snug_labels_free(out);
@@ -355,7 +441,7 @@ static snug_status index_names(snug_context *ctx, const struct snug_labels *labe
 /* Strings as the file has them; an integer k also finds LABEL_k, the name of a model that was given none. */
 static int32_t find_class(const struct snug_hash_map *names, const char *text) {
     const int32_t found = snug_hash_map_find(names, "", 0, text, strlen(text));
-    return found >= 0 || number_kind(text) != NUMBER_INTEGER
+    return found >= 0 || snug_number_kind(text) != SNUG_NUMBER_INTEGER
                ? found
                : snug_hash_map_find(names, "LABEL_", 6, text, strlen(text));
 }
@@ -372,8 +458,10 @@ snug_status snug_labels_match(snug_context *ctx, const struct snug_labels *a, co
 
 snug_status snug_labels_serve(snug_context *ctx, const struct snug_dataset *train, const struct snug_labels *model,
                               const struct snug_labels *data, bool *out) {
-    if (train->cache.form != SNUG_LABELS_TAG_NUMBERS) return snug_labels_match(ctx, model, data, out);
-    *out = model->count >= data->count;
+    if (!are_numbered(train->cache.form)) return snug_labels_match(ctx, model, data, out);
+    *out = train->cache.form == SNUG_LABELS_TAG_NUMBERS
+               ? model->count >= data->count
+               : model->problem == data->problem && model->count == data->count;
     return SNUG_OK;
 }
 
@@ -400,10 +488,14 @@ static int32_t continued_class(const struct snug_hash_map *names, const struct s
 
 static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
-    if (dataset->cache.form == SNUG_LABELS_LIST && labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
+    if (snug_labels_are_lists(dataset->cache.form) && labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: its labels are lists (or hold '|'), but the model gives each text one label",
                          dataset->path);
+    if (dataset->cache.form == SNUG_LABELS_MULTI_HOT && (int64_t)raw->count != labels->count)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: its labels are lists of %zu zeros and ones, but the model has %" PRId64 " classes",
+                         dataset->path, raw->count, labels->count);
     if (dataset->cache.values)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: its labels are not classes: they have over %d different numbers, some of which are "
@@ -413,7 +505,7 @@ static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset,
     snug_status status = index_names(ctx, labels, &names);
     for (size_t i = 0; i < raw->count && status == SNUG_OK; i++) {
         const char *text = snug_raw_labels_text(raw, i);
-        const long number = dataset->cache.form == SNUG_LABELS_TAG_NUMBERS ? strtol(text, NULL, 10) : -1;
+        const long number = are_numbered(dataset->cache.form) ? strtol(text, NULL, 10) : -1;
         dataset->classes[i] = number < 0 ? find_class(&names, text) : number < labels->count ? (int32_t)number : -1;
         dataset->continued[i] = continued_class(&names, labels, dataset->classes[i]);
         if (dataset->classes[i] < 0) status = fail_unseen(ctx, dataset, labels, i);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "text/dataset.h"
-#include "text/reader.h"
+#include "text/peek.h"
 
 /* From this number of different labels on, if there are fractions among them, further values are not interned, because
  * there may be one per row: the label is then SNUG_LABEL_VALUE, followed by the bits of a float.
@@ -15,6 +15,10 @@
 enum { SNUG_LABELS_NUMBERED = 1 << 16 };
 #define SNUG_LABEL_VALUE UINT32_MAX
 
+/* Whether a row may have several labels, or none. */
+static inline bool snug_labels_are_lists(enum snug_label_form form) {
+    return form == SNUG_LABELS_LIST || form == SNUG_LABELS_MULTI_HOT;
+}
 static inline bool snug_label_is_value(const uint32_t *labels, int64_t count) {
     return count == 2 && labels[0] == SNUG_LABEL_VALUE;
 }
@@ -41,20 +45,31 @@ struct snug_raw_labels {
 void snug_raw_labels_free(struct snug_raw_labels *raw);
 const char *snug_raw_labels_text(const struct snug_raw_labels *raw, size_t number);
 
+/* Whether a text is a decimal number as a whole: no hexadecimal, "nan" or "inf". */
+enum snug_number_kind { SNUG_NUMBER_NONE, SNUG_NUMBER_INTEGER, SNUG_NUMBER_REAL };
+enum snug_number_kind snug_number_kind(const char *text);
+
 /* State of a label column that is being read. */
 struct snug_label_column {
     struct snug_raw_labels raw;
-    bool typed; /* JSON distinguishes numbers from strings; in other formats the text decides */
-    bool list, string, real, integer, nonfinite;
-    bool words;         /* tags of words */
-    int64_t empty_line; /* the first row whose label is the empty text; 0 if none */
-    uint32_t *numbers;  /* of the last row; or SNUG_LABEL_VALUE and its value */
+    bool typed;            /* JSON distinguishes numbers from strings; in other formats the text decides */
+    const char *separator; /* of the labels in a text; "": none; NULL: a text with '|' is an error */
+    int64_t hot;           /* above 0: rows are lists of as many zeros and ones (snug_label_hot()) */
+    bool list, string, real, integer, nonfinite, word; /* word: a string that is no number */
+    bool words;                                        /* tags of words */
+    int64_t empty_line;                                /* the first row whose label is the empty text; 0 if none */
+    uint32_t *numbers;                                 /* of the last row; or SNUG_LABEL_VALUE and its value */
     size_t count, capacity;
     locale_t plain; /* in which numbers are read */
     int64_t rows;   /* so far */
     int64_t *seen;  /* by raw label: the last row that has it */
     size_t seen_capacity;
 };
+/* The length of the lists if the labels of the first rows are lists of zeros and ones of equal length, at least 2;
+   else 0. */
+int64_t snug_label_hot(const struct snug_peek *peek, size_t column);
+/* Begins a column of such lists: a raw label for each of its classes. */
+snug_status snug_label_column_begin_hot(snug_context *ctx, struct snug_label_column *column, int64_t classes);
 void snug_label_column_free(struct snug_label_column *column);
 /* Parses one row's label; numbers[0 … count-1] are its raw labels. A missing label gives none or, if it is required, is
    an error that names path and line. */

@@ -20,24 +20,35 @@ int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *option
     return batches / options->accumulation + (batches % options->accumulation != 0);
 }
 
-int snug_loader_contributors(int64_t rows, const struct snug_loader_options *options, int64_t step) {
-    const int64_t left = snug_loader_batches(rows, options) - step * options->accumulation;
-    const int64_t share = snug_loader_share(options);
-    return (int)((left < options->accumulation ? left + share - 1 : options->accumulation) / share);
+int snug_loader_contributors(int64_t rows, const struct snug_loader_options *options, int64_t step, int64_t own) {
+    int64_t left = snug_loader_batches(rows, options) - step * options->accumulation;
+    const int64_t share = snug_loader_share(options), ranks = options->accumulation / share;
+    if (left > options->accumulation) left = options->accumulation;
+    const int64_t having = options->in_turns ? left - own * ranks : (left - own + share - 1) / share;
+    return (int)(having < 0 || own >= share ? 0 : having < ranks ? having : ranks);
+}
+
+static bool takes_turns(const struct snug_loader_options *options) {
+    return options->independent && options->ranks > 1;
 }
 
 /* Batches of an epoch that this rank has. */
 static int64_t own_batches(int64_t rows, const struct snug_loader_options *options) {
     const int64_t batches = snug_loader_batches(rows, options), share = snug_loader_share(options);
-    int64_t last = batches % options->accumulation - options->rank * share; /* of the incomplete last step */
+    if (takes_turns(options)) return (batches - options->rank + options->ranks - 1) / options->ranks;
+    const int64_t left = batches % options->accumulation; /* of the incomplete last step */
+    int64_t last =
+        options->in_turns ? (left - options->rank + options->ranks - 1) / options->ranks : left - options->rank * share;
     if (last < 0) last = 0;
     return batches / options->accumulation * share + (last < share ? last : share);
 }
 
 /* The number in the epoch of a rank's batch number `own`. */
 static int64_t epoch_number(const struct snug_loader_options *options, int64_t own) {
-    const int64_t share = snug_loader_share(options);
-    return own / share * options->accumulation + options->rank * share + own % share;
+    const int64_t share = snug_loader_share(options), first = own / share * options->accumulation;
+    if (takes_turns(options)) return own * options->ranks + options->rank;
+    if (options->in_turns) return first + own % share * options->ranks + options->rank;
+    return first + options->rank * share + own % share;
 }
 
 snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,

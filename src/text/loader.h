@@ -20,10 +20,12 @@ struct snug_loader_options {
     int64_t batch_size;   /* sequences per micro-batch */
     int64_t accumulation; /* micro-batches per step, of all ranks; an epoch's last step may have fewer */
     int ranks, rank; /* rank r of `ranks` has the step's micro-batches from r * accumulation / ranks on; ranks 0 is 1 */
-    bool drop_last;  /* drop the epoch's last incomplete micro-batch */
-    int workers;     /* threads; 0: the caller's thread collates */
-    int prefetch;    /* prefetched batches per worker */
-    int threads;     /* threads that scan the order of the epochs; 0 or 1: only the caller's */
+    bool in_turns;   /* instead, it has the step's micro-batches r, r + ranks, … */
+    bool independent; /* evaluation: accumulation is 1, and rank r has the batches r, r + ranks, r + 2 ranks, … */
+    bool drop_last;   /* drop the epoch's last incomplete micro-batch */
+    int workers;      /* threads; 0: the caller's thread collates */
+    int prefetch;     /* prefetched batches per worker */
+    int threads;      /* threads that scan the order of the epochs; 0 or 1: only the caller's */
     enum snug_task task;
     enum snug_problem problem;
     int64_t labels;         /* classes */
@@ -54,10 +56,11 @@ int64_t snug_loader_batches(int64_t rows, const struct snug_loader_options *opti
 int64_t snug_loader_steps(int64_t rows, const struct snug_loader_options *options);   /* optimizer steps per epoch */
 /* Micro-batches of a rank per step. */
 static inline int64_t snug_loader_share(const struct snug_loader_options *options) {
-    return options->ranks > 1 ? options->accumulation / options->ranks : options->accumulation;
+    return options->ranks > 1 && !options->independent ? options->accumulation / options->ranks : options->accumulation;
 }
-/* The ranks that have a micro-batch in optimizer step `step` of an epoch: those before this number. */
-int snug_loader_contributors(int64_t rows, const struct snug_loader_options *options, int64_t step);
+/* The ranks that have a micro-batch number `own` of theirs in optimizer step `step` of an epoch: those before this
+ * number. */
+int snug_loader_contributors(int64_t rows, const struct snug_loader_options *options, int64_t step, int64_t own);
 /* Whether options are valid for the data set. */
 snug_status snug_loader_check(snug_context *ctx, const struct snug_dataset *dataset,
                               const struct snug_loader_options *options);

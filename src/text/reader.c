@@ -571,6 +571,11 @@ void snug_reader_close(struct snug_reader *reader) {
     free(reader);
 }
 
+void snug_reader_discard(struct snug_reader *reader) {
+    reader->ended = true;
+    snug_reader_close(reader);
+}
+
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names) {
     *names = (const char *const *)reader->names;
     return reader->columns;

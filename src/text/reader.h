@@ -51,6 +51,8 @@ snug_status snug_reader_open(snug_context *ctx, const char *path, const struct s
 snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
                                   const struct snug_reader_options *options, struct snug_reader **out);
 void snug_reader_close(struct snug_reader *reader);
+/* The same for a reader whose rows are not used: what it has replaced or ignored is not logged. */
+void snug_reader_discard(struct snug_reader *reader);
 /* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
    key is counted and logged once); "text". */
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names);

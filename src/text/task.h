@@ -25,8 +25,8 @@ struct snug_task_info {
     bool problems;           /* one label per row, several, or a value (enum snug_problem) */
     const char *only[4];     /* arguments that are for this task only */
 
-    size_t texts;               /* maximum number of text columns */
-    const char *text_column[2]; /* their default names; else the first columns */
+    bool pairs;                 /* a row may be a pair of texts */
+    const char *text_column[2]; /* usual names of the text column */
     const char *label_column;   /* the default names of the label column */
     bool label_second;          /* without such a column the second one has the labels */
 

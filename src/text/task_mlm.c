@@ -91,7 +91,6 @@ const struct snug_task_info snug_task_mlm = {
     .skips_empty = true,
     .per_token = true,
     .only = {"line_by_line", "mlm_probability", "top_k"},
-    .texts = 1,
     .text_column = {"text"},
     .label_column = "label",
     .check = check,

@@ -64,7 +64,6 @@ const struct snug_task_info snug_task_token_classification = {
     .words = true,
     .per_token = true,
     .only = {"label_all_tokens", "return_entity_level_metrics"},
-    .texts = 1,
     .text_column = {"tokens"},
     .label_column = "ner_tags",
     .label_second = true,

@@ -17,6 +17,7 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
+    char *args_from;                  /* a file of arguments, which are set already */
     char *cache_dir, *model_revision; /* of names in the Hugging Face cache */
     char *task;                       /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
     char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */
@@ -27,10 +28,12 @@ struct snug_args {
     bool return_all_scores;
     int64_t top_k;
     char *data_format; /* NULL: by the name */
-    char *text_column_names, *label_column_name;
+    char *text_column_names, *text_column_delimiter, *text_column_name, *text_pair_column_name, *label_column_name,
+        *label_separator;
+    char *do_regression;                                                              /* NULL: the labels decide */
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
     int64_t validation_split_percentage;                                              /* 0: none */
-    bool overwrite_cache, line_by_line, do_regression, strict, ignore_mismatched_sizes;
+    bool overwrite_cache, line_by_line, strict, ignore_mismatched_sizes;
     bool class_metrics;
     double threshold; /* of multi-label; 0: above one half */
     bool label_all_tokens, return_entity_level_metrics;
@@ -50,12 +53,14 @@ struct snug_args {
     char *recompute, *freeze;
     char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
     double offload_ratio;
+    int64_t zero_stage, num_processes; /* num_processes: of a plan; 0: those that the launcher started */
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *gpu, *memory_budget; /* gpu: of a plan, a name or a file of rates */
     bool fit;
     int64_t threads; /* 0: all cores that the process may use */
     int64_t dataloader_num_workers, dataloader_prefetch_factor;
     bool dataloader_drop_last;
+    int64_t ddp_timeout; /* seconds */
     /* evaluation, logging, saving */
     enum snug_interval eval_strategy, logging_strategy, save_strategy;
     double eval_steps, logging_steps, save_steps; /* below 1: a fraction of all steps; eval_steps 0: logging_steps */
@@ -82,6 +87,12 @@ snug_status snug_args_check(struct snug_args *args, const char *command);
 snug_status snug_args_check_task(const struct snug_args *args, enum snug_task task);
 /* Sets the level of each of `layers` layers, from recompute and gradient_checkpointing. */
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
+/* The ranks of the run, or of the planned one. */
+static inline int snug_args_ranks(const struct snug_args *args) {
+    return args->num_processes > 0 ? (int)args->num_processes : snug_group_size(args->group);
+}
+/* Whether labels are numbers to predict. */
+enum snug_regression snug_args_regression(const struct snug_args *args);
 /* The offloaded memory classes, as bits 1 << memory class. */
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes);
 /* The folder of the offload file; NULL where offloaded tensors are in page-locked host memory: by default if the arena

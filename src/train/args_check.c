@@ -46,6 +46,33 @@ static snug_status check_files(const struct snug_args *args, const char *command
     return require(args, args->test_file || args->validation_file || args->train_file, command, "--test_file FILE");
 }
 
+/* What a command does not do is refused: a file that is not read would be taken for one that is. */
+static snug_status check_command(const struct snug_args *args, const char *command) {
+    static const struct {
+        const char *command, *name, *advice;
+    } others[] = {
+        {"train", "do_predict", "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
+        {"train", "test_file", "snug train does not predict: run snug predict with --model_name_or_path OUTPUT_DIR"},
+        {"eval", "do_train", "snug eval does not train: run snug train, or leave it out"},
+        {"eval", "train_file", "snug eval does not train: run snug train, or leave it out"},
+        {"eval", "do_predict", "snug eval does not predict: run snug predict, or leave it out"},
+        {"eval", "test_file", "snug eval does not predict: run snug predict, or give the file as --validation_file"},
+        {"predict", "do_train", "snug predict does not train: run snug train, or leave it out"},
+        {"predict", "train_file", "snug predict does not train: run snug train, or leave it out"},
+        {"predict", "do_eval", "snug predict does not evaluate: run snug eval, or leave it out"},
+        {"predict", "validation_file",
+         "snug predict does not evaluate: run snug eval, or give the file as --test_file"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(command, others[i].command) == 0 && snug_args_is_set(args, others[i].name))
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--%s: %s", others[i].name, others[i].advice);
+    if (strcmp(command, "train") == 0 && snug_args_is_set(args, "do_eval") && !args->validation_file &&
+        !args->validation_split_percentage)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--do_eval needs --validation_file FILE, or --validation_split_percentage N, to evaluate on");
+    return SNUG_OK;
+}
+
 /* It can be read only once. */
 static snug_status check_standard_input(const struct snug_args *args) {
     const char *const files[] = {args->train_file, args->validation_file, args->test_file};
@@ -146,6 +173,35 @@ static snug_status check_optimizer(const struct snug_args *args) {
     return SNUG_OK;
 }
 
+/* What several ranks do not support yet, where the arguments alone decide. */
+static snug_status check_ranks(const struct snug_args *args, const char *command) {
+    const struct snug_weight weight = {.rows = 1 << 10, .cols = 1 << 10, .segments = 1};
+    struct snug_optimizer optimizer;
+    if (args->num_processes > 0 && strcmp(command, "plan") != 0)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--num_processes is for snug plan; start the ranks of snug %s with mpirun -n %lld", command,
+                         (long long)args->num_processes);
+    const struct {
+        bool given;
+        const char *name;
+    } methods[] = {{args->update_in_backward, "update_in_backward"}, {args->offload, "offload"}, {args->fit, "fit"}};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods && args->num_processes > 1; i++)
+        if (methods[i].given)
+            return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
+                             "--%s is not supported on several ranks yet: leave it out, or --num_processes",
+                             methods[i].name);
+    if (!args->zero_stage) return SNUG_OK;
+    RETURN_IF_ERROR(snug_optimizer_parse(args->ctx, args->optim, args->optim_args, args->adam_beta1, args->adam_beta2,
+                                         args->adam_epsilon, args->weight_decay, &optimizer));
+    const struct snug_states states = optimizer.info->states(&optimizer, &weight);
+    if (snug_op_info(states.update)->flags & SNUG_OP_ELEMENTS) return SNUG_OK;
+    return snug_fail(
+        args->ctx, SNUG_E_UNSUPPORTED,
+        "--zero_stage %lld does not support --optim %s yet, whose update needs whole rows and columns: use "
+        "another optimizer, or leave --zero_stage out",
+        (long long)args->zero_stage, args->optim);
+}
+
 /* The task that args name. */
 static enum snug_task task_of(const struct snug_args *args) { return (enum snug_task)snug_task_find(args->task); }
 
@@ -190,7 +246,7 @@ static snug_status check_training(struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--dataloader_prefetch_factor needs --dataloader_num_workers of at least 1");
     if (args->label_smoothing_factor > 0 &&
-        (args->do_regression || (args->task && !snug_task_info(task_of(args))->labelled)))
+        (snug_args_regression(args) == SNUG_REGRESSION_YES || (args->task && !snug_task_info(task_of(args))->labelled)))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--label_smoothing_factor is for single labels; leave it out");
     /* The number of steps is not known yet, but names and values can be checked. */
     return snug_schedule_init(args->ctx, args->lr_scheduler_type, args->lr_scheduler_kwargs, args->learning_rate,
@@ -212,6 +268,7 @@ static snug_status check_precision(const struct snug_args *args) {
 
 snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
+    RETURN_IF_ERROR(check_command(args, command));
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_standard_input(args));
@@ -219,6 +276,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_precision(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
+    RETURN_IF_ERROR(check_ranks(args, command));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;
     if (!args->validation_file && !args->validation_split_percentage &&

@@ -59,17 +59,31 @@ static const struct snug_foreign *find_foreign(const char *name) {
 
 static bool is_known(const char *name) { return find_argument(name) || find_converted(name) || find_foreign(name); }
 
+static bool is_foreign_flag(enum snug_foreign_kind kind) {
+    return kind != SNUG_FOREIGN_VALUE_IGNORED && kind != SNUG_FOREIGN_VALUE;
+}
+
 static bool is_flag(const char *name) {
     const struct snug_argument *argument = find_argument(name);
     if (argument) return argument->type == SNUG_ARG_BOOL || argument->type == SNUG_ARG_TRISTATE;
     const struct snug_converted *converted = find_converted(name);
     if (converted) return converted->conversion == SNUG_CONVERT_GROUP_BY_LENGTH;
     const struct snug_foreign *foreign = find_foreign(name);
-    return foreign && (foreign->kind == SNUG_FOREIGN_FLAG_IGNORED || foreign->kind == SNUG_FOREIGN_FLAG_OFF);
+    return foreign && is_foreign_flag(foreign->kind);
 }
 
+static const char *find_short(const char *name) {
+    for (size_t i = 0; i < snug_short_count; i++)
+        if (lists(snug_short_names[i].names, name)) return snug_short_names[i].meant;
+    return NULL;
+}
+
+static bool asks_version(const char *name) { return strcmp(name, "V") == 0 || strcmp(name, "version") == 0; }
+
 static snug_status fail_unknown(snug_context *ctx, const char *name) {
-    const char *nearest = NULL;
+    if (asks_version(name)) return snug_fail(ctx, SNUG_E_USAGE, "snug --version prints the version");
+    const char *nearest = NULL, *meant = find_short(name);
+    if (meant) return snug_fail(ctx, SNUG_E_USAGE, "--%s: unknown argument; give --%s", name, meant);
     size_t least = strlen(name) / 3 + 2; /* a name of which more than a third of the letters differ is not similar */
     for (size_t i = 0; i < snug_argument_count + snug_converted_count; i++) {
         const char *candidate = i < snug_argument_count ? snug_arguments[i].info.name
@@ -294,11 +308,37 @@ static snug_status check_warmup(struct snug_args *args, const char *name) {
     return snug_fail(args->ctx, SNUG_E_USAGE, "--warmup_ratio and --warmup_steps are both given: leave one out");
 }
 
+/* The ZeRO stage of a list of FSDP's options. snug gathers weights one by one, so it needs no list of what to wrap. */
+static snug_status find_fsdp_stage(snug_context *ctx, const char *text, const char **stage) {
+    static const char *const words[][2] = {{"full_shard", "3"}, {"shard_grad_op", "2"}, {"no_shard", "0"},
+                                           {"True", "3"},       {"False", "0"},         {"None", "0"},
+                                           {"auto_wrap", NULL}};
+    const size_t count = sizeof words / sizeof *words;
+    *stage = "0";
+    for (const char *word = text; *(word += strspn(word, " ,"));) {
+        const size_t length = strcspn(word, " ,");
+        size_t i = 0;
+        while (i < count && (strlen(words[i][0]) != length || strncasecmp(words[i][0], word, length) != 0)) i++;
+        if (i == count)
+            return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                             "--fsdp %s: snug supports full_shard (--zero_stage 3), shard_grad_op (--zero_stage 2) and "
+                             "no_shard, also with auto_wrap; leave the rest out",
+                             text);
+        if (words[i][1]) *stage = words[i][1];
+        word += length;
+    }
+    return SNUG_OK;
+}
+
 static snug_status set_converted(struct snug_args *args, const struct snug_converted *converted, const char *text) {
     const struct snug_argument *target = find_argument(converted->target);
     bool on;
     double ratio;
+    const char *stage;
     switch (converted->conversion) {
+    case SNUG_CONVERT_FSDP:
+        RETURN_IF_ERROR(find_fsdp_stage(args->ctx, text, &stage));
+        return store(args, target, converted->name, stage);
     case SNUG_CONVERT_GROUP_BY_LENGTH:
         if (!parse_bool(text, &on))
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", converted->name, text);
@@ -328,22 +368,20 @@ static snug_status check_local_rank(const struct snug_args *args, const char *te
         text, ranks.rank, ranks.size, ranks.local_rank);
 }
 
-static snug_status set_foreign(struct snug_args *args, enum snug_foreign_kind kind, const char *name,
+static snug_status set_foreign(struct snug_args *args, const struct snug_foreign *foreign, const char *name,
                                const char *text) {
-    bool on = false, flag = kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_FLAG_OFF;
+    const enum snug_foreign_kind kind = foreign->kind;
+    bool on = false, flag = is_foreign_flag(kind);
     bool unset = !*text || strcasecmp(text, "none") == 0;
     if (flag && !unset && !parse_bool(text, &on))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s %s: must be True or False", name, text);
     if (strcmp(name, "local_rank") == 0 && !unset) RETURN_IF_ERROR(check_local_rank(args, text));
-    if (kind == SNUG_FOREIGN_FLAG_IGNORED || kind == SNUG_FOREIGN_VALUE_IGNORED || unset || (flag && !on)) {
+    if (kind == SNUG_FOREIGN_COMMAND && on) return note_set(args, name); /* snug_args_check() compares it */
+    if (!foreign->advice || unset || (flag && on == (kind == SNUG_FOREIGN_FLAG_ON))) {
         snug_log(args->ctx, SNUG_LOG_INFO, "--%s: a Hugging Face argument without effect in snug", name);
         return SNUG_OK;
     }
-    if (strcmp(name, "pad_to_max_length") == 0)
-        return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "--%s %s: snug never pads, and the result is the same; leave it out", name, text);
-    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                     "--%s %s: a known Hugging Face argument, not supported by snug yet; leave it out", name, text);
+    return snug_fail(args->ctx, SNUG_E_UNSUPPORTED, "--%s %s: %s", name, text, foreign->advice);
 }
 
 /* name: as plain_name() writes it. */
@@ -351,12 +389,23 @@ static snug_status set_plain(struct snug_args *args, const char *name, const cha
     const struct snug_argument *argument = find_argument(name);
     const struct snug_converted *converted = find_converted(name);
     const struct snug_foreign *foreign = find_foreign(name);
+    if (argument && argument->offset == offsetof(struct snug_args, args_from) && *text)
+        RETURN_IF_ERROR(snug_args_read(args, text));
     if (argument || converted) {
         RETURN_IF_ERROR(check_warmup(args, name));
         RETURN_IF_ERROR(argument ? store(args, argument, name, text) : set_converted(args, converted, text));
         return note_set(args, argument ? argument->info.name : name);
     }
-    return foreign ? set_foreign(args, foreign->kind, name, text) : fail_unknown(args->ctx, name);
+    return foreign ? set_foreign(args, foreign, name, text) : fail_unknown(args->ctx, name);
+}
+
+snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text) {
+    const struct snug_argument *argument = find_argument(name);
+    return argument ? store(args, argument, name, text) : fail_unknown(args->ctx, name);
+}
+
+snug_status snug_args_mark(struct snug_args *args, const char *name) {
+    return find_argument(name) || find_converted(name) ? note_set(args, name) : SNUG_OK;
 }
 
 snug_status snug_args_set(snug_args *args, const char *name, const char *value) {
@@ -385,13 +434,56 @@ snug_status snug_args_get(const snug_args *args, const char *name, char *buffer,
     return SNUG_OK;
 }
 
+/* A word that is no argument: a file, or a name with a single dash. */
+static snug_status fail_word(snug_context *ctx, const char *word) {
+    char name[name_size];
+    plain_name(name, word, strlen(word));
+    const char *meant = find_short(name);
+    if (*word == '-' && asks_version(name)) return fail_unknown(ctx, name);
+    if (*word == '-' && (meant || is_known(name)))
+        return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --: give --%s", word,
+                         meant ? meant : name);
+    return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word, word);
+}
+
+/* The file of arguments that argv[i] names, alone in the first place or after --args_from, and how many words that
+ * takes; else NULL. */
+static const char *args_file(int argc, char *const argv[], int i, int *words) {
+    char name[name_size];
+    const char *word = argv[i], *equals = strchr(word, '=');
+    const size_t length = strlen(word);
+    *words = 1;
+    if (i == 1 && *word != '-' && length > 5 && strcmp(word + length - 5, ".json") == 0) return word;
+    if (strncmp(word, "--", 2) != 0) return NULL;
+    plain_name(name, word, equals ? (size_t)(equals - word) : length);
+    if (strcmp(name, "args_from") != 0) return NULL;
+    if (equals) return equals + 1;
+    *words = 2;
+    return i + 1 < argc ? argv[i + 1] : NULL;
+}
+
+/* First the files of arguments, then the others, which have precedence. */
+static snug_status read_files(struct snug_args *args, int argc, char *const argv[]) {
+    int words;
+    for (int i = 1; i < argc; i += words) {
+        const char *path = args_file(argc, argv, i, &words);
+        if (path) RETURN_IF_ERROR(set_plain(args, "args_from", path));
+        if (!path) words = 1;
+    }
+    return SNUG_OK;
+}
+
 snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
+    int words;
     snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(read_files(args, argc, argv));
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        if (strncmp(word, "--", 2) != 0 || !word[2])
-            return snug_fail(args->ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word,
-                             word);
+        if (args_file(argc, argv, i, &words)) {
+            i += words - 1;
+            continue;
+        }
+        if (strncmp(word, "--", 2) != 0 || !word[2]) return fail_word(args->ctx, word);
         const char *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
         char name[name_size];
         plain_name(name, word, equals ? (size_t)(equals - word) : strlen(word));
@@ -463,6 +555,8 @@ const snug_arg_info *snug_args_info(size_t index) {
     return index < snug_argument_count ? &snug_arguments[index].info : NULL;
 }
 
+bool snug_args_given(const snug_args *args, const char *name) { return snug_args_is_set(args, name); }
+
 bool snug_args_is_set(const struct snug_args *args, const char *name) {
     const struct snug_argument *argument = find_argument(name);
     if (lists(args->set_names, argument ? argument->info.name : name)) return true;
@@ -471,6 +565,12 @@ bool snug_args_is_set(const struct snug_args *args, const char *name) {
             lists(args->set_names, snug_converted_arguments[i].name))
             return true;
     return false;
+}
+
+enum snug_regression snug_args_regression(const struct snug_args *args) {
+    bool yes;
+    if (!args->do_regression || !parse_bool(args->do_regression, &yes)) return SNUG_REGRESSION_AUTO;
+    return yes ? SNUG_REGRESSION_YES : SNUG_REGRESSION_NO;
 }
 
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {

@@ -38,6 +38,10 @@
     "azure_ml|clearml|codecarbon|comet_ml|dagshub|dvclive|flyte|mlflow|neptune|swanlab|trackio|wandb|kubeflow"
 
 const struct snug_argument snug_arguments[] = {
+    TEXT(args_from, "", MODEL, "FILE",
+         "JSON file of arguments, such as OUTPUT_DIR/training_args.json, which repeats its run; arguments of the "
+         "command "
+         "line have precedence (snug's own)"),
     TEXT(model_name_or_path, "", MODEL, "DIR", "model folder, or model name in the local Hugging Face cache"),
     TEXT(config_name, "", MODEL, "DIR",
          "folder of config.json, or bert-base-uncased, bert-large-uncased, mpnet-base, ModernBERT-base or -large; "
@@ -70,10 +74,17 @@ const struct snug_argument snug_arguments[] = {
     COUNT(top_k, "", DATA, "1", "[1,1000]", "predict: masked LM: the most probable tokens of a mask (snug's own)"),
     ROW(CHOICE, data_format, "", DATA, SNUG_DATA_FORMATS, "", NULL, NULL,
         "format of the data files, where their names do not tell it, as on standard input (snug's own)"),
-    TEXT(text_column_names, "text_column_name", DATA, "A,B",
-         "text columns; default: sentence1 and sentence2, else the first one or two that are not the label; token "
-         "classification: tokens"),
+    TEXT(text_column_name, "", DATA, "NAME",
+         "text column; default: the pair of columns of a GLUE task, sentence or text, else the only column that can be "
+         "a text; token classification: tokens"),
+    TEXT(text_pair_column_name, "", DATA, "NAME", "second text column, of pairs of texts (snug's own)"),
+    TEXT(text_column_names, "", DATA, "A,B", "text columns that are joined to one text"),
+    ROW(STRING, text_column_delimiter, "", DATA, "TEXT", "", NULL, NULL,
+        "what is put between joined text columns; default: a space"),
     TEXT(label_column_name, "", DATA, "NAME", "label column; default: label; token classification: ner_tags"),
+    TEXT(label_separator, "", DATA, "TEXT",
+         "what separates the labels in a text that holds several, such as '|'; none: '|' is a part of a class's name "
+         "(snug's own)"),
     COUNT(max_seq_length, "", DATA, "128", "[3,)", "maximum tokens of a sequence; longer texts are truncated"),
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
@@ -91,7 +102,9 @@ const struct snug_argument snug_arguments[] = {
          "threshold with the best F1 (snug's own)"),
     REAL(threshold, DATA, "0", "[0,1)",
          "several labels: probability from which on a class is predicted; 0: above one half (snug's own)"),
-    FLAG(do_regression, "", DATA, "False", "regression, even if all labels are integers"),
+    ROW(TRISTATE, do_regression, "", DATA, "BOOL", "", NULL, NULL,
+        "True: regression, even if all labels are integers; False: classes, even if they are numbers; default: "
+        "regression if a label is a number that is not whole"),
     FLAG(strict, "", DATA, "False", "refuse malformed UTF-8 instead of replacing it (snug's own)"),
 
     TEXT(output_dir, "", OUTPUT, "DIR", "folder for the model, results and checkpoints"),
@@ -156,6 +169,9 @@ const struct snug_argument snug_arguments[] = {
     TEXT(offload_dir, "", MEMORY, "DIR",
          "folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory "
          "(snug's own)"),
+    COUNT(
+        zero_stage, "", MEMORY, "0", "[0,3]",
+        "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 
@@ -172,6 +188,8 @@ const struct snug_argument snug_arguments[] = {
          "plan: for a GPU that need not be here, by its name, as \"RTX 4090\" or H100, or by a file of its rates, as "
          "snug "
          "bench rates --device cuda --json prints them (snug's own)"),
+    COUNT(num_processes, "", MACHINE, "0", "[0,65536]",
+          "plan: for so many ranks, without starting them; train gets its ranks from mpirun or srun"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "memory limit, such as 600MiB or 6GB; a run that exceeds it is refused before step 1 (snug's own)"),
     FLAG(
@@ -185,6 +203,10 @@ const struct snug_argument snug_arguments[] = {
           "data loader threads; 0: the main thread loads the data"),
     COUNT(dataloader_prefetch_factor, "", MACHINE, "2", "[1,1024]", "batches that each loader thread prefetches"),
     FLAG(dataloader_drop_last, "", MACHINE, "False", "drop an epoch's last incomplete batch"),
+    COUNT(
+        ddp_timeout, "", MACHINE, "1800", "[1,1e9]",
+        "several ranks: seconds that a rank waits for the others in an operation; then the late one is named, and all "
+        "end"),
 
     ROW(INTERVAL, eval_strategy, "evaluation_strategy", STRATEGY, "no|steps|epoch", "no", NULL, NULL,
         "when to evaluate"),
@@ -216,37 +238,6 @@ const size_t snug_argument_count = sizeof snug_arguments / sizeof *snug_argument
 const struct snug_converted snug_converted_arguments[] = {
     {"group_by_length", "train_sampling_strategy", SNUG_CONVERT_GROUP_BY_LENGTH},
     {"warmup_ratio", "warmup_steps", SNUG_CONVERT_WARMUP_RATIO},
+    {"fsdp", "zero_stage", SNUG_CONVERT_FSDP},
 };
 const size_t snug_converted_count = sizeof snug_converted_arguments / sizeof *snug_converted_arguments;
-
-const struct snug_foreign snug_foreign_arguments[] = {
-    {SNUG_FOREIGN_FLAG_IGNORED,
-     "do_train do_eval do_predict full_determinism average_tokens_across_devices log_on_each_node save_on_each_node "
-     "skip_memory_metrics dataloader_pin_memory dataloader_persistent_workers dataloader_in_order "
-     "eval_do_concat_batches eval_use_gather_object batch_eval_metrics remove_unused_columns use_fast_tokenizer "
-     "low_cpu_mem_usage save_safetensors ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph "
-     "hub_private_repo hub_always_push use_cache use_legacy_prediction_loop restore_callback_states_from_checkpoint "
-     "enable_jit_checkpoint"},
-    {SNUG_FOREIGN_FLAG_OFF,
-     "torch_compile "
-     "use_liger_kernel auto_find_batch_size ignore_data_skip prediction_loss_only push_to_hub trust_remote_code "
-     "streaming shuffle_train_dataset pad_to_max_length include_inputs_for_metrics include_tokens_per_second "
-     "include_num_input_tokens_seen use_mps_device use_ipex jit_mode_eval adafactor use_auth_token "
-     "split_batches"},
-    {SNUG_FOREIGN_VALUE_IGNORED,
-     "local_rank run_name log_level_replica preprocessing_num_workers length_column_name "
-     "eval_accumulation_steps "
-     "ddp_backend ddp_bucket_cap_mb ddp_timeout hub_token hub_model_id hub_strategy hub_revision token project "
-     "trackio_space_id trackio_bucket_id trackio_static_space_id dataloader_multiprocessing_context "
-     "torch_empty_cache_steps gradient_checkpointing_kwargs activation_checkpointing_kwargs"},
-    {SNUG_FOREIGN_VALUE,
-     "torch_compile_backend torch_compile_mode "
-     "liger_kernel_config neftune_noise_alpha optim_target_modules accelerator_config parallelism_config "
-     "include_for_metrics label_names fsdp fsdp_config fsdp_min_num_params deepspeed debug sharded_ddp past_index "
-     "half_precision_backend fp16_backend fp16_opt_level mp_parameters tpu_num_cores torchdynamo ray_scope "
-     "task_name dataset_name dataset_config_name text_column_delimiter train_split_name "
-     "validation_split_name test_split_name remove_splits remove_columns shuffle_seed metric_name "
-     "model_type config_overrides push_to_hub_model_id "
-     "push_to_hub_organization push_to_hub_token"},
-};
-const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;

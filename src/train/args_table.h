@@ -3,6 +3,8 @@
 #ifndef SNUG_TRAIN_ARGS_TABLE_H
 #define SNUG_TRAIN_ARGS_TABLE_H
 
+#include <jansson.h>
+
 #include "train/args.h"
 
 enum snug_arg_type {
@@ -27,8 +29,8 @@ struct snug_argument {
 extern const struct snug_argument snug_arguments[];
 extern const size_t snug_argument_count;
 
-/* Older arguments that set another argument's value. */
-enum snug_conversion { SNUG_CONVERT_GROUP_BY_LENGTH, SNUG_CONVERT_WARMUP_RATIO };
+/* Other spellings that set another argument's value. */
+enum snug_conversion { SNUG_CONVERT_GROUP_BY_LENGTH, SNUG_CONVERT_WARMUP_RATIO, SNUG_CONVERT_FSDP };
 struct snug_converted {
     const char *name, *target;
     enum snug_conversion conversion;
@@ -40,15 +42,36 @@ extern const size_t snug_converted_count;
 enum snug_foreign_kind {
     SNUG_FOREIGN_FLAG_IGNORED,  /* a boolean without effect in snug */
     SNUG_FOREIGN_FLAG_OFF,      /* only False is accepted */
+    SNUG_FOREIGN_FLAG_ON,       /* only True is accepted */
+    SNUG_FOREIGN_COMMAND,       /* a boolean that asks for what is a command of snug */
     SNUG_FOREIGN_VALUE_IGNORED, /* a value without effect in snug */
     SNUG_FOREIGN_VALUE,         /* not supported with any value */
 };
 struct snug_foreign {
     enum snug_foreign_kind kind;
-    const char *names; /* separated by spaces */
+    const char *names;  /* separated by spaces */
+    const char *advice; /* of refused ones: what to do instead */
 };
 extern const struct snug_foreign snug_foreign_arguments[];
 extern const size_t snug_foreign_count;
+
+/* Names that are often tried, separated by spaces, and the argument that is meant. */
+struct snug_short_name {
+    const char *names, *meant;
+};
+extern const struct snug_short_name snug_short_names[];
+extern const size_t snug_short_count;
+
+/* Sets an argument's value as a default: it does not count as set. */
+snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text);
+/* Counts an argument as set, with the value that it has. */
+snug_status snug_args_mark(struct snug_args *args, const char *name);
+/* Sets the arguments of a JSON file: of an object {"name": value, …}, as the scripts read it, or of the "arguments" of
+   a training_args.json. */
+snug_status snug_args_read(struct snug_args *args, const char *path);
+/* All arguments as an object, and the list of the names that were set. NULL: out of memory. */
+json_t *snug_args_json(const struct snug_args *args);
+json_t *snug_args_given_json(const struct snug_args *args);
 
 /* Whether list, separated by separator, holds the word of length characters. */
 bool snug_list_has(const char *list, char separator, const char *word, size_t length);

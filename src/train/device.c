@@ -9,6 +9,7 @@
 
 #include "io/folder.h"
 #include "io/json.h"
+#include "plan/gpu_rates.h"
 #include "train/memory.h"
 
 snug_status snug_device_fail(snug_context *ctx, snug_status status) {
@@ -65,6 +66,12 @@ int64_t snug_device_available(const struct snug_device *device) {
     if (!snug_device_is_gpu(device)) return snug_available_bytes();
     if (!device->backend->plans_only) return device->backend->available() + device->opened_bytes;
     return device->usage.gpu.total > 0 ? device->usage.gpu.total : -1;
+}
+
+snug_status snug_device_pace(const struct snug_device *device, struct snug_rates *out) {
+    const char *gpu = snug_device_gpu(device);
+    *out = (struct snug_rates){.ctx = device->ctx};
+    return gpu ? snug_rates_scale(device->ctx, snug_gpu_model_find(gpu), out) : SNUG_OK;
 }
 
 snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out) {

@@ -44,6 +44,9 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
 
 /* Bytes that a run may use: those available now, and what the process uses already; -1: unknown. */
 int64_t snug_device_available(const struct snug_device *device);
+/* The rates of the GPU's model by the table of GPUs, or of the one on which they were measured if it is unknown: known
+ * before anything runs, so that each plan for this model has the same bytes. None on a CPU. */
+snug_status snug_device_pace(const struct snug_device *device, struct snug_rates *out);
 /* The rates of its operations. They stay empty, with a warning, where a GPU lacks the memory to measure them. */
 snug_status snug_device_rates(const struct snug_device *device, struct snug_rates *out);
 /* The same for a GPU of which the backend only plans. */

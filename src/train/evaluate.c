@@ -2,11 +2,14 @@
 /* Evaluation: the evaluation program over a data set, batch by batch. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "io/file.h"
 #include "io/json.h"
+#include "train/description.h"
+#include "train/group.h"
+#include "train/parallel.h"
 #include "train/results.h"
-#include "train/session.h"
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
@@ -29,57 +32,143 @@ static snug_status check_finite(const struct snug_session *s, const float *logit
 }
 
 /* Passes the chunk's logits to on_chunk. */
-static snug_status show_chunk(struct snug_session *s, snug_logits_fn *on_chunk, void *user) {
+static snug_status show_chunk(struct snug_session *s, const struct snug_inference *inference) {
     const struct snug_run *run = &s->eval_run;
     const int32_t logits = s->evaluation->program.logits;
     const int64_t cols = snug_run_cols(run, logits), bytes = run->rows * cols * (int64_t)sizeof(float);
     void *view, *place = snug_run_data(run, logits);
     RETURN_IF_ERROR(snug_view_open(s->ctx, &s->job.runner.arena, place, bytes, SNUG_VIEW_READ, &view));
     snug_status status = check_finite(s, view, run, cols);
-    if (status == SNUG_OK) status = on_chunk(user, view, run->first_row, run->rows, run->batch);
+    if (status == SNUG_OK) status = inference->on_chunk(inference->user, view, run->first_row, run->rows, run->batch);
     const snug_status closed = snug_view_close(s->ctx, &s->job.runner.arena, place, bytes, SNUG_VIEW_READ, view);
     return status != SNUG_OK ? status : closed;
 }
 
-snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
-                               void *user) {
+static snug_status run_batch(struct snug_session *s, const struct snug_inference *inference) {
     struct snug_run *run = &s->eval_run;
+    run->loss_scale = 1;
+    RETURN_IF_ERROR(snug_session_load(s, run));
+    RETURN_IF_ERROR(snug_run_phase(run, s->job.setup.backend, SNUG_PHASE_FORWARD, NULL));
+    for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++) {
+        RETURN_IF_ERROR(snug_run_head_chunk(run, s->job.setup.backend, chunk, NULL));
+        RETURN_IF_ERROR(show_chunk(s, inference));
+    }
+    return SNUG_OK;
+}
+
+static void report_progress(const struct snug_session *s, const snug_callbacks *callbacks, int64_t done,
+                            int64_t batches) {
+    if (!callbacks || !callbacks->on_event || snug_group_rank(s->job.setup.args->group) != 0) return;
+    callbacks->on_event(callbacks->user,
+                        &(snug_event){.kind = SNUG_EVENT_PROGRESS, .step = done, .max_steps = batches});
+}
+
+static snug_status interrupted(const struct snug_session *s, int64_t done, int64_t batches) {
+    return snug_fail(s->ctx, SNUG_E_INTERRUPTED, "interrupted after %lld of %lld batches", (long long)done,
+                     (long long)batches);
+}
+
+/* A rank cannot stop alone: on several ranks the request counts when all know of it. */
+snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *callbacks,
+                               const struct snug_inference *inference) {
+    const struct snug_process_group *group = s->job.setup.args->group;
     const int64_t batches = snug_loader_batches(s->job.setup.eval.rows, &s->evaluation->pipeline.options);
     s->batch = NULL; /* its activations, and the backend's copy of the batch, are overwritten */
+    snug_group_at(group, s->training ? s->step : -1, "in an evaluation");
     RETURN_IF_ERROR(snug_session_flush(s));
     RETURN_IF_ERROR(snug_loader_begin_epoch(s->eval_loader, 0, 0));
-    for (int64_t done = 0;; done++) {
-        if (callbacks && callbacks->on_event)
-            callbacks->on_event(callbacks->user,
-                                &(snug_event){.kind = SNUG_EVENT_PROGRESS, .step = done, .max_steps = batches});
-        snug_status status = snug_loader_next(s->eval_loader, &run->batch);
-        if (status == SNUG_END) return SNUG_OK;
-        if (status != SNUG_OK) return status;
-        if (callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user))
-            return snug_fail(s->ctx, SNUG_E_INTERRUPTED, "interrupted after %lld of %lld batches", (long long)done,
-                             (long long)batches);
-        run->loss_scale = 1;
-        RETURN_IF_ERROR(snug_session_load(s, run));
-        RETURN_IF_ERROR(snug_run_phase(run, s->job.setup.backend, SNUG_PHASE_FORWARD, NULL));
-        for (int64_t chunk = 0; chunk < snug_head_chunks(run); chunk++) {
-            RETURN_IF_ERROR(snug_run_head_chunk(run, s->job.setup.backend, chunk, NULL));
-            RETURN_IF_ERROR(show_chunk(s, on_chunk, user));
-        }
+    for (int64_t done = 0; done < batches; done += snug_group_size(group)) {
+        const bool last = done + snug_group_size(group) >= batches;
+        RETURN_IF_ERROR(snug_group_check(s->ctx, group));
+        report_progress(s, callbacks, done, batches);
+        const snug_status status = snug_loader_next(s->eval_loader, &s->eval_run.batch);
+        if (status != SNUG_OK && status != SNUG_END) return status; /* END: the last round's rest */
+        bool stop = callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
+        if (stop && !group) return interrupted(s, done, batches);
+        if (status == SNUG_OK) RETURN_IF_ERROR(run_batch(s, inference));
+        RETURN_IF_ERROR(inference->on_round(inference->user, last, &stop));
+        if (stop && group && !last) return interrupted(s, done + snug_group_size(group), batches);
     }
+    report_progress(s, callbacks, batches, batches);
+    return SNUG_OK;
 }
 
 /* ---- evaluating ----------------------------------------------------------------------------------------------- */
 
-snug_status snug_session_measure(void *user, const float *logits, int64_t first_row, int64_t rows,
+/* Ranks share the losses of so many of their batches at a time: they rarely wait for each other, and soon know of a
+   request to stop. */
+enum { TOGETHER = 16 };
+
+struct snug_losses {
+    double stop; /* not 0: the rank was asked to stop */
+    double count, sums[TOGETHER], items[TOGETHER];
+};
+
+static struct snug_losses *own_losses(const struct snug_measurement *m) {
+    return &m->ranks[snug_group_rank(m->session->job.setup.args->group)];
+}
+
+snug_status snug_measurement_open(struct snug_session *s, struct snug_measurement *out) {
+    *out = (struct snug_measurement){.session = s};
+    snug_metric_accumulator_reset(s->accumulator);
+    return snug_alloc(s->ctx, (size_t)snug_group_size(s->job.setup.args->group), sizeof *out->ranks,
+                      (void **)&out->ranks);
+}
+
+snug_status snug_measurement_add(void *user, const float *logits, int64_t first_row, int64_t rows,
                                  const struct snug_batch *batch) {
-    struct snug_session *s = user;
+    struct snug_measurement *m = user;
+    struct snug_session *s = m->session;
     snug_metric_accumulator_add(s->accumulator, logits, batch, first_row, rows);
     /* The loss tensor accumulates over the chunks of a batch. */
     if (first_row + rows < batch->rows) return SNUG_OK;
     float loss;
     RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->evaluation->program.loss, &loss, sizeof loss));
-    snug_metric_accumulator_add_loss(s->accumulator, loss, batch->items);
+    struct snug_losses *own = own_losses(m);
+    own->sums[(int)own->count] = loss;
+    own->items[(int)own->count++] = (double)batch->items;
     return SNUG_OK;
+}
+
+/* Adds the losses of all ranks in the order of the batches, so that the sum has the bits of one rank's. */
+snug_status snug_measurement_share(void *user, bool last, bool *stop) {
+    struct snug_measurement *m = user;
+    struct snug_session *s = m->session;
+    const struct snug_process_group *group = s->job.setup.args->group;
+    own_losses(m)->stop += *stop;
+    if (++m->rounds < TOGETHER && !last && group) {
+        *stop = false;
+        return SNUG_OK;
+    }
+    RETURN_IF_ERROR(snug_group_all_gather(s->ctx, group, m->ranks, sizeof *m->ranks));
+    for (int64_t round = 0; round < m->rounds; round++)
+        for (int r = 0; r < snug_group_size(group); r++) {
+            const struct snug_losses *its = &m->ranks[r];
+            *stop |= its->stop != 0;
+            if (round < (int64_t)its->count)
+                snug_metric_accumulator_add_loss(s->accumulator, its->sums[round], (int64_t)its->items[round]);
+        }
+    *own_losses(m) = (struct snug_losses){0};
+    m->rounds = 0;
+    return SNUG_OK;
+}
+
+snug_status snug_measurement_merge(const struct snug_measurement *m) {
+    const struct snug_session *s = m->session;
+    return snug_metric_accumulator_merge(s->accumulator, s->job.setup.args->group,
+                                         s->evaluation->pipeline.options.batch_size);
+}
+
+void snug_measurement_close(struct snug_measurement *m) { free(m->ranks); }
+
+static snug_status evaluate(struct snug_session *s, const snug_callbacks *callbacks) {
+    struct snug_measurement m;
+    const struct snug_inference inference = {&m, snug_measurement_add, snug_measurement_share};
+    snug_status status = snug_measurement_open(s, &m);
+    if (status == SNUG_OK) status = snug_session_infer(s, callbacks, &inference);
+    if (status == SNUG_OK) status = snug_measurement_merge(&m);
+    snug_measurement_close(&m);
+    return status;
 }
 
 static void add_metric(snug_metrics *metrics, const char *name, double value) {
@@ -89,8 +178,7 @@ static void add_metric(snug_metrics *metrics, const char *name, double value) {
 snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callbacks *callbacks, snug_metrics *metrics) {
     if (!s->evaluation) return snug_fail(s->ctx, SNUG_E_USAGE, "there is no evaluation data: give --validation_file");
     const double begin = snug_seconds();
-    snug_metric_accumulator_reset(s->accumulator);
-    RETURN_IF_ERROR(snug_session_infer(s, callbacks, snug_session_measure, s));
+    RETURN_IF_ERROR(evaluate(s, callbacks));
     RETURN_IF_ERROR(snug_metric_accumulator_result(s->accumulator, metrics));
     const double seconds = snug_seconds() - begin;
     const double batches = (double)snug_loader_batches(s->job.setup.eval.rows, &s->evaluation->pipeline.options);
@@ -151,20 +239,32 @@ snug_status snug_session_evaluate(snug_session *s, snug_metrics *metrics) {
     return snug_session_evaluate_with(s, NULL, metrics);
 }
 
-snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics) {
-    struct snug_session *s;
-    snug_clear_error(args->ctx);
-    const bool writes = snug_args_is_set(args, "output_dir") && args->output_dir; /* not what a training chose */
-    struct snug_output output = {0};
+static snug_status evaluate_into(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics,
+                                 struct snug_output *output, struct snug_session **session) {
+    const bool writes = snug_group_rank(args->group) == 0 && snug_args_is_set(args, "output_dir") &&
+                        args->output_dir; /* not what a training chose */
     if (writes) RETURN_IF_ERROR(snug_folder_check(args->ctx, args->output_dir));
     if (writes)
-        RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, &output));
-    snug_status status = snug_session_open(args, SNUG_COMMAND_EVAL, callbacks, &s);
-    if (status == SNUG_OK) status = snug_session_evaluate_with(s, callbacks, metrics);
-    if (status == SNUG_OK && writes)
-        status =
-            snug_output_make(s->ctx, args->output_dir, false, args->overwrite_output_dir, s->job.setup.mode, &output);
-    if (status == SNUG_OK) status = write_results(s, metrics, writes ? &output : NULL);
+        RETURN_IF_ERROR(snug_output_open(args->ctx, args->output_dir, false, args->overwrite_output_dir, output));
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_EVAL, callbacks, session));
+    struct snug_session *s = *session;
+    RETURN_IF_ERROR(snug_parallel_compare(&s->job, &s->memory, 0));
+    RETURN_IF_ERROR(snug_description_tell(s, callbacks));
+    RETURN_IF_ERROR(snug_session_evaluate_with(s, callbacks, metrics));
+    if (writes)
+        RETURN_IF_ERROR(
+            snug_output_make(s->ctx, args->output_dir, false, args->overwrite_output_dir, s->job.setup.mode, output));
+    if (snug_group_rank(args->group) == 0) RETURN_IF_ERROR(write_results(s, metrics, writes ? output : NULL));
+    return snug_group_barrier(args->ctx, args->group);
+}
+
+snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics) {
+    struct snug_session *s = NULL;
+    struct snug_output output = {0};
+    snug_clear_error(args->ctx);
+    RETURN_IF_ERROR(snug_group_join(args));
+    snug_status status = evaluate_into(args, callbacks, metrics, &output, &s);
+    if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
     snug_output_close(&output);
     snug_session_destroy(s);
     return status;

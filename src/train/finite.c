@@ -28,10 +28,24 @@ static void describe_loss(double loss, char *text, size_t size) {
         snprintf(text, size, "the loss is %s", kind_of(loss));
 }
 
-static snug_status norm_of(struct snug_session *s, const struct snug_op *norm, double *sum) {
-    const struct snug_run *run = &s->train_run;
-    const double *sums = snug_run_data(run, norm->squared_norm.sums);
-    return snug_block_copy(s->ctx, &s->job.runner.arena, sum, sums + norm->squared_norm.slot, sizeof *sum);
+/* The sum of squares of a whole gradient. */
+struct norm {
+    int32_t sums, slot, parameter; /* -1: op is none */
+    bool rows;                     /* its gradient has only some rows of its table */
+    bool divided;                  /* and each rank has a part of it */
+};
+
+static struct norm norm_of(const struct snug_op *op) {
+    if (op->kind == SNUG_OP_SUM_CHUNKS)
+        return (struct norm){op->sum_chunks.sums, op->sum_chunks.slot, op->sum_chunks.parameter, .divided = true};
+    if (op->kind != SNUG_OP_SQUARED_NORM || op->squared_norm.chunks) return (struct norm){.parameter = -1};
+    return (struct norm){op->squared_norm.sums, op->squared_norm.slot, op->squared_norm.parameter,
+                         .rows = op->squared_norm.index != 0};
+}
+
+static snug_status read_norm(struct snug_session *s, const struct norm *norm, double *sum) {
+    const double *sums = snug_run_data(&s->train_run, norm->sums);
+    return snug_block_copy(s->ctx, &s->job.runner.arena, sum, sums + norm->slot, sizeof *sum);
 }
 
 /* Whether one of count values of a persistent F32 tensor is not finite; *bad is then the first such value. */
@@ -81,23 +95,21 @@ static snug_status find_parameter(struct snug_session *s, int32_t weight, bool w
  * one is nearest to their origin. */
 static snug_status find_gradient(struct snug_session *s, struct finding *found) {
     const struct snug_program *program = &s->training->program;
-    const struct snug_op *source = NULL;
+    struct norm source = {.parameter = -1};
     int32_t slot = -1;
     *found = (struct finding){0};
     for (size_t i = 0; i < program->op_count; i++) {
-        const struct snug_op *op = &program->ops[i];
+        const struct norm norm = norm_of(&program->ops[i]);
         double sum;
-        if (op->kind != SNUG_OP_SQUARED_NORM || op->squared_norm.slot == slot)
-            continue; /* a tensor in parts has one sum */
-        slot = op->squared_norm.slot;
-        RETURN_IF_ERROR(norm_of(s, op, &sum));
+        if (norm.parameter < 0 || norm.slot == slot) continue; /* a tensor in parts has one sum */
+        slot = norm.slot;
+        RETURN_IF_ERROR(read_norm(s, &norm, &sum));
         if (isfinite(sum)) continue;
         found->tensors++;
-        if (!source || op->squared_norm.parameter > source->squared_norm.parameter) source = op;
+        if (norm.parameter > source.parameter) source = norm;
     }
-    if (!source) return SNUG_OK;
-    return find_parameter(s, program->parameters[source->squared_norm.parameter].tensor, !source->squared_norm.index,
-                          found);
+    if (source.parameter < 0) return SNUG_OK;
+    return find_parameter(s, program->parameters[source.parameter].tensor, !source.rows && !source.divided, found);
 }
 
 /* A weight that an earlier update made infinite, or NULL. */
@@ -117,6 +129,25 @@ static snug_status find_weight(struct snug_session *s, const char **name) {
             if (*name) return SNUG_OK;
         }
     }
+    return SNUG_OK;
+}
+
+/* The same on all ranks. */
+static snug_status find_weight_together(const struct snug_trainer *t, const char **name) {
+    struct snug_session *s = t->session;
+    const struct snug_program *program = &s->training->program;
+    int64_t number = -1;
+    if (!s->memory.collectives) return find_weight(s, name);
+    if (snug_trainer_leads(t)) {
+        RETURN_IF_ERROR(find_weight(s, name));
+        for (size_t i = 0; i < program->parameter_count; i++)
+            if (*name == program->parameters[i].name) number = (int64_t)i;
+        RETURN_IF_ERROR(snug_session_end_serving(s));
+    } else {
+        RETURN_IF_ERROR(snug_session_serve(s));
+    }
+    RETURN_IF_ERROR(snug_group_broadcast(t->ctx, t->args->group, &number, sizeof number));
+    *name = number < 0 ? NULL : program->parameters[number].name;
     return SNUG_OK;
 }
 
@@ -161,7 +192,7 @@ snug_status snug_trainer_not_finite(struct snug_trainer *t, double loss, double 
                          step, loss_text, text);
     if (t->infinite_in_a_row == 1) {
         const char *weight;
-        RETURN_IF_ERROR(find_weight(s, &weight));
+        RETURN_IF_ERROR(find_weight_together(t, &weight));
         if (weight)
             return snug_fail(t->ctx, SNUG_E_NUMERIC,
                              "step %lld: %s, and the weight %s is not finite since an earlier update: " ADVICE, step,

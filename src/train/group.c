@@ -31,7 +31,8 @@ snug_status snug_group_join(struct snug_args *args) {
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "the last run of these ranks failed, so they cannot train again: call snug_end_ranks()");
     /* untested: a second training of a process */
-    if (!args->group) RETURN_IF_ERROR(snug_process_group_open(args->ctx, &ranks, &args->group));
+    if (!args->group)
+        RETURN_IF_ERROR(snug_process_group_open(args->ctx, &ranks, (double)args->ddp_timeout, &args->group));
     snug_context_set_rank(args->ctx, args->group->ranks.rank);
     return SNUG_OK;
 }
@@ -42,8 +43,8 @@ snug_status snug_group_alone(const struct snug_args *args, const char *command) 
     RETURN_IF_ERROR(snug_ranks_find(args->ctx, &ranks));
     if (ranks.size == 1) return SNUG_OK;
     return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                     "%s runs in a single process, and %s is %d: only snug train runs on several ranks; start this "
-                     "command without %s, or unset the variable",
+                     "%s runs in a single process, and %s is %d: only snug train, eval and predict run on several "
+                     "ranks; start this command without %s, or unset the variable",
                      command, ranks.size_source, ranks.size, ranks.launcher);
 }
 
@@ -65,12 +66,33 @@ static void wait_for_others(int rank, const snug_callbacks *callbacks) {
     }
 }
 
+/* A rank that is lost or late was found by the watch. Normally rank 0 reports it; where rank 0 is lost, the first rank
+   that is left, so the others wait. The launcher ends those that report nothing. */
+/* may be untested: a rank that is ended records nothing */
+static snug_status fail_by_watch(const struct snug_args *args, enum snug_watch_verdict verdict, const char *why) {
+    enum { TURN = 4, TURNS = 2, SILENT = 5 }; /* seconds; a launcher ends all ranks within 3 s */
+    const struct snug_ranks *ranks = &args->group->ranks;
+    const int before = ranks->rank > TURNS ? TURNS : ranks->rank - 1; /* other ranks that may report it */
+    /* may be untested: as above */
+    const int seconds = verdict == SNUG_WATCH_SILENT ? SILENT : ranks->rank > 0 ? before * TURN : 0;
+    snug_clear_error(args->ctx);
+    nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);
+    /* may be untested: as above */
+    if (verdict == SNUG_WATCH_REPORT) return snug_fail(args->ctx, SNUG_E_IO, "%s", why);
+    return snug_fail(args->ctx, SNUG_E_IO, "rank %d of %d on %s ends with the others: %s", ranks->rank, ranks->size,
+                     ranks->host, why);
+}
+
 /* may be untested: a rank that is ended records nothing */
 snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callbacks, snug_status status, int64_t step) {
     const struct snug_process_group *group = args->group;
-    char why[1536], at[48] = "";
+    char why[1536], at[48] = "", lost[SNUG_WATCH_TEXT];
     if (!group) return status; /* may be untested: a rank that is ended records nothing */
     args->group->failed = true;
+    const enum snug_watch_verdict verdict = snug_watch_verdict(group->watch, lost);
+    /* may be untested: as above */
+    if (verdict != SNUG_WATCH_NONE) return fail_by_watch(args, verdict, lost);
+    snug_watch_fail(group->watch);
     wait_for_others(group->ranks.rank, callbacks);
     if (status == SNUG_E_INTERRUPTED) return status; /* agreed by all ranks */
     snprintf(why, sizeof why, "%s", snug_error_message(args->ctx));
@@ -82,6 +104,7 @@ snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callba
 
 /* may be untested: a rank that is ended records nothing */
 void snug_end_ranks(snug_args *args, int code) {
-    /* may be untested: a rank that is ended records nothing */
-    if (args && args->group) args->group->collectives->abort(code);
+    if (!args || !args->group) return; /* may be untested: as above */
+    snug_watch_end(args->group->watch, code);
+    args->group->collectives->abort(code);
 }

@@ -110,7 +110,7 @@ static snug_status check_limits(struct snug_job *job) {
     const bool fit = job->setup.args->fit;
     RETURN_IF_ERROR(snug_limits_find(&job->limits, &job->setup, &job->plan, &limit, &over));
     /* The search plans one rank alone. */
-    const bool searches = job->setup.trains && !job->setup.args->group;
+    const bool searches = job->setup.trains && snug_args_ranks(job->setup.args) == 1;
     /* may be untested: memory is not measured under a sanitizer */
     if (searches && (over || fit)) RETURN_IF_ERROR(search_fit(job, limit.bytes));
     if (job->fit && job->fit->fits && fit) { /* may be untested: memory is not measured under a sanitizer */
@@ -131,8 +131,10 @@ static snug_status check_limits(struct snug_job *job) {
 static snug_status open_setup(struct snug_job *job, struct snug_args *args, enum snug_command command) {
     const struct snug_device *device = &job->limits.device;
     const bool waits = args->group && args->group->ranks.local_rank > 0;
+    snug_group_at(args->group, -1, "reading the data");
     if (waits) RETURN_IF_ERROR(snug_group_barrier(job->ctx, args->group));
     RETURN_IF_ERROR(snug_setup_open(args, command, device->backend, device->threads, &job->setup));
+    RETURN_IF_ERROR(snug_device_pace(device, &job->setup.pace));
     return waits ? SNUG_OK : snug_group_barrier(job->ctx, args->group);
 }
 
@@ -156,11 +158,11 @@ static snug_status open_and_plan(struct snug_job *job, struct snug_args *args, e
 
 snug_status snug_job_open(struct snug_args *args, enum snug_command command, struct snug_job *job) {
     static const char *const names[] = {"train", "eval", "predict", "plan"};
-    static const char *const single[] = {"a session, a bench or a check", "snug eval", "snug predict", "snug plan"};
     *job = (struct snug_job){.ctx = args->ctx};
     snug_clear_error(job->ctx);
     RETURN_IF_ERROR(snug_args_check(args, names[command]));
-    RETURN_IF_ERROR(snug_group_alone(args, single[command]));
+    RETURN_IF_ERROR(
+        snug_group_alone(args, command == SNUG_COMMAND_PLAN ? "snug plan" : "a session, a bench or a check"));
     const int threads = snug_args_threads(args);
     RETURN_IF_ERROR(snug_threads_check(job->ctx, threads));
     const bool elsewhere = args->gpu && command == SNUG_COMMAND_PLAN;

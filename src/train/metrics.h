@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "dist/process_group.h"
 #include "text/batch.h"
 #include "text/dataset.h"
 
@@ -37,6 +38,11 @@ void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, co
                                  const struct snug_batch *batch, int64_t first, int64_t rows);
 /* Adds the sum of the losses of `items` items; the logits are added separately. */
 void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, int64_t items);
+/* On several ranks, each of which added every ranks-th batch of batch_size rows, beginning with the batch of its
+   number: afterwards all have what one rank has that added all batches. The losses are not merged: each rank adds those
+   of all batches. Once, before the result. */
+snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumulator,
+                                          const struct snug_process_group *group, int64_t batch_size);
 /* SNUG_E_INTERNAL if more rows were added than announced, a label was not a class, or rows came after a result without
    a reset. eval_loss always. Single label: eval_accuracy, eval_f1 (binary: of class 1; else macro),
    eval_matthews_correlation. Multi-label: eval_accuracy (rows with all labels right), eval_f1 (micro). Regression:

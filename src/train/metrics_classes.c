@@ -16,6 +16,13 @@ static void reset(struct snug_metric_accumulator *accumulator) {
     snug_scores_reset(accumulator);
 }
 
+_Static_assert(sizeof(struct snug_tally) == 3 * sizeof(int64_t), "tallies are added up as whole numbers");
+
+static int64_t counts(struct snug_metric_accumulator *accumulator, int64_t **out) {
+    *out = accumulator->memory;
+    return 3 * accumulator->options.classes + snug_scores_counts(&accumulator->options);
+}
+
 static void add_masked(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
                        int64_t first, int64_t rows) {
     const int64_t classes = accumulator->options.classes;
@@ -132,6 +139,8 @@ const struct snug_metric_kind snug_single_label_metrics = {
     .bytes = bytes,
     .reset = reset,
     .add = add_single_label,
+    .counts = counts,
+    .merge = snug_scores_merge,
     .result = single_label_result,
     .more = snug_scores_more,
 };
@@ -141,6 +150,8 @@ const struct snug_metric_kind snug_multi_label_metrics = {
     .bytes = bytes,
     .reset = reset,
     .add = add_multi_label,
+    .counts = counts,
+    .merge = snug_scores_merge,
     .result = multi_label_result,
     .more = snug_scores_more,
 };

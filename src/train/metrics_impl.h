@@ -19,6 +19,11 @@ struct snug_metric_kind {
     void (*reset)(struct snug_metric_accumulator *accumulator);
     void (*add)(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
                 int64_t first, int64_t rows);
+    /* Counts that several ranks add up, in memory: how many int64_t; NULL: none. */
+    int64_t (*counts)(struct snug_metric_accumulator *accumulator, int64_t **out);
+    /* Merges what cannot be added up; NULL: nothing. */
+    snug_status (*merge)(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                         int64_t batch_size);
     /* values[0] is the loss; sets the others, in the order of names. */
     void (*result)(struct snug_metric_accumulator *accumulator, double *values);
     /* Appends metrics without fixed names; NULL: none. */
@@ -39,6 +44,10 @@ struct snug_metric_accumulator {
     const char *misuse;
 };
 
+/* For merge: puts the words of all ranks' rows into their order. words: [options.rows], of which this rank has those of
+   its accumulator->rows rows; snug_metric_accumulator_merge() has batch. */
+snug_status snug_metric_merge_words(const struct snug_metric_accumulator *accumulator,
+                                    const struct snug_process_group *group, int64_t batch, uint64_t *words);
 /* A metric without a fixed name, eval_CLASS_WHAT. */
 snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
                             snug_metrics *out);

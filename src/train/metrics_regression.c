@@ -5,11 +5,12 @@
 #include "train/metrics_impl.h"
 #include "train/metrics_sort.h"
 
-/* Welford's running moments of prediction x and target y, and the squared error. */
+/* Welford's running moments of prediction x and target y, and the squared error. They are computed from the pairs, in
+   the order of the rows, before these become ranks. */
 struct moments {
     double mean_x, mean_y, square_x, square_y, product, squared_error;
     bool not_a_number; /* a NaN has no rank */
-    bool ranked;       /* pairs are ranks now */
+    bool ranked;       /* pairs are ranks now, and the moments are complete */
 };
 
 /* [rows] prediction and target as ordered words. */
@@ -29,21 +30,34 @@ static snug_status check(struct snug_metric_accumulator *accumulator) {
 
 static void add(struct snug_metric_accumulator *accumulator, const float *predictions, const struct snug_batch *batch,
                 int64_t first, int64_t rows) {
-    struct moments *m = accumulator->state;
+    const struct moments *m = accumulator->state;
     const float *targets = batch->targets + first;
     if (m->ranked || rows > accumulator->options.rows - accumulator->rows) {
         accumulator->misuse =
             m->ranked ? "rows were added after the result was taken" : "more rows than were announced";
         return;
     }
-    for (int64_t row = 0; row < rows; row++) {
-        double x = predictions[row], y = targets[row];
-        m->not_a_number |= isnan(x) || isnan(y);
+    for (int64_t row = 0; row < rows; row++)
         pairs_of(accumulator)[accumulator->rows++] =
             (uint64_t)snug_ordered_word(predictions[row]) << 32 | snug_ordered_word(targets[row]);
-        double step_x = x - m->mean_x, step_y = y - m->mean_y;
-        m->mean_x += step_x / (double)accumulator->rows;
-        m->mean_y += step_y / (double)accumulator->rows;
+}
+
+static snug_status merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                         int64_t batch) {
+    return snug_metric_merge_words(accumulator, group, batch, pairs_of(accumulator));
+}
+
+/* ---- the result ------------------------------------------------------------------------------------------------- */
+
+static void find_moments(struct snug_metric_accumulator *accumulator) {
+    struct moments *m = accumulator->state;
+    for (int64_t row = 0; row < accumulator->rows; row++) {
+        const uint64_t pair = pairs_of(accumulator)[row];
+        const double x = snug_ordered_value((uint32_t)(pair >> 32)), y = snug_ordered_value((uint32_t)pair);
+        const double step_x = x - m->mean_x, step_y = y - m->mean_y;
+        m->not_a_number |= isnan(x) || isnan(y);
+        m->mean_x += step_x / (double)(row + 1);
+        m->mean_y += step_y / (double)(row + 1);
         m->square_x += step_x * (x - m->mean_x);
         m->square_y += step_y * (y - m->mean_y);
         m->product += step_x * (y - m->mean_y);
@@ -72,9 +86,8 @@ static double spearman(struct snug_metric_accumulator *accumulator) {
     struct moments *m = accumulator->state;
     uint64_t *pairs = pairs_of(accumulator);
     if (m->not_a_number || accumulator->rows == 0) return NAN;
+    rank_and_swap(pairs, accumulator->rows); /* ranking ranks gives the same ranks: a second result is the same */
     rank_and_swap(pairs, accumulator->rows);
-    rank_and_swap(pairs, accumulator->rows);
-    m->ranked = true; /* ranking ranks gives the same ranks: a second result is the same */
     double mean = (double)accumulator->rows + 1, product = 0, square_x = 0, square_y = 0;
     for (int64_t i = 0; i < accumulator->rows; i++) {
         double x = (double)(pairs[i] >> 32) - mean, y = (double)(uint32_t)pairs[i] - mean;
@@ -86,7 +99,9 @@ static double spearman(struct snug_metric_accumulator *accumulator) {
 }
 
 static void result(struct snug_metric_accumulator *accumulator, double *values) {
-    const struct moments *m = accumulator->state;
+    struct moments *m = accumulator->state;
+    if (!m->ranked) find_moments(accumulator);
+    m->ranked = true;
     values[1] = accumulator->rows ? m->squared_error / (double)accumulator->rows : NAN;
     values[2] = correlation(m->product, m->square_x, m->square_y);
     values[3] = spearman(accumulator);
@@ -98,5 +113,6 @@ const struct snug_metric_kind snug_regression_metrics = {
     .bytes = bytes,
     .open = check,
     .add = add,
+    .merge = merge,
     .result = result,
 };

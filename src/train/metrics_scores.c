@@ -16,7 +16,7 @@ static bool is_multi_label(const struct snug_metric_accumulator_options *options
     return options->labels->problem == SNUG_PROBLEM_MULTI_LABEL;
 }
 
-static int64_t confusion_cells(const struct snug_metric_accumulator_options *options) {
+int64_t snug_scores_counts(const struct snug_metric_accumulator_options *options) {
     const bool has = options->each_class && !is_multi_label(options) && options->classes <= CONFUSION_CLASSES_MOST;
     return has ? options->classes * options->classes : 0;
 }
@@ -27,7 +27,7 @@ static int64_t columns_of(const struct snug_metric_accumulator_options *options)
 
 int64_t snug_scores_bytes(const struct snug_metric_accumulator_options *options) {
     if (!options->each_class) return 0;
-    return (confusion_cells(options) + columns_of(options) * options->rows) * (int64_t)sizeof(uint64_t);
+    return (snug_scores_counts(options) + columns_of(options) * options->rows) * (int64_t)sizeof(uint64_t);
 }
 
 static int64_t *confusion_of(const struct snug_metric_accumulator *accumulator) {
@@ -35,18 +35,26 @@ static int64_t *confusion_of(const struct snug_metric_accumulator *accumulator) 
 }
 
 static uint64_t *column_of(const struct snug_metric_accumulator *accumulator, int64_t column) {
-    return (uint64_t *)confusion_of(accumulator) + confusion_cells(&accumulator->options) +
+    return (uint64_t *)confusion_of(accumulator) + snug_scores_counts(&accumulator->options) +
            column * accumulator->options.rows;
 }
 
 const int64_t *snug_metric_accumulator_confusion(const struct snug_metric_accumulator *accumulator) {
     const bool classes = accumulator->kind == &snug_single_label_metrics;
-    return classes && confusion_cells(&accumulator->options) ? confusion_of(accumulator) : NULL;
+    return classes && snug_scores_counts(&accumulator->options) ? confusion_of(accumulator) : NULL;
 }
 
 void snug_scores_reset(struct snug_metric_accumulator *accumulator) {
-    const int64_t cells = confusion_cells(&accumulator->options);
+    const int64_t cells = snug_scores_counts(&accumulator->options);
     if (cells) memset(confusion_of(accumulator), 0, (size_t)cells * sizeof(int64_t));
+}
+
+snug_status snug_scores_merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                              int64_t batch) {
+    const int64_t columns = accumulator->options.each_class ? columns_of(&accumulator->options) : 0;
+    for (int64_t i = 0; i < columns; i++)
+        RETURN_IF_ERROR(snug_metric_merge_words(accumulator, group, batch, column_of(accumulator, i)));
+    return SNUG_OK;
 }
 
 static uint64_t word_of(double score, bool truth) { return (uint64_t)snug_ordered_word((float)score) << 32 | truth; }
@@ -70,7 +78,7 @@ void snug_scores_add(struct snug_metric_accumulator *accumulator, const float *l
         const double score = targets ? sigmoid(logits[of]) : exp((double)logits[of] - most) / sum;
         column_of(accumulator, i)[row] = word_of(score, targets ? targets[of] > 0.5f : label == of);
     }
-    if (confusion_cells(options)) confusion_of(accumulator)[label * classes + predicted]++;
+    if (snug_scores_counts(options)) confusion_of(accumulator)[label * classes + predicted]++;
 }
 
 /* ---- one column ------------------------------------------------------------------------------------------------ */

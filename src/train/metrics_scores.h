@@ -14,6 +14,11 @@ struct snug_tally {
 /* Bytes after them; 0 without each_class. */
 int64_t snug_scores_bytes(const struct snug_metric_accumulator_options *options);
 void snug_scores_reset(struct snug_metric_accumulator *accumulator);
+/* How many counts follow the tallies, which several ranks add up. */
+int64_t snug_scores_counts(const struct snug_metric_accumulator_options *options);
+/* Merges the scores of several ranks. */
+snug_status snug_scores_merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
+                              int64_t batch);
 /* A row: its logits [classes], and its label and the predicted one, or for multi-label its targets [classes]. Call it
    before the row is counted. */
 void snug_scores_add(struct snug_metric_accumulator *accumulator, const float *logits, int64_t label, int64_t predicted,

@@ -73,6 +73,21 @@ void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulato
     accumulator->loss_items += items;
 }
 
+snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumulator,
+                                          const struct snug_process_group *group, int64_t batch_size) {
+    const struct snug_metric_kind *kind = accumulator->kind;
+    int64_t *counts = NULL;
+    if (!group || accumulator->misuse) return SNUG_OK; /* a misuse is an error of the result */
+    if (kind->merge) RETURN_IF_ERROR(kind->merge(accumulator, group, batch_size));
+    const int64_t count = kind->counts ? kind->counts(accumulator, &counts) : 0;
+    RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, counts, count));
+    int64_t all[] = {accumulator->rows, accumulator->correct};
+    RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, all, 2));
+    accumulator->rows = all[0];
+    accumulator->correct = all[1];
+    return SNUG_OK;
+}
+
 const char *const *snug_metric_names(enum snug_task task, enum snug_problem problem) {
     return accumulator_of(task, problem)->names;
 }

@@ -49,9 +49,10 @@ static snug_status hash_arguments(const struct snug_args *args, uint64_t *hash) 
 static snug_status hash_tensors(const struct snug_program *program, const struct snug_memory *memory, uint64_t *hash) {
     enum { PART = 1 << 14 };
     uint8_t values[PART];
-    *hash = 0;
+    *hash = memory->written ? *memory->written : 0;
     for (size_t i = 1; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
+        if (t->shards.chunk) continue; /* of which each rank has another part */
         if (!t->saved && !(t->persistent && t->memory_class == SNUG_MEMORY_WEIGHTS)) continue;
         const int64_t count = t->rows * t->cols, size = snug_dtype_size(t->dtype), part = PART / size;
         for (int64_t first = 0; first < count; first += part) {
@@ -63,13 +64,17 @@ static snug_status hash_tensors(const struct snug_program *program, const struct
     return SNUG_OK;
 }
 
+/* The model's configuration and the data. */
 static snug_status hash_identity(const struct snug_job *job, uint64_t *hash) {
-    json_t *identity = snug_identity(job);
+    const struct snug_setup *setup = &job->setup;
+    json_t *identity = setup->trains ? snug_identity(job) : json_incref(setup->config.json);
     char *text = NULL;
     /* untested: an allocation that fails */
     const snug_status status = identity ? snug_json_text(job->ctx, identity, JSON_COMPACT | JSON_SORT_KEYS, &text)
                                         : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory before the first step");
-    if (status == SNUG_OK) *hash = XXH3_64bits(text, strlen(text));
+    if (status == SNUG_OK)
+        *hash = XXH3_64bits_withSeed(text, strlen(text),
+                                     setup->eval.dataset ? snug_dataset_digest(setup->eval.dataset) : 0);
     free(text);
     json_decref(identity);
     return status;
@@ -89,7 +94,7 @@ static uint64_t hash_processor(void) {
 static snug_status find_fingerprint(const struct snug_job *job, const struct snug_memory *memory, int64_t step,
                                     struct fingerprint *out) {
     static const char version[] = SNUG_VERSION " " __VERSION__;
-    const struct snug_program *program = &snug_run_plan_find(&job->plan, SNUG_ROLE_TRAINING)->program;
+    const struct snug_program *program = &job->plan.programs[0].program; /* every program has all parameters */
     *out = (struct fingerprint){.values = {[VERSION] = XXH3_64bits(version, sizeof version), [STEP] = (uint64_t)step}};
     out->values[PROCESSOR] = hash_processor();
     memcpy(out->host, job->setup.args->group->ranks.host, sizeof out->host);
@@ -123,11 +128,14 @@ snug_status snug_parallel_compare(const struct snug_job *job, const struct snug_
     return status;
 }
 
-int64_t snug_parallel_bytes(const struct snug_program *program) {
+int64_t snug_parallel_bytes(const struct snug_program *program, int64_t micro_batches) {
     double bytes = 0;
-    for (size_t i = 0; i < program->op_count; i++)
-        if (snug_op_is(&program->ops[i], SNUG_OP_COLLECTIVE))
-            bytes += snug_op_cost(program, &program->ops[i], 0, 0, 0).bytes;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (!snug_op_is(op, SNUG_OP_COLLECTIVE) || op->phase == SNUG_PHASE_PREPARE) continue;
+        bytes += (op->phase < SNUG_PHASE_CLIP ? (double)micro_batches : 1) * snug_op_cost(program, op, 0, 0, 0).bytes;
+    }
+    if (program->ranks < 2) return 0;
     return (int64_t)(bytes * (program->ranks - 1) / program->ranks); /* a rank's own shards stay where they are */
 }
 

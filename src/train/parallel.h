@@ -9,8 +9,9 @@
  * those of rank 0. */
 snug_status snug_parallel_compare(const struct snug_job *job, const struct snug_memory *memory, int64_t step);
 
-/* Bytes that a rank sends in a step's collective operations, and as many that it receives; without ranks 0. */
-int64_t snug_parallel_bytes(const struct snug_program *program);
+/* Bytes that a rank sends in a step's collective operations, and as many that it receives, on average over the ranks;
+ * micro_batches: of each; without ranks 0. */
+int64_t snug_parallel_bytes(const struct snug_program *program, int64_t micro_batches);
 
 /* What every rank reports in a step, in memory of snug_parallel_report_doubles(): a report for each rank. */
 struct snug_report {

@@ -7,9 +7,24 @@
 
 #include "text/dataset_impl.h"
 #include "text/words.h"
+#include "train/description.h"
+#include "train/group.h"
 #include "train/kept_columns.h"
+#include "train/parallel.h"
 #include "train/predict_files.h"
-#include "train/session.h"
+
+/* Outputs of loss positions, and the row of the data set that each belongs to. */
+struct outputs {
+    int64_t count;
+    float *logits; /* [count, classes], read only */
+    int64_t *rows; /* [count], ascending */
+};
+
+/* What a rank tells the others after a round. */
+struct notice {
+    int64_t count; /* loss positions of its batch */
+    int64_t stop;  /* not 0: it was asked to stop */
+};
 
 enum { TOP_MOST = 1000 }; /* of --top_k, as args_table.c limits it */
 
@@ -23,6 +38,7 @@ struct predicting {
     int64_t rows;        /* given to on_row */
     bool tagging, value; /* token classification; regression */
     bool measured;       /* every row has a label */
+    struct snug_measurement measurement;
     struct snug_kept_columns kept;
     struct snug_row_buffer kept_buffer;
     struct snug_predict_files files;
@@ -39,12 +55,16 @@ struct predicting {
     const char **words, **tags;
     double *word_scores;
     size_t words_capacity, tags_capacity, word_scores_capacity;
+
+    struct outputs batch;  /* of this rank's current batch */
+    struct outputs *ranks; /* rank 0 of several: of those of all ranks, one after the other */
+    struct notice *notices;
+    size_t logits_capacity, row_capacity, all_logits_capacity, all_row_capacity;
 };
 
 struct predictor {
-    /* Converts the outputs of the batch's loss positions first … first + rows - 1. */
-    snug_status (*take)(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                        const struct snug_batch *batch);
+    /* Converts outputs; calls follow each other in the order of the rows. */
+    snug_status (*take)(struct predicting *p, const struct outputs *outputs, int64_t classes);
     snug_status (*finish)(struct predicting *p); /* after all batches; NULL: nothing to do */
     const char *nothing;                         /* logged if no row has a result; NULL: every row has one */
 };
@@ -176,13 +196,12 @@ static snug_status name_token(struct predicting *p, const float *logits, int64_t
 }
 
 /* Each loss position is a row of its own. */
-static snug_status take_each(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                             const struct snug_batch *batch,
+static snug_status take_each(struct predicting *p, const struct outputs *outputs, int64_t classes,
                              snug_status (*name)(struct predicting *, const float *, int64_t, double *),
                              snug_status (*list)(struct predicting *, snug_prediction *)) {
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < outputs->count; i++) {
         snug_prediction row = {
-            .index = snug_batch_row(batch, first + i), .logits_count = (size_t)classes, .logits = logits + i * classes};
+            .index = outputs->rows[i], .logits_count = (size_t)classes, .logits = outputs->logits + i * classes};
         RETURN_IF_ERROR(name(p, row.logits, classes, &row.score));
         RETURN_IF_ERROR(list(p, &row));
         RETURN_IF_ERROR(give(p, &row));
@@ -190,14 +209,12 @@ static snug_status take_each(struct predicting *p, const float *logits, int64_t 
     return SNUG_OK;
 }
 
-static snug_status take_classes(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                                const struct snug_batch *batch) {
-    return take_each(p, logits, classes, first, rows, batch, name_classes, list_classes);
+static snug_status take_classes(struct predicting *p, const struct outputs *outputs, int64_t classes) {
+    return take_each(p, outputs, classes, name_classes, list_classes);
 }
 
-static snug_status take_masked(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                               const struct snug_batch *batch) {
-    return take_each(p, logits, classes, first, rows, batch, name_token, list_tokens);
+static snug_status take_masked(struct predicting *p, const struct outputs *outputs, int64_t classes) {
+    return take_each(p, outputs, classes, name_token, list_tokens);
 }
 
 /* ---- token classification -------------------------------------------------------------------------------------- */
@@ -246,15 +263,15 @@ static snug_status give_words(struct predicting *p) {
     return give(p, &row);
 }
 
-static snug_status take_tags(struct predicting *p, const float *logits, int64_t classes, int64_t first, int64_t rows,
-                             const struct snug_batch *batch) {
+static snug_status take_tags(struct predicting *p, const struct outputs *outputs, int64_t classes) {
     snug_context *ctx = p->session->ctx;
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t row = snug_batch_row(batch, first + i);
+    for (int64_t i = 0; i < outputs->count; i++) {
+        const int64_t row = outputs->rows[i];
         while (p->row < row) RETURN_IF_ERROR(give_words(p)); /* those in between have no words */
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->classes, &p->class_capacity, p->positions + 1, sizeof *p->classes));
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->scores, &p->score_capacity, p->positions + 1, sizeof *p->scores));
-        p->classes[p->positions] = (int32_t)best_class(logits + i * classes, classes, &p->scores[p->positions]);
+        p->classes[p->positions] =
+            (int32_t)best_class(outputs->logits + i * classes, classes, &p->scores[p->positions]);
         p->positions++;
     }
     return SNUG_OK;
@@ -274,12 +291,77 @@ static const struct predictor predictors[SNUG_TASK_COUNT] = {
     [SNUG_TASK_TOKEN_CLASSIFICATION] = {.take = take_tags, .finish = give_rest},
 };
 
-static snug_status predict_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
-                                 const struct snug_batch *batch) {
-    struct predicting *p = user;
+static int64_t classes_of(const struct predicting *p) {
     const struct snug_program *program = &p->session->evaluation->program;
-    if (p->measured) RETURN_IF_ERROR(snug_session_measure(p->session, logits, first_row, rows, batch));
-    return p->predictor->take(p, logits, program->tensors[program->logits].cols, first_row, rows, batch);
+    return program->tensors[program->logits].cols;
+}
+
+static const struct snug_process_group *group_of(const struct predicting *p) {
+    return p->session->job.setup.args->group;
+}
+
+/* One rank converts a chunk's outputs; several collect those of the batch. */
+static snug_status take_chunk(void *user, const float *logits, int64_t first_row, int64_t rows,
+                              const struct snug_batch *batch) {
+    struct predicting *p = user;
+    struct outputs *to = &p->batch;
+    const int64_t classes = classes_of(p);
+    if (p->measured) RETURN_IF_ERROR(snug_measurement_add(&p->measurement, logits, first_row, rows, batch));
+    const size_t need = (size_t)(to->count + rows);
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->rows, &p->row_capacity, need, sizeof *to->rows));
+    for (int64_t i = 0; i < rows; i++) to->rows[to->count + i] = snug_batch_row(batch, first_row + i);
+    if (!group_of(p))
+        return p->predictor->take(p, &(struct outputs){rows, (float *)(uintptr_t)logits, to->rows}, classes);
+    RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->logits, &p->logits_capacity, need * (size_t)classes,
+                              sizeof *to->logits));
+    memcpy(to->logits + to->count * classes, logits, (size_t)(rows * classes) * sizeof *logits);
+    to->count += rows;
+    return SNUG_OK;
+}
+
+/* Room for `most` loss positions of this rank, whose memory is sent up to there, and on rank 0 for those of all ranks.
+ */
+static snug_status make_places(struct predicting *p, const struct snug_process_group *group, int64_t most) {
+    snug_context *ctx = p->session->ctx;
+    const size_t values = (size_t)(most * classes_of(p)), ranks = (size_t)group->ranks.size;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->batch.logits, &p->logits_capacity, values, sizeof(float)));
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->batch.rows, &p->row_capacity, (size_t)most, sizeof(int64_t)));
+    if (group->ranks.rank != 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->ranks->logits, &p->all_logits_capacity, ranks * values, sizeof(float)));
+    return snug_grow(ctx, (void **)&p->ranks->rows, &p->all_row_capacity, ranks * (size_t)most, sizeof(int64_t));
+}
+
+/* Rank 0 gets the outputs of all ranks, and converts them in the order of the ranks, which is that of the rows. */
+static snug_status gather(struct predicting *p, const struct snug_process_group *group) {
+    snug_context *ctx = p->session->ctx;
+    const int64_t classes = classes_of(p);
+    int64_t most = 0;
+    for (int r = 0; r < group->ranks.size; r++)
+        if (p->notices[r].count > most) most = p->notices[r].count;
+    RETURN_IF_ERROR(make_places(p, group, most));
+    RETURN_IF_ERROR(
+        snug_group_gather(ctx, group, p->batch.logits, most * classes * (int64_t)sizeof(float), p->ranks->logits));
+    RETURN_IF_ERROR(snug_group_gather(ctx, group, p->batch.rows, most * (int64_t)sizeof(int64_t), p->ranks->rows));
+    for (int r = 0; r < group->ranks.size && group->ranks.rank == 0; r++) {
+        const struct outputs outputs = {p->notices[r].count, p->ranks->logits + r * most * classes,
+                                        p->ranks->rows + r * most};
+        RETURN_IF_ERROR(p->predictor->take(p, &outputs, classes));
+    }
+    return SNUG_OK;
+}
+
+static snug_status end_round(void *user, bool last, bool *stop) {
+    struct predicting *p = user;
+    const struct snug_process_group *group = group_of(p);
+    bool heard = false; /* all ranks hear of a request to stop in every round, below */
+    if (p->measured) RETURN_IF_ERROR(snug_measurement_share(&p->measurement, last, &heard));
+    if (!group) return SNUG_OK;
+    p->notices[group->ranks.rank] = (struct notice){p->batch.count, *stop};
+    RETURN_IF_ERROR(snug_group_all_gather(p->session->ctx, group, p->notices, sizeof *p->notices));
+    for (int r = 0; r < group->ranks.size; r++) *stop |= p->notices[r].stop != 0;
+    RETURN_IF_ERROR(gather(p, group));
+    p->batch.count = 0;
+    return SNUG_OK;
 }
 
 static void release(struct predicting *p) {
@@ -295,6 +377,15 @@ static void release(struct predicting *p) {
     free(p->candidate_scores);
     snug_kept_columns_close(&p->kept);
     snug_predict_files_close(&p->files);
+    snug_measurement_close(&p->measurement);
+    free(p->batch.logits);
+    free(p->batch.rows);
+    if (p->ranks) {
+        free(p->ranks->logits);
+        free(p->ranks->rows);
+    }
+    free(p->ranks);
+    free(p->notices);
 }
 
 /* The metrics under Trainer's names for predictions; none without labels. */
@@ -318,38 +409,62 @@ static snug_status finish_metrics(struct predicting *p, double seconds, snug_met
     return SNUG_OK;
 }
 
-static snug_status predict(struct predicting *p, const snug_callbacks *callbacks) {
+/* Rank 0 alone converts and writes. */
+static snug_status prepare(struct predicting *p) {
     const struct snug_setup *setup = &p->session->job.setup;
     const struct snug_args *args = setup->args;
-    snug_metrics metrics = {0};
-    const double begin = snug_seconds();
+    const struct snug_process_group *group = args->group;
     p->predictor = &predictors[setup->config.task];
     p->tagging = snug_setup_task(setup)->words;
     p->value = snug_setup_task(setup)->problems && setup->config.labels.problem == SNUG_PROBLEM_REGRESSION;
     p->measured = snug_dataset_all_labelled(setup->eval.dataset) && !p->tagging;
     if (p->value && args->return_all_scores)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--return_all_scores is for classes; this model predicts a value");
+    if (group) RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof *p->ranks, (void **)&p->ranks));
+    if (group)
+        RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->notices, (void **)&p->notices));
+    RETURN_IF_ERROR(snug_measurement_open(p->session, &p->measurement));
+    if (snug_group_rank(group) != 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_kept_columns_open(args, p->tagging, &p->kept));
-    RETURN_IF_ERROR(snug_predict_files_begin(args, setup->mode, p->tagging, &p->files));
-    snug_metric_accumulator_reset(p->session->accumulator);
-    RETURN_IF_ERROR(snug_session_infer(p->session, callbacks, predict_chunk, p));
+    return snug_predict_files_begin(args, setup->mode, p->tagging, &p->files);
+}
+
+/* After all batches, on rank 0. */
+static snug_status finish(struct predicting *p, double begin) {
+    const struct snug_setup *setup = &p->session->job.setup;
+    snug_metrics metrics = {0};
     if (p->predictor->finish) RETURN_IF_ERROR(p->predictor->finish(p));
     RETURN_IF_ERROR(finish_metrics(p, snug_seconds() - begin, &metrics));
-    return snug_predict_files_end(&p->files, &metrics);
+    RETURN_IF_ERROR(snug_predict_files_end(&p->files, &metrics));
+    if (p->rows == 0 && p->predictor->nothing) /* untested: every task reports that it has no rows */
+        snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: %s", snug_dataset_path(setup->eval.dataset), p->predictor->nothing);
+    return SNUG_OK;
+}
+
+static snug_status predict(struct predicting *p, snug_args *args, const snug_callbacks *callbacks) {
+    const struct snug_inference inference = {p, take_chunk, end_round};
+    const bool leads = snug_group_rank(args->group) == 0;
+    RETURN_IF_ERROR(snug_args_check(args, "predict"));
+    RETURN_IF_ERROR(snug_kept_columns_check(args));
+    if (leads) RETURN_IF_ERROR(snug_predict_files_check(args, &p->files));
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p->session));
+    RETURN_IF_ERROR(snug_parallel_compare(&p->session->job, &p->session->memory, 0));
+    RETURN_IF_ERROR(snug_description_tell(p->session, callbacks));
+    const double begin = snug_seconds();
+    RETURN_IF_ERROR(prepare(p));
+    RETURN_IF_ERROR(snug_session_infer(p->session, callbacks, &inference));
+    if (p->measured) RETURN_IF_ERROR(snug_measurement_merge(&p->measurement));
+    if (leads) RETURN_IF_ERROR(finish(p, begin));
+    return snug_group_barrier(args->ctx, args->group);
 }
 
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user) {
     struct predicting p = {.on_row = on_row, .user = user};
     snug_clear_error(args->ctx);
-    snug_status status = snug_args_check(args, "predict");
-    if (status == SNUG_OK) status = snug_kept_columns_check(args);
-    if (status == SNUG_OK) status = snug_predict_files_check(args, &p.files);
-    if (status == SNUG_OK) status = snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p.session);
-    if (status == SNUG_OK) status = predict(&p, callbacks);
-    if (status == SNUG_OK && p.rows == 0 && p.predictor->nothing) /* untested: every task reports that it has no rows */
-        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", snug_dataset_path(p.session->job.setup.eval.dataset),
-                 p.predictor->nothing);
+    RETURN_IF_ERROR(snug_group_join(args));
+    snug_status status = predict(&p, args, callbacks);
+    if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
     release(&p);
     snug_session_destroy(p.session);
     return status;

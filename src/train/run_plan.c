@@ -37,8 +37,8 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
         load.tokens = (double)snug_dataset_tokens(source->dataset) * share;
         load.sequences = rows / batches;
         load.pairs = setup->squared_lengths * share;
-        load.micro_batches = batches / (double)snug_loader_steps(source->rows, &pipeline->options) /
-                             (double)snug_group_size(setup->args->group);
+        load.micro_batches =
+            batches / (double)snug_loader_steps(source->rows, &pipeline->options) / (double)pipeline->options.ranks;
     }
     load.rows = snug_setup_task(setup)->positions(&pipeline->options, source->dataset, load.sequences, load.tokens);
     return load;
@@ -47,16 +47,18 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
 static snug_status plan_batches(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
                                 struct snug_data_pipeline *out) {
     const bool training = role == SNUG_ROLE_TRAINING;
-    const struct snug_process_group *group = training ? args->group : NULL;
+    const int ranks = snug_args_ranks(args);
     const struct snug_data_source *source = training ? &setup->train : &setup->eval;
     *out = (struct snug_data_pipeline){0};
     out->options = (struct snug_loader_options){
         .sampling = training ? sampling_of(args) : SNUG_SAMPLING_SEQUENTIAL,
         .seed = (uint64_t)(args->data_seed >= 0 ? args->data_seed : args->seed),
         .batch_size = training ? args->per_device_train_batch_size : args->per_device_eval_batch_size,
-        .accumulation = training ? args->gradient_accumulation_steps * snug_group_size(group) : 1,
-        .ranks = snug_group_size(group),
-        .rank = snug_group_rank(group),
+        .accumulation = training ? args->gradient_accumulation_steps * ranks : 1,
+        .ranks = ranks,
+        .rank = snug_group_rank(args->group),
+        .in_turns = training && ranks > 1 && args->zero_stage >= 2,
+        .independent = !training,
         .drop_last = training && args->dataloader_drop_last,
         .workers = (int)args->dataloader_num_workers,
         .prefetch = (int)args->dataloader_prefetch_factor,
@@ -115,6 +117,7 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
                                          args->adam_epsilon, args->weight_decay, &plan->optimizer));
     const struct snug_backend *backend = setup->backend;
     plan->offload = backend->copying;
+    plan->offload.rates = setup->pace.count ? &setup->pace : NULL;
     plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
     plan->offload.resident = 1 - args->offload_ratio;
@@ -159,7 +162,7 @@ static bool may_update_lazily(const struct snug_setup *setup, const struct snug_
     const unsigned classes_of_rows =
         1u << SNUG_MEMORY_WEIGHTS | 1u << SNUG_MEMORY_GRADIENTS | 1u << SNUG_MEMORY_OPTIMIZER;
     /* Rows that other ranks have read would be missing in the index: several ranks sum whole gradients. */
-    return !setup->args->group && setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
+    return snug_args_ranks(setup->args) == 1 && setup->backend->lazy_rows && !(plan->offload.classes & classes_of_rows);
 }
 
 static snug_status build_program(const struct snug_setup *setup, const struct snug_args *args,
@@ -187,7 +190,9 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
                                          .clips = args->max_grad_norm > 0,
                                          .accumulates = args->gradient_accumulation_steps > 1,
                                          .micro_batches = snug_loader_share(&pipeline->options),
-                                         .ranks = snug_group_size(args->group),
+                                         .ranks = snug_args_ranks(args),
+                                         .rank = args->num_processes > 0 ? -1 : snug_group_rank(args->group),
+                                         .zero_stage = (int)args->zero_stage,
                                          .lazy_steps = may_update_lazily(setup, plan) ? LAZY_STEPS : 0,
                                          .offload = plan->offload};
     RETURN_IF_ERROR(snug_stages(program, &methods));
@@ -243,4 +248,11 @@ snug_status snug_run_plan_step(const struct snug_run_plan *plan, const struct sn
     RETURN_IF_ERROR(snug_estimate_parts(rates, &training->program, &training->pipeline.load, &step));
     *out = step.total;
     return SNUG_OK;
+}
+
+const char *snug_precision_text(enum snug_dtype compute, bool tf32, enum snug_dtype weights) {
+    if (compute == SNUG_F16) return "fp16 with fp32 masters and loss scaling";
+    if (compute == SNUG_BF16) return weights == SNUG_BF16 ? "bf16 with bf16 weights" : "bf16 with fp32 masters";
+    if (tf32) return weights == SNUG_BF16 ? "TF32 with bf16 weights" : "TF32";
+    return weights == SNUG_BF16 ? "fp32 with bf16 weights" : "fp32";
 }

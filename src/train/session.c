@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dist/divided.h"
 #include "io/json.h"
 #include "model/weights.h"
 #include "optim/loss_scale.h"
 #include "train/device.h"
+#include "train/training_args.h"
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -66,6 +68,25 @@ snug_status snug_session_store(struct snug_session *s) {
 snug_status snug_session_flush(struct snug_session *s) {
     const struct snug_run run = run_between_steps(s);
     return snug_run_flush(&run, s->job.setup.backend, &s->profile);
+}
+
+/* Tensors of which each rank stores its shard. */
+static void open_shards(struct snug_session *s) {
+    const struct snug_program *program = any_program(s);
+    for (size_t i = 1; i < program->tensor_count; i++)
+        if (program->tensors[i].shards.chunk) {
+            s->memory.collectives = s->job.setup.args->group->collectives;
+            s->memory.read_shards = snug_divided_read;
+            s->memory.written = &s->written;
+        }
+}
+
+snug_status snug_session_serve(struct snug_session *s) {
+    return s->memory.collectives ? snug_divided_serve(any_program(s), &s->memory) : SNUG_OK;
+}
+
+snug_status snug_session_end_serving(struct snug_session *s) {
+    return s->memory.collectives ? snug_divided_end(any_program(s), &s->memory) : SNUG_OK;
 }
 
 static snug_status load_weights(struct snug_session *s) {
@@ -178,6 +199,7 @@ static snug_status open_session(struct snug_session *s) {
     RETURN_IF_ERROR(open_schedule(s));
     RETURN_IF_ERROR(allocate(s));
     open_runs(s);
+    open_shards(s);
     RETURN_IF_ERROR(autotune(s));
     RETURN_IF_ERROR(load_weights(s));
     RETURN_IF_ERROR(begin_scale(s));
@@ -322,14 +344,31 @@ snug_status snug_backward(snug_session *s) {
     return SNUG_OK;
 }
 
+/* The ranks that have a micro-batch number `own` in this step. */
+static int contributors_of(const struct snug_session *s, int64_t own) {
+    return snug_loader_contributors(s->job.setup.train.rows, &s->training->pipeline.options,
+                                    s->step % s->steps_per_epoch, own);
+}
+
 void snug_session_begin_step(struct snug_session *s) {
-    const struct snug_loader_options *options = &s->training->pipeline.options;
-    s->train_run.contributors =
-        snug_loader_contributors(s->job.setup.train.rows, options, s->step % s->steps_per_epoch);
-    s->idle = options->rank >= s->train_run.contributors;
+    s->train_run.contributors = contributors_of(s, 0);
+    s->idle = s->training->pipeline.options.rank >= s->train_run.contributors;
+}
+
+snug_status snug_session_attend(struct snug_session *s) {
+    struct snug_run run = s->train_run;
+    run.idle = true;
+    run.batch = NULL;
+    for (; (run.contributors = contributors_of(s, run.micro_batch)) > 0; run.micro_batch++)
+        for (enum snug_phase phase = SNUG_PHASE_FORWARD; phase <= SNUG_PHASE_BACKWARD; phase++)
+            if (phase != SNUG_PHASE_HEAD) /* where no operation is collective, since ranks have other chunks */
+                RETURN_IF_ERROR(snug_run_phase(&run, s->job.setup.backend, phase, &s->profile));
+    return SNUG_OK;
 }
 
 snug_status snug_session_micro_batch(struct snug_session *s, snug_batch_info *info) {
+    if (s->training->pipeline.options.in_turns)
+        s->train_run.contributors = contributors_of(s, s->train_run.micro_batch);
     RETURN_IF_ERROR(snug_next_batch(s, info));
     RETURN_IF_ERROR(snug_forward(s));
     RETURN_IF_ERROR(run_training(s, SNUG_PHASE_HEAD));
@@ -476,13 +515,14 @@ snug_status snug_session_write_files(struct snug_session *s, const struct snug_f
     RETURN_IF_ERROR(snug_session_flush(s));
     RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
     RETURN_IF_ERROR(snug_weights_save(s->ctx, folder, "model.safetensors", any_program(s), &s->memory));
+    if (s->training) RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
     return s->job.setup.tokenizer ? snug_tokenizer_save(s->ctx, s->job.setup.tokenizer, folder) : SNUG_OK;
 }
 
 snug_status snug_session_write_model(struct snug_session *s, struct snug_output *output) {
-    const char *names[16] = {"config.json", "model.safetensors"};
+    const char *names[17] = {"config.json", "model.safetensors", SNUG_TRAINING_ARGS};
     for (size_t i = 0; s->job.setup.tokenizer && i < 13; i++)
-        names[2 + i] = snug_tokenizer_file(s->job.setup.tokenizer, i);
+        names[3 + i] = snug_tokenizer_file(s->job.setup.tokenizer, i);
     RETURN_IF_ERROR(snug_output_begin(output, names));
     RETURN_IF_ERROR(snug_session_write_files(s, &output->folder));
     return snug_output_end(output);

@@ -15,6 +15,7 @@ struct snug_session {
     snug_context *ctx;
     const struct snug_planned_program *training, *evaluation; /* of the job's plan, or NULL */
     struct snug_memory memory;                                /* of the job's runner */
+    uint64_t written;                                         /* to divided tensors: see struct snug_memory */
     struct snug_run train_run, eval_run;
     int64_t max_steps, steps_per_epoch; /* of a training; max_steps may be fewer than planned */
     struct snug_loader *train_loader, *eval_loader;
@@ -40,7 +41,11 @@ snug_status snug_session_open(struct snug_args *args, enum snug_command command,
 snug_status snug_session_prepare(struct snug_session *session);
 /* Stores what the last update wrote to staging buffers. Call it before weights are loaded in a running session. */
 snug_status snug_session_store(struct snug_session *session);
-/* The same, and performs all pending lazy updates. Call it before weights or states are read. */
+/* Where weights or states are divided over the ranks, rank 0 can read them while the others call serve, which returns
+ * when rank 0 calls end_serving. Without divided tensors both do nothing. */
+snug_status snug_session_serve(struct snug_session *session);
+snug_status snug_session_end_serving(struct snug_session *session);
+/* As store, and performs all pending lazy updates. Call it before weights or states are read. */
 snug_status snug_session_flush(struct snug_session *session);
 /* Reads which steps were skipped, up to the one whose gradients were clipped last. Does nothing without a loss scale.
  */
@@ -61,6 +66,8 @@ snug_status snug_session_load(struct snug_session *session, struct snug_run *run
 
 /* Before the micro-batches of a step on several ranks: sets which ranks have any, and session->idle. */
 void snug_session_begin_step(struct snug_session *session);
+/* After this rank's micro-batches of a step: takes part in the others', if their gradients are summed in backward. */
+snug_status snug_session_attend(struct snug_session *session);
 /* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss, which is
  * available after the step's norm was read. SNUG_END as in snug_next_batch(). */
 snug_status snug_session_micro_batch(struct snug_session *session, snug_batch_info *info);
@@ -70,16 +77,37 @@ double snug_session_loss(const struct snug_session *session, int64_t micro_batch
 /* Evaluates with the current weights; callbacks get SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
                                        snug_metrics *metrics);
-/* Runs the evaluation program over the data set; on_chunk gets each chunk's logits [rows, classes], the number of the
-   batch's first loss position in them, and the batch. */
-typedef snug_status snug_logits_fn(void *user, const float *logits, int64_t first_row, int64_t rows,
-                                   const struct snug_batch *batch);
-snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks, snug_logits_fn *on_chunk,
-                               void *user);
+/* Runs the evaluation program over the data set, in rounds: in each every rank that has a batch left runs one, in the
+   order of the ranks. */
+struct snug_inference {
+    void *user;
+    /* Gets each chunk's logits [rows, classes], the number of the batch's first loss position in them, and the batch.
+     */
+    snug_status (*on_chunk)(void *user, const float *logits, int64_t first_row, int64_t rows,
+                            const struct snug_batch *batch);
+    /* After a round, on all ranks: shares what this rank's batch gave. *stop: this rank was asked to stop; set to
+       whether any rank that this call heard of was. */
+    snug_status (*on_round)(void *user, bool last, bool *stop);
+};
+snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks,
+                               const struct snug_inference *inference);
 
-/* A snug_logits_fn whose user is the session: adds a chunk to its metrics. */
-snug_status snug_session_measure(void *user, const float *logits, int64_t first_row, int64_t rows,
+/* Metrics and losses of an inference, collected in the session's accumulator. */
+struct snug_measurement {
+    struct snug_session *session;
+    struct snug_losses *ranks; /* [size]: of the batches since the ranks shared the last ones */
+    int64_t rounds;            /* since then */
+};
+/* Resets the accumulator. Closed in any case. */
+snug_status snug_measurement_open(struct snug_session *session, struct snug_measurement *out);
+/* on_chunk and on_round of an inference; user is the measurement. Ranks share their losses in some rounds only, and
+   hear of a request to stop then. */
+snug_status snug_measurement_add(void *user, const float *logits, int64_t first_row, int64_t rows,
                                  const struct snug_batch *batch);
+snug_status snug_measurement_share(void *user, bool last, bool *stop);
+/* After the last round, on all ranks: the accumulator has what all of them added. */
+snug_status snug_measurement_merge(const struct snug_measurement *measurement);
+void snug_measurement_close(struct snug_measurement *measurement);
 /* {"confusion_matrix": {"labels": […], "counts": [[…]]}} of the last evaluation, by class and predicted class; an empty
    object where there is none, NULL when out of memory. */
 json_t *snug_session_confusion(const struct snug_session *session);

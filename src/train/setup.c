@@ -9,6 +9,7 @@
 
 #include "model/family.h"
 #include "model/weights.h"
+#include "text/labels.h"
 #include "text/task.h"
 
 static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
@@ -109,12 +110,48 @@ static snug_status open_tokenizer(struct snug_setup *setup) {
 
 /* ---- data ----------------------------------------------------------------------------------------------------- */
 
+/* The length of the training counts in evaluation and prediction, unless another one is given. */
 static void choose_length(struct snug_setup *setup) {
-    setup->max_length = setup->args->max_seq_length;
+    const int64_t given = setup->args->max_seq_length, trained = setup->trained.max_seq_length;
+    const bool is_given = snug_args_is_set(setup->args, "max_seq_length");
+    setup->max_length = trained && !is_given ? trained : given;
+    if (trained && is_given && given != trained)
+        snug_log(setup->ctx, SNUG_LOG_WARNING,
+                 "--max_seq_length %lld: the model was trained with %lld, and results may differ from the training's",
+                 (long long)given, (long long)trained);
     if (setup->max_length <= setup->config.positions) return;
     setup->max_length = setup->config.positions;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "--max_seq_length %lld is more than the model's %lld positions: using %lld",
-             (long long)setup->args->max_seq_length, (long long)setup->max_length, (long long)setup->max_length);
+             (long long)given, (long long)setup->max_length, (long long)setup->max_length);
+}
+
+/* Arguments name other columns than those of the training: a pair for one text, or the reverse. given: the text itself
+   is given, which may be joined already. */
+static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset, bool given) {
+    const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = &setup->trained.columns;
+    if (!there->texts || !here->texts) return;
+    if (here->pair == there->pair && (given || here->texts == there->texts)) return;
+    snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
+             snug_dataset_path(dataset),
+             here->pair        ? "pairs"
+             : here->texts > 1 ? "joined columns"
+                               : "single columns",
+             there->pair        ? "pairs"
+             : there->texts > 1 ? "joined columns"
+                                : "single columns");
+}
+
+/* A model that gives one label, or several, has decided what a '|' in a label is; in a prediction it does not matter.
+ */
+static const char *label_separator(const struct snug_setup *setup) {
+    const char *given = setup->args->label_separator ? setup->args->label_separator : setup->trained.label_separator;
+    if (given) return strcmp(given, "none") == 0 ? "" : given;
+    if (setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN) {
+        /* The validation file of a training: as its training file. */
+        if (!setup->train.dataset) return NULL;
+        return snug_labels_are_lists(snug_dataset_label_form(setup->train.dataset)) ? "|" : NULL;
+    }
+    return setup->config.labels.problem == SNUG_PROBLEM_MULTI_LABEL ? "|" : "";
 }
 
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
@@ -128,7 +165,12 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .format = given ? "jsonl" : args->data_format,
                                                  .task = setup->config.task,
                                                  .text_columns = given ? NULL : args->text_column_names,
-                                                 .label_column = args->label_column_name,
+                                                 .text_column = given ? NULL : args->text_column_name,
+                                                 .text_pair_column = given ? NULL : args->text_pair_column_name,
+                                                 .text_delimiter = args->text_column_delimiter,
+                                                 .label_column = given ? NULL : args->label_column_name,
+                                                 .label_separator = label_separator(setup),
+                                                 .trained = given ? NULL : &setup->trained.columns,
                                                  .need_labels = need_labels,
                                                  .line_by_line =
                                                      args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
@@ -143,7 +185,10 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     const snug_status opened = snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset);
     free(content);
     RETURN_IF_ERROR(opened);
+    compare_columns(setup, source->dataset, given);
     if (!is_dummy(path) && !given) note_source(setup, path);
+    if (setup->command == SNUG_COMMAND_TRAIN)
+        RETURN_IF_ERROR(snug_data_checksum(setup->ctx, path, &source->bytes, &source->digest));
     source->rows = snug_dataset_rows(source->dataset);
     if (source->rows > SNUG_ROWS_MOST)
         return snug_fail(setup->ctx, SNUG_E_USAGE, "%s: %lld rows are too many to be planned: give at most %d", path,
@@ -156,8 +201,8 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
     if (snug_dataset_pairs(source->dataset) && !setup->config.family->one_type && setup->config.type_vocab_size < 2)
         return snug_fail(setup->ctx, SNUG_E_INPUT,
                          "%s contains pairs of texts, but the model does not distinguish a second text "
-                         "(type_vocab_size 1): give one "
-                         "column with --text_column_names",
+                         "(type_vocab_size 1): give one column with --text_column_name, or join them with "
+                         "--text_column_names",
                          path);
     const int64_t truncated = snug_dataset_truncated(source->dataset);
     if (truncated)
@@ -177,7 +222,7 @@ static snug_status choose_labels(struct snug_setup *setup) {
     if (!snug_setup_task(setup)->labelled || !setup->train.dataset)
         return snug_config_set_task(setup->ctx, &setup->config, task, &setup->config.labels);
     struct snug_labels labels;
-    RETURN_IF_ERROR(snug_labels_of(setup->ctx, setup->train.dataset, setup->args->do_regression, &labels));
+    RETURN_IF_ERROR(snug_labels_of(setup->ctx, setup->train.dataset, snug_args_regression(setup->args), &labels));
     bool same;
     snug_status status = snug_labels_serve(setup->ctx, setup->train.dataset, &setup->config.labels, &labels, &same);
     const bool keep = same && setup->config.has_label_names;
@@ -326,6 +371,7 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
     *setup = (struct snug_setup){
         .ctx = args->ctx, .args = args, .command = command, .backend = backend, .threads = threads, .mode = 0666};
     RETURN_IF_ERROR(find_model(setup));
+    if (snug_setup_is_inference(setup)) RETURN_IF_ERROR(snug_trained_read(setup->ctx, &setup->model, &setup->trained));
     RETURN_IF_ERROR(open_tokenizer(setup));
     choose_length(setup);
     RETURN_IF_ERROR(open_data(setup));
@@ -339,6 +385,8 @@ void snug_setup_close(struct snug_setup *setup) {
     snug_tokenizer_free(setup->tokenizer);
     snug_config_free(&setup->config);
     snug_folder_close(&setup->model);
+    snug_rates_free(&setup->pace);
     free(setup->tokenizer_folder);
+    snug_trained_free(&setup->trained);
     *setup = (struct snug_setup){0};
 }

@@ -9,16 +9,20 @@
 #include "backend/backend.h"
 #include "io/folder.h"
 #include "model/config.h"
+#include "plan/rates.h"
 #include "text/loader.h"
 #include "text/task.h"
 #include "train/args.h"
 #include "train/metrics.h"
+#include "train/trained.h"
 
 enum snug_command { SNUG_COMMAND_TRAIN, SNUG_COMMAND_EVAL, SNUG_COMMAND_PREDICT, SNUG_COMMAND_PLAN };
 
 struct snug_data_source {
     struct snug_dataset *dataset; /* NULL where a plan is made without data */
     int64_t rows;
+    int64_t bytes; /* of a training's file; -1: it is no regular file */
+    uint64_t digest;
 };
 
 /* A folder that the run reads from; it may be renamed during the run. */
@@ -43,9 +47,11 @@ struct snug_setup {
     mode_t mode; /* permissions of files derived from the sources: no more readable than these */
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
     bool trains, evaluates;
-    double squared_lengths; /* sum over all training rows; attention's work is proportional to it */
-    int64_t max_length;     /* tokens that texts are truncated to */
-    int64_t best_metric;    /* training: index of --metric_for_best_model among the metrics of an evaluation */
+    double squared_lengths;      /* sum over all training rows; attention's work is proportional to it */
+    int64_t max_length;          /* tokens that texts are truncated to */
+    struct snug_trained trained; /* of the model that is evaluated or predicts */
+    struct snug_rates pace;      /* of the GPU's model, by which a plan spaces its copies; empty on a CPU */
+    int64_t best_metric;         /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 
 /* Opens config, tokenizer and data. args are checked (snug_args_check()). The setup is freed in any case with

@@ -13,7 +13,10 @@ struct tokenizing {
     const snug_args *args;
     struct snug_tokenizer *tokenizer;
     struct snug_reader *reader;
+    struct snug_peek peek;
     struct snug_columns columns;
+    const char *delimiter;
+    struct snug_row_buffer joined;
     struct snug_ids text[2], row;
     int32_t *types;
     const char **tokens;
@@ -27,6 +30,9 @@ static const char *file_of(const snug_args *args) {
 static snug_status open_file(struct tokenizing *t) {
     const struct snug_dataset_options options = {.path = file_of(t->args),
                                                  .text_columns = t->args->text_column_names,
+                                                 .text_column = t->args->text_column_name,
+                                                 .text_pair_column = t->args->text_pair_column_name,
+                                                 .text_delimiter = t->args->text_column_delimiter,
                                                  .label_column = t->args->label_column_name};
     const struct snug_reader_options how = {.format = t->args->data_format, .strict = t->args->strict};
     const char *const *names;
@@ -39,25 +45,29 @@ static snug_status open_file(struct tokenizing *t) {
     if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, &how, &t->reader);
     if (status != SNUG_OK) return status;
     const size_t count = snug_reader_columns(t->reader, &names);
-    return snug_columns_find(t->ctx, &options, names, count, &t->columns);
+    t->delimiter = snug_dataset_delimiter(&options);
+    RETURN_IF_ERROR(snug_peek_open(t->ctx, t->reader, -1, &t->peek));
+    return snug_columns_find(t->ctx, &options, names, count, &t->peek, &t->columns);
 }
 
 static snug_status tokenize_row(struct tokenizing *t, const struct snug_row *in, snug_tokenized *out) {
-    for (size_t i = 0; i < t->columns.texts; i++) {
-        const struct snug_field *field = &in->fields[t->columns.text[i]];
-        const enum snug_field_kind kind = field->kind;
+    const struct snug_columns *columns = &t->columns;
+    for (size_t i = 0; i < (columns->pair ? 2 : 1); i++) {
+        struct snug_field field = in->fields[columns->text[i]];
+        if (columns->texts > 1 && !columns->pair)
+            RETURN_IF_ERROR(snug_columns_join(t->ctx, columns, t->delimiter, in, &t->joined, &field));
+        const enum snug_field_kind kind = field.kind;
         if (kind == SNUG_FIELD_MISSING || kind == SNUG_FIELD_LIST || kind == SNUG_FIELD_OTHER) /* as in a training */
             return snug_fail(t->ctx, SNUG_E_INPUT, "%s:%lld: the row has no text in its text column", file_of(t->args),
                              (long long)in->line);
         t->text[i].count = 0;
-        RETURN_IF_ERROR(snug_tokenizer_encode(t->ctx, t->tokenizer, field->text, field->length, &t->text[i]));
+        RETURN_IF_ERROR(snug_tokenizer_encode(t->ctx, t->tokenizer, field.text, field.length, &t->text[i]));
     }
     size_t first;
     bool truncated;
     t->row.count = 0;
-    RETURN_IF_ERROR(snug_tokenizer_assemble(t->ctx, t->tokenizer, &t->text[0],
-                                            t->columns.texts == 2 ? &t->text[1] : NULL, (size_t)t->args->max_seq_length,
-                                            &t->row, &first, &truncated));
+    RETURN_IF_ERROR(snug_tokenizer_assemble(t->ctx, t->tokenizer, &t->text[0], columns->pair ? &t->text[1] : NULL,
+                                            (size_t)t->args->max_seq_length, &t->row, &first, &truncated));
     const size_t count = t->row.count;
     RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->types, &t->types_capacity, count, sizeof *t->types));
     RETURN_IF_ERROR(snug_grow(t->ctx, (void **)&t->tokens, &t->tokens_capacity, count, sizeof *t->tokens));
@@ -79,13 +89,15 @@ snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, con
     const int64_t most = args->test_file         ? args->max_predict_samples
                          : args->validation_file ? args->max_eval_samples
                                                  : args->max_train_samples;
-    while (status == SNUG_OK && (status = snug_reader_next(t.reader, &row)) == SNUG_OK) {
+    while (status == SNUG_OK && (status = snug_peek_next(&t.peek, &row)) == SNUG_OK) {
         if (most >= 0 && row.index >= most) break;
         snug_tokenized out;
         status = tokenize_row(&t, &row, &out);
         if (status == SNUG_OK) status = on_row(user, &out);
     }
+    snug_peek_free(&t.peek);
     snug_reader_close(t.reader);
+    free(t.joined.data);
     snug_tokenizer_free(t.tokenizer);
     for (int i = 0; i < 2; i++) free(t.text[i].ids);
     free(t.row.ids);

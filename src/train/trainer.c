@@ -14,9 +14,13 @@
 
 #include "io/folder_write.h"
 #include "io/json.h"
+#include "train/args_table.h"
+#include "train/description.h"
 #include "train/group.h"
 #include "train/memory.h"
+#include "train/model_card.h"
 #include "train/results.h"
+#include "train/training_args.h"
 
 #define TICK 1e-9 /* the resolution of the clock */
 
@@ -63,11 +67,14 @@ static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
     const int64_t step = t->session->step;
     json_t *entry = json_pack("{s:o, s:I}", "epoch", snug_json_number(snug_trainer_epoch(t)), "step", (json_int_t)step);
     int failed = !entry;
-    for (size_t i = 0; i < metrics->count && !failed; i++)
-        failed = json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
+    for (size_t i = 0; i < metrics->count && !failed; i++) /* as in Trainer, without the number of rows */
+        failed = strcmp(metrics->items[i].name, "eval_samples") != 0 &&
+                 json_object_set_new(entry, metrics->items[i].name, snug_json_number(metrics->items[i].value));
     if (failed) json_decref(entry);
     if (failed || json_array_append_new(t->log_history, entry)) /* may be untested: an allocation that fails */
         return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging step %lld", (long long)step);
+    if (t->events)
+        RETURN_IF_ERROR(snug_events_scalar(t->events, "train/epoch", step, snug_trainer_epoch(t), (double)time(NULL)));
     for (size_t i = 0; t->events && i < metrics->count; i++) {
         char tag[96];
         const char *name = metrics->items[i].name;
@@ -93,6 +100,31 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
     RETURN_IF_ERROR(record(t, &metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_LOG, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
     return SNUG_OK;
+}
+
+/* Trainer's last entry of a training. */
+static snug_status record_totals(struct snug_trainer *t) {
+    const snug_train_result *r = t->result;
+    const snug_metrics metrics = {5,
+                                  {{"train_runtime", r->seconds},
+                                   {"train_samples_per_second", r->samples_per_second},
+                                   {"train_steps_per_second", r->steps_per_second},
+                                   {"total_flos", r->flops},
+                                   {"train_loss", r->train_loss}}};
+    return record(t, &metrics);
+}
+
+/* The arguments, as transformers' callback writes them. */
+static snug_status record_arguments(const struct snug_trainer *t) {
+    char *text;
+    json_t *arguments = snug_args_json(t->args);
+    if (!arguments) return snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while logging the arguments");
+    snug_status status = snug_json_text(t->ctx, arguments, JSON_INDENT(2), &text);
+    json_decref(arguments);
+    RETURN_IF_ERROR(status);
+    status = snug_events_text(t->events, "args/text_summary", text, (double)time(NULL));
+    free(text);
+    return status;
 }
 
 static snug_status open_events(struct snug_trainer *t) {
@@ -125,8 +157,10 @@ static snug_status save(struct snug_trainer *t) {
                  (long long)t->session->step);
         return SNUG_OK;
     }
-    if (!snug_trainer_leads(t)) return SNUG_OK;
+    if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
+    snug_group_at(t->args->group, t->session->step, "writing a checkpoint");
     RETURN_IF_ERROR(snug_checkpoint_save(t, path));
+    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     t->idle += snug_seconds() - begin;
     send(t, (snug_event){.kind = SNUG_EVENT_SAVE, .path = path});
     return SNUG_OK;
@@ -152,26 +186,12 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
     }
 }
 
-/* On several ranks each evaluates all rows, and the figures of rank 0 count: decisions must be the same on all of them.
-   A rank cannot stop alone: a request counts after the next step. */
-static snug_status evaluate_together(struct snug_trainer *t, snug_metrics *metrics) {
-    const struct snug_process_group *group = t->args->group;
-    if (!group) return snug_session_evaluate_with(t->session, t->callbacks, metrics);
-    snug_callbacks leader = {0};
-    if (t->callbacks) /* untested: a program of your own without callbacks */
-        leader = (snug_callbacks){.user = t->callbacks->user, .on_event = t->callbacks->on_event};
-    RETURN_IF_ERROR(snug_session_evaluate_with(t->session, snug_trainer_leads(t) ? &leader : NULL, metrics));
-    for (size_t i = 0; i < metrics->count; i++)
-        RETURN_IF_ERROR(snug_group_broadcast(t->ctx, group, &metrics->items[i].value, sizeof metrics->items[i].value));
-    return SNUG_OK;
-}
-
 /* improved is NULL if the evaluation does not select the best model. An evaluation that was logged before a resumption
    is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     snug_metrics *metrics = &t->result->metrics;
     const double begin = snug_seconds();
-    const snug_status status = evaluate_together(t, metrics);
+    const snug_status status = snug_session_evaluate_with(t->session, t->callbacks, metrics);
     if (status == SNUG_E_NUMERIC) return snug_trainer_outputs_not_finite(t);
     RETURN_IF_ERROR(status);
     t->idle += snug_seconds() - begin;
@@ -243,25 +263,29 @@ static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report 
     struct snug_session *s = t->session;
     snug_batch_info info;
     snug_session_begin_step(s);
-    if (s->idle) return SNUG_OK;
+    if (s->idle) return snug_session_attend(s);
     do {
+        RETURN_IF_ERROR(snug_group_check(t->ctx, t->args->group));
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         own->samples += (double)info.sequences;
         own->tokens += (double)info.tokens;
     } while (!info.last_in_step);
-    return SNUG_OK;
+    return snug_session_attend(s);
 }
 
-static void add_report(struct snug_trainer *t, const struct snug_report *report, double *loss, double *logged) {
+static void add_report(struct snug_trainer *t, const struct snug_report *report) {
     t->samples += (int64_t)report->samples;
     t->tokens += (int64_t)report->tokens;
     t->result->samples += (int64_t)report->samples;
     t->result->tokens += (int64_t)report->tokens;
     t->stop |= report->stop != 0;
-    for (int64_t micro = 0; micro < (int64_t)report->micro_batches; micro++) {
-        *loss += report->losses[micro];
-        *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
-    }
+}
+
+static void add_loss(const struct snug_trainer *t, const struct snug_report *report, int64_t micro, double *loss,
+                     double *logged) {
+    if (micro >= (int64_t)report->micro_batches) return;
+    *loss += report->losses[micro];
+    *logged += snug_trainer_filter_loss(t, *logged, report->losses[micro]);
 }
 
 /* Completes this rank's report, and adds those of all ranks in order: the sums are those of one rank that has all
@@ -275,8 +299,14 @@ static snug_status share_reports(struct snug_trainer *t, double *loss, double *l
     for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) own->losses[micro] = snug_session_loss(s, micro);
     if (group) own->stop = is_asked(t);
     RETURN_IF_ERROR(snug_group_all_gather(t->ctx, group, t->reports, doubles * (int64_t)sizeof(double)));
-    for (int rank = 0; rank < snug_group_size(group); rank++)
-        add_report(t, snug_report_of(t->reports, doubles, rank), loss, logged);
+    const int ranks = snug_group_size(group);
+    const int64_t share = snug_loader_share(&s->training->pipeline.options);
+    const bool in_turns = s->training->pipeline.options.in_turns;
+    for (int rank = 0; rank < ranks; rank++) add_report(t, snug_report_of(t->reports, doubles, rank));
+    for (int64_t i = 0; i < ranks * share; i++) { /* in the order of the step's micro-batches */
+        const int rank = (int)(in_turns ? i % ranks : i / share);
+        add_loss(t, snug_report_of(t->reports, doubles, rank), in_turns ? i / ranks : i % share, loss, logged);
+    }
     return SNUG_OK;
 }
 
@@ -288,6 +318,7 @@ static snug_status train_step(struct snug_trainer *t, double *loss, double *logg
     const int64_t doubles = snug_parallel_report_doubles(&s->training->pipeline.options);
     struct snug_report *own = snug_report_of(t->reports, doubles, snug_group_rank(t->args->group));
     *loss = *logged = 0;
+    snug_group_at(t->args->group, s->step + 1, "in a step");
     own->samples = own->tokens = 0;
     RETURN_IF_ERROR(run_micro_batches(t, own));
     RETURN_IF_ERROR(snug_clip_grad_norm(s, t->args->max_grad_norm, grad_norm));
@@ -349,16 +380,37 @@ static struct snug_provenance new_training(void) {
     return (struct snug_provenance){.run = snug_random_number(), .started = (int64_t)time(NULL)};
 }
 
+/* The rank with the largest arena and buffers, and their bytes. */
+static snug_status find_largest(const struct snug_trainer *t, int *rank, int64_t *bytes) {
+    const struct snug_process_group *group = t->args->group;
+    int64_t *all;
+    *rank = 0;
+    *bytes = 0;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *all, (void **)&all));
+    all[group->ranks.rank] = t->session->job.plan.layout.total;
+    const snug_status status = snug_group_all_gather(t->ctx, group, all, sizeof *all);
+    for (int i = 0; i < group->ranks.size; i++)
+        if (all[i] > *bytes) *bytes = all[*rank = i];
+    free(all);
+    return status;
+}
+
 static snug_status open_reports(struct snug_trainer *t) {
     const struct snug_process_group *group = t->args->group;
     const struct snug_loader_options *options = &t->session->training->pipeline.options;
     const size_t doubles = (size_t)(snug_parallel_report_doubles(options) * snug_group_size(group));
     RETURN_IF_ERROR(snug_alloc(t->ctx, doubles, sizeof *t->reports, (void **)&t->reports));
-    if (!group || !snug_trainer_leads(t)) return SNUG_OK;
+    if (!group) return SNUG_OK;
+    int largest;
+    int64_t bytes;
+    RETURN_IF_ERROR(find_largest(t, &largest, &bytes));
+    if (!snug_trainer_leads(t)) return SNUG_OK;
     snug_log(t->ctx, SNUG_LOG_INFO,
-             "%d ranks, %d on this host, through %s; in a step each sends and receives %.1f MiB of gradients",
-             group->ranks.size, group->ranks.local_size, group->collectives->name,
-             (double)snug_parallel_bytes(&t->session->training->program) / 0x1p20);
+             "%d ranks, %d on this host, through %s; ZeRO stage %d; in a step each sends and receives %.1f MiB; "
+             "rank %d allocates most, %lld bytes",
+             group->ranks.size, group->ranks.local_size, group->collectives->name, (int)t->args->zero_stage,
+             (double)snug_parallel_bytes(&t->session->training->program, snug_loader_share(options)) / 0x1p20, largest,
+             (long long)bytes);
     return SNUG_OK;
 }
 
@@ -386,6 +438,7 @@ static snug_status begin(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_trainer_check_disk(t)); /* including what the cleanup freed */
     RETURN_IF_ERROR(snug_checkpoint_check_way(t));
     RETURN_IF_ERROR(open_events(t));
+    if (t->events) RETURN_IF_ERROR(record_arguments(t));
     if (snug_trainer_starts_anew(t)) RETURN_IF_ERROR(snug_checkpoint_remove_all(t)); /* all checks have passed */
     return snug_output_start(&t->output, &t->from);
 }
@@ -472,6 +525,20 @@ static json_t *results_and_device_json(const struct snug_trainer *t) {
     return results;
 }
 
+/* Whether all ranks have the same status; needed where they write divided weights together. */
+static snug_status have_loaded(const struct snug_trainer *t, snug_status status, bool *all) {
+    const struct snug_process_group *group = t->args->group;
+    int64_t *statuses;
+    *all = true;
+    if (!t->session->memory.collectives) return SNUG_OK;
+    RETURN_IF_ERROR(snug_alloc(t->ctx, (size_t)group->ranks.size, sizeof *statuses, (void **)&statuses));
+    statuses[group->ranks.rank] = status;
+    const snug_status gathered = snug_group_all_gather(t->ctx, group, statuses, sizeof *statuses);
+    for (int rank = 0; rank < group->ranks.size; rank++) *all &= statuses[rank] == (int64_t)status;
+    free(statuses);
+    return gathered;
+}
+
 /* If the best checkpoint is damaged, the last weights must not be lost. */
 static snug_status load_best(struct snug_trainer *t) {
     char path[SNUG_CHECKPOINT_PATH];
@@ -482,14 +549,19 @@ static snug_status load_best(struct snug_trainer *t) {
     RETURN_IF_ERROR(snug_group_barrier(t->ctx, t->args->group));
     if (!t->output.folder.path) RETURN_IF_ERROR(snug_output_look(t->ctx, t->args->output_dir, &t->output));
     const snug_status status = snug_checkpoint_load_best(t);
+    bool all;
+    RETURN_IF_ERROR(have_loaded(t, status, &all));
+    /* may be untested: a checkpoint that another program damages while several ranks train */
+    if (all && status != SNUG_OK && !snug_trainer_leads(t)) RETURN_IF_ERROR(snug_session_serve(t->session));
     /* may be untested: a rank that is ended records nothing */
-    if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t)) return status;
+    if (status == SNUG_OK || status == SNUG_E_MEMORY || !snug_trainer_leads(t) || !all) return status;
     char why[1024];
     int64_t last;
     snprintf(why, sizeof why, "%s", snug_error_message(t->ctx));
     snug_clear_error(t->ctx);
     RETURN_IF_ERROR(snug_checkpoint_last(t, &last));
     if (last != t->session->step) RETURN_IF_ERROR(snug_checkpoint_save(t, path));
+    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     snug_checkpoint_path(t, t->session->step, path);
     return snug_fail(t->ctx, status, "%s; the last model is in %s", why, path);
 }
@@ -505,6 +577,7 @@ static snug_status finish(struct snug_trainer *t) {
                          (long long)t->streak);
     RETURN_IF_ERROR(summarise(t));
     if (args->load_best_model_at_end && t->best_saved_step >= 0) RETURN_IF_ERROR(load_best(t));
+    RETURN_IF_ERROR(record_totals(t));
     t->logged_evaluation =
         !t->result->metrics.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;
     if (t->session->evaluation && (!evaluated_last || args->load_best_model_at_end)) evaluated = evaluate(t, NULL);
@@ -512,11 +585,13 @@ static snug_status finish(struct snug_trainer *t) {
         t->result->metrics.count = 0; /* the model is trained and must not be lost */
     else
         RETURN_IF_ERROR(evaluated);
-    if (!snug_trainer_leads(t)) return SNUG_OK;
+    if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
     RETURN_IF_ERROR(snug_session_write_model(t->session, &t->output));
+    RETURN_IF_ERROR(snug_session_end_serving(t->session));
     RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", SNUG_RUN_REPORT, NULL}));
     RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
     RETURN_IF_ERROR(snug_run_report_write(t));
+    RETURN_IF_ERROR(snug_model_card_write(&t->session->job, &t->output, t->log_history));
     json_t *train = results_and_device_json(t);
     snug_status status = train ? snug_results_write(&t->output, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
@@ -567,12 +642,17 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     RETURN_IF_ERROR(snug_checkpoint_look(t));
     RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_TRAIN, t->callbacks, &t->session));
     if (is_asked(t)) return snug_fail(t->ctx, SNUG_E_INTERRUPTED, "interrupted before the first step");
+    snug_group_at(args->group, -1, "before the first step");
+    RETURN_IF_ERROR(snug_description_tell(t->session, t->callbacks));
+    RETURN_IF_ERROR(snug_training_args_compare(&t->session->job));
     RETURN_IF_ERROR(begin(t));
     t->started = snug_seconds();
     t->result->seconds_to_first_step = t->started - called;
     send(t, (snug_event){.kind = SNUG_EVENT_BEGIN});
     snug_status status = train(t);
+    snug_group_at(args->group, t->session->step, "at the end");
     if (status == SNUG_OK) status = finish(t);
+    if (status == SNUG_OK) status = snug_group_barrier(t->ctx, args->group); /* rank 0 has written the model */
     if (status != SNUG_OK) return name_last_good(t, status);
     log_profile(t);
     send(t, (snug_event){.kind = SNUG_EVENT_END});

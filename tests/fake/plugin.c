@@ -71,24 +71,36 @@ static void copy_through(const struct snug_backing *backing, uint8_t *data, int6
     }
 }
 
+static snug_status record_timestamp(struct snug_run *run, struct snug_timestamps **timestamps, size_t number);
+
+static snug_status time_copy(struct snug_run *run, bool done) {
+    struct snug_copy_times *times = run->copy_times;
+    if (!times) return SNUG_OK;
+    RETURN_IF_ERROR(record_timestamp(run, &times->timestamps, 2 * times->count + done));
+    times->count += done;
+    return SNUG_OK;
+}
+
 static snug_status fetch(struct snug_run *run, const struct snug_op *op) {
     const int32_t x = op->fetch.x;
     const int64_t offset = offset_of(run, op, op->fetch.backing);
+    RETURN_IF_ERROR(time_copy(run, false));
     if (run->backing.file)
         copy_through(&run->backing, snug_run_data(run, x), offset, bytes_of(run, x), false);
     else
         memcpy(snug_run_data(run, x), run->backing.memory.base + offset, (size_t)bytes_of(run, x));
-    return SNUG_OK;
+    return time_copy(run, true);
 }
 
 static snug_status store(struct snug_run *run, const struct snug_op *op) {
     const int32_t x = op->store.x;
     const int64_t offset = offset_of(run, op, op->store.backing);
+    RETURN_IF_ERROR(time_copy(run, false));
     if (run->backing.file)
         copy_through(&run->backing, snug_run_data(run, x), offset, bytes_of(run, x), true);
     else
         memcpy(run->backing.memory.base + offset, snug_run_data(run, x), (size_t)bytes_of(run, x));
-    return SNUG_OK;
+    return time_copy(run, true);
 }
 
 static snug_status wait_for_copy(struct snug_run *run, const struct snug_op *op) {

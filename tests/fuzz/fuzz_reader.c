@@ -11,13 +11,12 @@
 static const char *const files[] = {FUZZ_FOLDER "/data.csv", FUZZ_FOLDER "/data.tsv", FUZZ_FOLDER "/data.json",
                                     FUZZ_FOLDER "/data.jsonl", FUZZ_FOLDER "/data.txt"};
 
-static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, const struct snug_columns *columns,
-                             bool words, struct snug_label_column *label) {
+static snug_status read_rows(snug_context *ctx, struct snug_peek *peek, const struct snug_columns *columns, bool words,
+                             struct snug_label_column *label) {
     struct snug_row row;
-    const char *const *names;
-    const size_t count = snug_reader_columns(reader, &names);
+    const size_t count = peek->columns;
     snug_status status;
-    for (int64_t index = 0, line = 0; (status = snug_reader_next(reader, &row)) == SNUG_OK; index++) {
+    for (int64_t index = 0, line = 0; (status = snug_peek_next(peek, &row)) == SNUG_OK; index++) {
         FUZZ_CHECK(row.index == index && row.line > 0 && row.line >= line && row.count == count);
         line = row.line;
         for (size_t i = 0; i < count; i++) {
@@ -37,7 +36,7 @@ static snug_status read_rows(snug_context *ctx, struct snug_reader *reader, cons
 
 /* The classes of the column, and those of its labels, which must all be among them. */
 static void use_labels(snug_context *ctx, const struct snug_label_column *label, enum snug_label_form form,
-                       bool regression) {
+                       enum snug_regression regression) {
     struct snug_dataset dataset = {.path = (char *)"data", .cache = {.form = form, .raw = label->raw}};
     struct snug_labels labels;
     bool same;
@@ -45,7 +44,8 @@ static void use_labels(snug_context *ctx, const struct snug_label_column *label,
     FUZZ_CHECK(snug_labels_match(ctx, &labels, &labels, &same) == SNUG_OK && same);
     const bool bound = fuzz_accepts(ctx, snug_dataset_bind_labels(ctx, &dataset, &labels));
     FUZZ_CHECK(bound || labels.problem == SNUG_PROBLEM_REGRESSION); /* a number may be too large */
-    for (size_t i = 0; i < label->raw.count && dataset.classes && form != SNUG_LABELS_TAG_NUMBERS; i++)
+    const bool numbered = form == SNUG_LABELS_TAG_NUMBERS || form == SNUG_LABELS_MULTI_HOT;
+    for (size_t i = 0; i < label->raw.count && dataset.classes && !numbered; i++)
         FUZZ_CHECK(strcmp(labels.names[dataset.classes[i]], snug_raw_labels_text(&label->raw, i)) == 0);
     snug_labels_free(&labels);
     free(dataset.classes);
@@ -60,18 +60,27 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     const struct snug_dataset_options options = {
         .path = path, .task = words ? SNUG_TASK_TOKEN_CLASSIFICATION : SNUG_TASK_CLASSIFICATION, .need_labels = true};
     struct snug_reader *reader;
+    struct snug_peek peek;
     struct snug_columns columns;
-    struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3};
+    struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3, .separator = "|"};
     enum snug_label_form form;
     const struct snug_reader_options how = {.strict = data[0] & 0x80, .words = words};
     snug_status status = snug_reader_open(ctx, path, &how, &reader);
     if (!fuzz_accepts(ctx, status)) return;
     const size_t count = snug_reader_columns(reader, &names);
-    if (snug_columns_find(ctx, &options, names, count, &columns) != SNUG_OK) columns = (struct snug_columns){0};
-    snug_clear_error(ctx);
-    status = read_rows(ctx, reader, &columns, words, &label);
-    if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
-    if (fuzz_accepts(ctx, status)) use_labels(ctx, &label, form, data[0] & 0x40);
+    status = snug_peek_open(ctx, reader, -1, &peek);
+    if (fuzz_accepts(ctx, status)) {
+        if (snug_columns_find(ctx, &options, names, count, &peek, &columns) != SNUG_OK)
+            columns = (struct snug_columns){0};
+        snug_clear_error(ctx);
+        if (columns.has_label && !words)
+            status = snug_label_column_begin_hot(ctx, &label, snug_label_hot(&peek, columns.label));
+        if (status == SNUG_OK) status = read_rows(ctx, &peek, &columns, words, &label);
+        if (status == SNUG_OK) status = snug_label_column_form(ctx, &label, path, true, &form);
+        if (fuzz_accepts(ctx, status))
+            use_labels(ctx, &label, form, data[0] & 0x40 ? SNUG_REGRESSION_YES : SNUG_REGRESSION_AUTO);
+    }
+    snug_peek_free(&peek);
     snug_label_column_free(&label);
     snug_reader_close(reader);
 }

@@ -8,9 +8,13 @@
 #include <float.h>
 #include <math.h>
 
-#include "backend/cpu/cpu.h"
 #include "backend/cpu/update.h"
+#include "backend/cpu/updates.h"
 #include "backend/cpu/vec.h"
+
+#define SNUG_REAL vec
+#define SNUG_REAL_ROOT vec_sqrt
+#include "optim/formulas/adam_8bit.h"
 
 enum { BLOCK = SNUG_QUANTISED_BLOCK, VECTORS = BLOCK / VEC_LANES };
 /* Values of a unit of work: enough that the first and the last block, which do not overlap with others, cost little.
@@ -21,8 +25,8 @@ enum { AHEAD = 2 * BLOCK };
 
 struct constants {
     const struct snug_quantization_tables *tables;
-    bool has_decay;
-    vec clip, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, epsilon, keep;
+    struct snug_adam_8bit_numbers numbers;
+    float clip;
 };
 
 /* The states of one or more blocks. */
@@ -127,7 +131,7 @@ struct pair {
     vec m, v;
 };
 
-static inline void update_states(const struct constants *s, struct block *b, int i, struct pair scale,
+static inline void update_states(const struct constants *s, struct block *b, int i, struct snug_adam_8bit_scales scale,
                                  struct pair *largest) {
     const int at = i * VEC_LANES;
     __builtin_prefetch(b->p + at + AHEAD, 1);
@@ -136,11 +140,11 @@ static inline void update_states(const struct constants *s, struct block *b, int
         __builtin_prefetch(b->states.m + at + AHEAD, 1);
         __builtin_prefetch(b->states.v + at + AHEAD, 1);
     }
-    vec gradient = vec_read(b->g + at) * s->clip;
-    if (s->has_decay) gradient += s->decay * vec_read(b->p + at); /* not 0 p, which would lose the sign of -0 */
-    const vec mean = decode_signed(s->tables, read_codes(b->states.m + at)) * scale.m + gradient * s->one_minus_beta1;
-    const vec square =
-        decode_unsigned(s->tables, read_codes(b->states.v + at)) * scale.v + gradient * s->one_minus_beta2 * gradient;
+    const vec gradient = snug_adam_8bit_gradient(&s->numbers, vec_read(b->p + at), vec_read(b->g + at) * s->clip);
+    const vec old_m = decode_signed(s->tables, read_codes(b->states.m + at));
+    const vec old_v = decode_unsigned(s->tables, read_codes(b->states.v + at));
+    const vec mean = snug_adam_8bit_mean(&s->numbers, old_m, scale.m, gradient);
+    const vec square = snug_adam_8bit_square(&s->numbers, old_v, scale.v, gradient);
     b->m[i] = mean;
     b->v[i] = square;
     largest->m = vec_max(vec_abs(mean), largest->m);
@@ -150,13 +154,13 @@ static inline void update_states(const struct constants *s, struct block *b, int
 static inline void update_parameters(const struct constants *s, const struct block *b, int i, struct pair scale) {
     const int at = i * VEC_LANES;
     const vec p = vec_read(b->p + at), m = b->m[i], v = b->v[i];
-    vec_write(b->p + at, (p + s->step_size * (m / (vec_sqrt(v) + s->epsilon))) * s->keep);
+    vec_write(b->p + at, snug_adam_8bit_step(&s->numbers, p, m, v));
     write_codes(b->states.m + at, code_signed(s->tables, m * scale.m));
     write_codes(b->states.v + at, code_unsigned(s->tables, v * scale.v));
 }
 
-static inline struct pair old_scale(const struct constants *s, const struct block *b) {
-    return (struct pair){*b->states.absmax_m * s->beta1, *b->states.absmax_v * s->beta2};
+static inline struct snug_adam_8bit_scales old_scale(const struct constants *s, const struct block *b) {
+    return snug_adam_8bit_scales(&s->numbers, *b->states.absmax_m, *b->states.absmax_v);
 }
 
 static inline struct pair new_scale(const struct block *b) {
@@ -194,7 +198,7 @@ static __attribute__((noinline)) void update_aside(const struct constants *s, fl
         m_all[i] = states->m[i];
         v_all[i] = states->v[i];
     }
-    const struct pair old = old_scale(s, &b);
+    const struct snug_adam_8bit_scales old = old_scale(s, &b);
     for (int i = 0; i < VECTORS; i++) update_states(s, &b, i, old, &largest);
     end_states(&b, &largest);
     for (int i = 0; i < VECTORS; i++) update_parameters(s, &b, i, new_scale(&b));
@@ -216,7 +220,7 @@ static void update_blocks(const struct constants *shared, float *p, const float 
         now->states = block_of(states, i);
         now->p = p;
         now->g = g;
-        const struct pair old = old_scale(&s, now);
+        const struct snug_adam_8bit_scales old = old_scale(&s, now);
         if (before) {
             const struct pair new = new_scale(before);
             for (int k = 0; k < VECTORS; k++) {
@@ -264,24 +268,9 @@ static void update_all(struct snug_run *run, const struct snug_op *op, const str
 }
 
 snug_status SNUG_KERNEL(adam_8bit)(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_optimizer *o = run->optimizer;
-    const struct snug_cpu *cpu = run->backend_state;
-    const float beta1 = (float)o->beta1, beta2 = (float)o->beta2;
-    const double t = (double)run->step + 1, decay = op->update.decay ? o->weight_decay : 0;
-    const double correction2 = sqrt(1 - pow((double)beta2, t));
+    const struct snug_cpu_updates *cpu = run->backend_state;
     const struct constants constants = {
-        .tables = &cpu->quantization,
-        .has_decay = !o->decoupled && decay != 0,
-        .clip = vec_all(update_clip(run, op)),
-        .decay = vec_all((float)decay),
-        .beta1 = vec_all(beta1),
-        .one_minus_beta1 = vec_all(1 - beta1),
-        .beta2 = vec_all(beta2),
-        .one_minus_beta2 = vec_all(1 - beta2),
-        .step_size = vec_all((float)(-run->learning_rate * correction2 / (1 - pow((double)beta1, t)))),
-        .epsilon = vec_all((float)(correction2 * o->epsilon)),
-        .keep = vec_all((float)(o->decoupled ? 1 - run->learning_rate * decay : 1)),
-    };
+        &cpu->quantization, update_numbers(run, op, run->step, run->learning_rate).adam_8bit, update_clip(run, op)};
     update_all(run, op, &constants);
     return SNUG_OK;
 }

@@ -7,32 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __x86_64__
-extern const struct snug_backend snug_backend_cpu_v2, snug_backend_cpu_v3, snug_backend_cpu_v4;
-#else
-extern const struct snug_backend snug_backend_cpu_generic;
-#endif
+#define DECLARE(isa) extern const struct snug_backend snug_backend_cpu_##isa;
+SNUG_CPU_ISAS(DECLARE)
+#undef DECLARE
 
-/* Fastest first. The other features of these levels of the x86-64 ABI are present in every processor that has the
- * features checked here.
- */
 const struct snug_backend *snug_backend_cpu_isa(const char *isa) {
-#ifdef __x86_64__
-    /* may be untested: depends on the processor */
-    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    /* may be untested: depends on the processor */
-    bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl");
-    /* may be untested: depends on the processor */
-    if (v4 && (!isa || strcmp(isa, "v4") == 0)) return &snug_backend_cpu_v4;
-    /* may be untested: depends on the processor */
-    if (v3 && (!isa || strcmp(isa, "v3") == 0)) return &snug_backend_cpu_v3;
-    /* may be untested: depends on the processor */
-    if (!isa || strcmp(isa, "v2") == 0) return &snug_backend_cpu_v2;
-#else
-    if (!isa || strcmp(isa, "generic") == 0) return &snug_backend_cpu_generic;
-#endif
+    static const struct {
+        const char *isa;
+        const struct snug_backend *backend;
+    } all[] = {
+#define ENTRY(name) {#name, &snug_backend_cpu_##name},
+        SNUG_CPU_ISAS(ENTRY)
+#undef ENTRY
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        /* may be untested: depends on the processor */
+        if (snug_cpu_has(all[i].isa) && (!isa || strcmp(isa, all[i].isa) == 0)) return all[i].backend;
+    }
     return NULL;
 }
 
@@ -80,7 +71,7 @@ snug_status snug_cpu_open(snug_context *ctx, const struct snug_program *program,
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_cpu), state));
     struct snug_cpu *cpu = *state;
     cpu->microkernel = snug_microkernel(0);
-    if (snug_program_has(program, SNUG_OP_ADAM_8BIT)) snug_quantization_tables_init(&cpu->quantization);
+    if (snug_program_has(program, SNUG_OP_ADAM_8BIT)) snug_quantization_tables_init(&cpu->updates.quantization);
     return SNUG_OK;
 }
 

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# The kernels are portable C, compiled once for each instruction set; cpu.c picks one table of them at run time.
+# The kernels are portable C, compiled once for each instruction set; cpu.c and updates.c pick a table of them at run time.
 # Elsewhere than on x86-64 there is one variant, for the compiler's own target.
 set(folder ${CMAKE_SOURCE_DIR}/src/backend/cpu)
-set(common ${folder}/cpu.c ${folder}/gemm.c ${folder}/workspace.c)
-file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.c)
-list(REMOVE_ITEM kernels ${common})
+set(updates adafactor adagrad adam adam_8bit lion rmsprop sgd)
+set(common ${folder}/updates.c)
+if(SNUG_ONEDNN)
+  list(APPEND common ${folder}/cpu.c ${folder}/gemm.c ${folder}/workspace.c)
+  file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.c)
+  list(REMOVE_ITEM kernels ${common})
+else() # without oneDNN there are the updates alone
+  list(TRANSFORM updates PREPEND ${folder}/ OUTPUT_VARIABLE kernels)
+  list(TRANSFORM kernels APPEND .c)
+  list(APPEND kernels ${folder}/update.c ${folder}/updates_table.c)
+endif()
 
 add_library(snug_backend_cpu OBJECT ${common})
 set(targets snug_backend_cpu)
@@ -24,14 +32,19 @@ foreach(isa ${variants})
   target_compile_options(${target} PRIVATE ${flags_${isa}} -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math)
   list(APPEND targets ${target})
 endforeach()
-# Two files that must round alike: they write fused multiply-adds explicitly.
-set_source_files_properties(${folder}/adam.c ${folder}/lazy_adam.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+# Updates have the same bits on every processor (optim/formulas/formula.h).
+foreach(update ${updates} lazy_adam)
+  set_source_files_properties(${folder}/${update}.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+endforeach()
 if(CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION MATCHES "^16\\.")
   # clang 16.0.6 crashes in this pass, on the cast of a broadcast to bf16 in avx512_block().
   set_source_files_properties(${folder}/gemm.c PROPERTIES COMPILE_OPTIONS "-mllvm;-disable-vector-combine")
 endif()
 foreach(target ${targets})
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
-  target_link_libraries(${target} PUBLIC Threads::Threads m OpenMP::OpenMP_C DNNL::dnnl)
+  target_link_libraries(${target} PUBLIC Threads::Threads m OpenMP::OpenMP_C)
+  if(SNUG_ONEDNN)
+    target_link_libraries(${target} PUBLIC DNNL::dnnl)
+  endif()
   set_property(GLOBAL APPEND PROPERTY SNUG_ROOMS ${target})
 endforeach()

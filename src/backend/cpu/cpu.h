@@ -5,12 +5,12 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/gemm.h"
-#include "optim/quantization_table.h"
+#include "backend/cpu/updates.h"
 
 /* The backend's state. */
 struct snug_cpu {
-    const struct snug_microkernel *microkernel;   /* of bf16 matmuls; NULL: the portable one */
-    struct snug_quantization_tables quantization; /* filled for programs with ADAM_8BIT */
+    struct snug_cpu_updates updates;            /* first, because updates read it alone */
+    const struct snug_microkernel *microkernel; /* of bf16 matmuls; NULL: the portable one */
 };
 
 /* Bytes of oneDNN's buffers, into which each thread packs the operands of an fp32 matmul; measured on MiniLM and

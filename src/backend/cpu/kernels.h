@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of one instruction set. Every file here but cpu.c, gemm.c and workspace.c is compiled once for each
- * instruction set, with SNUG_ISA set to its name. SNUG_KERNEL() names the external functions of such a file, so that
- * the variants do not clash.
+ * The kernels of one instruction set. Every file here but cpu.c, gemm.c, updates.c and workspace.c is compiled once for
+ * each instruction set, with SNUG_ISA set to its name. SNUG_KERNEL() names the external functions of such a file, so
+ * that the variants do not clash.
  */
 #ifndef SNUG_BACKEND_CPU_KERNELS_H
 #define SNUG_BACKEND_CPU_KERNELS_H

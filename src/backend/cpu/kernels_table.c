@@ -13,7 +13,7 @@ static int64_t workspace(const struct snug_program *program, const struct snug_o
     case SNUG_OP_SQUARED_NORM: return SNUG_KERNEL(squared_norm_workspace)(program, op, threads);
     case SNUG_OP_ADAM_ROWS:
     case SNUG_OP_LAZY_UPDATE: return SNUG_KERNEL(lazy_adam_workspace)(program, op, threads);
-    case SNUG_OP_SUM_RANKS: return snug_host_sum_ranks_workspace(program, op);
+    case SNUG_OP_SUM_RANKS: return snug_host_ranks_workspace(program, op);
     case SNUG_OP_ADAFACTOR: return SNUG_KERNEL(adafactor_workspace)(program, op, threads);
     default: return snug_cpu_workspace(program, op, threads);
     }

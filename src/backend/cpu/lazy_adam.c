@@ -85,7 +85,7 @@ static bool rests(const struct table *t, const struct missed *s, const struct gr
     if (s->spoilt || (t->p.dtype != SNUG_F32 && s->least_p != 1)) return false;
     for (int i = 0; i < GROUP; i++) {
         vec v = vec_max(vec_all(0), g->v[i] * s->least_v - 0x1p-120f);
-        vec denominator = vec_sqrt(v) * s->least_correction + s->adam.epsilon;
+        vec denominator = vec_sqrt(v) * s->least_correction + s->adam.numbers.epsilon;
         vec limit = vec_abs(g->p[i]) * (s->least_p * 0x1p-27f) * denominator;
         moves |= ~((vec_int)(g->m[i] == 0.0f) | (vec_int)(vec_abs(g->m[i]) * s->largest_step + 1e-30f < limit));
     }
@@ -93,7 +93,7 @@ static bool rests(const struct table *t, const struct missed *s, const struct gr
 }
 
 /* m with a gradient of 0. */
-static vec decayed(const struct missed *s, vec m) { return vec_fma(-m, vec_all(s->adam.one_minus_beta1), m); }
+static vec decayed(const struct missed *s, vec m) { return m + (vec_all(0) - m) * s->adam.numbers.rest1; }
 
 /* beta1 times a small denormal number rounds to itself. Compares bits: -0 becomes 0. */
 static bool constant(const struct missed *s, const struct group *g) {
@@ -112,8 +112,8 @@ static void shrink(struct group *g, const struct missed *s, const struct missed 
     for (; s < end; s++)
         for (int i = 0; i < GROUP; i++) {
             if (!fixed) g->m[i] = decayed(s, g->m[i]);
-            g->v[i] *= s->adam.beta2;
-            g->p[i] *= s->adam.keep;
+            g->v[i] *= s->adam.numbers.beta2;
+            g->p[i] *= s->adam.numbers.keep;
         }
 }
 
@@ -153,11 +153,11 @@ static void recall(struct table *t, struct missed *missed) {
     for (int64_t step = t->now - 1; step >= t->first; step--) {
         const float *past = matrix_at(t->history, step % t->history.rows, 0);
         struct missed *s = &missed[step - t->first];
-        s->adam = adam_of(t->run, t->op, step, past[0], past[1]);
-        s->largest_step = s->adam.step_size;
-        s->least_correction = s->adam.inverse_correction;
-        s->least_p = s->adam.keep;
-        s->least_v = s->adam.beta2;
+        s->adam = (struct adam){update_numbers(t->run, t->op, step, past[0]).adam, past[1]};
+        s->largest_step = s->adam.numbers.rate;
+        s->least_correction = s->adam.numbers.root;
+        s->least_p = s->adam.numbers.keep;
+        s->least_v = s->adam.numbers.beta2;
         s->spoilt = !isfinite(past[1]);
         if (next) {
             s->largest_step = -smaller(-s->largest_step, -next->largest_step);
@@ -255,7 +255,7 @@ snug_status SNUG_KERNEL(adam_rows)(struct snug_run *run, const struct snug_op *o
         for (int64_t row = 0; row < t.p.rows; row++)
             if (t.updated[row] < 0) t.updated[row] = (int32_t)run->step;
 
-    const struct adam adam = adam_of(run, op, run->step, run->learning_rate, clip);
+    const struct adam adam = {update_numbers(run, op, run->step, run->learning_rate).adam, clip};
 #pragma omp parallel for num_threads(run->threads) schedule(dynamic, 16)
     for (int64_t slot = 0; slot < *rows.count; slot++) {
         lazy_update(&t, rows.rows[slot]);

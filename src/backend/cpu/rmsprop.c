@@ -1,59 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RMSPROP: torch.optim.RMSprop. */
-#include <math.h>
+#include "optim/formulas/rmsprop.h"
 
 #include "backend/cpu/update.h"
 
 struct constants {
-    float clip, decay, learning_rate, alpha, one_minus_alpha, momentum, epsilon;
-    bool has_momentum, centered;
+    struct snug_rmsprop_numbers numbers;
+    float clip;
 };
 
 /* Inlined into update() once for each of the four settings, so that the loop has no branch. */
-static inline __attribute__((always_inline)) void walk(const struct constants s, float *restrict p, float *restrict v,
-                                                       float *restrict buffer, float *restrict mean,
-                                                       const float *restrict g, int64_t n) {
+static inline __attribute__((always_inline)) void walk(const struct constants *constants, bool momentum, bool centered,
+                                                       float *restrict p, float *restrict v, float *restrict buffer,
+                                                       float *restrict mean, const float *restrict g, int64_t n) {
+    struct constants s = *constants;
+    s.numbers.centered = centered;
+    if (!momentum) s.numbers.momentum = 0;
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        const float gradient = g[i] * s.clip + s.decay * p[i];
-        float square = v[i] = v[i] * s.alpha + gradient * gradient * s.one_minus_alpha;
-        if (mean) {
-            mean[i] += (gradient - mean[i]) * s.one_minus_alpha;
-            square -= mean[i] * mean[i];
-            square = square < 0 ? 0 : square; /* a variance, up to rounding */
-        }
-        const float step = gradient / (sqrtf(square) + s.epsilon);
-        if (buffer) buffer[i] = buffer[i] * s.momentum + step;
-        p[i] -= s.learning_rate * (buffer ? buffer[i] : step);
-    }
+    for (int64_t i = 0; i < n; i++)
+        p[i] = snug_rmsprop_step(&s.numbers, p[i], g[i] * s.clip, &v[i], momentum ? &buffer[i] : NULL,
+                                 centered ? &mean[i] : NULL);
 }
 
 static void update(const void *constants, float *restrict p, float *const states[SNUG_STATES_MAX],
                    const float *restrict g, int64_t n) {
-    const struct constants s = *(const struct constants *)constants;
-    if (s.has_momentum && s.centered)
-        walk(s, p, states[0], states[1], states[2], g, n);
-    else if (s.has_momentum)
-        walk(s, p, states[0], states[1], NULL, g, n);
-    else if (s.centered)
-        walk(s, p, states[0], NULL, states[1], g, n);
+    const struct constants *s = constants;
+    if (s->numbers.momentum != 0 && s->numbers.centered)
+        walk(s, true, true, p, states[0], states[1], states[2], g, n);
+    else if (s->numbers.momentum != 0)
+        walk(s, true, false, p, states[0], states[1], NULL, g, n);
+    else if (s->numbers.centered)
+        walk(s, false, true, p, states[0], NULL, states[1], g, n);
     else
-        walk(s, p, states[0], NULL, NULL, g, n);
+        walk(s, false, false, p, states[0], NULL, NULL, g, n);
 }
 
 snug_status SNUG_KERNEL(rmsprop)(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_optimizer *o = run->optimizer;
-    const struct constants constants = {
-        .clip = update_clip(run, op),
-        .decay = (float)(op->update.decay ? o->weight_decay : 0),
-        .learning_rate = run->learning_rate,
-        .alpha = (float)o->alpha,
-        .one_minus_alpha = (float)(1 - o->alpha),
-        .momentum = (float)o->momentum,
-        .epsilon = (float)o->epsilon,
-        .has_momentum = o->momentum != 0,
-        .centered = o->centered,
-    };
+    const struct constants constants = {update_numbers(run, op, run->step, run->learning_rate).rmsprop,
+                                        update_clip(run, op)};
     SNUG_KERNEL(update_elements)(run, op, update, &constants);
     return SNUG_OK;
 }

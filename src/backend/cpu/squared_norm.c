@@ -6,7 +6,7 @@
 
 /* Values of a thread's unit of work: fixed, so that sums do not depend on the number of threads, nor on where a tensor
    is split, if it is split at multiples of this. */
-enum { BLOCK = 1 << 14 };
+enum { BLOCK = SNUG_NORM_CHUNK };
 
 static int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -14,31 +14,15 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Values summed at a time: in fp32 over a few values per lane, which loses little precision, then in double. */
 enum { LANES = 32, PART = 8 * LANES };
 
-/* sum + the squares of x * factors, or of x where factors is NULL. */
-static inline __attribute__((always_inline)) double add_part(double sum, const float *x, const float *factors,
-                                                             int64_t n) {
+/* sum + the squares of x. */
+static double add_part(double sum, const float *x, int64_t n) {
     const int64_t whole = n / LANES * LANES;
     float lane[LANES] = {0};
     for (int64_t i = 0; i < whole; i += LANES)
 #pragma omp simd
-        for (int j = 0; j < LANES; j++) {
-            const float value = factors ? x[i + j] * factors[i + j] : x[i + j];
-            lane[j] += value * value;
-        }
-    for (int64_t i = whole; i < n; i++) {
-        const float value = factors ? x[i] * factors[i] : x[i];
-        lane[i - whole] += value * value;
-    }
+        for (int j = 0; j < LANES; j++) lane[j] += x[i + j] * x[i + j];
+    for (int64_t i = whole; i < n; i++) lane[i - whole] += x[i] * x[i];
     for (int j = 0; j < LANES; j++) sum += lane[j];
-    return sum;
-}
-
-double SNUG_KERNEL(sum_of_squares)(const float *x, const float *factors, int64_t n) {
-    double sum = 0;
-    for (int64_t first = 0; first < n; first += PART) {
-        const int64_t count = smaller(PART, n - first);
-        sum = factors ? add_part(sum, x + first, factors + first, count) : add_part(sum, x + first, NULL, count);
-    }
     return sum;
 }
 
@@ -72,7 +56,7 @@ static double sum_of_block(const struct gradient *g, int64_t block) {
         float buffer[PART];
         const int64_t n = smaller(PART, end - first);
         const float *part = part_at(g, first, n, buffer);
-        if (part) sum = add_part(sum, part, NULL, n);
+        if (part) sum = add_part(sum, part, n);
     }
     return sum;
 }
@@ -93,13 +77,14 @@ snug_status SNUG_KERNEL(squared_norm)(struct snug_run *run, const struct snug_op
         rows = snug_rows_of(run, op->squared_norm.index, op->squared_norm.g);
         g.rows = &rows;
     }
-    double *sums = snug_run_data(run, op->squared_norm.sums), *part = run->workspace,
-           sum = op->accumulate ? sums[op->squared_norm.slot] : 0;
+    double *sums = (double *)snug_run_data(run, op->squared_norm.sums) + op->squared_norm.slot;
+    double *part = op->squared_norm.chunks ? sums : run->workspace, sum = op->accumulate ? *sums : 0;
     const int64_t count = blocks(g.size);
 #pragma omp parallel for num_threads(run->threads) if (count > 1)
     for (int64_t b = 0; b < count; b++) part[b] = sum_of_block(&g, b);
+    if (op->squared_norm.chunks) return SNUG_OK;
     for (int64_t b = 0; b < count; b++) sum += part[b];
-    sums[op->squared_norm.slot] = sum;
+    *sums = sum;
     return SNUG_OK;
 }
 

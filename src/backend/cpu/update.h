@@ -25,8 +25,13 @@ float *SNUG_KERNEL(update_begin)(const struct snug_run *run, const struct snug_o
 void SNUG_KERNEL(update_end)(const struct snug_run *run, const struct snug_op *op, const float *p, int64_t first,
                              int64_t count);
 
-/* The sum of (x * factors)^2, or of x^2 where factors is NULL, in an order that depends on n alone. */
-double SNUG_KERNEL(sum_of_squares)(const float *x, const float *factors, int64_t n);
+/* The numbers of the update of step number step, from 0, for op's weight. */
+static inline union snug_update_numbers update_numbers(const struct snug_run *run, const struct snug_op *op,
+                                                       int64_t step, float learning_rate) {
+    struct snug_optimizer optimizer = *run->optimizer;
+    if (!op->update.decay) optimizer.weight_decay = 0;
+    return optimizer.info->numbers(&optimizer, (double)step, learning_rate);
+}
 
 /* The gradient's clip factor. */
 static inline float update_clip(const struct snug_run *run, const struct snug_op *op) {

@@ -3,12 +3,16 @@
  * transformers' Adafactor (Shazeer and Stern, arXiv:1804.04235), of a weight or of all at once, in four launches:
  * squares of rows and of columns; the factors of columns and the mean over rows; the norm of the resulting update; the
  * update. A block processes a part of a matrix's rows, or a vector, which the first launch completes. Every launch but
- * the second reads the gradient. Sums have a fixed order: a warp sums a row; columns and totals are summed over parts,
- * then over the parts in order.
+ * the second reads the gradient. The order of all sums is that of optim/formulas/adafactor.h: its lanes are a warp's, its
+ * groups a block's warps.
  */
 #include "backend/cuda/update.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32 };
+#define inline inline __host__ __device__
+#include "optim/formulas/adafactor.h"
+#undef inline
+
+enum { THREADS = SNUG_ADAFACTOR_SUMS, WARPS = SNUG_ADAFACTOR_GROUPS, CHUNK = 32 * SNUG_ADAFACTOR_EACH };
 
 struct adafactor {
     float *p;
@@ -19,9 +23,7 @@ struct adafactor {
     const struct snug_cuda_step *step;
     int64_t rows, cols; /* of one parameter of the stack; a vector has 1 row */
     int32_t parts;      /* of rows */
-    bool vector;
-    float eps, eps2, threshold, b1, rest1, decay;
-    bool scales;
+    bool vector, decay;
     int32_t parameter;
     int64_t element; /* of the parameter, at which p begins */
     /* Scratch, for each parameter of the stack. */
@@ -80,7 +82,7 @@ static __device__ struct place take_place(struct adafactor &a) {
         a.row_state = entry.vector ? NULL : state_at(a, entry.state[0]);
         a.column_state = state_at(a, entry.vector ? entry.state[0] : entry.state[1]);
         a.momentum = state_at(a, entry.vector ? entry.state[1] : entry.state[2]);
-        if (!entry.decay) a.decay = 0;
+        a.decay = entry.decay;
         lay_out_scratch(a, a.workspace + entry.scratch, entry.segments);
     }
     const int64_t number = block / a.parts, part = block % a.parts;
@@ -91,26 +93,39 @@ static __device__ struct place take_place(struct adafactor &a) {
     a.row_mean += number;
     a.columns += number * a.parts * a.cols;
     a.factors += number * a.cols;
-    return {part, a.rows * part / a.parts, a.rows * (part + 1) / a.parts, number * a.rows * a.cols};
+    return {part, snug_adafactor_begin(a.rows, a.parts, part), snug_adafactor_begin(a.rows, a.parts, part + 1),
+            number * a.rows * a.cols};
 }
 
-static __device__ __forceinline__ float average(float state, float mean, float fresh) {
-    return state * (1 - fresh) + mean * fresh;
+static __device__ struct snug_adafactor_numbers numbers_of(const struct adafactor &a) {
+    struct snug_adafactor_numbers s = a.step->numbers.adafactor;
+    if (!a.decay) s.decay = 0;
+    return s;
+}
+
+/* This lane's sum of the squares of value(column) over a row. */
+template <typename F> static __device__ __forceinline__ double lane_sum(const struct adafactor &a, F value) {
+    double sum = 0;
+    for (int64_t first = threadIdx.x % 32; first < a.cols; first += CHUNK) {
+        float part = 0;
+        for (int64_t c = first; c < first + CHUNK && c < a.cols; c += 32) {
+            const float x = value(c);
+            part += x * x;
+        }
+        sum += part;
+    }
+    return sum;
 }
 
 /* Squares of a part: its rows' new means (y = 0), its columns' sums (y = 1), and that of p (y = 2). */
-static __device__ void square_part(const struct adafactor &a, const struct place &at, const struct snug_cuda_step &step,
-                                   float clip) {
+static __device__ void square_part(const struct adafactor &a, const struct place &at, float clip) {
     if (blockIdx.y == 0) {
+        const struct snug_adafactor_numbers s = numbers_of(a);
         for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
-            double sum = 0;
-            for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
-                const float g = a.g[at.first + row * a.cols + c] * clip;
-                sum += g * g;
-            }
-            sum = warp_sum(sum);
+            const float *g = a.g + at.first + row * a.cols;
+            const double sum = warp_sum(lane_sum(a, [&](int64_t c) { return g[c] * clip; }));
             if (threadIdx.x % 32 == 0)
-                a.row_state[row] = average(a.row_state[row], (float)(sum / (double)a.cols + a.eps), step.fresh);
+                a.row_state[row] = snug_adafactor_average(&s, a.row_state[row], snug_adafactor_mean(&s, sum, a.cols));
         }
     } else if (blockIdx.y == 1) {
         for (int64_t c = threadIdx.x; c < a.cols; c += THREADS) {
@@ -132,15 +147,16 @@ static __device__ void square_part(const struct adafactor &a, const struct place
 
 /* A part's share of the columns; the first part computes the mean over the rows. */
 static __global__ void __launch_bounds__(THREADS) factor_kernel(struct adafactor a) {
-    const struct snug_cuda_step step = *a.step;
-    if (step.skip) return;
+    if (a.step->skip) return;
     const struct place at = take_place(a);
     if (a.vector) return;
+    const struct snug_adafactor_numbers s = numbers_of(a);
     for (int64_t c = a.cols * at.part / a.parts + threadIdx.x; c < a.cols * (at.part + 1) / a.parts; c += THREADS) {
         double sum = 0;
         for (int part = 0; part < a.parts; part++) sum += a.columns[part * a.cols + c];
-        a.column_state[c] = average(a.column_state[c], (float)(sum / (double)a.rows + a.eps), step.fresh);
-        a.factors[c] = 1 / sqrtf(a.column_state[c]);
+        const float state = snug_adafactor_average(&s, a.column_state[c], snug_adafactor_mean(&s, sum, a.rows));
+        a.column_state[c] = state;
+        a.factors[c] = snug_adafactor_column_factor(state);
     }
     if (at.part > 0) return;
     double sum = 0;
@@ -149,8 +165,8 @@ static __global__ void __launch_bounds__(THREADS) factor_kernel(struct adafactor
     if (threadIdx.x == 0) *a.row_mean = sum / (double)a.rows;
 }
 
-static __device__ __forceinline__ float row_factor(const struct adafactor &a, int64_t row) {
-    return (float)(1 / sqrt((double)a.row_state[row] / *a.row_mean));
+static __device__ __forceinline__ float row_factor(const struct adafactor &a, int64_t row, float clip) {
+    return snug_adafactor_row_factor(a.row_state[row], *a.row_mean) * clip;
 }
 
 /* The sum of squares of a part's update, before it is scaled. */
@@ -159,107 +175,83 @@ static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafacto
     const struct place at = take_place(a);
     if (a.vector) return;
     const float clip = a.clip ? a.clip[1] : 1;
-    const float *g = a.g + at.first;
     double sum = 0;
     for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
-        const float factor = row_factor(a, row) * clip;
-        float part = 0;
-        for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
-            const float u = g[row * a.cols + c] * factor * a.factors[c];
-            part += u * u;
-        }
-        sum += part;
+        const float factor = row_factor(a, row, clip), *g = a.g + at.first + row * a.cols;
+        sum += lane_sum(a, [&](int64_t c) { return snug_adafactor_direction(g[c], factor, a.factors[c]); });
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) a.squares[at.part] = sum;
 }
 
-/* The factor of a parameter's update, from the sums of squares of p and of the update; the factor of p (weight
-   decay). */
-struct scales {
-    float step, keep;
-};
-static __device__ struct scales scales_of(const struct adafactor &a, double learning_rate, double size, double square) {
-    const double elements = (double)(a.rows * a.cols);
-    if (a.scales) learning_rate *= fmax((double)a.eps2, sqrt(size / elements));
-    return {(float)(learning_rate / fmax(1.0, sqrt(square / elements) / a.threshold)),
-            (float)(1 - learning_rate * a.decay)};
-}
-
 /* u: the update without the factor that the whole parameter shares. */
-static __device__ __forceinline__ void update_one(const struct adafactor &a, const struct snug_cuda_step &step,
-                                                  const struct scales &s, int64_t i, float u) {
-    u *= s.step;
-    if (a.momentum) a.momentum[i] = u = a.momentum[i] * a.b1 + u * a.rest1;
-    store_parameter(a, step, i, parameter_at(a, i) * s.keep - u);
+static __device__ __forceinline__ void update_one(const struct adafactor &a, const struct snug_adafactor_numbers &s,
+                                                  const struct snug_adafactor_scales &scales, int64_t i, float u) {
+    const float p = parameter_at(a, i);
+    store_parameter(a, *a.step, i,
+                    a.momentum ? snug_adafactor_momentum_step(&s, &scales, p, u, &a.momentum[i])
+                               : snug_adafactor_step(&scales, p, u));
 }
 
 static __global__ void __launch_bounds__(THREADS) apply_kernel(struct adafactor a) {
-    const struct snug_cuda_step step = *a.step;
-    if (step.skip) return;
+    if (a.step->skip) return;
     const struct place at = take_place(a);
     if (a.vector) return;
+    const struct snug_adafactor_numbers s = numbers_of(a);
     double size = 0, square = 0; /* over all parts, in order */
     for (int part = 0; part < a.parts; part++) {
-        if (a.scales) size += a.sizes[part];
+        if (s.scales) size += a.sizes[part];
         square += a.squares[part];
     }
-    const struct scales s = scales_of(a, step.learning_rate, size, square);
+    const struct snug_adafactor_scales scales = snug_adafactor_scales(&s, size, square, a.rows * a.cols);
     const float clip = a.clip ? a.clip[1] : 1;
     for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
-        const float factor = row_factor(a, row) * clip;
+        const float factor = row_factor(a, row, clip);
         for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
             const int64_t i = at.first + row * a.cols + c;
-            update_one(a, step, s, i, a.g[i] * factor * a.factors[c]);
+            update_one(a, s, scales, i, snug_adafactor_direction(a.g[i], factor, a.factors[c]));
         }
     }
 }
 
 /* The whole update of a vector. */
-static __device__ void update_vector(const struct adafactor &a, const struct place &at,
-                                     const struct snug_cuda_step &step, float clip) {
+static __device__ void update_vector(const struct adafactor &a, const struct place &at, float clip) {
+    const struct snug_adafactor_numbers s = numbers_of(a);
     double size = 0, square = 0;
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS) {
-        const float g = a.g[at.first + c] * clip, mean = average(a.column_state[c], g * g + a.eps, step.fresh);
-        const float u = g / sqrtf(mean);
-        a.column_state[c] = mean;
+        const float g = a.g[at.first + c] * clip;
+        const float state = snug_adafactor_average(&s, a.column_state[c], g * g + s.epsilon);
+        const float u = snug_adafactor_vector_direction(g, state);
+        a.column_state[c] = state;
         square += (double)u * u;
-        if (a.scales) size += (double)parameter_at(a, at.first + c) * parameter_at(a, at.first + c);
+        if (s.scales) size += (double)parameter_at(a, at.first + c) * parameter_at(a, at.first + c);
     }
     square = block_sum(square);
-    if (a.scales) size = block_sum(size);
-    const struct scales s = scales_of(a, step.learning_rate, size, square);
+    if (s.scales) size = block_sum(size);
+    const struct snug_adafactor_scales scales = snug_adafactor_scales(&s, size, square, a.rows * a.cols);
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS)
-        update_one(a, step, s, at.first + c, a.g[at.first + c] * clip / sqrtf(a.column_state[c]));
+        update_one(a, s, scales, at.first + c,
+                   snug_adafactor_vector_direction(a.g[at.first + c] * clip, a.column_state[c]));
 }
 
 static __global__ void __launch_bounds__(THREADS) square_kernel(struct adafactor a) {
-    const struct snug_cuda_step step = *a.step;
-    if (step.skip) return;
+    if (a.step->skip) return;
     const struct place at = take_place(a);
     const float clip = a.clip ? a.clip[1] : 1;
     if (!a.vector)
-        square_part(a, at, step, clip);
+        square_part(a, at, clip);
     else if (blockIdx.y == 0)
-        update_vector(a, at, step, clip);
+        update_vector(a, at, clip);
 }
 
 /* ---- launching ---- */
 
 extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const struct snug_optimizer *o = run->optimizer;
     const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->updates);
     if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
     const int factors = op->update.vector ? 1 : 2; /* number of states before the first moment */
     struct adafactor a = weight_of<struct adafactor>(run, op);
-    a.eps = (float)o->epsilon;
-    a.eps2 = (float)o->epsilon2;
-    a.threshold = (float)o->clip_threshold;
-    a.b1 = (float)o->beta1;
-    a.rest1 = (float)(1 - o->beta1);
-    a.decay = (float)o->weight_decay;
-    a.scales = o->scale_parameter;
     a.arena = run->arena;
     a.workspace = (uint8_t *)run->workspace;
     int64_t blocks = cuda->updates.blocks;
@@ -269,18 +261,17 @@ extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct sn
     } else {
         a.cols = snug_run_cols(run, op->update.weight);
         a.rows = snug_run_rows(run, op->update.weight) / op->update.segments;
-        /* Offloaded weights are updated one by one, and give the bits of the launch for all. */
-        a.parts = op->update.vector ? 1 : snug_cuda_parts(a.rows, cuda->updates.first >= 0);
+        a.parts = op->update.vector ? 1 : snug_adafactor_parts(a.rows);
         a.vector = op->update.vector;
         a.row_state = op->update.vector ? NULL : (float *)snug_run_data(run, op->update.states[0]);
         a.column_state = (float *)snug_run_data(run, op->update.states[factors - 1]);
         a.momentum = (float *)snug_run_data(run, op->update.states[factors]);
-        if (!op->update.decay) a.decay = 0;
+        a.decay = op->update.decay;
         lay_out_scratch(a, a.workspace, op->update.segments);
         blocks = a.cols > 0 ? op->update.segments * a.parts : 0;
     }
     if (blocks == 0) return SNUG_OK;
-    square_kernel<<<dim3((unsigned)blocks, a.scales ? 3 : 2), THREADS, 0, cuda->stream>>>(a);
+    square_kernel<<<dim3((unsigned)blocks, run->optimizer->scale_parameter ? 3 : 2), THREADS, 0, cuda->stream>>>(a);
     if (!a.vector) {
         factor_kernel<<<(unsigned)blocks, THREADS, 0, cuda->stream>>>(a);
         measure_kernel<<<(unsigned)blocks, THREADS, 0, cuda->stream>>>(a);

@@ -2,20 +2,20 @@
 /* torch.optim.Adagrad (Duchi, Hazan, Singer, JMLR 2011). */
 #include "backend/cuda/update.cuh"
 
-struct adagrad {
-    enum { LEAST = 1, MOST = 1 };      /* the sum */
-    float lr_decay, start, eps, decay; /* start: initial value of the sum */
+#define inline inline __host__ __device__
+#include "optim/formulas/adagrad.h"
+#undef inline
 
-    __device__ float operator()(float p, float g, float (&state)[3], const struct snug_cuda_step &step) const {
-        g += decay * p;
-        state[0] += (step.updates == 0 ? start : 0) + g * g;
-        return p - step.learning_rate / (1 + (float)step.updates * lr_decay) * g / (sqrtf(state[0]) + eps);
+struct adagrad {
+    enum { LEAST = 1, MOST = 1 }; /* the sum */
+
+    static __device__ struct snug_adagrad_numbers of(const struct snug_cuda_step &step) { return step.numbers.adagrad; }
+    static __device__ __forceinline__ float step(const struct snug_adagrad_numbers &s, float p, float g,
+                                                 float (&state)[3]) {
+        return snug_adagrad_step(&s, p, g, &state[0]);
     }
 };
 
 extern "C" snug_status snug_cuda_adagrad(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_optimizer *o = run->optimizer;
-    const struct adagrad formula = {(float)o->lr_decay, (float)o->initial_accumulator_value, (float)o->epsilon,
-                                    (float)o->weight_decay};
-    return run_update(run, op, formula);
+    return run_update<struct adagrad>(run, op);
 }

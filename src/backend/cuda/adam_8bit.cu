@@ -11,6 +11,9 @@
 extern "C" {
 #include "backend/cuda/quantization.h"
 }
+#define inline inline __host__ __device__
+#include "optim/formulas/adam_8bit.h"
+#undef inline
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCK = SNUG_QUANTISED_BLOCK, EACH = BLOCK / 32 };
 enum { RESIDENT = 4 }; /* blocks of threads on a multiprocessor: 64 registers a thread */
@@ -25,22 +28,10 @@ struct adam_8bit {
     const struct snug_cuda_step *step;
     const struct snug_cuda_quantization *quantization;
     int64_t each, blocks, count; /* elements and quantised blocks of a segment; blocks of all segments */
-    float b1, rest1, b2, rest2, eps, decay;
-    bool decoupled;
+    bool decay;
     int32_t parameter;
     int64_t element; /* of the parameter, at which p begins */
 };
-
-/* Values that the elements of a weight share. */
-struct constants {
-    float clip, l2, keep, step_size, eps;
-};
-
-static __device__ struct constants constants_of(const struct adam_8bit &a, const struct snug_cuda_step &step,
-                                                float decay) {
-    return {a.clip ? a.clip[1] : 1, a.decoupled ? 0 : decay, a.decoupled ? 1 - step.learning_rate * decay : 1,
-            -step.rate_8bit, step.correction_8bit * a.eps};
-}
 
 /* The code of |x|, in the half of the map from 0 on. Values above 1 are clamped to 1. */
 static __device__ __forceinline__ uint32_t signed_code(const struct snug_cuda_quantization &q, float x) {
@@ -117,30 +108,26 @@ static __device__ __forceinline__ void store_part(struct part &x, const struct a
     store_parameters(a, step, first, x.p);
 }
 
-/* The square root to 2 units in the last place, as in bitsandbytes: the exact root would take as long as everything
-   else. For subnormal numbers the result is arbitrary, but far below epsilon. */
-static __device__ __forceinline__ float root(float x) { return x * rsqrtf(fmaxf(x, FLT_MIN)); }
-
 /* Block number block of the weight, by one warp. */
 static __device__ void update_block(const struct adam_8bit &a, const struct snug_cuda_quantization &q,
-                                    const struct snug_cuda_step &step, const struct constants &s, int64_t block) {
+                                    const struct snug_cuda_step &step, const struct snug_adam_8bit_numbers &s,
+                                    float clip, int64_t block) {
     const uint32_t segment = (uint32_t)block / (uint32_t)a.blocks; /* no memory holds 2^32 blocks */
     const int64_t inside = (block - segment * a.blocks) * BLOCK + threadIdx.x % 32 * EACH;
     const int64_t first = segment * a.each + inside, left = a.each - inside;
     const int n = left < 0 ? 0 : left < EACH ? (int)left : EACH;
     const bool whole = n == EACH && first % EACH == 0;
-    const float absmax_m = a.absmax_m[block], absmax_v = a.absmax_v[block];
+    const struct snug_adam_8bit_scales scales = snug_adam_8bit_scales(&s, a.absmax_m[block], a.absmax_v[block]);
     struct part x;
     float m[EACH], v[EACH], largest_m = 0, largest_v = 0;
     load_part(x, a, first, n, whole);
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const bool usable = fabsf(x.g[i]) < INFINITY;
-        float g = x.g[i] * s.clip;
-        if (s.l2 != 0) g += s.l2 * x.p[i];
-        m[i] = q.signed_map[code_at(x.m, i)] * absmax_m * a.b1 + g * a.rest1;
-        v[i] = q.unsigned_map[code_at(x.v, i)] * absmax_v * a.b2 + g * a.rest2 * g;
-        if (usable) x.p[i] = (x.p[i] + s.step_size * __fdividef(m[i], root(v[i]) + s.eps)) * s.keep;
+        const float g = snug_adam_8bit_gradient(&s, x.p[i], x.g[i] * clip);
+        m[i] = snug_adam_8bit_mean(&s, q.signed_map[code_at(x.m, i)], scales.m, g);
+        v[i] = snug_adam_8bit_square(&s, q.unsigned_map[code_at(x.v, i)], scales.v, g);
+        if (usable) x.p[i] = snug_adam_8bit_step(&s, x.p[i], m[i], v[i]);
         if (!usable) m[i] = v[i] = 0;
         largest_m = fmaxf(largest_m, fabsf(m[i]));
         largest_v = fmaxf(largest_v, v[i]);
@@ -169,14 +156,22 @@ static __device__ void load_quantization(struct snug_cuda_quantization &to, cons
     __syncthreads();
 }
 
+static __device__ struct snug_adam_8bit_numbers numbers_of(const struct adam_8bit &a,
+                                                           const struct snug_cuda_step &step) {
+    struct snug_adam_8bit_numbers s = step.numbers.adam_8bit;
+    if (!a.decay) s.keep = 1, s.l2 = 0;
+    return s;
+}
+
 static __global__ void __launch_bounds__(THREADS, RESIDENT) adam_8bit_kernel(const struct adam_8bit a) {
     __shared__ struct snug_cuda_quantization q;
     const struct snug_cuda_step step = *a.step;
     if (step.skip) return;
     load_quantization(q, a.quantization);
-    const struct constants s = constants_of(a, step, a.decay);
+    const struct snug_adam_8bit_numbers s = numbers_of(a, step);
+    const float clip = a.clip ? a.clip[1] : 1;
     for (int64_t block = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; block < a.count; block += gridDim.x * WARPS)
-        update_block(a, q, step, s, block);
+        update_block(a, q, step, s, clip, block);
 }
 
 /* Sets the fields of a tensor of the table; the others are shared by all weights. */
@@ -188,7 +183,7 @@ static __device__ void take_states(struct adam_8bit &a, const struct snug_cuda_e
     a.each = entry.count / entry.segments;
     a.blocks = (a.each + BLOCK - 1) / BLOCK;
     a.count = a.blocks * entry.segments;
-    if (!entry.decay) a.decay = 0;
+    a.decay = entry.decay;
 }
 
 /* All weights at once; a has the shared fields. total: blocks of the table, see multi_tensor.c. The current tensor is
@@ -212,18 +207,17 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
             begin = (next - entry.block) * PART;
         }
         __syncthreads();
-        const struct constants s = constants_of(own, *a.step, own.decay);
+        const struct snug_adam_8bit_numbers s = numbers_of(own, *a.step);
+        const float clip = a.clip ? a.clip[1] : 1;
         const int64_t end = begin + PART < own.count ? begin + PART : own.count;
         for (int64_t block = begin + threadIdx.x / 32; block < end; block += WARPS)
-            update_block(own, q, *a.step, s, block);
+            update_block(own, q, *a.step, s, clip, block);
     }
 }
 
 extern "C" snug_status snug_cuda_adam_8bit(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
-    const struct snug_optimizer *o = run->optimizer;
     const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->updates_8bit);
-    const float b1 = (float)o->beta1, b2 = (float)o->beta2;
     struct adam_8bit a = weight_of<struct adam_8bit>(run, op);
     a.m = (uint8_t *)snug_run_data(run, op->update.states[0]);
     a.v = (uint8_t *)snug_run_data(run, op->update.states[1]);
@@ -231,13 +225,7 @@ extern "C" snug_status snug_cuda_adam_8bit(struct snug_run *run, const struct sn
     a.absmax_v = (float *)snug_run_data(run, op->update.states[3]);
     a.quantization = cuda->batch.quantization;
     a.each = snug_run_rows(run, op->update.weight) * snug_run_cols(run, op->update.weight) / op->update.segments;
-    a.b1 = b1;
-    a.rest1 = 1 - b1;
-    a.b2 = b2;
-    a.rest2 = 1 - b2;
-    a.eps = (float)o->epsilon;
-    a.decay = (float)o->weight_decay;
-    a.decoupled = o->decoupled;
+    a.decay = op->update.decay;
     /* As many blocks as run at once, so each fills its tables once. */
     const int64_t most = (int64_t)cuda->multiprocessors * RESIDENT;
     if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
@@ -247,7 +235,6 @@ extern "C" snug_status snug_cuda_adam_8bit(struct snug_run *run, const struct sn
             a, run->arena, cuda->batch.updates_8bit, cuda->updates_8bit.count, total);
         return snug_cuda_done(run, op);
     }
-    if (!op->update.decay) a.decay = 0;
     a.blocks = (a.each + BLOCK - 1) / BLOCK;
     a.count = a.blocks * op->update.segments;
     const int64_t wanted = (a.count + WARPS - 1) / WARPS;

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "backend/cuda/events.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/state.h"
 
@@ -239,9 +240,11 @@ static snug_status start(struct snug_run *run, const struct snug_op *op, int32_t
         RETURN_IF_ERROR(find_file_copy(run, x, store, op->crosses, offset, bytes, &through));
     cudaError_t error = cudaEventRecord(cuda->offload.ready, cuda->stream);
     if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, cuda->offload.ready, 0);
+    RETURN_IF_ERROR(snug_cuda_time_copy(run, stream, false));
     if (error == cudaSuccess && bytes)
         error = through ? copy_pieces(through, device, stream)
                         : transfer(device, run->backing.memory.base + offset, bytes, store, stream);
+    RETURN_IF_ERROR(snug_cuda_time_copy(run, stream, true));
     if (error == cudaSuccess) error = cudaEventRecord(cuda->offload.copied[x].done, stream);
     cuda->offload.copied[x].awaited = true;
     return snug_cuda_check(run->ctx, error, store ? "storing an offloaded tensor" : "fetching an offloaded tensor");

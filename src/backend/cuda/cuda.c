@@ -146,13 +146,12 @@ snug_status snug_cuda_send_step(struct snug_run *run) {
                                         .step = (uint32_t)run->step,
                                         .loss_scale = run->loss_scale,
                                         .max_grad_norm = run->max_grad_norm};
-    struct snug_cuda_update_settings settings = {.beta1 = o ? o->beta1 : 0,
-                                                 .beta2 = o ? o->beta2 : 0,
-                                                 .decay_rate = o ? o->decay_rate : 0,
-                                                 .skipped = run->skipped,
-                                                 .learning_rates = {run->learning_rate}};
-    for (int i = 1; i < SNUG_UNSEEN_STEPS; i++) settings.learning_rates[i] = run->later_rates[i - 1];
-    snug_cuda_set_step(snug_cuda_of(run), step, &settings, snug_run_data(run, snug_cuda_of(run)->scaler));
+    struct snug_cuda_possible_numbers possible = {.skipped = run->skipped};
+    const int most = snug_cuda_of(run)->scaler ? SNUG_UNSEEN_STEPS : 1;
+    for (int i = 0; o && i < most && run->skipped + i <= run->step; i++)
+        possible.numbers[i] = o->info->numbers(o, (double)(run->step - run->skipped - i),
+                                               i == 0 ? run->learning_rate : run->later_rates[i - 1]);
+    snug_cuda_set_step(snug_cuda_of(run), step, &possible, snug_run_data(run, snug_cuda_of(run)->scaler));
     return snug_cuda_check(run->ctx, cudaGetLastError(), "starting a phase");
 }
 

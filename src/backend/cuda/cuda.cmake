@@ -33,6 +33,10 @@ find_package(CUDAToolkit REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
+# Updates have the same bits on every processor (optim/formulas/formula.h).
+foreach(update adafactor adagrad adam adam_8bit lion rmsprop sgd)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/${update}.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
+endforeach()
 # Kernels for Hopper need sm_90a, which runs on no other GPU. Without it Hopper uses the general kernels.
 set(hopper ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma.cu
            ${CMAKE_SOURCE_DIR}/src/backend/cuda/attention_wgmma_backward.cu)

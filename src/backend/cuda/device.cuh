@@ -68,8 +68,7 @@ template <typename F> static bool with_type(enum snug_dtype dtype, F launch) {
     }
 }
 
-/* 2^x, 1 / x and the square root, exact up to the last two bits: one instruction each, which flushes subnormal
-   numbers. */
+/* 2^x and 1 / x, exact up to the last two bits: one instruction each, which flushes subnormal numbers. */
 static __device__ __forceinline__ float quick_exp2(float x) {
     float r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
@@ -78,11 +77,6 @@ static __device__ __forceinline__ float quick_exp2(float x) {
 static __device__ __forceinline__ float quick_inverse(float x) {
     float r;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
-static __device__ __forceinline__ float quick_root(float x) {
-    float r;
-    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 }
 

@@ -20,10 +20,23 @@ static snug_status add_event(snug_context *ctx, struct snug_timestamps *timestam
     return SNUG_OK;
 }
 
-snug_status snug_cuda_record_timestamp(struct snug_run *run, struct snug_timestamps **timestamps, size_t number) {
+static snug_status record(struct snug_run *run, struct snug_timestamps **timestamps, size_t number,
+                          cudaStream_t stream) {
     if (!*timestamps) RETURN_IF_ERROR(snug_alloc(run->ctx, 1, sizeof **timestamps, (void **)timestamps));
     while ((*timestamps)->count <= number) RETURN_IF_ERROR(add_event(run->ctx, *timestamps));
-    return snug_cuda_check(run->ctx, cudaEventRecord((*timestamps)->events[number], NULL), "recording a timestamp");
+    return snug_cuda_check(run->ctx, cudaEventRecord((*timestamps)->events[number], stream), "recording a timestamp");
+}
+
+snug_status snug_cuda_record_timestamp(struct snug_run *run, struct snug_timestamps **timestamps, size_t number) {
+    return record(run, timestamps, number, NULL);
+}
+
+snug_status snug_cuda_time_copy(struct snug_run *run, cudaStream_t stream, bool done) {
+    struct snug_copy_times *times = run->copy_times;
+    if (!times) return SNUG_OK;
+    RETURN_IF_ERROR(record(run, &times->timestamps, 2 * times->count + done, stream));
+    times->count += done;
+    return SNUG_OK;
 }
 
 snug_status snug_cuda_read_timestamps(struct snug_run *run, const struct snug_timestamps *timestamps, double seconds[],

@@ -2,24 +2,20 @@
 /* torch.optim.SGD: momentum after Polyak, or after Nesterov as Sutskever et al. (ICML 2013) write it. */
 #include "backend/cuda/update.cuh"
 
+#define inline inline __host__ __device__
+#include "optim/formulas/sgd.h"
+#undef inline
+
 struct sgd {
     enum { LEAST = 0, MOST = 1 }; /* the momentum buffer */
-    float momentum, rest, decay; /* rest: 1 - dampening */
-    bool nesterov;
 
-    __device__ float operator()(float p, float g, float (&state)[3], const struct snug_cuda_step &step) const {
-        g += decay * p;
-        float direction = g;
-        if (momentum != 0) { /* the buffer begins as the first gradient, undamped */
-            state[0] = step.updates > 0 ? momentum * state[0] + rest * g : g;
-            direction = nesterov ? g + momentum * state[0] : state[0];
-        }
-        return p - step.learning_rate * direction;
+    static __device__ struct snug_sgd_numbers of(const struct snug_cuda_step &step) { return step.numbers.sgd; }
+    static __device__ __forceinline__ float step(const struct snug_sgd_numbers &s, float p, float g,
+                                                 float (&state)[3]) {
+        return snug_sgd_step(&s, p, g, &state[0]);
     }
 };
 
 extern "C" snug_status snug_cuda_sgd(struct snug_run *run, const struct snug_op *op) {
-    const struct snug_optimizer *o = run->optimizer;
-    const struct sgd formula = {(float)o->momentum, (float)(1 - o->dampening), (float)o->weight_decay, o->nesterov};
-    return run_update(run, op, formula);
+    return run_update<struct sgd>(run, op);
 }

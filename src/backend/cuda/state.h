@@ -9,11 +9,10 @@
 #include "backend/cuda/sizes/batch.h"
 #include "backend/cuda/sizes/constants.h"
 
-/* The inputs of an update's numbers. */
-struct snug_cuda_update_settings {
-    double beta1, beta2, decay_rate;
-    int64_t skipped; /* earlier steps that were skipped, as far as the host knows */
-    float learning_rates[SNUG_UNSEEN_STEPS];
+/* The possible numbers of a step's update: if 0, 1, 2 … earlier steps were skipped that the host does not know of. */
+struct snug_cuda_possible_numbers {
+    int64_t skipped; /* those that it knows of */
+    union snug_update_numbers numbers[SNUG_UNSEEN_STEPS];
 };
 
 struct snug_cuda_matmul_plan;
@@ -78,7 +77,7 @@ static inline enum snug_cuda_share snug_cuda_share_of(const struct snug_run *run
 void snug_cuda_place_batch(const struct snug_run *run);
 /* scaler: the run's loss scale, or NULL. */
 void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step,
-                        const struct snug_cuda_update_settings *settings, const float *scaler);
+                        const struct snug_cuda_possible_numbers *possible, const float *scaler);
 /* Sends the current step's numbers, in order with the operations. */
 snug_status snug_cuda_send_step(struct snug_run *run);
 /* Keeps them for the updates that cross phases. */

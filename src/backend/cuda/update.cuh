@@ -106,8 +106,8 @@ static __device__ __forceinline__ void store_parameters(const Weight &w, const s
 }
 
 /* ---- element-wise optimizers ----
- * Their formula F gives the new p of (p, g, state, step), where state holds the element's LEAST to MOST states,
- * depending on the settings. Its field decay is the weight decay. */
+ * Their formula F has the numbers of a step, F::of(step), and step(numbers, p, g, state), which gives the new p and
+ * updates the element's LEAST to MOST states; how many there are depends on the settings. */
 
 struct weight {
     float *p; /* NULL if p16 is the parameter */
@@ -119,19 +119,21 @@ struct weight {
     int64_t count;
     int32_t parameter; /* key of stochastic rounding */
     int64_t element;   /* of the parameter, at which p begins: a multiple of 8 */
+    bool decay;
 };
 
 /* Elements first … first + 3. */
-template <typename F>
-static __device__ __forceinline__ void update_four(const struct weight &w, const F &formula,
-                                                   const struct snug_cuda_step &step, int64_t first) {
+template <typename F> static __device__ __forceinline__ void update_four(const struct weight &w, int64_t first) {
+    const struct snug_cuda_step &step = *w.step;
     const float scale = w.clip ? w.clip[1] : 1;
+    auto numbers = F::of(step);
+    if (!w.decay) numbers.keep = 1, numbers.l2 = 0;
     if (first + 4 > w.count) { /* after the last four */
         for (int64_t i = first; i < w.count; i++) {
             float own[3] = {};
             for (int k = 0; k < F::MOST; k++)
                 if (k < F::LEAST || w.state[k]) own[k] = w.state[k][i];
-            const float p = formula(w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, own, step);
+            const float p = F::step(numbers, w.p ? w.p[i] : to_float(w.p16[i]), w.g[i] * scale, own);
             for (int k = 0; k < F::MOST; k++)
                 if (k < F::LEAST || w.state[k]) w.state[k][i] = own[k];
             store_parameter(w, step, i, p);
@@ -147,7 +149,7 @@ static __device__ __forceinline__ void update_four(const struct weight &w, const
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float own[3] = {state[0][i], state[1][i], state[2][i]};
-        p[i] = formula(p[i], g[i] * scale, own, step);
+        p[i] = F::step(numbers, p[i], g[i] * scale, own);
 #pragma unroll
         for (int k = 0; k < F::MOST; k++) state[k][i] = own[k];
     }
@@ -159,45 +161,41 @@ static __device__ __forceinline__ void update_four(const struct weight &w, const
 
 enum { UPDATE_THREADS = 256, UPDATE_PARTS = SNUG_CUDA_BLOCK / (4 * UPDATE_THREADS) };
 
-template <typename F>
-static __global__ void __launch_bounds__(UPDATE_THREADS) update_kernel(const struct weight w, const F formula) {
-    const struct snug_cuda_step step = *w.step;
-    if (step.skip) return;
-    update_four(w, formula, step, ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4);
+template <typename F> static __global__ void __launch_bounds__(UPDATE_THREADS) update_kernel(const struct weight w) {
+    if (w.step->skip) return;
+    update_four<F>(w, ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4);
 }
 
 /* All weights at once; w has the shared fields. A block of the table is UPDATE_PARTS blocks here, so that blocks that
    run at once access adjacent memory. */
 template <typename F>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
-    update_all(struct weight w, F formula, uint8_t *arena, const struct snug_cuda_entry *entries, int32_t count) {
-    const struct snug_cuda_step step = *w.step;
-    if (step.skip) return;
+    update_all(struct weight w, uint8_t *arena, const struct snug_cuda_entry *entries, int32_t count) {
+    if (w.step->skip) return;
     const struct snug_cuda_entry entry = entry_of_block(entries, count, blockIdx.x / UPDATE_PARTS);
     take_entry(w, entry, arena);
     for (int k = 0; k < F::MOST; k++)
         w.state[k] = k < F::LEAST || entry.state[k] >= 0 ? (float *)(arena + entry.state[k]) : NULL;
     w.count = entry.count;
-    if (!entry.decay) formula.decay = 0;
-    update_four(w, formula, step, ((blockIdx.x - entry.block * UPDATE_PARTS) * UPDATE_THREADS + threadIdx.x) * 4);
+    w.decay = entry.decay;
+    update_four<F>(w, ((blockIdx.x - entry.block * UPDATE_PARTS) * UPDATE_THREADS + threadIdx.x) * 4);
 }
 
-/* formula's weight decay is the run's. */
-template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op, F formula) {
+template <typename F> static snug_status run_update(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cuda *cuda = snug_cuda_of(run);
     const enum snug_cuda_share share = snug_cuda_share_of(run, op, &cuda->updates);
     if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
     struct weight w = weight_of<struct weight>(run, op);
     if (share == SNUG_CUDA_ALL_TENSORS) {
-        update_all<<<(unsigned)cuda->updates.blocks * UPDATE_PARTS, UPDATE_THREADS, 0, cuda->stream>>>(
-            w, formula, run->arena, cuda->batch.updates, cuda->updates.count);
+        update_all<F><<<(unsigned)cuda->updates.blocks * UPDATE_PARTS, UPDATE_THREADS, 0, cuda->stream>>>(
+            w, run->arena, cuda->batch.updates, cuda->updates.count);
         return snug_cuda_done(run, op);
     }
     w.count = snug_run_rows(run, op->update.weight) * snug_run_cols(run, op->update.weight);
     for (int k = 0; k < 3; k++) w.state[k] = (float *)snug_run_data(run, op->update.states[k]);
-    if (!op->update.decay) formula.decay = 0;
+    w.decay = op->update.decay;
     if (w.count > 0)
-        update_kernel<<<blocks_for(w.count, 4 * UPDATE_THREADS), UPDATE_THREADS, 0, cuda->stream>>>(w, formula);
+        update_kernel<F><<<blocks_for(w.count, 4 * UPDATE_THREADS), UPDATE_THREADS, 0, cuda->stream>>>(w);
     return snug_cuda_done(run, op);
 }
 

@@ -15,7 +15,7 @@ static int64_t reference_workspace(const struct snug_program *program, const str
     (void)threads;
     int64_t doubles = 0;
     /* may be untested: needs MPI */
-    if (op->kind == SNUG_OP_SUM_RANKS) return snug_host_sum_ranks_workspace(program, op);
+    if (op->kind == SNUG_OP_SUM_RANKS) return snug_host_ranks_workspace(program, op);
     switch (op->kind) {
     case SNUG_OP_ATTENTION:
         doubles = snug_reference_attention_doubles(

@@ -2,15 +2,18 @@
 /* Collectives through MPI: Open MPI, MPICH, or another library with MPI 3.0. */
 #include <limits.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "dist/mpi/plugin.h"
 
 /* MPI is started once in a process, so its state belongs to the process too. */
 static struct snug_collectives table;
 static int *counts, *places; /* [2, size]: of what is sent, of what is received */
+static struct snug_collective_watch watch;
 
 static snug_status check(snug_context *ctx, const char *call, int code) {
     char text[MPI_MAX_ERROR_STRING];
@@ -20,37 +23,94 @@ static snug_status check(snug_context *ctx, const char *call, int code) {
     return snug_fail(ctx, SNUG_E_IO, "%s failed: %.*s", call, length, text);
 }
 
-/* The parts of `bytes` as counts and displacements. */
-static void cut(int64_t bytes, int64_t part) {
+/* The bytes from `first` on of each part, at most `most`, as counts and displacements. */
+static void cut(const struct snug_shards *parts, int64_t first, int64_t most) {
     for (int r = 0; r < table.size; r++) {
-        counts[r] = (int)snug_collective_part(bytes, part, r);
-        places[r] = (int)(counts[r] ? r * part : 0);
+        counts[r] = (int)snug_collective_part(parts, r, first, most);
+        places[r] = (int)(counts[r] ? snug_shard_begin(parts, r) + first : 0);
     }
 }
 
-static snug_status exchange(snug_context *ctx, const void *from, void *to, int64_t bytes, int64_t part) {
-    const int own = (int)snug_collective_part(bytes, part, table.rank);
-    cut(bytes, part);
+/* Another rank's end may be the reason, which the watch knows a moment later. */
+static snug_status fail(snug_context *ctx, const char *call, int code) {
+    enum { TRIES = 200, CENTISECOND = 10000000 };
+    for (int i = 0; i < TRIES && watch.user; i++) { /* untested: MPI's own failures */
+        RETURN_IF_ERROR(watch.poll(watch.user, ctx));
+        nanosleep(&(struct timespec){.tv_nsec = CENTISECOND}, NULL);
+    }
+    return check(ctx, call, code);
+}
+
+/* Waits for an operation that was started with this code. MPI's own waiting calls would not return if a rank is lost.
+   The first tests follow each other at once, since most operations are short; later ones let other processes run. */
+static snug_status complete(snug_context *ctx, const char *call, int code, MPI_Request *request) {
+    enum { AT_ONCE = 1000 };
+    snug_status status = SNUG_OK;
+    int done = 0;
+    for (int64_t tests = 0; code == MPI_SUCCESS && !done && status == SNUG_OK; tests++) {
+        code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (watch.user) status = watch.poll(watch.user, ctx);
+        if (!done && tests >= AT_ONCE) sched_yield();
+    }
+    if (watch.user) watch.leave(watch.user);
+    if (done || status != SNUG_OK) return done ? SNUG_OK : status;
+    return fail(ctx, call, code); /* untested: MPI's own failures */
+}
+
+static void enter(const char *call) {
+    if (watch.user) watch.enter(watch.user, call);
+}
+
+static snug_status exchange(snug_context *ctx, const void *from, void *to, const struct snug_shards *parts,
+                            int64_t first, int64_t most) {
+    const int own = (int)snug_collective_part(parts, table.rank, first, most);
+    MPI_Request request;
+    cut(parts, first, most);
     for (int r = 0; r < table.size; r++) {
         counts[table.size + r] = own;
         places[table.size + r] = (int)((int64_t)r * own);
     }
-    return check(ctx, "MPI_Alltoallv",
-                 MPI_Alltoallv(from, counts, places, MPI_BYTE, to, counts + table.size, places + table.size, MPI_BYTE,
-                               MPI_COMM_WORLD));
+    enter("MPI_Ialltoallv");
+    const int code = MPI_Ialltoallv(from, counts, places, MPI_BYTE, to, counts + table.size, places + table.size,
+                                    MPI_BYTE, MPI_COMM_WORLD, &request);
+    return complete(ctx, "MPI_Ialltoallv", code, &request);
 }
 
-static snug_status all_gather(snug_context *ctx, void *values, int64_t bytes, int64_t part) {
-    cut(bytes, part);
-    return check(ctx, "MPI_Allgatherv",
-                 MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, values, counts, places, MPI_BYTE, MPI_COMM_WORLD));
+static snug_status all_gather(snug_context *ctx, void *values, const struct snug_shards *parts) {
+    MPI_Request request;
+    cut(parts, 0, SNUG_COLLECTIVE_MOST);
+    enter("MPI_Iallgatherv");
+    const int code =
+        MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, values, counts, places, MPI_BYTE, MPI_COMM_WORLD, &request);
+    return complete(ctx, "MPI_Iallgatherv", code, &request);
 }
 
 static snug_status broadcast(snug_context *ctx, void *values, int64_t bytes, int from) {
-    return check(ctx, "MPI_Bcast", MPI_Bcast(values, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD));
+    MPI_Request request;
+    enter("MPI_Ibcast");
+    return complete(ctx, "MPI_Ibcast", MPI_Ibcast(values, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD, &request),
+                    &request);
 }
 
-static snug_status barrier(snug_context *ctx) { return check(ctx, "MPI_Barrier", MPI_Barrier(MPI_COMM_WORLD)); }
+static snug_status transfer(snug_context *ctx, void *values, int64_t bytes, int from, int to) {
+    const bool sends = table.rank == from;
+    const char *call = sends ? "MPI_Isend" : "MPI_Irecv";
+    MPI_Request request;
+    enter(call);
+    const int code = sends ? MPI_Isend(values, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD, &request)
+                           : MPI_Irecv(values, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, &request);
+    return complete(ctx, call, code, &request);
+}
+
+static snug_status barrier(snug_context *ctx) {
+    MPI_Request request;
+    enter("MPI_Ibarrier");
+    return complete(ctx, "MPI_Ibarrier", MPI_Ibarrier(MPI_COMM_WORLD, &request), &request);
+}
+
+static void set_watch(const struct snug_collective_watch *given) {
+    watch = given ? *given : (struct snug_collective_watch){0};
+}
 
 static void abort_all(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 
@@ -88,7 +148,9 @@ static snug_status start(snug_context *ctx) {
     table = (struct snug_collectives){.exchange = exchange,
                                       .all_gather = all_gather,
                                       .broadcast = broadcast,
+                                      .transfer = transfer,
                                       .barrier = barrier,
+                                      .set_watch = set_watch,
                                       .abort = abort_all,
                                       .close = close_all};
     MPI_Comm_rank(MPI_COMM_WORLD, &table.rank);

@@ -43,6 +43,20 @@ static struct snug_states states(const struct snug_optimizer *optimizer, const s
     return s;
 }
 
+static union snug_update_numbers numbers(const struct snug_optimizer *o, double updates, double learning_rate) {
+    const double fresh = pow(updates + 1, o->decay_rate);
+    return (union snug_update_numbers){.adafactor = {.decay = (float)o->weight_decay,
+                                                     .rate = (float)learning_rate,
+                                                     .kept = (float)(1 - fresh),
+                                                     .fresh = (float)fresh,
+                                                     .epsilon = (float)o->epsilon,
+                                                     .epsilon2 = (float)o->epsilon2,
+                                                     .threshold = (float)o->clip_threshold,
+                                                     .beta1 = (float)o->beta1,
+                                                     .rest1 = (float)(1 - o->beta1),
+                                                     .scales = o->scale_parameter}};
+}
+
 const struct snug_optimizer_info snug_optimizer_adafactor = {
     .names = {{"adafactor",
                {.name = "adafactor", .epsilon = 1e-30, .epsilon2 = 1e-3, .clip_threshold = 1, .decay_rate = -0.8}}},
@@ -55,4 +69,5 @@ const struct snug_optimizer_info snug_optimizer_adafactor = {
     .check = check,
     .rate = rate,
     .states = states,
+    .numbers = numbers,
 };

@@ -4,6 +4,8 @@
  * codes of m, codes of v (U8), absmax of m, absmax of v, for blocks of SNUG_QUANTISED_BLOCK elements of each parameter.
  * docs/numerics.md lists the steps.
  */
+#include <math.h>
+
 #include "optim/optimizer.h"
 #include "program/ops/update.h"
 
@@ -24,6 +26,23 @@ static struct snug_states states(const struct snug_optimizer *optimizer, const s
                                           {"absmax2", SNUG_F32, SNUG_STATE_BLOCKS}}};
 }
 
+static union snug_update_numbers numbers(const struct snug_optimizer *o, double updates, double learning_rate) {
+    const float beta1 = (float)o->beta1, beta2 = (float)o->beta2;
+    const double t = updates + 1, correction = sqrt(1 - pow((double)beta2, t));
+    union snug_update_numbers both = snug_optimizer_adam.numbers(o, updates, learning_rate);
+    both.adam_8bit = (struct snug_adam_8bit_numbers){
+        .keep = both.adam.keep,
+        .l2 = both.adam.l2,
+        .beta1 = beta1,
+        .rest1 = 1 - beta1,
+        .beta2 = beta2,
+        .rest2 = 1 - beta2,
+        .rate = (float)(-learning_rate * correction / (1 - pow((double)beta1, t))),
+        .epsilon = (float)(correction * o->epsilon),
+    };
+    return both;
+}
+
 const struct snug_optimizer_info snug_optimizer_adam_8bit = {
     .names = {{"adamw_8bit", {.name = "adamw_8bit", .decoupled = true}},
               {"adamw_bnb_8bit", {.name = "adamw_8bit", .decoupled = true}},
@@ -32,4 +51,5 @@ const struct snug_optimizer_info snug_optimizer_adam_8bit = {
     .takes_betas = true,
     .takes_epsilon = true,
     .states = states,
+    .numbers = numbers,
 };

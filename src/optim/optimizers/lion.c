@@ -16,8 +16,19 @@ static struct snug_states states(const struct snug_optimizer *optimizer, const s
     return (struct snug_states){.update = SNUG_OP_LION, .count = 1, .items = {{"exp_avg", SNUG_F32, SNUG_STATE_LIKE}}};
 }
 
+static union snug_update_numbers numbers(const struct snug_optimizer *o, double updates, double learning_rate) {
+    (void)updates;
+    return (union snug_update_numbers){.lion = {.keep = (float)(1 - learning_rate * o->weight_decay),
+                                                .rate = (float)learning_rate,
+                                                .beta1 = (float)o->beta1,
+                                                .rest1 = (float)(1 - o->beta1),
+                                                .beta2 = (float)o->beta2,
+                                                .rest2 = (float)(1 - o->beta2)}};
+}
+
 const struct snug_optimizer_info snug_optimizer_lion = {
     .names = {{"lion_32bit", {.name = "lion_32bit"}}},
     .takes_betas = true,
     .states = states,
+    .numbers = numbers,
 };

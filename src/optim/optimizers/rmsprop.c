@@ -26,10 +26,23 @@ static struct snug_states states(const struct snug_optimizer *optimizer, const s
     return s;
 }
 
+static union snug_update_numbers numbers(const struct snug_optimizer *o, double updates, double learning_rate) {
+    (void)updates;
+    return (union snug_update_numbers){.rmsprop = {.keep = 1,
+                                                   .l2 = (float)o->weight_decay,
+                                                   .rate = (float)learning_rate,
+                                                   .alpha = (float)o->alpha,
+                                                   .rest = (float)(1 - o->alpha),
+                                                   .momentum = (float)o->momentum,
+                                                   .epsilon = (float)o->epsilon,
+                                                   .centered = o->centered}};
+}
+
 const struct snug_optimizer_info snug_optimizer_rmsprop = {
     .names = {{"rmsprop", {.name = "rmsprop", .alpha = 0.99, .epsilon = 1e-8}}},
     .keys = {SNUG_NUMBER_KEY("momentum", momentum, SNUG_AT_LEAST_0),
              SNUG_NUMBER_KEY("alpha", alpha, " of at least 0 and at most 1", 0, 1),
              SNUG_NUMBER_KEY("eps", epsilon, SNUG_AT_LEAST_0), SNUG_TRUTH_KEY(centered)},
     .states = states,
+    .numbers = numbers,
 };

@@ -24,6 +24,16 @@ static struct snug_states states(const struct snug_optimizer *optimizer, const s
                                 .items = {{"momentum_buffer", SNUG_F32, SNUG_STATE_LIKE}}};
 }
 
+static union snug_update_numbers numbers(const struct snug_optimizer *o, double updates, double learning_rate) {
+    return (union snug_update_numbers){.sgd = {.keep = 1,
+                                               .l2 = (float)o->weight_decay,
+                                               .rate = (float)learning_rate,
+                                               .momentum = (float)o->momentum,
+                                               .rest = (float)(1 - o->dampening),
+                                               .nesterov = o->nesterov,
+                                               .first = updates == 0}};
+}
+
 const struct snug_optimizer_info snug_optimizer_sgd = {
     .names = {{"sgd", {.name = "sgd"}}},
     .keys = {SNUG_NUMBER_KEY("momentum", momentum, SNUG_AT_LEAST_0),
@@ -31,4 +41,5 @@ const struct snug_optimizer_info snug_optimizer_sgd = {
     .measured = "momentum=0.9",
     .check = check,
     .states = states,
+    .numbers = numbers,
 };

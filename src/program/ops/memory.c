@@ -48,7 +48,7 @@ const struct snug_op_info snug_op_cast_info = {
 
 const struct snug_op_info snug_op_fetch_info = {
     .name = "fetch",
-    .group = SNUG_GROUP_ELEMENTWISE,
+    .group = SNUG_GROUP_COPIES,
     .flags = SNUG_OP_COPIES,
     .operands = {{"backing", SNUG_READ, 0}, {"x", SNUG_WRITE, 0}},
     .cost = fetch_cost,
@@ -56,7 +56,7 @@ const struct snug_op_info snug_op_fetch_info = {
 
 const struct snug_op_info snug_op_store_info = {
     .name = "store",
-    .group = SNUG_GROUP_ELEMENTWISE,
+    .group = SNUG_GROUP_COPIES,
     .flags = SNUG_OP_COPIES,
     .operands = {{"x", SNUG_READ, 0}, {"backing", SNUG_WRITE, 0}},
     .cost = store_cost,
@@ -64,7 +64,7 @@ const struct snug_op_info snug_op_store_info = {
 
 const struct snug_op_info snug_op_wait_info = {
     .name = "wait",
-    .group = SNUG_GROUP_ELEMENTWISE,
+    .group = SNUG_GROUP_COPIES,
     .flags = SNUG_OP_COPIES,
     .operands = {{"x", SNUG_READ, 0}},
     .cost = wait_cost,

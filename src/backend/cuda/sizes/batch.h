@@ -13,14 +13,8 @@ struct snug_cuda_step {
     int32_t tokens, sequences, rows, first_row;
     uint32_t key, step; /* Philox's, for dropout */
     float loss_scale, max_grad_norm;
-    /* For the update, see step.cu. */
-    int32_t updates; /* updates done before this one */
-    bool skip;       /* this update is skipped: the gradients are not finite (fp16) */
-    float learning_rate;
-    float rate, root; /* Adam's: lr / (1 - b1^t), 1 / sqrt(1 - b2^t) */
-    /* ADAM_8BIT's, of betas that are fp32 numbers: lr sqrt(1 - b2^t) / (1 - b1^t), sqrt(1 - b2^t) */
-    float rate_8bit, correction_8bit;
-    float fresh; /* Adafactor's t^decay_rate */
+    bool skip;                         /* this update is skipped: the gradients are not finite (fp16) */
+    union snug_update_numbers numbers; /* of this update, see step.cu */
 };
 /* The backend's copy of a batch on the device, the step's numbers, and the tables of multi_tensor.c and bias.c. */
 struct snug_cuda_batch {

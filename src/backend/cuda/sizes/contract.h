@@ -21,7 +21,7 @@ enum { SNUG_CUDA_LEAST_CAPABILITY = 80 }; /* compute capability 8.0 */
     .name = "cuda", .on_device = true, .loss_positions = 1024, .batch = snug_cuda_batch_bytes,                         \
     .workspace = snug_cuda_workspace, .bounce = SNUG_CUDA_BOUNCE_BYTES, .lazy_rows = false, .scales_loss = true,       \
     .copying = {                                                                                                       \
-        .ahead = 4,                                                                                                    \
+        .ahead = 1,                                                                                                    \
         .part = 1 << 22,                                                                                               \
         .least = 1 << 18,                                                                                              \
         .overlaps = true,                                                                                              \

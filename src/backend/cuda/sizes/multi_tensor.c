@@ -6,6 +6,8 @@
  */
 #include "backend/cuda/sizes/multi_tensor.h"
 
+#include "optim/formulas/adafactor.h"
+
 static int32_t gradient_of(const struct snug_op *op) {
     return op->kind == SNUG_OP_SQUARED_NORM ? op->squared_norm.g : op->update.g;
 }
@@ -20,7 +22,7 @@ static int64_t blocks_of(const struct snug_program *program, const struct snug_o
     const struct snug_tensor *g = &program->tensors[gradient_of(op)];
     int64_t elements = g->rows * g->cols;
     if (op->kind == SNUG_OP_ADAFACTOR)
-        return op->update.segments * (op->update.vector ? 1 : snug_cuda_parts(g->rows / op->update.segments, true));
+        return op->update.segments * (op->update.vector ? 1 : snug_adafactor_parts(g->rows / op->update.segments));
     if (op->kind == SNUG_OP_ADAM_8BIT) {
         const int64_t each = elements / op->update.segments;
         elements =
@@ -29,9 +31,9 @@ static int64_t blocks_of(const struct snug_program *program, const struct snug_o
     return (elements + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
 }
 
-int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all) {
+int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_tensor *g = &program->tensors[op->update.g];
-    const int64_t parts = snug_cuda_parts(g->rows / op->update.segments, all);
+    const int64_t parts = snug_adafactor_parts(g->rows / op->update.segments);
     const int64_t doubles = 2 * parts + 1, floats = (parts + 1) * g->cols;
     const int64_t bytes = op->update.segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
     return op->update.vector ? 0 : (bytes + 255) / 256 * 256;
@@ -105,7 +107,7 @@ static struct snug_cuda_entry update_entry(const struct snug_program *program, c
     for (int k = 0; k < SNUG_STATES_MAX; k++) entry.state[k] = offset_of(program, u->states[k]);
     if (op->kind == SNUG_OP_ADAFACTOR) {
         entry.cols = g->cols;
-        entry.parts = u->vector ? 1 : snug_cuda_parts(g->rows / u->segments, true);
+        entry.parts = u->vector ? 1 : snug_adafactor_parts(g->rows / u->segments);
     }
     return entry;
 }
@@ -122,7 +124,7 @@ void snug_cuda_list_entries(const struct snug_program *program, const struct snu
         block += blocks_of(program, op);
         if (op->kind == SNUG_OP_ADAFACTOR) {
             entries[i].scratch = scratch;
-            scratch += snug_cuda_adafactor_scratch(program, op, true);
+            scratch += snug_cuda_adafactor_scratch(program, op);
         }
         i++;
     }

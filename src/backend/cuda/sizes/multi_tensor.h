@@ -32,13 +32,7 @@ struct snug_cuda_multi_tensor snug_cuda_find_updates(const struct snug_program *
 void snug_cuda_list_entries(const struct snug_program *program, const struct snug_cuda_multi_tensor *multi,
                             struct snug_cuda_entry *entries);
 
-/* Parts into which Adafactor divides a matrix of `rows` rows: a launch over one weight needs more of them than one over
-   all weights, which has a block for each part of each segment. */
-static inline int32_t snug_cuda_parts(int64_t rows, bool all) {
-    const int64_t parts = all ? (rows + 31) / 32 : (rows + 7) / 8;
-    return (int32_t)(parts < 256 ? parts : 256);
-}
 /* Bytes of Adafactor's scratch for the weight of op. */
-int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all);
+int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op);
 
 #endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hugging Face's arguments that snug does not have: accepted where they change nothing, else refused with the way out.
+ */
+#include "train/args_table.h"
+
+const struct snug_foreign snug_foreign_arguments[] = {
+    {SNUG_FOREIGN_FLAG_IGNORED,
+     "full_determinism average_tokens_across_devices log_on_each_node save_on_each_node "
+     "skip_memory_metrics dataloader_pin_memory dataloader_persistent_workers dataloader_in_order "
+     "eval_do_concat_batches eval_use_gather_object batch_eval_metrics remove_unused_columns use_fast_tokenizer "
+     "low_cpu_mem_usage hub_private_repo hub_always_push use_cache use_legacy_prediction_loop "
+     "restore_callback_states_from_checkpoint enable_jit_checkpoint",
+     NULL},
+    {SNUG_FOREIGN_VALUE_IGNORED,
+     "local_rank run_name log_level_replica preprocessing_num_workers length_column_name "
+     "eval_accumulation_steps hub_token hub_model_id hub_strategy hub_revision token project "
+     "trackio_space_id trackio_bucket_id trackio_static_space_id dataloader_multiprocessing_context "
+     "torch_empty_cache_steps gradient_checkpointing_kwargs activation_checkpointing_kwargs",
+     NULL},
+    /* What a command does not do is refused with it: args_check.c. */
+    {SNUG_FOREIGN_COMMAND, "do_train do_eval do_predict", NULL},
+
+    {SNUG_FOREIGN_FLAG_ON, "save_safetensors", "snug writes safetensors only: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph",
+     "it is for PyTorch's DistributedDataParallel, which snug does not use: leave it out; mpirun starts several ranks"},
+    {SNUG_FOREIGN_VALUE, "ddp_backend ddp_bucket_cap_mb",
+     "it is for PyTorch's DistributedDataParallel, which snug does not use: leave it out; mpirun starts several ranks"},
+    {SNUG_FOREIGN_FLAG_OFF, "torch_compile use_liger_kernel use_ipex jit_mode_eval",
+     "snug's kernels are compiled and fused already: leave it out"},
+    {SNUG_FOREIGN_VALUE, "torch_compile_backend torch_compile_mode liger_kernel_config torchdynamo",
+     "snug's kernels are compiled and fused already: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "auto_find_batch_size",
+     "snug knows before the run what fits: give --fit, which keeps the batch size and adds methods that save memory"},
+    {SNUG_FOREIGN_FLAG_OFF, "ignore_data_skip",
+     "a resumed run continues at its next batch, without reading the earlier ones: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "prediction_loss_only",
+     "an evaluation has the metrics of its task, which cost next to nothing: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "push_to_hub",
+     "snug does not upload: leave it out, and run hf upload NAME OUTPUT_DIR afterwards"},
+    {SNUG_FOREIGN_VALUE, "push_to_hub_model_id push_to_hub_organization push_to_hub_token",
+     "snug does not upload: leave it out, and run hf upload NAME OUTPUT_DIR afterwards"},
+    {SNUG_FOREIGN_FLAG_OFF, "trust_remote_code",
+     "snug runs no code from a model: leave it out; README.md lists the families that work"},
+    {SNUG_FOREIGN_FLAG_OFF, "streaming",
+     "files of any size are read in constant memory: leave it out, and give files by --train_file"},
+    {SNUG_FOREIGN_FLAG_OFF, "shuffle_train_dataset",
+     "training rows are shuffled in every epoch: leave it out; --train_sampling_strategy sets their order"},
+    {SNUG_FOREIGN_VALUE, "shuffle_seed", "give --data_seed, the seed of the order of rows"},
+    {SNUG_FOREIGN_FLAG_OFF, "pad_to_max_length", "snug never pads, and the result is the same: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "include_inputs_for_metrics include_tokens_per_second include_num_input_tokens_seen",
+     "leave it out: the results have the number of tokens and the samples per second"},
+    {SNUG_FOREIGN_VALUE, "include_for_metrics", "leave it out: the metrics are those of the task"},
+    {SNUG_FOREIGN_FLAG_OFF, "use_mps_device", "snug runs on x86-64 CPUs and NVIDIA GPUs: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "adafactor", "give --optim adafactor"},
+    {SNUG_FOREIGN_FLAG_OFF, "use_auth_token", "give the token to snug pull, in HF_TOKEN"},
+    {SNUG_FOREIGN_FLAG_OFF, "split_batches", "the batch size is that of one rank: leave it out"},
+    {SNUG_FOREIGN_VALUE, "neftune_noise_alpha", "snug adds no noise to embeddings: leave it out"},
+    {SNUG_FOREIGN_VALUE, "optim_target_modules", "it is for GaLore and APOLLO, which snug does not have: leave it out"},
+    {SNUG_FOREIGN_VALUE, "accelerator_config parallelism_config",
+     "snug does not use Accelerate: leave it out; mpirun starts several ranks"},
+    {SNUG_FOREIGN_VALUE, "label_names", "give --label_column_name, the column of the labels"},
+    {SNUG_FOREIGN_VALUE, "fsdp_config fsdp_min_num_params deepspeed sharded_ddp",
+     "give --zero_stage, which divides states, gradients and weights over the ranks"},
+    {SNUG_FOREIGN_VALUE, "debug", "leave it out: --log_level debug has the times of all operations"},
+    {SNUG_FOREIGN_VALUE, "past_index", "encoders have no past: leave it out"},
+    {SNUG_FOREIGN_VALUE, "half_precision_backend fp16_backend fp16_opt_level", "give --bf16 or --fp16 alone"},
+    {SNUG_FOREIGN_VALUE, "mp_parameters", "it is for SageMaker: leave it out"},
+    {SNUG_FOREIGN_VALUE, "tpu_num_cores", "snug runs on x86-64 CPUs and NVIDIA GPUs: leave it out"},
+    {SNUG_FOREIGN_VALUE, "ray_scope", "snug searches no hyper-parameters: leave it out"},
+    {SNUG_FOREIGN_VALUE, "task_name dataset_name dataset_config_name",
+     "snug reads files: give --train_file, --validation_file or --test_file"},
+    {SNUG_FOREIGN_VALUE, "train_split_name validation_split_name test_split_name remove_splits",
+     "snug reads files, without splits: give --train_file, --validation_file and --test_file"},
+    {SNUG_FOREIGN_VALUE, "remove_columns", "columns that are not used are ignored: leave it out"},
+    {SNUG_FOREIGN_VALUE, "metric_name", "an evaluation has all metrics of its task: leave it out"},
+    {SNUG_FOREIGN_VALUE, "model_type", "give --config_name FOLDER, whose config.json names the type"},
+    {SNUG_FOREIGN_VALUE, "config_overrides", "change a copy of config.json, and give its folder by --config_name"},
+};
+const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;
+
+/* Names of other programs, and short ones. */
+const struct snug_short_name snug_short_names[] = {
+    {"lr", "learning_rate"},
+    {"epochs epoch num_epochs n_epochs", "num_train_epochs"},
+    {"batch_size bs batch train_batch_size", "per_device_train_batch_size"},
+    {"eval_batch_size val_batch_size test_batch_size", "per_device_eval_batch_size"},
+    {"model m model_name pretrained_model_name_or_path", "model_name_or_path"},
+    {"tokenizer", "tokenizer_name"},
+    {"config", "config_name"},
+    {"train train_data data data_file", "train_file"},
+    {"dev dev_file val val_file valid_file eval_file eval_data validation", "validation_file"},
+    {"test test_data predict_file input", "test_file"},
+    {"output o out out_dir save_dir", "output_dir"},
+    {"max_len max_length maxlen seq_len seq_length sequence_length block_size", "max_seq_length"},
+    {"steps iterations train_steps max_train_steps num_train_steps", "max_steps"},
+    {"accumulation_steps grad_accum grad_accumulation accumulate_grad_batches grad_acc_steps",
+     "gradient_accumulation_steps"},
+    {"warmup num_warmup_steps", "warmup_steps"},
+    {"wd", "weight_decay"},
+    {"scheduler lr_scheduler", "lr_scheduler_type"},
+    {"optimizer opt", "optim"},
+    {"grad_clip clip clip_grad_norm gradient_clip_val", "max_grad_norm"},
+    {"resume", "resume_from_checkpoint"},
+    {"cpu", "use_cpu"},
+    {"workers num_workers", "dataloader_num_workers"},
+    {"text_column", "text_column_name"},
+    {"label_column label", "label_column_name"},
+    {"label_smoothing", "label_smoothing_factor"},
+    {"patience", "early_stopping_patience"},
+    {"verbose v", "log_level"},
+    {"half amp", "bf16"},
+    {"quiet q", "log_level"},
+};
+const size_t snug_short_count = sizeof snug_short_names / sizeof *snug_short_names;

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/description.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "model/family.h"
+#include "model/weights.h"
+#include "train/group.h"
+
+enum { WIDTH = 80, INDENT = 11, CLASSES_SHOWN = 10 };
+
+/* ---- the figures ------------------------------------------------------------------------------------------------ */
+
+static const struct snug_planned_program *main_program(const struct snug_session *s) {
+    return s->training ? s->training : s->evaluation;
+}
+
+static const struct snug_data_source *main_data(const struct snug_session *s) {
+    return s->training ? &s->job.setup.train : &s->job.setup.eval;
+}
+
+static void count_parameters(const struct snug_program *program, int64_t *all, int64_t *trained) {
+    *all = *trained = 0;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const int64_t count = snug_parameter_count(&program->parameters[i]);
+        *all += count;
+        if (program->tensors[program->parameters[i].tensor].trainable) *trained += count;
+    }
+}
+
+snug_status snug_description_seconds(const struct snug_session *s, double *seconds) {
+    const struct snug_device *device = &s->job.limits.device;
+    struct snug_rates rates;
+    struct snug_estimate step = {0};
+    *seconds = 0;
+    if (!s->training) return SNUG_OK;
+    snug_status status = snug_rates_known(s->ctx, device->backend, snug_device_gpu(device), device->threads, &rates);
+    if (status != SNUG_OK && status != SNUG_E_MEMORY) { /* a file that SNUG_RATES names: the run does not need it */
+        snug_log(s->ctx, SNUG_LOG_WARNING, "%s", snug_error_message(s->ctx));
+        snug_clear_error(s->ctx);
+        return SNUG_OK;
+    }
+    if (status == SNUG_OK && rates.count) status = snug_run_plan_step(&s->job.plan, &rates, &step);
+    snug_rates_free(&rates);
+    *seconds = step.seconds;
+    return status;
+}
+
+/* On average: an epoch's last step may have fewer. */
+static double samples_per_step(const struct snug_session *s) {
+    return (double)s->job.setup.train.rows / (double)s->steps_per_epoch;
+}
+
+static const char *problem_text(const struct snug_setup *setup) {
+    static const char *const texts[] = {
+        [SNUG_PROBLEM_SINGLE_LABEL] = "one label per text",
+        [SNUG_PROBLEM_MULTI_LABEL] = "several labels per text",
+        [SNUG_PROBLEM_REGRESSION] = "regression: a number per text",
+    };
+    return snug_setup_task(setup)->problems ? texts[setup->config.labels.problem] : NULL;
+}
+
+static const char *device_name(const struct snug_session *s) {
+    const char *gpu = s->job.limits.device.usage.gpu.name;
+    return *gpu ? gpu : "CPU"; /* may be untested: needs a GPU, or a simulated one */
+}
+
+/* ---- as JSON ---------------------------------------------------------------------------------------------------- */
+
+static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
+
+static json_t *data_json(const struct snug_session *s, const struct snug_data_source *source) {
+    json_t *o = json_object();
+    if (!source->dataset) return json_null();
+    snug_json_add(&o, "file", snug_json_from_text(snug_dataset_path(source->dataset)));
+    snug_json_add(&o, "rows", json_integer(source->rows));
+    snug_json_add(&o, "tokens", json_integer(snug_dataset_tokens(source->dataset)));
+    snug_json_add(&o, "truncated", json_integer(snug_dataset_truncated(source->dataset)));
+    snug_json_add(&o, "max_seq_length", json_integer(s->job.setup.max_length));
+    return o;
+}
+
+static json_t *columns_json(const struct snug_used_columns *columns) {
+    json_t *o = json_object(), *texts = json_array();
+    for (size_t i = 0; i < columns->texts; i++) snug_json_append(&texts, snug_json_from_text(columns->text[i]));
+    snug_json_add(&o, "text", texts);
+    snug_json_add(&o, "pair", json_boolean(columns->pair));
+    snug_json_add(&o, "label", text_or_null(columns->label));
+    snug_json_add(&o, "unused", text_or_null(columns->unused));
+    return o;
+}
+
+static json_t *model_json(const struct snug_session *s) {
+    const struct snug_setup *setup = &s->job.setup;
+    json_t *o = json_object();
+    int64_t all, trained;
+    count_parameters(&main_program(s)->program, &all, &trained);
+    snug_json_add(&o, "name", text_or_null(setup->args->model_name_or_path));
+    snug_json_add(&o, "family", json_string(setup->config.family->name));
+    snug_json_add(&o, "parameters", json_integer(all));
+    snug_json_add(&o, "trainable", json_integer(s->training ? trained : 0));
+    return o;
+}
+
+static void add_training(const struct snug_session *s, double seconds, json_t **o) {
+    const struct snug_args *args = s->job.setup.args;
+    const struct snug_loader_options *options = &s->training->pipeline.options;
+    const int ranks = snug_group_size(args->group);
+    json_t *batch = json_object();
+    snug_json_add(&batch, "rows", json_integer(options->batch_size));
+    snug_json_add(&batch, "accumulation", json_integer(options->accumulation / ranks));
+    snug_json_add(&batch, "ranks", json_integer(ranks));
+    snug_json_add(&batch, "rows_per_step", json_integer(options->batch_size * options->accumulation));
+    snug_json_add(o, "batch", batch);
+    snug_json_add(o, "steps", json_integer(s->max_steps));
+    snug_json_add(o, "epochs", snug_json_number((double)s->max_steps / (double)s->steps_per_epoch));
+    snug_json_add(o, "optimizer", json_string(s->job.plan.optimizer.name));
+    snug_json_add(o, "learning_rate", snug_json_number(args->learning_rate));
+    snug_json_add(o, "lr_scheduler_type", text_or_null(args->lr_scheduler_type));
+    snug_json_add(o, "warmup_steps", snug_json_number(s->schedule.warmup_steps));
+    snug_json_add(o, "seconds_per_step", seconds > 0 ? snug_json_number(seconds) : json_null());
+    snug_json_add(o, "seconds", seconds > 0 ? snug_json_number(seconds * (double)s->max_steps) : json_null());
+}
+
+static json_t *describe(const struct snug_session *s, double seconds) {
+    const struct snug_setup *setup = &s->job.setup;
+    const struct snug_labels *labels = &setup->config.labels;
+    const struct snug_planned_program *program = main_program(s);
+    json_t *o = json_object(), *classes = json_array(), *memory = json_object();
+    const bool labelled = snug_setup_task(setup)->labelled;
+    for (int64_t i = 0; labelled && i < labels->count; i++)
+        snug_json_append(&classes, snug_json_from_text(labels->names[i]));
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+        snug_json_add(&memory, snug_memory_class_name((snug_memory_class)i), json_integer(s->job.plan.bytes[i]));
+    snug_json_add(&memory, "total", json_integer(s->job.plan.total));
+    snug_json_add(&o, "model", model_json(s));
+    snug_json_add(&o, "columns", columns_json(snug_dataset_columns(main_data(s)->dataset)));
+    snug_json_add(&o, "task", json_string(snug_setup_task(setup)->name));
+    snug_json_add(&o, "problem", text_or_null(problem_text(setup)));
+    snug_json_add(&o, "classes", classes);
+    snug_json_add(&o, "train", data_json(s, &setup->train));
+    snug_json_add(&o, setup->command == SNUG_COMMAND_PREDICT ? "predict" : "evaluate", data_json(s, &setup->eval));
+    snug_json_add(&o, "device", snug_json_from_text(device_name(s)));
+    snug_json_add(&o, "threads", json_integer(setup->threads));
+    snug_json_add(
+        &o, "precision",
+        json_string(snug_precision_text(program->program.compute, program->program.tf32, s->job.plan.weights)));
+    snug_json_add(&o, "memory", memory);
+    if (s->training) add_training(s, seconds, &o);
+    return o;
+}
+
+/* ---- as lines --------------------------------------------------------------------------------------------------- */
+
+/* A line that is being written, truncated at its end. */
+struct line {
+    char text[1024];
+    size_t length;
+};
+
+static void add(struct line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct line *line, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    const int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, values);
+    va_end(values);
+    line->length += (size_t)length;
+    /* untested: no line fills the buffer */
+    if (line->length >= sizeof line->text) line->length = sizeof line->text - 1;
+}
+
+/* Logs "name       text" in lines of at most WIDTH columns, broken at spaces where there are any. */
+static void say(const struct snug_session *s, const char *name, const struct line *line) {
+    const char *text = line->text;
+    do {
+        size_t length = strlen(text), room = WIDTH - 1 - INDENT;
+        if (length > room) {
+            length = room;
+            while (length && text[length] != ' ') length--;
+            if (!length) length = strcspn(text, " ");
+        }
+        snug_log(s->ctx, SNUG_LOG_INFO, "%-*s%.*s", INDENT, name, (int)length, text);
+        text += length + (text[length] == ' ');
+        name = "";
+    } while (*text);
+}
+
+static void say_model(const struct snug_session *s) {
+    const struct snug_setup *setup = &s->job.setup;
+    struct line line = {"", 0};
+    int64_t all, trained;
+    count_parameters(&main_program(s)->program, &all, &trained);
+    if (setup->args->model_name_or_path) add(&line, "%s: ", setup->args->model_name_or_path);
+    add(&line, "%s, %.1f M parameters", setup->config.family->name, (double)all * 1e-6);
+    if (s->training && trained < all)
+        add(&line, ", %.1f M of them trained", (double)trained * 1e-6);
+    else if (s->training)
+        add(&line, ", all trained%s", setup->args->model_name_or_path ? "" : " from random weights");
+    say(s, "Model", &line);
+}
+
+static void say_columns(const struct snug_session *s) {
+    const struct snug_setup *setup = &s->job.setup;
+    const struct snug_used_columns *columns = snug_dataset_columns(main_data(s)->dataset);
+    struct line line = {"", 0};
+    for (size_t i = 0; i < columns->texts; i++)
+        add(&line, "%s%s", !i ? "" : columns->pair ? " + " : ", ", columns->text[i]);
+    if (columns->pair) add(&line, ", as a pair");
+    if (columns->delimiter) add(&line, ", joined by \"%s\"", columns->delimiter);
+    if (columns->texts && *columns->unused) add(&line, "; not used: %s", columns->unused);
+    if (!columns->texts) add(&line, "synthetic tokens");
+    say(s, "Text", &line);
+    const bool predicts = setup->command == SNUG_COMMAND_PREDICT; /* whose labels are for metrics */
+    if (!columns->label || (predicts && !snug_dataset_all_labelled(main_data(s)->dataset))) return;
+    line = (struct line){"", 0};
+    add(&line, "%s", columns->label);
+    say(s, "Label", &line);
+}
+
+static void say_task(const struct snug_session *s) {
+    const struct snug_setup *setup = &s->job.setup;
+    const struct snug_labels *labels = &setup->config.labels;
+    const char *problem = problem_text(setup);
+    struct line line = {"", 0};
+    add(&line, "%s%s%s", snug_setup_task(setup)->title, problem ? ", " : "", problem ? problem : "");
+    say(s, "Task", &line);
+    if (!snug_setup_task(setup)->labelled || labels->problem == SNUG_PROBLEM_REGRESSION) return;
+    line = (struct line){"", 0};
+    add(&line, "%" PRId64 ": ", labels->count);
+    for (int64_t i = 0; i < labels->count && i < CLASSES_SHOWN; i++)
+        add(&line, "%s%s", i ? ", " : "", labels->names[i]);
+    if (labels->count > CLASSES_SHOWN) add(&line, ", …");
+    say(s, "Classes", &line);
+}
+
+static void say_data(const struct snug_session *s, const char *name, const struct snug_data_source *source) {
+    struct line line = {"", 0};
+    if (!source->dataset) return;
+    const int64_t cut = snug_dataset_truncated(source->dataset);
+    add(&line, "%s: %" PRId64 " rows", snug_dataset_path(source->dataset), source->rows);
+    if (cut) add(&line, ", %" PRId64 " of them cut at %" PRId64 " tokens", cut, s->job.setup.max_length);
+    say(s, name, &line);
+}
+
+static void say_steps(const struct snug_session *s) {
+    const struct snug_args *args = s->job.setup.args;
+    const struct snug_loader_options *options = &s->training->pipeline.options;
+    const int ranks = snug_group_size(args->group);
+    struct line batch = {"", 0}, steps = {"", 0}, optimizer = {"", 0};
+    add(&batch, "%" PRId64 " rows", options->batch_size);
+    if (options->accumulation > ranks) add(&batch, " x %" PRId64 " accumulated", options->accumulation / ranks);
+    if (ranks > 1) add(&batch, " x %d ranks", ranks); /* may be untested: needs MPI */
+    if (options->accumulation > 1) add(&batch, " = %" PRId64 " a step", options->batch_size * options->accumulation);
+    say(s, "Batch", &batch);
+    add(&steps, "%" PRId64 " in %.4g epochs", s->max_steps, (double)s->max_steps / (double)s->steps_per_epoch);
+    say(s, "Steps", &steps);
+    add(&optimizer, "%s", s->job.plan.optimizer.name);
+    if (s->job.plan.optimizer.relative_step)
+        add(&optimizer, ", with its own learning rate");
+    else
+        add(&optimizer, ", learning rate %g, %s schedule, %g warm-up steps", args->learning_rate,
+            args->lr_scheduler_type, s->schedule.warmup_steps);
+    say(s, "Optimizer", &optimizer);
+}
+
+static void say_memory(const struct snug_session *s) {
+    const struct snug_run_plan *plan = &s->job.plan;
+    struct line line = {"", 0};
+    add(&line, "%.1f MiB:", (double)plan->total / 0x1p20);
+    const char *separator = " ";
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) {
+        if (plan->bytes[i] <= 0) continue;
+        add(&line, "%s%s %.1f", separator, snug_memory_class_name((snug_memory_class)i),
+            (double)plan->bytes[i] / 0x1p20);
+        separator = ", ";
+    }
+    if (plan->layout.offload_bytes) add(&line, "; %.1f MiB offloaded", (double)plan->layout.offload_bytes / 0x1p20);
+    say(s, "Memory", &line);
+}
+
+static void say_device(const struct snug_session *s) {
+    const struct snug_program *program = &main_program(s)->program;
+    struct line line = {"", 0};
+    add(&line, "%s, %d threads, %s", device_name(s), s->job.setup.threads,
+        snug_precision_text(program->compute, program->tf32, s->job.plan.weights));
+    say(s, "Device", &line);
+}
+
+static void say_time(const struct snug_session *s, double step) {
+    struct line line = {"", 0};
+    const double run = step * (double)s->max_steps;
+    const long long minutes = llround(run / 60);
+    if (step <= 0)
+        add(&line, "unknown: snug bench rates, or snug plan, measures it once on this machine");
+    else if (minutes < 2)
+        add(&line, "about %.3g s", run);
+    else if (minutes < 100)
+        add(&line, "about %lld minutes", minutes);
+    else
+        add(&line, "about %lld h %02lld min", minutes / 60, minutes % 60);
+    if (step > 0) add(&line, ": %.3g s a step, %.4g samples/s", step, samples_per_step(s) / step);
+    say(s, "Time", &line);
+}
+
+static void say_all(const struct snug_session *s, double seconds) {
+    const bool predicts = s->job.setup.command == SNUG_COMMAND_PREDICT;
+    say_model(s);
+    say_columns(s);
+    say_task(s);
+    say_data(s, "Train", &s->job.setup.train);
+    say_data(s, predicts ? "Predict" : "Evaluate", &s->job.setup.eval);
+    if (s->training) say_steps(s);
+    say_device(s);
+    say_memory(s);
+    if (s->training) say_time(s, seconds);
+}
+
+snug_status snug_description_tell(const struct snug_session *s, const snug_callbacks *callbacks) {
+    double seconds;
+    char *text;
+    if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK; /* may be untested: needs MPI */
+    RETURN_IF_ERROR(snug_description_seconds(s, &seconds));
+    say_all(s, seconds);
+    if (!callbacks || !callbacks->on_event) return SNUG_OK;
+    json_t *description = describe(s, seconds);
+    if (!description) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while describing the run");
+    const snug_status status = snug_json_text(s->ctx, description, JSON_COMPACT, &text);
+    json_decref(description);
+    RETURN_IF_ERROR(status);
+    callbacks->on_event(callbacks->user, &(snug_event){.kind = SNUG_EVENT_RUN, .max_steps = s->max_steps, .run = text});
+    free(text);
+    return SNUG_OK;
+}

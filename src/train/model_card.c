@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The form is that of transformers' TrainingSummary. */
+#include "train/model_card.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "io/json.h"
+#include "model/family.h"
+#include "train/group.h"
+
+enum { COLUMNS = 32 }; /* of the table of results, at most */
+
+struct card {
+    FILE *out;
+    const struct snug_job *job;
+    const char *folder; /* output_dir */
+    const json_t *log_history;
+    const char *columns[COLUMNS]; /* metrics of the evaluations, without eval_loss */
+    size_t count;
+};
+
+/* ---- the log ------------------------------------------------------------------------------------------------------
+ */
+
+static bool is_metric(const char *key) {
+    static const char *const others[] = {"eval_loss", "eval_runtime", "eval_samples", "eval_samples_per_second",
+                                         "eval_steps_per_second"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(key, others[i]) == 0) return false;
+    return strncmp(key, "eval_", 5) == 0;
+}
+
+static const json_t *last_evaluation(const json_t *log_history) {
+    for (size_t i = json_array_size(log_history); i-- > 0;)
+        if (json_object_get(json_array_get(log_history, i), "eval_loss")) return json_array_get(log_history, i);
+    return NULL;
+}
+
+static void find_columns(struct card *card) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)last_evaluation(card->log_history), key, value) {
+        /* untested: metrics of more entity types than a card shows */
+        if (is_metric(key) && card->count < COLUMNS) card->columns[card->count++] = key;
+    }
+}
+
+/* "eval_matthews_correlation" as "Matthews Correlation". */
+static void put_name(FILE *out, const char *key) {
+    bool begins = true;
+    for (const char *at = key + strlen("eval_"); *at; at++) {
+        fputc(*at == '_' ? ' ' : begins ? toupper((unsigned char)*at) : *at, out);
+        begins = *at == '_';
+    }
+}
+
+static void put_number(FILE *out, const json_t *value) {
+    if (json_is_integer(value))
+        fprintf(out, "%lld", (long long)json_integer_value(value));
+    else if (json_is_number(value))
+        fprintf(out, "%.4f", json_number_value(value));
+    else
+        fputs(json_is_null(value) ? "nan" : "", out); /* untested: a metric that is not finite, or is new */
+}
+
+/* ---- text ----------------------------------------------------------------------------------------------------------
+ */
+
+/* A string of YAML, which a string of JSON is too. */
+static void put_string(FILE *out, const char *text) {
+    fputc('"', out);
+    for (; *text; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f) /* untested: a folder with a control character in its name */
+            fprintf(out, "\\x%02x", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}
+
+/* Text within Markdown, in one line. */
+static void put_plain(FILE *out, const char *text) {
+    for (; *text; text++) {
+        if (strchr("\\`*_[]<>|#", *text)) fputc('\\', out);
+        /* untested: a folder with a control character in its name */
+        fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
+    }
+}
+
+static const char *name_of(const char *folder) {
+    const char *slash = strrchr(folder, '/');
+    return slash && slash[1] ? slash + 1 : folder; /* untested: a folder whose name ends with a slash */
+}
+
+/* A name on the hub: of the form ORG/NAME or NAME, and not a folder here. */
+static bool is_hub_name(const char *name) {
+    const char *slash = name ? strchr(name, '/') : NULL;
+    /* untested: a path that is no folder was refused */
+    return name && !snug_folder_exists(name) && !(slash && (slash == name || strchr(slash + 1, '/')));
+}
+
+static void put_head(const struct card *card) {
+    const char *base = card->job->setup.args->model_name_or_path;
+    fputs("---\nlibrary_name: transformers\n", card->out);
+    if (is_hub_name(base)) {
+        fputs("base_model: ", card->out);
+        put_string(card->out, base);
+        fputc('\n', card->out);
+    }
+    fputs("tags:\n- generated_from_trainer\n- snug\n", card->out);
+    for (size_t i = 0; i < card->count; i++)
+        fprintf(card->out, "%s- %s\n", i ? "" : "metrics:\n", card->columns[i] + strlen("eval_"));
+    fputs("model-index:\n- name: ", card->out);
+    put_string(card->out, name_of(card->folder));
+    fputs("\n  results: []\n---\n\n", card->out);
+    fputs("<!-- This model card has been generated automatically according to the information the Trainer had access "
+          "to. You\nshould probably proofread and complete it, then remove this comment. -->\n\n# ",
+          card->out);
+    put_plain(card->out, name_of(card->folder));
+    fputs("\n\n", card->out);
+}
+
+static void put_results(const struct card *card) {
+    const struct snug_args *args = card->job->setup.args;
+    const json_t *last = last_evaluation(card->log_history);
+    if (!args->model_name_or_path)
+        fputs("This model was trained from scratch on ", card->out);
+    else if (is_hub_name(args->model_name_or_path))
+        fprintf(card->out, "This model is a fine-tuned version of [%s](https://huggingface.co/%s) on ",
+                args->model_name_or_path, args->model_name_or_path);
+    else {
+        fputs("This model is a fine-tuned version of ", card->out);
+        put_plain(card->out, args->model_name_or_path);
+        fputs(" on ", card->out);
+    }
+    put_plain(card->out, name_of(args->train_file));
+    fputs(".\n", card->out);
+    if (last) {
+        fputs("It achieves the following results on the evaluation set:\n- Loss: ", card->out);
+        put_number(card->out, json_object_get(last, "eval_loss"));
+        for (size_t i = 0; i < card->count; i++) {
+            fputs("\n- ", card->out);
+            put_name(card->out, card->columns[i]);
+            fputs(": ", card->out);
+            put_number(card->out, json_object_get(last, card->columns[i]));
+        }
+        fputc('\n', card->out);
+    }
+    fputs("\n## Model description\n\nMore information needed\n\n## Intended uses & limitations\n\nMore information "
+          "needed\n\n## Training and evaluation data\n\nMore information needed\n\n",
+          card->out);
+}
+
+static void put_use(const struct card *card) {
+    const struct snug_config *config = &card->job->setup.config;
+    const char *name = name_of(card->folder);
+    fputs("## How to use\n\n```python\nfrom transformers import AutoTokenizer, ", card->out);
+    const char *class = strstr(snug_family_architecture(config->family, config->task), "For");
+    fprintf(card->out, "AutoModel%s\n\nmodel = AutoModel%s.from_pretrained(", class, class);
+    put_string(card->out, name);
+    fputs(")\ntokenizer = AutoTokenizer.from_pretrained(", card->out);
+    put_string(card->out, name);
+    fputs(")\n```\n\nIn a shell: `snug predict --model_name_or_path OUTPUT_DIR --test_file FILE`.\n\n", card->out);
+}
+
+static void put_training(const struct card *card) {
+    const struct snug_args *args = card->job->setup.args;
+    const struct snug_planned_program *training = snug_run_plan_find(&card->job->plan, SNUG_ROLE_TRAINING);
+    const struct snug_loader_options *options = &training->pipeline.options;
+    const int ranks = snug_group_size(args->group);
+    FILE *out = card->out;
+    fputs("## Training procedure\n\n### Training hyperparameters\n\nThe following hyperparameters were used during "
+          "training:\n",
+          out);
+    fprintf(out, "- learning_rate: %g\n- train_batch_size: %lld\n- eval_batch_size: %lld\n- seed: %lld\n",
+            args->learning_rate, (long long)options->batch_size, (long long)args->per_device_eval_batch_size,
+            (long long)args->seed);
+    if (ranks > 1) /* may be untested: needs MPI */
+        fprintf(out, "- distributed_type: multi-CPU\n- num_devices: %d\n", ranks);
+    if (options->accumulation > ranks)
+        fprintf(out, "- gradient_accumulation_steps: %lld\n", (long long)options->accumulation / ranks);
+    if (options->accumulation > 1)
+        fprintf(out, "- total_train_batch_size: %lld\n", (long long)(options->batch_size * options->accumulation));
+    fprintf(out, "- optimizer: Use %s with betas=(%g,%g) and epsilon=%g and optimizer_args=%s\n", args->optim,
+            args->adam_beta1, args->adam_beta2, args->adam_epsilon,
+            args->optim_args ? args->optim_args : "No additional optimizer arguments");
+    fprintf(out, "- lr_scheduler_type: %s\n", args->lr_scheduler_type);
+    if (args->warmup_steps > 0) fprintf(out, "- lr_scheduler_warmup_steps: %g\n", args->warmup_steps);
+    if (args->max_steps > 0)
+        fprintf(out, "- training_steps: %lld\n", (long long)args->max_steps);
+    else
+        fprintf(out, "- num_epochs: %g\n", args->num_train_epochs);
+    if (args->bf16 || args->fp16) /* may be untested: needs a GPU, or a CPU with bf16 */
+        fputs("- mixed_precision_training: Native AMP\n", out);
+    if (args->label_smoothing_factor > 0) fprintf(out, "- label_smoothing_factor: %g\n", args->label_smoothing_factor);
+    fputc('\n', out);
+}
+
+/* Whether there was an evaluation within the training. */
+static bool was_evaluated(const json_t *log_history) {
+    json_t *entry;
+    size_t i;
+    json_array_foreach(log_history, i, entry) {
+        if (json_object_get(entry, "eval_loss")) return true;
+        if (json_object_get(entry, "train_runtime")) return false;
+    }
+    return false; /* untested: the last entry is that of train_runtime */
+}
+
+/* As transformers.modelcard.parse_log_history(): a line for each evaluation, with the last logged training loss. */
+static void put_table(const struct card *card) {
+    const json_t *loss = NULL;
+    json_t *entry;
+    size_t i;
+    FILE *out = card->out;
+    if (!was_evaluated(card->log_history)) return;
+    fputs("### Training results\n\n| Training Loss | Epoch | Step | Validation Loss |", out);
+    for (size_t k = 0; k < card->count; k++) {
+        fputc(' ', out);
+        put_name(out, card->columns[k]);
+        fputs(" |", out);
+    }
+    fputs("\n|:---:|:---:|:---:|:---:|", out);
+    for (size_t k = 0; k < card->count; k++) fputs(":---:|", out);
+    fputc('\n', out);
+    json_array_foreach(card->log_history, i, entry) {
+        if (json_object_get(entry, "train_runtime")) break; /* what follows is the evaluation after the training */
+        if (json_object_get(entry, "loss")) loss = json_object_get(entry, "loss");
+        if (!json_object_get(entry, "eval_loss")) continue;
+        fputs("| ", out);
+        if (loss)
+            put_number(out, loss);
+        else
+            fputs("No log", out);
+        fputs(" | ", out);
+        put_number(out, json_object_get(entry, "epoch"));
+        fputs(" | ", out);
+        put_number(out, json_object_get(entry, "step"));
+        fputs(" | ", out);
+        put_number(out, json_object_get(entry, "eval_loss"));
+        for (size_t k = 0; k < card->count; k++) {
+            fputs(" | ", out);
+            put_number(out, json_object_get(entry, card->columns[k]));
+        }
+        fputs(" |\n", out);
+    }
+    fputc('\n', out);
+}
+
+static void put_versions(const struct card *card) {
+    struct utsname system = {0};
+    const char *gpu = card->job->limits.device.usage.gpu.name;
+    uname(&system);
+    fprintf(card->out, "### Framework versions\n\n- snug %s\n- %s %s, %s, %s\n", SNUG_VERSION, system.sysname,
+            system.release, system.machine, *gpu ? gpu : "CPU"); /* may be untested: needs a GPU */
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------------------
+ */
+
+static snug_status make_text(struct card *card, char **text, size_t *size) {
+    *text = NULL;
+    card->out = open_memstream(text, size);
+    if (card->out) { /* may be untested: an allocation that fails */
+        find_columns(card);
+        put_head(card);
+        put_results(card);
+        put_use(card);
+        put_training(card);
+        put_table(card);
+        put_versions(card);
+        if (fclose(card->out) == 0) return SNUG_OK; /* may be untested: an allocation that fails */
+    }
+    free(*text);
+    return snug_fail(card->job->ctx, SNUG_E_MEMORY, "out of memory while writing README.md");
+}
+
+/* Whether README.md may be written: there is none, or it is as snug wrote it. */
+static snug_status may_write(const struct snug_output *output, bool *out) {
+    const char *kind = snug_entry_kind(&output->folder, "README.md");
+    const json_t *entry = json_object_get(output->files, "README.md"), *written = json_object_get(entry, "xxh3_64");
+    *out = !kind;
+    if (!kind || strcmp(kind, "a file") != 0) return SNUG_OK;
+    /* null: a run was killed while it wrote the file */
+    *out = json_is_null(entry);
+    if (*out || !json_is_string(written)) return SNUG_OK;
+    int fd;
+    int64_t size;
+    uint64_t digest;
+    char here[17];
+    RETURN_IF_ERROR(snug_file_open(output->ctx, &output->folder, "README.md", &fd));
+    const snug_status status = snug_file_digest(output->ctx, fd, "README.md", &size, &digest);
+    close(fd);
+    RETURN_IF_ERROR(status);
+    snprintf(here, sizeof here, "%016llx", (unsigned long long)digest);
+    *out = strcmp(here, json_string_value(written)) == 0;
+    return SNUG_OK;
+}
+
+snug_status snug_model_card_write(const struct snug_job *job, struct snug_output *output, const json_t *log_history) {
+    struct card card = {.job = job, .folder = output->folder.path, .log_history = log_history};
+    bool writes;
+    char *text;
+    size_t size;
+    RETURN_IF_ERROR(may_write(output, &writes));
+    if (!writes) {
+        snug_log(job->ctx, SNUG_LOG_INFO,
+                 "%s/README.md is not as snug wrote it and stays as it is: there is no new model card",
+                 output->folder.path);
+        return SNUG_OK;
+    }
+    RETURN_IF_ERROR(make_text(&card, &text, &size));
+    snug_status status = snug_output_begin(output, (const char *const[]){"README.md", NULL});
+    if (status == SNUG_OK) status = snug_file_replace(job->ctx, &output->folder, "README.md", text, size);
+    free(text);
+    return status;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/trained.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/folder.h"
+#include "io/json.h"
+#include "text/data_file.h"
+
+snug_status snug_data_checksum(snug_context *ctx, const char *path, int64_t *bytes, uint64_t *digest) {
+    struct stat info;
+    int fd;
+    *bytes = -1;
+    /* A file of the name "-" may exist, and is not the data. */
+    if (snug_data_is_stdin(path) || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_file_open(ctx, NULL, path, &fd));
+    const snug_status status = snug_file_digest(ctx, fd, path, bytes, digest);
+    close(fd);
+    return status;
+}
+
+void snug_trained_free(struct snug_trained *trained) {
+    snug_used_columns_free(&trained->columns);
+    free(trained->label_separator);
+    *trained = (struct snug_trained){0};
+}
+
+static snug_status copy_text(snug_context *ctx, const json_t *value, char **out) {
+    return json_is_string(value) ? snug_strdup(ctx, json_string_value(value), out) : SNUG_OK;
+}
+
+static snug_status read_data(snug_context *ctx, const char *path, const json_t *data, struct snug_trained *out) {
+    const json_t *texts = json_object_get(data, "text"), *text;
+    const size_t count = json_array_size(texts);
+    size_t i;
+    RETURN_IF_ERROR(snug_json_int(ctx, path, data, "max_seq_length", 0, &out->max_seq_length));
+    RETURN_IF_ERROR(snug_json_bool(ctx, path, data, "pair", false, &out->columns.pair));
+    if (out->max_seq_length < 0 || count > SNUG_TEXTS_MOST || (out->columns.pair && count != 2))
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: \"data\" is not what a training writes: remove the file, and name columns and "
+                         "--max_seq_length",
+                         path);
+    json_array_foreach(texts, i, text) {
+        if (!json_is_string(text))
+            return snug_fail(ctx, SNUG_E_INPUT, "%s: \"text\" must be a list of names of columns", path);
+        RETURN_IF_ERROR(copy_text(ctx, text, &out->columns.text[i]));
+        out->columns.texts = i + 1;
+    }
+    RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "delimiter"), &out->columns.delimiter));
+    RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "label_separator"), &out->label_separator));
+    return copy_text(ctx, json_object_get(data, "label"), &out->columns.label);
+}
+
+snug_status snug_trained_read(snug_context *ctx, const struct snug_folder *folder, struct snug_trained *out) {
+    json_t *json;
+    char *path;
+    *out = (struct snug_trained){0};
+    if (!snug_file_exists(folder, SNUG_TRAINING_ARGS)) return SNUG_OK;
+    RETURN_IF_ERROR(snug_json_read(ctx, folder, SNUG_TRAINING_ARGS, &json));
+    const char *program = json_string_value(json_object_get(json, "program"));
+    snug_status status = snug_path_join(ctx, &path, folder->path, SNUG_TRAINING_ARGS);
+    if (status == SNUG_OK && program && strcmp(program, "snug") == 0)
+        status = read_data(ctx, path, json_object_get(json, "data"), out);
+    if (status == SNUG_OK) free(path);
+    json_decref(json);
+    return status;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/training_args.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "io/json.h"
+#include "train/args_table.h"
+
+static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
+
+/* ---- data files ------------------------------------------------------------------------------------------------- */
+
+static json_t *file_json(const struct snug_data_source *source) {
+    json_t *o = json_object();
+    if (!source->dataset) return json_null();
+    const char *path = snug_dataset_path(source->dataset);
+    char *real = source->bytes < 0 ? NULL : realpath(path, NULL);
+    /* may be untested: synthetic data, and a file that is removed meanwhile */
+    snug_json_add(&o, "path", snug_json_from_text(real ? real : path));
+    snug_json_add(&o, "bytes", source->bytes < 0 ? json_null() : json_integer(source->bytes));
+    snug_json_add(&o, "xxh3_64", source->bytes < 0 ? json_null() : snug_json_hex(source->digest));
+    free(real);
+    return o;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+static json_t *data_json(const struct snug_setup *setup) {
+    const struct snug_used_columns *columns = snug_dataset_columns(setup->train.dataset);
+    json_t *o = json_object(), *texts = json_array();
+    for (size_t i = 0; i < columns->texts; i++) snug_json_append(&texts, snug_json_from_text(columns->text[i]));
+    snug_json_add(&o, "text", texts);
+    snug_json_add(&o, "pair", json_boolean(columns->pair));
+    snug_json_add(&o, "delimiter", text_or_null(columns->delimiter));
+    snug_json_add(&o, "label", text_or_null(columns->label));
+    snug_json_add(&o, "label_separator", text_or_null(setup->args->label_separator));
+    snug_json_add(&o, "max_seq_length", json_integer(setup->max_length));
+    return o;
+}
+
+static json_t *describe(const struct snug_job *job) {
+    const struct snug_setup *setup = &job->setup;
+    const char *gpu = job->limits.device.usage.gpu.name;
+    struct utsname system = {0};
+    char name[3 * sizeof system.sysname];
+    uname(&system);
+    snprintf(name, sizeof name, "%s %s %s", system.sysname, system.release, system.machine);
+    json_t *o = json_object(), *files = json_object();
+    snug_json_add(&o, "program", json_string("snug"));
+    snug_json_add(&o, "version", json_string(SNUG_VERSION));
+    snug_json_add(&o, "system", snug_json_from_text(name));
+    snug_json_add(&o, "compiler", json_string(__VERSION__));
+    /* may be untested: needs a GPU, or a simulated one */
+    snug_json_add(&o, "device", snug_json_from_text(*gpu ? gpu : "CPU"));
+    snug_json_add(&o, "seed", json_integer(setup->args->seed));
+    snug_json_add(&o, "data", data_json(setup));
+    snug_json_add(&files, "train_file", file_json(&setup->train));
+    snug_json_add(&files, "validation_file", file_json(&setup->eval));
+    snug_json_add(&o, "files", files);
+    snug_json_add(&o, "arguments", snug_args_json(setup->args));
+    snug_json_add(&o, "given", snug_args_given_json(setup->args));
+    return o;
+}
+
+snug_status snug_training_args_write(const struct snug_job *job, const struct snug_folder *folder) {
+    json_t *description = describe(job);
+    const snug_status status =
+        description ? snug_json_write(job->ctx, folder, SNUG_TRAINING_ARGS, description)
+                    : snug_fail(job->ctx, SNUG_E_MEMORY, "out of memory while writing " SNUG_TRAINING_ARGS);
+    json_decref(description);
+    return status;
+}
+
+/* ---- repeating -------------------------------------------------------------------------------------------------- */
+
+static void compare_file(const struct snug_job *job, const json_t *files, const char *name,
+                         const struct snug_data_source *source) {
+    const json_t *saved = json_object_get(json_object_get(files, name), "xxh3_64");
+    char here[17];
+    /* untested: a run that is repeated without its data, or with a pipe */
+    if (!json_is_string(saved) || !source->dataset || source->bytes < 0) return;
+    snprintf(here, sizeof here, "%016" PRIx64, source->digest);
+    if (strcmp(here, json_string_value(saved)) == 0) return;
+    snug_log(job->ctx, SNUG_LOG_WARNING, "--args_from %s: %s has another content than in that run",
+             job->setup.args->args_from, snug_dataset_path(source->dataset));
+}
+
+snug_status snug_training_args_compare(const struct snug_job *job) {
+    const char *path = job->setup.args->args_from;
+    json_t *json;
+    if (!path) return SNUG_OK;
+    RETURN_IF_ERROR(snug_json_read(job->ctx, NULL, path, &json));
+    const json_t *files = json_object_get(json, "files");
+    compare_file(job, files, "train_file", &job->setup.train);
+    compare_file(job, files, "validation_file", &job->setup.eval);
+    json_decref(json);
+    return SNUG_OK;
+}

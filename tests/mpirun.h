@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests that run build/snug on several ranks of this machine, where mpirun is installed and the MPI plug-in was
+   built. */
+#ifndef SNUG_TESTS_MPIRUN_H
+#define SNUG_TESTS_MPIRUN_H
+
+#include "program.h"
+
+#define SNUG SNUG_BINARY_DIR "/snug"
+#define TRAIN                                                                                                          \
+    "train --use_cpu --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 --threads 1 "         \
+    "--logging_steps 1 "
+#define TINY TRAIN "--config_name model --train_file train.csv --validation_file dev.csv --eval_strategy epoch "
+
+static bool is_open_mpi, skips;
+
+/* Whether runs on several ranks can be tested here. */
+static inline void find_mpirun(void) {
+    char line[128] = "";
+    FILE *pipe = popen("mpirun --version 2> /dev/null", "r");
+    assert_non_null(pipe);
+    const bool there = fgets(line, sizeof line, pipe);
+    pclose(pipe);
+    is_open_mpi = strstr(line, "Open MPI") || strstr(line, "OpenRTE");
+    skips = !there || access(SNUG_BINARY_DIR "/libsnug_mpi.so", R_OK) != 0;
+    if (skips)
+        print_message("skipped: several ranks need mpirun and an MPI library: install openmpi-bin and "
+                      "libopenmpi-dev, and configure again\n");
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* containers may forbid the system call */
+    if (SANITIZED) setenv("ASAN_OPTIONS", "detect_leaks=0", 1);    /* MPI keeps memory until the process ends */
+}
+
+/* Starts mpirun in the test's folder, with stdout and stderr in files. */
+static inline pid_t start_ranks(const struct fixture *f, const char *words) {
+    unlink(path_of(f, "stderr"));
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    char copy[4096], *rest = copy, *arguments[160];
+    int count = 0;
+    if (chdir(f->folder) != 0 || !freopen("/dev/null", "r", stdin) || !freopen("stdout", "w", stdout) ||
+        !freopen("stderr", "w", stderr))
+        _exit(125);
+    /* More ranks than cores, not bound to them, and by root in containers. */
+    snprintf(copy, sizeof copy, "mpirun %s%s", is_open_mpi ? "--allow-run-as-root --oversubscribe --bind-to none " : "",
+             words);
+    while (count < 159 && (arguments[count] = strsep(&rest, " ")))
+        if (*arguments[count]) count++;
+    arguments[count] = NULL;
+    execvp(arguments[0], arguments);
+    _exit(127);
+}
+
+static inline int run_ranks(const struct fixture *f, const char *words) { return wait_for(start_ranks(f, words)); }
+
+static inline void run_ranks_well(const struct fixture *f, int ranks, const char *words) {
+    char command[2048];
+    snprintf(command, sizeof command, "-n %d " SNUG " %s", ranks, words);
+    const int code = run_ranks(f, command);
+    if (code != 0) fail_msg("mpirun %s: exit code %d: %s", command, code, output_of(f, "stderr"));
+}
+
+static inline int count_of(const char *text, const char *part) {
+    int count = 0;
+    while ((text = strstr(text, part))) {
+        count++;
+        text += strlen(part);
+    }
+    return count;
+}
+
+/* The ranks ended with this code and one message, which contains the parts. */
+static inline void assert_said(const struct fixture *f, int code, int expected, const char *const *parts) {
+    char *text = output_of(f, "stderr");
+    if (code != expected) fail_msg("exit code %d instead of %d: %s", code, expected, text);
+    if (count_of(text, "snug: ") != 1) fail_msg("not one message: %s", text);
+    for (; *parts; parts++) assert_contains(text, *parts);
+    free(text);
+}
+
+static inline double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#endif

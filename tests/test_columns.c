@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which columns of a file are texts, and what its labels are: found, named, or asked about. */
+#include "text/columns.h"
+#include "text/dataset_impl.h"
+#include "text/labels.h"
+#include "text_fixture.h"
+
+/* The columns of a data set, as "a + b", "a|b" if joined, with the label and the others: "w > label (x, y)". */
+static const char *columns_of(const struct snug_dataset *dataset) {
+    static char text[512];
+    const struct snug_used_columns *used = snug_dataset_columns(dataset);
+    text[0] = '\0';
+    for (size_t i = 0; i < used->texts; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s",
+                 !i           ? ""
+                 : used->pair ? " + "
+                              : used->delimiter,
+                 used->text[i]);
+    if (used->label) snprintf(text + strlen(text), sizeof text - strlen(text), " > %s", used->label);
+    if (*used->unused) snprintf(text + strlen(text), sizeof text - strlen(text), " (%s)", used->unused);
+    return text;
+}
+
+static void assert_columns(struct fixture *f, struct snug_dataset_options options, const char *expected) {
+    for (int times = 0; times < 2; times++) { /* tokenized, then from the cache */
+        struct snug_dataset *dataset = open_with(f, options);
+        assert_string_equal(columns_of(dataset), expected);
+        snug_dataset_close(dataset);
+    }
+}
+
+/* The ids of row 0 after [CLS]. */
+static void assert_ids(struct fixture *f, struct snug_dataset_options options, const char *expected) {
+    struct snug_dataset *dataset = open_with(f, options);
+    struct snug_row_buffer buffer = {0};
+    struct snug_dataset_row row;
+    char text[256] = "";
+    assert_int_equal(snug_dataset_read(f->ctx, dataset, 0, &buffer, &row), SNUG_OK);
+    for (int64_t i = 1; i < row.count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s%d", i > 1 ? " " : "",
+                 row.ids[i] == SEP ? "/" : "w", row.ids[i] == SEP ? 0 : row.ids[i] - W0);
+    assert_string_equal(text, expected);
+    free(buffer.data);
+    snug_dataset_close(dataset);
+}
+
+static void test_found(void **state) {
+    static const struct {
+        const char *name, *text, *columns;
+    } cases[] = {
+        {"sst2.tsv", "sentence\tlabel\nw1\t0\nw2\t1\n", "sentence > label"},
+        {"qnli.tsv", "index\tquestion\tsentence\tlabel\n0\tw1\tw2\tno\n1\tw3\tw4\tyes\n",
+         "question + sentence > label (index)"},
+        {"mnli.csv", "hypothesis,premise,label\nw1,w2,0\nw1,w2,1\n", "premise + hypothesis > label"},
+        {"qqp.csv", "id,qid1,question1,question2,label\n4,7,w1,w2,0\n5,9,w1,w3,1\n",
+         "question1 + question2 > label (id, qid1)"},
+        {"rte.tsv", "idx\tsentence1\tsentence2\tlabel\n7\tw1\tw2 w3\t0\n8\tw1\tw2\t1\n",
+         "sentence1 + sentence2 > label (idx)"},
+        {"half.csv", "sentence1,label\nw1,0\nw2,1\n", "sentence1 > label"},
+        {"id.csv", "id,review,label\n1,w1,0\n2,w2,1\n", "review > label (id)"},
+        {"pandas.csv", "Unnamed: 0,review,label\n0,w1,0\n1,w2,1\n", "review > label (Unnamed: 0)"},
+        {"number.csv", "score,review,label\n.5,w1,0\n1e3,w2,1\n", "review > label (score)"},
+        {"guid.jsonl",
+         "{\"GUID\": \"a\", \"n\": 3, \"says\": \"w1\", \"label\": 0}\n"
+         "{\"GUID\": \"b\", \"n\": 4.5, \"says\": \"w2\", \"label\": 1}\n",
+         "says > label (GUID, n)"},
+        {"text.csv", "title,text,label\nw1,w2,0\nw3,w4,1\n", "text > label (title)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_columns(*state, options_for(write_file(*state, cases[i].name, cases[i].text)), cases[i].columns);
+}
+
+/* Columns of which any can be the text are asked about; so are files in which none can. */
+static void test_asked(void **state) {
+    struct fixture *f = *state;
+    assert_open_fails(f, options_for(write_file(f, "two.csv", "title,body,label\nw1,w2,0\nw3,w4,1\n")), SNUG_E_INPUT,
+                      "two.csv: which column is the text: title, body? Give --text_column_name title; or "
+                      "--text_column_name title --text_pair_column_name body for a pair; or --text_column_names "
+                      "title,body to join them");
+    assert_open_fails(f, options_for(write_file(f, "years.csv", "year,says,label\n1,w2,0\n1,w4,1\n")), SNUG_E_INPUT,
+                      "which column is the text: year, says"); /* years repeat */
+    assert_open_fails(f, options_for(write_file(f, "none.csv", "id,label\n1,0\n2,1\n")), SNUG_E_INPUT,
+                      "none.csv: there is no text column; its columns are: id, label");
+    assert_open_fails(f, options_for(write_file(f, "l.csv", "label\n1\n")), SNUG_E_INPUT, "no text column");
+    struct snug_dataset_options options = options_for(path_of(f, "two.csv"));
+    options.task = SNUG_TASK_MLM; /* as run_mlm.py */
+    options.line_by_line = true;
+    assert_columns(f, options, "title (body, label)");
+}
+
+static void test_named(void **state) {
+    struct fixture *f = *state;
+    const char *path = write_file(f, "q.csv", "w,class,x,y\nw1,a,w2,w3\nw1,b,w2,w3\n");
+    struct snug_dataset_options options = options_for(path), plain;
+    assert_open_fails(f, options, SNUG_E_INPUT, "q.csv: there is no label column \"label\"");
+    assert_open_fails(f, options, SNUG_E_INPUT, "w, class, x, y");
+    assert_open_fails(f, options, SNUG_E_INPUT, "--label_column_name");
+    assert_open_fails(f, options, SNUG_E_INPUT, "--task mlm");
+    options.label_column = "class";
+    plain = options;
+    options.text_column = "y";
+    assert_columns(f, options, "y > class (w, x)");
+    assert_ids(f, options, "w3 /0");
+    options.text_pair_column = "w";
+    assert_columns(f, options, "y + w > class (x)");
+    assert_ids(f, options, "w3 /0 w1 /0");
+    options.text_pair_column = "nothing";
+    assert_open_fails(f, options, SNUG_E_INPUT,
+                      "--text_pair_column_name: there is no column \"nothing\"; its columns are: w, class, x, y");
+    options.text_columns = "x,y";
+    assert_open_fails(f, options, SNUG_E_USAGE, "give one or the other");
+    options = plain;
+    options.text_pair_column = "w";
+    assert_open_fails(f, options, SNUG_E_USAGE, "--text_pair_column_name w needs --text_column_name");
+    options = plain;
+    options.text_columns = "x,w,y";
+    assert_columns(f, options, "x w y > class");
+    assert_ids(f, options, "w2 w1 w3 /0"); /* one text */
+    options.text_delimiter = " w9 ";
+    assert_columns(f, options, "x w9 w w9 y > class");
+    assert_ids(f, options, "w2 w9 w1 w9 w3 /0");
+    options.text_columns = "y,nothing";
+    assert_open_fails(f, options, SNUG_E_INPUT, "--text_column_names: there is no column \"nothing\"");
+    options.task = SNUG_TASK_TOKEN_CLASSIFICATION;
+    options.path = write_file(f, "q.jsonl", "{\"w\": [\"w1\"], \"x\": [\"w1\"], \"ner_tags\": [\"O\"]}\n");
+    options.label_column = NULL;
+    options.text_columns = "w,x";
+    assert_open_fails(f, options, SNUG_E_USAGE, "at most 1 column can");
+    options.text_columns = NULL;
+    options.text_column = "w";
+    options.text_pair_column = "x";
+    assert_open_fails(f, options, SNUG_E_USAGE, "--text_pair_column_name is for classification");
+    char many[256] = "w";
+    for (int i = 0; i < SNUG_TEXTS_MOST; i++) strcat(many, ",w");
+    options = plain;
+    options.text_columns = many;
+    assert_open_fails(f, options, SNUG_E_USAGE, "at most 32 columns can");
+    options = options_for(path);
+    options.need_labels = false;
+    options.text_column = "w";
+    struct snug_dataset *dataset = open_with(f, options);
+    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_NONE);
+    snug_dataset_close(dataset);
+    options = plain;
+    options.path = write_file(f, "lists.jsonl", "{\"a\": \"w1\", \"b\": [\"w2\"], \"class\": 1}\n");
+    options.text_columns = "a,b";
+    assert_open_fails(f, options, SNUG_E_INPUT, "lists.jsonl:1: the text must be a string");
+}
+
+/* Columns of the training are used again; another file's are reported, and refused if they are of another shape. */
+static void test_trained(void **state) {
+    struct fixture *f = *state;
+    struct snug_used_columns one = {.text = {(char *)"body"}, .texts = 1, .label = (char *)"stars"},
+                             pair = {.text = {(char *)"title", (char *)"body"}, .texts = 2, .pair = true},
+                             joined = {
+                                 .text = {(char *)"title", (char *)"body"}, .texts = 2, .delimiter = (char *)" w9 "};
+    struct snug_dataset_options options =
+        options_for(write_file(f, "t.csv", "title,body,stars\nw1,w2,good\nw3,w4,bad\n"));
+    options.trained = &one;
+    assert_columns(f, options, "body > stars (title)");
+    options.need_labels = false;
+    options.trained = &pair;
+    assert_columns(f, options, "title + body (stars)");
+    options.trained = &joined;
+    assert_columns(f, options, "title w9 body (stars)");
+    options.text_delimiter = "-";
+    assert_columns(f, options, "title-body (stars)");
+    options.text_delimiter = NULL;
+    options.text_column = "title"; /* an argument has precedence */
+    assert_columns(f, options, "title (body, stars)");
+
+    options = options_for(write_file(f, "s.csv", "sentence,label\nw1,good\nw3,bad\n"));
+    options.trained = &one;
+    f->log[0] = '\0';
+    assert_columns(f, options, "sentence > label");
+    assert_contains(f->log, "s.csv: the model was trained on the text column body, which it lacks: using sentence");
+    options.trained = &pair;
+    assert_open_fails(f, options, SNUG_E_INPUT,
+                      "s.csv: the model was trained on the pair title, body, and the file's columns are: sentence, "
+                      "label. Give --text_column_name and --text_pair_column_name");
+    options.trained = &joined;
+    assert_open_fails(f, options, SNUG_E_INPUT, "trained on the joined columns title, body");
+    options.path = write_file(f, "p.csv", "sentence1,sentence2,label\nw1,w2,good\nw3,w3,bad\n");
+    options.trained = &one;
+    assert_open_fails(f, options, SNUG_E_INPUT, "trained on the column body");
+    options.trained = &pair;
+    f->log[0] = '\0';
+    assert_columns(f, options, "sentence1 + sentence2 > label");
+    assert_contains(f->log, "trained on the text columns title, body, which it lacks: using sentence1, sentence2");
+}
+
+/* ---- labels ---------------------------------------------------------------------------------------------------- */
+
+static struct snug_dataset *open_labels(struct fixture *f, const char *name, const char *text, const char *separator) {
+    struct snug_dataset_options options = options_for(write_file(f, name, text));
+    options.label_separator = separator;
+    return open_with(f, options);
+}
+
+/* The classes as "a b c". */
+static void assert_classes(struct fixture *f, struct snug_dataset *dataset, enum snug_regression regression,
+                           enum snug_problem problem, const char *names) {
+    struct snug_labels labels;
+    char text[256] = "";
+    if (snug_labels_of(f->ctx, dataset, regression, &labels) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    for (int64_t i = 0; i < labels.count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "", labels.names[i]);
+    assert_string_equal(text, names);
+    assert_int_equal(labels.problem, problem);
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &labels), SNUG_OK);
+    snug_labels_free(&labels);
+    snug_dataset_close(dataset);
+}
+
+static void assert_refused(struct fixture *f, struct snug_dataset *dataset, enum snug_regression regression,
+                           const char *says) {
+    struct snug_labels labels;
+    assert_failed(f, snug_labels_of(f->ctx, dataset, regression, &labels), SNUG_E_INPUT, says);
+    snug_dataset_close(dataset);
+}
+
+static void test_words_among_numbers(void **state) {
+    struct fixture *f = *state;
+    const char *stars = "text,label\nw,1\nw,2\nw,N/A\nw,2\n", *real = "text,label\nw,1.5\nw,2\nw,1.5\n";
+    assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_AUTO,
+                   "a.csv:4: the label \"N/A\" is among numbers");
+    assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_AUTO, "--do_regression False");
+    assert_refused(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_YES, "a.csv:4: the label \"N/A\"");
+    assert_classes(f, open_labels(f, "a.csv", stars, NULL), SNUG_REGRESSION_NO, SNUG_PROBLEM_SINGLE_LABEL, "1 2 N/A");
+    assert_classes(f, open_labels(f, "b.csv", real, NULL), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_REGRESSION, "LABEL_0");
+    assert_classes(f, open_labels(f, "b.csv", real, NULL), SNUG_REGRESSION_NO, SNUG_PROBLEM_SINGLE_LABEL, "1.5 2");
+    assert_classes(f, open_labels(f, "n.csv", "text,label\nw,nan\nw,1\n", NULL), SNUG_REGRESSION_NO,
+                   SNUG_PROBLEM_SINGLE_LABEL, "1 nan");
+    /* Strings of JSON are names, also of digits. */
+    assert_classes(
+        f, open_labels(f, "s.jsonl", "{\"text\":\"w\",\"label\":\"1\"}\n{\"text\":\"w\",\"label\":\"N/A\"}\n", NULL),
+        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "1 N/A");
+    assert_refused(
+        f, open_labels(f, "m.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":\"N/A\"}\n", NULL),
+        SNUG_REGRESSION_AUTO, "m.jsonl:2: the label \"N/A\"");
+}
+
+static void test_one_class(void **state) {
+    struct fixture *f = *state;
+    assert_refused(f, open_labels(f, "a.csv", "text,label\nw,yes\nw,yes\n", NULL), SNUG_REGRESSION_AUTO,
+                   "a.csv: all its labels are \"yes\", and classification needs at least two classes");
+    assert_refused(f, open_labels(f, "b.csv", "text,label\nw,b|b\nw,\n", "|"), SNUG_REGRESSION_AUTO, "two classes");
+    assert_classes(f, open_labels(f, "c.csv", "text,label\nw,1\nw,1\n", NULL), SNUG_REGRESSION_YES,
+                   SNUG_PROBLEM_REGRESSION, "LABEL_0");
+}
+
+static void test_separators(void **state) {
+    struct fixture *f = *state;
+    const char *text = "text,label\nw,a\nw,a|b\nw,b\n";
+    assert_open_fails(f, options_for(write_file(f, "a.csv", text)), SNUG_E_INPUT,
+                      "a.csv:3: the label \"a|b\" holds '|': give --label_separator '|' if it is several labels, or "
+                      "--label_separator none if it is the name of one class");
+    assert_classes(f, open_labels(f, "a.csv", text, "|"), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "a b");
+    assert_classes(f, open_labels(f, "a.csv", text, ""), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "a a|b b");
+    assert_classes(f, open_labels(f, "b.csv", "text,label\nw,a; b\nw,c|d\n", "; "), SNUG_REGRESSION_AUTO,
+                   SNUG_PROBLEM_MULTI_LABEL, "a b c|d");
+}
+
+static void test_multi_hot(void **state) {
+    static const char hot[] = "{\"text\":\"w\",\"label\":[0,1,1]}\n{\"text\":\"w\",\"label\":[0,0,0]}\n"
+                              "{\"text\":\"w\",\"label\":[1,0,0]}\n";
+    struct fixture *f = *state;
+    char *names[] = {"x", "y", "z"};
+    struct snug_labels model = {.problem = SNUG_PROBLEM_MULTI_LABEL, .count = 3, .names = names}, data;
+    struct snug_row_buffer buffer = {0};
+    struct snug_dataset_row row;
+    int64_t count;
+    bool same;
+    assert_classes(f, open_labels(f, "a.jsonl", hot, NULL), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL,
+                   "LABEL_0 LABEL_1 LABEL_2");
+    struct snug_dataset *dataset = open_labels(f, "a.jsonl", hot, NULL);
+    assert_int_equal(snug_dataset_label_form(dataset), SNUG_LABELS_MULTI_HOT);
+    assert_int_equal(snug_labels_of(f->ctx, dataset, SNUG_REGRESSION_AUTO, &data), SNUG_OK);
+    assert_int_equal(snug_labels_serve(f->ctx, dataset, &model, &data, &same), SNUG_OK);
+    assert_true(same);
+    model.problem = SNUG_PROBLEM_SINGLE_LABEL;
+    assert_int_equal(snug_labels_serve(f->ctx, dataset, &model, &data, &same), SNUG_OK);
+    assert_false(same);
+    model.problem = SNUG_PROBLEM_MULTI_LABEL;
+    assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_OK);
+    assert_int_equal(snug_dataset_read(f->ctx, dataset, 0, &buffer, &row), SNUG_OK);
+    assert_int_equal(row.label_count, 2);
+    assert_int_equal(dataset->classes[row.labels[0]], 1);
+    assert_int_equal(dataset->classes[row.labels[1]], 2);
+    assert_int_equal(snug_dataset_count_labels(f->ctx, dataset, 1, &count), SNUG_OK);
+    assert_true(snug_dataset_is_labelled(dataset, count)); /* none of the classes is a label, too */
+    model.count = 2;
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT,
+                  "lists of 3 zeros and ones, but the model has 2 classes");
+    assert_failed(f, snug_labels_of(f->ctx, dataset, SNUG_REGRESSION_YES, &data), SNUG_E_INPUT, "lists");
+    model.problem = SNUG_PROBLEM_SINGLE_LABEL;
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "gives each text one label");
+    snug_dataset_close(dataset);
+    free(buffer.data);
+
+    /* Numbers of classes are not multi-hot: lists of other lengths, or of other numbers. */
+    assert_classes(
+        f, open_labels(f, "b.jsonl", "{\"text\":\"w\",\"label\":[0,1]}\n{\"text\":\"w\",\"label\":[1]}\n", NULL),
+        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1");
+    assert_classes(
+        f, open_labels(f, "c.jsonl", "{\"text\":\"w\",\"label\":[0,2]}\n{\"text\":\"w\",\"label\":[1,0]}\n", NULL),
+        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1 2");
+    assert_classes(
+        f, open_labels(f, "d.jsonl", "{\"text\":\"w\",\"label\":[0,1]}\n{\"text\":\"w\",\"label\":\"x\"}\n", NULL),
+        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1 x");
+}
+
+/* A list of another form after the rows that have decided. */
+static void test_late_list(void **state) {
+    struct fixture *f = *state;
+    const char *path = path_of(f, "late.jsonl");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < SNUG_PEEK_ROWS + 1; i++)
+        fprintf(file, "{\"text\": \"w1\", \"label\": %s}\n", i == 3 ? "null" : "[1, 0]");
+    fputs("{\"text\": \"w1\", \"label\": [1, 0, 1]}\n", file);
+    assert_int_equal(fclose(file), 0);
+    struct snug_dataset_options options = options_for(path);
+    options.need_labels = false;
+    assert_open_fails(f, options, SNUG_E_INPUT,
+                      "late.jsonl:66: the label is not a list of 2 zeros and ones, as the first rows' are");
+}
+
+/* Long rows end the peek early; the rows come back once, in order. */
+static void test_peek(void **state) {
+    struct fixture *f = *state;
+    const char *path = path_of(f, "long.csv");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("text,label\n", file);
+    for (int row = 0; row < 10; row++) {
+        for (int i = 0; i < 1 << 18; i++) fputc('x', file);
+        fprintf(file, ",%d\n", row);
+    }
+    assert_int_equal(fclose(file), 0);
+    struct snug_reader *reader;
+    struct snug_peek peek;
+    struct snug_row row;
+    assert_int_equal(snug_reader_open(f->ctx, path, &(struct snug_reader_options){0}, &reader), SNUG_OK);
+    assert_int_equal(snug_peek_open(f->ctx, reader, -1, &peek), SNUG_OK);
+    assert_int_equal(peek.count, 4);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(snug_peek_next(&peek, &row), SNUG_OK);
+        assert_int_equal(row.index, i);
+        assert_int_equal(row.fields[0].length, 1 << 18);
+        assert_int_equal(atoi(row.fields[1].text), i);
+    }
+    assert_int_equal(snug_peek_next(&peek, &row), SNUG_END);
+    snug_peek_free(&peek);
+    snug_reader_close(reader);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_found),
+        TEST(test_asked),
+        TEST(test_named),
+        TEST(test_trained),
+        TEST(test_words_among_numbers),
+        TEST(test_one_class),
+        TEST(test_separators),
+        TEST(test_multi_hot),
+        TEST(test_late_list),
+        TEST(test_peek),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluations and predictions that several ranks of this machine divide. */
+#include <sys/stat.h>
+
+#include "mpirun.h"
+
+#define TRAIN_MODEL                                                                                                    \
+    "train --use_cpu --config_name model --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 " \
+    "--threads 1 --max_steps 4 --save_strategy no --num_train_epochs 1 "
+#define RUN "--use_cpu --threads 1 --per_device_eval_batch_size "
+
+static int set_up_ranks(void **state) {
+    find_mpirun();
+    return set_up(state);
+}
+
+/* The metrics without times. */
+static char *metrics_of(const struct fixture *f) {
+    json_error_t error;
+    char *text = output_of(f, "stdout");
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (!json) fail_msg("this is not JSON: %s", text);
+    free(text);
+    json_object_del(json, "eval_runtime");
+    json_object_del(json, "eval_samples_per_second");
+    json_object_del(json, "eval_steps_per_second");
+    text = json_dumps(json, JSON_REAL_PRECISION(17));
+    json_decref(json);
+    assert_non_null(text);
+    return text;
+}
+
+/* 2 and 3 ranks print what one rank prints: metrics, and predictions in the file's order. */
+static void check(struct fixture *f, const char *model, const char *file, int batch, const char *more) {
+    char words[1024];
+    for (int predicts = 0; predicts < 3; predicts++) { /* eval, predict, predict --json */
+        snprintf(words, sizeof words, "%s " RUN "%d --model_name_or_path %s --%s_file %s %s%s",
+                 predicts ? "predict" : "eval", batch, model, predicts ? "test" : "validation", file,
+                 predicts == 1 ? "" : "--json ", more);
+        free(run_well(f, words));
+        char *one = predicts ? output_of(f, "stdout") : metrics_of(f);
+        assert_true(strlen(one) > 40);
+        for (int ranks = 2; ranks <= 3; ranks++) {
+            run_ranks_well(f, ranks, words);
+            char *many = predicts ? output_of(f, "stdout") : metrics_of(f);
+            if (strcmp(one, many) != 0) fail_msg("%s on %d ranks: %s instead of %s", words, ranks, many, one);
+            free(many);
+        }
+        free(one);
+    }
+}
+
+/* 30 rows: 5 batches of 7, the last with 2 rows; or 1 batch, which the first rank has. */
+static void test_classes(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
+    check(f, "out", "dev.csv", 7, "");
+    check(f, "out", "dev.csv", 64, "");
+    check(f, "out", "dev.csv", 7, "--class_metrics ");
+    write_data(f, "multi.csv", FORM_MULTI, TRAIN_ROWS, 3);
+    free(run_well(f, TRAIN_MODEL "--train_file multi.csv --output_dir multi"));
+    check(f, "multi", "multi.csv", 3, "");
+    check(f, "multi", "multi.csv", 3, "--class_metrics --threshold 0.4 ");
+}
+
+/* Correlations need the pairs of all ranks, in the order of the rows; they are exchanged 1024 at a time. */
+static void test_regression(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    FILE *file = fopen(path_of(f, "numbers.csv"), "w");
+    assert_non_null(file);
+    fprintf(file, "sentence,label\n");
+    for (int i = 0; i < 1100; i++) fprintf(file, "w%d good w%d,%g\n", i % 150, i % 7, (i * 37 % 101) / 7.0 - 6);
+    assert_int_equal(fclose(file), 0);
+    free(run_well(f, TRAIN_MODEL "--train_file numbers.csv --output_dir out"));
+    check(f, "out", "numbers.csv", 1, "");
+    check(f, "out", "numbers.csv", 40, "");
+}
+
+static void test_tags_and_tokens(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    write_words(f, "tags.conll", 41, 1);
+    free(run_well(f, TRAIN_MODEL "--task token_classification --train_file tags.conll --output_dir tags"));
+    check(f, "tags", "tags.conll", 4, "--return_entity_level_metrics ");
+    free(run_well(f, TRAIN_MODEL "--task mlm --train_file train.txt --line_by_line --output_dir mlm"));
+    write_text(f, "masked.txt", "w1 [MASK] w2 [MASK]\nw3\n[MASK] good\nw4 [MASK]\nbad [MASK] w9 w8\n");
+    check(f, "mlm", "masked.txt", 2, "--line_by_line ");
+}
+
+/* Rank 0 writes the results; the others nothing. */
+static void test_results(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
+    run_ranks_well(f, 2, "eval " RUN "4 --model_name_or_path out --validation_file dev.csv --output_dir results");
+    json_t *results = read_json(f, path_of(f, "results/eval_results.json"));
+    assert_int_equal(json_integer_value(json_object_get(results, "eval_samples")), EVAL_ROWS);
+    json_decref(results);
+}
+
+/* The results in a folder, without times. */
+static json_t *results_in(const struct fixture *f, const char *folder, const char *command) {
+    json_t *results = read_json(f, path_of(f, "%s/%s_results.json", folder, command)), *value;
+    const char *name;
+    void *next;
+    json_object_foreach_safe(results, next, name, value) if (strstr(name, "_runtime") || strstr(name, "_per_second"))
+        json_object_del(results, name);
+    return results;
+}
+
+/* Files of predictions, their metrics, and the confusion matrix of an evaluation are those of one rank. */
+static void test_files(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
+#define MEASURED RUN "7 --model_name_or_path out --class_metrics "
+    free(run_well(f, "predict " MEASURED "--test_file dev.csv --keep_columns all --output_dir one"));
+    run_ranks_well(f, 3, "predict " MEASURED "--test_file dev.csv --keep_columns all --output_dir three");
+    free(run_well(f, "eval " MEASURED "--validation_file dev.csv --output_dir one"));
+    run_ranks_well(f, 3, "eval " MEASURED "--validation_file dev.csv --output_dir three");
+    for (int predicts = 0; predicts < 2; predicts++) {
+        json_t *one = results_in(f, "one", predicts ? "predict" : "eval"),
+               *three = results_in(f, "three", predicts ? "predict" : "eval");
+        assert_non_null(json_object_get(one, predicts ? "predict_auc" : "confusion_matrix"));
+        assert_non_null(json_object_get(one, predicts ? "predict_loss" : "eval_loss"));
+        assert_true(json_equal(one, three));
+        json_decref(one);
+        json_decref(three);
+    }
+    size_t size, sizes;
+    char *one = read_text(f, path_of(f, "one/predict_results.txt"), &size),
+         *three = read_text(f, path_of(f, "three/predict_results.txt"), &sizes);
+    assert_int_equal(count_of(one, "\n"), EVAL_ROWS + 1);
+    assert_string_equal(one, three);
+    free(one);
+    free(three);
+}
+
+/* A row that cannot be read ends all ranks, with one message; so does a rank's other model. */
+static void test_failures(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
+    write_text(f, "bad.csv", "sentence,label\nw1,negative\nw2,neither\n");
+    assert_said(f, run_ranks(f, "-n 2 " SNUG " eval " RUN "1 --model_name_or_path out --validation_file bad.csv"), 1,
+                (const char *const[]){"rank 0 of 2 on ", "bad.csv", NULL});
+    free(run_well(f, TRAIN_MODEL "--train_file train.csv --seed 1 --output_dir other"));
+    if (!is_open_mpi) return; /* -wdir is Open MPI's */
+    assert_int_equal(mkdir(path_of(f, "elsewhere"), 0700), 0);
+    assert_int_equal(symlink(path_of(f, "other"), path_of(f, "elsewhere/out")), 0);
+    assert_int_equal(symlink(path_of(f, "dev.csv"), path_of(f, "elsewhere/dev.csv")), 0);
+#define EVAL SNUG " eval " RUN "4 --model_name_or_path out --validation_file dev.csv "
+    char command[1024];
+    snprintf(command, sizeof command, "-n 1 " EVAL ": -n 1 -wdir %s " EVAL, path_of(f, "elsewhere"));
+    assert_said(f, run_ranks(f, command), 2,
+                (const char *const[]){"rank 1 on ", "has other weights or optimizer states than rank 0", NULL});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_classes, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_regression, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_tags_and_tokens, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_results, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_files, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_failures, set_up_ranks, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that are killed, stopped or cut off: all ranks end within 10 s, one message names the rank, and the run can be
+ * resumed to the bits of an uninterrupted one.
+ *
+ * SNUG_RANK_KILLS=50 build/test_ranks_failure: so many kills at random moments.
+ */
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "mpirun.h"
+
+#define TRAIN_MODEL                                                                                                    \
+    "train --use_cpu --config_name model --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 " \
+    "--threads 1 --logging_steps 1 --train_file train.csv --lr_scheduler_type constant "
+#define LONG TRAIN_MODEL "--max_steps 100000 --save_steps 2 --save_total_limit 2 "
+#define LIMIT 10.0 /* seconds in which all ranks must have ended */
+
+/* ---- ranks whose processes are known ------------------------------------------------------------------------------
+ */
+
+static int set_up_ranks(void **state) {
+    find_mpirun();
+    if (set_up(state)) return -1;
+    const struct fixture *f = *state;
+    write_text(f, "rank", "#!/bin/sh\necho $$ > pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\nexec " SNUG " \"$@\"\n");
+    return chmod(path_of(f, "rank"), 0700);
+}
+
+static pid_t start_known(const struct fixture *f, int ranks, const char *words) {
+    char command[2048];
+    for (int r = 0; r < ranks; r++) unlink(path_of(f, "pid.%d", r));
+    snprintf(command, sizeof command, "-n %d ./rank %s", ranks, words);
+    return start_ranks(f, command);
+}
+
+static pid_t process_of(const struct fixture *f, int rank) {
+    char name[16];
+    snprintf(name, sizeof name, "pid.%d", rank);
+    wait_for_text(f, name, "\n");
+    char *text = output_of(f, name);
+    const pid_t process = (pid_t)strtol(text, NULL, 10);
+    free(text);
+    assert_true(process > 1);
+    return process;
+}
+
+/* A zombie, which no process has waited for, has ended too. */
+static bool is_there(pid_t process) {
+    char name[32], text[256] = "";
+    snprintf(name, sizeof name, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(name, "r");
+    if (!file) return false;
+    if (!fgets(text, sizeof text, file)) *text = '\0';
+    fclose(file);
+    const char *state = strrchr(text, ')');
+    return state && state[2] != 'Z' && state[2] != 'X';
+}
+
+static void assert_gone(const struct fixture *f, const pid_t *processes, int count, double begin) {
+    for (int i = 0; i < count; i++)
+        while (is_there(processes[i])) {
+            if (now() - begin > LIMIT)
+                fail_msg("rank %d is still there after %g s: %s", i, LIMIT, output_of(f, "stderr"));
+            nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        }
+}
+
+static int end_of(pid_t launcher) {
+    int status;
+    while (waitpid(launcher, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    return status;
+}
+
+static void assert_one_message(const struct fixture *f, const char *const *parts) {
+    char *text = output_of(f, "stderr");
+    if (count_of(text, "snug: ") + count_of(text, "error: ") != 1) fail_msg("not one message: %s", text);
+    for (; *parts; parts++) assert_contains(text, *parts);
+    free(text);
+}
+
+/* ---- one failure --------------------------------------------------------------------------------------------------
+ */
+
+/* Sends the signal to a rank of three in the middle of a training, and returns when all have ended. */
+static void strike(const struct fixture *f, int rank, int number, const char *words, const char *const *parts) {
+    pid_t processes[3];
+    const pid_t launcher = start_known(f, 3, words);
+    for (int r = 0; r < 3; r++) processes[r] = process_of(f, r);
+    wait_for_text(f, "stderr", "'epoch': 1.");
+    const double begin = now();
+    assert_int_equal(kill(processes[rank], number), 0);
+    assert_gone(f, processes, 3, begin);
+    assert_int_not_equal(end_of(launcher), 0);
+    assert_one_message(f, parts);
+}
+
+static void test_killed_rank(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    strike(f, 1, SIGKILL, LONG "--output_dir out",
+           (const char *const[]){"rank 1 of 3 on ", ", step ", "has ended without a message", NULL});
+    strike(f, 0, SIGKILL, LONG "--output_dir other",
+           (const char *const[]){"rank 0 of 3 on ", ", step ", "has ended without a message", NULL});
+}
+
+static void test_late_rank(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    strike(f, 2, SIGSTOP, LONG "--ddp_timeout 2 --output_dir out",
+           (const char *const[]){"rank 2 of 3 on ", ", step ", " MPI_I", "--ddp_timeout 2", "has not run for ", NULL});
+    strike(f, 0, SIGSTOP, LONG "--ddp_timeout 2 --output_dir other",
+           (const char *const[]){"rank 0 of 3 on ", " MPI_I", "has not run for ", NULL});
+}
+
+/* A signal to one rank stops all in the middle of an evaluation or a prediction, which would take minutes. */
+static void test_interrupted_between_steps(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    write_data(f, "long.csv", FORM_SINGLE, 100000, 3);
+    pid_t launcher =
+        start_known(f, 2,
+                    TRAIN_MODEL "--validation_file long.csv --per_device_eval_batch_size 1 --eval_strategy epoch "
+                                "--save_strategy no --logging_steps 1 --max_steps 10 --output_dir out");
+    pid_t second = process_of(f, 1);
+    wait_for_text(f, "stderr", "'epoch': 1.00");
+    assert_int_equal(kill(second, SIGTERM), 0);
+    assert_said(f, wait_for(launcher), 130, (const char *const[]){"interrupted at step 5 of 10", NULL});
+    launcher = start_known(f, 2,
+                           "predict --use_cpu --threads 1 --model_name_or_path out/checkpoint-5 --test_file long.csv "
+                           "--per_device_eval_batch_size 1");
+    second = process_of(f, 1);
+    wait_for_text(f, "stdout", "\n1,");
+    assert_int_equal(kill(second, SIGTERM), 0);
+    assert_said(f, wait_for(launcher), 130, (const char *const[]){"interrupted after ", " of 100000 batches", NULL});
+}
+
+/* ---- kills at random moments --------------------------------------------------------------------------------------
+ */
+
+static bool has_checkpoint(const struct fixture *f, const char *output) {
+    DIR *folder = opendir(path_of(f, "%s", output));
+    bool found = false;
+    if (!folder) return false;
+    for (struct dirent *entry; (entry = readdir(folder));) found |= strncmp(entry->d_name, "checkpoint-", 11) == 0;
+    closedir(folder);
+    return found;
+}
+
+/* Whether the run ended by itself before the kill. */
+static bool kill_at(struct fixture *f, const char *words, double after, int rank) {
+    pid_t processes[3];
+    const pid_t launcher = start_known(f, 3, words);
+    for (int r = 0; r < 3; r++) processes[r] = process_of(f, r);
+    nanosleep(&(struct timespec){(time_t)after, (long)(1e9 * (after - (double)(time_t)after))}, NULL);
+    const bool ended = waitpid(launcher, NULL, WNOHANG) == launcher;
+    if (ended) return true;
+    const double begin = now();
+    kill(processes[rank], SIGKILL);
+    assert_gone(f, processes, 3, begin);
+    const int status = end_of(launcher);
+    char *text = output_of(f, "stderr");
+    /* A rank that dies before the ranks are connected is reported by the launcher. */
+    if (count_of(text, "snug: ") > 1) fail_msg("not one message: %s", text);
+    free(text);
+    return status == 0;
+}
+
+static void test_kills_at_random(void **state) {
+#define KILLED                                                                                                         \
+    TRAIN_MODEL "--validation_file dev.csv --eval_strategy steps --eval_steps 20 --max_steps 60 --save_steps 4 "
+    struct fixture *f = *state;
+    const char *given = getenv("SNUG_RANK_KILLS");
+    const int wanted = given ? atoi(given) : 10;
+    int runs = 0;
+    if (skips) return;
+    free(run_well(f, KILLED "--gradient_accumulation_steps 3 --output_dir whole"));
+    double begin = now();
+    run_ranks_well(f, 3, KILLED "--output_dir measured");
+    const double seconds = now() - begin;
+    begin = now();
+    for (int kills = 0; kills < wanted; runs++) {
+        char words[1024];
+        const struct snug_philox_block random = snug_philox((uint32_t)runs, 0, 0, 0, 17, 0);
+        const bool resumes = has_checkpoint(f, "out");
+        snprintf(words, sizeof words, KILLED "--output_dir out%s", resumes ? " --resume_from_checkpoint True" : "");
+        if (!kill_at(f, words, snug_philox_uniform(random.word[0]) * seconds, (int)(random.word[1] % 3))) {
+            kills++;
+            continue;
+        }
+        assert_same_run(f, "whole", "out");
+        assert_int_equal(snug_folder_remove(f->ctx, NULL, path_of(f, "out")), SNUG_OK);
+    }
+    run_ranks_well(f, 3,
+                   has_checkpoint(f, "out") ? KILLED "--output_dir out --resume_from_checkpoint True"
+                                            : KILLED "--output_dir out");
+    assert_same_run(f, "whole", "out");
+    print_message("%d kills in %d runs, %.0f s; the resumed runs ended with the same bits\n", wanted, runs,
+                  now() - begin);
+}
+
+/* ---- two hosts ----------------------------------------------------------------------------------------------------
+ */
+
+/* Runs a shell command in the test's folder; whether it succeeded. */
+static bool shell(const struct fixture *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool shell(const struct fixture *f, const char *format, ...) {
+    char command[2048];
+    va_list values;
+    const int used = snprintf(command, sizeof command, "cd %s && { ", f->folder);
+    va_start(values, format);
+    const int more = vsnprintf(command + used, sizeof command - (size_t)used, format, values);
+    va_end(values);
+    snprintf(command + used + more, sizeof command - (size_t)(used + more), "; } > shell.out 2>&1");
+    return system(command) == 0;
+}
+
+/* Two network namespaces with a name for the test's process, connected by a pair of virtual interfaces. */
+static bool make_hosts(const struct fixture *f, int id) {
+    return shell(f, "ip netns add snug_a%d && ip netns add snug_b%d", id, id) &&
+           shell(f, "ip link add va%d type veth peer name vb%d", id, id) &&
+           shell(f, "ip link set va%d netns snug_a%d && ip link set vb%d netns snug_b%d", id, id, id, id) &&
+           shell(f, "ip -n snug_a%d addr add 10.213.7.1/24 dev va%d", id, id) &&
+           shell(f, "ip -n snug_b%d addr add 10.213.7.2/24 dev vb%d", id, id) &&
+           shell(f, "ip -n snug_a%d link set lo up && ip -n snug_b%d link set lo up", id, id) &&
+           shell(f, "ip -n snug_a%d link set va%d up && ip -n snug_b%d link set vb%d up", id, id, id, id);
+}
+
+static void remove_hosts(const struct fixture *f, int id) {
+    for (int i = 0; i < 2; i++) {
+        shell(f, "for p in $(ip netns pids snug_%c%d); do kill -KILL $p; done", 'a' + i, id);
+        shell(f, "ip netns del snug_%c%d", 'a' + i, id);
+    }
+    shell(f, "ip link del va%d", id);
+}
+
+static int tear_down_hosts(void **state) {
+    remove_hosts(*state, (int)(getpid() % 100000));
+    return tear_down(state);
+}
+
+/* mpirun on host A starts a daemon on host B through its agent, which for machines is ssh. */
+static pid_t start_hosts(const struct fixture *f, int id) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "#!/bin/sh\nshift\nexec ip netns exec snug_b%d unshare -u sh -c \"hostname snug-b; $*\"\n", id);
+    write_text(f, "agent", text);
+    snprintf(text, sizeof text,
+             "#!/bin/sh\nhostname snug-a\nexec mpirun --allow-run-as-root --oversubscribe --bind-to none "
+             "--mca plm_rsh_agent ./agent --mca btl tcp,self --host 10.213.7.1,10.213.7.2 -n 2 ./rank %s\n",
+             LONG "--output_dir cut");
+    write_text(f, "begin", text);
+    assert_int_equal(chmod(path_of(f, "agent"), 0700) | chmod(path_of(f, "begin"), 0700), 0);
+    snprintf(text, sizeof text, "snug_a%d", id);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    if (chdir(f->folder) != 0 || !freopen("/dev/null", "r", stdin) || !freopen("stdout", "w", stdout) ||
+        !freopen("stderr", "w", stderr))
+        _exit(125);
+    execlp("ip", "ip", "netns", "exec", text, "unshare", "-u", "./begin", (char *)NULL);
+    _exit(127);
+}
+
+/* The link is cut in the middle of a step. mpirun itself waits for its daemon on the other host for longer; the ranks
+   do not. */
+static void test_cut_off(void **state) {
+    struct fixture *f = *state;
+    const int id = (int)(getpid() % 100000);
+    pid_t processes[2];
+    if (skips || !is_open_mpi) return;
+    if (!make_hosts(f, id)) {
+        char *text = output_of(f, "shell.out");
+        print_message("skipped: network namespaces are not permitted here: %s", text);
+        free(text);
+        return;
+    }
+    const pid_t launcher = start_hosts(f, id);
+    for (int r = 0; r < 2; r++) processes[r] = process_of(f, r);
+    wait_for_text(f, "stderr", "'epoch': 1.");
+    assert_true(shell(f, "ip -n snug_a%d link set va%d down", id, id));
+    const double begin = now();
+    assert_gone(f, processes, 2, begin);
+    const double seconds = now() - begin;
+    kill(launcher, SIGKILL);
+    remove_hosts(f, id);
+    end_of(launcher);
+    assert_one_message(f,
+                       (const char *const[]){"snug: rank 1 of 2 on snug-b, step ", "its host does not answer", NULL});
+    print_message("both hosts' ranks have ended %.1f s after the cut\n", seconds);
+    run_ranks_well(f, 2,
+                   TRAIN_MODEL "--max_steps 300 --save_steps 2 --save_total_limit 2 --output_dir cut "
+                               "--resume_from_checkpoint True");
+    free(run_well(f,
+                  TRAIN_MODEL "--max_steps 300 --save_strategy no --gradient_accumulation_steps 2 --output_dir whole"));
+    assert_same_in_both(f, "whole", "cut", "model.safetensors");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_killed_rank, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_late_rank, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_interrupted_between_steps, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_kills_at_random, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_cut_off, set_up_ranks, tear_down_hosts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

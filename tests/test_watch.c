@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watch of ranks, without MPI: the test is the other rank, and the library that connects them. */
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "dist/watch_net.h"
+
+enum { RANKS = 3 };
+
+struct fixture {
+    snug_context *ctx;
+    struct snug_watch *watch;
+    struct snug_watch_address address; /* of rank 0 */
+    int listener;                      /* of the test as rank 0 */
+    int others[RANKS];                 /* the test's connections as rank r; as rank 0, others[0] */
+    char log[2048];
+};
+
+static struct fixture *current; /* a table of collective operations has no user pointer */
+
+static void keep_log(void *user, snug_log_level level, const char *message) {
+    struct fixture *f = user;
+    (void)level;
+    snprintf(f->log + strlen(f->log), sizeof f->log - strlen(f->log), "%s\n", message);
+}
+
+static int set_up(void **state) {
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    assert_int_equal(snug_context_create(&f->ctx), SNUG_OK);
+    snug_context_set_log(f->ctx, keep_log, f, SNUG_LOG_WARNING);
+    for (int r = 0; r < RANKS; r++) f->others[r] = -1;
+    f->listener = -1;
+    *state = current = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    snug_watch_close(f->watch);
+    for (int r = 0; r < RANKS; r++)
+        if (f->others[r] >= 0) close(f->others[r]);
+    if (f->listener >= 0) close(f->listener);
+    snug_context_destroy(f->ctx);
+    free(f);
+    return 0;
+}
+
+static struct snug_watch_message message_of(int rank, enum snug_watch_kind kind) {
+    struct snug_watch_message m = {
+        .magic = SNUG_WATCH_MAGIC, .kind = kind, .rank = rank, .step = 7, .entered = 0, .waited = -1};
+    memcpy(m.token, current->address.token, sizeof m.token);
+    snprintf(m.host, sizeof m.host, "host%d", rank);
+    snprintf(m.phase, sizeof m.phase, "in a test");
+    snprintf(m.operation, sizeof m.operation, "their operation");
+    snprintf(m.text, sizeof m.text, "the text of rank %d", rank);
+    return m;
+}
+
+static void send_as(struct fixture *f, int rank, struct snug_watch_message m) {
+    assert_int_equal(snug_watch_send(f->others[rank], &m), 0);
+}
+
+/* Whether the test receives a message of this kind before the connection ends. */
+static bool gets(int fd, enum snug_watch_kind kind) {
+    struct snug_watch_message m;
+    do {
+        size_t received = 0;
+        while (received < sizeof m) {
+            struct pollfd one = {.fd = fd, .events = POLLIN};
+            assert_true(poll(&one, 1, 10000) > 0);
+            const ssize_t n = recv(fd, (char *)&m + received, sizeof m - received, 0);
+            if (n <= 0) return false;
+            received += (size_t)n;
+        }
+        assert_true(snug_watch_is_valid(&m, &current->address));
+    } while (m.kind != (int32_t)kind);
+    return true;
+}
+
+static void wait_seconds(double seconds) {
+    nanosleep(&(struct timespec){(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))}, NULL);
+}
+
+/* Within 8 s; text has the message. */
+static enum snug_watch_verdict verdict_of(struct fixture *f, char text[SNUG_WATCH_TEXT]) {
+    enum snug_watch_verdict verdict = SNUG_WATCH_NONE;
+    for (int i = 0; i < 800 && verdict == SNUG_WATCH_NONE; i++) {
+        wait_seconds(0.01);
+        verdict = snug_watch_verdict(f->watch, text);
+    }
+    return verdict;
+}
+
+static void assert_reported(struct fixture *f, const char *const *parts) {
+    char text[SNUG_WATCH_TEXT];
+    assert_int_equal(verdict_of(f, text), SNUG_WATCH_REPORT);
+    for (; *parts; parts++)
+        if (!strstr(text, *parts)) fail_msg("\"%s\" does not contain \"%s\"", text, *parts);
+    assert_int_equal(snug_watch_poll(f->watch, f->ctx), SNUG_E_IO);
+    assert_string_equal(snug_error_message(f->ctx), text);
+}
+
+static void assert_quiet(struct fixture *f, double seconds) {
+    char text[SNUG_WATCH_TEXT];
+    wait_seconds(seconds);
+    if (snug_watch_verdict(f->watch, text) != SNUG_WATCH_NONE) fail_msg("%s", text);
+    assert_int_equal(snug_watch_poll(f->watch, f->ctx), SNUG_OK);
+}
+
+/* ---- the test as ranks 1 and 2 -------------------------------------------------------------------------------------
+ */
+
+static snug_status keep_address(snug_context *ctx, void *values, int64_t bytes, int from) {
+    (void)ctx;
+    (void)from;
+    memcpy(&current->address, values, (size_t)bytes);
+    for (int r = 1; r < RANKS; r++) {
+        const struct snug_watch_message hello = message_of(r, SNUG_WATCH_HELLO);
+        struct snug_watch_message answer;
+        current->others[r] = snug_watch_connect(&current->address, r == 1 ? "leader" : "elsewhere", &hello, &answer);
+        assert_int_equal(answer.rank, 0);
+    }
+    return SNUG_OK;
+}
+
+static snug_status gather(snug_context *ctx, void *values, const struct snug_shards *parts) {
+    (void)ctx;
+    memset(values, 1, (size_t)parts->elements);
+    return SNUG_OK;
+}
+
+static void lead(struct fixture *f, double timeout) {
+    const struct snug_collectives c = {.size = RANKS, .broadcast = keep_address, .all_gather = gather};
+    const struct snug_ranks ranks = {.size = RANKS, .host = "leader"};
+    if (snug_watch_open(f->ctx, &ranks, &c, timeout, &f->watch) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+    if (f->others[2] < 0) { /* a machine that has the loopback alone */
+        const struct snug_watch_message hello = message_of(2, SNUG_WATCH_HELLO);
+        struct snug_watch_message answer;
+        f->others[2] = snug_watch_connect(&f->address, "leader", &hello, &answer);
+    }
+    assert_true(f->others[1] >= 0 && f->others[2] >= 0);
+    assert_string_equal(f->log, "");
+}
+
+static void drop(struct fixture *f, int rank) {
+    close(f->others[rank]);
+    f->others[rank] = -1;
+}
+
+static void test_lost_rank(void **state) {
+    struct fixture *f = *state;
+    lead(f, 100);
+    snug_watch_at(f->watch, 6, "elsewhere");
+    send_as(f, 1, message_of(1, SNUG_WATCH_STATE));
+    assert_true(gets(f->others[2], SNUG_WATCH_STATE));
+    assert_quiet(f, 0.5);
+    drop(f, 1);
+    assert_reported(
+        f, (const char *const[]){"rank 1 of 3 on host1, step 7 (in a test): ", "ended without a message", NULL});
+    assert_true(gets(f->others[2], SNUG_WATCH_ENDED));
+}
+
+/* Messages arrive in parts; a rank says nothing of its step before the first one. */
+static void test_lost_at_the_start(void **state) {
+    struct fixture *f = *state;
+    lead(f, 100);
+    struct snug_watch_message m = message_of(2, SNUG_WATCH_STATE);
+    m.step = -1;
+    for (int half = 0; half < 2; half++) {
+        const size_t size = sizeof m / 2;
+        assert_int_equal(send(f->others[2], (const char *)&m + half * size, size, 0), size);
+        wait_seconds(0.3);
+    }
+    drop(f, 2);
+    assert_reported(f, (const char *const[]){"rank 2 of 3 on host2 (in a test): ", NULL});
+}
+
+static void test_ends_by_intention(void **state) {
+    struct fixture *f = *state;
+    lead(f, 100);
+    send_as(f, 1, message_of(1, SNUG_WATCH_BYE));
+    drop(f, 1);
+    send_as(f, 2, message_of(2, SNUG_WATCH_FAILS));
+    drop(f, 2);
+    assert_quiet(f, 0.6);
+}
+
+/* A rank that has failed reports nothing else, and tells the others. */
+static void test_own_failure(void **state) {
+    struct fixture *f = *state;
+    lead(f, 100);
+    snug_watch_fail(f->watch);
+    assert_true(gets(f->others[1], SNUG_WATCH_FAILS));
+    drop(f, 1);
+    assert_quiet(f, 0.5);
+}
+
+/* Others wait for the rank that has not reached the operation and does not wait itself. */
+static void test_late_rank(void **state) {
+    struct fixture *f = *state;
+    lead(f, 1);
+    struct snug_watch_message m = message_of(1, SNUG_WATCH_STATE);
+    snug_watch_enter(f->watch, "an earlier operation");
+    m.entered = 2;
+    m.waited = 3;
+    send_as(f, 1, m);
+    send_as(f, 2, message_of(2, SNUG_WATCH_STATE));
+    assert_reported(
+        f, (const char *const[]){"rank 2 of 3 on host2, step 7 (in a test): it has not reached their operation",
+                                 "rank 1 waits for 3 s: more than --ddp_timeout 1", NULL});
+}
+
+static void test_late_leader(void **state) {
+    struct fixture *f = *state;
+    lead(f, 1);
+    snug_watch_at(f->watch, 8, "reading");
+    for (int r = 1; r < RANKS; r++) {
+        struct snug_watch_message m = message_of(r, SNUG_WATCH_STATE);
+        m.entered = 2;
+        m.waited = r == 1 ? 3 : 0;
+        send_as(f, r, m);
+    }
+    assert_reported(f, (const char *const[]){"rank 0 of 3 on leader, step 8 (reading): ", NULL});
+}
+
+/* All have reached the operation; then none of the others sends states any more. */
+static void test_stuck_operation(void **state) {
+    struct fixture *f = *state;
+    lead(f, 1);
+    snug_watch_enter(f->watch, "an operation");
+    for (int i = 0; i < 10; i++) {
+        char text[SNUG_WATCH_TEXT];
+        for (int r = 1; r < RANKS; r++) {
+            struct snug_watch_message m = message_of(r, SNUG_WATCH_STATE);
+            m.entered = 1;
+            m.waited = 0.1;
+            send_as(f, r, m);
+        }
+        if (snug_watch_verdict(f->watch, text) != SNUG_WATCH_NONE) break;
+        wait_seconds(0.3);
+    }
+    assert_reported(f, (const char *const[]){"rank 0 of 3 on leader", "an operation has not ended within", NULL});
+}
+
+static void test_stopped_rank(void **state) {
+    struct fixture *f = *state;
+    lead(f, 2.5);
+    struct snug_watch_message m = message_of(1, SNUG_WATCH_STATE);
+    m.entered = 1;
+    send_as(f, 1, m);
+    snug_watch_enter(f->watch, "an operation");
+    for (int i = 0; i < 11; i++) {
+        struct snug_watch_message its = message_of(2, SNUG_WATCH_STATE);
+        its.entered = 1;
+        send_as(f, 2, its);
+        wait_seconds(0.25);
+    }
+    assert_reported(f,
+                    (const char *const[]){"rank 1 of 3 on host1, step 7 (in a test): it has not completed an operation",
+                                          "has not run for ", NULL});
+}
+
+static void test_operation_that_ends(void **state) {
+    struct fixture *f = *state;
+    lead(f, 1);
+    snug_watch_enter(f->watch, "an operation");
+    wait_seconds(0.3);
+    snug_watch_leave(f->watch);
+    assert_quiet(f, 1.2);
+}
+
+/* ---- strangers -----------------------------------------------------------------------------------------------------
+ */
+
+static bool is_closed(int fd) {
+    char byte;
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    return poll(&one, 1, 5000) > 0 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+static int knock(const struct fixture *f) {
+    for (int i = 0; i < f->address.count; i++) {
+        const struct sockaddr_storage *to = &f->address.addresses[i];
+        const socklen_t size = to->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        const int fd = socket(to->ss_family, SOCK_STREAM, 0);
+        assert_true(fd >= 0);
+        if (connect(fd, (const struct sockaddr *)to, size) == 0) return fd;
+        close(fd);
+    }
+    fail_msg("rank 0 does not listen");
+    return -1;
+}
+
+static void test_strangers(void **state) {
+    struct fixture *f = *state;
+    lead(f, 100);
+    struct snug_watch_message wrong[4];
+    for (int i = 0; i < 4; i++) wrong[i] = message_of(1, SNUG_WATCH_HELLO); /* 0: rank 1 has its connection */
+    wrong[1].token[3] ^= 1;
+    wrong[2].rank = RANKS;
+    wrong[3].rank = 0;
+    for (int i = 0; i < 4; i++) {
+        const int fd = knock(f);
+        assert_int_equal(snug_watch_send(fd, &wrong[i]), 0);
+        assert_true(is_closed(fd));
+        close(fd);
+    }
+    const int silent = knock(f), gone = knock(f);
+    close(gone);
+    assert_true(is_closed(silent));
+    close(silent);
+    assert_quiet(f, 0.3);
+    /* A rank whose messages make no sense is lost. */
+    struct snug_watch_message m = message_of(1, SNUG_WATCH_STATE);
+    memset(m.phase, 'x', sizeof m.phase);
+    send_as(f, 1, m);
+    assert_reported(f, (const char *const[]){"rank 1 of 3 on host1", NULL});
+}
+
+/* ---- the test as rank 0 --------------------------------------------------------------------------------------------
+ */
+
+static void *answer_hello(void *user) {
+    struct fixture *f = user;
+    struct snug_watch_message m, hello = message_of(0, SNUG_WATCH_HELLO);
+    struct pollfd one = {.fd = f->listener, .events = POLLIN};
+    if (poll(&one, 1, 10000) <= 0) return NULL;
+    f->others[0] = accept(f->listener, NULL, NULL);
+    if (recv(f->others[0], &m, sizeof m, MSG_WAITALL) == sizeof m) snug_watch_send(f->others[0], &hello);
+    return NULL;
+}
+
+static snug_status give_address(snug_context *ctx, void *values, int64_t bytes, int from) {
+    (void)ctx;
+    (void)from;
+    memcpy(values, &current->address, (size_t)bytes);
+    return SNUG_OK;
+}
+
+static void follow(struct fixture *f, double timeout, bool listens) {
+    const struct snug_collectives c = {.size = RANKS, .rank = 1, .broadcast = give_address, .all_gather = gather};
+    const struct snug_ranks ranks = {.size = RANKS, .rank = 1, .host = "leader"};
+    pthread_t thread;
+    if (listens) {
+        f->listener = snug_watch_listen(&f->address, "leader");
+        assert_true(f->listener >= 0);
+        assert_int_equal(pthread_create(&thread, NULL, answer_hello, f), 0);
+    }
+    assert_int_equal(snug_watch_open(f->ctx, &ranks, &c, timeout, &f->watch), SNUG_OK);
+    if (listens) assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void test_lost_leader(void **state) {
+    struct fixture *f = *state;
+    follow(f, 100, true);
+    snug_watch_at(f->watch, 9, "in a step");
+    assert_true(gets(f->others[0], SNUG_WATCH_STATE));
+    drop(f, 0);
+    assert_reported(f, (const char *const[]){"rank 0 of 3 on host0, step 9 (in a step): its process has ended", NULL});
+}
+
+static void test_leader_reports(void **state) {
+    struct fixture *f = *state;
+    char text[SNUG_WATCH_TEXT];
+    follow(f, 100, true);
+    send_as(f, 0, message_of(0, SNUG_WATCH_ENDED));
+    assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
+    assert_string_equal(text, "the text of rank 0");
+    drop(f, 0);
+}
+
+static void test_leader_fails(void **state) {
+    struct fixture *f = *state;
+    char text[SNUG_WATCH_TEXT];
+    follow(f, 100, true);
+    send_as(f, 0, message_of(0, SNUG_WATCH_FAILS));
+    drop(f, 0);
+    assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
+}
+
+/* A leader that sends states decides itself; one that is stopped is reported, and told so. */
+static void test_stopped_leader(void **state) {
+    struct fixture *f = *state;
+    follow(f, 1, true);
+    snug_watch_enter(f->watch, "an operation");
+    for (int i = 0; i < 6; i++) {
+        send_as(f, 0, message_of(0, SNUG_WATCH_STATE));
+        assert_quiet(f, 0.3);
+    }
+    assert_reported(f, (const char *const[]){"rank 0 of 3 on host0",
+                                             "it has not reached an operation, in which rank 1 waits",
+                                             "has not run for ", NULL});
+    assert_true(gets(f->others[0], SNUG_WATCH_ENDED));
+}
+
+/* Without a connection nothing is found, and nothing fails. */
+static void test_unconnected(void **state) {
+    struct fixture *f = *state;
+    follow(f, 1, false);
+    snug_watch_enter(f->watch, "an operation");
+    assert_quiet(f, 1.2);
+    snug_watch_leave(f->watch);
+    snug_watch_at(NULL, 1, "");
+    snug_watch_fail(NULL);
+    snug_watch_end(NULL, 1);
+    char text[SNUG_WATCH_TEXT];
+    assert_int_equal(snug_watch_verdict(NULL, text), SNUG_WATCH_NONE);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_lost_rank),       TEST(test_lost_at_the_start), TEST(test_ends_by_intention),
+        TEST(test_own_failure),     TEST(test_late_rank),         TEST(test_late_leader),
+        TEST(test_stuck_operation), TEST(test_stopped_rank),      TEST(test_operation_that_ends),
+        TEST(test_strangers),       TEST(test_lost_leader),       TEST(test_leader_reports),
+        TEST(test_leader_fails),    TEST(test_stopped_leader),    TEST(test_unconnected),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
