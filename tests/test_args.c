@@ -244,6 +244,7 @@ static void test_refused(void **state) {
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
         {"--validation_split_percentage 100", "validation_split_percentage", SNUG_E_USAGE},
+        {"--fsdp_config f.json", "give --zero_stage", SNUG_E_UNSUPPORTED},
         {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
     };
     struct fixture *fixture = *state;
@@ -262,10 +263,8 @@ static void test_refusals_lead_on(void **state) {
     } cases[] = {
         {"--push_to_hub", "--push_to_hub True: snug does not upload: leave it out, and run hf upload",
          SNUG_E_UNSUPPORTED},
-        {"--deepspeed ds.json", "--deepspeed ds.json: snug does not shard: --fit finds", SNUG_E_UNSUPPORTED},
         {"--task_name sst2", "--task_name sst2: snug reads files: give --train_file", SNUG_E_UNSUPPORTED},
         {"--adafactor", "give --optim adafactor", SNUG_E_UNSUPPORTED},
-        {"--ddp_timeout 60", "--ddp_timeout 60: it is for PyTorch's DistributedDataParallel", SNUG_E_UNSUPPORTED},
         {"--no_save_safetensors", "--save_safetensors False: snug writes safetensors only", SNUG_E_UNSUPPORTED},
         {"--lr 1e-3", "--lr: unknown argument; give --learning_rate", SNUG_E_USAGE},
         {"--epochs=3", "--epochs: unknown argument; give --num_train_epochs", SNUG_E_USAGE},
@@ -295,7 +294,7 @@ static void test_inert_arguments_are_accepted_and_noted(void **state) {
     assert_int_equal(parse(fixture,
                            "--do_train --do_eval --streaming False --no_streaming --push_to_hub False --local_rank -1 "
                            "--pad_to_max_length False --torch_compile=False --hub_token x "
-                           "--deepspeed none --remove_unused_columns False --deepspeed= --do_train="),
+                           "--fsdp_config none --remove_unused_columns False --fsdp_config= --do_train="),
                      SNUG_OK);
     assert_int_equal(notes, 11); /* do_train and do_eval are compared with the command */
 }

@@ -43,7 +43,8 @@ static const struct dial methods[] = {
     {"update_in_backward", {"False", "True"}},
     {"offload",
      {"", "optimizer", "gradients", "weights", "activations", "optimizer,weights", "gradients,activations",
-      "optimizer,gradients,weights,activations", "optimizer,master_weights"}},
+      "optimizer,gradients,weights,activations", "optimizer,master_weights", "optimizer,gradients,weights",
+      "optimizer,gradients,master_weights"}},
     {"threads", {"2", "1", "3"}},
     {"dataloader_num_workers", {"0", "2"}},
 };
@@ -77,10 +78,17 @@ static void make_words(uint32_t mix, char *plain, char *mixed, size_t size) {
         const char *value = choose(&methods[i], mix, KINDS + i);
         const bool masters = strstr(plain, "dtype=float32") && strstr(plain, "bf16=True");
         if (strcmp(value, "optimizer,master_weights") == 0 && !masters) value = "optimizer,weights";
+        if (strcmp(value, "optimizer,gradients,master_weights") == 0 && !masters) value = "optimizer,gradients,weights";
         add_word(plain, size, &methods[i], kind ? value : methods[i].values[0]);
         add_word(mixed, size, &methods[i], value);
     }
     if (strstr(mixed, "offload=") && random_word(mix, 60, 99) % 2) strcat(mixed, " offload_ratio=0.5");
+    /* The host updates a share of the weights that a GPU offloads with all that their updates need. */
+    const bool all = strstr(mixed, "offload=optimizer,gradients,") && !strstr(mixed, "update_in_backward=True");
+    if (on_gpu && all && random_word(mix, 80, 99) % 3) {
+        strcat(mixed, random_word(mix, 80, 99) % 3 == 1 ? " offload_update=1" : " offload_update=0.5");
+        return;
+    }
     /* A CPU's offload file is in output_dir otherwise. */
     if (strstr(mixed, "offload=") && random_word(mix, 70, 99) % 2) strcat(mixed, " offload_dir=@disk");
 }
@@ -94,6 +102,34 @@ static void check_memory_report(const char *words, const snug_train_result *resu
                      snug_memory_class_name((snug_memory_class)i));
     }
     assert_int_equal(sum, result->total.planned);
+}
+
+/* Where a share of the weights is updated on the host, the bits are those of updates on the GPU. */
+static void test_host_updates(void **state) {
+    static const char *const cases[] = {
+        "optim=adamw_torch bf16=True offload=optimizer,gradients,master_weights",
+        "optim=adamw_8bit offload=optimizer,gradients,weights gradient_accumulation_steps=2",
+        "optim=sgd optim_args=momentum=0.9 max_grad_norm=0 offload=optimizer,gradients,weights",
+        "optim=lion_32bit bf16=True dtype=bfloat16 offload=optimizer,gradients,weights",
+        "optim=adam fp16=True offload=optimizer,gradients,master_weights",
+        "optim=rmsprop recompute=layer offload=optimizer,gradients,weights,activations",
+        "optim=adagrad freeze=layer.0 offload=optimizer,gradients,weights offload_ratio=0.5",
+    };
+    static const char *const shares[] = {"0", "0.4", "1"};
+    struct fixture *f = *state;
+    if (!on_gpu) skip();
+    write_model(f, "model", 0.1, BROAD, 2, VOCABULARY);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int k = 0; k < 3; k++) {
+            char words[512];
+            snprintf(words, sizeof words,
+                     "config_name=@model device=cuda weight_decay=0.01 max_steps=4 %s offload_update=%s", cases[i],
+                     shares[k]);
+            const snug_train_result result = train(f, k ? "mixed" : "plain", words);
+            check_memory_report(words, &result);
+            if (k && !same_file(f, path_of(f, "plain/model.safetensors"), path_of(f, "mixed/model.safetensors")))
+                fail_msg("%s: other weights than with --offload_update 0", words);
+        }
 }
 
 static void test_mixes(void **state) {
@@ -136,6 +172,7 @@ static void test_broken_disk(void **state) {
 int main(int argc, char **argv) {
     on_gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_broken_disk, set_up, tear_down),
+                                       cmocka_unit_test_setup_teardown(test_host_updates, set_up, tear_down),
                                        cmocka_unit_test_setup_teardown(test_mixes, set_up, tear_down)};
     return cmocka_run_group_tests_name("mixes", tests, NULL, NULL);
 }

@@ -410,8 +410,10 @@ static void test_copies_are_waited_for(void **state) {
             for (size_t i = 0; i < sizeof distances / sizeof *distances; i++)
                 for (int variant = (int)i; variant < VARIANTS;
                      variant += 3) { /* every third, others for each distance */
-                    struct snug_offload offload = {
-                        classes, distances[i], variant & 1 ? 1 << 14 : 1 << 16, 16 << 10, false, 0, NULL};
+                    struct snug_offload offload = {.classes = classes,
+                                                   .ahead = distances[i],
+                                                   .part = variant & 1 ? 1 << 14 : 1 << 16,
+                                                   .least = 16 << 10};
                     const double bytes = check_order(f, &config, &offload, variant, &deferred);
                     offload.overlaps = true;
                     if (variant % 4) offload.rates = &paces[variant / 4 % 2];
@@ -422,8 +424,11 @@ static void test_copies_are_waited_for(void **state) {
         for (int variant = BF16; variant < VARIANTS; variant += 2) {
             const unsigned optimizer = variant & CLIPS ? 1u << SNUG_MEMORY_OPTIMIZER : 0;
             const unsigned weights = variant & IN_BACKWARD ? 1u << SNUG_MEMORY_WEIGHTS : 0; /* includes them */
-            struct snug_offload offload = {
-                SNUG_OFFLOAD_MASTERS | optimizer | weights, 4, 1 << 14, 16 << 10, variant & ACCUMULATES, 0, NULL};
+            struct snug_offload offload = {.classes = SNUG_OFFLOAD_MASTERS | optimizer | weights,
+                                           .ahead = 4,
+                                           .part = 1 << 14,
+                                           .least = 16 << 10,
+                                           .overlaps = variant & ACCUMULATES};
             check_order(f, &config, &offload, variant, &deferred);
         }
     }
@@ -441,8 +446,9 @@ static double seconds_of_pace(struct fixture *f, const struct snug_config *confi
     int64_t *live;
     const struct snug_load load = {.tokens = 2048, .sequences = 32, .rows = 32, .micro_batches = 1};
     const struct snug_optimizer adam = {.info = &snug_optimizer_adam, .decoupled = true, .beta1 = 0.9, .beta2 = 0.999};
-    const struct snug_methods methods = {.optimizer = &adam,
-                                         .offload = {classes, 1, 1 << 14, 16 << 10, false, 0, paced ? rates : NULL}};
+    const struct snug_methods methods = {
+        .optimizer = &adam,
+        .offload = {.classes = classes, .ahead = 1, .part = 1 << 14, .least = 16 << 10, .rates = paced ? rates : NULL}};
     snug_program_init(&program, f->ctx);
     program.longest = 60;
     program.capacity[SNUG_EXTENT_TOKENS] = 2048;
@@ -496,9 +502,12 @@ static void test_programs_must_agree(void **state) {
     assert_int_equal(snug_config_read(f->ctx, path_of(f, "wide"), &config), SNUG_OK);
     for (int agree = 0; agree < 2; agree++) {
         for (int i = 0; i < 2; i++) {
-            const struct snug_methods methods = {
-                .optimizer = i ? NULL : &adam,
-                .offload = {1u << SNUG_MEMORY_WEIGHTS, 1, 1 << 14, 16 << 10, false, agree ? 0.4 : 0.4 * i, NULL}};
+            const struct snug_methods methods = {.optimizer = i ? NULL : &adam,
+                                                 .offload = {.classes = 1u << SNUG_MEMORY_WEIGHTS,
+                                                             .ahead = 1,
+                                                             .part = 1 << 14,
+                                                             .least = 16 << 10,
+                                                             .resident = agree ? 0.4 : 0.4 * i}};
             snug_program_init(&programs[i], f->ctx);
             programs[i].longest = 60;
             programs[i].capacity[SNUG_EXTENT_TOKENS] = 400;
@@ -720,6 +729,14 @@ static void test_refusals(void **state) {
         {"offload=master_weights bf16=True dtype=bfloat16", "this run has none", SNUG_E_USAGE},
         {"offload_dir=@spool", "needs --offload", SNUG_E_USAGE},
         {"offload_ratio=0.5", "--offload_ratio 0.5 needs --offload", SNUG_E_USAGE},
+        {"offload_update=0.5", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
+        {"offload_update=1 offload=gradients,weights", "use --offload optimizer,gradients,weights", SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients,weights", "needs a GPU", SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients,weights offload_dir=@spool", "leave --offload_dir out",
+         SNUG_E_USAGE},
+        {"offload_update=1 offload=optimizer,gradients,weights update_in_backward=True", "leave one of them out",
+         SNUG_E_USAGE},
         {"offload=optimizer offload_dir=@train.csv", "train.csv", SNUG_E_IO},
         {"offload=optimizer offload_dir=/proc/self", "/proc/self cannot hold the", SNUG_E_IO},
     };

@@ -268,6 +268,10 @@ static void test_refusals(void **state) {
         {"gpu=T4", "--gpu T4: Tesla T4 has compute capability 7.5, and snug needs 8.0 or later", SNUG_E_UNSUPPORTED},
         {"gpu=H200 use_cpu=true", "--gpu H200 and --use_cpu contradict each other", SNUG_E_USAGE},
         {"gpu=H200 device=cpu", "--gpu H200 and --device cpu contradict each other", SNUG_E_USAGE},
+        {"gpu=H200 config_name=bert-base-uncased offload=optimizer,gradients,weights offload_update=1 optim=adafactor",
+         "there is no weight that the host could update", SNUG_E_USAGE},
+        {"gpu=H200 config_name=bert-base-uncased offload=optimizer,gradients,weights offload_update=1",
+         "the rates of NVIDIA H200 lack those of updates on the host: ", SNUG_E_INPUT},
         {"gpu=H200 config_name=bert-base-uncased offload=optimizer offload_dir=/tmp",
          "the rates of NVIDIA H200 lack those of copies from and to the offload file: ", SNUG_E_INPUT},
         {"gpu=" CPU_RATES, "rates.json: these are rates of a CPU", SNUG_E_USAGE},
@@ -296,6 +300,39 @@ static void test_refusals(void **state) {
     assert_int_equal(snug_doctor_create(args, &doctor), SNUG_E_USAGE);
     snug_doctor_destroy(doctor);
     snug_args_destroy(args);
+}
+
+/* Updates on the host: their rates, the seconds of a step, and what the backing store has for them. */
+static void test_updates_on_the_host(void **state) {
+    struct fixture *f = *state;
+    struct snug_rates rates = {.ctx = f->ctx};
+    assert_int_equal(snug_rates_measure_host(&rates, 2, 2), SNUG_OK);
+    assert_int_equal(rates.count, 12); /* six optimizers are elementwise; two types of weights */
+    for (size_t i = 0; i < rates.count; i++)
+        assert_true(rates.items[i].types & SNUG_ON_HOST && rates.items[i].byte > 0);
+    snug_rates_free(&rates);
+
+    static const char *const shares[] = {"0", "0.5", "1"};
+    snug_plan *plans[3];
+    for (int i = 0; i < 3; i++) {
+        char words[256];
+        snprintf(words, sizeof words,
+                 BERT "bf16=true offload=optimizer,gradients,master_weights offload_update=%s "
+                      "gpu=" GPU_RATES,
+                 shares[i]);
+        plans[i] = plan_of(f, words, SNUG_OK);
+    }
+    /* The 16-bit copies that the host writes. */
+    assert_true(plans[2]->offloaded[SNUG_MEMORY_WEIGHTS] > plans[1]->offloaded[SNUG_MEMORY_WEIGHTS]);
+    assert_true(plans[1]->offloaded[SNUG_MEMORY_WEIGHTS] > plans[0]->offloaded[SNUG_MEMORY_WEIGHTS]);
+    for (int i = 1; i < 3; i++) {
+        /* The clip factor: a page. */
+        assert_int_equal(plans[i]->offloaded[SNUG_MEMORY_OPTIMIZER], plans[0]->offloaded[SNUG_MEMORY_OPTIMIZER] + 4096);
+        assert_true(plans[i]->methods->work.seconds > 0);
+    }
+    /* Both at once are faster than the host alone, at the rates of the tests. */
+    assert_true(plans[1]->methods->work.seconds < plans[2]->methods->work.seconds);
+    for (int i = 0; i < 3; i++) snug_plan_destroy(plans[i]);
 }
 
 /* Whatever would use the GPU fails, and says why. */
@@ -381,6 +418,7 @@ int main(void) {
         TEST(test_fit_for_a_known_gpu),
         TEST(test_file_of_rates),
         TEST(test_refusals),
+        TEST(test_updates_on_the_host),
         TEST(test_nothing_runs),
         TEST(test_bytes_are_those_of_the_plugin),
     };

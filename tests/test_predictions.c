@@ -82,7 +82,7 @@ static void test_all_scores(void **state) {
     assert_contains(text, "index,label,score,score_negative,score_positive\n");
     free(text);
 
-    train_into(f, "several", "--train_file multi.csv");
+    train_into(f, "several", "--train_file multi.csv --label_separator |");
     text = run_well(f, "predict --json --return_all_scores " MODEL "several --test_file multi.csv");
     row = json_loads(line_of(text, 0), 0, NULL);
     const double logit = json_number_value(json_array_get(json_object_get(row, "logits"), 1));
@@ -206,7 +206,8 @@ static void test_given_texts(void **state) {
     assert_string_equal(from_file, given);
     free(from_file);
     free(given);
-    from_file = run_well(f, "predict " MODEL "out --test_file pair.csv");
+    from_file = run_well(f, "predict " MODEL "out --test_file pair.csv --text_column_name sentence1 "
+                            "--text_pair_column_name sentence2");
     given = run_well(f, "predict " MODEL "out --text good --text_pair bad");
     assert_string_equal(from_file, given);
     free(from_file);
@@ -240,7 +241,7 @@ static void test_class_metrics(void **state) {
     assert_int_equal(json_number_value(value) + json_number_value(json_object_get(result, "eval_positive_number")),
                      EVAL_ROWS);
     json_decref(result);
-    train_into(f, "several", "--train_file multi.csv");
+    train_into(f, "several", "--train_file multi.csv --label_separator |");
     result = run_json(f, "eval --json --class_metrics --threshold 0.5 " MODEL "several --validation_file multi.csv");
     assert_non_null(json_object_get(result, "eval_keen_threshold"));
     assert_true(json_number_value(json_object_get(result, "eval_keen_best_f1")) >=

@@ -106,12 +106,13 @@ static void compare(const struct ops *f, const struct snug_op *op, const uint8_t
     }
 }
 
-static void check(const struct ops_row *row, int variant, int shape, enum values values) {
+/* compute: F16, where a copy is of that type, or F32. */
+static void check(const struct ops_row *row, int variant, int shape, enum values values, enum snug_dtype compute) {
     struct ops f;
     char what[128];
-    snprintf(what, sizeof what, "%s, variant %d, shape %d, %s", snug_op_name(row->kind), variant, shape,
-             names_of_values[values]);
-    ops_open(&f, &shapes[shape], SNUG_F32);
+    snprintf(what, sizeof what, "%s, variant %d, shape %d, %s%s", snug_op_name(row->kind), variant, shape,
+             names_of_values[values], compute == SNUG_F16 ? ", fp16" : "");
+    ops_open(&f, &shapes[shape], compute);
     row->build(&f, variant);
     const struct snug_op *op = &f.ops[0];
     assert_int_equal(op->kind, row->kind);
@@ -140,8 +141,10 @@ static void test_bits(void **state) {
         if (!row->build || row->needs || !(snug_op_info(row->kind)->flags & SNUG_OP_UPDATES)) continue;
         for (int variant = row->first; variant < row->end; variant++)
             for (int shape = 0; shape < SHAPES; shape++)
-                for (int values = 0; values < KINDS_OF_VALUES; values++)
-                    check(row, variant, shape, (enum values)values);
+                for (int values = 0; values < KINDS_OF_VALUES; values++) {
+                    check(row, variant, shape, (enum values)values, SNUG_F32);
+                    check(row, variant, shape, (enum values)values, SNUG_F16);
+                }
     }
 }
 

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "dist/watch.h"
 #include "dist/watch_net.h"
 
 enum { RANKS = 3 };
@@ -94,7 +95,7 @@ static void wait_seconds(double seconds) {
 }
 
 /* Within 8 s; text has the message. */
-static enum snug_watch_verdict verdict_of(struct fixture *f, char text[SNUG_WATCH_TEXT]) {
+static enum snug_watch_verdict verdict_of(struct fixture *f, char text[SNUG_RANK_MESSAGE]) {
     enum snug_watch_verdict verdict = SNUG_WATCH_NONE;
     for (int i = 0; i < 800 && verdict == SNUG_WATCH_NONE; i++) {
         wait_seconds(0.01);
@@ -104,7 +105,7 @@ static enum snug_watch_verdict verdict_of(struct fixture *f, char text[SNUG_WATC
 }
 
 static void assert_reported(struct fixture *f, const char *const *parts) {
-    char text[SNUG_WATCH_TEXT];
+    char text[SNUG_RANK_MESSAGE];
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_REPORT);
     for (; *parts; parts++)
         if (!strstr(text, *parts)) fail_msg("\"%s\" does not contain \"%s\"", text, *parts);
@@ -113,7 +114,7 @@ static void assert_reported(struct fixture *f, const char *const *parts) {
 }
 
 static void assert_quiet(struct fixture *f, double seconds) {
-    char text[SNUG_WATCH_TEXT];
+    char text[SNUG_RANK_MESSAGE];
     wait_seconds(seconds);
     if (snug_watch_verdict(f->watch, text) != SNUG_WATCH_NONE) fail_msg("%s", text);
     assert_int_equal(snug_watch_poll(f->watch, f->ctx), SNUG_OK);
@@ -241,7 +242,7 @@ static void test_stuck_operation(void **state) {
     lead(f, 1);
     snug_watch_enter(f->watch, "an operation");
     for (int i = 0; i < 10; i++) {
-        char text[SNUG_WATCH_TEXT];
+        char text[SNUG_RANK_MESSAGE];
         for (int r = 1; r < RANKS; r++) {
             struct snug_watch_message m = message_of(r, SNUG_WATCH_STATE);
             m.entered = 1;
@@ -329,6 +330,25 @@ static void test_strangers(void **state) {
     assert_reported(f, (const char *const[]){"rank 1 of 3 on host1", NULL});
 }
 
+static void test_valid_messages(void **state) {
+    struct fixture *f = *state;
+    struct snug_watch_message m[9];
+    for (int i = 0; i < 9; i++) {
+        m[i] = message_of(1, SNUG_WATCH_BYE);
+        assert_true(snug_watch_is_valid(&m[i], &f->address));
+    }
+    m[0].magic++;
+    m[1].token[0]++;
+    m[2].kind = -1;
+    m[3].kind = SNUG_WATCH_ENDED + 1;
+    memset(m[4].host, 'x', sizeof m[4].host);
+    memset(m[5].phase, 'x', sizeof m[5].phase);
+    memset(m[6].operation, 'x', sizeof m[6].operation);
+    memset(m[7].text, 'x', sizeof m[7].text);
+    m[8].token[SNUG_WATCH_TOKEN - 1]++;
+    for (int i = 0; i < 9; i++) assert_false(snug_watch_is_valid(&m[i], &f->address));
+}
+
 /* ---- the test as rank 0 --------------------------------------------------------------------------------------------
  */
 
@@ -373,7 +393,7 @@ static void test_lost_leader(void **state) {
 
 static void test_leader_reports(void **state) {
     struct fixture *f = *state;
-    char text[SNUG_WATCH_TEXT];
+    char text[SNUG_RANK_MESSAGE];
     follow(f, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_ENDED));
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
@@ -383,11 +403,20 @@ static void test_leader_reports(void **state) {
 
 static void test_leader_fails(void **state) {
     struct fixture *f = *state;
-    char text[SNUG_WATCH_TEXT];
+    char text[SNUG_RANK_MESSAGE];
     follow(f, 100, true);
     send_as(f, 0, message_of(0, SNUG_WATCH_FAILS));
     drop(f, 0);
     assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
+}
+
+static void test_leader_ends(void **state) {
+    struct fixture *f = *state;
+    follow(f, 1, true);
+    snug_watch_enter(f->watch, "an operation");
+    send_as(f, 0, message_of(0, SNUG_WATCH_BYE));
+    drop(f, 0);
+    assert_quiet(f, 1.5);
 }
 
 /* A leader that sends states decides itself; one that is stopped is reported, and told so. */
@@ -415,7 +444,8 @@ static void test_unconnected(void **state) {
     snug_watch_at(NULL, 1, "");
     snug_watch_fail(NULL);
     snug_watch_end(NULL, 1);
-    char text[SNUG_WATCH_TEXT];
+    snug_watch_close(NULL);
+    char text[SNUG_RANK_MESSAGE];
     assert_int_equal(snug_watch_verdict(NULL, text), SNUG_WATCH_NONE);
 }
 
@@ -428,6 +458,7 @@ int main(void) {
         TEST(test_stuck_operation), TEST(test_stopped_rank),      TEST(test_operation_that_ends),
         TEST(test_strangers),       TEST(test_lost_leader),       TEST(test_leader_reports),
         TEST(test_leader_fails),    TEST(test_stopped_leader),    TEST(test_unconnected),
+        TEST(test_valid_messages),  TEST(test_leader_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "mpirun.h"
 
 #include "program/shards.h"
+#include "train/args.h"
 
 enum { STAGES = 3 };
 
@@ -208,31 +209,105 @@ static void test_refused(void **state) {
     }
 }
 
-/* Weights that an update made infinite are named, though no rank has all of them. */
-static void test_infinite_weights(void **state) {
-    static const char words[] = TRAIN "--config_name cut --train_file train.csv --bf16 --max_steps 3 --optim sgd "
-                                      "--weight_decay 1e38 --learning_rate 1e3 --lr_scheduler_type constant ";
+/* ---- DeepSpeed's configuration ----------------------------------------------------------------------------------- */
+
+static snug_status read_deepspeed(const struct fixture *f, snug_args *args, const char *text) {
+    write_text(f, "ds.json", text);
+    assert_int_equal(snug_args_set(args, "config_name", "bert-base-uncased"), SNUG_OK);
+    assert_int_equal(snug_args_set(args, "num_processes", "4"), SNUG_OK);
+    assert_int_equal(snug_args_set(args, "deepspeed", path_of(f, "ds.json")), SNUG_OK);
+    return snug_args_check(args, "plan");
+}
+
+static void test_deepspeed(void **state) {
+    static const struct {
+        const char *text, *says;
+        snug_status status;
+    } refused[] = {
+        {"{\"zero_optimization\": {\"stage\": 4}}", "(zero_optimization.stage in --deepspeed ", SNUG_E_USAGE},
+        {"{\"zero_optimization\": {\"stage\": [2]}}", "(zero_optimization.stage in --deepspeed ", SNUG_E_USAGE},
+        {"{\"seed\": 1}", "ds.json: seed: not supported by snug", SNUG_E_UNSUPPORTED},
+        {"{\"optimizer\": {\"type\": \"AdamW\"}}", "ds.json: optimizer.type: not supported", SNUG_E_UNSUPPORTED},
+        {"{\"zero_optimization\": {\"offload_param\": {\"device\": \"cpu\"}}}",
+         "zero_optimization.offload_param.device is cpu: several ranks do not offload yet", SNUG_E_UNSUPPORTED},
+        {"{\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}", "fp16.loss_scale is 128: snug has torch's",
+         SNUG_E_UNSUPPORTED},
+        {"{\"train_batch_size\": 64}", "train_batch_size is 64: a step has 8 x 1 sequences on 4 ranks", SNUG_E_USAGE},
+        {"{\"train_batch_size\": [32]}", "train_batch_size: a step has 8 x 1 sequences", SNUG_E_USAGE},
+        {"{\"gradient_clipping\": 0.5}", "gradient_clipping is 0.5: but --max_grad_norm is 2", SNUG_E_USAGE},
+        {"{\"gradient_clipping\": \"0123456789012345678901234567890123456789012345678901234567890123456789\"}",
+         "gradient_clipping in --deepspeed", SNUG_E_USAGE},
+        {"{\"a123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+         "012345678901234567890123456789012345678901234567890123456789012345678901234567890\": 1}",
+         "too long", SNUG_E_UNSUPPORTED},
+        {"[]", "ds.json", SNUG_E_INPUT},
+    };
     struct fixture *f = *state;
-    char command[1024];
+    snug_args *args;
+    assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+    assert_int_equal(snug_args_set(args, "max_grad_norm", "0.5"), SNUG_OK);
+    for (int again = 0; again < 2; again++) /* a run checks its arguments more than once */
+        assert_int_equal(
+            read_deepspeed(f, args,
+                           "{\"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true,"
+                           " \"offload_optimizer\": {\"device\": \"none\"}}, \"gradient_clipping\": 0.5,"
+                           " \"gradient_accumulation_steps\": 3, \"train_micro_batch_size_per_gpu\": \"auto\","
+                           " \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": false, \"loss_scale\": 0},"
+                           " \"train_batch_size\": 96, \"scheduler\": \"auto\"}"),
+            SNUG_OK);
+    assert_int_equal(args->zero_stage, 2);
+    assert_int_equal(args->gradient_accumulation_steps, 3);
+    assert_true(args->bf16 && !args->fp16 && args->max_grad_norm == 0.5);
+    snug_args_destroy(args);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+        assert_int_equal(snug_args_set(args, "max_grad_norm", "2"), SNUG_OK);
+        const snug_status status = read_deepspeed(f, args, refused[i].text);
+        if (status != refused[i].status || !strstr(snug_error_message(f->ctx), refused[i].says))
+            fail_msg("%s: status %d: %s", refused[i].text, (int)status, snug_error_message(f->ctx));
+        snug_args_destroy(args);
+    }
+    assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
+    assert_int_equal(read_deepspeed(f, args, "{\"train_batch_size\": \"auto\"}"), SNUG_OK);
+    assert_int_equal(snug_args_set(args, "deepspeed", "none"), SNUG_OK);
+    assert_int_equal(snug_args_check(args, "plan"), SNUG_OK);
+    snug_args_destroy(args);
+}
+
+/* Weights that an update made infinite are named, though no rank has all of them; if they are finite, the run goes on
+   for some steps. */
+static void test_infinite_weights(void **state) {
+    static const char *const kinds[][2] = {
+        {"--weight_decay 1e38 --learning_rate 1e3", "the weight "},
+        {"--learning_rate 1e38 --max_grad_norm 0", "the last 2 steps had no finite "}};
+    struct fixture *f = *state;
     if (skips) return;
     write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
-    snprintf(command, sizeof command, "%s --gradient_accumulation_steps 2 --output_dir one", words);
-    assert_int_equal(run(f, command), 1);
-    char *one = output_of(f, "stderr");
-    snprintf(command, sizeof command, "-n 2 " SNUG " %s --zero_stage 1 --output_dir two", words);
-    assert_int_equal(run_ranks(f, command), 1);
-    char *two = output_of(f, "stderr");
-    const char *said = strstr(one, "snug: step 2: "), *name = strstr(one, "the weight ");
-    if (!said || !name) fail_msg("%s", one);
-    assert_contains(two, name);
-    free(one);
-    free(two);
+    for (int kind = 0; kind < 2; kind++) {
+        char words[512], command[1024];
+        snprintf(words, sizeof words,
+                 TRAIN "--config_name cut --train_file train.csv --bf16 --max_steps 3 --optim sgd --lr_scheduler_type "
+                       "constant %s",
+                 kinds[kind][0]);
+        snprintf(command, sizeof command, "%s --gradient_accumulation_steps 2 --output_dir one%d", words, kind);
+        assert_int_equal(run(f, command), 1);
+        char *one = output_of(f, "stderr");
+        snprintf(command, sizeof command, "-n 2 " SNUG " %s --zero_stage 3 --output_dir two%d", words, kind);
+        assert_int_equal(run_ranks(f, command), 1);
+        char *two = output_of(f, "stderr"), *said = strstr(one, kinds[kind][1]);
+        if (!said) fail_msg("%s", one);
+        *(said + strcspn(said, "\n")) = '\0';
+        assert_contains(two, said);
+        free(one);
+        free(two);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shards),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accumulation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_stage, set_up, tear_down),

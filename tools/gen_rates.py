@@ -20,7 +20,7 @@ def main(path):
     print("/* Operation, types, dropout, file; seconds per call, FLOP and byte; samples, error. */")
     print("static const struct snug_rate snug_measured_rates[] = {")
     for r in rates["seconds"]:
-        if r.get("file"):  # of the disk of that machine
+        if r.get("file") or r["types"] & 16:  # of the disk and of the processor of that machine
             continue
         print(f'    {{SNUG_OP_{r["operation"].upper()}, {r["types"]}, {str(r["dropout"]).lower()}, false, {r["call"]:.3g}, {r["flop"]:.3g}, '
               f'{r["byte"]:.3g}, {r["samples"]}, {r["error"]:.2g}}},')

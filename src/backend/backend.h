@@ -25,6 +25,12 @@ struct snug_crossing {
     float learning_rate;
 };
 
+/* What the host updates weights with where the arena is on a device; all NULL if no operation is on_host. */
+struct snug_host_updates {
+    const struct snug_backend *backend; /* of snug_backend_updates() */
+    void *state;
+};
+
 struct snug_timestamps;
 
 /* Timestamps of copies, which run beside operations: number 2 i when copy i begins, 2 i + 1 when it is done. */
@@ -60,6 +66,7 @@ struct snug_run {
     /* Where FETCH and STORE of an asynchronous backend record when they begin and are done; NULL: nowhere. */
     struct snug_copy_times *copy_times;
     struct snug_crossing *crossing;
+    struct snug_host_updates host_updates;
     const struct snug_optimizer *optimizer;
     const struct snug_collectives *collectives; /* of a program of several ranks; else NULL */
     int contributors; /* ranks that had a micro-batch in this step, or round of it: those before this number */
@@ -92,6 +99,7 @@ struct snug_offload {
     int64_t least;                  /* bytes; smaller tensors are not offloaded */
     bool overlaps;                  /* the update's copies run during BACKWARD and the next FORWARD, too */
     double resident;                /* share of each class's bytes that stays in the arena; not of activations */
+    double on_host;                 /* share of the offloaded weights' bytes that the host updates */
     const struct snug_rates *rates; /* by which copies begin earlier and are waited for later; NULL: only `ahead` */
 };
 
@@ -138,6 +146,10 @@ struct snug_backend {
     int64_t bounce; /* bytes of the bounce buffers through which a device copies from and to the offload file; else 0 */
     /* Optional operations that this backend has. */
     bool lazy_rows, scales_loss;
+    /* Runs an update whose flag on_host is set, with run->host_updates, on the host's cores and beside later
+     * operations: its tensors are those of the backing store in memory. WAIT on its weight, or the end of the phase,
+     * waits for it. NULL if the backend has none; not NULL if it can only plan. */
+    snug_op_fn *update_on_host;
     snug_op_fn *ops[SNUG_OP_COUNT];
 };
 

@@ -82,14 +82,14 @@ snug_status snug_group_broadcast(snug_context *ctx, const struct snug_process_gr
 snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *group, int64_t *values, int64_t count) {
     enum { PIECE = 1 << 12 };
     const int ranks = snug_group_size(group);
-    const int64_t piece = count < PIECE ? count : PIECE;
+    const int64_t piece = count < PIECE ? count : PIECE; /* untested: more than 1,365 classes */
     void *memory;
     if (!group || count == 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * piece), sizeof *values, &memory));
     int64_t *all = memory;
     snug_status status = SNUG_OK;
     for (int64_t at = 0; at < count && status == SNUG_OK; at += piece) {
-        const int64_t n = count - at < piece ? count - at : piece;
+        const int64_t n = count - at < piece ? count - at : piece; /* untested: more than 1,365 classes */
         memcpy(all + group->ranks.rank * n, values + at, (size_t)n * sizeof *values);
         status = snug_group_all_gather(ctx, group, all, n * (int64_t)sizeof *values);
         for (int64_t i = 0; i < n && status == SNUG_OK; i++) {
@@ -106,12 +106,14 @@ snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group
     enum { PIECE = 1 << 20 };
     const int ranks = group->ranks.size;
     const bool receives = group->ranks.rank == 0;
+    /* untested: more than 1,024 ranks */
     const int64_t most = SNUG_COLLECTIVE_MOST / ranks, piece = most < PIECE ? most : PIECE;
     void *received = NULL;
+    /* untested: outputs of more than 1 MiB */
     if (receives) RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * (bytes < piece ? bytes : piece)), 1, &received));
     snug_status status = SNUG_OK;
     for (int64_t at = 0; at < bytes && status == SNUG_OK; at += piece) {
-        const int64_t n = bytes - at < piece ? bytes - at : piece;
+        const int64_t n = bytes - at < piece ? bytes - at : piece;    /* untested: the same */
         const struct snug_shards one = snug_equal_parts(n, n, ranks); /* which is rank 0's */
         status = group->collectives->exchange(ctx, (const char *)values + at, received, &one, 0, n);
         for (int r = 0; r < ranks && receives && status == SNUG_OK; r++)

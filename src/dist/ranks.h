@@ -10,7 +10,7 @@
 
 #include "core/context.h"
 
-enum { SNUG_RANKS_MOST = 1 << 20, SNUG_HOST_NAME = 64 };
+enum { SNUG_RANKS_MOST = 1 << 20, SNUG_HOST_NAME = 64, SNUG_RANK_MESSAGE = 768 /* bytes, of a message about a rank */ };
 
 struct snug_ranks {
     int rank, size;             /* of the run */

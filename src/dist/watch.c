@@ -54,7 +54,7 @@ struct snug_watch {
     bool taken;
     double verdict_at, end_at;
     int end_code;
-    char text[SNUG_WATCH_TEXT];
+    char text[SNUG_RANK_MESSAGE];
 };
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
@@ -94,11 +94,12 @@ static void report(struct snug_watch *w, const char *text) {
 
 /* error: of the connection; 0: the other side closed it. */
 static void lose(struct snug_watch *w, struct peer *peer, int error) {
-    char who[256], text[SNUG_WATCH_TEXT];
+    char who[256], text[SNUG_RANK_MESSAGE];
     close(peer->fd);
     peer->fd = -1;
     if (peer->left) return;
     name_rank(w, &peer->state, who, sizeof who);
+    /* may be untested: needs a network that is cut */
     if (error == 0 || error == ECONNRESET || error == EPIPE)
         snprintf(text, sizeof text,
                  "%s: its process has ended without a message: it was killed (by the kernel, if memory was short: see "
@@ -160,7 +161,7 @@ static bool receive(struct snug_watch *w, struct peer *peer, int *error) {
     *error = 0;
     const ssize_t n =
         recv(peer->fd, (char *)&peer->in + peer->received, sizeof peer->in - peer->received, MSG_DONTWAIT);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno;
+    if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno; /* may be untested: depends on timing */
     if (n == 0) *error = -1;
     if (n <= 0) return false;
     peer->received += (size_t)n;
@@ -236,12 +237,12 @@ static int blame(const struct peer *peer, const struct snug_watch_message *waits
 
 /* Rank 0 knows all states: a rank that waits too long, and the one for which it does. */
 static void find_late(struct snug_watch *w, double now) {
-    char text[SNUG_WATCH_TEXT], who[256];
+    char text[SNUG_RANK_MESSAGE], who[256];
     const struct snug_watch_message own = own_message(w, SNUG_WATCH_STATE), *waits = NULL;
     for (int r = 0; r < w->peer_count; r++) {
         struct peer *peer = &w->peers[r];
         if (r == 0) *peer = (struct peer){.fd = -1, .state = own, .heard = now};
-        if (peer->left || (r > 0 && peer->fd < 0)) continue;
+        if (peer->left || (r > 0 && peer->fd < 0)) continue; /* may be untested: a firewall between the hosts */
         const double waited = peer->state.waited + (r > 0 ? now - peer->heard : 0);
         if (peer->state.waited >= 0 && waited > w->timeout && (!waits || peer->state.entered > waits->entered))
             waits = &peer->state;
@@ -250,7 +251,7 @@ static void find_late(struct snug_watch *w, double now) {
     const struct peer *late = NULL;
     for (int r = 0; r < w->peer_count; r++) {
         const struct peer *peer = &w->peers[r];
-        if (peer->left || (r > 0 && peer->fd < 0)) continue;
+        if (peer->left || (r > 0 && peer->fd < 0)) continue; /* may be untested: a firewall between the hosts */
         if (blame(peer, waits, now) > (late ? blame(late, waits, now) : 0)) late = peer;
     }
     if (late) {
@@ -268,10 +269,10 @@ static void find_late(struct snug_watch *w, double now) {
 
 /* Others leave this to rank 0, unless it has stopped. */
 static void find_stopped_leader(struct snug_watch *w, double now) {
-    char text[SNUG_WATCH_TEXT];
+    char text[SNUG_RANK_MESSAGE];
     const struct snug_watch_message own = own_message(w, SNUG_WATCH_STATE);
     const struct peer *leader = &w->peers[0];
-    if (leader->fd < 0 || leader->left || own.waited <= w->timeout || now - leader->heard <= QUIET) return;
+    if (leader->left || own.waited <= w->timeout || now - leader->heard <= QUIET) return;
     describe_late(w, leader, &own, now, text, sizeof text);
     report(w, text);
 }
@@ -282,13 +283,16 @@ static void find_stopped_leader(struct snug_watch *w, double now) {
 static void end_process(struct snug_watch *w, double now) {
     pthread_mutex_lock(&w->lock);
     const enum snug_watch_verdict verdict = (enum snug_watch_verdict)atomic_load(&w->verdict);
+    /* untested: a process that is ended records nothing */
     const bool ignored = verdict != SNUG_WATCH_NONE && !w->taken && now > w->verdict_at + GRACE;
+    /* untested: a process that is ended records nothing */
     const bool stuck = w->end_at > 0 && now > w->end_at;
-    const int code = stuck ? w->end_code : 1;
+    const int code = stuck ? w->end_code : 1; /* untested: as above */
     pthread_mutex_unlock(&w->lock);
-    if (!ignored && !stuck) return;
-    if (ignored && verdict == SNUG_WATCH_REPORT) snug_log(w->ctx, SNUG_LOG_ERROR, "%s", w->text); /* untested: ends */
-    _exit(code); /* untested: a process that is ended records nothing */
+    if (!ignored && !stuck) return; /* untested: as above */
+    /* untested: as above */
+    if (ignored && verdict == SNUG_WATCH_REPORT) snug_log(w->ctx, SNUG_LOG_ERROR, "%s", w->text);
+    _exit(code); /* untested: as above */
 }
 
 static void await_events(struct snug_watch *w) {
@@ -364,8 +368,7 @@ static snug_status start_thread(struct snug_watch *w) {
     const int error = pthread_create(&w->thread, NULL, watch_ranks, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     w->running = !error;
-    if (!error) return SNUG_OK;
-    /* untested: no more threads */
+    if (!error) return SNUG_OK; /* untested: no more threads */
     return snug_fail(w->ctx, SNUG_E_MEMORY, "the thread that watches the ranks cannot be started: %s", strerror(error));
 }
 
@@ -420,6 +423,7 @@ static void say(struct snug_watch *w, enum snug_watch_kind kind) {
     pthread_mutex_lock(&w->lock);
     w->farewell = kind;
     pthread_mutex_unlock(&w->lock);
+    /* may be untested: depends on when signals arrive */
     while (w->wake[1] >= 0 && write(w->wake[1], "", 1) < 0 && errno == EINTR) continue;
 }
 
@@ -432,7 +436,7 @@ void snug_watch_close(struct snug_watch *w) {
     for (int i = 0; i < STRANGERS; i++)
         if (w->strangers[i].fd >= 0) close(w->strangers[i].fd);
     for (int i = 0; i < 2; i++)
-        if (w->wake[i] >= 0) close(w->wake[i]);
+        if (w->wake[i] >= 0) close(w->wake[i]); /* may be untested: an allocation that fails */
     if (w->listener >= 0) close(w->listener);
     pthread_mutex_destroy(&w->lock);
     free(w->polled);
@@ -466,7 +470,7 @@ void snug_watch_leave(void *watch) {
     pthread_mutex_unlock(&w->lock);
 }
 
-enum snug_watch_verdict snug_watch_verdict(struct snug_watch *w, char text[SNUG_WATCH_TEXT]) {
+enum snug_watch_verdict snug_watch_verdict(struct snug_watch *w, char text[SNUG_RANK_MESSAGE]) {
     *text = '\0';
     if (!w) return SNUG_WATCH_NONE;
     pthread_mutex_lock(&w->lock);
@@ -479,7 +483,7 @@ enum snug_watch_verdict snug_watch_verdict(struct snug_watch *w, char text[SNUG_
 
 snug_status snug_watch_poll(void *watch, snug_context *ctx) {
     struct snug_watch *w = watch;
-    char text[SNUG_WATCH_TEXT];
+    char text[SNUG_RANK_MESSAGE];
     if (atomic_load(&w->verdict) == SNUG_WATCH_NONE) return SNUG_OK;
     snug_watch_verdict(w, text);
     return snug_fail(ctx, SNUG_E_IO, "%s", text);

@@ -14,8 +14,6 @@
 
 struct snug_watch;
 
-enum { SNUG_WATCH_TEXT = 768 };
-
 enum snug_watch_verdict {
     SNUG_WATCH_NONE,   /* no rank is known to be lost or late */
     SNUG_WATCH_REPORT, /* one is, and this rank reports it */
@@ -38,7 +36,7 @@ void snug_watch_leave(void *watch);
 
 /* The verdict, and for SNUG_WATCH_REPORT and _SILENT the message: the rank, its host, its step and the cause. If it is
  * not asked for within 3 s after the event, the watch's thread logs the message and ends the process. */
-enum snug_watch_verdict snug_watch_verdict(struct snug_watch *watch, char text[SNUG_WATCH_TEXT]);
+enum snug_watch_verdict snug_watch_verdict(struct snug_watch *watch, char text[SNUG_RANK_MESSAGE]);
 /* This rank failed and reports it: the others do not. */
 void snug_watch_fail(struct snug_watch *watch);
 /* The process is about to end with this exit code: if it still exists after 2 s, the watch's thread ends it. */

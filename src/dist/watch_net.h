@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-#include "dist/watch.h"
+#include "dist/ranks.h"
 
 enum { SNUG_WATCH_MAGIC = 0x736e7531, SNUG_WATCH_ADDRESSES = 16, SNUG_WATCH_TOKEN = 16 };
 
@@ -33,7 +33,7 @@ struct snug_watch_message {
     int64_t rank, step;
     int64_t entered; /* collective operations so far */
     double waited;   /* seconds in the current one; negative: none */
-    char host[SNUG_HOST_NAME], phase[48], operation[48], text[SNUG_WATCH_TEXT];
+    char host[SNUG_HOST_NAME], phase[48], operation[48], text[SNUG_RANK_MESSAGE];
 };
 
 /* Listens on all interfaces, at a port that is free; the socket, or -1. */

@@ -53,7 +53,7 @@ static int64_t offloaded_bytes(const struct snug_program *program, const struct 
 /* The operation before which the update can run at the latest; -1: it stays where it is, as in a second backward, whose
    gradients are not kept. */
 static int32_t target_of(const struct snug_program *program, const struct defer *d, const struct snug_op *op) {
-    if (op->phase != SNUG_PHASE_UPDATE || !snug_op_is(op, SNUG_OP_UPDATES)) return -1;
+    if (op->phase != SNUG_PHASE_UPDATE || !snug_op_is(op, SNUG_OP_UPDATES) || op->on_host) return -1;
     if (!offloaded_bytes(program, op) || !program->tensors[op->update.g].persistent) return -1;
     int32_t target = d->reader[op->update.weight];
     const int32_t others[] = {op->update.copy ? d->reader[op->update.copy] : -1, d->reader[op->update.g]};

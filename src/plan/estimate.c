@@ -16,6 +16,7 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
         const bool counts = input ? bit < 2 : bit < 3; /* the first two inputs and the first output */
         if (counts && snug_dtype_size(program->tensors[op->operands[k]].dtype) == 2) types |= 1 << bit;
     }
+    if (op->on_host) types |= SNUG_ON_HOST;
     return types | (program->tf32 && snug_op_info(op->kind)->group == SNUG_GROUP_CONTRACTION ? 8 : 0);
 }
 
@@ -27,7 +28,7 @@ static const struct snug_rate *find_rate(const struct snug_rates *rates, enum sn
     int least = INT_MAX;
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
-        if (rate->kind != kind || rate->file != file) continue;
+        if (rate->kind != kind || rate->file != file || (rate->types ^ types) & SNUG_ON_HOST) continue;
         const int distance = 2 * __builtin_popcount((unsigned)(rate->types ^ types)) + (rate->dropout != dropout);
         if (distance < least) {
             best = rate;
@@ -72,13 +73,14 @@ static void add(struct snug_estimate *sum, double times, const struct snug_estim
 
 /* ---- copies beside operations ---------------------------------------------------------------------------------- */
 
-/* The clock of a step: operations run one after the other, and so do the copies of each direction. The offload file
- * does one copy at a time. */
+/* The clock of a step: operations run one after the other, and so do the copies of each direction, and updates on the
+ * host. The offload file does one copy at a time. */
 struct timeline {
     const struct snug_rates *rates;
     const struct snug_program *program;
     const struct snug_load *load;
     double now, until[2], *copied; /* until: by direction; copied: by staging buffer, the end of its last copy */
+    double host;                   /* until the host updates */
     double waited;
 };
 
@@ -94,6 +96,10 @@ static void walk_op(struct timeline *t, const struct snug_op *op) {
         return;
     }
     const double seconds = snug_estimate_op(t->rates, t->program, op, t->load, t->load->rows).seconds;
+    if (op->on_host) { /* it waits for what is done so far */
+        t->copied[op->update.weight] = t->host = fmax(t->now, t->host) + seconds;
+        return;
+    }
     if (!snug_op_is(op, SNUG_OP_COPIES)) {
         t->now += seconds;
         return;
@@ -104,7 +110,8 @@ static void walk_op(struct timeline *t, const struct snug_op *op) {
     t->copied[store ? op->store.x : op->fetch.x] = *until;
 }
 
-/* A phase ends when its copies have ended, too. Returns the seconds for which operations waited. */
+/* A phase ends when its copies, and updates on the host, have ended, too. Returns the seconds for which operations
+ * waited. */
 static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, bool last) {
     /* In a step after another one. */
     const struct snug_moment moment = {.first = first, .last = last, .fetched = true, .pending = first};
@@ -113,7 +120,7 @@ static double walk_phase(struct timeline *t, enum snug_phase phase, bool first, 
         const struct snug_op *op = &t->program->ops[i];
         if (op->phase == phase && !snug_op_is_idle(op, &moment)) walk_op(t, op);
     }
-    wait_until(t, fmax(t->until[0], t->until[1]));
+    wait_until(t, fmax(t->host, fmax(t->until[0], t->until[1])));
     return t->waited;
 }
 
@@ -155,6 +162,17 @@ static snug_status check_file_rates(const struct snug_rates *rates, const struct
                      rates->device);
 }
 
+static snug_status check_host_rates(const struct snug_rates *rates, const struct snug_program *program) {
+    bool known = false, used = false; /* all elementwise updates are measured, or none */
+    for (size_t i = 0; i < rates->count; i++) known |= rates->items[i].types & SNUG_ON_HOST;
+    for (size_t i = 0; i < program->op_count; i++) used |= program->ops[i].on_host;
+    if (!used || known) return SNUG_OK;
+    return snug_fail(program->ctx, SNUG_E_INPUT,
+                     "the rates of %s lack those of updates on the host: measure them with snug bench rates --device "
+                     "cuda, or leave --offload_update out",
+                     rates->device);
+}
+
 snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snug_program *program,
                                 const struct snug_load *load, struct snug_step_estimate *out) {
     const double size = (double)program->capacity[SNUG_EXTENT_ROWS];
@@ -174,12 +192,13 @@ snug_status snug_estimate_parts(const struct snug_rates *rates, const struct snu
         const double times = once ? 1 : each * (head ? chunks : 1);
         struct snug_estimate one = snug_estimate_op(rates, program, op, load, head ? load->rows / chunks : load->rows);
         copies |= snug_op_is(op, SNUG_OP_COPIES);
-        if (beside && snug_op_is(op, SNUG_OP_COPIES)) one.seconds = 0;
+        if (beside && (snug_op_is(op, SNUG_OP_COPIES) || op->on_host)) one.seconds = 0;
         add(&out->total, times, &one);
         add(&out->parts[snug_side_of(op, after_loss)][snug_op_info(op->kind)->group], times, &one);
         after_loss |= op->kind == SNUG_OP_LOSS;
     }
     if (!beside || !copies) return SNUG_OK;
     RETURN_IF_ERROR(check_file_rates(rates, program));
+    RETURN_IF_ERROR(check_host_rates(rates, program));
     return add_waits(rates, program, load, out);
 }

@@ -241,7 +241,8 @@ static bool can_be_cut(const struct snug_program *program, const struct snug_op 
 /* Whether an operation that is not cut uses the whole tensor. */
 static bool uses_whole(const struct offload *o, const struct snug_op *op, int32_t tensor) {
     int64_t elements;
-    return !can_be_cut(o->program, op, &elements) && (snug_op_uses(op, tensor) || snug_op_writes(op, tensor));
+    return !op->on_host && !can_be_cut(o->program, op, &elements) &&
+           (snug_op_uses(op, tensor) || snug_op_writes(op, tensor));
 }
 
 /* Whether an operation shortly before operation index uses the whole tensor, which is then in the arena anyway; or, if
@@ -298,7 +299,9 @@ static snug_status emit_part(struct offload *o, size_t index, int64_t elements, 
     return snug_program_op(o->program, op);
 }
 
+/* Whether it needs staging buffers. */
 static bool uses_offloaded(const struct offload *o, const struct snug_op *op) {
+    if (op->on_host) return false;
     for (int k = 0; k < snug_op_operands(op); k++)
         if (o->program->tensors[op->operands[k]].offloaded) return true;
     return false;
@@ -437,7 +440,7 @@ static snug_status begin_residency(struct offload *o, int32_t item, int32_t inde
 static snug_status find_residencies(struct offload *o, int32_t index) {
     const struct snug_op before = o->program->ops[index]; /* needs() reads the unchanged operation */
     struct snug_op op = before;
-    for (int k = 0; k < snug_op_operands(&op); k++) {
+    for (int k = 0; k < snug_op_operands(&op) && !op.on_host; k++) {
         int32_t *number = &op.operands[k];
         const int32_t item = item_of(o, *number);
         if (item < 0) continue;
@@ -568,6 +571,7 @@ static snug_status offload(struct offload *o) {
     find_phases(o);
     RETURN_IF_ERROR(choose(o));
     RETURN_IF_ERROR(place_norms(o));
+    snug_choose_host_updates(o->program, o->how->on_host);
     if (o->how->overlaps && !o->program->updates_in_backward)
         RETURN_IF_ERROR(snug_defer_updates(o->program, o->begin[SNUG_PHASE_FORWARD + 1], o->how->ahead));
     RETURN_IF_ERROR(cut(o));

@@ -194,7 +194,7 @@ static snug_status norm_of_sum(struct partition *p, const struct snug_op *norm) 
     return snug_program_op(p->program, chunks);
 }
 
-/* The sums of all chunks, and of them each gradient's, before CLIP. norms: the operations of the whole gradients. */
+/* The sums of all chunks, and of them each gradient's, before CLIP. ops: those before the stage. */
 static snug_status sum_norms(struct partition *p, const struct snug_op *clip, const struct snug_op *ops, size_t count) {
     const struct snug_tensor *table = &p->program->tensors[p->chunk_sums];
     struct snug_op op = like(clip, SNUG_OP_GATHER_RANKS);

@@ -637,7 +637,8 @@ snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *bac
     snug_status status = open_cache(&bench, &cache);
     if (status == SNUG_OK) status = measure_all(&bench);
     if (status == SNUG_OK) status = fit_all(&bench, out);
-    if (status == SNUG_OK && device) status = measure_copies(&bench, out); /* untested: needs a GPU */
+    if (status == SNUG_OK && device) status = measure_copies(&bench, out);                 /* untested: needs a GPU */
+    if (status == SNUG_OK && device) status = snug_rates_measure_host(out, 4096, threads); /* untested: needs a GPU */
     if (status == SNUG_OK) status = measure_disk(ctx, &bench, out);
     if (status != SNUG_OK) {
         snug_rates_free(out);

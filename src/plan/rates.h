@@ -12,7 +12,7 @@
  * never takes less time. */
 struct snug_rate {
     enum snug_op_kind kind;
-    int32_t types; /* which operands are stored in 16 bits: snug_operand_types() */
+    int32_t types; /* which operands are stored in 16 bits, and where it runs: snug_operand_types() */
     bool dropout;  /* it drops */
     bool file;     /* FETCH and STORE on a GPU, from and to the offload file instead of host memory */
     double call, flop, byte;
@@ -34,6 +34,8 @@ struct snug_rates {
  * or 7 GiB of a GPU's memory. gpu is the GPU's name, NULL for a CPU. */
 snug_status snug_rates_measure(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
                                struct snug_rates *out);
+/* Adds those of updates on the host with this number of threads, of weights of rows x 4096 elements. */
+snug_status snug_rates_measure_host(struct snug_rates *rates, int64_t rows, int threads);
 /* Reads the rates from the file named by SNUG_RATES; else from the cache folder; else measures them and stores them
  * there. */
 snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backend, const char *gpu, int threads,
@@ -59,8 +61,9 @@ snug_status snug_rates_fit(struct snug_rates *rates, struct snug_rate rate, cons
                            size_t count);
 
 /* 1 if op's first input is stored in 16 bits, + 2 if its second one is, + 4 if its first output is, + 8 for TF32
- * contractions: a backend chooses its loop by these types. */
-enum { SNUG_OPERAND_TYPES = 16 };
+ * contractions: a backend chooses its loop by these types. + SNUG_ON_HOST for an update on the host
+ * (plan/host_update.c), whose rate is of no other operation. */
+enum { SNUG_OPERAND_TYPES = 16, SNUG_ON_HOST = 16 };
 int32_t snug_operand_types(const struct snug_program *program, const struct snug_op *op);
 
 /* The work of a step: its mean micro-batch. */
@@ -82,7 +85,8 @@ enum snug_side snug_side_of(const struct snug_op *op, bool after_loss);
 /* The estimate for an optimizer step, in total and by part. rates may be NULL: seconds are then 0. The FLOPs and bytes
  * of a step are summed only here. Where copies run beside operations, they take the seconds for which operations wait
  * for them, found by walking through the program's copies and waits; only that can fail: out of memory, or
- * SNUG_E_INPUT if the rates lack those of the offload file that the program's copies use. */
+ * SNUG_E_INPUT if the rates lack those of the offload file that the program's copies use, or of its updates on the
+ * host. */
 struct snug_step_estimate {
     struct snug_estimate total, parts[SNUG_SIDE_COUNT][SNUG_GROUP_COUNT];
 };

@@ -3,6 +3,14 @@
 
 #include <stdlib.h>
 
+static snug_status open_host_updates(snug_context *ctx, struct snug_runner_program *p, int threads) {
+    bool any = false;
+    for (size_t i = 0; i < p->program->op_count; i++) any |= p->program->ops[i].on_host;
+    if (!any) return SNUG_OK; /* may be untested: needs a GPU */
+    p->host_updates.backend = snug_backend_updates(NULL);
+    return p->host_updates.backend->open(ctx, p->program, threads, &p->host_updates.state);
+}
+
 snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backend, int threads,
                              struct snug_program *const programs[], int count, const struct snug_layout *layout,
                              struct snug_runner *out) {
@@ -12,6 +20,7 @@ snug_status snug_runner_open(snug_context *ctx, const struct snug_backend *backe
     for (int i = 0; i < count; i++) {
         out->programs[i].program = programs[i];
         RETURN_IF_ERROR(backend->open(ctx, programs[i], threads, &out->programs[i].state));
+        RETURN_IF_ERROR(open_host_updates(ctx, &out->programs[i], threads));
     }
     return SNUG_OK;
 }
@@ -61,12 +70,16 @@ struct snug_run snug_runner_run(const struct snug_runner *r, int program) {
                              .threads = r->threads,
                              .backing = r->memory.backing,
                              .copies = p->copies,
-                             .crossing = &p->crossing};
+                             .crossing = &p->crossing,
+                             .host_updates = p->host_updates};
 }
 
 void snug_runner_close(struct snug_runner *r) {
     for (int i = 0; i < r->count; i++) /* first: a copy may be in flight */
         if (r->programs[i].state) r->backend->close(r->programs[i].state);
+    for (int i = 0; i < r->count; i++)
+        if (r->programs[i].host_updates.state) /* untested: needs a GPU */
+            r->programs[i].host_updates.backend->close(r->programs[i].host_updates.state);
     snug_backing_close(&r->memory.backing);
     for (int i = 0; i < r->count; i++) free(r->programs[i].copies);
     snug_block_release(&r->arena);

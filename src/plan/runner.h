@@ -13,6 +13,7 @@ struct snug_runner_program {
     void *state;                  /* the backend's */
     uint64_t *copies;             /* see snug_run; NULL where nothing is offloaded */
     struct snug_crossing crossing;
+    struct snug_host_updates host_updates;
 };
 
 struct snug_runner {

@@ -68,6 +68,10 @@ snug_status snug_stage_pace(struct snug_program *program, const struct snug_offl
 /* Moves copies of the update into BACKWARD and the next FORWARD. */
 snug_status snug_stage_overlap(struct snug_program *program, const struct snug_offload *how);
 
+/* Gives updates on the host (chosen by the offload stage) what they read and write besides offloaded tensors, and moves
+ * them to the beginning of UPDATE. */
+snug_status snug_stage_host_updates(struct snug_program *program);
+
 /* Sets the first and last operation of each tensor. A staging buffer that the next step still stores lives from `first`
  * to the end and from the beginning to `last`, which is then before `first`. */
 void snug_find_lifetimes(struct snug_program *program);

@@ -19,6 +19,10 @@ struct snug_updates {
 snug_status snug_update_in_backward(struct snug_program *program, const struct snug_methods *methods,
                                     const struct snug_updates *updates);
 
+/* Chooses the updates that the host computes: of weights that are offloaded with their gradients and states, from the
+ * last one on, up to this share of their bytes. */
+void snug_choose_host_updates(struct snug_program *program, double share);
+
 /* Moves updates of offloaded weights to the next FORWARD, before the first operation that reads the weight.
  * end: the first operation after FORWARD; ahead: as in struct snug_offload. */
 snug_status snug_defer_updates(struct snug_program *program, int32_t end, int32_t ahead);

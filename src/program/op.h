@@ -372,13 +372,14 @@ struct snug_op {
     enum snug_phase phase;
     enum snug_part part;
     enum snug_block_kind block;
-    int32_t layer;   /* if part is LAYER; otherwise -1 */
-    bool accumulate; /* outputs are added to, in every micro-batch and chunk */
-    bool first;      /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
-    bool each;       /* with first: in the first chunk of each micro-batch, because its gradients are not kept */
-    bool last;       /* runs in a step's last micro-batch only */
-    bool crosses;    /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
-    bool flushed;    /* a flush runs it, too, because what crosses needs it */
+    int32_t layer;           /* if part is LAYER; otherwise -1 */
+    bool accumulate;         /* outputs are added to, in every micro-batch and chunk */
+    bool first;              /* overwrites its gradients in a step's first micro-batch and chunk, adds later */
+    bool each;               /* with first: in the first chunk of each micro-batch: its gradients are not kept */
+    bool last;               /* runs in a step's last micro-batch only */
+    bool crosses;            /* part of the update, but runs in another phase: see struct snug_crossing (backend.h) */
+    bool flushed;            /* a flush runs it, too, because what crosses needs it */
+    bool on_host;            /* an update that the host computes, in the backing store (plan/host_update.c) */
     enum snug_unless unless; /* of FETCH */
     float p;                 /* dropout probability; 0 in evaluation programs */
     uint32_t site;           /* the dropout's number in the model: key of its random numbers */

@@ -15,6 +15,7 @@ static void print_inverse(FILE *out, double seconds) {
 }
 
 static const char *type_name(int32_t types) {
+    types &= ~SNUG_ON_HOST;
     return types == 0 ? "fp32" : types & 8 ? "tf32" : (types & 5) == 5 ? "bf16" : "mixed";
 }
 
@@ -29,7 +30,10 @@ static void print_rates(FILE *out, const void *report) {
         const struct snug_rate *rate = &rates->items[i];
         char name[32];
         /* untested: needs a GPU */
-        snprintf(name, sizeof name, "%s%s", snug_op_name(rate->kind), rate->file ? ", file" : "");
+        snprintf(name, sizeof name, "%s%s", snug_op_name(rate->kind),
+                 rate->file                   ? ", file"
+                 : rate->types & SNUG_ON_HOST ? ", host"
+                                              : "");
         fprintf(out, "%-22s %-5s %-8s %10.2f", name, type_name(rate->types), rate->dropout ? "yes" : "no",
                 rate->call * 1e6);
         print_inverse(out, rate->flop);

@@ -52,7 +52,8 @@ struct snug_args {
     bool gradient_checkpointing, update_in_backward;
     char *recompute, *freeze;
     char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
-    double offload_ratio;
+    double offload_ratio, offload_update;
+    char *deepspeed;                   /* a file */
     int64_t zero_stage, num_processes; /* num_processes: of a plan; 0: those that the launcher started */
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *gpu, *memory_budget; /* gpu: of a plan, a name or a file of rates */
@@ -87,6 +88,8 @@ snug_status snug_args_check(struct snug_args *args, const char *command);
 snug_status snug_args_check_task(const struct snug_args *args, enum snug_task task);
 /* Sets the level of each of `layers` layers, from recompute and gradient_checkpointing. */
 snug_status snug_args_recompute(const struct snug_args *args, int64_t layers, enum snug_recompute levels[]);
+/* Sets the arguments that the file `deepspeed` has; keys that snug does not have are SNUG_E_UNSUPPORTED. */
+snug_status snug_args_deepspeed(struct snug_args *args);
 /* The ranks of the run, or of the planned one. */
 static inline int snug_args_ranks(const struct snug_args *args) {
     return args->num_processes > 0 ? (int)args->num_processes : snug_group_size(args->group);

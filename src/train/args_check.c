@@ -78,6 +78,12 @@ static snug_status check_standard_input(const struct snug_args *args) {
     const char *const files[] = {args->train_file, args->validation_file, args->test_file};
     int count = 0;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) count += files[i] && snug_data_is_stdin(files[i]);
+    if (count && snug_group_size(args->group) > 1) /* may be untested: needs MPI */
+        return snug_fail(
+            args->ctx, SNUG_E_USAGE,
+            "standard input is given as a file, and only one of %d ranks can read it: give a file that all "
+            "of them can open",
+            snug_group_size(args->group));
     if (count < 2) return SNUG_OK;
     return snug_fail(args->ctx, SNUG_E_USAGE, "standard input is given as %d files, and can be read only once", count);
 }
@@ -270,6 +276,7 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     bool train = strcmp(command, "train") == 0;
     RETURN_IF_ERROR(check_command(args, command));
     RETURN_IF_ERROR(check_files(args, command));
+    RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(check_rows(args));
     RETURN_IF_ERROR(check_standard_input(args));
     RETURN_IF_ERROR(check_split(args, train || strcmp(command, "plan") == 0));

@@ -59,7 +59,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "accelerator_config parallelism_config",
      "snug does not use Accelerate: leave it out; mpirun starts several ranks"},
     {SNUG_FOREIGN_VALUE, "label_names", "give --label_column_name, the column of the labels"},
-    {SNUG_FOREIGN_VALUE, "fsdp_config fsdp_min_num_params deepspeed sharded_ddp",
+    {SNUG_FOREIGN_VALUE, "fsdp_config fsdp_min_num_params sharded_ddp",
      "give --zero_stage, which divides states, gradients and weights over the ranks"},
     {SNUG_FOREIGN_VALUE, "debug", "leave it out: --log_level debug has the times of all operations"},
     {SNUG_FOREIGN_VALUE, "past_index", "encoders have no past: leave it out"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --offload and --offload_dir. */
+/* --offload, --offload_ratio, --offload_update and --offload_dir. */
 #include <string.h>
 
 #include "backend/backend.h"
@@ -14,6 +14,12 @@ static unsigned class_of(const char *text, size_t length) {
     for (int i = SNUG_MEMORY_WEIGHTS; i <= SNUG_MEMORY_ACTIVATIONS; i++)
         if (is_word(snug_memory_class_name((snug_memory_class)i), text, length)) return 1u << i;
     return is_word("master_weights", text, length) ? SNUG_OFFLOAD_MASTERS : 0;
+}
+
+/* Whether the backing store has all that an update reads and writes. */
+static bool is_for_host(unsigned classes) {
+    const unsigned all = 1u << SNUG_MEMORY_OPTIMIZER | 1u << SNUG_MEMORY_GRADIENTS;
+    return (classes & all) == all && classes & (1u << SNUG_MEMORY_WEIGHTS | SNUG_OFFLOAD_MASTERS);
 }
 
 snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
@@ -38,6 +44,20 @@ snug_status snug_args_offload(const struct snug_args *args, unsigned *classes) {
     if (args->offload_ratio < 1 && !*classes)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--offload_ratio %g needs --offload, as in --offload optimizer",
                          args->offload_ratio);
+    if (args->offload_update > 0 && !is_for_host(*classes))
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--offload_update %g: the host updates weights that are offloaded with their gradients and "
+                         "states: use --offload optimizer,gradients,weights, or master_weights instead of weights",
+                         args->offload_update);
+    if (args->offload_update > 0 && args->offload_dir)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--offload_update %g: the host updates what is in host memory: leave --offload_dir out",
+                         args->offload_update);
+    if (args->offload_update > 0 && args->update_in_backward)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--offload_update %g and --update_in_backward: the host cannot update in backward: leave one "
+                         "of them out",
+                         args->offload_update);
     if (args->offload_dir && !*classes)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--offload_dir %s needs --offload, as in --offload optimizer",
                          args->offload_dir);

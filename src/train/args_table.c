@@ -166,12 +166,17 @@ const struct snug_argument snug_arguments[] = {
          "a GPU to page-locked host memory, or to a file in offload_dir (snug's own)"),
     REAL(offload_ratio, MEMORY, "1", "(0,1]",
          "fraction of the optimizer states, gradients and weights of --offload that is offloaded (snug's own)"),
+    REAL(offload_update, MEMORY, "0", "[0,1]",
+         "fraction of the offloaded weights that the host's cores update, of those whose gradients and states are "
+         "offloaded too; a GPU updates the others (snug's own)"),
     TEXT(offload_dir, "", MEMORY, "DIR",
          "folder of the unnamed offload file; default on the CPU: output_dir, on a GPU: none; a tmpfs is host memory "
          "(snug's own)"),
     COUNT(
         zero_stage, "", MEMORY, "0", "[0,3]",
         "several ranks: what they divide (ZeRO); 1: optimizer states; 2: gradients, too; 3: weights, too; 0: nothing"),
+    TEXT(deepspeed, "", MEMORY, "FILE",
+         "DeepSpeed's configuration, of which snug understands the ZeRO stage, clipping, batch sizes, bf16 and fp16"),
     FLAG(update_in_backward, "", MEMORY, "False",
          "update weights in backward and free each gradient; with clipping, backward runs twice (snug's own)"),
 

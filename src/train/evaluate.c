@@ -56,6 +56,14 @@ static snug_status run_batch(struct snug_session *s, const struct snug_inference
     return SNUG_OK;
 }
 
+/* A rank without a batch in the last round: with ZeRO stage 3 the others need its shards of the weights. */
+static snug_status attend(struct snug_session *s) {
+    struct snug_run run = s->eval_run;
+    run.idle = true;
+    run.batch = NULL;
+    return snug_run_phase(&run, s->job.setup.backend, SNUG_PHASE_FORWARD, NULL);
+}
+
 static void report_progress(const struct snug_session *s, const snug_callbacks *callbacks, int64_t done,
                             int64_t batches) {
     if (!callbacks || !callbacks->on_event || snug_group_rank(s->job.setup.args->group) != 0) return;
@@ -85,8 +93,9 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
         if (status != SNUG_OK && status != SNUG_END) return status; /* END: the last round's rest */
         bool stop = callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
         if (stop && !group) return interrupted(s, done, batches);
-        if (status == SNUG_OK) RETURN_IF_ERROR(run_batch(s, inference));
+        RETURN_IF_ERROR(status == SNUG_OK ? run_batch(s, inference) : attend(s));
         RETURN_IF_ERROR(inference->on_round(inference->user, last, &stop));
+        /* may be untested: a rank that is ended records nothing */
         if (stop && group && !last) return interrupted(s, done + snug_group_size(group), batches);
     }
     report_progress(s, callbacks, batches, batches);

@@ -72,6 +72,7 @@ static void wait_for_others(int rank, const snug_callbacks *callbacks) {
 static snug_status fail_by_watch(const struct snug_args *args, enum snug_watch_verdict verdict, const char *why) {
     enum { TURN = 4, TURNS = 2, SILENT = 5 }; /* seconds; a launcher ends all ranks within 3 s */
     const struct snug_ranks *ranks = &args->group->ranks;
+    /* may be untested: as above */
     const int before = ranks->rank > TURNS ? TURNS : ranks->rank - 1; /* other ranks that may report it */
     /* may be untested: as above */
     const int seconds = verdict == SNUG_WATCH_SILENT ? SILENT : ranks->rank > 0 ? before * TURN : 0;
@@ -86,7 +87,7 @@ static snug_status fail_by_watch(const struct snug_args *args, enum snug_watch_v
 /* may be untested: a rank that is ended records nothing */
 snug_status snug_group_fail(struct snug_args *args, const snug_callbacks *callbacks, snug_status status, int64_t step) {
     const struct snug_process_group *group = args->group;
-    char why[1536], at[48] = "", lost[SNUG_WATCH_TEXT];
+    char why[1536], at[48] = "", lost[SNUG_RANK_MESSAGE];
     if (!group) return status; /* may be untested: a rank that is ended records nothing */
     args->group->failed = true;
     const enum snug_watch_verdict verdict = snug_watch_verdict(group->watch, lost);

@@ -77,7 +77,8 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
                                           const struct snug_process_group *group, int64_t batch_size) {
     const struct snug_metric_kind *kind = accumulator->kind;
     int64_t *counts = NULL;
-    if (!group || accumulator->misuse) return SNUG_OK; /* a misuse is an error of the result */
+    /* may be untested: no data set leads to a misuse, which is an error of the result */
+    if (!group || accumulator->misuse) return SNUG_OK;
     if (kind->merge) RETURN_IF_ERROR(kind->merge(accumulator, group, batch_size));
     const int64_t count = kind->counts ? kind->counts(accumulator, &counts) : 0;
     RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, counts, count));

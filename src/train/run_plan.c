@@ -121,6 +121,11 @@ static snug_status choose_methods(const struct snug_setup *setup, const struct s
     plan->offload_dir = snug_args_offload_dir(args, snug_backend_is_device(backend));
     RETURN_IF_ERROR(snug_args_offload(args, &plan->offload.classes));
     plan->offload.resident = 1 - args->offload_ratio;
+    plan->offload.on_host = args->offload_update;
+    if (args->offload_update > 0 && !backend->update_on_host)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--offload_update %g needs a GPU: on a CPU the host updates all weights anyway",
+                         args->offload_update);
     plan->weights = strcmp(args->dtype, "bfloat16") == 0 ? SNUG_BF16 : SNUG_F32;
     if (snug_setup_is_inference(setup) && args->bf16_full_eval) plan->weights = SNUG_BF16;
     if (snug_setup_is_inference(setup) && args->fp16_full_eval) plan->weights = SNUG_F16;
@@ -142,6 +147,17 @@ static enum snug_dtype compute_type(const struct snug_setup *setup, const struct
              "fp32",
              args->bf16 ? "bf16" : "bf16_full_eval");
     return SNUG_F32;
+}
+
+static snug_status check_host_updates(const struct snug_run_plan *plan, const struct snug_program *program) {
+    bool any = plan->offload.on_host == 0;
+    for (size_t i = 0; i < program->op_count; i++) any |= program->ops[i].on_host;
+    if (any) return SNUG_OK;
+    return snug_fail(program->ctx, SNUG_E_USAGE,
+                     "--offload_update %g: there is no weight that the host could update: small tensors are not "
+                     "offloaded, Adafactor is updated by the GPU alone, and a weight is updated as a whole; use a "
+                     "larger fraction, or leave it out",
+                     plan->offload.on_host);
 }
 
 /* A backend may lack operations of some methods. snug_device_check() refuses their flags before anything is read; this
@@ -196,6 +212,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
                                          .lazy_steps = may_update_lazily(setup, plan) ? LAZY_STEPS : 0,
                                          .offload = plan->offload};
     RETURN_IF_ERROR(snug_stages(program, &methods));
+    if (methods.optimizer) RETURN_IF_ERROR(check_host_updates(plan, program));
     return check_operations(setup, program);
 }
 

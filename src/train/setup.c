@@ -291,8 +291,7 @@ static snug_status try_labels(struct snug_setup *setup) {
 static int64_t smaller(int64_t rows, int64_t most) { return most >= 0 && most < rows ? most : rows; }
 
 /* The first rows of the training file are evaluated on, the others are trained on, as in run_mlm.py. Of masked LM
-   without
-   --line_by_line rows are blocks of tokens. */
+   without --line_by_line rows are blocks of tokens. */
 static snug_status split(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const int64_t percentage = args->validation_split_percentage, all = setup->train.rows;

@@ -109,7 +109,7 @@ static snug_status record_totals(struct snug_trainer *t) {
                                   {{"train_runtime", r->seconds},
                                    {"train_samples_per_second", r->samples_per_second},
                                    {"train_steps_per_second", r->steps_per_second},
-                                   {"total_flos", r->flops},
+                                   {"total_flos", snug_trainer_flops(t)}, /* of all steps */
                                    {"train_loss", r->train_loss}}};
     return record(t, &metrics);
 }

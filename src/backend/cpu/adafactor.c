@@ -229,7 +229,7 @@ snug_status SNUG_KERNEL(adafactor)(struct snug_run *run, const struct snug_op *o
     const int column = op->update.vector ? 0 : 1; /* the first moment follows this state */
     struct segment s = {.run = run,
                         .op = op,
-                        .numbers = update_numbers(run, op, run->step, run->learning_rate).adafactor,
+                        .numbers = update_numbers(run, op, run->step - run->skipped, run->learning_rate).adafactor,
                         .rows = rows,
                         .cols = cols,
                         .parts = snug_adafactor_parts(rows),

@@ -18,7 +18,8 @@ static void update(const void *constants, float *restrict p, float *const states
 }
 
 snug_status SNUG_KERNEL(adam)(struct snug_run *run, const struct snug_op *op) {
-    const struct adam adam = {update_numbers(run, op, run->step, run->learning_rate).adam, update_clip(run, op)};
+    const struct adam adam = {update_numbers(run, op, run->step - run->skipped, run->learning_rate).adam,
+                              update_clip(run, op)};
     SNUG_KERNEL(update_elements)(run, op, update, &adam);
     return SNUG_OK;
 }

@@ -269,8 +269,9 @@ static void update_all(struct snug_run *run, const struct snug_op *op, const str
 
 snug_status SNUG_KERNEL(adam_8bit)(struct snug_run *run, const struct snug_op *op) {
     const struct snug_cpu_updates *cpu = run->backend_state;
-    const struct constants constants = {
-        &cpu->quantization, update_numbers(run, op, run->step, run->learning_rate).adam_8bit, update_clip(run, op)};
+    const struct constants constants = {&cpu->quantization,
+                                        update_numbers(run, op, run->step - run->skipped, run->learning_rate).adam_8bit,
+                                        update_clip(run, op)};
     update_all(run, op, &constants);
     return SNUG_OK;
 }

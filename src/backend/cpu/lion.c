@@ -18,7 +18,7 @@ static void update(const void *constants, float *restrict p, float *const states
 }
 
 snug_status SNUG_KERNEL(lion)(struct snug_run *run, const struct snug_op *op) {
-    const struct constants constants = {update_numbers(run, op, run->step, run->learning_rate).lion,
+    const struct constants constants = {update_numbers(run, op, run->step - run->skipped, run->learning_rate).lion,
                                         update_clip(run, op)};
     SNUG_KERNEL(update_elements)(run, op, update, &constants);
     return SNUG_OK;

@@ -36,7 +36,7 @@ static void update(const void *constants, float *restrict p, float *const states
 }
 
 snug_status SNUG_KERNEL(rmsprop)(struct snug_run *run, const struct snug_op *op) {
-    const struct constants constants = {update_numbers(run, op, run->step, run->learning_rate).rmsprop,
+    const struct constants constants = {update_numbers(run, op, run->step - run->skipped, run->learning_rate).rmsprop,
                                         update_clip(run, op)};
     SNUG_KERNEL(update_elements)(run, op, update, &constants);
     return SNUG_OK;

@@ -27,7 +27,7 @@ static void update_momentum(const void *constants, float *restrict p, float *con
 }
 
 snug_status SNUG_KERNEL(sgd)(struct snug_run *run, const struct snug_op *op) {
-    const struct constants constants = {update_numbers(run, op, run->step, run->learning_rate).sgd,
+    const struct constants constants = {update_numbers(run, op, run->step - run->skipped, run->learning_rate).sgd,
                                         update_clip(run, op)};
     SNUG_KERNEL(update_elements)(run, op, run->optimizer->momentum != 0 ? update_momentum : update_plain, &constants);
     return SNUG_OK;

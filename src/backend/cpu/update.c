@@ -13,7 +13,12 @@ static void widen(float *restrict to, const uint16_t *restrict from, int64_t n) 
     for (int64_t i = 0; i < n; i++) to[i] = snug_bf16_to_f32(from[i]);
 }
 
-static void round_nearest(uint16_t *restrict to, const float *restrict from, int64_t n) {
+/* half: to F16, in updates for a GPU; else to BF16. */
+static void round_nearest(uint16_t *restrict to, const float *restrict from, int64_t n, bool half) {
+    if (half) {
+        for (int64_t i = 0; i < n; i++) to[i] = snug_f32_to_f16(from[i]);
+        return;
+    }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) to[i] = snug_f32_to_bf16(from[i]);
 }
@@ -44,7 +49,7 @@ void SNUG_KERNEL(update_end)(const struct snug_run *run, const struct snug_op *o
     uint16_t *copy = snug_run_data(run, op->update.copy);
     if (snug_run_dtype(run, op->update.weight) == SNUG_BF16)
         round_stochastic((uint16_t *)snug_run_data(run, op->update.weight) + first, p, run, op, first, count);
-    if (copy) round_nearest(copy + first, p, count);
+    if (copy) round_nearest(copy + first, p, count, snug_run_dtype(run, op->update.copy) == SNUG_F16);
 }
 
 void SNUG_KERNEL(update_elements)(struct snug_run *run, const struct snug_op *op, snug_update_fn *update,

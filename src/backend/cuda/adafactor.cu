@@ -98,7 +98,7 @@ static __device__ struct place take_place(struct adafactor &a) {
 }
 
 static __device__ struct snug_adafactor_numbers numbers_of(const struct adafactor &a) {
-    struct snug_adafactor_numbers s = a.step->numbers.adafactor;
+    struct snug_adafactor_numbers s = a.step->update.numbers.adafactor;
     if (!a.decay) s.decay = 0;
     return s;
 }

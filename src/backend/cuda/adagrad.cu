@@ -9,7 +9,7 @@
 struct adagrad {
     enum { LEAST = 1, MOST = 1 }; /* the sum */
 
-    static __device__ struct snug_adagrad_numbers of(const struct snug_cuda_step &step) { return step.numbers.adagrad; }
+    static __device__ struct snug_adagrad_numbers of(const struct snug_cuda_step &step) { return step.update.numbers.adagrad; }
     static __device__ __forceinline__ float step(const struct snug_adagrad_numbers &s, float p, float g,
                                                  float (&state)[3]) {
         return snug_adagrad_step(&s, p, g, &state[0]);

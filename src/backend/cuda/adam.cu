@@ -9,7 +9,7 @@
 struct adam {
     enum { LEAST = 2, MOST = 2 }; /* m, v */
 
-    static __device__ struct snug_adam_numbers of(const struct snug_cuda_step &step) { return step.numbers.adam; }
+    static __device__ struct snug_adam_numbers of(const struct snug_cuda_step &step) { return step.update.numbers.adam; }
     static __device__ __forceinline__ float step(const struct snug_adam_numbers &s, float p, float g,
                                                  float (&state)[3]) {
         return snug_adam_step(&s, p, g, &state[0], &state[1]);

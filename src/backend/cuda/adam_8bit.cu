@@ -158,7 +158,7 @@ static __device__ void load_quantization(struct snug_cuda_quantization &to, cons
 
 static __device__ struct snug_adam_8bit_numbers numbers_of(const struct adam_8bit &a,
                                                            const struct snug_cuda_step &step) {
-    struct snug_adam_8bit_numbers s = step.numbers.adam_8bit;
+    struct snug_adam_8bit_numbers s = step.update.numbers.adam_8bit;
     if (!a.decay) s.keep = 1, s.l2 = 0;
     return s;
 }

@@ -192,7 +192,7 @@ static int32_t staging_of(const struct snug_op *op) {
     return op->kind == SNUG_OP_FETCH ? op->fetch.x : op->kind == SNUG_OP_STORE ? op->store.x : 0;
 }
 
-static snug_status create_event(snug_context *ctx, cudaEvent_t *event) {
+snug_status snug_cuda_create_event(snug_context *ctx, cudaEvent_t *event) {
     if (*event) return SNUG_OK;
     return snug_cuda_check(ctx, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
 }
@@ -204,13 +204,13 @@ snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program 
     o->count = program->tensor_count;
     for (size_t i = 0; i < program->op_count; i++) {
         const int32_t staging = staging_of(&program->ops[i]);
-        if (staging) RETURN_IF_ERROR(create_event(ctx, &o->copied[staging].done));
+        if (staging) RETURN_IF_ERROR(snug_cuda_create_event(ctx, &o->copied[staging].done));
     }
-    RETURN_IF_ERROR(create_event(ctx, &o->ready));
+    RETURN_IF_ERROR(snug_cuda_create_event(ctx, &o->ready));
     for (int i = 0; i < 4; i++)
         RETURN_IF_ERROR(snug_cuda_check(ctx, cudaStreamCreateWithFlags(&o->stream[i / 2][i % 2], cudaStreamNonBlocking),
                                         "cudaStreamCreate"));
-    return SNUG_OK;
+    return snug_cuda_open_host_updates(ctx, program, cuda);
 }
 
 void snug_cuda_close_offload(struct snug_cuda *cuda) {
@@ -219,6 +219,7 @@ void snug_cuda_close_offload(struct snug_cuda *cuda) {
         if (o->copied[i].done) cudaEventDestroy(o->copied[i].done);
         free_file_copies(o->copied[i].files);
     }
+    snug_cuda_close_host_updates(cuda);
     if (o->ready) cudaEventDestroy(o->ready);
     for (int i = 0; i < 4; i++)
         if (o->stream[i / 2][i % 2]) cudaStreamDestroy(o->stream[i / 2][i % 2]);
@@ -270,7 +271,7 @@ snug_status snug_cuda_await_copies(struct snug_run *run) {
     return SNUG_OK;
 }
 
-/* In micro-batches in which the copy is idle there is nothing to wait for. */
+/* Also for an update on the host. In micro-batches in which the copy is idle there is nothing to wait for. */
 snug_status snug_cuda_wait(struct snug_run *run, const struct snug_op *op) {
     struct snug_cuda *cuda = snug_cuda_of(run);
     struct snug_cuda_copied *copied = &cuda->offload.copied[op->wait.x];

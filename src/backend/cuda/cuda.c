@@ -148,9 +148,12 @@ snug_status snug_cuda_send_step(struct snug_run *run) {
                                         .max_grad_norm = run->max_grad_norm};
     struct snug_cuda_possible_numbers possible = {.skipped = run->skipped};
     const int most = snug_cuda_of(run)->scaler ? SNUG_UNSEEN_STEPS : 1;
-    for (int i = 0; o && i < most && run->skipped + i <= run->step; i++)
-        possible.numbers[i] = o->info->numbers(o, (double)(run->step - run->skipped - i),
-                                               i == 0 ? run->learning_rate : run->later_rates[i - 1]);
+    for (int i = 0; o && i < most && run->skipped + i <= run->step; i++) {
+        struct snug_cuda_update_numbers *update = &possible.updates[i];
+        update->updates = (int32_t)(run->step - run->skipped - i);
+        update->learning_rate = i == 0 ? run->learning_rate : run->later_rates[i - 1];
+        update->numbers = o->info->numbers(o, update->updates, update->learning_rate);
+    }
     snug_cuda_set_step(snug_cuda_of(run), step, &possible, snug_run_data(run, snug_cuda_of(run)->scaler));
     return snug_cuda_check(run->ctx, cudaGetLastError(), "starting a phase");
 }
@@ -284,6 +287,7 @@ static const struct snug_backend backend = {
     .close = close_state,
     .autotune = snug_cuda_autotune,
     .library = library,
+    .update_on_host = snug_cuda_update_on_host,
     .ops = {SNUG_CUDA_OPS(ENTRY)},
 };
 

@@ -9,7 +9,7 @@
 struct lion {
     enum { LEAST = 1, MOST = 1 }; /* m */
 
-    static __device__ struct snug_lion_numbers of(const struct snug_cuda_step &step) { return step.numbers.lion; }
+    static __device__ struct snug_lion_numbers of(const struct snug_cuda_step &step) { return step.update.numbers.lion; }
     static __device__ __forceinline__ float step(const struct snug_lion_numbers &s, float p, float g,
                                                  float (&state)[3]) {
         return snug_lion_step(&s, p, g, &state[0]);

@@ -10,11 +10,20 @@
 #include "backend/cuda/sizes/constants.h"
 
 struct snug_cuda_file_copy;
+struct snug_cuda_host_update;
+struct snug_cuda_step;
 
 struct snug_cuda_copied {
     cudaEvent_t done;                  /* NULL: the tensor is no staging buffer */
     bool awaited;                      /* no operation has waited for it */
     struct snug_cuda_file_copy *files; /* list of the copies of this staging buffer from and to the offload file */
+};
+
+/* Updates on the host, see host_update.c; all NULL if there are none. */
+struct snug_cuda_host_updates {
+    cudaStream_t stream;
+    struct snug_cuda_step *step; /* page-locked: the numbers of the update */
+    struct snug_cuda_host_update *updates;
 };
 
 /* Part of a program's state; all zeros where nothing is offloaded. */
@@ -25,6 +34,7 @@ struct snug_cuda_offload {
     struct snug_cuda_copied *copied; /* by tensor: the last copy of this staging buffer */
     size_t count;
     cudaEvent_t ready; /* what a copy waits for */
+    struct snug_cuda_host_updates host;
 };
 
 #endif

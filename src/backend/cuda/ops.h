@@ -8,5 +8,6 @@
 #define SNUG_CUDA_FUNCTION(KIND, name, member) snug_op_fn snug_cuda_##name;
 SNUG_CUDA_OPS(SNUG_CUDA_FUNCTION)
 #undef SNUG_CUDA_FUNCTION
+snug_op_fn snug_cuda_update_on_host; /* struct snug_backend's update_on_host */
 
 #endif

@@ -9,7 +9,7 @@
 struct rmsprop {
     enum { LEAST = 1, MOST = 3 }; /* v, the momentum buffer, the mean of g */
 
-    static __device__ struct snug_rmsprop_numbers of(const struct snug_cuda_step &step) { return step.numbers.rmsprop; }
+    static __device__ struct snug_rmsprop_numbers of(const struct snug_cuda_step &step) { return step.update.numbers.rmsprop; }
     static __device__ __forceinline__ float step(const struct snug_rmsprop_numbers &s, float p, float g,
                                                  float (&state)[3]) {
         float &mean = s.momentum != 0 ? state[2] : state[1];

@@ -9,7 +9,7 @@
 struct sgd {
     enum { LEAST = 0, MOST = 1 }; /* the momentum buffer */
 
-    static __device__ struct snug_sgd_numbers of(const struct snug_cuda_step &step) { return step.numbers.sgd; }
+    static __device__ struct snug_sgd_numbers of(const struct snug_cuda_step &step) { return step.update.numbers.sgd; }
     static __device__ __forceinline__ float step(const struct snug_sgd_numbers &s, float p, float g,
                                                  float (&state)[3]) {
         return snug_sgd_step(&s, p, g, &state[0]);

@@ -12,7 +12,7 @@
 /* The possible numbers of a step's update: if 0, 1, 2 … earlier steps were skipped that the host does not know of. */
 struct snug_cuda_possible_numbers {
     int64_t skipped; /* those that it knows of */
-    union snug_update_numbers numbers[SNUG_UNSEEN_STEPS];
+    struct snug_cuda_update_numbers updates[SNUG_UNSEEN_STEPS];
 };
 
 struct snug_cuda_matmul_plan;
@@ -120,6 +120,13 @@ snug_status snug_cuda_open_offload(snug_context *ctx, const struct snug_program 
 /* Makes later operations wait for all copies that no operation has waited for: those that cross phases. */
 snug_status snug_cuda_await_copies(struct snug_run *run);
 void snug_cuda_close_offload(struct snug_cuda *cuda);
+/* Creates *event, if it is NULL. */
+snug_status snug_cuda_create_event(snug_context *ctx, cudaEvent_t *event);
+
+/* ---- updates on the host (host_update.c): parts of opening and closing the offload ---- */
+
+snug_status snug_cuda_open_host_updates(snug_context *ctx, const struct snug_program *program, struct snug_cuda *cuda);
+void snug_cuda_close_host_updates(struct snug_cuda *cuda);
 
 /* ---- captured phases (graph.c) ---- */
 

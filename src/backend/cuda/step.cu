@@ -15,13 +15,13 @@ static __global__ void set_scaled_step(struct snug_cuda_step *to, struct snug_cu
     const int64_t unseen = (int64_t)scaler[SNUG_SCALE_SKIPPED] - possible.skipped, most = SNUG_UNSEEN_STEPS - 1;
     step.loss_scale *= scaler[SNUG_SCALE];
     step.skip = scaler[SNUG_SCALE_SKIPS] != 0;
-    step.numbers = possible.numbers[unseen < 0 ? 0 : unseen < most ? unseen : most];
+    step.update = possible.updates[unseen < 0 ? 0 : unseen < most ? unseen : most];
     *to = step;
 }
 
 extern "C" void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step,
                                    const struct snug_cuda_possible_numbers *possible, const float *scaler) {
-    step.numbers = possible->numbers[0];
+    step.update = possible->updates[0];
     if (scaler)
         set_scaled_step<<<1, 1, 0, cuda->stream>>>(cuda->batch.step, step, *possible, scaler);
     else

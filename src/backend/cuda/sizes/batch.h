@@ -7,14 +7,20 @@
 #include "backend/cuda/sizes/bias.h"
 #include "backend/cuda/sizes/multi_tensor.h"
 
+/* The numbers of an update, and what they follow from: the number of updates before it, and the learning rate. */
+struct snug_cuda_update_numbers {
+    int32_t updates;
+    float learning_rate;
+    union snug_update_numbers numbers;
+};
 /* What changes from one run of an operation to the next. It is in device memory, where kernels read it, so that a
    captured graph serves every batch of its size. */
 struct snug_cuda_step {
     int32_t tokens, sequences, rows, first_row;
     uint32_t key, step; /* Philox's, for dropout */
     float loss_scale, max_grad_norm;
-    bool skip;                         /* this update is skipped: the gradients are not finite (fp16) */
-    union snug_update_numbers numbers; /* of this update, see step.cu */
+    bool skip;                              /* this update is skipped: the gradients are not finite (fp16) */
+    struct snug_cuda_update_numbers update; /* of this update, see step.cu */
 };
 /* The backend's copy of a batch on the device, the step's numbers, and the tables of multi_tensor.c and bias.c. */
 struct snug_cuda_batch {

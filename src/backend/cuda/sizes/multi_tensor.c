@@ -49,7 +49,7 @@ struct snug_cuda_multi_tensor snug_cuda_find_multi_tensor(const struct snug_prog
     bool ended = false;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
-        if (op->crosses) continue;
+        if (op->crosses || op->on_host) continue;
         if (op->kind != kind) {
             const bool copies = snug_op_is(op, SNUG_OP_COPIES);
             if (copies) series = none;
@@ -118,7 +118,7 @@ void snug_cuda_list_entries(const struct snug_program *program, const struct snu
     int32_t i = 0;
     for (int64_t number = multi->first; i < multi->count; number++) {
         const struct snug_op *op = &program->ops[number];
-        if (op->kind != program->ops[multi->first].kind || op->crosses) continue;
+        if (op->kind != program->ops[multi->first].kind || op->crosses || op->on_host) continue;
         entries[i] = op->kind == SNUG_OP_SQUARED_NORM ? norm_entry(program, op) : update_entry(program, op);
         entries[i].block = block;
         block += blocks_of(program, op);
