@@ -75,8 +75,8 @@ static const char *device_name(const struct snug_session *s) {
 static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
 
 static json_t *data_json(const struct snug_session *s, const struct snug_data_source *source) {
-    json_t *o = json_object();
     if (!source->dataset) return json_null();
+    json_t *o = json_object();
     snug_json_add(&o, "file", snug_json_from_text(snug_dataset_path(source->dataset)));
     snug_json_add(&o, "rows", json_integer(source->rows));
     snug_json_add(&o, "tokens", json_integer(snug_dataset_tokens(source->dataset)));
