@@ -263,8 +263,10 @@ static void test_refusals_lead_on(void **state) {
     } cases[] = {
         {"--push_to_hub", "--push_to_hub True: snug does not upload: leave it out, and run hf upload",
          SNUG_E_UNSUPPORTED},
+        {"--fsdp_config fsdp.json", "--fsdp_config fsdp.json: give --zero_stage", SNUG_E_UNSUPPORTED},
         {"--task_name sst2", "--task_name sst2: snug reads files: give --train_file", SNUG_E_UNSUPPORTED},
         {"--adafactor", "give --optim adafactor", SNUG_E_UNSUPPORTED},
+        {"--ddp_backend nccl", "--ddp_backend nccl: it is for PyTorch's DistributedDataParallel", SNUG_E_UNSUPPORTED},
         {"--no_save_safetensors", "--save_safetensors False: snug writes safetensors only", SNUG_E_UNSUPPORTED},
         {"--lr 1e-3", "--lr: unknown argument; give --learning_rate", SNUG_E_USAGE},
         {"--epochs=3", "--epochs: unknown argument; give --num_train_epochs", SNUG_E_USAGE},
