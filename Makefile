@@ -5,7 +5,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev libdnnl-dev libjansson-dev \
-    libutf8proc-dev libxxhash-dev nettle-dev
+    libutf8proc-dev libxxhash-dev nettle-dev zlib1g-dev
 TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin
 
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.

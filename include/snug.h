@@ -259,6 +259,15 @@ void snug_anatomy_destroy(snug_anatomy *anatomy);
 snug_status snug_anatomy_text(const snug_anatomy *anatomy, char **text);
 snug_status snug_anatomy_json(const snug_anatomy *anatomy, char **text);
 
+/* The figures of trainings, read from the folders that they wrote (--output_dir, or a checkpoint): SNUG_E_INPUT names a
+ * folder or file that is not of a training. 1 to 32 folders. */
+typedef struct snug_runs snug_runs;
+snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out);
+void snug_runs_destroy(snug_runs *runs);
+/* One HTML page that loads nothing: curves over steps with the runs overlaid, the memory of a step over its operations,
+ * time, planned and measured memory, settings. Free *html with free(). */
+snug_status snug_runs_html(const snug_runs *runs, char **html);
+
 /* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. */
 snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics);
 
@@ -269,6 +278,15 @@ typedef struct snug_prediction {
                      for regression */
     size_t logits_count;
     const float *logits;
+    /* return_all_scores: the classes and their probabilities, in the model's order. Masked LM: the top_k tokens, the
+     * most probable first. */
+    size_t candidate_count;
+    bool ranked; /* they are the top_k tokens */
+    const char *const *candidates;
+    const double *candidate_scores;
+    /* keep_columns: the row's values in the data file; NULL where it has none. */
+    size_t column_count;
+    const char *const *column_names, *const *columns;
     /* Token classification: the row's words, their tags and the tags' probabilities. A word that was truncated, or that
      * has no token, has no tag: NULL. label has the other tags, separated by spaces, and score is the lowest
      * probability. words is NULL for synthetic data; tags is NULL for other tasks. */
@@ -276,8 +294,9 @@ typedef struct snug_prediction {
     const char *const *words, *const *tags;
     const double *scores;
 } snug_prediction;
-/* Calls on_row in the file's order; on several ranks on rank 0 alone. A status other than SNUG_OK from on_row ends the
- * job with it. */
+/* With labels in test_file, or output_dir set, metrics are logged, and predict_results.txt (token classification:
+ * predictions.txt) and predict_results.json are written there. Calls on_row in the file's order; on several ranks on
+ * rank 0 alone. A status other than SNUG_OK from on_row ends the job with it. */
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
 

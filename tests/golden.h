@@ -221,8 +221,7 @@ static void golden_plan(struct golden *g, double label_smoothing, int64_t chunk_
         .accumulates = g->part_count > 1,
         .micro_batches = g->part_count,
         .lazy_steps = method->lazy ? GOLDEN_LAZY_STEPS : 0,
-        .offload = {
-            .classes = method->offloads ? GOLDEN_OFFLOADED : 0, .ahead = 3, .part = 4096, .least = 16 << 10}};
+        .offload = {.classes = method->offloads ? GOLDEN_OFFLOADED : 0, .ahead = 3, .part = 4096, .least = 16 << 10}};
     assert_int_equal(snug_stages(program, &methods), SNUG_OK);
 }
 

@@ -696,7 +696,8 @@ static inline void play_scene(void **state) {
 /* What a run may write into out/. */
 #define OUTPUT                                                                                                         \
     "cache cache/* out out/config.json out/model.safetensors out/vocab.txt out/tokenizer_config.json "                 \
-    "out/training_args.json out/README.md out/trainer_state.json out/train_results.json out/eval_results.json out/all_results.json out/manifest.json "      \
+    "out/training_args.json out/README.md out/trainer_state.json out/run_report.json out/train_results.json "          \
+    "out/eval_results.json out/all_results.json out/manifest.json "                                                    \
     "out/checkpoint-[1-4] out/checkpoint-[1-4]/*"
 
 /* A run of four steps into out/, and a watch on what it wrote. */

@@ -243,6 +243,7 @@ static void test_refused(void **state) {
         {"--report_to wandb", "not supported by snug yet", SNUG_E_UNSUPPORTED},
         {"--tf32 perhaps", "--tf32 perhaps: must be True or False", SNUG_E_USAGE},
         {"--fp16 perhaps", "must be True or False", SNUG_E_USAGE},
+        {"--validation_split_percentage 100", "validation_split_percentage", SNUG_E_USAGE},
         {"--fsdp_config f.json", "give --zero_stage", SNUG_E_UNSUPPORTED},
         {"--pad_to_max_length", "snug never pads", SNUG_E_UNSUPPORTED},
     };
@@ -263,7 +264,6 @@ static void test_refusals_lead_on(void **state) {
         {"--push_to_hub", "--push_to_hub True: snug does not upload: leave it out, and run hf upload",
          SNUG_E_UNSUPPORTED},
         {"--fsdp_config fsdp.json", "--fsdp_config fsdp.json: give --zero_stage", SNUG_E_UNSUPPORTED},
-        {"--validation_split_percentage 5", "split the file, and give both parts", SNUG_E_UNSUPPORTED},
         {"--task_name sst2", "--task_name sst2: snug reads files: give --train_file", SNUG_E_UNSUPPORTED},
         {"--adafactor", "give --optim adafactor", SNUG_E_UNSUPPORTED},
         {"--ddp_backend nccl", "--ddp_backend nccl: it is for PyTorch's DistributedDataParallel", SNUG_E_UNSUPPORTED},

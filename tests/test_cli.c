@@ -84,6 +84,7 @@ static void test_help_of_each_command(void **state) {
          "--output_dir"},
         {"doctor", {"--fp16"}, "--learning_rate"},
         {"gpu", {"--watch"}, "--learning_rate"},
+        {"report", {"usage: snug report RUN [RUN"}, "--learning_rate"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

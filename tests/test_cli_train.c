@@ -262,7 +262,8 @@ static void test_from_training_to_predictions(void **state) {
         "config.json",           "model.safetensors",  "vocab.txt",
         "tokenizer_config.json", "trainer_state.json", "train_results.json",
         "eval_results.json",     "all_results.json",   "checkpoint-20/optimizer.safetensors",
-        "training_args.json",    "README.md",          "checkpoint-20/training_args.json"};
+        "training_args.json",    "README.md",          "checkpoint-20/training_args.json",
+        "run_report.json"};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (!exists(path_of(f, "out/%s", written[i]))) fail_msg("there is no %s", written[i]);
 

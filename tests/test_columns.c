@@ -341,7 +341,7 @@ static void test_peek(void **state) {
     struct snug_reader *reader;
     struct snug_peek peek;
     struct snug_row row;
-    assert_int_equal(snug_reader_open(f->ctx, path, false, &reader), SNUG_OK);
+    assert_int_equal(snug_reader_open(f->ctx, path, &(struct snug_reader_options){0}, &reader), SNUG_OK);
     assert_int_equal(snug_peek_open(f->ctx, reader, -1, &peek), SNUG_OK);
     assert_int_equal(peek.count, 4);
     for (int i = 0; i < 10; i++) {

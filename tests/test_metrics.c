@@ -125,6 +125,86 @@ static void test_golden(void **state) {
     json_decref(cases);
 }
 
+/* Of each class, and from all scores: in batches of 7, twice, and read twice. */
+static void check_classes(snug_context *ctx, const json_t *one) {
+    const char *name, *problem, *names[8];
+    double threshold;
+    float logits[most_values], targets[most_values];
+    int32_t numbers[most_values];
+    json_t *logits_json, *targets_json, *expected, *names_json, *confusion, *value;
+    size_t i;
+    assert_int_equal(json_unpack((json_t *)(uintptr_t)one, "{s:s s:s s:F s:o s:o s:o s:o s:o}", "name", &name,
+                                 "problem", &problem, "threshold", &threshold, "logits", &logits_json, "targets",
+                                 &targets_json, "metrics", &expected, "names", &names_json, "confusion", &confusion),
+                     0);
+    json_array_foreach(names_json, i, value) names[i] = json_string_value(value);
+    const bool multi = strcmp(problem, "multi") == 0;
+    const int64_t classes = (int64_t)json_array_size(names_json), width = multi ? classes : 1;
+    const int64_t rows = (int64_t)read_floats(logits_json, logits) / classes;
+    const size_t count = read_floats(targets_json, targets);
+    for (i = 0; i < count; i++) numbers[i] = multi ? -1 : (int32_t)targets[i];
+    const struct snug_labels labels = {multi ? SNUG_PROBLEM_MULTI_LABEL : SNUG_PROBLEM_SINGLE_LABEL, classes,
+                                       (char **)(uintptr_t)names};
+    const struct snug_metric_accumulator_options options = {.task = SNUG_TASK_CLASSIFICATION,
+                                                            .labels = &labels,
+                                                            .classes = classes,
+                                                            .rows = rows,
+                                                            .each_class = true,
+                                                            .threshold = threshold};
+    void *memory;
+    struct snug_metric_accumulator *accumulator = accumulator_with(ctx, &options, &memory);
+    for (int round = 0; round < 2; round++) {
+        snug_metrics metrics;
+        snug_metric_accumulator_reset(accumulator);
+        for (int64_t row = 0; row < rows; row += 7)
+            add(accumulator, logits + row * classes, numbers + row, targets + row * width,
+                rows - row < 7 ? rows - row : 7);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
+            check_metrics(name, expected, &metrics);
+        }
+        const int64_t *cells = snug_metric_accumulator_confusion(accumulator);
+        assert_int_equal(cells == NULL, multi);
+        for (int64_t k = 0; cells && k < classes * classes; k++)
+            assert_int_equal(cells[k], json_integer_value(json_array_get(
+                                           json_array_get(confusion, (size_t)(k / classes)), (size_t)(k % classes))));
+    }
+    snug_metric_accumulator_free(accumulator);
+    free(memory);
+}
+
+static void test_classes(void **state) {
+    json_t *cases = json_load_file(SNUG_SOURCE_DIR "/tests/golden/class_metrics.json", 0, NULL), *one;
+    size_t i;
+    assert_int_equal(json_array_size(cases), 10);
+    json_array_foreach(cases, i, one) check_classes(*state, one);
+    json_decref(cases);
+}
+
+/* More classes than metrics, and than a confusion matrix has; more rows than announced. */
+static void test_many_classes(void **state) {
+    enum { classes = 1100 };
+    static char *names[classes];
+    static float logits[2 * classes];
+    const int32_t numbers[] = {3, 4};
+    for (int i = 0; i < classes; i++) names[i] = "x";
+    logits[3] = logits[classes + 5] = 2;
+    const struct snug_labels labels = {SNUG_PROBLEM_SINGLE_LABEL, classes, names};
+    const struct snug_metric_accumulator_options options = {
+        .task = SNUG_TASK_CLASSIFICATION, .labels = &labels, .classes = classes, .rows = 2, .each_class = true};
+    void *memory;
+    snug_metrics metrics;
+    struct snug_metric_accumulator *accumulator = accumulator_with(*state, &options, &memory);
+    add(accumulator, logits, numbers, NULL, 2);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_OK);
+    assert_true(metrics.count <= SNUG_METRICS_MAX - 8 && metrics.count > SNUG_METRICS_MAX - 16);
+    assert_null(snug_metric_accumulator_confusion(accumulator));
+    add(accumulator, logits, numbers, NULL, 1);
+    assert_int_equal(snug_metric_accumulator_result(accumulator, &metrics), SNUG_E_INTERNAL);
+    snug_metric_accumulator_free(accumulator);
+    free(memory);
+}
+
 enum { most_classes = 16, most_sentences = 16 };
 
 /* A batch of sentences whose tokens are all loss positions. */
@@ -426,6 +506,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_golden, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tags, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_types, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loss_is_a_mean_over_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_to_measure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_misuse_is_an_error, set_up, tear_down),

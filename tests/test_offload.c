@@ -434,13 +434,12 @@ static void test_programs_must_agree(void **state) {
     assert_int_equal(snug_config_read(f->ctx, path_of(f, "wide"), &config), SNUG_OK);
     for (int agree = 0; agree < 2; agree++) {
         for (int i = 0; i < 2; i++) {
-            const struct snug_methods methods = {
-                .optimizer = i ? NULL : &adam,
-                .offload = {.classes = 1u << SNUG_MEMORY_WEIGHTS,
-                            .ahead = 1,
-                            .part = 1 << 14,
-                            .least = 16 << 10,
-                            .resident = agree ? 0.4 : 0.4 * i}};
+            const struct snug_methods methods = {.optimizer = i ? NULL : &adam,
+                                                 .offload = {.classes = 1u << SNUG_MEMORY_WEIGHTS,
+                                                             .ahead = 1,
+                                                             .part = 1 << 14,
+                                                             .least = 16 << 10,
+                                                             .resident = agree ? 0.4 : 0.4 * i}};
             snug_program_init(&programs[i], f->ctx);
             programs[i].longest = 60;
             programs[i].capacity[SNUG_EXTENT_TOKENS] = 400;

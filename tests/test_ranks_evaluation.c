@@ -4,7 +4,7 @@
 
 #include "mpirun.h"
 
-#define TRAIN_MODEL                                                                                                          \
+#define TRAIN_MODEL                                                                                                    \
     "train --use_cpu --config_name model --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 " \
     "--threads 1 --max_steps 4 --save_strategy no --num_train_epochs 1 "
 #define RUN "--use_cpu --threads 1 --per_device_eval_batch_size "
@@ -14,13 +14,14 @@ static int set_up_ranks(void **state) {
     return set_up(state);
 }
 
-/* The metrics without times. */
+/* The metrics without times, and without the run, whose memory differs. */
 static char *metrics_of(const struct fixture *f) {
     json_error_t error;
     char *text = output_of(f, "stdout");
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!json) fail_msg("this is not JSON: %s", text);
     free(text);
+    json_object_del(json, "run");
     json_object_del(json, "eval_runtime");
     json_object_del(json, "eval_samples_per_second");
     json_object_del(json, "eval_steps_per_second");
@@ -57,9 +58,11 @@ static void test_classes(void **state) {
     free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
     check(f, "out", "dev.csv", 7, "");
     check(f, "out", "dev.csv", 64, "");
+    check(f, "out", "dev.csv", 7, "--class_metrics ");
     write_data(f, "multi.csv", FORM_MULTI, TRAIN_ROWS, 3);
-    free(run_well(f, TRAIN_MODEL "--train_file multi.csv --output_dir multi"));
+    free(run_well(f, TRAIN_MODEL "--train_file multi.csv --label_separator | --output_dir multi"));
     check(f, "multi", "multi.csv", 3, "");
+    check(f, "multi", "multi.csv", 3, "--class_metrics --threshold 0.4 ");
 }
 
 /* Correlations need the pairs of all ranks, in the order of the rows; they are exchanged 1024 at a time. */
@@ -98,6 +101,44 @@ static void test_results(void **state) {
     json_decref(results);
 }
 
+/* The results in a folder, without times. */
+static json_t *results_in(const struct fixture *f, const char *folder, const char *command) {
+    json_t *results = read_json(f, path_of(f, "%s/%s_results.json", folder, command)), *value;
+    const char *name;
+    void *next;
+    json_object_foreach_safe(results, next, name, value) if (strstr(name, "_runtime") || strstr(name, "_per_second"))
+        json_object_del(results, name);
+    return results;
+}
+
+/* Files of predictions, their metrics, and the confusion matrix of an evaluation are those of one rank. */
+static void test_files(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    free(run_well(f, TRAIN_MODEL "--train_file train.csv --output_dir out"));
+#define MEASURED RUN "7 --model_name_or_path out --class_metrics "
+    free(run_well(f, "predict " MEASURED "--test_file dev.csv --keep_columns all --output_dir one"));
+    run_ranks_well(f, 3, "predict " MEASURED "--test_file dev.csv --keep_columns all --output_dir three");
+    free(run_well(f, "eval " MEASURED "--validation_file dev.csv --output_dir one"));
+    run_ranks_well(f, 3, "eval " MEASURED "--validation_file dev.csv --output_dir three");
+    for (int predicts = 0; predicts < 2; predicts++) {
+        json_t *one = results_in(f, "one", predicts ? "predict" : "eval"),
+               *three = results_in(f, "three", predicts ? "predict" : "eval");
+        assert_non_null(json_object_get(one, predicts ? "predict_auc" : "confusion_matrix"));
+        assert_non_null(json_object_get(one, predicts ? "predict_loss" : "eval_loss"));
+        assert_true(json_equal(one, three));
+        json_decref(one);
+        json_decref(three);
+    }
+    size_t size, sizes;
+    char *one = read_text(f, path_of(f, "one/predict_results.txt"), &size),
+         *three = read_text(f, path_of(f, "three/predict_results.txt"), &sizes);
+    assert_int_equal(count_of(one, "\n"), EVAL_ROWS + 1);
+    assert_string_equal(one, three);
+    free(one);
+    free(three);
+}
+
 /* A row that cannot be read ends all ranks, with one message; so does a rank's other model. */
 static void test_failures(void **state) {
     struct fixture *f = *state;
@@ -106,6 +147,10 @@ static void test_failures(void **state) {
     write_text(f, "bad.csv", "sentence,label\nw1,negative\nw2,neither\n");
     assert_said(f, run_ranks(f, "-n 2 " SNUG " eval " RUN "1 --model_name_or_path out --validation_file bad.csv"), 1,
                 (const char *const[]){"rank 0 of 2 on ", "bad.csv", NULL});
+    assert_said(f,
+                run_ranks(f, "-n 2 " SNUG " predict " RUN "1 --model_name_or_path out --test_file - "
+                             "--data_format csv"),
+                2, (const char *const[]){"only one of 2 ranks can read it", NULL});
     free(run_well(f, TRAIN_MODEL "--train_file train.csv --seed 1 --output_dir other"));
     if (!is_open_mpi) return; /* -wdir is Open MPI's */
     assert_int_equal(mkdir(path_of(f, "elsewhere"), 0700), 0);
@@ -124,6 +169,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_regression, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_tags_and_tokens, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_results, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_files, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_failures, set_up_ranks, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

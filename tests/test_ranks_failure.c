@@ -10,7 +10,7 @@
 
 #include "mpirun.h"
 
-#define TRAIN_MODEL                                                                                                          \
+#define TRAIN_MODEL                                                                                                    \
     "train --use_cpu --config_name model --tokenizer_name model --per_device_train_batch_size 8 --learning_rate 1e-3 " \
     "--threads 1 --logging_steps 1 --train_file train.csv --lr_scheduler_type constant "
 #define LONG TRAIN_MODEL "--max_steps 100000 --save_steps 2 --save_total_limit 2 "
@@ -121,7 +121,7 @@ static void test_interrupted_between_steps(void **state) {
     pid_t launcher =
         start_known(f, 2,
                     TRAIN_MODEL "--validation_file long.csv --per_device_eval_batch_size 1 --eval_strategy epoch "
-                          "--save_strategy no --logging_steps 1 --max_steps 10 --output_dir out");
+                                "--save_strategy no --logging_steps 1 --max_steps 10 --output_dir out");
     pid_t second = process_of(f, 1);
     wait_for_text(f, "stderr", "'epoch': 1.00");
     assert_int_equal(kill(second, SIGTERM), 0);
@@ -167,7 +167,8 @@ static bool kill_at(struct fixture *f, const char *words, double after, int rank
 }
 
 static void test_kills_at_random(void **state) {
-#define KILLED TRAIN_MODEL "--validation_file dev.csv --eval_strategy steps --eval_steps 20 --max_steps 60 --save_steps 4 "
+#define KILLED                                                                                                         \
+    TRAIN_MODEL "--validation_file dev.csv --eval_strategy steps --eval_steps 20 --max_steps 60 --save_steps 4 "
     struct fixture *f = *state;
     const char *given = getenv("SNUG_RANK_KILLS");
     const int wanted = given ? atoi(given) : 10;
@@ -289,8 +290,9 @@ static void test_cut_off(void **state) {
     print_message("both hosts' ranks have ended %.1f s after the cut\n", seconds);
     run_ranks_well(f, 2,
                    TRAIN_MODEL "--max_steps 300 --save_steps 2 --save_total_limit 2 --output_dir cut "
-                         "--resume_from_checkpoint True");
-    free(run_well(f, TRAIN_MODEL "--max_steps 300 --save_strategy no --gradient_accumulation_steps 2 --output_dir whole"));
+                               "--resume_from_checkpoint True");
+    free(run_well(f,
+                  TRAIN_MODEL "--max_steps 300 --save_strategy no --gradient_accumulation_steps 2 --output_dir whole"));
     assert_same_in_both(f, "whole", "cut", "model.safetensors");
 }
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The readers of CSV, TSV, JSON Lines and plain text, and the repair of UTF-8. */
+#include <zlib.h>
+
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
 #include "scratch.h"
 #include "text/reader.h"
 #include "text/tokenizer.h"
+
+static const struct snug_reader_options strictly = {.strict = true};
 
 /* All rows as text, for comparison: fields joined by '~', rows by newlines, each with its index and line; a kind other
    than TEXT is a letter and a colon before the field, and of lists of words each has a '/' after it. The header is
@@ -40,8 +44,8 @@ static snug_status dump_rows(struct snug_reader *reader, char *out, size_t size)
 
 static snug_status dump_as(struct scratch *scratch, const char *path, bool strict, bool words, char *out, size_t size) {
     struct snug_reader *reader;
-    RETURN_IF_ERROR(words ? snug_reader_open_words(scratch->ctx, path, strict, &reader)
-                          : snug_reader_open(scratch->ctx, path, strict, &reader));
+    const struct snug_reader_options options = {.strict = strict, .words = words};
+    RETURN_IF_ERROR(snug_reader_open(scratch->ctx, path, &options, &reader));
     const snug_status status = dump_rows(reader, out, size);
     snug_reader_close(reader);
     return status;
@@ -119,7 +123,8 @@ static void other_refusals(void **state) {
     char found[64];
     assert_fails(s, dump(s, scratch_path(s, "none.csv"), true, found, sizeof found), SNUG_E_IO, "none.csv");
     assert_fails(s, dump(s, scratch_path(s, "none.parquet"), true, found, sizeof found), SNUG_E_USAGE, ".jsonl");
-    assert_fails(s, dump(s, scratch_path(s, "none"), true, found, sizeof found), SNUG_E_USAGE, "must end in");
+    assert_fails(s, dump(s, scratch_path(s, "none"), true, found, sizeof found), SNUG_E_USAGE,
+                 "give --data_format csv");
     assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "folder.csv")));
     assert_fails(s, dump(s, s->path, true, found, sizeof found), SNUG_E_IO, "folder.csv");
 }
@@ -186,7 +191,7 @@ static void json_blanks(void **state) {
     text[sizeof text - 1] = '\0';
     struct snug_reader *reader;
     struct snug_row row;
-    assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.json", text, sizeof text), true, &reader));
+    assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.json", text, sizeof text), &strictly, &reader));
     assert_ok(s, snug_reader_next(reader, &row));
     assert_fails(s, snug_reader_next(reader, &row), SNUG_E_INPUT, "a.json:3: a NUL byte");
     assert_int_equal(snug_reader_next(reader, &row), SNUG_E_INPUT); /* nothing after it is read */
@@ -202,9 +207,148 @@ static void json_refusals(void **state) {
     refuses(s, "a.jsonl", "{\"a\": 1, \"a\": 2}\n", "duplicate");
     refuses(s, "a.jsonl", "{\"\": 1}\n", "column 1 has no name");
     refuses(s, "a.jsonl", "{}\n", "the first object has no keys");
-    refuses(s, "a.jsonl", "{\"a\": \"\\u0000\"}\n", "a.jsonl:1: ");
+    refuses(s, "a.jsonl", "{\"a\": [\"x\\u0000\"]}\n", "a.jsonl:1: \\u0000 in a list");
+    refuses(s, "a.jsonl", "{\"a\\u0000\": 1}\n", "a.jsonl:1: ");
     refuses(s, "a.jsonl", " \n\n", "is empty");
     refuses(s, "a.jsonl", "", "is empty");
+}
+
+/* NUL, written as an escape, is a character of a text. */
+static void json_nul(void **state) {
+    struct scratch *s = *state;
+    static const char text[] = "{\"a\": \"x\\u0000y\"}";
+    struct snug_reader *reader;
+    struct snug_row row;
+    assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.jsonl", text, sizeof text - 1), &strictly, &reader));
+    assert_ok(s, snug_reader_next(reader, &row));
+    assert_int_equal(row.fields[0].length, 3);
+    assert_memory_equal(row.fields[0].text, "x\0y", 4);
+    snug_reader_close(reader);
+}
+
+/* What pandas' to_csv(sep="\\t") writes, by quoting: only where needed, or every string. */
+static void tsv_quotes(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.tsv", "text\tlabel\n\"say \"\"hi\"\"\"\t1\n\"\"\"\"\t0\n", "text~label\n0@2 say \"hi\"~1\n1@3 \"~0");
+    assert_contains(s->log, "2 row(s), first in line 2, have quoted fields");
+    reads(s, "a.tsv", "text\tlabel\n\"a\tb\"\t1\nplain\t0\n", "text~label\n0@2 a\tb~1\n1@3 plain~0");
+    reads(s, "a.tsv", "text\tlabel\n\"a\nb\r\n\"\"c\"\t1\r\nplain\t0\n", "text~label\n0@2 a\nb\r\n\"c~1\n1@5 plain~0");
+    reads(s, "a.tsv", "text\tlabel\n\"a\tb\"\t1", "text~label\n0@2 a\tb~1");
+    reads(s, "a.tsv", "\"text\"\t\"label\"\n\"x\"\t\"a\"\n\"one\ntwo\"\t3\n", "text~label\n0@2 x~a\n1@3 one\ntwo~3");
+    /* GLUE's quotes are text. */
+    s->log_count = 0;
+    reads(s, "a.tsv", "text\tlabel\n\"all\"\t1\n\"open\t0\n\"\"all\"\"\t1\n\"\t1\nx\"\"y\t1\n\"x\"\"\t1\n",
+          "text~label\n0@2 \"all\"~1\n1@3 \"open~0\n2@4 \"\"all\"\"~1\n3@5 \"~1\n4@6 x\"\"y~1\n5@7 \"x\"\"~1");
+    assert_int_equal(s->log_count, 0);
+    refuses(s, "a.tsv", "a\tb\n\"1\t2\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
+    refuses(s, "a.tsv", "a\tb\n\"1\t2\"x\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
+    refuses(s, "a.tsv", "\"a\"\t\"b\"\n\"1\t2\n", "a.tsv:2: a quote that opens here is never closed");
+}
+
+static void csv_semicolons(void **state) {
+    struct scratch *s = *state;
+    reads(s, "a.csv", "text;label\na, b;1\n\"x;y\";0\n", "text~label\n0@2 a, b~1\n1@3 x;y~0");
+    assert_contains(s->log, "its fields are separated by ;");
+    reads(s, "a.csv", "\"a,b\";c\n1;2\n", "a,b~c\n0@2 1~2");
+    reads(s, "a.csv", "a;b,c\n1;2,3\n", "a;b~c\n0@2 1;2~3");
+    reads(s, "a.csv", "text\nx;y\n", "text\n0@2 x;y");
+    refuses(s, "a.csv", "a;b\n1;2;3\n", "a.csv:2: row has 3 fields, the header has 2; quote a field");
+}
+
+/* ---- compressed files, and formats that the name does not tell ---- */
+
+static size_t compress_text(unsigned char *out, size_t size, const char *text, size_t length) {
+    z_stream stream = {
+        .next_in = (unsigned char *)text, .avail_in = (uInt)length, .next_out = out, .avail_out = (uInt)size};
+    assert_int_equal(deflateInit2(&stream, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&stream);
+    return size - stream.avail_out;
+}
+
+static void refuses_bytes(struct scratch *s, const char *name, const void *data, size_t size, const char *sentence) {
+    char found[256];
+    assert_fails(s, dump(s, scratch_write(s, name, data, size), true, found, sizeof found), SNUG_E_INPUT, sentence);
+}
+
+static void gzip_rows(void **state) {
+    struct scratch *s = *state;
+    static const char first[] = "text,label\ngood,1\n", second[] = "bad,0\n";
+    unsigned char data[1024] = {0};
+    char found[256];
+    size_t one = compress_text(data, sizeof data, first, sizeof first - 1);
+    size_t both = one + compress_text(data + one, sizeof data - one, second, sizeof second - 1);
+    static const char *const names[] = {"a.csv.gz", "a.CSV.GZ", "a.csv"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(s, dump(s, scratch_write(s, names[i], data, one), true, found, sizeof found));
+        assert_string_equal(found, "text~label\n0@2 good~1");
+    }
+    assert_ok(s, dump(s, scratch_write(s, "a.csv.gz", data, both), true, found, sizeof found));
+    assert_string_equal(found, "text~label\n0@2 good~1\n1@3 bad~0");
+    assert_ok(s, dump(s, scratch_write(s, "a.csv.gz", data, both + 100), true, found, sizeof found)); /* zeros */
+    assert_string_equal(found, "text~label\n0@2 good~1\n1@3 bad~0");
+    refuses_bytes(s, "a.csv.gz", data, one - 9, "ends within its compressed data");
+    refuses_bytes(s, "a.csv.gz", data, both - 1, "ends within its compressed data");
+    refuses_bytes(s, "a.csv.gz", data, 2, "ends within its compressed data");
+    data[one - 8] ^= 1; /* the checksum */
+    refuses_bytes(s, "a.csv.gz", data, one, "its compressed data is damaged");
+    data[2] = 99; /* the method */
+    refuses_bytes(s, "a.csv.gz", data, one, "its compressed data is damaged");
+    reads(s, "plain.csv.gz", "a,b\n1,2\n", "a~b\n0@2 1~2"); /* the content decides */
+    reads(s, "a.csv", "\x1f", "\x1f");                      /* one byte: no header of gzip */
+}
+
+/* Much more than a buffer, in both forms. */
+static void gzip_large(void **state) {
+    struct scratch *s = *state;
+    enum { ROWS = 40000 };
+    char *text = malloc(ROWS * 16), *end = text + sprintf(text, "text\n");
+    unsigned char *data = malloc(ROWS * 16);
+    for (unsigned i = 0; i < ROWS; i++) end += sprintf(end, "%08x\n", i * 2654435761u);
+    struct snug_reader *reader;
+    struct snug_row row;
+    int64_t size, position = 0;
+    const size_t compressed = compress_text(data, ROWS * 16, text, (size_t)(end - text));
+    assert_true(compressed > 100000);
+    assert_ok(s, snug_reader_open(s->ctx, scratch_write(s, "a.csv.gz", data, compressed), &strictly, &reader));
+    for (unsigned i = 0; i < ROWS; i++) {
+        char expected[16];
+        sprintf(expected, "%08x", i * 2654435761u);
+        assert_ok(s, snug_reader_next(reader, &row));
+        assert_string_equal(row.fields[0].text, expected);
+        assert_true(snug_reader_position(reader, &size) >= position);
+        position = snug_reader_position(reader, &size);
+    }
+    assert_int_equal(snug_reader_next(reader, &row), SNUG_END);
+    assert_int_equal(size, compressed);
+    assert_int_equal(snug_reader_position(reader, &size), size);
+    snug_reader_close(reader);
+    free(text);
+    free(data);
+}
+
+static void given_formats(void **state) {
+    struct scratch *s = *state;
+    static const struct {
+        const char *name, *format, *content, *expected;
+    } cases[] = {
+        {"data", "csv", "a,b\n1,2\n", "a~b\n0@2 1~2"},     {"a.b/data", "tsv", "a\tb\n1\t2\n", "a~b\n0@2 1~2"},
+        {"data.csv", "jsonl", "{\"a\": 1}", "a\n0@1 I:1"}, {"data.gz", "json", "[{\"a\": 1}]", "a\n0@1 I:1"},
+        {"data", "txt", "x,y\n", "text\n0@1 x,y"},
+    };
+    assert_ok(s, snug_folder_create(s->ctx, scratch_path(s, "a.b")));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char found[64];
+        struct snug_reader *reader;
+        const struct snug_reader_options options = {.format = cases[i].format};
+        const char *path = scratch_write(s, cases[i].name, cases[i].content, strlen(cases[i].content));
+        assert_ok(s, snug_reader_open(s->ctx, path, &options, &reader));
+        assert_ok(s, dump_rows(reader, found, sizeof found));
+        assert_string_equal(found, cases[i].expected);
+        snug_reader_close(reader);
+        if (strcmp(cases[i].name, "data.csv") == 0) continue;
+        assert_fails(s, snug_reader_open(s->ctx, path, &strictly, &reader), SNUG_E_USAGE, "give --data_format csv");
+    }
 }
 
 static void malformed_utf8(void **state) {
@@ -248,7 +392,7 @@ static void rows_across_buffers(void **state) {
         fclose(file);
         struct snug_reader *reader;
         struct snug_row row;
-        assert_ok(s, snug_reader_open(s->ctx, s->path, true, &reader));
+        assert_ok(s, snug_reader_open(s->ctx, s->path, &strictly, &reader));
         for (int i = 0; i < 600; i++) {
             assert_ok(s, snug_reader_next(reader, &row));
             size_t size = i == 300 ? 200000 : (size_t)i;
@@ -407,6 +551,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(csv_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(tsv_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(tsv_quotes, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(csv_semicolons, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(gzip_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(gzip_large, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(given_formats, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(json_nul, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(text_rows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_rows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_lists, scratch_setup, scratch_teardown),

@@ -8,11 +8,11 @@
  */
 #include "scenes.h"
 
-static const char *const names[] = {"config.json",       "model.safetensors",     "vocab.txt",
-                                    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
-                                    "added_tokens.json", "trainer_state.json",    "train_results.json",
-                                    "eval_results.json", "all_results.json",      "manifest.json",
-                                    "training_args.json"};
+static const char *const names[] = {"config.json",        "model.safetensors",     "vocab.txt",
+                                    "tokenizer.json",     "tokenizer_config.json", "special_tokens_map.json",
+                                    "added_tokens.json",  "trainer_state.json",    "train_results.json",
+                                    "eval_results.json",  "all_results.json",      "manifest.json",
+                                    "training_args.json", "run_report.json"};
 enum { NAMES = sizeof names / sizeof *names };
 
 /* ---- entries in the output folder ----------------------------------------------------------------------------- */

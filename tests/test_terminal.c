@@ -175,6 +175,21 @@ static void test_watch(void **state) {
 }
 
 /* A training whose terminal is closed saves and ends. */
+/* A page is not for a terminal. */
+static void test_report(void **state) {
+    const struct fixture *f = *state;
+    char text[4096] = "";
+    size_t length = 0;
+    int master, status;
+    const pid_t child = start_in(f, &(struct terminal){.terminal = "xterm", .columns = 80}, "report out", &master);
+    for (ssize_t got = 1; got > 0 && length<sizeof text - 1; length += got> 0 ? (size_t)got : 0)
+        got = read(master, text + length, sizeof text - 1 - length);
+    close(master);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    assert_contains(text, "the page goes to stdout: give it a file");
+}
+
 static void test_closed_terminal(void **state) {
     struct fixture *f = *state;
     char text[4096] = "";
@@ -300,6 +315,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_terminal_without_information, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_time_format, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_watch, set_up_here, tear_down),
+        cmocka_unit_test_setup_teardown(test_report, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_closed_terminal, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_results_are_escaped, set_up_here, tear_down),
         cmocka_unit_test_setup_teardown(test_names_are_escaped, set_up_here, tear_down),

@@ -23,6 +23,7 @@ int command_bench(int argc, char **argv);
 int command_gpu(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_pull(int argc, char **argv);
+int command_report(int argc, char **argv);
 
 /* One run of a command. */
 struct cli {
@@ -36,7 +37,7 @@ struct cli {
     bool headed;      /* predict: the header line was written */
     bool reader_gone; /* stdout is a pipe without a reader */
     int write_error;  /* errno of another failed write to stdout */
-    json_t *run;      /* what the library understood and planned; NULL before SNUG_EVENT_RUN */
+    char *run;        /* what the library understood and planned, as JSON; NULL before SNUG_EVENT_RUN */
 };
 
 /* Context, arguments and log of a command. True if the command is to run; else *code is the process's exit code, and
@@ -62,6 +63,8 @@ snug_status cli_put_part(struct cli *cli, const char *text, size_t length);
 snug_status cli_put_lines(struct cli *cli, const char *text);
 /* value as one line; takes the reference; NULL means out of memory. digits: significant digits of a real. */
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits);
+/* The same, of an object, with what was understood and planned as its last member, "run". */
+snug_status cli_put_result(struct cli *cli, json_t *object);
 /* A number; null if JSON has no such number. */
 json_t *cli_real(double value);
 /* A string; malformed UTF-8 becomes U+FFFD. */
@@ -71,9 +74,6 @@ json_t *cli_string(const char *text);
 void cli_add(json_t **object, const char *key, json_t *value);
 void cli_append(json_t **array, json_t *value);
 void cli_add_metrics(json_t **object, const snug_metrics *metrics);
-
-/* Adds what was understood and planned, as "run". */
-void cli_add_run(struct cli *cli, json_t **object);
 
 /* Names the arguments that were given and have no effect on the command. */
 void cli_tell_unused(struct cli *cli, const char *command);

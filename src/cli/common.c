@@ -30,8 +30,8 @@ static void on_event(void *user, const snug_event *event) {
         progress_on_event(&cli->progress, event);
         return;
     }
-    json_decref(cli->run);
-    cli->run = json_loads(event->run, 0, NULL);
+    free(cli->run);
+    cli->run = strdup(event->run); /* not parsed: Jansson ends the program if it has no memory for a string */
 }
 
 static bool asks_for_help(int argc, char **argv) {
@@ -78,7 +78,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
 }
 
 void cli_close(struct cli *cli) {
-    json_decref(cli->run);
+    free(cli->run);
     snug_args_destroy(cli->args);
     snug_context_destroy(cli->ctx);
 }
@@ -162,7 +162,7 @@ snug_status cli_put_lines(struct cli *cli, const char *text) {
     return text[strlen(text) - 1] == '\n' ? status : cli_put(cli, "\n");
 }
 
-snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
+static snug_status put_json(struct cli *cli, json_t *value, int digits, const char *run) {
     /* Not json_dumps(), which may omit a key when out of memory. */
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(digits), size = json_dumpb(value, NULL, 0, flags);
     char *text = size ? calloc(size + 1, 1) : NULL;
@@ -173,9 +173,25 @@ snug_status cli_put_json(struct cli *cli, json_t *value, int digits) {
         cli->write_error = ENOMEM;
         return SNUG_E_MEMORY;
     }
-    cli_put(cli, text);
+    if (run) {
+        text[size - 1] = '\0'; /* the object's end */
+        cli_put(cli, text);
+        cli_put(cli, ",\"run\":");
+        cli_put(cli, run);
+    } else {
+        cli_put(cli, text);
+    }
     free(text);
-    return cli_put(cli, "\n");
+    return cli_put(cli, run ? "}\n" : "\n");
+}
+
+snug_status cli_put_json(struct cli *cli, json_t *value, int digits) { return put_json(cli, value, digits, NULL); }
+
+snug_status cli_put_result(struct cli *cli, json_t *object) {
+    if (cli->run) return put_json(cli, object, 15, cli->run);
+    json_decref(object);
+    cli->write_error = ENOMEM;
+    return SNUG_E_MEMORY;
 }
 
 json_t *cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
@@ -201,11 +217,6 @@ void cli_add(json_t **object, const char *key, json_t *value) {
 
 void cli_append(json_t **array, json_t *value) {
     if (json_array_append_new(*array, value)) drop(array);
-}
-
-void cli_add_run(struct cli *cli, json_t **object) {
-    cli_add(object, "run", cli->run); /* takes over the reference */
-    cli->run = NULL;
 }
 
 void cli_add_metrics(json_t **object, const snug_metrics *metrics) {

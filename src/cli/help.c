@@ -12,12 +12,19 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
 
 /* Arguments of training only; each name has a space before and after it. */
 #define OF_TRAINING                                                                                                    \
-    " train_file max_train_samples do_regression overwrite_output_dir resume_from_checkpoint report_to logging_dir "   \
+    " train_file max_train_samples validation_split_percentage do_regression overwrite_output_dir "                    \
+    "resume_from_checkpoint report_to logging_dir "                                                                    \
     "gradient_checkpointing recompute update_in_backward fit gpu dataloader_drop_last "
+/* Arguments of prediction only, and those of results of classes. */
+#define OF_PREDICTION                                                                                                  \
+    " test_file max_predict_samples csv_escape_formulas text text_pair keep_columns return_all_scores top_k "
+#define OF_CLASSES " class_metrics threshold "
 /* Arguments without effect in a measurement. */
 #define OF_RESULTS                                                                                                     \
-    " validation_file test_file max_eval_samples max_predict_samples overwrite_output_dir resume_from_checkpoint "     \
-    "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size csv_escape_formulas gpu "
+    " validation_file validation_split_percentage test_file max_eval_samples max_predict_samples "                     \
+    "overwrite_output_dir resume_from_checkpoint "                                                                     \
+    "report_to logging_dir bf16_full_eval fp16_full_eval per_device_eval_batch_size csv_escape_formulas gpu "          \
+    "text text_pair keep_columns return_all_scores top_k class_metrics threshold "
 #define OF_TALKING " log_level disable_tqdm json "
 
 static const struct help {
@@ -33,31 +40,31 @@ static const struct help {
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
      "Fine-tunes a model and writes a Hugging Face folder.",
      "",
-     " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas gpu ",
+     OF_PREDICTION " bf16_full_eval fp16_full_eval gpu ",
      NULL,
      {{"output_dir", "trainer_output"}}},
     {"eval",
      "--model_name_or_path DIR --validation_file FILE",
      "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING " test_file max_predict_samples csv_escape_formulas ",
+     OF_TRAINING OF_PREDICTION,
      NULL,
      {{NULL, NULL}}},
     {"predict",
-     "--model_name_or_path DIR --test_file FILE > predictions.csv",
+     "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
      "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
-     "classification: a line of tags per row.",
+     "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
+     "predict_results.json there.",
      STRATEGY TRAINING,
-     OF_TRAINING
-     " validation_file max_eval_samples output_dir label_column_name label_separator line_by_line mlm_probability "
-     "label_all_tokens return_entity_level_metrics ",
+     OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability label_all_tokens "
+                 "return_entity_level_metrics ",
      NULL,
      {{NULL, NULL}}},
     {"plan",
      "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
      "Reports memory, FLOPs and time of a training, without running it.",
      "",
-     " test_file max_predict_samples bf16_full_eval fp16_full_eval csv_escape_formulas ",
+     OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ",
      NULL,
      {{NULL, NULL}}},
     {"verify",
@@ -88,7 +95,7 @@ static const struct help {
      "",
      " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "
      "text_column_name text_pair_column_name text_column_names text_column_delimiter label_column_name "
-     "max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
+     "data_format max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
      {{NULL, NULL}}},
     {"bench rates",
      "[--threads N] [--device cpu|cuda] [--json]",

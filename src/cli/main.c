@@ -18,6 +18,7 @@ static const struct {
     {"predict", command_predict, "predict the labels of texts"},
     {"pull", command_pull, SNUG_CURL ? "bring a model from a Hugging Face hub into the local cache" : NULL},
     {"plan", command_plan, "report memory, FLOPs and time of a training, without running it"},
+    {"report", command_report, "write an HTML page about trainings: curves, memory, time, settings"},
     {"tokenize", command_tokenize, "print the tokens of texts"},
     {"verify", command_verify, "check snug's invariants on this model and machine"},
     {"bench", command_bench, "measure this machine: snug bench anatomy, snug bench rates"},

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,22 +30,97 @@ static snug_status put_field(struct cli *cli, const char *text) {
     return quoted ? cli_put(cli, "\"") : status;
 }
 
+/* A column's name: a prefix, and a name that may need quotes. */
+static void put_named(struct cli *cli, const char *prefix, const char *name) {
+    char *whole = malloc(strlen(prefix) + strlen(name) + 1);
+    if (whole) { /* may be untested: an allocation that fails */
+        sprintf(whole, "%s%s", prefix, name);
+        put_field(cli, whole);
+    } else {
+        cli->write_error = ENOMEM;
+    }
+    free(whole);
+}
+
+/* What follows the score, or its names: the classes' probabilities, or further tokens with theirs, then the kept
+   columns. */
+static void put_more(struct cli *cli, const snug_prediction *row, bool names) {
+    char text[64];
+    const bool tokens = row->ranked;
+    for (size_t i = tokens; i < row->candidate_count; i++) {
+        cli_put(cli, ",");
+        if (names && tokens) {
+            snprintf(text, sizeof text, "label_%zu,score_%zu", i + 1, i + 1);
+            cli_put(cli, text);
+        } else if (names) {
+            put_named(cli, "score_", row->candidates[i]);
+        } else {
+            if (tokens) put_field(cli, row->candidates[i]);
+            snprintf(text, sizeof text, "%s%.9g", tokens ? "," : "", row->candidate_scores[i]);
+            cli_put(cli, text);
+        }
+    }
+    for (size_t i = 0; i < row->column_count; i++) {
+        cli_put(cli, ",");
+        put_field(cli, names ? row->column_names[i] : row->columns[i] ? row->columns[i] : "");
+    }
+}
+
 static snug_status put_csv(struct cli *cli, const snug_prediction *row) {
     char text[64];
     snprintf(text, sizeof text, "%lld,", (long long)row->index);
     cli_put(cli, text);
     put_field(cli, row->label);
-    snprintf(text, sizeof text, ",%.9g\n", row->score);
-    return cli_put(cli, text);
+    snprintf(text, sizeof text, ",%.9g", row->score);
+    cli_put(cli, text);
+    put_more(cli, row, false);
+    return cli_put(cli, "\n");
+}
+
+static void add_columns(json_t **object, const snug_prediction *row) {
+    json_t *columns = json_object();
+    for (size_t i = 0; i < row->column_count; i++)
+        cli_add(&columns, row->column_names[i], row->columns[i] ? cli_string(row->columns[i]) : json_null());
+    if (row->column_count)
+        cli_add(object, "columns", columns);
+    else
+        json_decref(columns);
+}
+
+/* The most probable tokens instead of the logits of a whole vocabulary. */
+static void add_tokens(json_t **object, const snug_prediction *row) {
+    json_t *top = json_array();
+    for (size_t i = 0; i < row->candidate_count; i++) {
+        json_t *one = json_object();
+        cli_add(&one, "token", cli_string(row->candidates[i]));
+        cli_add(&one, "score", cli_real(row->candidate_scores[i]));
+        cli_append(&top, one);
+    }
+    cli_add(object, "top", top);
+}
+
+static void add_scores(json_t **object, const snug_prediction *row) {
+    json_t *logits = json_array(), *scores = json_object();
+    for (size_t i = 0; i < row->logits_count; i++) cli_append(&logits, cli_real((double)row->logits[i]));
+    for (size_t i = 0; i < row->candidate_count; i++)
+        cli_add(&scores, row->candidates[i], cli_real(row->candidate_scores[i]));
+    cli_add(object, "logits", logits);
+    if (row->candidate_count)
+        cli_add(object, "scores", scores);
+    else
+        json_decref(scores);
 }
 
 static snug_status put_json(struct cli *cli, const snug_prediction *row) {
-    json_t *object = json_object(), *logits = json_array();
-    for (size_t i = 0; i < row->logits_count; i++) cli_append(&logits, cli_real((double)row->logits[i]));
+    json_t *object = json_object();
     cli_add(&object, "index", json_integer(row->index));
     cli_add(&object, "label", cli_string(row->label));
     cli_add(&object, "score", cli_real(row->score));
-    cli_add(&object, "logits", logits);
+    if (row->ranked)
+        add_tokens(&object, row);
+    else
+        add_scores(&object, row);
+    add_columns(&object, row);
     return cli_put_json(cli, object, 9); /* enough digits to read back the same fp32 */
 }
 
@@ -66,14 +142,18 @@ static snug_status put_words_json(struct cli *cli, const snug_prediction *row) {
     cli_add(&object, "words", words);
     cli_add(&object, "tags", tags);
     cli_add(&object, "scores", scores);
+    add_columns(&object, row);
     return cli_put_json(cli, object, 9);
 }
 
-/* Written with the first row, or at the end if there are no rows, so that a job that fails early writes nothing. */
-static snug_status put_heading(struct cli *cli) {
+/* row: NULL if there is none. Written with the first row, or at the end if there are no rows, so that a job that fails
+ * early writes nothing. */
+static snug_status put_heading(struct cli *cli, const snug_prediction *row) {
     if (cli->headed || cli->json) return SNUG_OK;
     cli->headed = true;
-    return cli_put(cli, "index,label,score\n");
+    cli_put(cli, "index,label,score");
+    if (row) put_more(cli, row, true);
+    return cli_put(cli, "\n");
 }
 
 static snug_status on_row(void *user, const snug_prediction *row) {
@@ -81,7 +161,7 @@ static snug_status on_row(void *user, const snug_prediction *row) {
     progress_end(&cli->progress);
     if (cli->json) return row->tags ? put_words_json(cli, row) : put_json(cli, row);
     if (row->tags) return put_tags(cli, row);
-    put_heading(cli);
+    put_heading(cli, row);
     return put_csv(cli, row);
 }
 
@@ -91,7 +171,7 @@ int command_predict(int argc, char **argv) {
     if (cli_open(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
         snug_status status = snug_predict(cli.args, &cli.callbacks, on_row, &cli);
-        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_heading(&cli);
+        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_heading(&cli, NULL);
         code = cli_finish(&cli, status);
         if (status != SNUG_OK) snug_end_ranks(cli.args, code);
     }

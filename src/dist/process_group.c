@@ -113,7 +113,7 @@ snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group
     if (receives) RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * (bytes < piece ? bytes : piece)), 1, &received));
     snug_status status = SNUG_OK;
     for (int64_t at = 0; at < bytes && status == SNUG_OK; at += piece) {
-        const int64_t n = bytes - at < piece ? bytes - at : piece; /* untested: the same */
+        const int64_t n = bytes - at < piece ? bytes - at : piece;    /* untested: the same */
         const struct snug_shards one = snug_equal_parts(n, n, ranks); /* which is rank 0's */
         status = group->collectives->exchange(ctx, (const char *)values + at, received, &one, 0, n);
         for (int r = 0; r < ranks && receives && status == SNUG_OK; r++)

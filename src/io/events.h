@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorBoard event files, of scalars and texts: records of the TFRecord framing (length and data, each with a masked CRC-32C),
- * each one Event message of tensorflow/core/util/event.proto. TensorBoard reads them while they grow, so each record is
- * flushed; TensorBoard skips an incomplete last record.
+ * TensorBoard event files, of scalars and texts: records of the TFRecord framing (length and data, each with a masked
+ * CRC-32C), each one Event message of tensorflow/core/util/event.proto. TensorBoard reads them while they grow, so each
+ * record is flushed; TensorBoard skips an incomplete last record.
  */
 #ifndef SNUG_IO_EVENTS_H
 #define SNUG_IO_EVENTS_H

@@ -118,7 +118,10 @@ snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backen
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
-static const char *const phase_names[SNUG_PHASE_COUNT] = {"prepare", "forward", "head", "backward", "clip", "update"};
+const char *snug_phase_name(enum snug_phase phase) {
+    static const char *const names[SNUG_PHASE_COUNT] = {"prepare", "forward", "head", "backward", "clip", "update"};
+    return names[phase];
+}
 
 /* A backend's message does not name the operation and its tensor: appends both. */
 static snug_status blame(const struct snug_run *run, const struct snug_op *op, snug_status status) {
@@ -126,7 +129,7 @@ static snug_status blame(const struct snug_run *run, const struct snug_op *op, s
     /* untested: an operation has an output */
     for (int k = snug_op_operands(op); k-- > 0;)
         if (op->operands[k] && !snug_op_reads(op, k)) tensor = op->operands[k];
-    return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", phase_names[op->phase], snug_op_name(op->kind),
+    return snug_add_to_error(run->ctx, status, " (in %s: %s of %s)", snug_phase_name(op->phase), snug_op_name(op->kind),
                              run->program->tensors[tensor].name);
 }
 
@@ -172,7 +175,7 @@ static snug_status run_ops(struct snug_run *run, const struct snug_backend *back
         if (status == SNUG_OK && profile && profile->times && run->program->crosses)
             status = note(run, backend, profile->times, SNUG_TIMES_END + (int32_t)phase, 0);
     }
-    return status == SNUG_OK ? SNUG_OK : snug_add_to_error(run->ctx, status, " (in %s)", phase_names[phase]);
+    return status == SNUG_OK ? SNUG_OK : snug_add_to_error(run->ctx, status, " (in %s)", snug_phase_name(phase));
 }
 
 /* At least one chunk, so that a batch without loss positions still clears the head's gradients. */

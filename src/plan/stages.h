@@ -97,6 +97,8 @@ int64_t snug_tensor_bytes(const struct snug_program *program, const struct snug_
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
+const char *snug_phase_name(enum snug_phase phase);
+
 /* Time by kind of operation; optional. On an asynchronous backend it is the time of launching the operations. */
 struct snug_profile {
     double seconds[SNUG_OP_COUNT];

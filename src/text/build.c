@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/data_file.h"
 #include "text/task.h"
 #include "text/words.h"
 
@@ -121,6 +122,9 @@ static snug_status take_text(struct builder *builder, struct chunk *chunk, const
 static snug_status take_label(struct builder *builder, struct chunk *chunk, const struct snug_row *row) {
     const struct snug_dataset_options *options = builder->options;
     const struct snug_field *field = &row->fields[builder->columns.label];
+    if (field->kind == SNUG_FIELD_TEXT && strlen(field->text) != field->length)
+        return snug_fail(builder->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": a label contains \\u0000", options->path,
+                         row->line);
     RETURN_IF_ERROR(builder->task->words
                         ? snug_label_column_add_tags(builder->ctx, &builder->label, options->path, row->line, field)
                         : snug_label_column_add(builder->ctx, &builder->label, options->path, row->line, field,
@@ -416,8 +420,9 @@ static snug_status check_rows(struct builder *builder) {
 
 static snug_status prepare(struct builder *builder, int64_t hot) {
     const struct snug_dataset_options *options = builder->options;
-    const char *dot = strrchr(options->path, '.'); /* the reader has checked for it */
-    builder->label.typed = strcasecmp(dot, ".json") == 0 || strcasecmp(dot, ".jsonl") == 0;
+    enum snug_data_form form;
+    RETURN_IF_ERROR(snug_data_form_of(builder->ctx, options->path, options->format, &form));
+    builder->label.typed = form == SNUG_DATA_JSON_LINES;
     builder->columns.has_label &= options->need_labels || !builder->task->words; /* skip the tags */
     builder->label.words = builder->task->words;
     builder->label.separator = options->label_separator;

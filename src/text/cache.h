@@ -20,7 +20,7 @@
 #include "io/folder.h"
 #include "text/labels.h"
 
-#define SNUG_CACHE_MAGIC UINT64_C(0x334b4f5447554e53) /* "SNUGTOK3" as little-endian machines write it */
+#define SNUG_CACHE_MAGIC UINT64_C(0x344b4f5447554e53) /* "SNUGTOK4" as little-endian machines write it */
 
 struct snug_cache_header {
     uint64_t magic;

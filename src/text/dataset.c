@@ -5,12 +5,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/philox.h"
 #include "io/folder.h"
 #include "text/build.h"
+#include "text/data_file.h"
 #include "text/dataset_impl.h"
 #include "text/reader.h"
 #include "text/task.h"
@@ -173,6 +175,7 @@ struct opening {
     const struct snug_tokenizer *tokenizer;
     const struct snug_dataset_options *options;
     struct snug_cache *cache;
+    enum snug_data_form form;  /* determines how the file is read */
     int data;                  /* the opened data file */
     char *description;         /* of the data */
     struct snug_folder folder; /* of the cache; none if the tokens are for this run only */
@@ -191,7 +194,8 @@ static snug_status find_columns(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
     const struct snug_task_info *task = snug_task_info(options->task);
     const char *const *names;
-    RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, options->strict, task->words, &o->reader));
+    const struct snug_reader_options how = {options->format, options->strict, task->words};
+    RETURN_IF_ERROR(snug_reader_open_file(o->ctx, options->path, o->data, &how, &o->reader));
     const size_t count = snug_reader_columns(o->reader, &names);
     RETURN_IF_ERROR(snug_peek_open(o->ctx, o->reader, options->max_samples, &o->peek));
     RETURN_IF_ERROR(snug_columns_find(o->ctx, options, names, count, &o->peek, &o->columns));
@@ -219,13 +223,12 @@ static snug_status columns_key(const struct opening *o, char **out) {
 /* Everything that the tokens depend on; any change gives another cache file. */
 static snug_status make_key(struct opening *o) {
     const struct snug_dataset_options *options = o->options;
-    const char *end = strrchr(options->path, '.'); /* determines how the file is read */
     const char *separator = options->label_separator;
     char *columns, *text = NULL;
     RETURN_IF_ERROR(columns_key(o, &columns));
     const snug_status status = snug_format(
-        o->ctx, &text, "%s\n%s\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64,
-        o->description, end ? end : "", snug_tokenizer_fingerprint(o->tokenizer), (int)options->task, columns,
+        o->ctx, &text, "%s\n%d\n%016" PRIx64 "\n%d\n%s\n%s%s\n%d %d %d %d %d\n%" PRId64 " %" PRId64 " %" PRId64,
+        o->description, (int)o->form, snug_tokenizer_fingerprint(o->tokenizer), (int)options->task, columns,
         separator ? "=" : "", separator ? separator : "", o->columns.has_label, options->need_labels,
         options->line_by_line, options->keep_words, options->strict, options->max_length, options->max_samples, o->hot);
     free(columns);
@@ -239,9 +242,11 @@ static snug_status find_cache(struct opening *o) {
     char problem[256];
     bool regular;
     RETURN_IF_ERROR(describe_data(o->ctx, o->options->path, o->data, &o->description, &regular));
+    /* A pipe can be read only once, and of standard input a part may have been read. */
+    const bool kept = regular && !o->options->content && lseek(o->data, 0, SEEK_CUR) == 0;
     RETURN_IF_ERROR(find_columns(o));
     RETURN_IF_ERROR(make_key(o));
-    if (!regular) return SNUG_OK; /* a pipe can be read only once */
+    if (!kept) return SNUG_OK;
     RETURN_IF_ERROR(snug_cache_folder_open(o->ctx, &o->folder, problem));
     if (!o->folder.path) {
         snug_log(o->ctx, SNUG_LOG_WARNING, "texts are tokenized again in every run: %s", problem);
@@ -325,11 +330,25 @@ static snug_status open_tokens(struct opening *o) {
     return SNUG_OK;
 }
 
+/* A file in memory, which ends with its descriptor. */
+static snug_status open_content(snug_context *ctx, const struct snug_dataset_options *options, int *fd) {
+    const size_t length = strlen(options->content);
+    *fd = memfd_create("snug", MFD_CLOEXEC);
+    /* may be untested: a call that fails: tools/failure-test */
+    if (*fd >= 0 && write(*fd, options->content, length) == (ssize_t)length && lseek(*fd, 0, SEEK_SET) == 0)
+        return SNUG_OK;
+    const int error = errno; /* may be untested: a call that fails: tools/failure-test */
+    if (*fd >= 0) close(*fd);
+    return snug_fail(ctx, SNUG_E_IO, "%s: a file in memory cannot be made: %s", options->path, strerror(error));
+}
+
 static snug_status open_file(snug_context *ctx, const struct snug_tokenizer *tokenizer,
                              const struct snug_dataset_options *options, struct snug_dataset *dataset) {
     struct opening o = {
         .ctx = ctx, .tokenizer = tokenizer, .options = options, .cache = &dataset->cache, .used = &dataset->columns};
-    RETURN_IF_ERROR(snug_reader_open_data(ctx, options->path, &o.data));
+    RETURN_IF_ERROR(snug_data_form_of(ctx, options->path, options->format, &o.form));
+    RETURN_IF_ERROR(options->content ? open_content(ctx, options, &o.data)
+                                     : snug_data_open(ctx, options->path, &o.data));
     const snug_status status = open_tokens(&o);
     snug_peek_free(&o.peek);
     (o.cached ? snug_reader_discard : snug_reader_close)(o.reader);
@@ -375,19 +394,39 @@ void snug_dataset_close(struct snug_dataset *dataset) {
 
 /* ---- access ------------------------------------------------------------------------------------------------------ */
 
-int64_t snug_dataset_rows(const struct snug_dataset *dataset) { return dataset->cache.rows; }
+void snug_dataset_use_part(struct snug_dataset *dataset, int64_t first, int64_t rows) {
+    dataset->first = first;
+    dataset->part = rows;
+}
 
-int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return dataset->cache.tokens; }
+int64_t snug_dataset_rows(const struct snug_dataset *dataset) {
+    return dataset->part ? dataset->part : dataset->cache.rows;
+}
+
+/* A sum over all rows of the file, for the part that is used. It is the largest value times the rows only if it was
+   before: it is rounded down. */
+static int64_t share_of(const struct snug_dataset *dataset, int64_t sum) {
+    return dataset->part ? (int64_t)((__int128)sum * dataset->part / dataset->cache.rows) : sum;
+}
+
+int64_t snug_dataset_tokens(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.tokens); }
 int64_t snug_dataset_longest(const struct snug_dataset *dataset) { return dataset->cache.longest; }
-double snug_dataset_squared_lengths(const struct snug_dataset *dataset) { return dataset->cache.squared_lengths; }
+double snug_dataset_squared_lengths(const struct snug_dataset *dataset) {
+    return dataset->cache.squared_lengths * ((double)snug_dataset_rows(dataset) / (double)dataset->cache.rows);
+}
 uint64_t snug_dataset_digest(const struct snug_dataset *dataset) { return dataset->cache.digest; }
 bool snug_dataset_pairs(const struct snug_dataset *dataset) { return dataset->cache.pairs; }
-int64_t snug_dataset_truncated(const struct snug_dataset *dataset) { return dataset->cache.truncated; }
-int64_t snug_dataset_words(const struct snug_dataset *dataset) { return dataset->cache.words; }
+int64_t snug_dataset_truncated(const struct snug_dataset *dataset) {
+    return share_of(dataset, dataset->cache.truncated);
+}
+int64_t snug_dataset_words(const struct snug_dataset *dataset) { return share_of(dataset, dataset->cache.words); }
 int64_t snug_dataset_words_without_tokens(const struct snug_dataset *dataset) {
-    return dataset->cache.words_without_tokens;
+    return share_of(dataset, dataset->cache.words_without_tokens);
 }
 int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset) { return dataset->cache.row_bytes; }
+bool snug_dataset_all_labelled(const struct snug_dataset *dataset) {
+    return dataset->bound && (dataset->dummy_most || dataset->cache.labelled == dataset->cache.rows);
+}
 const char *snug_dataset_path(const struct snug_dataset *dataset) { return dataset->path; }
 const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset) { return &dataset->columns; }
 enum snug_label_form snug_dataset_label_form(const struct snug_dataset *dataset) { return dataset->cache.form; }
@@ -409,7 +448,7 @@ snug_status snug_dataset_count_labels(snug_context *ctx, const struct snug_datas
     /* Usually all rows have a label. */
     if (!dataset->dummy_most &&
         (snug_labels_are_lists(dataset->cache.form) || dataset->cache.labelled < dataset->cache.rows))
-        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, row, &entry));
+        RETURN_IF_ERROR(snug_cache_find(ctx, &dataset->cache, dataset->first + row, &entry));
     *out = entry.labels;
     return SNUG_OK;
 }
@@ -420,8 +459,8 @@ snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *data
     const struct snug_cache_row *head;
     const uint32_t *labels;
     const int32_t *ids;
-    if (dataset->dummy_most) return read_dummy(ctx, dataset, row, buffer, out);
-    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, row, buffer, &entry, &head, &labels, &ids));
+    if (dataset->dummy_most) return read_dummy(ctx, dataset, dataset->first + row, buffer, out);
+    RETURN_IF_ERROR(snug_cache_read(ctx, &dataset->cache, dataset->first + row, buffer, &entry, &head, &labels, &ids));
     *out = (struct snug_dataset_row){.ids = ids,
                                      .count = entry.length,
                                      .first_count = head->first_count,

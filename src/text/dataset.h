@@ -51,7 +51,9 @@ struct snug_used_columns {
 void snug_used_columns_free(struct snug_used_columns *used);
 
 struct snug_dataset_options {
-    const char *path; /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
+    const char *path;    /* .csv .tsv .json .jsonl .txt .conll, or "dummy:ROWSxTOKENS" */
+    const char *content; /* the data itself, as JSON Lines, or NULL: it is in the file; then path is for messages */
+    const char *format;  /* of the file (text/data_file.h), or NULL: by its name */
     enum snug_task task;
     const char *text_columns; /* comma-separated names of columns that are joined to one text, or NULL */
     const char *text_column,
@@ -96,6 +98,9 @@ snug_status snug_dataset_open(snug_context *ctx, const struct snug_tokenizer *to
                               const struct snug_dataset_options *options, struct snug_dataset **out);
 void snug_dataset_close(struct snug_dataset *dataset);
 
+/* Uses only these rows from here on; they are then rows 0 … rows - 1. Labels are still those of the whole file, as are
+   the largest sizes; tokens and what was truncated are estimated from the whole file's. */
+void snug_dataset_use_part(struct snug_dataset *dataset, int64_t first, int64_t rows);
 int64_t snug_dataset_rows(const struct snug_dataset *dataset);
 int64_t snug_dataset_tokens(const struct snug_dataset *dataset); /* of all rows; of single ones: text/lengths.h */
 int64_t snug_dataset_longest(const struct snug_dataset *dataset);
@@ -111,6 +116,8 @@ int64_t snug_dataset_row_bytes(const struct snug_dataset *dataset); /* of the la
    as the process's own. */
 snug_status snug_dataset_read(snug_context *ctx, const struct snug_dataset *dataset, int64_t row,
                               struct snug_row_buffer *buffer, struct snug_dataset_row *out);
+/* Whether every row has a label. */
+bool snug_dataset_all_labelled(const struct snug_dataset *dataset);
 const char *snug_dataset_path(const struct snug_dataset *dataset);
 /* The columns of its file; none of synthetic data. */
 const struct snug_used_columns *snug_dataset_columns(const struct snug_dataset *dataset);

@@ -9,6 +9,7 @@
 struct snug_dataset {
     char *path;
     struct snug_used_columns columns;
+    int64_t first, part;             /* the rows that are used: their first one and their number; 0: all */
     struct snug_cache cache;         /* dummy data: its sizes and labels only */
     int64_t dummy_least, dummy_most; /* tokens of a dummy row; 0 for data from a file */
     int32_t dummy_first, dummy_ids;  /* lowest id and number of ids */

@@ -47,15 +47,16 @@ static snug_status read_block(snug_context *ctx, struct snug_lengths *lengths, i
     const int size = snug_cache_length_size(cache->longest);
     const int64_t start = block << lengths->bits;
     int64_t stop = start + (INT64_C(1) << lengths->bits);
-    if (stop > cache->rows) stop = cache->rows;
+    const int64_t base = lengths->dataset->first;
+    if (stop > snug_dataset_rows(lengths->dataset)) stop = snug_dataset_rows(lengths->dataset);
     if (end - first >= SPARSE && (stop - start) * size <= BLOCK_BYTES) { /* untested: from half a billion rows on */
-        RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, start, stop - start, lengths->block));
+        RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, base + start, stop - start, lengths->block));
         for (; first < end; first++)
             out[lengths->order[first]] =
                 snug_cache_length_at(lengths->block, size, rows[lengths->order[first]] - start);
     }
     for (; first < end; first++) {
-        RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, rows[lengths->order[first]], 1, lengths->block));
+        RETURN_IF_ERROR(snug_cache_read_lengths(ctx, cache, base + rows[lengths->order[first]], 1, lengths->block));
         out[lengths->order[first]] = snug_cache_length_at(lengths->block, size, 0);
     }
     return SNUG_OK;
@@ -67,7 +68,8 @@ snug_status snug_lengths_read(snug_context *ctx, struct snug_lengths *lengths, c
     const int64_t longest = snug_dataset_longest(dataset);
     if (dataset->dummy_most || snug_dataset_tokens(dataset) == snug_dataset_rows(dataset) * longest) {
         for (int64_t i = 0; i < count; i++)
-            out[i] = dataset->dummy_most ? snug_dataset_dummy_length(dataset, rows[i]) : (int32_t)longest;
+            out[i] =
+                dataset->dummy_most ? snug_dataset_dummy_length(dataset, dataset->first + rows[i]) : (int32_t)longest;
         return SNUG_OK;
     }
     const int64_t blocks = sort_by_block(lengths, rows, count);

@@ -20,7 +20,7 @@ struct snug_loader_options {
     int64_t batch_size;   /* sequences per micro-batch */
     int64_t accumulation; /* micro-batches per step, of all ranks; an epoch's last step may have fewer */
     int ranks, rank; /* rank r of `ranks` has the step's micro-batches from r * accumulation / ranks on; ranks 0 is 1 */
-    bool in_turns;    /* instead, it has the step's micro-batches r, r + ranks, … */
+    bool in_turns;   /* instead, it has the step's micro-batches r, r + ranks, … */
     bool independent; /* evaluation: accumulation is 1, and rank r has the batches r, r + ranks, r + 2 ranks, … */
     bool drop_last;   /* drop the epoch's last incomplete micro-batch */
     int workers;      /* threads; 0: the caller's thread collates */

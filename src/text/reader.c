@@ -1,78 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/reader.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
-#include "io/file.h"
 #include "io/json.h"
-
-/* A longer row is treated as an unclosed quote, or as a file that is not text. */
-#define RECORD_MAX ((size_t)1 << 28)
-
-enum form { FORM_CSV, FORM_TSV, FORM_JSON_LINES, FORM_JSON_ARRAY, FORM_TEXT, FORM_CONLL };
-
-enum { WORD, TAG }; /* columns of a CoNLL file */
-
-struct span {
-    size_t start, length;
-};
-
-/* A problem that does not end the job: its count and first line, logged once at the end. */
-struct oddity {
-    int64_t count, line;
-};
-
-struct snug_reader {
-    snug_context *ctx;
-    char *path;
-    enum form form;
-    bool strict, words, ended;
-
-    int fd;
-    bool owns_fd;
-    snug_status input_status; /* of the last refill */
-    int64_t line;             /* of the next byte, from 1 */
-    int64_t taken;            /* bytes read so far */
-    size_t at, filled;        /* of buffer */
-
-    char *record; /* the row being read, always followed by a NUL */
-    size_t record_size, record_capacity;
-    int64_t record_line; /* where it began */
-    int64_t index;
-
-    char **names;
-    size_t columns, name_capacity;
-    struct span *spans; /* fields of a CSV or TSV record */
-    size_t span_count, span_capacity;
-    struct snug_field *fields;
-
-    json_t *object;    /* the row of a JSON file: its strings are the fields' texts */
-    json_t *column_of; /* name → number */
-    char **made;       /* texts of its numbers and lists */
-    size_t *set;       /* columns that the row has: missing columns take no time, for any number of columns */
-    size_t set_count;
-    bool peeked; /* object is the first row, read for its keys and not yet returned */
-    char *added_key;
-
-    char *sentence[2]; /* CoNLL: its words and its tags, NUL-terminated */
-    size_t sentence_size[2], sentence_capacity[2];
-
-    struct oddity malformed, added;
-    char buffer[1 << 16];
-};
+#include "text/reader_impl.h"
 
 /* ---- bytes and lines ---- */
 
-static snug_status fail_at(struct snug_reader *reader, int64_t line, const char *what) {
+snug_status snug_reader_fail_at(struct snug_reader *reader, int64_t line, const char *what) {
     return snug_fail(reader->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": %s", reader->path, line, what);
 }
 
@@ -85,26 +27,24 @@ static int64_t count_lines(const char *text, size_t length) {
 /* Reads more; false at the end of the file, or with an error in input_status. Call it only when the buffer is used up.
  */
 static bool refill(struct snug_reader *reader) {
-    ssize_t got;
     if (reader->input_status != SNUG_OK) return false;
-    got = snug_read(reader->fd, reader->buffer, sizeof reader->buffer);
     reader->at = 0;
-    reader->filled = got > 0 ? (size_t)got : 0;
-    reader->taken += (int64_t)reader->filled;
-    if (got < 0)
-        reader->input_status = snug_fail(reader->ctx, SNUG_E_IO, "cannot read %s: %s", reader->path, strerror(errno));
+    reader->input_status = snug_data_file_read(reader->file, reader->buffer, sizeof reader->buffer, &reader->filled);
+    if (reader->input_status != SNUG_OK) reader->filled = 0;
     const char *nul = memchr(reader->buffer, 0, reader->filled);
     if (nul) {
         int64_t line = reader->line + count_lines(reader->buffer, (size_t)(nul - reader->buffer));
         reader->filled = 0;
-        reader->input_status = fail_at(reader, line, "a NUL byte: not a text file, or UTF-16; save it as UTF-8");
+        reader->input_status =
+            snug_reader_fail_at(reader, line, "a NUL byte: not a text file, or UTF-16; save it as UTF-8");
     }
     return reader->filled > 0;
 }
 
 static snug_status append(struct snug_reader *reader, const char *data, size_t size) {
     if (size > RECORD_MAX - reader->record_size)
-        return fail_at(reader, reader->record_line, "a row of over 256 MiB begins here: is a quote never closed?");
+        return snug_reader_fail_at(reader, reader->record_line,
+                                   "a row of over 256 MiB begins here: is a quote never closed?");
     void *grown = reader->record;
     RETURN_IF_ERROR(snug_grow(reader->ctx, &grown, &reader->record_capacity, reader->record_size + size + 1, 1));
     reader->record = grown;
@@ -134,7 +74,7 @@ static snug_status check_utf8(struct snug_reader *reader, size_t start, int64_t 
 }
 
 /* Appends the next line, with its end, to the record; SNUG_END if there is none. */
-static snug_status read_line(struct snug_reader *reader) {
+snug_status snug_reader_line(struct snug_reader *reader) {
     size_t start = reader->record_size;
     int64_t line = reader->line;
     for (const char *newline = NULL; !newline;) {
@@ -157,12 +97,12 @@ static snug_status read_line(struct snug_reader *reader) {
 static snug_status read_first_line(struct snug_reader *reader) {
     reader->record_size = 0;
     reader->record_line = reader->line;
-    return read_line(reader);
+    return snug_reader_line(reader);
 }
 
 /* The same with the next line that is not blank; only in text files is a blank line a row. */
-static snug_status read_filled_line(struct snug_reader *reader) {
-    const char *blanks = reader->form == FORM_JSON_LINES ? " \t\r\n" : "\r\n";
+snug_status snug_reader_filled_line(struct snug_reader *reader) {
+    const char *blanks = reader->form == SNUG_DATA_JSON_LINES ? " \t\r\n" : "\r\n";
     do RETURN_IF_ERROR(read_first_line(reader));
     while (reader->record[strspn(reader->record, blanks)] == '\0');
     return SNUG_OK;
@@ -180,113 +120,19 @@ static int peek_filled_byte(struct snug_reader *reader) {
     }
 }
 
-/* ---- CSV and TSV ---- */
-
-static snug_status add_span(struct snug_reader *reader, size_t start, size_t end) {
-    void *grown = reader->spans;
-    RETURN_IF_ERROR(
-        snug_grow(reader->ctx, &grown, &reader->span_capacity, reader->span_count + 1, sizeof *reader->spans));
-    reader->spans = grown;
-    reader->spans[reader->span_count++] = (struct span){start, end - start};
-    return SNUG_OK;
-}
-
-/* Of the record, which CSV may take from several lines. */
-static int64_t last_line(const struct snug_reader *reader) {
-    return reader->line - (reader->record[reader->record_size - 1] == '\n');
-}
-
-/* Moves a quoted field from *from, where its quote opens, to *to, without quotes; reads further lines as needed. */
-static snug_status unquote(struct snug_reader *reader, size_t *from, size_t *to) {
-    int64_t line = last_line(reader);
-    for (size_t at = *from + 1;;) {
-        size_t plain = strcspn(reader->record + at, "\"");
-        memmove(reader->record + *to, reader->record + at, plain);
-        *to += plain;
-        at += plain;
-        if (reader->record[at] == '\0') {
-            snug_status status = read_line(reader);
-            if (status == SNUG_END) return fail_at(reader, line, "a quote that opens here is never closed");
-            RETURN_IF_ERROR(status);
-        } else if (reader->record[at + 1] == '"') {
-            reader->record[(*to)++] = '"';
-            at += 2;
-        } else {
-            *from = at + 1;
-            return SNUG_OK;
-        }
-    }
-}
-
-/* One row into spans. Fields are unquoted in place: the output is never longer than the input, so lines can be
-   appended. */
-static snug_status read_csv(struct snug_reader *reader) {
-    RETURN_IF_ERROR(read_filled_line(reader));
-    size_t from = 0, to = 0;
-    char separator = ',';
-    for (reader->span_count = 0; separator == ',';) {
-        size_t start = to;
-        bool quoted = reader->record[from] == '"';
-        if (quoted) {
-            RETURN_IF_ERROR(unquote(reader, &from, &to));
-        } else {
-            size_t plain = strcspn(reader->record + from, ",\r\n");
-            memmove(reader->record + to, reader->record + from, plain);
-            to += plain;
-            from += plain;
-        }
-        separator = reader->record[from++];
-        bool line_end = separator == '\r' && strchr("\n", reader->record[from]);
-        if (separator && separator != ',' && separator != '\n' && !line_end)
-            return fail_at(reader, last_line(reader),
-                           quoted
-                               ? "text follows a closing quote; write a quote within quotes as \"\""
-                               : "a carriage return within a field; quote the field, or end lines with \\n or \\r\\n");
-        RETURN_IF_ERROR(add_span(reader, start, to));
-        reader->record[to++] = '\0';
-    }
-    return SNUG_OK;
-}
-
-static void trim_line_end(struct snug_reader *reader) {
+void snug_reader_trim(struct snug_reader *reader) {
     size_t size = reader->record_size;
     if (reader->record[size - 1] == '\n') size--; /* a line is not empty */
     if (size && reader->record[size - 1] == '\r') size--;
     reader->record[reader->record_size = size] = '\0';
 }
 
-static snug_status read_tsv(struct snug_reader *reader) {
-    RETURN_IF_ERROR(read_filled_line(reader));
-    trim_line_end(reader);
-    reader->span_count = 0;
-    for (size_t start = 0, end; start <= reader->record_size; start = end + 1) {
-        end = start + strcspn(reader->record + start, "\t");
-        RETURN_IF_ERROR(add_span(reader, start, end));
-        reader->record[end] = '\0';
-    }
-    return SNUG_OK;
-}
-
-/* One row of the table; the header when columns is still 0. */
-static snug_status read_table_row(struct snug_reader *reader) {
-    RETURN_IF_ERROR(reader->form == FORM_CSV ? read_csv(reader) : read_tsv(reader));
-    if (reader->columns && reader->span_count != reader->columns)
-        return snug_fail(reader->ctx, SNUG_E_INPUT, "%s:%" PRId64 ": row has %zu field%s, the header has %zu; %s",
-                         reader->path, reader->record_line, reader->span_count, reader->span_count == 1 ? "" : "s",
-                         reader->columns,
-                         reader->form == FORM_CSV ? "quote a field that holds a comma: \"a, b\""
-                                                  : "a field cannot hold a tab, and quotes have no meaning in .tsv");
-    for (size_t i = 0; i < reader->columns; i++)
-        reader->fields[i] =
-            (struct snug_field){SNUG_FIELD_TEXT, reader->record + reader->spans[i].start, reader->spans[i].length};
-    return SNUG_OK;
-}
-
 /* ---- JSON ---- */
 
 static snug_status parse_record(struct snug_reader *reader) {
     json_error_t error;
-    reader->object = snug_json_parse(reader->record, reader->record_size, JSON_REJECT_DUPLICATES, &error);
+    reader->object =
+        snug_json_parse(reader->record, reader->record_size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (json_is_object(reader->object)) return SNUG_OK;
     if (!reader->object && snug_json_status(&error) == SNUG_E_MEMORY) /* may be untested: an allocation that fails */
         return snug_fail(reader->ctx, SNUG_E_MEMORY, "%s:%" PRId64 ": out of memory while reading the row",
@@ -306,7 +152,7 @@ static snug_status read_object(struct snug_reader *reader) {
     do {
         if (reader->at == reader->filled && !refill(reader)) {
             RETURN_IF_ERROR(reader->input_status);
-            return fail_at(reader, reader->record_line, "the file ends within the object that begins here");
+            return snug_reader_fail_at(reader, reader->record_line, "the file ends within the object that begins here");
         }
         size_t start = reader->at;
         do {
@@ -340,16 +186,20 @@ static snug_status read_element(struct snug_reader *reader, bool first) {
         return parse_record(reader);
     }
     RETURN_IF_ERROR(reader->input_status);
-    if (byte < 0) return fail_at(reader, reader->line, "the file ends before its list does: it is truncated");
-    if (byte != ']' || comma) return fail_at(reader, reader->line, "a list must hold objects, separated by commas");
+    if (byte < 0)
+        return snug_reader_fail_at(reader, reader->line, "the file ends before its list does: it is truncated");
+    if (byte != ']' || comma)
+        return snug_reader_fail_at(reader, reader->line, "a list must hold objects, separated by commas");
     reader->at++;
-    if (peek_filled_byte(reader) >= 0) return fail_at(reader, reader->line, "there is text after the list");
+    if (peek_filled_byte(reader) >= 0) return snug_reader_fail_at(reader, reader->line, "there is text after the list");
     return reader->input_status == SNUG_OK ? SNUG_END : reader->input_status;
 }
 
 /* Text of a number, or of a list's item; NULL if the value is neither number nor string. */
 static snug_status scalar_text(struct snug_reader *reader, const json_t *value, char **out) {
     *out = NULL;
+    if (json_is_string(value) && json_string_length(value) != strlen(json_string_value(value)))
+        return snug_reader_fail_at(reader, reader->record_line, "\\u0000 in a list: only a text may contain it");
     if (json_is_string(value)) return snug_strdup(reader->ctx, json_string_value(value), out);
     if (json_is_number(value)) return snug_json_text(reader->ctx, value, JSON_ENCODE_ANY, out);
     return SNUG_OK;
@@ -461,9 +311,9 @@ static void forget_row(struct snug_reader *reader) {
 }
 
 static snug_status read_json(struct snug_reader *reader, bool first) {
-    if (reader->form == FORM_JSON_ARRAY) return read_element(reader, first);
-    RETURN_IF_ERROR(read_filled_line(reader));
-    trim_line_end(reader);
+    if (reader->form == SNUG_DATA_JSON_ARRAY) return read_element(reader, first);
+    RETURN_IF_ERROR(snug_reader_filled_line(reader));
+    snug_reader_trim(reader);
     return parse_record(reader);
 }
 
@@ -495,8 +345,8 @@ static snug_status read_json_row(struct snug_reader *reader) {
 static snug_status append_to_sentence(struct snug_reader *reader, int column, const char *text, size_t length) {
     const size_t size = reader->sentence_size[column];
     if (length >= RECORD_MAX - size) /* untested: a record of over 256 MiB */
-        return fail_at(reader, reader->record_line,
-                       "a sentence of over 256 MiB begins here: are there no blank lines?");
+        return snug_reader_fail_at(reader, reader->record_line,
+                                   "a sentence of over 256 MiB begins here: are there no blank lines?");
     RETURN_IF_ERROR(snug_grow(reader->ctx, (void **)&reader->sentence[column], &reader->sentence_capacity[column],
                               size + length + 2, 1));
     memcpy(reader->sentence[column] + size, text, length);
@@ -512,7 +362,8 @@ static snug_status take_word(struct snug_reader *reader, int64_t line) {
     const size_t length = strcspn(word, blanks);
     for (const char *at = word + length; *(at += strspn(at, blanks)); at += strcspn(at, blanks)) tag = at;
     if (reader->sentence_size[WORD] && !tag != !reader->sentence_size[TAG])
-        return fail_at(reader, line, tag ? "a word with a tag follows words without one" : "the word has no tag");
+        return snug_reader_fail_at(reader, line,
+                                   tag ? "a word with a tag follows words without one" : "the word has no tag");
     RETURN_IF_ERROR(append_to_sentence(reader, WORD, word, length));
     return tag ? append_to_sentence(reader, TAG, tag, strcspn(tag, blanks)) : SNUG_OK;
 }
@@ -579,11 +430,11 @@ static snug_status read_names(struct snug_reader *reader) {
     json_t *value;
     snug_status status;
     switch (reader->form) {
-    case FORM_TEXT: return add_name(reader, "text");
-    case FORM_CONLL: RETURN_IF_ERROR(add_name(reader, "tokens")); return add_name(reader, "ner_tags");
-    case FORM_CSV:
-    case FORM_TSV:
-        status = read_table_row(reader);
+    case SNUG_DATA_TEXT: return add_name(reader, "text");
+    case SNUG_DATA_CONLL: RETURN_IF_ERROR(add_name(reader, "tokens")); return add_name(reader, "ner_tags");
+    case SNUG_DATA_CSV:
+    case SNUG_DATA_TSV:
+        status = snug_reader_table_row(reader);
         for (size_t i = 0; i < reader->span_count && status == SNUG_OK; i++)
             status = add_name(reader, reader->record + reader->spans[i].start);
         break;
@@ -591,7 +442,7 @@ static snug_status read_names(struct snug_reader *reader) {
         status = read_json(reader, true);
         json_object_foreach(reader->object, key, value) RETURN_IF_ERROR(add_name(reader, key));
         if (status == SNUG_OK && !reader->columns)
-            return fail_at(reader, reader->record_line, "the first object has no keys");
+            return snug_reader_fail_at(reader, reader->record_line, "the first object has no keys");
         reader->peeked = true;
     }
     if (status == SNUG_END) return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty: it holds no row", reader->path);
@@ -600,36 +451,18 @@ static snug_status read_names(struct snug_reader *reader) {
 
 /* ---- the public calls ---- */
 
-/* FORM_CONLL for .conll; the caller checks whether it is allowed. */
-static snug_status form_of(snug_context *ctx, const char *path, enum form *out) {
-    static const struct {
-        const char *end;
-        enum form form;
-    } forms[] = {{".csv", FORM_CSV},          {".tsv", FORM_TSV},  {".json", FORM_JSON_LINES},
-                 {".jsonl", FORM_JSON_LINES}, {".txt", FORM_TEXT}, {".conll", FORM_CONLL}};
-    const char *end = strrchr(path, '.');
-    for (size_t i = 0; end && i < sizeof forms / sizeof *forms; i++) {
-        if (strcasecmp(end, forms[i].end) != 0) continue;
-        *out = forms[i].form;
-        return SNUG_OK;
-    }
-    return snug_fail(ctx, SNUG_E_USAGE,
-                     "%s: a data file's format follows from its name, which must end in .csv, .tsv, "
-                     ".json, .jsonl, .txt or .conll",
-                     path);
-}
-
 /* Whether rows are words or texts determines how some files are read. */
-static snug_status choose_form(struct snug_reader *reader) {
-    RETURN_IF_ERROR(form_of(reader->ctx, reader->path, &reader->form));
-    if (reader->words && (reader->form == FORM_TEXT || reader->form == FORM_TSV)) reader->form = FORM_CONLL;
-    if (reader->words && reader->form == FORM_CSV)
+static snug_status choose_form(struct snug_reader *reader, const char *format) {
+    RETURN_IF_ERROR(snug_data_form_of(reader->ctx, reader->path, format, &reader->form));
+    if (reader->words && (reader->form == SNUG_DATA_TEXT || reader->form == SNUG_DATA_TSV))
+        reader->form = SNUG_DATA_CONLL;
+    if (reader->words && reader->form == SNUG_DATA_CSV)
         return snug_fail(
             reader->ctx, SNUG_E_USAGE,
             "%s: words and tags are read from JSON Lines (.json, .jsonl) and from files with a word a line "
             "(.conll, .tsv, .txt)",
             reader->path);
-    if (!reader->words && reader->form == FORM_CONLL)
+    if (!reader->words && reader->form == SNUG_DATA_CONLL)
         return snug_fail(reader->ctx, SNUG_E_USAGE, "%s holds words with tags: give --task token_classification",
                          reader->path);
     return SNUG_OK;
@@ -641,8 +474,8 @@ static snug_status open_input(struct snug_reader *reader) {
         return snug_fail(reader->ctx, SNUG_E_INPUT, "%s is empty", reader->path);
     }
     if (reader->filled >= 3 && !memcmp(reader->buffer, "\xEF\xBB\xBF", 3)) reader->at = 3; /* byte order mark */
-    if (reader->form == FORM_JSON_LINES && peek_filled_byte(reader) == '[') {
-        reader->form = FORM_JSON_ARRAY;
+    if (reader->form == SNUG_DATA_JSON_LINES && peek_filled_byte(reader) == '[') {
+        reader->form = SNUG_DATA_JSON_ARRAY;
         reader->at++;
     }
     void *memory;
@@ -657,18 +490,14 @@ static snug_status open_input(struct snug_reader *reader) {
     return SNUG_OK;
 }
 
-snug_status snug_reader_open_data(snug_context *ctx, const char *path, int *fd) {
-    enum form form;
-    RETURN_IF_ERROR(form_of(ctx, path, &form));
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    return *fd < 0 ? snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno)) : SNUG_OK;
-}
-
-static snug_status open_path(snug_context *ctx, const char *path, bool strict, bool words, struct snug_reader **out) {
+snug_status snug_reader_open(snug_context *ctx, const char *path, const struct snug_reader_options *options,
+                             struct snug_reader **out) {
     int fd;
+    enum snug_data_form form;
     *out = NULL;
-    RETURN_IF_ERROR(snug_reader_open_data(ctx, path, &fd));
-    const snug_status status = snug_reader_open_file(ctx, path, fd, strict, words, out);
+    RETURN_IF_ERROR(snug_data_form_of(ctx, path, options->format, &form)); /* before it is opened, which may wait */
+    RETURN_IF_ERROR(snug_data_open(ctx, path, &fd));
+    const snug_status status = snug_reader_open_file(ctx, path, fd, options, out);
     if (status == SNUG_OK)
         (*out)->owns_fd = true;
     else
@@ -676,27 +505,22 @@ static snug_status open_path(snug_context *ctx, const char *path, bool strict, b
     return status;
 }
 
-snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out) {
-    return open_path(ctx, path, strict, false, out);
-}
-
-snug_status snug_reader_open_words(snug_context *ctx, const char *path, bool strict, struct snug_reader **out) {
-    return open_path(ctx, path, strict, true, out);
-}
-
-snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, bool words,
-                                  struct snug_reader **out) {
+snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
+                                  const struct snug_reader_options *options, struct snug_reader **out) {
     void *memory;
     *out = NULL;
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof(struct snug_reader), &memory));
     struct snug_reader *reader = memory;
     reader->ctx = ctx;
-    reader->strict = strict;
-    reader->words = words;
+    reader->strict = options->strict;
+    reader->words = options->words;
     reader->fd = fd;
     reader->line = 1;
+    reader->separator = ',';
     snug_status status = snug_strdup(ctx, path, &reader->path);
-    if (status == SNUG_OK) status = choose_form(reader);
+    if (status == SNUG_OK) status = choose_form(reader, options->format);
+    if (reader->form == SNUG_DATA_TSV) reader->separator = '\t';
+    if (status == SNUG_OK) status = snug_data_file_create(ctx, path, fd, &reader->file);
     if (status == SNUG_OK) status = open_input(reader);
     if (status == SNUG_OK)
         *out = reader;
@@ -711,6 +535,10 @@ static void tell_oddities(const struct snug_reader *reader) {
         snug_log(reader->ctx, SNUG_LOG_WARNING,
                  "%s: malformed UTF-8 in %" PRId64 " line(s), first in line %" PRId64 ", replaced by U+FFFD",
                  reader->path, reader->malformed.count, reader->malformed.line);
+    if (reader->unquoted.count)
+        snug_log(reader->ctx, SNUG_LOG_INFO,
+                 "%s: %" PRId64 " row(s), first in line %" PRId64 ", have quoted fields, read as pandas writes them",
+                 reader->path, reader->unquoted.count, reader->unquoted.line);
     if (reader->added.count)
         snug_log(reader->ctx, SNUG_LOG_WARNING,
                  "%s: keys that the first object lacks in %" PRId64 " row(s), first \"%s\" in line %" PRId64
@@ -727,6 +555,7 @@ void snug_reader_close(struct snug_reader *reader) {
     if (!reader) return;
     if (!reader->ended) tell_oddities(reader);
     forget_row(reader);
+    snug_data_file_free(reader->file);
     if (reader->owns_fd) close(reader->fd);
     for (size_t i = 0; i < reader->columns; i++) free(reader->names[i]);
     free(reader->names);
@@ -756,21 +585,21 @@ int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size) {
     struct stat info = {0};
     fstat(reader->fd, &info);
     *size = S_ISREG(info.st_mode) ? (int64_t)info.st_size : 0;
-    return reader->taken - (int64_t)(reader->filled - reader->at);
+    return snug_data_file_taken(reader->file);
 }
 
 snug_status snug_reader_next(struct snug_reader *reader, struct snug_row *row) {
     snug_status status;
     if (reader->ended) return SNUG_END;
     switch (reader->form) {
-    case FORM_CSV:
-    case FORM_TSV: status = read_table_row(reader); break;
-    case FORM_TEXT:
+    case SNUG_DATA_CSV:
+    case SNUG_DATA_TSV: status = snug_reader_table_row(reader); break;
+    case SNUG_DATA_TEXT:
         status = read_first_line(reader);
-        if (status == SNUG_OK) trim_line_end(reader);
+        if (status == SNUG_OK) snug_reader_trim(reader);
         reader->fields[0] = (struct snug_field){SNUG_FIELD_TEXT, reader->record, reader->record_size};
         break;
-    case FORM_CONLL: status = read_sentence(reader); break;
+    case SNUG_DATA_CONLL: status = read_sentence(reader); break;
     default: status = read_json_row(reader);
     }
     if (status == SNUG_END) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of a text file, one at a time in constant memory: CSV (RFC 4180, quotes with newlines), TSV (no quoting, as
- * GLUE's files), JSON Lines (also one JSON array of objects), plain text (each line a row with the one column "text").
- * The kind follows from the name's end: .csv .tsv .json .jsonl .txt.
+ * Rows of a text file, one at a time in constant memory: CSV (RFC 4180, quotes with newlines; separated by semicolons
+ * if the header has no comma), TSV (as GLUE's files, in which a quote is a character, or as pandas writes them), JSON
+ * Lines (also one JSON array of objects), plain text (each line a row with the one column "text").
+ * The format is given or follows from the name (text/data_file.h).
  *
  * If rows are words with tags: JSON Lines, whose lists are not joined then, and CoNLL files (.conll .tsv .txt): a word
  * per line, columns separated by blanks or tabs, the tag in the last column, blank lines between sentences, -DOCSTART-
@@ -38,24 +39,24 @@ struct snug_row {
     const struct snug_field *fields;
 };
 
-/* strict: malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the first line
-   logged once at the end. */
-snug_status snug_reader_open(snug_context *ctx, const char *path, bool strict, struct snug_reader **out);
-/* Opens a data file, which may be a pipe, for snug_reader_open_file(). A name without a known suffix is SNUG_E_USAGE.
- */
-snug_status snug_reader_open_data(snug_context *ctx, const char *path, int *fd);
-/* snug_reader_open() for an open file, which the caller closes after the reader. */
-snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd, bool strict, bool words,
-                                  struct snug_reader **out);
-/* snug_reader_open() if rows are words. */
-snug_status snug_reader_open_words(snug_context *ctx, const char *path, bool strict, struct snug_reader **out);
+struct snug_reader_options {
+    const char *format; /* one of SNUG_DATA_FORMATS, or NULL: by the name */
+    bool strict; /* malformed UTF-8 is an error that names file and line; otherwise it is replaced, counted, and the
+                    first line logged once at the end */
+    bool words;  /* rows are words */
+};
+snug_status snug_reader_open(snug_context *ctx, const char *path, const struct snug_reader_options *options,
+                             struct snug_reader **out);
+/* The same for an open file (snug_data_open()), which the caller closes after the reader. */
+snug_status snug_reader_open_file(snug_context *ctx, const char *path, int fd,
+                                  const struct snug_reader_options *options, struct snug_reader **out);
 void snug_reader_close(struct snug_reader *reader);
 /* The same for a reader whose rows are not used: what it has replaced or ignored is not logged. */
 void snug_reader_discard(struct snug_reader *reader);
 /* Column names: header of CSV/TSV; keys of the first object of JSON Lines (later rows may lack or add keys: an added
    key is counted and logged once); "text". */
 size_t snug_reader_columns(const struct snug_reader *reader, const char *const **names);
-/* Bytes of the file read so far, and its size: 0 if unknown, as for a pipe. */
+/* Bytes of the file read so far, compressed ones if it is compressed, and its size: 0 if unknown, as for a pipe. */
 int64_t snug_reader_position(const struct snug_reader *reader, int64_t *size);
 /* SNUG_END after the last row. A ragged row (more or fewer fields than the header) is SNUG_E_INPUT naming file and
  * line. */

@@ -23,7 +23,7 @@ struct snug_task_info {
     bool skips_empty;        /* line by line, a text without tokens is not a row */
     bool per_token;          /* any token can be a loss position; else each sequence has one */
     bool problems;           /* one label per row, several, or a value (enum snug_problem) */
-    const char *only[3];     /* arguments that are for this task only */
+    const char *only[4];     /* arguments that are for this task only */
 
     bool pairs;                 /* a row may be a pair of texts */
     const char *text_column[2]; /* usual names of the text column */

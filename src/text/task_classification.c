@@ -61,6 +61,7 @@ const struct snug_task_info snug_task_classification = {
     .short_title = "classification",
     .labelled = true,
     .problems = true,
+    .only = {"class_metrics", "threshold", "return_all_scores"},
     .pairs = true,
     .text_column = {"sentence", "text"},
     .label_column = "label",

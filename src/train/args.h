@@ -17,17 +17,25 @@ struct snug_args {
 
     /* model */
     char *model_name_or_path, *config_name, *tokenizer_name;
-    char *args_from; /* a file of arguments, which are set already */
+    char *args_from;                  /* a file of arguments, which are set already */
     char *cache_dir, *model_revision; /* of names in the Hugging Face cache */
     char *task;                       /* a name of SNUG_TASK_NAMES, or NULL: derived from the data and the folder */
     char *dtype;                      /* "float32", "bfloat16" or "auto": the type of stored weights */
     /* data */
     char *train_file, *validation_file, *test_file;
+    char *text, *text_pair; /* predict: instead of test_file */
+    char *keep_columns;     /* predict: names, or "all" */
+    bool return_all_scores;
+    int64_t top_k;
+    char *data_format; /* NULL: by the name */
     char *text_column_names, *text_column_delimiter, *text_column_name, *text_pair_column_name, *label_column_name,
         *label_separator;
     char *do_regression;                                                              /* NULL: the labels decide */
     int64_t max_seq_length, max_train_samples, max_eval_samples, max_predict_samples; /* -1: all */
+    int64_t validation_split_percentage;                                              /* 0: none */
     bool overwrite_cache, line_by_line, strict, ignore_mismatched_sizes;
+    bool class_metrics;
+    double threshold; /* of multi-label; 0: above one half */
     bool label_all_tokens, return_entity_level_metrics;
     double mlm_probability;
     /* output */

@@ -6,6 +6,7 @@
 
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "text/data_file.h"
 #include "text/task.h"
 #include "train/args.h"
 
@@ -32,7 +33,11 @@ static snug_status check_files(const struct snug_args *args, const char *command
     }
     if (strcmp(command, "predict") == 0) {
         RETURN_IF_ERROR(require(args, model, command, "--model_name_or_path DIR"));
-        return require(args, args->test_file, command, "--test_file FILE");
+        if (args->text && args->test_file)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--text and --test_file are both given: which one is predicted?");
+        if (args->text_pair && !args->text)
+            return snug_fail(args->ctx, SNUG_E_USAGE, "--text_pair is the second text of a pair: give --text too");
+        return require(args, args->test_file || args->text, command, "--test_file FILE, or --text TEXT");
     }
     if (strcmp(command, "doctor") == 0) return SNUG_OK;
     if (strcmp(command, "plan") == 0 || strcmp(command, "verify") == 0)
@@ -61,8 +66,41 @@ static snug_status check_command(const struct snug_args *args, const char *comma
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(command, others[i].command) == 0 && snug_args_is_set(args, others[i].name))
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s: %s", others[i].name, others[i].advice);
-    if (strcmp(command, "train") == 0 && snug_args_is_set(args, "do_eval") && !args->validation_file)
-        return snug_fail(args->ctx, SNUG_E_USAGE, "--do_eval needs --validation_file FILE to evaluate on");
+    if (strcmp(command, "train") == 0 && snug_args_is_set(args, "do_eval") && !args->validation_file &&
+        !args->validation_split_percentage)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--do_eval needs --validation_file FILE, or --validation_split_percentage N, to evaluate on");
+    return SNUG_OK;
+}
+
+/* It can be read only once. */
+static snug_status check_standard_input(const struct snug_args *args) {
+    const char *const files[] = {args->train_file, args->validation_file, args->test_file};
+    int count = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) count += files[i] && snug_data_is_stdin(files[i]);
+    if (count && snug_group_size(args->group) > 1) /* may be untested: needs MPI */
+        return snug_fail(
+            args->ctx, SNUG_E_USAGE,
+            "standard input is given as a file, and only one of %d ranks can read it: give a file that all "
+            "of them can open",
+            snug_group_size(args->group));
+    if (count < 2) return SNUG_OK;
+    return snug_fail(args->ctx, SNUG_E_USAGE, "standard input is given as %d files, and can be read only once", count);
+}
+
+static snug_status check_split(const struct snug_args *args, bool trains) {
+    if (!args->validation_split_percentage) return SNUG_OK;
+    if (!trains)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--validation_split_percentage splits the file of a training: leave it out");
+    if (args->validation_file)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--validation_split_percentage takes rows of --train_file to evaluate on, and "
+                         "--validation_file names a file: give one of them");
+    if (args->train_file && snug_data_is_stdin(args->train_file))
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--validation_split_percentage opens --train_file twice, and standard input can be read only "
+                         "once: give a file");
     return SNUG_OK;
 }
 
@@ -240,13 +278,16 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     RETURN_IF_ERROR(check_files(args, command));
     RETURN_IF_ERROR(snug_args_deepspeed(args));
     RETURN_IF_ERROR(check_rows(args));
+    RETURN_IF_ERROR(check_standard_input(args));
+    RETURN_IF_ERROR(check_split(args, train || strcmp(command, "plan") == 0));
     RETURN_IF_ERROR(check_precision(args));
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
     RETURN_IF_ERROR(check_ranks(args, command));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;
-    if (!args->validation_file && (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
+    if (!args->validation_file && !args->validation_split_percentage &&
+        (args->eval_strategy != SNUG_INTERVAL_NO || args->eval_on_start))
         return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs --validation_file FILE to evaluate on",
                          args->eval_on_start ? "eval_on_start" : "eval_strategy");
     return SNUG_OK;

@@ -73,8 +73,6 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "snug reads files, without splits: give --train_file, --validation_file and --test_file"},
     {SNUG_FOREIGN_VALUE, "remove_columns", "columns that are not used are ignored: leave it out"},
     {SNUG_FOREIGN_VALUE, "metric_name", "an evaluation has all metrics of its task: leave it out"},
-    {SNUG_FOREIGN_VALUE, "validation_split_percentage",
-     "split the file, and give both parts: --train_file and --validation_file"},
     {SNUG_FOREIGN_VALUE, "model_type", "give --config_name FOLDER, whose config.json names the type"},
     {SNUG_FOREIGN_VALUE, "config_overrides", "change a copy of config.json, and give its folder by --config_name"},
 };
@@ -105,7 +103,7 @@ const struct snug_short_name snug_short_names[] = {
     {"resume", "resume_from_checkpoint"},
     {"cpu", "use_cpu"},
     {"workers num_workers", "dataloader_num_workers"},
-    {"text_column text", "text_column_name"},
+    {"text_column", "text_column_name"},
     {"label_column label", "label_column_name"},
     {"label_smoothing", "label_smoothing_factor"},
     {"patience", "early_stopping_patience"},

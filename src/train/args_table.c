@@ -2,6 +2,7 @@
 /* Names, meaning and defaults are those of transformers 5's TrainingArguments, run_glue.py, run_classification.py and
    run_mlm.py; the help of snug's own arguments contains "snug's own". */
 #include "train/args_table.h"
+#include "text/data_file.h"
 #include "text/task.h"
 
 #define ROW(type, field, aliases, group, value, default_value, range, known, help)                                     \
@@ -59,10 +60,20 @@ const struct snug_argument snug_arguments[] = {
          "initialise a new head if the checkpoint's head has another shape"),
 
     TEXT(train_file, "", DATA, "FILE",
-         "training data: .csv, .tsv, .json, .jsonl, .txt or .conll; synthetic data: dummy:ROWSxTOKENS, "
+         "training data: .csv, .tsv, .json, .jsonl, .txt or .conll, also with .gz; -: standard input; synthetic data: "
+         "dummy:ROWSxTOKENS, "
          "dummy:ROWSxMIN-MAX"),
     TEXT(validation_file, "", DATA, "FILE", "evaluation data, in the same formats"),
     TEXT(test_file, "", DATA, "FILE", "prediction data, in the same formats"),
+    TEXT(text, "", DATA, "TEXT", "predict: one text, instead of test_file (snug's own)"),
+    TEXT(text_pair, "", DATA, "TEXT", "predict: the second text of a pair (snug's own)"),
+    TEXT(keep_columns, "", DATA, "A,B",
+         "predict: columns of test_file to write beside the predictions; all: every one (snug's own)"),
+    FLAG(return_all_scores, "", DATA, "False",
+         "predict: classification: the probabilities of all classes (snug's own)"),
+    COUNT(top_k, "", DATA, "1", "[1,1000]", "predict: masked LM: the most probable tokens of a mask (snug's own)"),
+    ROW(CHOICE, data_format, "", DATA, SNUG_DATA_FORMATS, "", NULL, NULL,
+        "format of the data files, where their names do not tell it, as on standard input (snug's own)"),
     TEXT(text_column_name, "", DATA, "NAME",
          "text column; default: the pair of columns of a GLUE task, sentence or text, else the only column that can be "
          "a text; token classification: tokens"),
@@ -78,12 +89,19 @@ const struct snug_argument snug_arguments[] = {
     COUNT(max_train_samples, "", DATA, "-1", "[-1,)", "maximum number of training rows; -1: all"),
     COUNT(max_eval_samples, "max_val_samples", DATA, "-1", "[-1,)", "maximum number of evaluation rows; -1: all"),
     COUNT(max_predict_samples, "max_test_samples", DATA, "-1", "[-1,)", "maximum number of prediction rows; -1: all"),
+    COUNT(validation_split_percentage, "", DATA, "0", "[0,99]",
+          "percentage of train_file, from its first row on, that is evaluated on and not trained on; 0: none"),
     FLAG(overwrite_cache, "", DATA, "False", "tokenize again, even if the cached tokens are valid"),
     FLAG(line_by_line, "", DATA, "False",
          "masked LM: each line is a row; otherwise the text is concatenated and split into blocks"),
     REAL(mlm_probability, DATA, "0.15", "(0,1]", "masked LM: fraction of tokens to mask"),
     FLAG(label_all_tokens, "", DATA, "False", "token classification: label all tokens of a word, not only the first"),
     FLAG(return_entity_level_metrics, "", DATA, "False", "token classification: also metrics of each entity type"),
+    FLAG(class_metrics, "", DATA, "False",
+         "classification: also precision, recall and F1 of each class, AUC, the confusion matrix; several labels: the "
+         "threshold with the best F1 (snug's own)"),
+    REAL(threshold, DATA, "0", "[0,1)",
+         "several labels: probability from which on a class is predicted; 0: above one half (snug's own)"),
     ROW(TRISTATE, do_regression, "", DATA, "BOOL", "", NULL, NULL,
         "True: regression, even if all labels are integers; False: classes, even if they are numbers; default: "
         "regression if a label is a number that is not whole"),
@@ -91,8 +109,9 @@ const struct snug_argument snug_arguments[] = {
 
     TEXT(output_dir, "", OUTPUT, "DIR", "folder for the model, results and checkpoints"),
     FLAG(overwrite_output_dir, "", OUTPUT, "False", "remove the checkpoints in output_dir before training"),
-    TEXT(resume_from_checkpoint, "", OUTPUT, "DIR|True",
-         "resume from this checkpoint; True: from the last one in output_dir"),
+    TEXT(resume_from_checkpoint, "", OUTPUT, "DIR|True|auto",
+         "resume from this checkpoint; True: from the last one in output_dir; auto: the same if there is one, else "
+         "start"),
     ROW(CHOICE, report_to, "", OUTPUT, "none|tensorboard|all", "none", NULL, OTHER_REPORTS,
         "integrations to report logs to"),
     TEXT(logging_dir, "", OUTPUT, "DIR", "TensorBoard log folder; default: output_dir/runs"),

@@ -66,8 +66,8 @@ extern const size_t snug_short_count;
 snug_status snug_args_restore(struct snug_args *args, const char *name, const char *text);
 /* Counts an argument as set, with the value that it has. */
 snug_status snug_args_mark(struct snug_args *args, const char *name);
-/* Sets the arguments of a JSON file: of an object {"name": value, …}, as the scripts read it, or of the "arguments" of a
-   training_args.json. */
+/* Sets the arguments of a JSON file: of an object {"name": value, …}, as the scripts read it, or of the "arguments" of
+   a training_args.json. */
 snug_status snug_args_read(struct snug_args *args, const char *path);
 /* All arguments as an object, and the list of the names that were set. NULL: out of memory. */
 json_t *snug_args_json(const struct snug_args *args);

@@ -443,6 +443,11 @@ static snug_status check_resumable(const struct snug_trainer *t, const struct sn
                      folder->path);
 }
 
+/* For jobs that a scheduler starts again, with the same arguments: resume if there is a checkpoint, else start. */
+static bool may_start(const char *from) { return strcasecmp(from, "auto") == 0; }
+/* Whether the last whole checkpoint of output_dir is meant. */
+static bool takes_last(const char *from) { return strcasecmp(from, "true") == 0 || may_start(from); }
+
 snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     const char *from = t->args->resume_from_checkpoint;
     char path[SNUG_CHECKPOINT_PATH];
@@ -450,13 +455,13 @@ snug_status snug_checkpoint_look(const struct snug_trainer *t) {
     if (snug_checkpoint_path(t, INT64_MAX, path) >= SNUG_CHECKPOINT_PATH)
         return snug_fail(t->ctx, SNUG_E_USAGE, "--output_dir %s is too long", t->args->output_dir);
     if (!snug_trainer_resumes(t)) return SNUG_OK;
-    if (strcasecmp(from, "true") == 0) {
+    if (takes_last(from)) {
         struct snug_checkpoint *items;
         size_t count, own = 0;
         const snug_status status = snug_checkpoint_list(t, &items, &count);
         for (size_t i = 0; i < count; i++) own += items[i].own;
         free(items);
-        return status != SNUG_OK || own ? status : fail_nothing_whole(t, false);
+        return status != SNUG_OK || own || may_start(from) ? status : fail_nothing_whole(t, false);
     }
     if (!snug_folder_exists(from))
         return snug_fail(t->ctx, SNUG_E_INPUT, "--resume_from_checkpoint %s: %s", from,
@@ -510,8 +515,8 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     size_t count, others = 0;
     bool whole = false;
     if (!snug_trainer_resumes(t)) return SNUG_OK;
-    if (strcasecmp(t->args->resume_from_checkpoint, "true") != 0)
-        return resume_named(t, t->args->resume_from_checkpoint);
+    const char *from = t->args->resume_from_checkpoint;
+    if (!takes_last(from)) return resume_named(t, from);
     snug_status status = snug_checkpoint_list(t, &items, &count);
     const uint64_t run = last_run(t, items, count);
     for (size_t i = count; i-- > 0 && status == SNUG_OK && !whole;) {
@@ -521,5 +526,9 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
             others += items[i].own;
     }
     free(items);
-    return status == SNUG_OK && !whole ? fail_nothing_whole(t, others) : status;
+    if (status != SNUG_OK || whole) return status;
+    if (!may_start(from)) return fail_nothing_whole(t, others);
+    snug_log(t->ctx, SNUG_LOG_INFO, "%s has no complete checkpoint%s: the training starts", t->args->output_dir,
+             others ? " of its last run" : "");
+    return SNUG_OK;
 }

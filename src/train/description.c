@@ -75,8 +75,8 @@ static const char *device_name(const struct snug_session *s) {
 static json_t *text_or_null(const char *text) { return text ? snug_json_from_text(text) : json_null(); }
 
 static json_t *data_json(const struct snug_session *s, const struct snug_data_source *source) {
-    json_t *o = json_object();
     if (!source->dataset) return json_null();
+    json_t *o = json_object();
     snug_json_add(&o, "file", snug_json_from_text(snug_dataset_path(source->dataset)));
     snug_json_add(&o, "rows", json_integer(source->rows));
     snug_json_add(&o, "tokens", json_integer(snug_dataset_tokens(source->dataset)));
@@ -215,7 +215,8 @@ static void say_columns(const struct snug_session *s) {
     if (columns->texts && *columns->unused) add(&line, "; not used: %s", columns->unused);
     if (!columns->texts) add(&line, "synthetic tokens");
     say(s, "Text", &line);
-    if (!columns->label || setup->command == SNUG_COMMAND_PREDICT) return;
+    const bool predicts = setup->command == SNUG_COMMAND_PREDICT; /* whose labels are for metrics */
+    if (!columns->label || (predicts && !snug_dataset_all_labelled(main_data(s)->dataset))) return;
     line = (struct line){"", 0};
     add(&line, "%s", columns->label);
     say(s, "Label", &line);

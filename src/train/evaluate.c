@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation: the evaluation program over a data set, batch by batch. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "io/file.h"
@@ -107,70 +108,76 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
    request to stop. */
 enum { TOGETHER = 16 };
 
-/* One rank's batches since the ranks shared the last ones. */
-struct losses {
+struct snug_losses {
     double stop; /* not 0: the rank was asked to stop */
     double count, sums[TOGETHER], items[TOGETHER];
 };
 
-struct evaluating {
-    struct snug_session *session;
-    struct losses *ranks; /* [size] */
-    int64_t rounds;       /* since the last exchange */
-};
-
-static struct losses *own_losses(const struct evaluating *e) {
-    return &e->ranks[snug_group_rank(e->session->job.setup.args->group)];
+static struct snug_losses *own_losses(const struct snug_measurement *m) {
+    return &m->ranks[snug_group_rank(m->session->job.setup.args->group)];
 }
 
-static snug_status measure(void *user, const float *logits, int64_t first_row, int64_t rows,
-                           const struct snug_batch *batch) {
-    struct evaluating *e = user;
-    struct snug_session *s = e->session;
+snug_status snug_measurement_open(struct snug_session *s, struct snug_measurement *out) {
+    *out = (struct snug_measurement){.session = s};
+    snug_metric_accumulator_reset(s->accumulator);
+    return snug_alloc(s->ctx, (size_t)snug_group_size(s->job.setup.args->group), sizeof *out->ranks,
+                      (void **)&out->ranks);
+}
+
+snug_status snug_measurement_add(void *user, const float *logits, int64_t first_row, int64_t rows,
+                                 const struct snug_batch *batch) {
+    struct snug_measurement *m = user;
+    struct snug_session *s = m->session;
     snug_metric_accumulator_add(s->accumulator, logits, batch, first_row, rows);
     /* The loss tensor accumulates over the chunks of a batch. */
     if (first_row + rows < batch->rows) return SNUG_OK;
     float loss;
     RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->evaluation->program.loss, &loss, sizeof loss));
-    struct losses *own = own_losses(e);
+    struct snug_losses *own = own_losses(m);
     own->sums[(int)own->count] = loss;
     own->items[(int)own->count++] = (double)batch->items;
     return SNUG_OK;
 }
 
 /* Adds the losses of all ranks in the order of the batches, so that the sum has the bits of one rank's. */
-static snug_status share_losses(void *user, bool last, bool *stop) {
-    struct evaluating *e = user;
-    struct snug_session *s = e->session;
+snug_status snug_measurement_share(void *user, bool last, bool *stop) {
+    struct snug_measurement *m = user;
+    struct snug_session *s = m->session;
     const struct snug_process_group *group = s->job.setup.args->group;
-    if (++e->rounds < TOGETHER && !last && group) {
-        own_losses(e)->stop += *stop;
+    own_losses(m)->stop += *stop;
+    if (++m->rounds < TOGETHER && !last && group) {
         *stop = false;
         return SNUG_OK;
     }
-    own_losses(e)->stop += *stop;
-    RETURN_IF_ERROR(snug_group_all_gather(s->ctx, group, e->ranks, sizeof *e->ranks));
-    for (int64_t round = 0; round < e->rounds; round++)
+    RETURN_IF_ERROR(snug_group_all_gather(s->ctx, group, m->ranks, sizeof *m->ranks));
+    for (int64_t round = 0; round < m->rounds; round++)
         for (int r = 0; r < snug_group_size(group); r++) {
-            const struct losses *its = &e->ranks[r];
+            const struct snug_losses *its = &m->ranks[r];
             *stop |= its->stop != 0;
             if (round < (int64_t)its->count)
                 snug_metric_accumulator_add_loss(s->accumulator, its->sums[round], (int64_t)its->items[round]);
         }
-    *own_losses(e) = (struct losses){0};
-    e->rounds = 0;
+    *own_losses(m) = (struct snug_losses){0};
+    m->rounds = 0;
     return SNUG_OK;
 }
 
+snug_status snug_measurement_merge(const struct snug_measurement *m) {
+    const struct snug_session *s = m->session;
+    return snug_metric_accumulator_merge(s->accumulator, s->job.setup.args->group,
+                                         s->evaluation->pipeline.options.batch_size);
+}
+
+void snug_measurement_close(struct snug_measurement *m) { free(m->ranks); }
+
 static snug_status evaluate(struct snug_session *s, const snug_callbacks *callbacks) {
-    const struct snug_process_group *group = s->job.setup.args->group;
-    struct evaluating e = {.session = s};
-    const struct snug_inference inference = {&e, measure, share_losses};
-    RETURN_IF_ERROR(snug_alloc(s->ctx, (size_t)snug_group_size(group), sizeof *e.ranks, (void **)&e.ranks));
-    const snug_status status = snug_session_infer(s, callbacks, &inference);
-    free(e.ranks);
-    RETURN_IF_ERROR(status);
-    return snug_metric_accumulator_merge(s->accumulator, group, s->evaluation->pipeline.options.batch_size);
+    struct snug_measurement m;
+    const struct snug_inference inference = {&m, snug_measurement_add, snug_measurement_share};
+    snug_status status = snug_measurement_open(s, &m);
+    if (status == SNUG_OK) status = snug_session_infer(s, callbacks, &inference);
+    if (status == SNUG_OK) status = snug_measurement_merge(&m);
+    snug_measurement_close(&m);
+    return status;
 }
 
 static void add_metric(snug_metrics *metrics, const char *name, double value) {
@@ -180,7 +187,6 @@ static void add_metric(snug_metrics *metrics, const char *name, double value) {
 snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callbacks *callbacks, snug_metrics *metrics) {
     if (!s->evaluation) return snug_fail(s->ctx, SNUG_E_USAGE, "there is no evaluation data: give --validation_file");
     const double begin = snug_seconds();
-    snug_metric_accumulator_reset(s->accumulator);
     RETURN_IF_ERROR(evaluate(s, callbacks));
     RETURN_IF_ERROR(snug_metric_accumulator_result(s->accumulator, metrics));
     const double seconds = snug_seconds() - begin;
@@ -190,6 +196,51 @@ snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callba
     add_metric(metrics, "eval_samples_per_second", (double)s->job.setup.eval.rows / seconds);
     add_metric(metrics, "eval_steps_per_second", batches / seconds);
     return SNUG_OK;
+}
+
+json_t *snug_session_confusion(const struct snug_session *s) {
+    const int64_t *counts = snug_metric_accumulator_confusion(s->accumulator);
+    const struct snug_labels *labels = &s->job.setup.config.labels;
+    json_t *names = json_array(), *rows = json_array(), *object = json_object();
+    for (int64_t i = 0; counts && i < labels->count; i++) {
+        json_t *row = json_array();
+        for (int64_t k = 0; k < labels->count; k++) snug_json_append(&row, json_integer(counts[i * labels->count + k]));
+        snug_json_append(&names, snug_json_from_text(labels->names[i]));
+        snug_json_append(&rows, row);
+    }
+    if (counts) snug_json_add(&object, "confusion_matrix", json_pack("{s:O, s:O}", "labels", names, "counts", rows));
+    json_decref(names);
+    json_decref(rows);
+    return object;
+}
+
+/* A line for each class, in the log: the metrics of a result are numbers. */
+static void log_confusion(const struct snug_session *s, const json_t *matrix) {
+    enum { MOST = 20 };
+    const json_t *names = json_object_get(matrix, "labels"), *counts = json_object_get(matrix, "counts");
+    const size_t classes = json_array_size(names);
+    if (classes == 0) return;
+    snug_log(s->ctx, SNUG_LOG_INFO, "confusion matrix: a line for each class, a column for each predicted class%s",
+             classes > MOST ? "; too many to print: it is in eval_results.json of --output_dir" : "");
+    for (size_t i = 0; i < classes && classes <= MOST; i++) {
+        char line[MOST * 24] = "";
+        size_t used = 0;
+        for (size_t k = 0; k < classes; k++)
+            used += (size_t)snprintf(line + used, sizeof line - used, " %7lld",
+                                     (long long)json_integer_value(json_array_get(json_array_get(counts, i), k)));
+        snug_log(s->ctx, SNUG_LOG_INFO, "%s  %s", line, json_string_value(json_array_get(names, i)));
+    }
+}
+
+/* output: NULL if nothing is written. */
+static snug_status write_results(const struct snug_session *s, const snug_metrics *metrics,
+                                 struct snug_output *output) {
+    json_t *more = snug_session_confusion(s);
+    if (!more) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while collecting results");
+    log_confusion(s, json_object_get(more, "confusion_matrix"));
+    const snug_status status = output ? snug_results_write(output, "eval", metrics, more) : SNUG_OK;
+    json_decref(more);
+    return status;
 }
 
 snug_status snug_session_evaluate(snug_session *s, snug_metrics *metrics) {
@@ -212,7 +263,7 @@ static snug_status evaluate_into(snug_args *args, const snug_callbacks *callback
     if (writes)
         RETURN_IF_ERROR(
             snug_output_make(s->ctx, args->output_dir, false, args->overwrite_output_dir, s->job.setup.mode, output));
-    if (writes) RETURN_IF_ERROR(snug_results_write(output, "eval", metrics, NULL));
+    if (snug_group_rank(args->group) == 0) RETURN_IF_ERROR(write_results(s, metrics, writes ? output : NULL));
     return snug_group_barrier(args->ctx, args->group);
 }
 

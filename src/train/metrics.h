@@ -3,6 +3,8 @@
 #ifndef SNUG_TRAIN_METRICS_H
 #define SNUG_TRAIN_METRICS_H
 
+#include <math.h>
+
 #include "dist/process_group.h"
 #include "text/batch.h"
 #include "text/dataset.h"
@@ -20,6 +22,8 @@ struct snug_metric_accumulator_options {
     int64_t classes;                  /* width of the logits: the number of labels, for masked LM the vocabulary */
     int64_t rows;                     /* maximum number of loss positions that will be added, for Spearman */
     bool entities;                    /* token classification: also of each type of entity */
+    bool each_class;                  /* classification: also of each class, and what depends on all scores */
+    double threshold; /* multi-label: probability from which on a class is predicted; 0: above one half */
 };
 
 /* memory: snug_metric_accumulator_bytes() bytes, 8-byte aligned, from the arena. */
@@ -42,11 +46,21 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
 /* SNUG_E_INTERNAL if more rows were added than announced, a label was not a class, or rows came after a result without
    a reset. eval_loss always. Single label: eval_accuracy, eval_f1 (binary: of class 1; else macro),
    eval_matthews_correlation. Multi-label: eval_accuracy (rows with all labels right), eval_f1 (micro). Regression:
-   eval_mse, eval_pearson, eval_spearmanr. Masked LM: eval_accuracy, perplexity = exp(eval_loss). Token classification,
-   as seqeval: eval_precision, eval_recall and eval_f1 of entities, eval_accuracy of positions; with entities, for each
-   type X that occurs, eval_X_precision, eval_X_recall, eval_X_f1 and eval_X_number. A metric that is not defined (no
-   rows; a correlation without variance) is NaN, as in scipy; F1 and Matthews without variance are 0, as in
-   scikit-learn. Names live as long as the context. */
+   eval_mse, eval_pearson, eval_spearmanr. With each_class also eval_auc (the area under the ROC curve: of class 1 if
+   there are two, else the mean of each class against the rest, over multi-label's classes the same) and for each class
+   X eval_X_precision, eval_X_recall, eval_X_f1, eval_X_number, eval_X_auc if it is not the binary one, and for
+   multi-label eval_X_threshold, the lowest one with the best F1, and eval_X_best_f1. Masked LM: eval_accuracy,
+   perplexity = exp(eval_loss). Token classification, as seqeval: eval_precision, eval_recall and eval_f1 of entities,
+   eval_accuracy of positions; with entities, for each type X that occurs, eval_X_precision, eval_X_recall, eval_X_f1
+   and eval_X_number. A metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and
+   Matthews without variance are 0, as in scikit-learn. Names live as long as the context. */
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out);
+/* With each_class, of a single label: [classes, classes] rows by their class and the predicted one; else NULL. */
+const int64_t *snug_metric_accumulator_confusion(const struct snug_metric_accumulator *accumulator);
+
+/* Whether multi-label predicts a class with this logit; threshold as in the options. */
+static inline bool snug_is_predicted(float logit, double threshold) {
+    return threshold > 0 ? 1 / (1 + exp(-(double)logit)) >= threshold : logit > 0;
+}
 
 #endif

@@ -1,30 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of classes: single-label or multi-label; and of masked tokens. */
+/* Metrics of classes: single-label or multi-label; and of masked tokens. metrics_scores.c has those of each class. */
 #include <math.h>
 #include <string.h>
 
-#include "train/metrics_impl.h"
+#include "train/metrics_scores.h"
 
-/* Counts of one class: rows that have it, rows predicted to have it, and both. */
-struct tally {
-    int64_t truth, predicted, both;
-};
-
-static struct tally *tallies_of(const struct snug_metric_accumulator *accumulator) { return accumulator->memory; }
+static struct snug_tally *tallies_of(const struct snug_metric_accumulator *accumulator) { return accumulator->memory; }
 
 static int64_t bytes(const struct snug_metric_accumulator_options *options) {
-    return options->classes * (int64_t)sizeof(struct tally);
+    return options->classes * (int64_t)sizeof(struct snug_tally) + snug_scores_bytes(options);
 }
 
 static void reset(struct snug_metric_accumulator *accumulator) {
-    memset(accumulator->memory, 0, (size_t)bytes(&accumulator->options));
+    memset(accumulator->memory, 0, (size_t)accumulator->options.classes * sizeof(struct snug_tally));
+    snug_scores_reset(accumulator);
 }
 
-_Static_assert(sizeof(struct tally) == 3 * sizeof(int64_t), "tallies are added up as whole numbers");
+_Static_assert(sizeof(struct snug_tally) == 3 * sizeof(int64_t), "tallies are added up as whole numbers");
 
 static int64_t counts(struct snug_metric_accumulator *accumulator, int64_t **out) {
     *out = accumulator->memory;
-    return 3 * accumulator->options.classes;
+    return 3 * accumulator->options.classes + snug_scores_counts(&accumulator->options);
 }
 
 static void add_masked(struct snug_metric_accumulator *accumulator, const float *logits, const struct snug_batch *batch,
@@ -41,11 +37,12 @@ static void add_masked(struct snug_metric_accumulator *accumulator, const float 
 static void add_single_label(struct snug_metric_accumulator *accumulator, const float *logits,
                              const struct snug_batch *batch, int64_t first, int64_t rows) {
     const int64_t classes = accumulator->options.classes;
-    struct tally *tallies = tallies_of(accumulator);
+    struct snug_tally *tallies = tallies_of(accumulator);
     for (int64_t row = 0; row < rows; row++) {
         const int64_t label = batch->labels[first + row];
         if (!snug_metric_accumulator_takes(accumulator, label)) continue;
         const int64_t predicted = snug_argmax(logits + row * classes, classes);
+        snug_scores_add(accumulator, logits + row * classes, label, predicted, NULL);
         accumulator->rows++;
         accumulator->correct += predicted == label;
         tallies[label].truth++;
@@ -54,16 +51,17 @@ static void add_single_label(struct snug_metric_accumulator *accumulator, const 
     }
 }
 
-/* A class is predicted where its probability is above one half, which is a logit above 0. */
 static void add_multi_label(struct snug_metric_accumulator *accumulator, const float *logits,
                             const struct snug_batch *batch, int64_t first, int64_t rows) {
     const int64_t classes = accumulator->options.classes;
-    struct tally *tallies = tallies_of(accumulator);
+    struct snug_tally *tallies = tallies_of(accumulator);
     const float *targets = batch->targets + first * classes;
     for (int64_t row = 0; row < rows; row++) {
         bool whole = true;
+        snug_scores_add(accumulator, logits + row * classes, 0, 0, targets + row * classes);
         for (int64_t label = 0; label < classes; label++) {
-            const bool predicted = logits[row * classes + label] > 0, truth = targets[row * classes + label] > 0.5f;
+            const bool predicted = snug_is_predicted(logits[row * classes + label], accumulator->options.threshold),
+                       truth = targets[row * classes + label] > 0.5f;
             tallies[label].truth += truth;
             tallies[label].predicted += predicted;
             tallies[label].both += truth && predicted;
@@ -81,7 +79,7 @@ static double f1_of(int64_t both, int64_t predicted, int64_t truth) {
 
 /* F1 of class 1 if there are two, else the mean over the classes that occur. */
 static double single_label_f1(const struct snug_metric_accumulator *accumulator) {
-    const struct tally *t = tallies_of(accumulator);
+    const struct snug_tally *t = tallies_of(accumulator);
     if (accumulator->rows == 0) return NAN;
     if (accumulator->options.classes == 2) return f1_of(t[1].both, t[1].predicted, t[1].truth);
     double sum = 0;
@@ -95,7 +93,7 @@ static double single_label_f1(const struct snug_metric_accumulator *accumulator)
 
 /* F1 over all classes' rows together. */
 static double micro_f1(const struct snug_metric_accumulator *accumulator) {
-    struct tally sum = {0};
+    struct snug_tally sum = {0};
     for (int64_t i = 0; i < accumulator->options.classes; i++) {
         sum.truth += tallies_of(accumulator)[i].truth;
         sum.predicted += tallies_of(accumulator)[i].predicted;
@@ -142,7 +140,9 @@ const struct snug_metric_kind snug_single_label_metrics = {
     .reset = reset,
     .add = add_single_label,
     .counts = counts,
+    .merge = snug_scores_merge,
     .result = single_label_result,
+    .more = snug_scores_more,
 };
 
 const struct snug_metric_kind snug_multi_label_metrics = {
@@ -151,7 +151,9 @@ const struct snug_metric_kind snug_multi_label_metrics = {
     .reset = reset,
     .add = add_multi_label,
     .counts = counts,
+    .merge = snug_scores_merge,
     .result = multi_label_result,
+    .more = snug_scores_more,
 };
 
 const struct snug_metric_kind snug_masked_lm_metrics = {

@@ -228,16 +228,6 @@ static void result(struct snug_metric_accumulator *accumulator, double *values) 
     values[4] = snug_metric_accumulator_accuracy(accumulator);
 }
 
-static snug_status add_metric(struct snug_metric_accumulator *accumulator, const char *type, const char *what,
-                              double value, snug_metrics *out) {
-    char *name;
-    RETURN_IF_ERROR(snug_format(accumulator->ctx, &name, "eval_%s_%s", type, what));
-    const snug_status status = snug_keep_text(accumulator->ctx, name, &out->items[out->count].name);
-    free(name);
-    if (status == SNUG_OK) out->items[out->count++].value = value;
-    return status;
-}
-
 static snug_status more(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
     static const char *const names[] = {"precision", "recall", "f1"};
     const struct table table = table_of(accumulator);
@@ -252,8 +242,8 @@ static snug_status more(struct snug_metric_accumulator *accumulator, snug_metric
             continue;
         }
         scores_of(t, scores);
-        for (int k = 0; k < 3; k++) RETURN_IF_ERROR(add_metric(accumulator, type, names[k], scores[k], out));
-        RETURN_IF_ERROR(add_metric(accumulator, type, "number", (double)t->truth, out));
+        for (int k = 0; k < 3; k++) RETURN_IF_ERROR(snug_metric_add(accumulator, type, names[k], scores[k], out));
+        RETURN_IF_ERROR(snug_metric_add(accumulator, type, "number", (double)t->truth, out));
     }
     if (left_out)
         snug_log(accumulator->ctx, SNUG_LOG_WARNING,

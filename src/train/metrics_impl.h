@@ -44,6 +44,16 @@ struct snug_metric_accumulator {
     const char *misuse;
 };
 
+/* For merge: puts the words of all ranks' rows into their order. words: [options.rows], of which this rank has those of
+   its accumulator->rows rows; snug_metric_accumulator_merge() has batch. */
+snug_status snug_metric_merge_words(const struct snug_metric_accumulator *accumulator,
+                                    const struct snug_process_group *group, int64_t batch, uint64_t *words);
+/* A metric without a fixed name, eval_CLASS_WHAT. */
+snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
+                            snug_metrics *out);
+/* A ratio; 0 without a denominator, as scikit-learn's zero_division=0. */
+static inline double snug_metric_ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
 /* The class with the highest logit, the first of equal ones. */
 static inline int64_t snug_argmax(const float *values, int64_t count) {
     int64_t best = 0;

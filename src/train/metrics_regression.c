@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics of predicted values. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "train/metrics_impl.h"
+#include "train/metrics_sort.h"
 
 /* Welford's running moments of prediction x and target y, and the squared error. They are computed from the pairs, in
    the order of the rows, before these become ranks. */
@@ -29,21 +28,6 @@ static snug_status check(struct snug_metric_accumulator *accumulator) {
                      (long long)accumulator->options.rows, INT32_MAX);
 }
 
-/* The float's bits, mapped so that the words have the order of the numbers. */
-static uint32_t ordered_word(float value) {
-    uint32_t bits;
-    value += 0.0f; /* -0 equals +0 */
-    memcpy(&bits, &value, sizeof bits);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-static float number_of(uint32_t word) {
-    const uint32_t bits = word & 0x80000000u ? word & 0x7fffffffu : ~word;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static void add(struct snug_metric_accumulator *accumulator, const float *predictions, const struct snug_batch *batch,
                 int64_t first, int64_t rows) {
     const struct moments *m = accumulator->state;
@@ -55,54 +39,12 @@ static void add(struct snug_metric_accumulator *accumulator, const float *predic
     }
     for (int64_t row = 0; row < rows; row++)
         pairs_of(accumulator)[accumulator->rows++] =
-            (uint64_t)ordered_word(predictions[row]) << 32 | ordered_word(targets[row]);
+            (uint64_t)snug_ordered_word(predictions[row]) << 32 | snug_ordered_word(targets[row]);
 }
 
-/* ---- several ranks ---------------------------------------------------------------------------------------------- */
-
-enum { TOGETHER = 1 << 10 }; /* pairs that the ranks exchange at a time, about: 8 KiB */
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* Gathers the pairs of `rounds` rounds from `first` on, in each of which every rank has a batch, and puts them to their
-   rows. part: [ranks, rounds * batch], of which the last may be incomplete. */
-static snug_status merge_rounds(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
-                                int64_t batch, int64_t first, int64_t rounds, int64_t all, uint64_t *part) {
-    const int ranks = snug_group_size(group);
-    uint64_t *pairs = pairs_of(accumulator), *own = part + snug_group_rank(group) * rounds * batch;
-    const int64_t begin = first * batch, left = accumulator->rows - begin;
-    /* may be untested: the last rounds, of which a rank has none */
-    if (left > 0) memcpy(own, pairs + begin, (size_t)smaller(left, rounds * batch) * sizeof *own);
-    RETURN_IF_ERROR(snug_group_all_gather(accumulator->ctx, group, part, rounds * batch * (int64_t)sizeof *part));
-    for (int64_t round = 0; round < rounds; round++)
-        for (int r = 0; r < ranks; r++) {
-            const int64_t row = ((first + round) * ranks + r) * batch;
-            if (row < all)
-                memcpy(pairs + row, part + (r * rounds + round) * batch,
-                       (size_t)smaller(batch, all - row) * sizeof *part);
-        }
-    return SNUG_OK;
-}
-
-/* From the last rounds to the first: the rows of a round are never before this rank's own pairs of it, so that those
-   which are still needed are not overwritten. */
 static snug_status merge(struct snug_metric_accumulator *accumulator, const struct snug_process_group *group,
                          int64_t batch) {
-    const int64_t ranks = snug_group_size(group);
-    int64_t all = accumulator->rows;
-    void *part;
-    RETURN_IF_ERROR(snug_group_sum(accumulator->ctx, group, &all, 1));
-    const int64_t rounds = (all + ranks * batch - 1) / (ranks * batch);
-    const int64_t fit = TOGETHER / (ranks * batch),
-                  together = fit < 1 ? 1 : smaller(fit, rounds); /* may be untested: large batches */
-    RETURN_IF_ERROR(snug_alloc(accumulator->ctx, (size_t)(ranks * together * batch), sizeof(uint64_t), &part));
-    snug_status status = SNUG_OK;
-    for (int64_t end = rounds; end > 0 && status == SNUG_OK; end -= together) {
-        const int64_t first = end > together ? end - together : 0;
-        status = merge_rounds(accumulator, group, batch, first, end - first, all, part);
-    }
-    free(part);
-    return status;
+    return snug_metric_merge_words(accumulator, group, batch, pairs_of(accumulator));
 }
 
 /* ---- the result ------------------------------------------------------------------------------------------------- */
@@ -111,7 +53,7 @@ static void find_moments(struct snug_metric_accumulator *accumulator) {
     struct moments *m = accumulator->state;
     for (int64_t row = 0; row < accumulator->rows; row++) {
         const uint64_t pair = pairs_of(accumulator)[row];
-        const double x = number_of((uint32_t)(pair >> 32)), y = number_of((uint32_t)pair);
+        const double x = snug_ordered_value((uint32_t)(pair >> 32)), y = snug_ordered_value((uint32_t)pair);
         const double step_x = x - m->mean_x, step_y = y - m->mean_y;
         m->not_a_number |= isnan(x) || isnan(y);
         m->mean_x += step_x / (double)(row + 1);
@@ -123,31 +65,10 @@ static void find_moments(struct snug_metric_accumulator *accumulator) {
     }
 }
 
-/* qsort may allocate; this does not. */
-static void heap_sort(uint64_t *values, int64_t count) {
-    for (int64_t begin = count / 2, end = count; end > 1;) {
-        uint64_t value;
-        if (begin > 0) { /* the heap is not complete yet */
-            value = values[--begin];
-        } else {
-            value = values[--end];
-            values[end] = values[0];
-        }
-        int64_t parent = begin;
-        for (int64_t child = 2 * parent + 1; child < end; child = 2 * parent + 1) {
-            if (child + 1 < end && values[child + 1] > values[child]) child++;
-            if (values[child] <= value) break;
-            values[parent] = values[child];
-            parent = child;
-        }
-        values[parent] = value;
-    }
-}
-
 /* Sorts by the high words, replaces them by twice their rank from 1 (equal ones share their mean rank, which twice is
    whole), and swaps the words of each pair: called twice, both words are ranked and in their original order. */
 static void rank_and_swap(uint64_t *pairs, int64_t count) {
-    heap_sort(pairs, count);
+    snug_sort_words(pairs, count);
     for (int64_t first = 0, next; first < count; first = next) {
         for (next = first + 1; next < count && pairs[next] >> 32 == pairs[first] >> 32;) next++;
         uint64_t twice_rank = (uint64_t)(first + 1 + next);

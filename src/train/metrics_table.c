@@ -101,6 +101,16 @@ int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const c
     return -1;
 }
 
+snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
+                            snug_metrics *out) {
+    char *name;
+    RETURN_IF_ERROR(snug_format(accumulator->ctx, &name, "eval_%s_%s", of, what));
+    const snug_status status = snug_keep_text(accumulator->ctx, name, &out->items[out->count].name);
+    free(name);
+    if (status == SNUG_OK) out->items[out->count++].value = isnan(value) ? NAN : value;
+    return status;
+}
+
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
     double values[SNUG_METRIC_VALUES] = {
         accumulator->loss_items ? accumulator->loss_sum / (double)accumulator->loss_items : NAN};

@@ -26,6 +26,7 @@ static const struct {
     {"sentencepiece.bpe.model", true, false},
     {"training_args.json", true, false},
     {"trainer_state.json", false, false},
+    {SNUG_RUN_REPORT, false, false},
     {"train_results.json", false, false},
     {"eval_results.json", false, true},
     {"all_results.json", false, true},
@@ -160,6 +161,12 @@ snug_status snug_output_begin(struct snug_output *output, const char *const *nam
                              output->folder.path, name, strerror(errno));
         json_object_del(output->files, name);
     }
+    return SNUG_OK;
+}
+
+snug_status snug_output_check(const struct snug_output *output, const char *const *names) {
+    for (; output->folder.path && *names; names++)
+        RETURN_IF_ERROR(check_name(output, *names, is_listed(output, *names)));
     return SNUG_OK;
 }
 

@@ -12,6 +12,8 @@
 #include "io/lock.h"
 #include "io/manifest.h"
 
+#define SNUG_RUN_REPORT "run_report.json" /* the figures of a training for `snug report` */
+
 /* A zeroed struct is closed: folder.path is NULL. */
 struct snug_output {
     snug_context *ctx;
@@ -40,6 +42,8 @@ snug_status snug_output_start(struct snug_output *output, const struct snug_prov
 /* Notes in the manifest that the files of these names (NULL-terminated) are being written, and removes those files of
    a model that this list lacks, if it has config.json: files of two models would be read as one. */
 snug_status snug_output_begin(struct snug_output *output, const char *const *names);
+/* Whether these names can be written: SNUG_E_IO names one that another program made. *output may be closed. */
+snug_status snug_output_check(const struct snug_output *output, const char *const *names);
 /* Records that these files are complete. */
 snug_status snug_output_end(struct snug_output *output);
 

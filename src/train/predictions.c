@@ -9,7 +9,9 @@
 #include "text/words.h"
 #include "train/description.h"
 #include "train/group.h"
+#include "train/kept_columns.h"
 #include "train/parallel.h"
+#include "train/predict_files.h"
 
 /* Outputs of loss positions, and the row of the data set that each belongs to. */
 struct outputs {
@@ -24,6 +26,8 @@ struct notice {
     int64_t stop;  /* not 0: it was asked to stop */
 };
 
+enum { TOP_MOST = 1000 }; /* of --top_k, as args_table.c limits it */
+
 struct predicting {
     struct snug_session *session;
     const struct predictor *predictor;
@@ -31,7 +35,16 @@ struct predicting {
     void *user;
     char *label;
     size_t label_length, label_capacity;
-    int64_t rows; /* given to on_row */
+    int64_t rows;        /* given to on_row */
+    bool tagging, value; /* token classification; regression */
+    bool measured;       /* every row has a label */
+    struct snug_measurement measurement;
+    struct snug_kept_columns kept;
+    struct snug_row_buffer kept_buffer;
+    struct snug_predict_files files;
+    const char **candidates; /* [top_k] of a masked token; the classes are the config's */
+    double *candidate_scores;
+    size_t candidate_capacity, candidate_score_capacity;
 
     /* Token classification: the current row, and its loss positions so far. */
     int64_t row;
@@ -71,9 +84,23 @@ static snug_status set_label(struct predicting *p, const char *text) {
     return append_label(p, "", text);
 }
 
+/* The row's values in the file, which is the one that begins in the same line. */
+static snug_status keep_columns(struct predicting *p, snug_prediction *row) {
+    struct snug_dataset_row text;
+    RETURN_IF_ERROR(
+        snug_dataset_read(p->session->ctx, p->session->job.setup.eval.dataset, row->index, &p->kept_buffer, &text));
+    RETURN_IF_ERROR(snug_kept_columns_seek(&p->kept, text.line));
+    row->column_count = p->kept.count;
+    row->column_names = p->kept.names;
+    row->columns = p->kept.texts;
+    return SNUG_OK;
+}
+
 static snug_status give(struct predicting *p, snug_prediction *row) {
     row->label = p->label;
     p->rows++;
+    if (p->kept.reader) RETURN_IF_ERROR(keep_columns(p, row));
+    snug_predict_files_add(&p->files, p->tagging, p->value, row);
     return p->on_row(p->user, row);
 }
 
@@ -105,10 +132,61 @@ static snug_status name_classes(struct predicting *p, const float *logits, int64
     RETURN_IF_ERROR(set_label(p, ""));
     *score = 1;
     for (int64_t i = 0; i < classes; i++) {
-        if (!(logits[i] > 0)) continue; /* a probability above one half */
+        if (!snug_is_predicted(logits[i], p->session->job.setup.args->threshold)) continue;
         RETURN_IF_ERROR(append_label(p, "|", labels->names[i]));
         *score = fmin(*score, sigmoid(logits[i]));
     }
+    return SNUG_OK;
+}
+
+static snug_status make_candidates(struct predicting *p, size_t count) {
+    snug_context *ctx = p->session->ctx;
+    RETURN_IF_ERROR(snug_grow(ctx, (void **)&p->candidates, &p->candidate_capacity, count, sizeof *p->candidates));
+    return snug_grow(ctx, (void **)&p->candidate_scores, &p->candidate_score_capacity, count,
+                     sizeof *p->candidate_scores);
+}
+
+/* All classes with their probabilities. */
+static snug_status list_classes(struct predicting *p, snug_prediction *row) {
+    const struct snug_labels *labels = &p->session->job.setup.config.labels;
+    const int64_t classes = (int64_t)row->logits_count;
+    double best;
+    if (!p->session->job.setup.args->return_all_scores) return SNUG_OK;
+    RETURN_IF_ERROR(make_candidates(p, row->logits_count));
+    const float most = row->logits[best_class(row->logits, classes, &best)];
+    for (int64_t i = 0; i < classes; i++)
+        p->candidate_scores[i] = labels->problem == SNUG_PROBLEM_MULTI_LABEL
+                                     ? sigmoid(row->logits[i])
+                                     : best * exp((double)row->logits[i] - (double)most);
+    row->candidate_count = row->logits_count;
+    row->candidates = (const char *const *)labels->names;
+    row->candidate_scores = p->candidate_scores;
+    return SNUG_OK;
+}
+
+/* The top_k tokens. Their number is small: each is inserted into a sorted list. */
+static snug_status list_tokens(struct predicting *p, snug_prediction *row) {
+    const struct snug_setup *setup = &p->session->job.setup;
+    const int64_t count = (int64_t)row->logits_count, most = setup->args->top_k < count ? setup->args->top_k : count;
+    int64_t top[TOP_MOST + 1] = {0}, found = 0;
+    double best;
+    RETURN_IF_ERROR(make_candidates(p, (size_t)most));
+    const float highest = row->logits[best_class(row->logits, count, &best)];
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = found;
+        if (found == most && !(row->logits[i] > row->logits[top[most - 1]])) continue;
+        for (; at > 0 && row->logits[i] > row->logits[top[at - 1]]; at--) top[at] = top[at - 1];
+        top[at] = i;
+        if (found < most) found++;
+    }
+    for (int64_t i = 0; i < most; i++) {
+        p->candidates[i] = snug_tokenizer_token(setup->tokenizer, (int32_t)top[i]);
+        p->candidate_scores[i] = best * exp((double)row->logits[top[i]] - (double)highest);
+    }
+    row->candidate_count = (size_t)most;
+    row->ranked = true;
+    row->candidates = p->candidates;
+    row->candidate_scores = p->candidate_scores;
     return SNUG_OK;
 }
 
@@ -119,22 +197,24 @@ static snug_status name_token(struct predicting *p, const float *logits, int64_t
 
 /* Each loss position is a row of its own. */
 static snug_status take_each(struct predicting *p, const struct outputs *outputs, int64_t classes,
-                             snug_status (*name)(struct predicting *, const float *, int64_t, double *)) {
+                             snug_status (*name)(struct predicting *, const float *, int64_t, double *),
+                             snug_status (*list)(struct predicting *, snug_prediction *)) {
     for (int64_t i = 0; i < outputs->count; i++) {
         snug_prediction row = {
             .index = outputs->rows[i], .logits_count = (size_t)classes, .logits = outputs->logits + i * classes};
         RETURN_IF_ERROR(name(p, row.logits, classes, &row.score));
+        RETURN_IF_ERROR(list(p, &row));
         RETURN_IF_ERROR(give(p, &row));
     }
     return SNUG_OK;
 }
 
 static snug_status take_classes(struct predicting *p, const struct outputs *outputs, int64_t classes) {
-    return take_each(p, outputs, classes, name_classes);
+    return take_each(p, outputs, classes, name_classes, list_classes);
 }
 
 static snug_status take_masked(struct predicting *p, const struct outputs *outputs, int64_t classes) {
-    return take_each(p, outputs, classes, name_token);
+    return take_each(p, outputs, classes, name_token, list_tokens);
 }
 
 /* ---- token classification -------------------------------------------------------------------------------------- */
@@ -226,6 +306,7 @@ static snug_status take_chunk(void *user, const float *logits, int64_t first_row
     struct predicting *p = user;
     struct outputs *to = &p->batch;
     const int64_t classes = classes_of(p);
+    if (p->measured) RETURN_IF_ERROR(snug_measurement_add(&p->measurement, logits, first_row, rows, batch));
     const size_t need = (size_t)(to->count + rows);
     RETURN_IF_ERROR(snug_grow(p->session->ctx, (void **)&to->rows, &p->row_capacity, need, sizeof *to->rows));
     for (int64_t i = 0; i < rows; i++) to->rows[to->count + i] = snug_batch_row(batch, first_row + i);
@@ -272,7 +353,8 @@ static snug_status gather(struct predicting *p, const struct snug_process_group 
 static snug_status end_round(void *user, bool last, bool *stop) {
     struct predicting *p = user;
     const struct snug_process_group *group = group_of(p);
-    (void)last;
+    bool heard = false; /* all ranks hear of a request to stop in every round, below */
+    if (p->measured) RETURN_IF_ERROR(snug_measurement_share(&p->measurement, last, &heard));
     if (!group) return SNUG_OK;
     p->notices[group->ranks.rank] = (struct notice){p->batch.count, *stop};
     RETURN_IF_ERROR(snug_group_all_gather(p->session->ctx, group, p->notices, sizeof *p->notices));
@@ -290,6 +372,12 @@ static void release(struct predicting *p) {
     free(p->words);
     free(p->tags);
     free(p->word_scores);
+    free(p->kept_buffer.data);
+    free(p->candidates);
+    free(p->candidate_scores);
+    snug_kept_columns_close(&p->kept);
+    snug_predict_files_close(&p->files);
+    snug_measurement_close(&p->measurement);
     free(p->batch.logits);
     free(p->batch.rows);
     if (p->ranks) {
@@ -300,23 +388,74 @@ static void release(struct predicting *p) {
     free(p->notices);
 }
 
-static snug_status predict(struct predicting *p, snug_args *args, const snug_callbacks *callbacks) {
-    const struct snug_inference inference = {p, take_chunk, end_round};
+/* The metrics under Trainer's names for predictions; none without labels. */
+static snug_status finish_metrics(struct predicting *p, double seconds, snug_metrics *metrics) {
+    struct snug_session *s = p->session;
+    const double rows = (double)s->job.setup.eval.rows;
+    if (!p->measured) return SNUG_OK;
+    RETURN_IF_ERROR(snug_metric_accumulator_result(s->accumulator, metrics));
+    for (size_t i = 0; i < metrics->count; i++) {
+        char *name;
+        const char *own = metrics->items[i].name;
+        RETURN_IF_ERROR(snug_format(s->ctx, &name, "predict_%s", strncmp(own, "eval_", 5) == 0 ? own + 5 : own));
+        const snug_status status = snug_keep_text(s->ctx, name, &metrics->items[i].name);
+        free(name);
+        RETURN_IF_ERROR(status);
+        snug_log(s->ctx, SNUG_LOG_INFO, "%s = %.10g", metrics->items[i].name, metrics->items[i].value);
+    }
+    metrics->items[metrics->count++] = (snug_metric){"predict_runtime", seconds};
+    metrics->items[metrics->count++] = (snug_metric){"predict_samples", rows};
+    metrics->items[metrics->count++] = (snug_metric){"predict_samples_per_second", rows / seconds};
+    return SNUG_OK;
+}
+
+/* Rank 0 alone converts and writes. */
+static snug_status prepare(struct predicting *p) {
+    const struct snug_setup *setup = &p->session->job.setup;
+    const struct snug_args *args = setup->args;
     const struct snug_process_group *group = args->group;
-    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p->session));
-    const struct snug_job *job = &p->session->job;
-    RETURN_IF_ERROR(snug_parallel_compare(job, &p->session->memory, 0));
-    RETURN_IF_ERROR(snug_description_tell(p->session, callbacks));
-    p->predictor = &predictors[job->setup.config.task];
+    p->predictor = &predictors[setup->config.task];
+    p->tagging = snug_setup_task(setup)->words;
+    p->value = snug_setup_task(setup)->problems && setup->config.labels.problem == SNUG_PROBLEM_REGRESSION;
+    p->measured = snug_dataset_all_labelled(setup->eval.dataset) && !p->tagging;
+    if (p->value && args->return_all_scores)
+        return snug_fail(args->ctx, SNUG_E_USAGE, "--return_all_scores is for classes; this model predicts a value");
     if (group) RETURN_IF_ERROR(snug_alloc(args->ctx, 1, sizeof *p->ranks, (void **)&p->ranks));
     if (group)
         RETURN_IF_ERROR(snug_alloc(args->ctx, (size_t)group->ranks.size, sizeof *p->notices, (void **)&p->notices));
-    RETURN_IF_ERROR(snug_session_infer(p->session, callbacks, &inference));
-    if (snug_group_rank(group) != 0) return snug_group_barrier(args->ctx, group);
+    RETURN_IF_ERROR(snug_measurement_open(p->session, &p->measurement));
+    if (snug_group_rank(group) != 0) return SNUG_OK;
+    RETURN_IF_ERROR(snug_kept_columns_open(args, p->tagging, &p->kept));
+    return snug_predict_files_begin(args, setup->mode, p->tagging, &p->files);
+}
+
+/* After all batches, on rank 0. */
+static snug_status finish(struct predicting *p, double begin) {
+    const struct snug_setup *setup = &p->session->job.setup;
+    snug_metrics metrics = {0};
     if (p->predictor->finish) RETURN_IF_ERROR(p->predictor->finish(p));
+    RETURN_IF_ERROR(finish_metrics(p, snug_seconds() - begin, &metrics));
+    RETURN_IF_ERROR(snug_predict_files_end(&p->files, &metrics));
     if (p->rows == 0 && p->predictor->nothing) /* untested: every task reports that it has no rows */
-        snug_log(args->ctx, SNUG_LOG_WARNING, "%s: %s", args->test_file, p->predictor->nothing);
-    return snug_group_barrier(args->ctx, group);
+        snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: %s", snug_dataset_path(setup->eval.dataset), p->predictor->nothing);
+    return SNUG_OK;
+}
+
+static snug_status predict(struct predicting *p, snug_args *args, const snug_callbacks *callbacks) {
+    const struct snug_inference inference = {p, take_chunk, end_round};
+    const bool leads = snug_group_rank(args->group) == 0;
+    RETURN_IF_ERROR(snug_args_check(args, "predict"));
+    RETURN_IF_ERROR(snug_kept_columns_check(args));
+    if (leads) RETURN_IF_ERROR(snug_predict_files_check(args, &p->files));
+    RETURN_IF_ERROR(snug_session_open(args, SNUG_COMMAND_PREDICT, callbacks, &p->session));
+    RETURN_IF_ERROR(snug_parallel_compare(&p->session->job, &p->session->memory, 0));
+    RETURN_IF_ERROR(snug_description_tell(p->session, callbacks));
+    const double begin = snug_seconds();
+    RETURN_IF_ERROR(prepare(p));
+    RETURN_IF_ERROR(snug_session_infer(p->session, callbacks, &inference));
+    if (p->measured) RETURN_IF_ERROR(snug_measurement_merge(&p->measurement));
+    if (leads) RETURN_IF_ERROR(finish(p, begin));
+    return snug_group_barrier(args->ctx, args->group);
 }
 
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,

@@ -3,6 +3,8 @@
 #ifndef SNUG_TRAIN_SESSION_H
 #define SNUG_TRAIN_SESSION_H
 
+#include <jansson.h>
+
 #include "optim/schedule.h"
 #include "train/job.h"
 #include "train/metrics.h"
@@ -89,6 +91,26 @@ struct snug_inference {
 };
 snug_status snug_session_infer(struct snug_session *session, const snug_callbacks *callbacks,
                                const struct snug_inference *inference);
+
+/* Metrics and losses of an inference, collected in the session's accumulator. */
+struct snug_measurement {
+    struct snug_session *session;
+    struct snug_losses *ranks; /* [size]: of the batches since the ranks shared the last ones */
+    int64_t rounds;            /* since then */
+};
+/* Resets the accumulator. Closed in any case. */
+snug_status snug_measurement_open(struct snug_session *session, struct snug_measurement *out);
+/* on_chunk and on_round of an inference; user is the measurement. Ranks share their losses in some rounds only, and
+   hear of a request to stop then. */
+snug_status snug_measurement_add(void *user, const float *logits, int64_t first_row, int64_t rows,
+                                 const struct snug_batch *batch);
+snug_status snug_measurement_share(void *user, bool last, bool *stop);
+/* After the last round, on all ranks: the accumulator has what all of them added. */
+snug_status snug_measurement_merge(const struct snug_measurement *measurement);
+void snug_measurement_close(struct snug_measurement *measurement);
+/* {"confusion_matrix": {"labels": […], "counts": [[…]]}} of the last evaluation, by class and predicted class; an empty
+   object where there is none, NULL when out of memory. */
+json_t *snug_session_confusion(const struct snug_session *session);
 
 /* Writes config.json, model.safetensors and the tokenizer's files. */
 snug_status snug_session_write_files(struct snug_session *session, const struct snug_folder *folder);

@@ -75,13 +75,15 @@ static snug_status find_model(struct snug_setup *setup) {
     return model ? snug_weights_look(setup->ctx, &setup->model) : SNUG_OK; /* before the data is read */
 }
 
+static const char *prediction_file(const struct snug_args *args) { return args->text ? "--text" : args->test_file; }
+
 /* Whether a file must be tokenized; dummy data consists of ids. */
 static const char *first_text_file(const struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool training = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
     const char *files[] = {training ? args->train_file : NULL,
                            setup->command == SNUG_COMMAND_PREDICT ? NULL : args->validation_file,
-                           setup->command == SNUG_COMMAND_PREDICT ? args->test_file : NULL};
+                           setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : NULL};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (files[i] && !is_dummy(files[i])) return files[i];
     return NULL;
@@ -123,10 +125,12 @@ static void choose_length(struct snug_setup *setup) {
              (long long)given, (long long)setup->max_length, (long long)setup->max_length);
 }
 
-/* Arguments name other columns than those of the training: a pair for one text, or the reverse. */
-static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset) {
+/* Arguments name other columns than those of the training: a pair for one text, or the reverse. given: the text itself
+   is given, which may be joined already. */
+static void compare_columns(const struct snug_setup *setup, const struct snug_dataset *dataset, bool given) {
     const struct snug_used_columns *here = snug_dataset_columns(dataset), *there = &setup->trained.columns;
-    if (!there->texts || !here->texts || (here->pair == there->pair && here->texts == there->texts)) return;
+    if (!there->texts || !here->texts) return;
+    if (here->pair == there->pair && (given || here->texts == there->texts)) return;
     snug_log(setup->ctx, SNUG_LOG_WARNING, "%s: its texts are %s, and the model was trained on %s",
              snug_dataset_path(dataset),
              here->pair        ? "pairs"
@@ -153,15 +157,20 @@ static const char *label_separator(const struct snug_setup *setup) {
 static snug_status open_dataset(struct snug_setup *setup, const char *path, int64_t max_samples, bool need_labels,
                                 struct snug_data_source *source) {
     const struct snug_args *args = setup->args;
+    const bool given = setup->command == SNUG_COMMAND_PREDICT && args->text;
+    char *content = NULL;
+    if (given) RETURN_IF_ERROR(snug_sentence_json(args, snug_setup_task(setup)->words, &content));
     const struct snug_dataset_options options = {.path = path,
+                                                 .content = content,
+                                                 .format = given ? "jsonl" : args->data_format,
                                                  .task = setup->config.task,
-                                                 .text_columns = args->text_column_names,
-                                                 .text_column = args->text_column_name,
-                                                 .text_pair_column = args->text_pair_column_name,
+                                                 .text_columns = given ? NULL : args->text_column_names,
+                                                 .text_column = given ? NULL : args->text_column_name,
+                                                 .text_pair_column = given ? NULL : args->text_pair_column_name,
                                                  .text_delimiter = args->text_column_delimiter,
-                                                 .label_column = args->label_column_name,
+                                                 .label_column = given ? NULL : args->label_column_name,
                                                  .label_separator = label_separator(setup),
-                                                 .trained = &setup->trained.columns,
+                                                 .trained = given ? NULL : &setup->trained.columns,
                                                  .need_labels = need_labels,
                                                  .line_by_line =
                                                      args->line_by_line || setup->command == SNUG_COMMAND_PREDICT,
@@ -173,9 +182,11 @@ static snug_status open_dataset(struct snug_setup *setup, const char *path, int6
                                                  .threads = setup->threads,
                                                  .seed = (uint64_t)args->seed,
                                                  .vocab_size = setup->config.vocab_size};
-    RETURN_IF_ERROR(snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset));
-    compare_columns(setup, source->dataset);
-    if (!is_dummy(path)) note_source(setup, path);
+    const snug_status opened = snug_dataset_open(setup->ctx, setup->tokenizer, &options, &source->dataset);
+    free(content);
+    RETURN_IF_ERROR(opened);
+    compare_columns(setup, source->dataset, given);
+    if (!is_dummy(path) && !given) note_source(setup, path);
     if (setup->command == SNUG_COMMAND_TRAIN)
         RETURN_IF_ERROR(snug_data_checksum(setup->ctx, path, &source->bytes, &source->digest));
     source->rows = snug_dataset_rows(source->dataset);
@@ -266,26 +277,63 @@ static snug_status find_best_metric(struct snug_setup *setup, bool decided) {
                      known);
 }
 
+/* Labels of a file to predict are for metrics; they may be absent, or stand for none, as -1 in GLUE's files. */
+static snug_status try_labels(struct snug_setup *setup) {
+    struct snug_dataset *dataset = setup->eval.dataset;
+    if (snug_dataset_label_form(dataset) == SNUG_LABELS_NONE) return SNUG_OK;
+    const snug_status status = snug_dataset_bind_labels(setup->ctx, dataset, &setup->config.labels);
+    if (status != SNUG_E_INPUT) return status;
+    snug_log(setup->ctx, SNUG_LOG_INFO, "no metrics: %s", snug_error_message(setup->ctx));
+    snug_clear_error(setup->ctx);
+    return SNUG_OK;
+}
+
+static int64_t smaller(int64_t rows, int64_t most) { return most >= 0 && most < rows ? most : rows; }
+
+/* The first rows of the training file are evaluated on, the others are trained on, as in run_mlm.py. Of masked LM
+   without --line_by_line rows are blocks of tokens. */
+static snug_status split(struct snug_setup *setup) {
+    const struct snug_args *args = setup->args;
+    const int64_t percentage = args->validation_split_percentage, all = setup->train.rows;
+    const int64_t rows = (all * percentage + 50) / 100;
+    if (rows < 1 || rows == all)
+        return snug_fail(setup->ctx, SNUG_E_USAGE, "--validation_split_percentage %lld: of %lld rows %s",
+                         (long long)percentage, (long long)all, rows ? "none is left to train on" : "that is none");
+    RETURN_IF_ERROR(open_dataset(setup, args->train_file, -1, snug_setup_task(setup)->labelled, &setup->eval));
+    if (setup->eval.rows != all) /* untested: a file that changes between two reads */
+        return snug_fail(setup->ctx, SNUG_E_INPUT, "%s changed while it was read: start again", args->train_file);
+    setup->eval.rows = smaller(rows, args->max_eval_samples);
+    setup->train.rows = smaller(all - rows, args->max_train_samples);
+    snug_dataset_use_part(setup->eval.dataset, 0, setup->eval.rows);
+    snug_dataset_use_part(setup->train.dataset, rows, setup->train.rows);
+    snug_log(setup->ctx, SNUG_LOG_INFO, "%s: %lld rows are trained on, %lld of the first %lld rows are evaluated on",
+             args->train_file, (long long)setup->train.rows, (long long)setup->eval.rows, (long long)rows);
+    return SNUG_OK;
+}
+
 static snug_status open_data(struct snug_setup *setup) {
     const struct snug_args *args = setup->args;
     const bool trains = setup->command == SNUG_COMMAND_TRAIN || setup->command == SNUG_COMMAND_PLAN;
+    const bool splits = trains && args->train_file && args->validation_split_percentage;
     RETURN_IF_ERROR(choose_task(setup, trains));
     RETURN_IF_ERROR(find_best_metric(setup, false));
     const bool labelled = snug_setup_task(setup)->labelled;
     if (trains && args->train_file)
-        RETURN_IF_ERROR(open_dataset(setup, args->train_file, args->max_train_samples, labelled, &setup->train));
+        RETURN_IF_ERROR(
+            open_dataset(setup, args->train_file, splits ? -1 : args->max_train_samples, labelled, &setup->train));
+    if (splits) RETURN_IF_ERROR(split(setup));
     if (trains) RETURN_IF_ERROR(choose_labels(setup));
     RETURN_IF_ERROR(find_best_metric(setup, true));
-    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? args->test_file : args->validation_file;
+    const char *eval_file = setup->command == SNUG_COMMAND_PREDICT ? prediction_file(args) : args->validation_file;
     const bool predicts = setup->command == SNUG_COMMAND_PREDICT;
-    if (eval_file) {
+    if (eval_file)
         RETURN_IF_ERROR(open_dataset(setup, eval_file, predicts ? args->max_predict_samples : args->max_eval_samples,
                                      labelled && !predicts, &setup->eval));
-        if (labelled && !predicts)
-            RETURN_IF_ERROR(snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
-    }
+    if (setup->eval.dataset && labelled)
+        RETURN_IF_ERROR(predicts ? try_labels(setup)
+                                 : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
     setup->trains = trains;
-    setup->evaluates = eval_file != NULL;
+    setup->evaluates = setup->eval.dataset != NULL;
     return SNUG_OK;
 }
 
@@ -302,7 +350,9 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
                                                     .labels = &setup->config.labels,
                                                     .classes = snug_setup_classes(setup),
                                                     .rows = setup->eval.rows,
-                                                    .entities = setup->args->return_entity_level_metrics};
+                                                    .entities = setup->args->return_entity_level_metrics,
+                                                    .each_class = setup->args->class_metrics,
+                                                    .threshold = setup->args->threshold};
 }
 
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest) {

@@ -24,7 +24,6 @@ struct snug_data_source {
     uint64_t digest;
 };
 
-
 /* A folder that the run reads from; it may be renamed during the run. */
 struct snug_source {
     dev_t device;
@@ -47,10 +46,10 @@ struct snug_setup {
     mode_t mode; /* permissions of files derived from the sources: no more readable than these */
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
     bool trains, evaluates;
-    double squared_lengths; /* sum over all training rows; attention's work is proportional to it */
-    int64_t max_length;     /* tokens that texts are truncated to */
+    double squared_lengths;      /* sum over all training rows; attention's work is proportional to it */
+    int64_t max_length;          /* tokens that texts are truncated to */
     struct snug_trained trained; /* of the model that is evaluated or predicts */
-    int64_t best_metric;    /* training: index of --metric_for_best_model among the metrics of an evaluation */
+    int64_t best_metric;         /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 
 /* Opens config, tokenizer and data. args are checked (snug_args_check()). The setup is freed in any case with
@@ -59,6 +58,8 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
                             int threads, struct snug_setup *setup);
 void snug_setup_close(struct snug_setup *setup);
 
+/* --text and --text_pair as a row of JSON Lines; words: split at blanks, for tags. Freed by the caller. */
+snug_status snug_sentence_json(const struct snug_args *args, bool words, char **out);
 /* Longest row of dummy data: limit, or the model's positions if these are fewer. */
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest);
 const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);

@@ -34,6 +34,7 @@ static snug_status open_file(struct tokenizing *t) {
                                                  .text_pair_column = t->args->text_pair_column_name,
                                                  .text_delimiter = t->args->text_column_delimiter,
                                                  .label_column = t->args->label_column_name};
+    const struct snug_reader_options how = {.format = t->args->data_format, .strict = t->args->strict};
     const char *const *names;
     const char *name = t->args->tokenizer_name ? t->args->tokenizer_name : t->args->model_name_or_path;
     const struct snug_hub_place place = snug_args_place(t->args);
@@ -41,7 +42,7 @@ static snug_status open_file(struct tokenizing *t) {
     RETURN_IF_ERROR(snug_model_locate(t->ctx, &place, name, &folder));
     snug_status status = snug_tokenizer_load(t->ctx, folder, &t->tokenizer);
     free(folder);
-    if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, t->args->strict, &t->reader);
+    if (status == SNUG_OK) status = snug_reader_open(t->ctx, options.path, &how, &t->reader);
     if (status != SNUG_OK) return status;
     const size_t count = snug_reader_columns(t->reader, &names);
     t->delimiter = snug_dataset_delimiter(&options);

@@ -8,12 +8,14 @@
 
 #include "io/folder.h"
 #include "io/json.h"
+#include "text/data_file.h"
 
 snug_status snug_data_checksum(snug_context *ctx, const char *path, int64_t *bytes, uint64_t *digest) {
     struct stat info;
     int fd;
     *bytes = -1;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return SNUG_OK;
+    /* A file of the name "-" may exist, and is not the data. */
+    if (snug_data_is_stdin(path) || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return SNUG_OK;
     RETURN_IF_ERROR(snug_file_open(ctx, NULL, path, &fd));
     const snug_status status = snug_file_digest(ctx, fd, path, bytes, digest);
     close(fd);
@@ -54,7 +56,7 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
 
 snug_status snug_trained_read(snug_context *ctx, const struct snug_folder *folder, struct snug_trained *out) {
     json_t *json;
-    char *path;
+    char *path = NULL;
     *out = (struct snug_trained){0};
     if (!snug_file_exists(folder, SNUG_TRAINING_ARGS)) return SNUG_OK;
     RETURN_IF_ERROR(snug_json_read(ctx, folder, SNUG_TRAINING_ARGS, &json));
@@ -62,7 +64,7 @@ snug_status snug_trained_read(snug_context *ctx, const struct snug_folder *folde
     snug_status status = snug_path_join(ctx, &path, folder->path, SNUG_TRAINING_ARGS);
     if (status == SNUG_OK && program && strcmp(program, "snug") == 0)
         status = read_data(ctx, path, json_object_get(json, "data"), out);
-    if (status == SNUG_OK) free(path);
+    free(path);
     json_decref(json);
     return status;
 }

@@ -89,9 +89,14 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
     const int64_t step = t->session->step;
     if (step == t->logged_step) return SNUG_OK;
     const double loss = t->loss_sum / (double)(step - t->logged_step);
+    const double seconds = snug_seconds() - t->started - t->idle; /* without evaluating and saving */
+    const double rate = (double)(t->result->samples - t->logged_samples) / fmax(seconds - t->logged_seconds, TICK);
     t->loss_sum = 0;
     t->logged_step = step;
-    const snug_metrics metrics = {3, {{"loss", loss}, {"grad_norm", grad_norm}, {"learning_rate", learning_rate}}};
+    t->logged_seconds = seconds;
+    t->logged_samples = t->result->samples;
+    const snug_metrics metrics = {
+        4, {{"loss", loss}, {"grad_norm", grad_norm}, {"learning_rate", learning_rate}, {"samples_per_second", rate}}};
     RETURN_IF_ERROR(record(t, &metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_LOG, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
     return SNUG_OK;
@@ -583,15 +588,20 @@ static snug_status finish(struct snug_trainer *t) {
     if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
     RETURN_IF_ERROR(snug_session_write_model(t->session, &t->output));
     RETURN_IF_ERROR(snug_session_end_serving(t->session));
-    RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", NULL}));
+    RETURN_IF_ERROR(snug_output_begin(&t->output, (const char *const[]){"trainer_state.json", SNUG_RUN_REPORT, NULL}));
     RETURN_IF_ERROR(snug_trainer_state_write(t, &t->output.folder));
+    RETURN_IF_ERROR(snug_run_report_write(t));
     RETURN_IF_ERROR(snug_model_card_write(&t->session->job, &t->output, t->log_history));
     json_t *train = results_and_device_json(t);
     snug_status status = train ? snug_results_write(&t->output, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
     json_decref(train);
-    if (status == SNUG_OK && t->result->metrics.count)
-        status = snug_results_write(&t->output, "eval", &t->result->metrics, NULL);
+    if (status == SNUG_OK && t->result->metrics.count) {
+        json_t *more = snug_session_confusion(t->session);
+        status = more ? snug_results_write(&t->output, "eval", &t->result->metrics, more)
+                      : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
+        json_decref(more);
+    }
     if (status != SNUG_OK || evaluated == SNUG_OK) return status;
     snug_clear_error(t->ctx);
     return snug_fail(t->ctx, evaluated, "interrupted in the last evaluation; the trained model is in %s",

@@ -32,6 +32,8 @@ struct snug_trainer {
     struct snug_output output;   /* output_dir */
     struct snug_provenance from; /* this training; the same for resumed runs */
     int64_t infinite_in_a_row;   /* steps up to now whose gradients were not finite, and were not applied */
+    double logged_seconds;       /* of training in this process, at the last log */
+    int64_t logged_samples;      /* trained in this process, at the last log */
     double *reports;             /* on several ranks: what they report in a step (train/parallel.h) */
     bool stop;                   /* on several ranks: one of them was asked to stop before this step's end */
     int64_t streak; /* steps up to now whose loss or gradients were not finite: nothing is saved meanwhile */
@@ -75,7 +77,8 @@ double snug_trainer_flops(const struct snug_trainer *trainer);
 snug_status snug_checkpoint_save(struct snug_trainer *trainer, char path[SNUG_CHECKPOINT_PATH]);
 /* Before any work: checks that there is a checkpoint to resume from, without reading it. */
 snug_status snug_checkpoint_look(const struct snug_trainer *trainer);
-/* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir. */
+/* Continues from resume_from_checkpoint: a folder, or "True" for the last whole one in output_dir, or "auto" for the
+   same if there is one. */
 snug_status snug_checkpoint_resume(struct snug_trainer *trainer);
 /* Before the first step: SNUG_E_INPUT if the best checkpoint of a resumed run, which is loaded at the end, is not in
    output_dir. */
@@ -96,6 +99,9 @@ int snug_checkpoint_path(const struct snug_trainer *trainer, int64_t step, char 
 /* Write and read trainer_state.json in folder; a state that cannot belong to this run is SNUG_E_INPUT. */
 snug_status snug_trainer_state_write(struct snug_trainer *trainer, const struct snug_folder *folder);
 snug_status snug_trainer_state_read(struct snug_trainer *trainer, const struct snug_folder *folder);
+
+/* Writes run_report.json into output_dir after training: the memory of a step by operation, and where the time went. */
+snug_status snug_run_report_write(struct snug_trainer *trainer);
 
 /* When an action with a strategy and a number of steps is due. */
 static inline bool snug_trainer_is_due(enum snug_interval strategy, int64_t every, int64_t step, bool epoch_ends) {

@@ -14,8 +14,8 @@ static json_t *text_or_null(const char *text) { return text ? snug_json_from_tex
 /* ---- data files ------------------------------------------------------------------------------------------------- */
 
 static json_t *file_json(const struct snug_data_source *source) {
-    json_t *o = json_object();
     if (!source->dataset) return json_null();
+    json_t *o = json_object();
     const char *path = snug_dataset_path(source->dataset);
     char *real = source->bytes < 0 ? NULL : realpath(path, NULL);
     /* may be untested: synthetic data, and a file that is removed meanwhile */

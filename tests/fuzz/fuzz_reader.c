@@ -64,8 +64,8 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     struct snug_columns columns;
     struct snug_label_column label = {.typed = data[0] % 5 == 2 || data[0] % 5 == 3, .separator = "|"};
     enum snug_label_form form;
-    snug_status status = words ? snug_reader_open_words(ctx, path, data[0] & 0x80, &reader)
-                               : snug_reader_open(ctx, path, data[0] & 0x80, &reader);
+    const struct snug_reader_options how = {.strict = data[0] & 0x80, .words = words};
+    snug_status status = snug_reader_open(ctx, path, &how, &reader);
     if (!fuzz_accepts(ctx, status)) return;
     const size_t count = snug_reader_columns(reader, &names);
     status = snug_peek_open(ctx, reader, -1, &peek);

@@ -261,7 +261,8 @@ extern "C" snug_status snug_cuda_adafactor(struct snug_run *run, const struct sn
     } else {
         a.cols = snug_run_cols(run, op->update.weight);
         a.rows = snug_run_rows(run, op->update.weight) / op->update.segments;
-        a.parts = op->update.vector ? 1 : snug_adafactor_parts(a.rows);
+        /* Offloaded weights are updated one by one, and give the bits of the launch for all. */
+        a.parts = op->update.vector ? 1 : snug_cuda_adafactor_parts(a.rows, cuda->updates.first >= 0);
         a.vector = op->update.vector;
         a.row_state = op->update.vector ? NULL : (float *)snug_run_data(run, op->update.states[0]);
         a.column_state = (float *)snug_run_data(run, op->update.states[factors - 1]);

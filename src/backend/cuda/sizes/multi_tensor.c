@@ -31,9 +31,14 @@ static int64_t blocks_of(const struct snug_program *program, const struct snug_o
     return (elements + SNUG_CUDA_BLOCK - 1) / SNUG_CUDA_BLOCK;
 }
 
-int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op) {
+int32_t snug_cuda_adafactor_parts(int64_t rows, bool all) {
+    const int64_t parts = (rows + 7) / 8;
+    return all ? snug_adafactor_parts(rows) : (int32_t)(parts < 256 ? parts : 256);
+}
+
+int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all) {
     const struct snug_tensor *g = &program->tensors[op->update.g];
-    const int64_t parts = snug_adafactor_parts(g->rows / op->update.segments);
+    const int64_t parts = snug_cuda_adafactor_parts(g->rows / op->update.segments, all);
     const int64_t doubles = 2 * parts + 1, floats = (parts + 1) * g->cols;
     const int64_t bytes = op->update.segments * (doubles * (int64_t)sizeof(double) + floats * (int64_t)sizeof(float));
     return op->update.vector ? 0 : (bytes + 255) / 256 * 256;
@@ -124,7 +129,7 @@ void snug_cuda_list_entries(const struct snug_program *program, const struct snu
         block += blocks_of(program, op);
         if (op->kind == SNUG_OP_ADAFACTOR) {
             entries[i].scratch = scratch;
-            scratch += snug_cuda_adafactor_scratch(program, op);
+            scratch += snug_cuda_adafactor_scratch(program, op, true);
         }
         i++;
     }

@@ -32,7 +32,11 @@ struct snug_cuda_multi_tensor snug_cuda_find_updates(const struct snug_program *
 void snug_cuda_list_entries(const struct snug_program *program, const struct snug_cuda_multi_tensor *multi,
                             struct snug_cuda_entry *entries);
 
+/* Parts into which Adafactor divides a matrix of `rows` rows: those of the formula (optim/formulas/adafactor.h) in a
+   program that updates all weights in one launch, which has a block for each part of each segment. A launch over one
+   weight needs more of them. */
+int32_t snug_cuda_adafactor_parts(int64_t rows, bool all);
 /* Bytes of Adafactor's scratch for the weight of op. */
-int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op);
+int64_t snug_cuda_adafactor_scratch(const struct snug_program *program, const struct snug_op *op, bool all);
 
 #endif

@@ -57,10 +57,11 @@ static int64_t squared_norm_bytes(const struct snug_program *program, const stru
 /* If one launch serves all weights, the first weight's operation has the scratch. */
 static int64_t adafactor_bytes(const struct snug_program *program, const struct snug_op *op) {
     const struct snug_cuda_multi_tensor multi = snug_cuda_find_multi_tensor(program, SNUG_OP_ADAFACTOR);
-    const int64_t own = snug_cuda_adafactor_scratch(program, op);
+    const int64_t own = snug_cuda_adafactor_scratch(program, op, false);
     int64_t all = 0;
     for (int64_t i = multi.first; op - program->ops == multi.first && i <= multi.last; i++)
-        if (program->ops[i].kind == SNUG_OP_ADAFACTOR) all += snug_cuda_adafactor_scratch(program, &program->ops[i]);
+        if (program->ops[i].kind == SNUG_OP_ADAFACTOR)
+            all += snug_cuda_adafactor_scratch(program, &program->ops[i], true);
     return own > all ? own : all;
 }
 

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trainings as one HTML page. */
+#include "measure/runs.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/html.h"
+
+enum {
+    COLOURS = 8,     /* after them the lines are dashed */
+    POINTS = 1000,   /* of a curve: longer ones show the least and the greatest value of groups of steps */
+    DOTS = 60,       /* curves of at most so many points show each */
+    COLUMNS = 1200,  /* of the memory picture: more operations show the largest of each group */
+    CURVES_MOST = 40 /* charts: a task with many classes has metrics of each */
+};
+
+/* The order of the memory classes in the picture, from below: what lives longest first. */
+static const int stack[] = {SNUG_MEMORY_WEIGHTS,     SNUG_MEMORY_OPTIMIZER, SNUG_MEMORY_GRADIENTS,
+                            SNUG_MEMORY_BATCH,       SNUG_MEMORY_WORKSPACE, SNUG_MEMORY_FUNCTION,
+                            SNUG_MEMORY_ACTIVATIONS, SNUG_MEMORY_TEMPORARY};
+enum { CLASSES = sizeof stack / sizeof *stack };
+
+static double mib(int64_t bytes) { return (double)bytes / 0x1p20; }
+
+static void print_line_sample(FILE *out, size_t run) {
+    fprintf(out, "<svg viewBox=\"0 0 24 10\" aria-hidden=\"true\"><path class=\"r%zu d%zu\" d=\"M0 5H24\"/></svg>",
+            run % COLOURS, run / COLOURS);
+}
+
+/* ---- curves ---------------------------------------------------------------------------------------------------- */
+
+static const struct snug_series *series_of(const struct snug_history *run, const char *name) {
+    for (size_t i = 0; i < run->series_count; i++)
+        if (strcmp(run->series[i].name, name) == 0) return &run->series[i];
+    return NULL;
+}
+
+struct range {
+    double low, high;
+};
+
+static void extend(struct range *range, double value) {
+    if (!isfinite(value)) return;
+    range->low = fmin(range->low, value);
+    range->high = fmax(range->high, value);
+}
+
+/* The index of the least or the greatest finite value of samples first … last - 1; last if there is none. */
+static size_t extreme(const struct snug_series *series, size_t first, size_t last, double sign) {
+    size_t best = last;
+    for (size_t i = first; i < last; i++)
+        if (isfinite(series->samples[i].value) &&
+            (best == last || sign * series->samples[i].value > sign * series->samples[best].value))
+            best = i;
+    return best;
+}
+
+struct view {
+    struct snug_axis x, y;
+    size_t run;
+};
+
+static void print_point(FILE *out, const struct view *v, const struct snug_sample *sample, char command) {
+    fprintf(out, "%c%.1f %.1f", command, snug_axis_place(&v->x, sample->step),
+            1000 - snug_axis_place(&v->y, sample->value));
+}
+
+static void print_curve(FILE *out, const struct view *v, const struct snug_series *series) {
+    const size_t group = (series->count + POINTS - 1) / POINTS;
+    char command = 'M'; /* a value that is not finite interrupts the curve */
+    fprintf(out, "<path class=\"curve r%zu d%zu\" d=\"", v->run % COLOURS, v->run / COLOURS);
+    for (size_t first = 0; first < series->count; first += group) {
+        const size_t last = first + group < series->count ? first + group : series->count;
+        const size_t low = extreme(series, first, last, -1), high = extreme(series, first, last, 1);
+        if (low == last) {
+            command = 'M';
+            continue;
+        }
+        print_point(out, v, &series->samples[low < high ? low : high], command);
+        command = 'L';
+        if (low != high) print_point(out, v, &series->samples[low < high ? high : low], command);
+    }
+    fputs("\"/>\n", out);
+}
+
+static void print_dots(FILE *out, const struct view *v, const struct snug_series *series, const char *folder) {
+    for (size_t i = 0; i < series->count && series->count <= DOTS; i++) {
+        const struct snug_sample *sample = &series->samples[i];
+        if (!isfinite(sample->value)) continue;
+        fprintf(out, "<path class=\"dot r%zu\" d=\"", v->run % COLOURS);
+        print_point(out, v, sample, 'M');
+        fprintf(out, "h0\"><title>step %.10g: %.6g, ", sample->step, sample->value);
+        snug_html_text(out, folder);
+        fputs("</title></path>\n", out);
+    }
+}
+
+static void print_last_values(FILE *out, const snug_runs *runs, const char *name) {
+    fputs("<ul class=\"legend\">", out);
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct snug_series *series = series_of(&runs->items[i], name);
+        if (!series) continue;
+        fputs("<li>", out);
+        print_line_sample(out, i);
+        snug_html_text(out, runs->items[i].folder);
+        fprintf(out, ": %.4g at the end</li>", series->samples[series->count - 1].value);
+    }
+    fputs("</ul>", out);
+}
+
+/* One quantity of all runs. */
+static void print_chart(FILE *out, const snug_runs *runs, const char *name) {
+    struct range steps = {DBL_MAX, -DBL_MAX}, values = steps;
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct snug_series *series = series_of(&runs->items[i], name);
+        for (size_t k = 0; series && k < series->count; k++) {
+            extend(&steps, series->samples[k].step);
+            extend(&values, series->samples[k].value);
+        }
+    }
+    fputs("<figure><figcaption>", out);
+    snug_html_text(out, name);
+    fputs("</figcaption>", out);
+    if (values.low > values.high) {
+        fputs("<p>No value is finite.</p></figure>\n", out);
+        return;
+    }
+    struct view v = {.x = snug_axis_of(steps.low, steps.high, true), .y = snug_axis_of(values.low, values.high, false)};
+    snug_chart_begin(out, name, &v.x, &v.y);
+    for (v.run = 0; v.run < runs->count; v.run++) {
+        const struct snug_series *series = series_of(&runs->items[v.run], name);
+        if (!series) continue;
+        print_curve(out, &v, series);
+        print_dots(out, &v, series, runs->items[v.run].folder);
+    }
+    snug_chart_labels(out, &v.x, &v.y, "");
+    fputs("</div>\n", out);
+    print_last_values(out, runs, name);
+    fputs("</figure>\n", out);
+}
+
+/* 0 is drawn first; names of the same rank are in the order of the files. */
+static int rank_of(const char *name) {
+    static const char *const order[] = {"loss",      "eval_loss",         "eval_", "", "learning_rate",
+                                        "grad_norm", "samples_per_second"};
+    static const int any = 3;
+    for (int i = 0; i < (int)(sizeof order / sizeof *order); i++)
+        if (i != any && (i == 2 ? strncmp(name, order[i], strlen(order[i])) : strcmp(name, order[i])) == 0) return i;
+    return any;
+}
+
+/* Whether an earlier run has the quantity too. */
+static bool is_repeated(const snug_runs *runs, size_t run, const char *name) {
+    for (size_t i = 0; i < run; i++)
+        if (series_of(&runs->items[i], name)) return true;
+    return false;
+}
+
+static void print_curves(FILE *out, const snug_runs *runs) {
+    int drawn = 0, left = 0;
+    fputs("<h2>Over steps</h2>\n<div class=\"grid\">\n", out);
+    for (int rank = 0; rank < 7; rank++)
+        for (size_t run = 0; run < runs->count; run++)
+            for (size_t i = 0; i < runs->items[run].series_count; i++) {
+                const char *name = runs->items[run].series[i].name;
+                if (rank_of(name) != rank || is_repeated(runs, run, name)) continue;
+                if (rank == 2 && drawn >= CURVES_MOST) {
+                    left++;
+                    continue;
+                }
+                print_chart(out, runs, name);
+                drawn++;
+            }
+    fputs("</div>\n", out);
+    if (!drawn) fputs("<p>Nothing was logged yet.</p>\n", out);
+    if (left) fprintf(out, "<p class=\"soft\">%d more metrics are in trainer_state.json.</p>\n", left);
+}
+
+/* ---- the memory of a step ------------------------------------------------------------------------------------- */
+
+/* The operation that column shows: the one with most bytes of its group. */
+static size_t op_of_column(const struct snug_step_memory *m, size_t column, size_t columns) {
+    const size_t first = column * m->ops / columns, last = (column + 1) * m->ops / columns;
+    int64_t most = -1;
+    size_t best = first;
+    for (size_t op = first; op < last; op++) {
+        int64_t sum = 0;
+        for (int c = 0; c < CLASSES; c++) sum += snug_step_memory_bytes(m, stack[c], op);
+        if (sum <= most) continue;
+        most = sum;
+        best = op;
+    }
+    return best;
+}
+
+static double height_of(const struct snug_step_memory *m, const struct snug_axis *y, size_t op, int classes) {
+    int64_t sum = 0;
+    for (int c = 0; c < classes; c++) sum += snug_step_memory_bytes(m, stack[c], op);
+    return 1000 - snug_axis_place(y, mib(sum));
+}
+
+/* The upper edge of the lowest classes, from left to right or back; columns of the same height are one line. */
+static void print_edge(FILE *out, const struct snug_step_memory *m, const struct snug_axis *y, int classes, bool back) {
+    const size_t columns = m->ops < COLUMNS ? m->ops : COLUMNS;
+    double last = NAN;
+    for (size_t i = 0; i < columns; i++) {
+        const size_t column = back ? columns - 1 - i : i;
+        const double height = height_of(m, y, op_of_column(m, column, columns), classes);
+        if (height == last) continue;
+        fprintf(out, "H%.1fV%.1f", 1000.0 * (double)(column + back) / (double)columns, height);
+        last = height;
+    }
+    fprintf(out, "H%d", back ? 0 : 1000);
+}
+
+/* The area of class number `which` of the stack. */
+static void print_area(FILE *out, const struct snug_step_memory *m, const struct snug_axis *y, int which) {
+    fprintf(out, "<path class=\"m%d\" d=\"M0 1000", stack[which]);
+    print_edge(out, m, y, which + 1, false);
+    print_edge(out, m, y, which, true);
+    fprintf(out, "Z\"><title>%s</title></path>\n", snug_memory_class_name((snug_memory_class)stack[which]));
+}
+
+static double place_of_op(const struct snug_step_memory *m, size_t op) { return 1000 * (double)op / (double)m->ops; }
+
+/* Where a phase begins, a line; and its name, where there is room for it. */
+static void print_phase_edges(FILE *out, const struct snug_step_memory *m) {
+    fputs("<path class=\"edge\" d=\"M0 0", out);
+    for (size_t op = 1; op < m->ops; op++)
+        if (strcmp(m->items[op].phase, m->items[op - 1].phase) != 0) fprintf(out, "M%.1f 0V1000", place_of_op(m, op));
+    fputs("\"/>\n", out);
+}
+
+static void print_phase_names(FILE *out, const struct snug_step_memory *m) {
+    for (size_t first = 0, last; first < m->ops; first = last) {
+        for (last = first + 1; last < m->ops && strcmp(m->items[last].phase, m->items[first].phase) == 0;) last++;
+        if (last - first < m->ops / 6) continue;
+        fprintf(out, "<span class=\"x\" style=\"left:%.2f%%\">", place_of_op(m, first + last) / 20);
+        snug_html_text(out, m->items[first].phase);
+        fputs("</span>", out);
+    }
+}
+
+static void print_op(FILE *out, const struct snug_step_op *op) {
+    snug_html_text(out, op->kind);
+    fputs(" in ", out);
+    snug_html_text(out, op->phase);
+    if (op->layer >= 0)
+        fprintf(out, ", layer %lld", (long long)op->layer);
+    else
+        fputs(op->layer == -1 ? ", embeddings" : ", head", out);
+}
+
+static void print_classes(FILE *out, const struct snug_step_memory *m) {
+    fputs(
+        "<div class=\"wide\"><table><tr><th>class</th><th class=\"n\">at the peak, MiB</th><th class=\"n\">during the "
+        "whole step, MiB</th></tr>\n",
+        out);
+    for (int c = CLASSES; c-- > 0;) {
+        const int64_t bytes = snug_step_memory_bytes(m, stack[c], m->peak);
+        if (!bytes && !m->live[stack[c]]) continue;
+        fprintf(out,
+                "<tr><td class=\"key\"><svg viewBox=\"0 0 24 10\" aria-hidden=\"true\"><path class=\"m%d\" "
+                "d=\"M0 0H24V10H0Z\"/></svg>%s</td><td class=\"n\">%.2f</td><td class=\"n\">%.2f</td></tr>\n",
+                stack[c], snug_memory_class_name((snug_memory_class)stack[c]), mib(bytes), mib(m->resident[stack[c]]));
+    }
+    fputs("</table></div>\n", out);
+}
+
+static void print_step_memory(FILE *out, const struct snug_step_memory *m) {
+    fputs("<h3>Memory of a step</h3>\n", out);
+    if (!m->ops) {
+        fputs(
+            "<p class=\"soft\">Unknown: the folder has no run_report.json, which snug train writes when it ends.</p>\n",
+            out);
+        return;
+    }
+    const struct snug_axis y = snug_axis_of(0, mib(m->peak_bytes), false);
+    const double peak = place_of_op(m, m->peak) + 500.0 / (double)m->ops;
+    fprintf(out, "<figure><figcaption>Bytes that live during each of %zu operations</figcaption>", m->ops);
+    snug_chart_begin(out, "memory by class over the operations of a step", NULL, &y);
+    for (int c = 0; c < CLASSES; c++) print_area(out, m, &y, c);
+    print_phase_edges(out, m);
+    fprintf(out, "<path class=\"peak\" d=\"M%.1f %.1fV-30\"><title>peak</title></path>\n", peak,
+            height_of(m, &y, m->peak, CLASSES));
+    snug_chart_labels(out, NULL, &y, " MiB");
+    print_phase_names(out, m);
+    fputs("</div>\n", out);
+    fputs("<p><strong>Peak: ", out);
+    fprintf(out, "%.2f MiB</strong> at operation %zu, ", mib(m->peak_bytes), m->peak + 1);
+    print_op(out, &m->items[m->peak]);
+    fprintf(out, ". Allocated for the run: %.2f MiB.</p>\n", mib(m->arena));
+    print_classes(out, m);
+    fputs("</figure>\n", out);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------ */
+
+static void print_bar(FILE *out, const char *name, double seconds, double whole) {
+    const double share = whole > 0 ? 100 * seconds / whole : 0;
+    fputs("<span>", out);
+    snug_html_text(out, name);
+    fprintf(out, "</span><i style=\"width:%.2f%%\"></i><span class=\"n\">%.2f s, %.1f %%</span>\n", fmin(share, 100),
+            seconds, share);
+}
+
+static void print_time(FILE *out, const struct snug_history *run) {
+    fputs("<h3>Where the time went</h3>\n", out);
+    if (run->training < 0) {
+        fputs("<p class=\"soft\">Unknown: the run has not ended, or another program trained it.</p>\n", out);
+        return;
+    }
+    const double start = fmax(run->start, 0), rest = fmax(run->evaluating_and_saving, 0);
+    const double whole = start + run->training + rest;
+    double operations = 0;
+    fprintf(out, "<p>%.2f s in this process, up to the end of the last evaluation.</p>\n<div class=\"bars\">\n", whole);
+    print_bar(out, "start", start, whole);
+    print_bar(out, "training", run->training, whole);
+    print_bar(out, "evaluating and saving", rest, whole);
+    fputs("</div>\n", out);
+    if (!run->operation_count) {
+        fputs(
+            "<p class=\"soft\">The operations were not timed: on a GPU they run on their own; snug bench anatomy times "
+            "them.</p>\n",
+            out);
+        return;
+    }
+    fputs("<p>Of training, by kind of operation:</p>\n<div class=\"bars\">\n", out);
+    for (size_t i = 0; i < run->operation_count; i++) {
+        operations += run->operations[i].seconds;
+        print_bar(out, run->operations[i].name, run->operations[i].seconds, run->training);
+    }
+    print_bar(out, "between operations", fmax(run->training - operations, 0), run->training);
+    fputs("</div>\n", out);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------------------------- */
+
+static void print_bytes(FILE *out, int64_t bytes) {
+    if (bytes < 0)
+        fputs("<td class=\"n\">-</td>", out);
+    else
+        fprintf(out, "<td class=\"n\">%.1f</td>", mib(bytes));
+}
+
+static void print_planned(FILE *out, const struct snug_history *run) {
+    fputs("<h3>Memory, planned and measured</h3>\n", out);
+    if (!run->figure_count) {
+        fputs("<p class=\"soft\">Unknown: the folder has no all_results.json of snug train.</p>\n", out);
+        return;
+    }
+    fputs("<div class=\"wide\"><table><tr><th>MiB</th><th class=\"n\">planned</th><th class=\"n\">measured</th>"
+          "<th class=\"n\">difference</th></tr>\n",
+          out);
+    for (size_t i = 0; i < run->figure_count; i++) {
+        const struct snug_memory_figure *figure = &run->figures[i];
+        fputs("<tr><td>", out);
+        snug_html_text(out, figure->name);
+        fputs("</td>", out);
+        print_bytes(out, figure->planned);
+        print_bytes(out, figure->measured);
+        if (figure->planned > 0 && figure->measured >= 0)
+            fprintf(out, "<td class=\"n\">%+.2f %%</td></tr>\n",
+                    100 * ((double)figure->measured / (double)figure->planned - 1));
+        else
+            fputs("<td></td></tr>\n", out);
+    }
+    fputs("</table></div>\n", out);
+}
+
+static const char *value_in(const struct snug_entries *entries, const char *name) {
+    for (size_t i = 0; i < entries->count; i++)
+        if (strcmp(entries->items[i].name, name) == 0) return entries->items[i].value;
+    return NULL;
+}
+
+typedef const struct snug_entries *entries_of(const struct snug_history *run);
+static const struct snug_entries *results_of(const struct snug_history *run) { return &run->results; }
+static const struct snug_entries *settings_of(const struct snug_history *run) { return &run->settings; }
+
+static bool differs(const snug_runs *runs, entries_of *of, const char *name) {
+    const char *first = value_in(of(&runs->items[0]), name);
+    for (size_t i = 1; i < runs->count; i++) {
+        const char *other = value_in(of(&runs->items[i]), name);
+        if (!first || !other || strcmp(first, other) != 0) return true;
+    }
+    return false;
+}
+
+static bool is_listed_before(const snug_runs *runs, entries_of *of, size_t run, const char *name) {
+    for (size_t i = 0; i < run; i++)
+        if (value_in(of(&runs->items[i]), name)) return true;
+    return false;
+}
+
+static void print_row(FILE *out, const snug_runs *runs, entries_of *of, const char *name, const char *class) {
+    fprintf(out, "<tr class=\"%s\"><td>", class);
+    snug_html_text(out, name);
+    fputs("</td>", out);
+    for (size_t i = 0; i < runs->count; i++) {
+        const char *value = value_in(of(&runs->items[i]), name);
+        fputs("<td>", out);
+        snug_html_text(out, value ? value : "-");
+        fputs("</td>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+/* The rows that differ between the runs, or those that do not; their number. */
+static size_t print_rows(FILE *out, const snug_runs *runs, entries_of *of, bool different) {
+    size_t count = 0;
+    for (size_t run = 0; run < runs->count; run++)
+        for (size_t i = 0; i < of(&runs->items[run])->count; i++) {
+            const char *name = of(&runs->items[run])->items[i].name;
+            if (is_listed_before(runs, of, run, name) || differs(runs, of, name) != different) continue;
+            if (count++ == 0) {
+                fputs("<div class=\"wide\"><table><tr><th></th>", out);
+                for (size_t k = 0; k < runs->count; k++) {
+                    fputs("<th>", out);
+                    print_line_sample(out, k);
+                    snug_html_text(out, runs->items[k].folder);
+                    fputs("</th>", out);
+                }
+                fputs("</tr>\n", out);
+            }
+            print_row(out, runs, of, name, different ? "differs" : "same");
+        }
+    if (count) fputs("</table></div>\n", out);
+    return count;
+}
+
+/* First the rows in which the runs differ. */
+static void print_table(FILE *out, const snug_runs *runs, const char *title, entries_of *of, const char *missing) {
+    fprintf(out, "<h2>%s</h2>\n", title);
+    size_t count = print_rows(out, runs, of, true);
+    if (count) fputs("<details><summary>The same in all runs</summary>\n", out);
+    const size_t same = print_rows(out, runs, of, false);
+    if (count && !same) fputs("<p class=\"soft\">Nothing.</p>\n", out);
+    if (count) fputs("</details>\n", out);
+    count += same;
+    if (!count) fprintf(out, "<p class=\"soft\">%s</p>\n", missing);
+}
+
+/* ---- the page -------------------------------------------------------------------------------------------------- */
+
+static void print_heading(FILE *out, const snug_runs *runs) {
+    fprintf(out, "<h1>%zu training run%s</h1>\n<ul class=\"legend\">\n", runs->count, runs->count == 1 ? "" : "s");
+    for (size_t i = 0; i < runs->count; i++) {
+        fputs("<li>", out);
+        print_line_sample(out, i);
+        snug_html_text(out, runs->items[i].folder);
+        fprintf(out, ": step %.10g of %.10g</li>\n", runs->items[i].step, runs->items[i].max_steps);
+    }
+    fputs("</ul>\n", out);
+}
+
+static void print_page(FILE *out, const snug_runs *runs) {
+    snug_html_begin(out, runs->count == 1 ? runs->items[0].folder : "training runs");
+    print_heading(out, runs);
+    print_curves(out, runs);
+    for (size_t i = 0; i < runs->count; i++) {
+        fputs("<section>\n<h2>", out);
+        snug_html_text(out, runs->items[i].folder);
+        fputs("</h2>\n", out);
+        print_step_memory(out, &runs->items[i].memory);
+        print_time(out, &runs->items[i]);
+        print_planned(out, &runs->items[i]);
+        fputs("</section>\n", out);
+    }
+    print_table(out, runs, "Results", results_of,
+                "The folder has no all_results.json, which is written when a run ends.");
+    print_table(out, runs, "Settings", settings_of, "The folder has no training_args.json.");
+    snug_html_end(out);
+}
+
+snug_status snug_runs_html(const snug_runs *runs, char **html) {
+    size_t size;
+    *html = NULL;
+    FILE *out = open_memstream(html, &size);
+    if (out) print_page(out, runs);
+    if (out && fclose(out) == 0) return SNUG_OK; /* may be untested: an allocation that fails */
+    free(*html);
+    *html = NULL;
+    return snug_fail(runs->ctx, SNUG_E_MEMORY, "out of memory while writing the report");
+}

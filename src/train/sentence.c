@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A text that is given on the command line, as a row of data. */
+#include <string.h>
+
+#include "io/json.h"
+#include "train/setup.h"
+
+static json_t *words_of(const char *text) {
+    static const char blanks[] = " \t\r\n";
+    json_t *words = json_array();
+    for (size_t length; *(text += strspn(text, blanks)); text += length) {
+        length = strcspn(text, blanks);
+        snug_json_append(&words, json_stringn(text, length));
+    }
+    return words;
+}
+
+/* NULL if the text is not UTF-8, which Jansson does not tell from too little memory. */
+static json_t *row_of(const struct snug_args *args, bool words, const char **wrong) {
+    const bool pair = args->text_pair;
+    json_t *text = words ? words_of(args->text) : json_string(args->text), *row = json_object();
+    *wrong = text ? "--text_pair" : "--text";
+    snug_json_add(&row, words ? "tokens" : pair ? "sentence1" : "text", text);
+    if (pair) snug_json_add(&row, "sentence2", json_string(args->text_pair));
+    return row;
+}
+
+snug_status snug_sentence_json(const struct snug_args *args, bool words, char **out) {
+    const char *wrong;
+    json_t *row = row_of(args, words, &wrong);
+    *out = NULL;
+    if (!row) return snug_fail(args->ctx, SNUG_E_USAGE, "%s is not UTF-8", wrong);
+    *out = snug_json_dump(row, JSON_COMPACT);
+    json_decref(row);
+    return *out ? SNUG_OK : snug_fail(args->ctx, SNUG_E_MEMORY, "out of memory while reading --text");
+}
