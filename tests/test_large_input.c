@@ -136,8 +136,9 @@ static void test_million_columns(void **state) {
     repeat(file, "1,", 2 * 999999);
     fputs("1\n", file);
     assert_int_equal(fclose(file), 0);
-    assert_answer(f, TOKENIZE "wide.csv", 0, "", 600 * MIB);
-    assert_answer(f, "plan --model_name_or_path model --train_file wide.csv", 1, "there is no label column", 600 * MIB);
+    assert_answer(f, TOKENIZE "wide.csv --text_column_name c0", 0, "", 600 * MIB);
+    assert_answer(f, "plan --model_name_or_path model --train_file wide.csv --text_column_name c0", 1,
+                  "there is no label column", 600 * MIB);
 }
 
 static void test_rows_that_lack_most_columns(void **state) {
@@ -148,7 +149,7 @@ static void test_rows_that_lack_most_columns(void **state) {
     static const char row[] = "{\"c0\":\"w2\",\"c1\":\"w3\",\"c199999\":4}\n";
     repeat(file, row, 200000 * (int64_t)strlen(row));
     assert_int_equal(fclose(file), 0);
-    assert_answer(f, TOKENIZE "sparse.jsonl", 0, "", 600 * MIB);
+    assert_answer(f, TOKENIZE "sparse.jsonl --text_column_name c0 --text_pair_column_name c1", 0, "", 600 * MIB);
 }
 
 static void test_as_many_labels_as_rows(void **state) {
@@ -168,8 +169,8 @@ static void test_as_many_labels_as_rows(void **state) {
         char words[256];
         snprintf(
             words, sizeof words,
-            "train --config_name model --tokenizer_name model --train_file %s --memory_budget 1MiB --output_dir out",
-            files[i]);
+            "train --config_name model --tokenizer_name model --train_file %s --memory_budget 1MiB --output_dir out%s",
+            files[i], i ? " --label_separator |" : "");
         assert_answer(f, words, 3, "--memory_budget of 1.0 MiB", 900 * MIB);
     }
 }
