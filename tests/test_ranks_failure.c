@@ -107,9 +107,9 @@ static void test_killed_rank(void **state) {
 static void test_late_rank(void **state) {
     struct fixture *f = *state;
     if (skips) return;
-    strike(f, 2, SIGSTOP, LONG "--ddp_timeout 2 --output_dir out",
-           (const char *const[]){"rank 2 of 3 on ", ", step ", " MPI_I", "--ddp_timeout 2", "has not run for ", NULL});
-    strike(f, 0, SIGSTOP, LONG "--ddp_timeout 2 --output_dir other",
+    strike(f, 2, SIGSTOP, LONG "--ddp_timeout 4 --output_dir out",
+           (const char *const[]){"rank 2 of 3 on ", ", step ", " MPI_I", "--ddp_timeout 4", "has not run for ", NULL});
+    strike(f, 0, SIGSTOP, LONG "--ddp_timeout 4 --output_dir other",
            (const char *const[]){"rank 0 of 3 on ", " MPI_I", "has not run for ", NULL});
 }
 
@@ -171,7 +171,7 @@ static void test_kills_at_random(void **state) {
     TRAIN_MODEL "--validation_file dev.csv --eval_strategy steps --eval_steps 20 --max_steps 60 --save_steps 4 "
     struct fixture *f = *state;
     const char *given = getenv("SNUG_RANK_KILLS");
-    const int wanted = given ? atoi(given) : 10;
+    const int wanted = given ? atoi(given) : 4;
     int runs = 0;
     if (skips) return;
     free(run_well(f, KILLED "--gradient_accumulation_steps 3 --output_dir whole"));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Adafactor's formulas, and the order of its sums: see optimizers/adafactor.c, and formula.h. All backends but the
- * reference sum in this order, which suits a warp as well as vectors:
+ * reference sum in this order, which suits a warp as well as vectors; only a GPU that updates its weights one by one
+ * divides a matrix into more parts:
  * - a row is summed by SNUG_ADAFACTOR_LANES lanes. Lane i adds values i, i + 32, … in fp32, 8 at a time, and these sums
  *   in double; then the lanes are added as a tree: lanes i and i + 16, then i and i + 8, …
  * - a matrix is divided into parts of rows (snug_adafactor_parts). A column is summed over a part in fp32, row by row,
