@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -83,7 +84,7 @@ int snug_watch_listen(struct snug_watch_address *out, const char *host) {
     const int no = 0;
     socklen_t length = sizeof any;
     memset(out, 0, sizeof *out);
-    memcpy(out->host, host, sizeof out->host);
+    snprintf(out->host, sizeof out->host, "%s", host);
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* may be untested: a machine without IPv6 */
     if (fd >= 0) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
