@@ -128,7 +128,9 @@ static void test_unfinished_and_offloaded(void **state) {
     unlink(path_of(f, "c/run_report.json"));
     unlink(path_of(f, "c/all_results.json"));
     unlink(path_of(f, "c/training_args.json"));
-    assert_int_equal(snug_folder_create(f->ctx, path_of(f, "c/checkpoint-9x")), SNUG_OK);
+    static const char *const others[] = {"c/checkpoint-9x", "c/checkpoint-", "c/checkpoint-1234567890123456789"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(snug_folder_create(f->ctx, path_of(f, "%s", others[i])), SNUG_OK);
     html = page_of(f, "c");
     expect(html, ": step 8 of 8");
     expect(html, "The folder has no training_args.json.");
@@ -148,15 +150,18 @@ static void test_hostile_names(void **state) {
     make_folder(f, name, "trainer_state.json",
                 "{\"global_step\": 2, \"max_steps\": 2, \"log_history\": [{\"step\": 1, \"</style><b>\": 1}, "
                 "{\"step\": 2, \"</style><b>\": 2}]}");
-    write_bytes(path_of(f, "%s/training_args.json", name), "{\"<i>\": \"</td><script>\"}", 25 - 1);
+    make_folder(f, name, "training_args.json", "{\"<i>\": \"</td><script>\", \"empty\": {}}");
     make_folder(
         f, name, "all_results.json",
-        "{\"x<y\": 1.5, \"memory\": {\"<u>\": {\"planned\": -7, \"measured\": \"no\"}}, \"epoch\": 2, \"text\": \"\"}");
+        "{\"x<y\": 1.5, \"memory\": {\"<u>\": {\"planned\": -7, \"measured\": \"no\"}, \"v\": {\"planned\": 1048576, "
+        "\"measured\": \"no\"}}, \"epoch\": 2, \"text\": \"\"}");
     char *html = page_of(f, name);
     expect(html, "&lt;script&gt;alert(&#39;1&#39;)&amp;&quot;\\x1b[31m\\u202e\\xff");
     expect(html, "<figcaption>&lt;/style&gt;&lt;b&gt;</figcaption>");
     expect(html, "<td>&lt;/td&gt;&lt;script&gt;</td>");
+    expect(html, "<td>empty</td><td>{}</td>");
     expect(html, "<td>&lt;u&gt;</td><td class=\"n\">-</td>");
+    expect(html, "<td>v</td><td class=\"n\">1.0</td><td class=\"n\">-</td><td></td>");
     expect_none(html, "<script");
     expect_none(html, "<b>");
     free(html);
@@ -182,7 +187,7 @@ static void test_curves(void **state) {
     char *long_log = malloc(1 << 20), *end = long_log;
     end += sprintf(end, "{\"log_history\": [{\"step\": 0, \"loss\": 1}");
     for (int i = 1; i < 5000; i++)
-        end += sprintf(end, ",{\"step\":%d,\"loss\":%g,\"gap\":null}", i, i == 2500 ? 9.5 : 1.0 / i);
+        end += sprintf(end, ",{\"step\":%d,\"loss\":%g,\"gap\":null}", i, i == 2500 ? 9.5 : i == 4000 ? 0 : 1.0 / i);
     strcpy(end, "]}");
     make_folder(f, "long", "trainer_state.json", long_log);
     html = page_of(f, "long");
@@ -196,6 +201,11 @@ static void test_curves(void **state) {
     free(long_log);
     html = page_of(f, "many");
     expect(html, "20 more metrics are in trainer_state.json");
+    free(html);
+    html = page_of(f, "odd many"); /* a quantity of one run alone */
+    expect(html, "<figcaption>once</figcaption>");
+    expect(html, "<figcaption>eval_0</figcaption>");
+    expect(html, "step 1: 0, many</title>");
     free(html);
     make_folder(f, "none", "trainer_state.json", "{\"log_history\": []}");
     html = page_of(f, "none");
@@ -244,12 +254,19 @@ static void test_damaged_files(void **state) {
     }
     /* The peak: the first of two operations, and a class that lives during the second one only. */
     make_folder(f, "whole", "trainer_state.json", "{\"log_history\": []}");
-    make_folder(f, "whole", "run_report.json",
-                "{\"seconds\": {\"training\": 2, \"operations\": {\"b\": 0.5, \"a\": 0.5}}, \"memory\": {" OPS
-                "," MEMORY ", \"arena\": 1048576, \"live\": {\"temporary\": [1048572, 7]}}}");
+    make_folder(
+        f, "whole", "run_report.json",
+        "{\"seconds\": {\"start\": -1, \"training\": 2, \"operations\": {\"b\": 0.5, \"a\": 0.5}}, \"memory\": {" OPS
+        "," MEMORY ", \"arena\": 1048576, \"live\": {\"temporary\": [1048572, 7], \"batch\": [0, 1]}}}");
     char *html = page_of(f, "whole");
     expect(html, "<strong>Peak: 1.00 MiB</strong> at operation 1, a in forward, embeddings");
     expect(html, "<span>a</span><i style=\"width:25.00%\"></i>");
+    expect(html, "</svg>batch</td><td class=\"n\">0.00</td>");
+    free(html);
+    make_folder(f, "whole", "run_report.json",
+                "{\"seconds\": {\"training\": 2}, \"memory\": {" OPS "," MEMORY ", \"arena\": 8}}");
+    html = page_of(f, "whole");
+    expect(html, "The operations were not timed");
     free(html);
 }
 
@@ -276,9 +293,18 @@ static void test_many_operations(void **state) {
     expect(html, "0.00 s, 0.0 %");
     assert_true(strlen(html) < 30000); /* operations of the same height are one line */
     free(html);
+
+    const size_t too_many = (1 << 20) + 1; /* more than a report may have */
+    text = malloc(2 * too_many + 64);
+    end = text + sprintf(text, "{\"memory\": {\"operations\": [0");
+    for (size_t i = 1; i < too_many; i++) end = (char *)memcpy(end, ",0", 2) + 2;
+    strcpy(end, "]}}");
+    make_folder(f, "large", "run_report.json", text);
+    free(text);
+    expect_refused(f, "large", 1, "do not match");
 }
 
-/* More runs than colours, of which each has one setting of its own. */
+/* More runs than colours, with a setting that differs, and one that no other run has. */
 static void test_many_runs(void **state) {
     struct fixture *f = *state;
     char words[64] = "";
@@ -287,13 +313,15 @@ static void test_many_runs(void **state) {
         snprintf(name, sizeof name, "r%d", i);
         snprintf(text, sizeof text, "{\"log_history\": [{\"step\": %d, \"loss\": 1}]}", i);
         make_folder(f, name, "trainer_state.json", text);
-        snprintf(text, sizeof text, "{\"seed\": %d}", i);
+        snprintf(text, sizeof text, "{\"seed\": %d, \"only_%d\": 1}", i, i);
         make_folder(f, name, "training_args.json", text);
         strcat(strcat(words, name), " ");
     }
     char *html = page_of(f, words);
     expect(html, "class=\"curve r0 d1\"");
     expect(html, "<tr class=\"differs\"><td>seed</td><td>0</td><td>1</td>");
+    expect(html, "<tr class=\"differs\"><td>only_0</td><td>1</td><td>-</td>");
+    expect(html, "<tr class=\"differs\"><td>only_1</td><td>-</td><td>1</td>");
     expect(html, "<p class=\"soft\">Nothing.</p>");
     free(html);
 }
@@ -312,6 +340,9 @@ static void test_usage(void **state) {
     char *help = run_well(f, "report --help");
     assert_contains(help, "usage: snug report RUN");
     free(help);
+    free(run_well(f, "report -h"));
+    snug_runs *runs;
+    assert_int_equal(snug_runs_create(f->ctx, NULL, 0, &runs), SNUG_E_USAGE);
     snug_runs_destroy(NULL);
 }
 

@@ -188,7 +188,7 @@ static snug_status add_entry(const struct reading *r, struct snug_entries *entri
     snug_status status =
         snug_grow(r->ctx, (void **)&entries->items, &entries->capacity, entries->count + 1, sizeof *entries->items);
     if (status == SNUG_OK) status = snug_strdup(r->ctx, name, &entry.name);
-    if (status == SNUG_OK)
+    if (status == SNUG_OK) /* may be untested: an allocation that fails */
         entries->items[entries->count++] = entry;
     else
         free(value);

@@ -35,7 +35,7 @@ static json_t *resident_bytes(const struct snug_program *program, const struct s
     json_t *object = json_object();
     for (size_t i = 0; i < program->tensor_count; i++) {
         const struct snug_tensor *t = &program->tensors[i];
-        if (t->persistent && !t->offloaded && !t->view) bytes[t->memory_class] += t->bytes;
+        if (t->persistent && !t->offloaded) bytes[t->memory_class] += t->bytes;
     }
     for (int i = SNUG_MEMORY_WORKSPACE; i <= SNUG_MEMORY_BATCH; i++) bytes[i] += layout->bytes[i];
     for (int i = 0; i <= SNUG_MEMORY_BATCH; i++)
@@ -60,8 +60,8 @@ static bool add_live(const struct snug_program *program, int memory_class, int64
 
 /* Bytes that live during each operation, by class, in addition to the resident ones. */
 static snug_status live_bytes(snug_context *ctx, const struct snug_program *program, json_t **out) {
-    size_t before = 0; /* operations of PREPARE, which are first */
-    while (before < program->op_count && !is_of_step(&program->ops[before])) before++;
+    size_t before = 0; /* operations of PREPARE, which are first; others follow */
+    while (!is_of_step(&program->ops[before])) before++;
     *out = json_object();
     for (int c = 0; c <= SNUG_MEMORY_BATCH; c++) {
         int64_t *live;
