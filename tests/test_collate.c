@@ -120,11 +120,18 @@ static void test_targets(void **state) {
     struct snug_dataset_options lists = options_for(write_file(f, "m.csv", "text,label\nw1,c|a\nw2,\nw3,b\n"));
     lists.label_separator = "|";
     struct snug_dataset *dataset = open_with(f, lists);
-    bind_own_labels(f, dataset);
     options.problem = SNUG_PROBLEM_MULTI_LABEL;
-    struct run run = start(f, dataset, options, 1);
+    struct run run = start(f, dataset, options, 1); /* unbound labels are ignored */
     assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
     const struct snug_batch *batch = next(f, &run);
+    assert_int_equal(batch->items_in_step, 0);
+    static const float none[9] = {0};
+    assert_memory_equal(batch->targets, none, sizeof none);
+    stop(&run);
+    bind_own_labels(f, dataset);
+    run = start(f, dataset, options, 1);
+    assert_int_equal(snug_loader_begin_epoch(run.loader, 0, 0), SNUG_OK);
+    batch = next(f, &run);
     assert_int_equal(batch->items_in_step, 9);
     static const float expected[9] = {1, 0, 1, 0, 0, 0, 0, 1, 0};
     assert_memory_equal(batch->targets, expected, sizeof expected);

@@ -4,6 +4,7 @@
 #include "text/dataset_impl.h"
 #include "text/labels.h"
 #include "text_fixture.h"
+#include "train/trained.h"
 
 /* The columns of a data set, as "a + b", "a|b" if joined, with the label and the others: "w > label (x, y)". */
 static const char *columns_of(const struct snug_dataset *dataset) {
@@ -66,8 +67,21 @@ static void test_found(void **state) {
          "says > label (GUID, n)"},
         {"text.csv", "title,text,label\nw1,w2,0\nw3,w4,1\n", "text > label (title)"},
     };
+    /* A usual name of a text may be the label's. */
+    static const struct {
+        const char *label, *text, *columns;
+    } labels[] = {
+        {"sentence1", "sentence1,sentence2\nw1,w2\nw3,w4\n", "sentence2 > sentence1"},
+        {"sentence2", "sentence1,sentence2\nw1,w2\nw3,w4\n", "sentence1 > sentence2"},
+        {"text", "text,body\nw1,w2\nw3,w4\n", "body > text"},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_columns(*state, options_for(write_file(*state, cases[i].name, cases[i].text)), cases[i].columns);
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+        struct snug_dataset_options options = options_for(write_file(*state, "labels.csv", labels[i].text));
+        options.label_column = labels[i].label;
+        assert_columns(*state, options, labels[i].columns);
+    }
 }
 
 /* Columns of which any can be the text are asked about; so are files in which none can. */
@@ -77,6 +91,8 @@ static void test_asked(void **state) {
                       "two.csv: which column is the text: title, body? Give --text_column_name title; or "
                       "--text_column_name title --text_pair_column_name body for a pair; or --text_column_names "
                       "title,body to join them");
+    assert_open_fails(f, options_for(write_file(f, "three.csv", "a,b,c,label\nw1,w2,w3,0\n")), SNUG_E_INPUT,
+                      "three.csv: which column is the text: a, b, c?");
     assert_open_fails(f, options_for(write_file(f, "years.csv", "year,says,label\n1,w2,0\n1,w4,1\n")), SNUG_E_INPUT,
                       "which column is the text: year, says"); /* years repeat */
     assert_open_fails(f, options_for(write_file(f, "none.csv", "id,label\n1,0\n2,1\n")), SNUG_E_INPUT,
@@ -108,6 +124,8 @@ static void test_named(void **state) {
     assert_open_fails(f, options, SNUG_E_INPUT,
                       "--text_pair_column_name: there is no column \"nothing\"; its columns are: w, class, x, y");
     options.text_columns = "x,y";
+    assert_open_fails(f, options, SNUG_E_USAGE, "give one or the other");
+    options.text_column = NULL;
     assert_open_fails(f, options, SNUG_E_USAGE, "give one or the other");
     options = plain;
     options.text_pair_column = "w";
@@ -144,6 +162,10 @@ static void test_named(void **state) {
     options = plain;
     options.path = write_file(f, "lists.jsonl", "{\"a\": \"w1\", \"b\": [\"w2\"], \"class\": 1}\n");
     options.text_columns = "a,b";
+    assert_open_fails(f, options, SNUG_E_INPUT, "lists.jsonl:1: the text must be a string");
+    write_file(f, "lists.jsonl", "{\"a\": \"w1\", \"b\": null, \"class\": 1}\n");
+    assert_open_fails(f, options, SNUG_E_INPUT, "lists.jsonl:1: the row has no text");
+    write_file(f, "lists.jsonl", "{\"a\": \"w1\", \"b\": true, \"class\": 1}\n");
     assert_open_fails(f, options, SNUG_E_INPUT, "lists.jsonl:1: the text must be a string");
 }
 
@@ -183,10 +205,31 @@ static void test_trained(void **state) {
     options.path = write_file(f, "p.csv", "sentence1,sentence2,label\nw1,w2,good\nw3,w3,bad\n");
     options.trained = &one;
     assert_open_fails(f, options, SNUG_E_INPUT, "trained on the column body");
+    options.trained = &joined;
+    assert_open_fails(f, options, SNUG_E_INPUT, "trained on the joined columns title, body");
     options.trained = &pair;
     f->log[0] = '\0';
     assert_columns(f, options, "sentence1 + sentence2 > label");
     assert_contains(f->log, "trained on the text columns title, body, which it lacks: using sentence1, sentence2");
+}
+
+/* What a model's folder says of its training. */
+static void test_training_args(void **state) {
+    struct fixture *f = *state;
+    struct snug_folder folder;
+    struct snug_trained trained;
+    char text[256] = "{\"program\": \"snug\", \"data\": {\"text\": [\"a\"";
+    assert_int_equal(snug_folder_open(f->ctx, NULL, f->folder, &folder), SNUG_OK);
+    for (int i = 0; i < SNUG_TEXTS_MOST; i++) strcat(text, ",\"a\"");
+    strcat(text, "]}}");
+    write_file(f, SNUG_TRAINING_ARGS, text);
+    assert_failed(f, snug_trained_read(f->ctx, &folder, &trained), SNUG_E_INPUT, "is not what a training writes");
+    snug_trained_free(&trained);
+    write_file(f, SNUG_TRAINING_ARGS, "{\"program\": \"other\", \"data\": {\"text\": [\"a\"]}}");
+    assert_int_equal(snug_trained_read(f->ctx, &folder, &trained), SNUG_OK);
+    assert_int_equal(trained.columns.texts, 0);
+    snug_trained_free(&trained);
+    snug_folder_close(&folder);
 }
 
 /* ---- labels ---------------------------------------------------------------------------------------------------- */
@@ -235,6 +278,9 @@ static void test_words_among_numbers(void **state) {
     assert_classes(
         f, open_labels(f, "s.jsonl", "{\"text\":\"w\",\"label\":\"1\"}\n{\"text\":\"w\",\"label\":\"N/A\"}\n", NULL),
         SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "1 N/A");
+    assert_classes(f,
+                   open_labels(f, "d.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":\"2\"}\n", NULL),
+                   SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "1 2");
     assert_refused(
         f, open_labels(f, "m.jsonl", "{\"text\":\"w\",\"label\":1}\n{\"text\":\"w\",\"label\":\"N/A\"}\n", NULL),
         SNUG_REGRESSION_AUTO, "m.jsonl:2: the label \"N/A\"");
@@ -247,6 +293,16 @@ static void test_one_class(void **state) {
     assert_refused(f, open_labels(f, "b.csv", "text,label\nw,b|b\nw,\n", "|"), SNUG_REGRESSION_AUTO, "two classes");
     assert_classes(f, open_labels(f, "c.csv", "text,label\nw,1\nw,1\n", NULL), SNUG_REGRESSION_YES,
                    SNUG_PROBLEM_REGRESSION, "LABEL_0");
+}
+
+/* Tags that are numbers are classes, too. */
+static void test_tag_numbers(void **state) {
+    struct fixture *f = *state;
+    struct snug_dataset_options options =
+        options_for(write_file(f, "tags.jsonl", "{\"tokens\": [\"w1\", \"w2\"], \"ner_tags\": [1, 0]}\n"));
+    options.task = SNUG_TASK_TOKEN_CLASSIFICATION;
+    assert_refused(f, open_with(f, options), SNUG_REGRESSION_YES, "its labels are lists, but regression needs");
+    assert_classes(f, open_with(f, options), SNUG_REGRESSION_AUTO, SNUG_PROBLEM_SINGLE_LABEL, "LABEL_0 LABEL_1");
 }
 
 static void test_separators(void **state) {
@@ -282,6 +338,11 @@ static void test_multi_hot(void **state) {
     assert_int_equal(snug_labels_serve(f->ctx, dataset, &model, &data, &same), SNUG_OK);
     assert_false(same);
     model.problem = SNUG_PROBLEM_MULTI_LABEL;
+    model.count = 2;
+    assert_int_equal(snug_labels_serve(f->ctx, dataset, &model, &data, &same), SNUG_OK);
+    assert_false(same);
+    snug_labels_free(&data);
+    model.count = 3;
     assert_int_equal(snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_OK);
     assert_int_equal(snug_dataset_read(f->ctx, dataset, 0, &buffer, &row), SNUG_OK);
     assert_int_equal(row.label_count, 2);
@@ -299,6 +360,9 @@ static void test_multi_hot(void **state) {
     free(buffer.data);
 
     /* Numbers of classes are not multi-hot: lists of other lengths, or of other numbers. */
+    assert_classes(
+        f, open_labels(f, "e.jsonl", "{\"text\":\"w\",\"label\":[0,1]}\n{\"text\":\"w\",\"label\":[0,1,1]}\n", NULL),
+        SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1");
     assert_classes(
         f, open_labels(f, "b.jsonl", "{\"text\":\"w\",\"label\":[0,1]}\n{\"text\":\"w\",\"label\":[1]}\n", NULL),
         SNUG_REGRESSION_AUTO, SNUG_PROBLEM_MULTI_LABEL, "0 1");
@@ -359,16 +423,10 @@ static void test_peek(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_found),
-        TEST(test_asked),
-        TEST(test_named),
-        TEST(test_trained),
-        TEST(test_words_among_numbers),
-        TEST(test_one_class),
-        TEST(test_separators),
-        TEST(test_multi_hot),
-        TEST(test_late_list),
-        TEST(test_peek),
+        TEST(test_found),     TEST(test_asked),         TEST(test_named),
+        TEST(test_trained),   TEST(test_training_args), TEST(test_words_among_numbers),
+        TEST(test_one_class), TEST(test_tag_numbers),   TEST(test_separators),
+        TEST(test_multi_hot), TEST(test_late_list),     TEST(test_peek),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

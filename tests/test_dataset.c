@@ -528,6 +528,14 @@ static void test_cache_keeps_oddities(void **state) {
             assert_contains(f->log, round ? "read from" : "tokenized into");
             assert_contains(f->log, cases[i].says);
         }
+        struct snug_dataset_options first_rows = options; /* of which the reader does not find the end */
+        first_rows.max_samples = 2;
+        for (int round = 0; round < 2; round++) {
+            f->log[0] = '\0';
+            snug_dataset_close(open_with(f, first_rows));
+            assert_contains(f->log, round ? "read from" : "tokenized into");
+        }
+        assert_contains(f->log, cases[i].says);
     }
 }
 

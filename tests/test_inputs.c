@@ -55,6 +55,7 @@ static void test_same_rows(void **state) {
         "cat train.csv | " TRAIN "--train_file - --data_format csv",
         TRAIN "--train_file - --data_format csv < train.csv",
         "cat train.csv | " TRAIN "--train_file /dev/stdin --data_format csv",
+        "cat train.csv | " TRAIN "--train_file /dev/fd/0 --data_format csv",
         TRAIN "--data_format csv --train_file <(cat train.csv)",
         "gzip -c train.csv > train.csv.gz && " TRAIN "--train_file train.csv.gz",
         "gzip -c train.csv | " TRAIN "--train_file - --data_format csv",
@@ -87,6 +88,10 @@ static void test_part_of_a_file(void **state) {
                                "txt; } < long.csv");
     assert_contains(rows, "good");
     assert_null(strstr(rows, "\"index\":2")); /* the header is not a row */
+    free(rows);
+    rows = shell_well(f, "$SNUG tokenize --model_name_or_path model --test_file long.csv --text_column_names "
+                         "sentence,label --text_column_delimiter ' w2 '");
+    assert_contains(rows, "\"w1\",\"good\",\"w2\",\"[UNK]\"");
     free(rows);
     free(shell_well(f, "{ head -c 0; dd bs=1 count=9 of=skipped 2> dd; " TRAIN
                        "--train_file - --data_format csv --output_dir "

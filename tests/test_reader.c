@@ -5,6 +5,7 @@
 #include "core/utf8.h"
 #include "core/utf8_repair.h"
 #include "scratch.h"
+#include "text/data_file.h"
 #include "text/reader.h"
 #include "text/tokenizer.h"
 
@@ -231,6 +232,9 @@ static void tsv_quotes(void **state) {
     struct scratch *s = *state;
     reads(s, "a.tsv", "text\tlabel\n\"say \"\"hi\"\"\"\t1\n\"\"\"\"\t0\n", "text~label\n0@2 say \"hi\"~1\n1@3 \"~0");
     assert_contains(s->log, "2 row(s), first in line 2, have quoted fields");
+    reads(s, "a.tsv", "a\tb\n\"x\"\"\"\t\"\"\"y\"\n", "a~b\n0@2 x\"~\"y");
+    assert_contains(s->log, "1 row(s), first in line 2, have quoted fields");
+    reads(s, "a.tsv", "text\tlabel\n\"a\r\nb\"\t1\r\n", "text~label\n0@2 a\r\nb~1");
     reads(s, "a.tsv", "text\tlabel\n\"a\tb\"\t1\nplain\t0\n", "text~label\n0@2 a\tb~1\n1@3 plain~0");
     reads(s, "a.tsv", "text\tlabel\n\"a\nb\r\n\"\"c\"\t1\r\nplain\t0\n", "text~label\n0@2 a\nb\r\n\"c~1\n1@5 plain~0");
     reads(s, "a.tsv", "text\tlabel\n\"a\tb\"\t1", "text~label\n0@2 a\tb~1");
@@ -240,7 +244,9 @@ static void tsv_quotes(void **state) {
     reads(s, "a.tsv", "text\tlabel\n\"all\"\t1\n\"open\t0\n\"\"all\"\"\t1\n\"\t1\nx\"\"y\t1\n\"x\"\"\t1\n",
           "text~label\n0@2 \"all\"~1\n1@3 \"open~0\n2@4 \"\"all\"\"~1\n3@5 \"~1\n4@6 x\"\"y~1\n5@7 \"x\"\"~1");
     assert_int_equal(s->log_count, 0);
+    reads(s, "a.tsv", "\"a\"\tb\n1\t2\n", "\"a\"~b\n0@2 1~2");
     refuses(s, "a.tsv", "a\tb\n\"1\t2\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
+    refuses(s, "a.tsv", "a\tb\n\"1\"\t2\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
     refuses(s, "a.tsv", "a\tb\n\"1\t2\"x\t3\n", "a.tsv:2: row has 3 fields, the header has 2");
     refuses(s, "a.tsv", "\"a\"\t\"b\"\n\"1\t2\n", "a.tsv:2: a quote that opens here is never closed");
 }
@@ -296,6 +302,26 @@ static void gzip_rows(void **state) {
     refuses_bytes(s, "a.csv.gz", data, one, "its compressed data is damaged");
     reads(s, "plain.csv.gz", "a,b\n1,2\n", "a~b\n0@2 1~2"); /* the content decides */
     reads(s, "a.csv", "\x1f", "\x1f");                      /* one byte: no header of gzip */
+    reads(s, "a.csv", "\x1f,a\n1,2\n", "\x1f~a\n0@2 1~2");
+}
+
+/* The first bytes, which are read to see whether the file is compressed, are returned in parts. */
+static void data_parts(void **state) {
+    struct scratch *s = *state;
+    struct snug_data_file *file;
+    char part[4] = "";
+    int fd;
+    size_t got;
+    const char *path = scratch_write(s, "a.csv", "abc", 3);
+    assert_ok(s, snug_data_open(s->ctx, path, &fd));
+    assert_ok(s, snug_data_file_create(s->ctx, path, fd, &file));
+    assert_ok(s, snug_data_file_read(file, part, 2, &got));
+    assert_int_equal(got, 2);
+    assert_ok(s, snug_data_file_read(file, part + 2, 2, &got));
+    assert_int_equal(got, 1);
+    assert_string_equal(part, "abc");
+    snug_data_file_free(file);
+    close(fd);
 }
 
 /* Much more than a buffer, in both forms. */
@@ -554,6 +580,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(tsv_quotes, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(csv_semicolons, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(gzip_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(data_parts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(gzip_large, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(given_formats, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(json_nul, scratch_setup, scratch_teardown),

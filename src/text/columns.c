@@ -143,7 +143,7 @@ static bool is_identifier(const struct name_list *list, const struct snug_peek *
     static const char *const usual[] = {"id", "idx", "index", "guid", "Unnamed: 0"};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         if (strcasecmp(list->names[column], usual[i]) == 0) return true;
-    return peek && has_own_numbers(peek, column);
+    return has_own_numbers(peek, column);
 }
 
 /* run_mlm.py and run_ner.py take the first column. Two texts may be a pair, or one may be something else: that is

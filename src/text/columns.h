@@ -15,7 +15,7 @@ struct snug_columns {
 
 /* As options name them; else as they are known from GLUE, or as the model was trained; else the only column that can be
    a text. Identifiers are not texts: columns with a usual name of one, and columns of numbers that all differ in the
-   rows of peek (which may be NULL). */
+   rows of peek. */
 snug_status snug_columns_find(snug_context *ctx, const struct snug_dataset_options *options, const char *const *names,
                               size_t count, const struct snug_peek *peek, struct snug_columns *out);
 /* Their names. */

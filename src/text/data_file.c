@@ -112,7 +112,7 @@ static snug_status begin(struct snug_data_file *file) {
 
 /* After the end of compressed data more may follow, as from pigz or cat; zeros, as from tape, may not be text. */
 static snug_status begin_member(struct snug_data_file *file) {
-    while (file->inflate.avail_in == 0 || *file->inflate.next_in == 0) {
+    for (;;) {
         if (file->inflate.avail_in == 0) RETURN_IF_ERROR(refill(file));
         if (file->inflate.avail_in == 0) return SNUG_OK;
         if (*file->inflate.next_in) break;
@@ -140,6 +140,7 @@ static snug_status read_compressed(struct snug_data_file *file, void *data, size
         else if (result == Z_MEM_ERROR) /* may be untested: an allocation that fails */
             return snug_fail(file->ctx, SNUG_E_MEMORY, "out of memory while decompressing %s", file->path);
         else if (result != Z_OK)
+            /* untested: zlib describes each error in data */
             return snug_fail(file->ctx, SNUG_E_INPUT, "%s: its compressed data is damaged (%s)", file->path,
                              file->inflate.msg ? file->inflate.msg : "gzip");
     }

@@ -337,8 +337,8 @@ static snug_status open_content(snug_context *ctx, const struct snug_dataset_opt
     /* may be untested: a call that fails: tools/failure-test */
     if (*fd >= 0 && write(*fd, options->content, length) == (ssize_t)length && lseek(*fd, 0, SEEK_SET) == 0)
         return SNUG_OK;
-    const int error = errno; /* may be untested: a call that fails: tools/failure-test */
-    if (*fd >= 0) close(*fd);
+    const int error = errno;  /* may be untested: a call that fails: tools/failure-test */
+    if (*fd >= 0) close(*fd); /* may be untested: a call that fails: tools/failure-test */
     return snug_fail(ctx, SNUG_E_IO, "%s: a file in memory cannot be made: %s", options->path, strerror(error));
 }
 

@@ -356,7 +356,7 @@ static snug_status check_count(snug_context *ctx, const struct snug_dataset *tra
 /* Regression: every label must be one number. */
 static snug_status check_numbers(snug_context *ctx, const struct snug_dataset *dataset) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
-    if (snug_labels_are_lists(dataset->cache.form))
+    if (snug_labels_are_lists(dataset->cache.form) || dataset->cache.form == SNUG_LABELS_TAG_NUMBERS)
         return snug_fail(ctx, SNUG_E_INPUT, "%s: its labels are lists, but regression needs one number a row",
                          dataset->path);
     for (size_t i = 0; i < raw->count; i++)
@@ -413,7 +413,7 @@ snug_status snug_labels_of(snug_context *ctx, const struct snug_dataset *train, 
         out->problem = SNUG_PROBLEM_REGRESSION;
         RETURN_IF_ERROR(check_numbers(ctx, train));
     }
-    const bool numbered = are_numbered(form) && out->problem != SNUG_PROBLEM_REGRESSION;
+    const bool numbered = are_numbered(form);
     snug_status status = numbered ? number_classes(ctx, train, out) : copy_names(ctx, train, out);
     if (status == SNUG_OK && form != SNUG_LABELS_TAGS && form != SNUG_LABELS_TAG_NUMBERS)
         status = check_count(ctx, train, out);

@@ -18,9 +18,9 @@ static snug_status hold(snug_context *ctx, struct snug_peek *peek, struct held *
     RETURN_IF_ERROR(snug_grow(ctx, (void **)&held->offsets, &held->offset_capacity, end, sizeof *held->offsets));
     for (size_t i = 0; i < peek->columns; i++) {
         const struct snug_field *field = &row->fields[i];
-        const size_t size = field->text ? field->length + 1 : 0; /* may be untested: a value that cannot be used */
+        const size_t size = field->length + 1;
         RETURN_IF_ERROR(snug_grow(ctx, (void **)&peek->text, &held->text_capacity, held->text_size + size + 1, 1));
-        if (size) memcpy(peek->text + held->text_size, field->text, size);
+        memcpy(peek->text + held->text_size, field->text, size);
         peek->text[held->text_size + size] = '\0';
         peek->fields[first + i] = *field;
         held->offsets[first + i] = held->text_size;
