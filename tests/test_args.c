@@ -102,6 +102,7 @@ static void test_values(void **state) {
         {"--fsdp shard_grad_op", "zero_stage", "2"},
         {"--fsdp no_shard", "zero_stage", "0"},
         {"--fsdp true", "fsdp", "3"},
+        {"--zero_stage 1 --fsdp none", "zero_stage", "0"},
         {"--zero_stage 1 --fsdp False", "zero_stage", "0"},
         {"--group_by_length", "group_by_length", "True"},
         {"--group_by_length --no_group_by_length", "train_sampling_strategy", "random"},
@@ -195,7 +196,9 @@ static void test_refused(void **state) {
         {"--do_train perhaps", "--do_train perhaps: must be True or False", SNUG_E_USAGE},
         {"--a_name_that_is_far_longer_than_any_name_that_snug_has_or_will_ever_have_in_its_table 1", "unknown",
          SNUG_E_USAGE},
+        {"--hub_token", "--hub_token needs a value", SNUG_E_USAGE},
         {"train.csv", "train.csv: an argument must begin with --", SNUG_E_USAGE},
+        {"json", "json: an argument must begin with --", SNUG_E_USAGE},
         {"--", "must begin with --", SNUG_E_USAGE},
         {"-5", "must begin with --", SNUG_E_USAGE},
         {"--learning_rate", "--learning_rate needs a value", SNUG_E_USAGE},
@@ -332,6 +335,8 @@ static void test_get_and_set_by_name(void **state) {
     assert_int_equal(snug_args_get(fixture->args, "train_file", value, 5), SNUG_E_USAGE);
     expect_message(fixture, "get", "needs 6 bytes");
     assert_false(snug_args_is_set(fixture->args, "warmup_steps"));
+    assert_int_equal(snug_args_mark(fixture->args, "nonesuch"), SNUG_OK); /* a file of another version */
+    assert_false(snug_args_is_set(fixture->args, "nonesuch"));
     assert_int_equal(parse(fixture, "--warmup_ratio 0.1 --no_cuda"), SNUG_OK);
     assert_true(snug_args_is_set(fixture->args, "warmup_steps"));
     assert_true(snug_args_is_set(fixture->args, "train_file"));
@@ -344,6 +349,9 @@ static void test_get_and_set_by_name(void **state) {
 static void test_copy(void **state) {
     struct fixture *fixture = *state;
     snug_args *copy;
+    json_t *given = snug_args_given_json(fixture->args);
+    assert_int_equal(json_array_size(given), 0);
+    json_decref(given);
     for (int set = 0; set < 2; set++) {
         if (set) assert_int_equal(snug_args_set(fixture->args, "learning_rate", "0.1"), SNUG_OK);
         assert_int_equal(snug_args_copy(fixture->ctx, fixture->args, &copy), SNUG_OK);
@@ -436,11 +444,13 @@ static void test_check(void **state) {
         {"train", TRAIN "--label_smoothing_factor 0.1", NULL},
         {"train", TRAIN "--label_smoothing_factor 0.1 --task mlm", "single labels"},
         {"train", TRAIN "--label_smoothing_factor 0.1 --do_regression", "single labels"},
+        {"train", TRAIN "--label_smoothing_factor 0.1 --no_do_regression", NULL},
         {"train", TRAIN "--label_smoothing_factor 0.1 --task classification", NULL},
         {"train", TRAIN "--lr_scheduler_kwargs {\"x\":1}", "does not take \"x\""},
         {"train", TRAIN "--lr_scheduler_type cosine_with_min_lr", "min_lr"},
         {"train", TRAIN "--do_train --do_eval", "--do_eval needs --validation_file"},
         {"train", TRAIN "--do_train --validation_file v.csv --do_eval", NULL},
+        {"train", TRAIN "--do_eval --validation_split_percentage 5", NULL},
         {"train", TRAIN "--do_predict False", NULL},
         {"train", TRAIN "--do_predict", "run snug predict with --model_name_or_path OUTPUT_DIR"},
         {"train", TRAIN "--test_file t.csv", "--test_file: snug train does not predict"},
@@ -465,6 +475,7 @@ static void test_check(void **state) {
         {"tokenize", "--train_file t.csv", "--model_name_or_path"},
         {"plan", "", "--config_name"},
         {"plan", MODEL "--eval_strategy epoch", NULL},
+        {"plan", MODEL "--validation_split_percentage 5", NULL},
     };
     struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -257,6 +257,7 @@ static void test_json_file(void **state) {
         {"{\"lr\": 1}", "train args.json", 2, "--lr: unknown argument; give --learning_rate (in args.json)"},
         {"[1]", "train args.json", 1, "args.json"},
         {"{}", "train args.json more.json", 2, "more.json: an argument must begin with --"},
+        {"{\"report_to\": [\"none\", \"all\"]}", "train args.json", 2, "--report_to none,all: must be one of"},
         {"{\"max_steps\": true}", "train args.json", 2, "--max_steps True: must be a whole number"},
         {"{}", "train none.json", 1, "none.json"},
         {"{}", "train --args_from", 2, "--args_from needs a value"},
@@ -310,12 +311,30 @@ static void test_used_again(void **state) {
     assert_contains(text, "other.csv: the model was trained on the pair b, a");
     free(text);
 
-    /* The separator of labels. */
+    assert_int_equal(run(f, "eval --model_name_or_path made --validation_file dummy:4x4"), 1);
+    text = output_of(f, "stderr");
+    if (strstr(text, "its texts are")) fail_msg("%s", text); /* synthetic data has no columns to compare */
+    free(text);
+
+    /* The separator of labels: given, of data with lists, and none. */
     write_text(f, "split.csv", "sentence,label\nw1,good;bad\nw2,bad\nw3,good\n");
     free(run_well(f, TRAIN "--train_file split.csv --label_separator ; --output_dir split"));
     free(run_well(f, "eval --model_name_or_path split --validation_file split.csv"));
     text = output_of(f, "stderr");
     assert_contains(text, "several labels per text");
+    free(text);
+    write_text(
+        f, "lists.jsonl",
+        "{\"sentence\": \"w1\", \"label\": [\"good\", \"bad\"]}\n{\"sentence\": \"w2\", \"label\": [\"bad\"]}\n");
+    write_text(f, "joined.csv", "sentence,label\nw1,good|bad\nw2,bad\n");
+    free(run_well(f, TRAIN "--train_file lists.jsonl --validation_file joined.csv --output_dir lists"));
+    free(run_well(f, "eval --model_name_or_path lists --validation_file joined.csv"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "several labels per text");
+    free(text);
+    free(run_well(f, TRAIN "--train_file joined.csv --label_separator none --output_dir whole"));
+    text = output_of(f, "stderr");
+    assert_contains(text, "Classes    2: bad, good|bad");
     free(text);
 
     /* Each kind of text against each other. */

@@ -138,7 +138,7 @@ static void test_split(void **state) {
     free(shell_well(f, "head -n 16 train.csv > first.csv; { head -n 1 train.csv; tail -n +17 train.csv; } > last.csv; "
                        "head -n 9 first.csv > fewer.csv; wc -l train.csv first.csv last.csv fewer.csv"));
     static const char *const ways[][2] = {
-        {"--validation_split_percentage 20 --train_file train.csv",
+        {"--validation_split_percentage 20 --train_file train.csv --max_eval_samples 1000",
          "--train_file last.csv --validation_file first.csv"},
         {"--validation_split_percentage 20 --train_file train.csv --max_eval_samples 8 --max_train_samples 40 "
          "--train_sampling_strategy group_by_length",

@@ -247,6 +247,15 @@ static void test_class_metrics(void **state) {
     assert_true(json_number_value(json_object_get(result, "eval_keen_best_f1")) >=
                 json_number_value(json_object_get(result, "eval_keen_f1")));
     json_decref(result);
+    char classes[512] = "sentence,label\n";
+    for (int i = 0; i < 21; i++)
+        snprintf(classes + strlen(classes), sizeof classes - strlen(classes), "w%d,c%d\n", i, i);
+    write_text(f, "classes.csv", classes);
+    train_into(f, "classes", "--train_file classes.csv");
+    free(run_well(f, "eval --class_metrics " MODEL "classes --validation_file classes.csv"));
+    log = output_of(f, "stderr");
+    assert_contains(log, "too many to print");
+    free(log);
     refused(f, "eval --class_metrics --task mlm " MODEL "out --validation_file lines.txt", 2,
             "--class_metrics is for classification");
 }

@@ -233,6 +233,7 @@ static void test_deepspeed(void **state) {
         {"{\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}", "fp16.loss_scale is 128: snug has torch's",
          SNUG_E_UNSUPPORTED},
         {"{\"train_batch_size\": 64}", "train_batch_size is 64: a step has 8 x 1 sequences on 4 ranks", SNUG_E_USAGE},
+        {"{\"train_batch_size\": \"64\"}", "train_batch_size is 64: a step has", SNUG_E_USAGE},
         {"{\"train_batch_size\": [32]}", "train_batch_size: a step has 8 x 1 sequences", SNUG_E_USAGE},
         {"{\"gradient_clipping\": 0.5}", "gradient_clipping is 0.5: but --max_grad_norm is 2", SNUG_E_USAGE},
         {"{\"gradient_clipping\": \"0123456789012345678901234567890123456789012345678901234567890123456789\"}",
@@ -269,6 +270,7 @@ static void test_deepspeed(void **state) {
     }
     assert_int_equal(snug_args_create(f->ctx, &args), SNUG_OK);
     assert_int_equal(read_deepspeed(f, args, "{\"train_batch_size\": \"auto\"}"), SNUG_OK);
+    assert_int_equal(read_deepspeed(f, args, "{}"), SNUG_OK);
     assert_int_equal(snug_args_set(args, "deepspeed", "none"), SNUG_OK);
     assert_int_equal(snug_args_check(args, "plan"), SNUG_OK);
     snug_args_destroy(args);

@@ -71,7 +71,8 @@ static bool print_leaf(const json_t *value, char *text, size_t size) {
     if (json_is_string(value)) return snprintf(text, size, "%s", json_string_value(value)) < (int)size;
     if (json_is_boolean(value)) return snprintf(text, size, "%s", json_is_true(value) ? "True" : "False") > 0;
     if (json_is_integer(value)) return snprintf(text, size, "%lld", (long long)json_integer_value(value)) > 0;
-    return json_is_real(value) && snprintf(text, size, "%.17g", json_real_value(value)) > 0;
+    if (!json_is_real(value)) return false;
+    return snprintf(text, size, "%.17g", json_real_value(value)) > 0;
 }
 
 static snug_status fail(const struct snug_args *args, snug_status status, const char *key, const char *text,

@@ -77,7 +77,6 @@ static bool is_listed(const json_t *list, const char *name) {
     json_t *item;
     size_t i;
     json_array_foreach(list, i, item) {
-        /* untested: a file that was edited */
         if (json_is_string(item) && strcmp(json_string_value(item), name) == 0) return true;
     }
     return false;
@@ -105,7 +104,6 @@ static snug_status mark_given(struct snug_args *args, const json_t *given) {
     json_t *item;
     size_t i;
     json_array_foreach(given, i, item) {
-        /* untested: a file that was edited */
         if (json_is_string(item)) RETURN_IF_ERROR(snug_args_mark(args, json_string_value(item)));
     }
     return SNUG_OK;

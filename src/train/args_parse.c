@@ -568,9 +568,8 @@ bool snug_args_is_set(const struct snug_args *args, const char *name) {
 }
 
 enum snug_regression snug_args_regression(const struct snug_args *args) {
-    bool yes;
-    if (!args->do_regression || !parse_bool(args->do_regression, &yes)) return SNUG_REGRESSION_AUTO;
-    return yes ? SNUG_REGRESSION_YES : SNUG_REGRESSION_NO;
+    if (!args->do_regression) return SNUG_REGRESSION_AUTO;
+    return strcmp(args->do_regression, "True") == 0 ? SNUG_REGRESSION_YES : SNUG_REGRESSION_NO;
 }
 
 snug_status snug_args_budget(const struct snug_args *args, int64_t *bytes) {

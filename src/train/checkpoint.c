@@ -528,6 +528,7 @@ snug_status snug_checkpoint_resume(struct snug_trainer *t) {
     free(items);
     if (status != SNUG_OK || whole) return status;
     if (!may_start(from)) return fail_nothing_whole(t, others);
+    /* untested: whole checkpoints of an earlier run alone */
     snug_log(t->ctx, SNUG_LOG_INFO, "%s has no complete checkpoint%s: the training starts", t->args->output_dir,
              others ? " of its last run" : "");
     return SNUG_OK;

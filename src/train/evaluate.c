@@ -92,6 +92,7 @@ snug_status snug_session_infer(struct snug_session *s, const snug_callbacks *cal
         const snug_status status = snug_loader_next(s->eval_loader, &s->eval_run.batch);
         if (status != SNUG_OK && status != SNUG_END) return status; /* END: the last round's rest */
         bool stop = callbacks && callbacks->should_stop && callbacks->should_stop(callbacks->user);
+        /* may be untested: a rank that is ended records nothing */
         if (stop && !group) return interrupted(s, done, batches);
         RETURN_IF_ERROR(status == SNUG_OK ? run_batch(s, inference) : attend(s));
         RETURN_IF_ERROR(inference->on_round(inference->user, last, &stop));

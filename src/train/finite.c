@@ -36,8 +36,10 @@ struct norm {
 };
 
 static struct norm norm_of(const struct snug_op *op) {
+    /* may be untested: a rank that is ended records nothing */
     if (op->kind == SNUG_OP_SUM_CHUNKS)
         return (struct norm){op->sum_chunks.sums, op->sum_chunks.slot, op->sum_chunks.parameter, .divided = true};
+    /* may be untested: a rank that is ended records nothing */
     if (op->kind != SNUG_OP_SQUARED_NORM || op->squared_norm.chunks) return (struct norm){.parameter = -1};
     return (struct norm){op->squared_norm.sums, op->squared_norm.slot, op->squared_norm.parameter,
                          .rows = op->squared_norm.index != 0};
@@ -109,6 +111,7 @@ static snug_status find_gradient(struct snug_session *s, struct finding *found) 
         if (norm.parameter > source.parameter) source = norm;
     }
     if (source.parameter < 0) return SNUG_OK;
+    /* may be untested: a rank that is ended records nothing */
     return find_parameter(s, program->parameters[source.parameter].tensor, !source.rows && !source.divided, found);
 }
 
@@ -133,10 +136,12 @@ static snug_status find_weight(struct snug_session *s, const char **name) {
 }
 
 /* The same on all ranks. */
+/* may be untested: a rank that is ended records nothing */
 static snug_status find_weight_together(const struct snug_trainer *t, const char **name) {
     struct snug_session *s = t->session;
     const struct snug_program *program = &s->training->program;
     int64_t number = -1;
+    /* may be untested: a rank that is ended records nothing */
     if (!s->memory.collectives) return find_weight(s, name);
     if (snug_trainer_leads(t)) {
         RETURN_IF_ERROR(find_weight(s, name));

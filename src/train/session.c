@@ -515,7 +515,7 @@ snug_status snug_session_write_files(struct snug_session *s, const struct snug_f
     RETURN_IF_ERROR(snug_session_flush(s));
     RETURN_IF_ERROR(snug_json_write(s->ctx, folder, "config.json", s->job.setup.config.json));
     RETURN_IF_ERROR(snug_weights_save(s->ctx, folder, "model.safetensors", any_program(s), &s->memory));
-    if (s->training) RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
+    RETURN_IF_ERROR(snug_training_args_write(&s->job, folder));
     return s->job.setup.tokenizer ? snug_tokenizer_save(s->ctx, s->job.setup.tokenizer, folder) : SNUG_OK;
 }
 

@@ -598,6 +598,7 @@ static snug_status finish(struct snug_trainer *t) {
     json_decref(train);
     if (status == SNUG_OK && t->result->metrics.count) {
         json_t *more = snug_session_confusion(t->session);
+        /* may be untested: an allocation that fails */
         status = more ? snug_results_write(&t->output, "eval", &t->result->metrics, more)
                       : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
         json_decref(more);
