@@ -333,6 +333,9 @@ static void test_updates_on_the_host(void **state) {
     /* Both at once are faster than the host alone, at the rates of the tests. */
     assert_true(plans[1]->methods->work.seconds < plans[2]->methods->work.seconds);
     for (int i = 0; i < 3; i++) snug_plan_destroy(plans[i]);
+    /* Copies that are offloaded, too. */
+    snug_plan_destroy(
+        plan_of(f, BERT "bf16=true offload=optimizer,gradients,weights offload_update=1 gpu=" GPU_RATES, SNUG_OK));
 }
 
 /* Whatever would use the GPU fails, and says why. */

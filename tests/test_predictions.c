@@ -51,18 +51,38 @@ static void test_kept_columns(void **state) {
     assert_contains(text, "\"columns\":{\"sentence\":\"w1\",\"n\":\"1.5\",\"l\":\"a|2\"}");
     assert_contains(text, "\"columns\":{\"sentence\":\"w2\",\"n\":null,\"l\":\"\"}");
     free(text);
+    text = run_well(f, "predict " MODEL "out --test_file rows.jsonl --text_column_names sentence --keep_columns all");
+    assert_contains(text, ",w2,,\n");
+    free(text);
     refused(f, "predict " MODEL "out --test_file rows.csv --keep_columns none", 1, "there is no column \"none\"");
     refused(f, "predict " MODEL "out --test_file - --data_format csv --keep_columns id", 2, "can be read only once");
     refused(f, "predict " MODEL "out --text w1 --keep_columns id", 2, "can be read only once");
     write_text(f, "odd.jsonl", "{\"sentence\": \"w1\", \"x\": true}\n");
-    refused(f, "predict " MODEL "out --test_file odd.jsonl --text_column_names sentence --keep_columns x", 1,
-            "line 1: --keep_columns: the value of \"x\" is an object, a boolean");
+    refused(f,
+            "predict " MODEL "out --test_file odd.jsonl --text_column_names sentence --keep_columns x --output_dir odd",
+            1, "line 1: --keep_columns: the value of \"x\" is an object, a boolean");
 
     train_into(f, "tags", "--task ner --train_file words.conll");
     refused(f, "predict " MODEL "tags --test_file words.conll --keep_columns tokens", 2, "give --json");
     text = run_well(f, "predict --json " MODEL
                        "tags --test_file words.conll --keep_columns tokens --max_predict_samples 2");
     assert_contains(text, "\"columns\":{\"tokens\":\"");
+    free(text);
+    write_text(f, "ids.jsonl", "{\"tokens\": [\"w1\", \"w2\"], \"ids\": [3, 4]}\n");
+    text = run_well(f, "predict --json " MODEL "tags --test_file ids.jsonl --keep_columns ids");
+    assert_contains(text, "\"columns\":{\"ids\":\"3 4\"}");
+    free(text);
+
+    /* Of a row without a mask nothing is predicted; one with two has two predictions. */
+    train_into(f, "masks", "--task mlm --train_file lines.txt --line_by_line");
+    write_text(f, "masked.csv", "id,text\n7,w1 good\n8,w1 [MASK] [MASK]\n");
+    text = run_well(f, "predict " MODEL "masks --test_file masked.csv --text_column_name text --keep_columns id "
+                       "--output_dir=");
+    assert_string_equal(line_of(text, 0), "index,label,score,id");
+    int predictions = 0;
+    for (const char *line = text + strlen(text) + 1; *line; line = strchr(line, '\n') + 1, predictions++)
+        assert_memory_equal(strchr(line, '\n') - 2, ",8", 2);
+    assert_int_equal(predictions, 2);
     free(text);
 }
 

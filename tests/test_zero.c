@@ -83,6 +83,25 @@ static void test_stages_have_the_same_bits(void **state) {
         }
 }
 
+/* A weight that is shared by the embeddings and the prediction head, whose gradient is cleared: every stage = stage 0.
+ */
+static void test_shared_weight(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+    write_model(f, "cut", 0.1, 160, 2, VOCABULARY);
+    write_data(f, "lines.txt", FORM_TEXT, EVAL_ROWS, 5);
+    for (int stage = 0; stage <= STAGES; stage++) {
+        char words[1024], many[32];
+        snprintf(many, sizeof many, "many%d", stage);
+        snprintf(words, sizeof words,
+                 TRAIN "--task mlm --config_name cut --train_file lines.txt --line_by_line --max_steps 4 --bf16 " SAVING
+                       "--zero_stage %d --output_dir %s",
+                 stage, many);
+        run_ranks_well(f, 2, words);
+        if (stage) assert_same_run(f, "many0", many);
+    }
+}
+
 /* From stage 2 on also several micro-batches of each rank have the bits of one rank with all of them: 10 micro-batches,
    so that an epoch's last step has 2 of 8, or 4 of 6. */
 static void test_accumulation(void **state) {
@@ -191,7 +210,9 @@ static void test_refused(void **state) {
         {PLAN "--offload optimizer", 1, "--offload is not supported on several ranks yet"},
         {PLAN "--update_in_backward", 1, "--update_in_backward is not supported on several ranks yet"},
         {TRAIN "--config_name model --train_file train.csv --num_processes 2", 2, "mpirun -n 2"},
+        {PLAN, 0, ""},
         {PLAN "--zero_stage 1", 0, ""},
+        {PLAN "--task mlm --bf16 --zero_stage 2", 0, ""},
         {"plan --use_cpu --config_name huge --num_processes 2 --zero_stage 3", 1, "tensors of more than 2 GiB"},
         {"plan --use_cpu --config_name bert-base-uncased --zero_stage 1", 0, ""},
     };
@@ -311,6 +332,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deepspeed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_shared_weight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_accumulation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resumed_in_another_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plan_is_allocation, set_up, tear_down),

@@ -18,7 +18,6 @@ static bool is_number(const char *text) {
    apostrophe precedes a field that a spreadsheet would evaluate as a formula. */
 static snug_status put_field(struct cli *cli, const char *text) {
     const bool quoted = text[strcspn(text, ",\"\r\n")];
-    /* untested: no label is empty */
     const bool formula = *text && strchr("=+-@\t\r", *text) && !is_number(text);
     snug_status status = quoted ? cli_put(cli, "\"") : SNUG_OK;
     if (cli->guarded && formula) status = cli_put(cli, "'");

@@ -84,7 +84,7 @@ snug_status snug_group_sum(snug_context *ctx, const struct snug_process_group *g
     const int ranks = snug_group_size(group);
     const int64_t piece = count < PIECE ? count : PIECE; /* untested: more than 1,365 classes */
     void *memory;
-    if (!group || count == 0) return SNUG_OK;
+    if (count == 0) return SNUG_OK;
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * piece), sizeof *values, &memory));
     int64_t *all = memory;
     snug_status status = SNUG_OK;
@@ -109,11 +109,10 @@ snug_status snug_group_gather(snug_context *ctx, const struct snug_process_group
     /* untested: more than 1,024 ranks */
     const int64_t most = SNUG_COLLECTIVE_MOST / ranks, piece = most < PIECE ? most : PIECE;
     void *received = NULL;
-    /* untested: outputs of more than 1 MiB */
     if (receives) RETURN_IF_ERROR(snug_alloc(ctx, (size_t)(ranks * (bytes < piece ? bytes : piece)), 1, &received));
     snug_status status = SNUG_OK;
     for (int64_t at = 0; at < bytes && status == SNUG_OK; at += piece) {
-        const int64_t n = bytes - at < piece ? bytes - at : piece;    /* untested: the same */
+        const int64_t n = bytes - at < piece ? bytes - at : piece;    /* untested: outputs of more than 1 MiB */
         const struct snug_shards one = snug_equal_parts(n, n, ranks); /* which is rank 0's */
         status = group->collectives->exchange(ctx, (const char *)values + at, received, &one, 0, n);
         for (int r = 0; r < ranks && receives && status == SNUG_OK; r++)

@@ -78,7 +78,7 @@ static snug_status begin_updates(struct snug_program *program, const struct snug
     for (size_t i = 0; i < count; i++) {
         if (!ops[i].on_host) continue;
         const struct snug_update *u = &ops[i].update;
-        if (u->clip && !twin) RETURN_IF_ERROR(store_clip(program, u->clip, &twin));
+        if (!twin) RETURN_IF_ERROR(store_clip(program, u->clip, &twin));
         struct snug_op op = ops[i];
         op.update.clip = twin;
         if (u->copy && !program->tensors[u->copy].offloaded) {

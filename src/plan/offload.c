@@ -241,8 +241,7 @@ static bool can_be_cut(const struct snug_program *program, const struct snug_op 
 /* Whether an operation that is not cut uses the whole tensor. */
 static bool uses_whole(const struct offload *o, const struct snug_op *op, int32_t tensor) {
     int64_t elements;
-    return !op->on_host && !can_be_cut(o->program, op, &elements) &&
-           (snug_op_uses(op, tensor) || snug_op_writes(op, tensor));
+    return !can_be_cut(o->program, op, &elements) && (snug_op_uses(op, tensor) || snug_op_writes(op, tensor));
 }
 
 /* Whether an operation shortly before operation index uses the whole tensor, which is then in the arena anyway; or, if

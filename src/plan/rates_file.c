@@ -196,7 +196,7 @@ snug_status snug_rates_open(snug_context *ctx, const struct snug_backend *backen
                             struct snug_rates *out) {
     char *path = NULL;
     RETURN_IF_ERROR(snug_rates_known(ctx, backend, gpu, threads, out));
-    if (out->count) return SNUG_OK; /* untested: else it measures for seconds */
+    if (out->count) return SNUG_OK;
     snug_log(ctx, SNUG_LOG_INFO, "measuring how fast this %s is (once; snug bench rates does it again)",
              gpu ? "GPU" : "machine");
     RETURN_IF_ERROR(snug_rates_measure(ctx, backend, gpu, threads, out));

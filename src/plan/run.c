@@ -108,8 +108,7 @@ snug_status snug_op_times_collect(struct snug_run *run, const struct snug_backen
     if (!backend->record_timestamp) return collect_file(run, times);
     const size_t notes = times->noted_count, copies = times->copies.count;
     RETURN_IF_ERROR(snug_alloc(run->ctx, notes + 2 * copies, sizeof *seconds, (void **)&seconds));
-    snug_status status = SNUG_OK;
-    if (notes) status = collect_operations(run, backend, times, seconds);
+    snug_status status = collect_operations(run, backend, times, seconds);
     if (copies && status == SNUG_OK) status = collect_copies(run, backend, times, seconds);
     times->noted_count = times->copies.count = 0;
     free(seconds);

@@ -78,7 +78,7 @@ void snug_runner_close(struct snug_runner *r) {
     for (int i = 0; i < r->count; i++) /* first: a copy may be in flight */
         if (r->programs[i].state) r->backend->close(r->programs[i].state);
     for (int i = 0; i < r->count; i++)
-        if (r->programs[i].host_updates.state) /* untested: needs a GPU */
+        if (r->programs[i].host_updates.state)
             r->programs[i].host_updates.backend->close(r->programs[i].host_updates.state);
     snug_backing_close(&r->memory.backing);
     for (int i = 0; i < r->count; i++) free(r->programs[i].copies);

@@ -82,7 +82,7 @@ static snug_status take_row(struct snug_kept_columns *kept, const struct snug_ro
 
 snug_status snug_kept_columns_seek(struct snug_kept_columns *kept, int64_t line) {
     struct snug_row row;
-    if (!kept->reader || kept->line == line) return SNUG_OK;
+    if (kept->line == line) return SNUG_OK;
     do {
         const snug_status status = snug_reader_next(kept->reader, &row);
         if (status == SNUG_END) /* untested: a file that is truncated meanwhile */

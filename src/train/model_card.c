@@ -65,7 +65,7 @@ static void put_number(FILE *out, const json_t *value) {
     else if (json_is_number(value))
         fprintf(out, "%.4f", json_number_value(value));
     else
-        fputs(json_is_null(value) ? "nan" : "", out); /* untested: a metric that is not finite, or is new */
+        fputs(json_is_null(value) ? "nan" : "", out);
 }
 
 /* ---- text ----------------------------------------------------------------------------------------------------------
@@ -90,7 +90,6 @@ static void put_string(FILE *out, const char *text) {
 static void put_plain(FILE *out, const char *text) {
     for (; *text; text++) {
         if (strchr("\\`*_[]<>|#", *text)) fputc('\\', out);
-        /* untested: a folder with a control character in its name */
         fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
     }
 }
@@ -212,7 +211,7 @@ static bool was_evaluated(const json_t *log_history) {
         if (json_object_get(entry, "eval_loss")) return true;
         if (json_object_get(entry, "train_runtime")) return false;
     }
-    return false; /* untested: the last entry is that of train_runtime */
+    return false;
 }
 
 /* As transformers.modelcard.parse_log_history(): a line for each evaluation, with the last logged training loss. */
@@ -291,7 +290,7 @@ static snug_status may_write(const struct snug_output *output, bool *out) {
     if (!kind || strcmp(kind, "a file") != 0) return SNUG_OK;
     /* null: a run was killed while it wrote the file */
     *out = json_is_null(entry);
-    if (*out || !json_is_string(written)) return SNUG_OK;
+    if (*out || !json_is_string(written)) return SNUG_OK; /* untested: a run that is killed while it writes the file */
     int fd;
     int64_t size;
     uint64_t digest;

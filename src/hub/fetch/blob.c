@@ -40,6 +40,7 @@ static snug_status lock(struct snug_blob *blob) {
     RETURN_IF_ERROR(snug_format(blob->store->ctx, &name, "%s.lock", blob->etag));
     const snug_status status = snug_store_lock(blob->store, name, &blob->lock);
     free(name);
+    /* may be untested: depends on how long the other process has the lock */
     if (status == SNUG_END && !blob->waits)
         snug_log(blob->store->ctx, SNUG_LOG_INFO, "%s: another process fetches it; waiting for it", blob->name);
     blob->waits |= status == SNUG_END;
@@ -128,6 +129,7 @@ static snug_status read_part(struct snug_blob *blob, int64_t size) {
             status = fail_os(ctx, "read", &blob->store->blobs, blob->partial);
         else
             add(blob, block, (size_t)got);
+        /* may be untested: depends on when the stop comes */
         if (status == SNUG_OK && snug_stop_asked(ctx))
             status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while reading what an earlier run has fetched");
     }
