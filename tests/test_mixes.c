@@ -113,7 +113,7 @@ static void test_host_updates(void **state) {
         "optim=lion_32bit bf16=True dtype=bfloat16 offload=optimizer,gradients,weights",
         "optim=adam fp16=True offload=optimizer,gradients,master_weights",
         "optim=rmsprop recompute=layer offload=optimizer,gradients,weights,activations",
-        "optim=adagrad freeze=layer.0 offload=optimizer,gradients,weights offload_ratio=0.5",
+        "optim=adagrad freeze=layer.0 offload=optimizer,gradients,weights",
     };
     static const char *const shares[] = {"0", "0.4", "1"};
     struct fixture *f = *state;
