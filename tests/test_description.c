@@ -283,6 +283,31 @@ static void test_json_file(void **state) {
     }
 }
 
+/* Each kind of text against each other. */
+static void test_other_kind_of_text(void **state) {
+    struct fixture *f = *state;
+    write_rows(f, "many.csv", "id,a,b,label", "w1 w2 w3 w4 w5 w6,w3 w4");
+    static const struct {
+        const char *training, *evaluation, *says;
+    } kinds[] = {
+        {"--text_column_names a,b", "--text_column_name a", "single columns, and the model was trained on joined"},
+        {"--text_column_name a", "--text_column_names a,b", "joined columns, and the model was trained on single"},
+        {"--text_column_name a", "--text_column_name a --text_pair_column_name b",
+         "pairs, and the model was trained on single columns"},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char words[512];
+        snprintf(words, sizeof words, TRAIN "--train_file many.csv %s --output_dir kind", kinds[i].training);
+        free(run_well(f, words));
+        snprintf(words, sizeof words, "eval --model_name_or_path kind --validation_file many.csv %s",
+                 kinds[i].evaluation);
+        free(run_well(f, words));
+        char *text = output_of(f, "stderr");
+        assert_contains(text, kinds[i].says);
+        free(text);
+    }
+}
+
 /* Columns and length of the training count in eval and predict; what contradicts them is reported. */
 static void test_used_again(void **state) {
     struct fixture *f = *state;
@@ -336,27 +361,6 @@ static void test_used_again(void **state) {
     text = output_of(f, "stderr");
     assert_contains(text, "Classes    2: bad, good|bad");
     free(text);
-
-    /* Each kind of text against each other. */
-    static const struct {
-        const char *training, *evaluation, *says;
-    } kinds[] = {
-        {"--text_column_names a,b", "--text_column_name a", "single columns, and the model was trained on joined"},
-        {"--text_column_name a", "--text_column_names a,b", "joined columns, and the model was trained on single"},
-        {"--text_column_name a", "--text_column_name a --text_pair_column_name b",
-         "pairs, and the model was trained on single columns"},
-    };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        char words[512];
-        snprintf(words, sizeof words, TRAIN "--train_file many.csv %s --output_dir kind", kinds[i].training);
-        free(run_well(f, words));
-        snprintf(words, sizeof words, "eval --model_name_or_path kind --validation_file many.csv %s",
-                 kinds[i].evaluation);
-        free(run_well(f, words));
-        text = output_of(f, "stderr");
-        assert_contains(text, kinds[i].says);
-        free(text);
-    }
 
     static const struct {
         const char *json, *says; /* NULL: it is another program's, or says nothing of the data */
