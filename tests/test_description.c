@@ -490,9 +490,10 @@ static void test_plain_card(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_train),        TEST(test_other_runs), TEST(test_eval_and_predict), TEST(test_long_runs),
-        TEST(test_unknown_time), TEST(test_repeated),   TEST(test_json_file),        TEST(test_used_again),
-        TEST(test_card),         TEST(test_plain_card),
+        TEST(test_train),     TEST(test_other_runs),   TEST(test_eval_and_predict),
+        TEST(test_long_runs), TEST(test_unknown_time), TEST(test_repeated),
+        TEST(test_json_file), TEST(test_used_again),   TEST(test_other_kind_of_text),
+        TEST(test_card),      TEST(test_plain_card),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
