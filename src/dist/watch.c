@@ -62,6 +62,7 @@ struct snug_watch {
 static void set_verdict(struct snug_watch *w, enum snug_watch_verdict verdict, const char *text) {
     pthread_mutex_lock(&w->lock);
     /* The first counts: later ones follow from it, or from this rank's own failure. */
+    /* may be untested: depends on timing */
     if (atomic_load(&w->verdict) == SNUG_WATCH_NONE && w->farewell == SNUG_WATCH_STATE) {
         snprintf(w->text, sizeof w->text, "%s", text);
         w->verdict_at = snug_seconds();
@@ -152,7 +153,7 @@ static void take_message(struct snug_watch *w, struct peer *peer) {
         peer->left = true;
         set_verdict(w, SNUG_WATCH_SILENT, m->text);
         break;
-    case SNUG_WATCH_HELLO: break;
+    case SNUG_WATCH_HELLO: break; /* untested: it is read before a rank is a peer */
     }
 }
 
@@ -186,6 +187,7 @@ static void drop(struct peer *stranger) {
 }
 
 static void accept_strangers(struct snug_watch *w) {
+    /* untested: as many unknown connections at once */
     for (int i = 0; i < STRANGERS; i++) {
         if (w->strangers[i].fd >= 0) continue;
         const int fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -244,6 +246,7 @@ static void find_late(struct snug_watch *w, double now) {
         if (r == 0) *peer = (struct peer){.fd = -1, .state = own, .heard = now};
         if (peer->left || (r > 0 && peer->fd < 0)) continue; /* may be untested: a firewall between the hosts */
         const double waited = peer->state.waited + (r > 0 ? now - peer->heard : 0);
+        /* may be untested: depends on timing */
         if (peer->state.waited >= 0 && waited > w->timeout && (!waits || peer->state.entered > waits->entered))
             waits = &peer->state;
     }
@@ -292,7 +295,7 @@ static void end_process(struct snug_watch *w, double now) {
     if (!ignored && !stuck) return; /* untested: as above */
     /* untested: as above */
     if (ignored && verdict == SNUG_WATCH_REPORT) snug_log(w->ctx, SNUG_LOG_ERROR, "%s", w->text);
-    _exit(code); /* untested: as above */
+    _exit(code);
 }
 
 static void await_events(struct snug_watch *w) {
@@ -434,7 +437,7 @@ void snug_watch_close(struct snug_watch *w) {
     for (int i = 0; i < w->peer_count; i++)
         if (w->peers[i].fd >= 0) close(w->peers[i].fd);
     for (int i = 0; i < STRANGERS; i++)
-        if (w->strangers[i].fd >= 0) close(w->strangers[i].fd);
+        if (w->strangers[i].fd >= 0) close(w->strangers[i].fd); /* may be untested: depends on timing */
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0) close(w->wake[i]); /* may be untested: an allocation that fails */
     if (w->listener >= 0) close(w->listener);
@@ -494,7 +497,7 @@ void snug_watch_fail(struct snug_watch *w) {
 }
 
 void snug_watch_end(struct snug_watch *w, int code) {
-    if (!w) return;
+    if (!w) return; /* may be untested: a rank that is ended records nothing */
     pthread_mutex_lock(&w->lock);
     w->end_at = snug_seconds() + ENDING;
     w->end_code = code;

@@ -29,7 +29,7 @@ int snug_watch_send(int fd, const struct snug_watch_message *message) {
     size_t sent = 0;
     while (sent < sizeof *message) {
         const ssize_t n = send(fd, (const char *)message + sent, sizeof *message - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n > 0) sent += (size_t)n;
+        if (n > 0) sent += (size_t)n;           /* may be untested: depends on timing */
         if (n >= 0 || errno == EINTR) continue; /* may be untested: depends on timing */
         if (errno != EAGAIN) return errno;      /* may be untested: the same */
         if (sent == 0) return 0;                /* untested: a host that takes nothing for minutes is lost before */
