@@ -18,10 +18,10 @@ static inline const char *temporary_root(void) {
     return (double)system.f_bavail * (double)system.f_frsize >= 4e9 ? memory : "/tmp"; /* containers often have 64 MB */
 }
 
-/* A new folder, of which only the first 40 characters can be TMPDIR's; its path is put into the array. NULL: none. */
+/* Makes a folder and puts its path into the array. NULL: it cannot be made, or TMPDIR is too long for the array. */
 static inline char *temporary_folder(char *path, size_t size) {
-    snprintf(path, size, "%.40s/snug-test-XXXXXX", temporary_root());
-    return mkdtemp(path);
+    const int length = snprintf(path, size, "%s/snug-test-XXXXXX", temporary_root());
+    return length > 0 && (size_t)length < size ? mkdtemp(path) : NULL;
 }
 
 #endif

@@ -108,7 +108,7 @@ static void check_memory_report(const char *words, const snug_train_result *resu
 static void test_host_updates(void **state) {
     static const char *const cases[] = {
         "optim=adamw_torch bf16=True offload=optimizer,gradients,master_weights",
-        "optim=adamw_8bit offload=optimizer,gradients,weights gradient_accumulation_steps=2",
+        "optim=adamw_torch offload=optimizer,gradients,weights gradient_accumulation_steps=2",
         "optim=sgd optim_args=momentum=0.9 max_grad_norm=0 offload=optimizer,gradients,weights",
         "optim=lion_32bit bf16=True dtype=bfloat16 offload=optimizer,gradients,weights",
         "optim=adam fp16=True offload=optimizer,gradients,master_weights",
