@@ -57,9 +57,22 @@ void fuzz_special(const char *path, unsigned kind) {
     *entry = (struct entry){entry->path, (const uint8_t *)"", 0, kind};
 }
 
+static struct entry any_file = {.kind = S_IFREG};
+static bool any_path;
+
+void fuzz_any_file(const void *data, size_t size) {
+    any_file.data = data;
+    any_file.size = size;
+    any_path = true;
+}
+
 /* The file at path; NULL and errno if there is none. */
 static struct entry *find(const char *path) {
     const size_t length = sizeof FUZZ_FOLDER - 1;
+    if (any_path) {
+        errno = ENOENT;
+        return any_file.data ? &any_file : NULL;
+    }
     FUZZ_CHECK(strncmp(path, FUZZ_FOLDER "/", length + 1) == 0);
     for (const char *at = path + length; *at; at += strcspn(at + 1, "/") + 1) {
         const size_t name = strcspn(at + 1, "/");

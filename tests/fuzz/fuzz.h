@@ -24,6 +24,8 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size);
 /* A file of this path (a literal), until the path is given again: size bytes, which are not copied. No file where data
    is NULL. Returns the path. */
 const char *fuzz_file(const char *path, const void *data, size_t size);
+/* The file at every path, in the folder or not, for input that itself names files. No file where data is NULL. */
+void fuzz_any_file(const void *data, size_t size);
 /* A handle of the folder of this path (a literal); one at a time. */
 struct snug_folder fuzz_folder(const char *path);
 /* An entry that is no regular file: S_IFDIR, or S_IFIFO without a writer. Reading from it is a finding. */

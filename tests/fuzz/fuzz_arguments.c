@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command line, one word a line, parsed and checked before any file is read. */
+/* A command line, one word a line, parsed and checked. The second part is the file that --args_from or --deepspeed
+ * names. */
 #include "fuzz.h"
 #include "train/args.h"
 
@@ -8,9 +9,12 @@ void fuzz_one(snug_context *ctx, const uint8_t *data, size_t size) {
     static const char *const commands[] = {"train", "eval", "predict", "plan", "tokenize"};
     char text[4096], *words[WORDS + 1] = {"snug"};
     int count = 1;
+    size_t at = 1, length, bytes;
     if (!size || size > sizeof text) return;
-    memcpy(text, data + 1, size - 1);
-    text[size - 1] = '\0';
+    const uint8_t *line = fuzz_part(data, size, &at, &length), *file = fuzz_part(data, size, &at, &bytes);
+    fuzz_any_file(file, file ? bytes : 0);
+    if (line) memcpy(text, line, length);
+    text[line ? length : 0] = '\0';
     for (char *next = text; next && count < WORDS;) {
         char *end = strchr(next, '\n');
         if (end) *end++ = '\0';
