@@ -19,6 +19,7 @@
 #include "model/weights.h"
 #include "optim/loss_scale.h"
 #include "plan/runner.h"
+#include "temporary.h"
 
 #define GOLDEN_FOLDER SNUG_SOURCE_DIR "/tests/golden/model"
 
@@ -252,7 +253,7 @@ static void golden_open(struct golden *g, const char *folder, const char *expect
 
     golden_plan(g, label_smoothing, chunk_rows, method);
     struct snug_program *program = &g->program;
-    assert_int_equal(snug_runner_start(g->ctx, backend, threads, program, 0, "/tmp", &g->runner), SNUG_OK);
+    assert_int_equal(snug_runner_start(g->ctx, backend, threads, program, 0, temporary_root(), &g->runner), SNUG_OK);
     const struct snug_memory memory = g->runner.memory;
     const size_t bytes = (size_t)g->runner.layout.arena;
     g->arena = memory.copy ? malloc(bytes) : memory.arena;
