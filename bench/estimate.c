@@ -17,14 +17,14 @@ static void check(snug_context *ctx, snug_status status) {
 }
 
 static void step(snug_context *ctx, snug_session *session) {
-    snug_batch_info info;
+    const snug_batch_info *info;
     double loss, norm;
     do {
         check(ctx, snug_next_batch(session, &info));
         check(ctx, snug_forward(session));
         check(ctx, snug_loss(session, &loss));
         check(ctx, snug_backward(session));
-    } while (!info.last_in_step);
+    } while (!info->last_in_step);
     check(ctx, snug_clip_grad_norm(session, 1, &norm));
     check(ctx, snug_optimizer_step(session));
     check(ctx, snug_scheduler_step(session));

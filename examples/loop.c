@@ -14,7 +14,7 @@
     } while (0)
 
 static snug_status train_epoch(snug_session *session, int64_t epoch, double max_grad_norm) {
-    snug_batch_info batch;
+    const snug_batch_info *batch;
     double step_loss = 0, loss, norm;
     int64_t steps = 0;
     TRY(snug_session_begin_epoch(session, epoch));
@@ -26,7 +26,7 @@ static snug_status train_epoch(snug_session *session, int64_t epoch, double max_
         TRY(snug_loss(session, &loss)); /* the losses of a step's micro-batches add up to its mean loss */
         TRY(snug_backward(session));
         step_loss += loss;
-        if (!batch.last_in_step) continue; /* true every gradient_accumulation_steps batches, and at the epoch's end */
+        if (!batch->last_in_step) continue; /* true every gradient_accumulation_steps batches, and at the epoch's end */
         TRY(snug_clip_grad_norm(session, max_grad_norm, &norm));
         TRY(snug_optimizer_step(session));
         TRY(snug_scheduler_step(session));

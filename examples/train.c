@@ -2,7 +2,6 @@
 /* Fine-tunes a model in one call: example_train MODEL_DIR train.csv dev.csv OUTPUT_DIR */
 #include <snug.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static void on_log(void *user, snug_log_level level, const char *message) {
     fprintf(user, "%s%s\n", level >= SNUG_LOG_WARNING ? "warning: " : "", message);
@@ -17,7 +16,7 @@ int main(int argc, char **argv) {
     };
     snug_context *ctx;
     snug_args *args = NULL;
-    snug_train_result result;
+    snug_train_result *result = NULL;
     char *summary = NULL;
     if (snug_context_create(&ctx) != SNUG_OK) return 1;
     snug_context_set_log(ctx, on_log, stderr, SNUG_LOG_INFO);
@@ -25,12 +24,13 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof settings / sizeof *settings && status == SNUG_OK; i++)
         status = snug_args_set(args, settings[i][0], settings[i][1]);
     if (status == SNUG_OK) status = snug_train(args, NULL, &result);
-    if (status == SNUG_OK) status = snug_train_result_text(&result, &summary);
+    if (status == SNUG_OK) status = snug_train_result_text(result, &summary);
     if (status == SNUG_OK)
         fputs(summary, stdout);
     else
         fprintf(stderr, "%s\n", snug_error_message(ctx));
-    free(summary);
+    snug_free(summary);
+    snug_train_result_destroy(result);
     snug_args_destroy(args);
     snug_context_destroy(ctx);
     return status != SNUG_OK;

@@ -7,8 +7,23 @@
  *
  * Conventions. Every call that can fail returns a snug_status; snug_error_message() has the message, which names the
  * error, the place, and what to do. Strings are UTF-8. The library never prints and never exits: messages go to the log
- * callback, reports are returned as text. Handles are not shared between threads; different contexts are independent.
- * Sizes are bytes unless the name says otherwise. Signals. oneDNN, which computes the CPU's fp32 matmuls, sometimes
+ * callback, reports are returned as text. Sizes are bytes unless the name says otherwise.
+ *
+ * Lifetimes. `T **out` gives the caller an object of its own, freed with snug_T_destroy(), which accepts NULL; after a
+ * failure it is NULL unless the call says otherwise. `char **text` is freed with snug_free(). `const T *` and
+ * `const T **` are the library's: those that a callback gets are valid until it returns, members of a result as long as
+ * the result. A context outlives everything that was made with it.
+ *
+ * Versions. A program that was linked with one version works with all later ones of the same SONAME. Structs that the
+ * library fills in are always made by the library and passed as pointers, so that members may be added at their end: do
+ * not copy or allocate them. snug_callbacks, snug_metric and snug_memory_line, which callers make or which are elements
+ * of arrays, do not change. Enumerations grow at their end: ignore values that you do not know.
+ *
+ * Threads. A context and what was made with it belong to one thread at a time; different contexts are independent. The
+ * exception is snug_model_predict(). snug_version(), snug_free(), snug_escape(), snug_args_info() and
+ * snug_memory_class_name() can be called in any thread.
+ *
+ * Signals. oneDNN, which computes the CPU's fp32 matmuls, sometimes
  * points the stack pointer into a heap buffer; a signal handler that runs in such a thread would overwrite the heap. A
  * program with signal handlers must block their signals in all threads that call the library, before it creates the
  * first thread (new threads inherit the mask), and must receive them with sigwait() in another thread, as
@@ -29,6 +44,10 @@ extern "C" {
 #endif
 
 #define SNUG_VERSION "0.1.0"
+/* The version of the library that runs, which may be later than that of the header. */
+const char *snug_version(void);
+/* Frees a text that the library returned. The caller's own free() may belong to another allocator. */
+void snug_free(void *text);
 
 /* The result of a call. The exit code of the command line is in brackets. */
 typedef enum snug_status {
@@ -132,7 +151,7 @@ snug_status snug_plan_create(snug_args *args, snug_plan **out);
 void snug_plan_destroy(snug_plan *plan);
 int64_t snug_plan_bytes(const snug_plan *plan, snug_memory_class memory_class);
 int64_t snug_plan_total(const snug_plan *plan); /* arena + context + host; on a GPU without the host's part */
-/* The whole plan as text, or as one JSON object. The caller frees *text with free(). */
+/* The whole plan as text, or as one JSON object. */
 snug_status snug_plan_text(const snug_plan *plan, char **text);
 snug_status snug_plan_json(const snug_plan *plan, char **text);
 
@@ -145,7 +164,7 @@ typedef struct snug_rates snug_rates;
  * $XDG_CACHE_HOME/snug or ~/.cache/snug), from which plans read them. */
 snug_status snug_rates_create(snug_args *args, snug_rates **out);
 void snug_rates_destroy(snug_rates *rates);
-/* A table as text, or the file's JSON object. The caller frees *text with free(). */
+/* A table as text, or the file's JSON object. */
 snug_status snug_rates_text(const snug_rates *rates, char **text);
 snug_status snug_rates_json(const snug_rates *rates, char **text);
 
@@ -155,7 +174,7 @@ snug_status snug_rates_json(const snug_rates *rates, char **text);
 typedef struct snug_gpus snug_gpus;
 snug_status snug_gpus_create(snug_context *ctx, snug_gpus **out);
 void snug_gpus_destroy(snug_gpus *gpus);
-/* A table as text, or one JSON object. The caller frees *text with free(); the same below. */
+/* A table as text, or one JSON object. */
 snug_status snug_gpus_text(const snug_gpus *gpus, char **text);
 snug_status snug_gpus_json(const snug_gpus *gpus, char **text);
 
@@ -181,15 +200,15 @@ typedef enum snug_event_kind {
     SNUG_EVENT_RUN, /* before SNUG_EVENT_BEGIN, or before an evaluation or prediction begins: run describes it */
 } snug_event_kind;
 
-#define SNUG_METRICS_MAX 256
 typedef struct snug_metric {
     const char *name; /* "eval_loss", "eval_accuracy", "eval_f1", …; lives as long as the context */
     double value;
 } snug_metric;
 typedef struct snug_metrics {
     size_t count;
-    snug_metric items[SNUG_METRICS_MAX];
+    const snug_metric *items;
 } snug_metrics;
+void snug_metrics_destroy(snug_metrics *metrics);
 
 typedef struct snug_event {
     snug_event_kind kind;
@@ -201,7 +220,7 @@ typedef struct snug_event {
     double samples_per_second, bytes_per_second, seconds, seconds_left;
     const snug_metrics *metrics;
     const char *path;
-    const char *run; /* what was understood and planned, as a JSON object; valid during the call */
+    const char *run; /* what was understood and planned, as a JSON object */
 } snug_event;
 
 typedef struct snug_callbacks {
@@ -215,13 +234,6 @@ typedef struct snug_memory_line {
     int64_t planned, measured; /* bytes; measured is -1 if unknown */
 } snug_memory_line;
 
-/* The GPU that a training ran on. */
-typedef struct snug_device_use {
-    char name[96];    /* "" on the CPU */
-    char method[128]; /* how its memory was measured */
-    char others[512]; /* the other processes on it at the end, "" if there are none */
-} snug_device_use;
-
 /* The result of a training. */
 typedef struct snug_train_result {
     int64_t steps, samples, tokens;
@@ -233,20 +245,25 @@ typedef struct snug_train_result {
                                resumption included; steps of the second kind changed no weight */
     int64_t skipped_steps;  /* fp16: steps whose gradients were not finite; those before a resumption included */
     double loss_scale;      /* fp16: at the end; 0 in other types */
-    snug_memory_line memory[SNUG_MEMORY_CLASS_COUNT];
+    size_t memory_count;
+    const snug_memory_line *memory; /* [memory_count], by snug_memory_class */
     snug_memory_line total; /* of the memory that has the arena. Measured: the process's peak resident memory; on a GPU,
                                the process's GPU memory, without the class host */
     int64_t peak_resident;  /* the process's peak in host memory (VmHWM); -1 if unknown */
-    snug_device_use device;
-    snug_metrics metrics; /* the last evaluation, if any */
-    char best_checkpoint[512];
+    const char *device;     /* the GPU that it ran on; NULL on the CPU */
+    const char *device_method;   /* how the GPU's memory was measured; NULL on the CPU */
+    const char *device_others;   /* the other processes on it at the end; "" if there are none, NULL on the CPU */
+    const snug_metrics *metrics; /* the last evaluation; none has count 0 */
+    const char *best_checkpoint; /* NULL: none */
 } snug_train_result;
+void snug_train_result_destroy(snug_train_result *result);
 
 /* Trains. Where a launcher started several ranks (docs/distributed.md), every process calls it with the same arguments,
  * and snug_evaluate() and snug_predict() too: the first call connects the ranks, which stay connected until args are
- * destroyed, so only one snug_args of a process can be used on several ranks, always in the same thread. */
-snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result);
-/* The final summary as text: time, rate, memory, the memory report. Free *text with free(). */
+ * destroyed, so only one snug_args of a process can be used on several ranks, always in the same thread. callbacks and
+ * result may be NULL. */
+snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result);
+/* The final summary as text: time, rate, memory, the memory report. */
 snug_status snug_train_result_text(const snug_train_result *result, char **text);
 
 /* The experiment of Hugging Face's "Model training anatomy": trains, by default BERT-large from random weights on
@@ -265,14 +282,14 @@ typedef struct snug_runs snug_runs;
 snug_status snug_runs_create(snug_context *ctx, const char *const *folders, size_t count, snug_runs **out);
 void snug_runs_destroy(snug_runs *runs);
 /* One HTML page that loads nothing: curves over steps with the runs overlaid, the memory of a step over its operations,
- * time, planned and measured memory, settings. Free *html with free(). */
+ * time, planned and measured memory, settings. */
 snug_status snug_runs_html(const snug_runs *runs, char **html);
 
 /* Evaluates model_name_or_path on validation_file; with output_dir set, eval_results.json is written there. */
-snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics);
+snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics **metrics);
 
 typedef struct snug_prediction {
-    int64_t index;     /* row in the file, from 0 */
+    int64_t index;     /* row in the file, or text of the call, from 0 */
     const char *label; /* class name; names joined by "|" for multi-label; the value for regression */
     double score; /* probability of the class; for multi-label the lowest probability of the named classes; the value
                      for regression */
@@ -293,12 +310,35 @@ typedef struct snug_prediction {
     size_t word_count;
     const char *const *words, *const *tags;
     const double *scores;
+    bool truncated; /* the text was cut to max_seq_length tokens */
 } snug_prediction;
 /* With labels in test_file, or output_dir set, metrics are logged, and predict_results.txt (token classification:
  * predictions.txt) and predict_results.json are written there. Calls on_row in the file's order; on several ranks on
  * rank 0 alone. A status other than SNUG_OK from on_row ends the job with it. */
 snug_status snug_predict(snug_args *args, const snug_callbacks *callbacks,
                          snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
+
+/* ---- a loaded model ---------------------------------------------------------------------------------------------- */
+
+/* A model and its tokenizer, opened once for many predictions of texts in memory. */
+typedef struct snug_model snug_model;
+
+/* Opens model_name_or_path with the arguments of snug_predict(); files of data are not read. Plans, allocates and loads
+ * what predictions of per_device_eval_batch_size texts of max_seq_length tokens at a time need. The arguments must
+ * outlive the model, and are not changed meanwhile. One rank only. */
+snug_status snug_model_open(snug_args *args, snug_model **out);
+void snug_model_destroy(snug_model *model);
+/* Predicts count texts and calls on_row for each in their order: the bits are those of snug_predict() on a file of
+ * them. pairs has the second text of each, or is NULL. Token classification takes the words of a text between its
+ * blanks. Texts that are too long are cut, which on_row hears of (truncated). Masked LM: a call for each mask token of
+ * a text. A status other than SNUG_OK from on_row ends the call with it. Several threads may call it on one model: one
+ * call runs at a time, and the others wait; on_row must not call it on the same model. Models of different contexts run
+ * at the same time. ctx gets the message of a failure; where several threads use the model, it is a context of the
+ * calling thread. */
+snug_status snug_model_predict(snug_model *model, snug_context *ctx, const char *const *texts, const char *const *pairs,
+                               size_t count, snug_status (*on_row)(void *user, const snug_prediction *row), void *user);
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
 typedef struct snug_tokenized {
     int64_t index;
@@ -312,11 +352,12 @@ snug_status snug_tokenize(snug_args *args, snug_status (*on_row)(void *user, con
 /* ---- models from a hub ------------------------------------------------------------------------------------------- */
 
 typedef struct snug_pull_result {
-    char *folder;         /* of the model's files; the caller frees it with free() */
-    char commit[48];      /* the commit that model_revision named */
+    const char *folder;   /* of the model's files */
+    const char *commit;   /* the commit that model_revision named */
     int64_t files, bytes; /* the model's */
     int64_t fetched;      /* bytes that were received for them now; the others were in the cache */
 } snug_pull_result;
+void snug_pull_result_destroy(snug_pull_result *result);
 /* Brings model_name_or_path, a name such as ORG/NAME, from a Hugging Face hub into the local cache, where all calls
  * find it by its name, and huggingface_hub too: config.json, the tokenizer's files and the weights in safetensors,
  * several at once, checked by size and hash. Uses args' cache_dir and model_revision, and huggingface_hub's environment
@@ -324,7 +365,7 @@ typedef struct snug_pull_result {
  * and the next one continues there; a process that fetches the same file is waited for. SNUG_E_IO: network, server or
  * disk. SNUG_E_INPUT: there is no such model, the server refuses it, or it sent other content than it announced.
  * SNUG_E_UNSUPPORTED: this build or this machine has no libcurl. */
-snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result *result);
+snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result);
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
@@ -367,8 +408,8 @@ int64_t snug_session_epochs(const snug_session *session);
 /* Starts epoch number epoch, from 0: its order is a permutation of (seed, epoch). */
 snug_status snug_session_begin_epoch(snug_session *session, int64_t epoch);
 /* The next micro-batch, which the loader has prefetched; SNUG_END after the last of the epoch or of the run
- * (max_steps). It is the current one until the next call. */
-snug_status snug_next_batch(snug_session *session, snug_batch_info *info);
+ * (max_steps). It is the current one until the next call, and *info is valid as long; info may be NULL. */
+snug_status snug_next_batch(snug_session *session, const snug_batch_info **info);
 /* Runs the encoder on the current micro-batch. */
 snug_status snug_forward(snug_session *session);
 /* Runs the head on the current micro-batch: *loss is the sum of its items' losses divided by items_in_step, so that the
@@ -387,7 +428,7 @@ double snug_learning_rate(const snug_session *session);
 /* Discards the gradients: the next backward overwrites them. */
 snug_status snug_zero_grad(snug_session *session);
 /* Evaluates on validation_file with the current weights. There is no current batch afterwards. */
-snug_status snug_session_evaluate(snug_session *session, snug_metrics *metrics);
+snug_status snug_session_evaluate(snug_session *session, snug_metrics **metrics);
 /* Writes config.json, model.safetensors and the tokenizer's files into folder, each atomically, and a manifest.json
  * that lists them; from_pretrained loads the folder. Other files are kept. SNUG_E_IO names a file with one of these
  * names that snug did not write: the argument overwrite_output_dir allows replacing it. */

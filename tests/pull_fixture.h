@@ -186,7 +186,8 @@ static void on_progress(void *user, int64_t bytes, int64_t total, double bytes_p
     seen_total = total;
 }
 
-static snug_status pull_revision(struct scratch *s, const char *name, const char *revision, snug_pull_result *result) {
+static snug_status pull_revision(struct scratch *s, const char *name, const char *revision,
+                                 struct snug_pulled *result) {
     static const char *const others[] = {"added_tokens.json", "vocab.txt", "tokenizer.json", "merges.txt"};
     const struct snug_pull_options options = {.name = name,
                                               .place = {.revision = revision},
@@ -202,7 +203,7 @@ static snug_status pull_revision(struct scratch *s, const char *name, const char
 }
 
 static snug_status pull(struct scratch *s, const char *name) {
-    snug_pull_result result;
+    struct snug_pulled result;
     const snug_status status = pull_revision(s, name, NULL, &result);
     assert_true((status == SNUG_OK) == (result.folder != NULL));
     free(result.folder);

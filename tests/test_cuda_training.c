@@ -90,12 +90,12 @@ static void losses_are_those_of_ones_own_loop(void **state) {
     double total = 0, step = 0, loss;
     assert_int_equal(snug_session_create(args, &session), SNUG_OK);
     assert_int_equal(snug_session_begin_epoch(session, 0), SNUG_OK);
-    for (snug_batch_info batch; snug_next_batch(session, &batch) == SNUG_OK;) {
+    for (const snug_batch_info *batch; snug_next_batch(session, &batch) == SNUG_OK;) {
         assert_int_equal(snug_forward(session), SNUG_OK);
         assert_int_equal(snug_loss(session, &loss), SNUG_OK);
         assert_int_equal(snug_backward(session), SNUG_OK);
         step += loss;
-        if (!batch.last_in_step) continue;
+        if (!batch->last_in_step) continue;
         assert_int_equal(snug_clip_grad_norm(session, 1, NULL), SNUG_OK);
         assert_int_equal(snug_optimizer_step(session), SNUG_OK);
         assert_int_equal(snug_scheduler_step(session), SNUG_OK);
@@ -114,7 +114,7 @@ static double loss_of(struct fixture *f, const char *more) {
     snug_metrics metrics;
     snprintf(words, sizeof words, "model_name_or_path=@whole validation_file=@dev.csv threads=2 %s", more);
     snug_args *args = plain_args(f, words);
-    if (snug_evaluate(args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", more, snug_error_message(f->ctx));
+    if (evaluate_args(f, args, NULL, &metrics) != SNUG_OK) fail_msg("%s: %s", more, snug_error_message(f->ctx));
     snug_args_destroy(args);
     return metric_of(&metrics, "eval_loss");
 }

@@ -540,7 +540,7 @@ static void test_resumed_is_uninterrupted(void **state) {
     for (int i = 0; i < 2; i++) {
         snug_args *args = plain_args(f, "model_name_or_path=@best validation_file=@dev.csv threads=2");
         if (i) set_args(f, args, "offload=weights offload_dir=@spool");
-        if (snug_evaluate(args, NULL, &metrics[i]) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        if (evaluate_args(f, args, NULL, &metrics[i]) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
         snug_args_destroy(args);
     }
     assert_true(metric_of(&metrics[0], "eval_loss") == metric_of(&metrics[1], "eval_loss"));

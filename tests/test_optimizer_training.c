@@ -31,7 +31,7 @@ static void test_adaptive_optimizers_learn(void **state) {
         snprintf(words, sizeof words, "%s num_train_epochs=12 warmup_steps=0.1 validation_file=@dev.csv",
                  optimizers[i]);
         const snug_train_result result = train(f, "out", words);
-        const double accuracy = metric_of(&result.metrics, "eval_accuracy");
+        const double accuracy = metric_of(result.metrics, "eval_accuracy");
         if (accuracy < 0.9) fail_msg("%s: accuracy %g", optimizers[i], accuracy);
     }
 }
@@ -85,7 +85,7 @@ static void test_relative_steps(void **state) {
         snug_args *args = plain_args(f, words);
         snug_train_result result;
         assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "out")), SNUG_OK);
-        if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        if (train_args(f, args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
         snug_args_destroy(args);
         json_t *trained = read_json(f, path_of(f, "out/trainer_state.json"));
         const json_t *third = json_array_get(json_object_get(trained, "log_history"), 2);

@@ -38,7 +38,7 @@ static void test_planned_is_allocated(void **state) {
         const int64_t total = plan_total_of(f, args, planned);
         for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) sum += planned[i];
         assert_int_equal(sum, total);
-        if (snug_train(args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
+        if (train_args(f, args, NULL, &result) != SNUG_OK) fail_msg("%s", snug_error_message(f->ctx));
         for (int i = 0; i < SNUG_MEMORY_CONTEXT; i++)
             if (planned[i] != result.memory[i].planned || planned[i] != result.memory[i].measured)
                 fail_msg("%s: %s is %lld in the plan, %lld and %lld in the training", runs[run],

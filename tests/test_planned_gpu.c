@@ -292,7 +292,7 @@ static void test_refusals(void **state) {
     snug_train_result result;
     snug_rates *rates;
     assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "out")), SNUG_OK);
-    assert_int_equal(snug_train(args, NULL, &result), SNUG_E_USAGE);
+    assert_int_equal(train_args(f, args, NULL, &result), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan takes a GPU that need not be here");
     assert_int_equal(snug_rates_create(args, &rates), SNUG_E_USAGE);
     assert_contains(snug_error_message(f->ctx), "--gpu H200: only snug plan takes a GPU that need not be here");

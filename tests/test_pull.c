@@ -6,7 +6,7 @@
 
 static void a_model_comes_whole_and_once(void **state) {
     struct scratch *s = *state;
-    snug_pull_result result;
+    struct snug_pulled result;
     char *folder;
     assert_ok(s, pull_revision(s, "org/plain", NULL, &result));
     assert_contains(result.folder, "/hub/models--org--plain/snapshots/" COMMIT);
@@ -32,7 +32,7 @@ static void a_model_comes_whole_and_once(void **state) {
 static void a_revision_has_its_own_name(void **state) {
     struct scratch *s = *state;
     const struct snug_hub_place place = {.revision = "refs/pr/1"};
-    snug_pull_result result;
+    struct snug_pulled result;
     char *folder;
     assert_ok(s, pull_revision(s, "org/revised", "refs/pr/1", &result));
     free(result.folder);
@@ -185,7 +185,7 @@ static void the_token_stays_at_the_hub(void **state) {
 static void without_a_network(void **state) {
     struct scratch *s = *state;
     char *name;
-    snug_pull_result result;
+    struct snug_pulled result;
     setenv("HF_HUB_OFFLINE", "1", 1);
     assert_fails(s, pull(s, "org/offline"), SNUG_E_INPUT, "is not in the cache, and HF_HUB_OFFLINE forbids");
     setenv("HF_HUB_OFFLINE", "0", 1);
@@ -229,7 +229,7 @@ static void without_a_network(void **state) {
 
 static void cut_connections_are_continued(void **state) {
     struct scratch *s = *state;
-    snug_pull_result result;
+    struct snug_pulled result;
     assert_ok(s, pull_revision(s, "org/cut", NULL, &result));
     assert_int_equal(result.bytes, result.fetched); /* nothing was fetched twice */
     free(result.folder);
@@ -521,7 +521,7 @@ static bool has_arrived(void *path) {
 static void an_interrupted_pull_keeps_what_has_arrived(void **state) {
     struct scratch *s = *state;
     char name[SNUG_DIGEST_TEXT + 32], blob[SNUG_DIGEST_TEXT], *part;
-    snug_pull_result result;
+    struct snug_pulled result;
     blob_name("model.safetensors", blob);
     snprintf(name, sizeof name, "blobs/%s.incomplete", blob);
     part = strdup(in_cache(s, "throttled-stop", name));
@@ -643,19 +643,22 @@ static void the_public_call(void **state) {
     int events = 0;
     const snug_callbacks callbacks = {.user = &events, .on_event = on_event, .should_stop = never};
     snug_args *args;
-    snug_pull_result result;
+    snug_pull_result *result;
     assert_ok(s, snug_args_create(s->ctx, &args));
     assert_fails(s, snug_pull(args, NULL, &result), SNUG_E_USAGE, "no model: give its name");
+    assert_null(result);
     assert_ok(s, snug_args_set(args, "model_name_or_path", "org/public"));
     assert_ok(s, snug_args_set(args, "cache_dir", scratch_path(s, "own")));
     assert_ok(s, snug_args_set(args, "model_revision", "v1"));
     assert_ok(s, snug_pull(args, &callbacks, &result));
     assert_true(events > 0);
-    assert_contains(result.folder, "/own/models--org--public/snapshots/" COMMIT);
-    free(result.folder);
+    assert_contains(result->folder, "/own/models--org--public/snapshots/" COMMIT);
+    assert_string_equal(result->commit, COMMIT);
+    assert_true(result->files > 0 && result->bytes == result->fetched);
+    snug_pull_result_destroy(result);
     assert_file_is(s, scratch_path(s, "own/models--org--public/refs/v1"), COMMIT);
     assert_ok(s, snug_pull(args, NULL, &result));
-    free(result.folder);
+    snug_pull_result_destroy(result);
     snug_args_destroy(args);
 }
 

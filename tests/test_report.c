@@ -29,9 +29,12 @@ static void test_summary(void **state) {
         .flops = 3.912e12,
         .padding_avoided = 0.625,
         .truncated_texts = 3,
-        .memory = {[SNUG_MEMORY_WEIGHTS] = {1 << 20, 1 << 20}, [SNUG_MEMORY_CONTEXT] = {2 << 20, -1}},
+        .memory_count = SNUG_MEMORY_CLASS_COUNT,
+        .memory =
+            (const snug_memory_line[SNUG_MEMORY_CLASS_COUNT]){
+                [SNUG_MEMORY_WEIGHTS] = {1 << 20, 1 << 20}, [SNUG_MEMORY_CONTEXT] = {2 << 20, -1}},
         .total = {100 << 20, 101 << 20},
-        .metrics = {1, {{"eval_accuracy", 0.91}}},
+        .metrics = &(const snug_metrics){1, &(const snug_metric){"eval_accuracy", 0.91}},
         .best_checkpoint = "out/checkpoint-40",
     };
     char *text;
@@ -49,37 +52,42 @@ static void test_summary(void **state) {
     expect(text, "  context              2.0           -\n");
     expect(text, "  total              100.0       101.0    +1.00 %\n");
     assert_null(strstr(text, "gradients")); /* a class without tensors */
-    free(text);
+    snug_free(text);
 }
 
 static void test_summary_without_figures(void **state) {
-    snug_train_result result = {.total = {1 << 20, -1}};
+    snug_train_result result = {.total = {1 << 20, -1}, .metrics = &(const snug_metrics){0}};
     char *text;
     (void)state;
     assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
     expect(text, "Time: 0.00 s");
-    free(text);
+    snug_free(text);
     result.seconds = 7262;
     assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
     expect(text, "Time: 2:01:02 h");
     expect(text, "Memory occupied: 1.0 MiB\n"); /* the planned figure, where it cannot be measured */
     assert_null(strstr(text, "Truncated"));
     assert_null(strstr(text, "Best checkpoint"));
-    free(text);
+    snug_free(text);
 }
 
 static void test_summary_of_a_gpu(void **state) {
-    snug_train_result result = {.seconds = 2,
-                                .infinite_gradients = 1,
-                                .skipped_steps = 3,
-                                .loss_scale = 4096,
-                                .memory = {[SNUG_MEMORY_HOST] = {0, 1 << 20}},
-                                .total = {0, 5 << 20},
-                                .device = {.name = "NVIDIA H200", .method = "made up"}};
+    snug_train_result result = {
+        .seconds = 2,
+        .infinite_gradients = 1,
+        .skipped_steps = 3,
+        .loss_scale = 4096,
+        .memory_count = SNUG_MEMORY_CLASS_COUNT,
+        .memory = (const snug_memory_line[SNUG_MEMORY_CLASS_COUNT]){[SNUG_MEMORY_HOST] = {0, 1 << 20}},
+        .metrics = &(const snug_metrics){0},
+        .total = {0, 5 << 20},
+        .device = "NVIDIA H200",
+        .device_method = "made up",
+        .device_others = ""};
     char *text;
     (void)state;
     for (int others = 0; others < 2; others++) {
-        if (others) strcpy(result.device.others, "4711 python 990.0 MiB");
+        if (others) result.device_others = "4711 python 990.0 MiB";
         assert_int_equal(snug_train_result_text(&result, &text), SNUG_OK);
         expect(text, "(0.00 steps/s)\n"); /* no FLOPs were counted */
         expect(text, "Skipped: 3 steps, whose fp16 gradients were not finite; loss scale 4096 at the end\n");
@@ -87,7 +95,7 @@ static void test_summary_of_a_gpu(void **state) {
         expect(text, "  host                 0.0         1.0\n");
         expect(text, "total is what NVIDIA H200 holds of this process, without host; measured: made up\n");
         assert_int_equal(strstr(text, "other processes on it: 4711 python 990.0 MiB\n") != NULL, others);
-        free(text);
+        snug_free(text);
     }
 }
 

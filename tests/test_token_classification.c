@@ -106,10 +106,10 @@ static void test_reference_loop(void **state) {
         snug_args *args = plain_args(f, AS_THERE);
         if (all) set_args(f, args, "label_all_tokens=True");
         set_args(f, args, "output_dir=@out");
-        ok(f, snug_train(args, NULL, &result)); /* the model's task is used */
+        ok(f, train_args(f, args, NULL, &result)); /* the model's task is used */
         snug_args_destroy(args);
         check_losses(f, json_object_get(expected, "losses"));
-        check_metrics(json_object_get(expected, "metrics"), &result.metrics);
+        check_metrics(json_object_get(expected, "metrics"), result.metrics);
         struct rows rows = predict(f, "model_name_or_path=@out max_seq_length=12 test_file=" GOLDEN "/dev.jsonl");
         assert_int_equal(rows.count, json_array_size(tags));
         for (int64_t i = 0; i < rows.count; i++)
@@ -224,11 +224,11 @@ static void test_classes(void **state) {
                   "B-a I-b O");
     snug_metrics metrics;
     snug_args *args = plain_args(f, MODEL "validation_file=@s.jsonl");
-    assert_int_equal(snug_evaluate(args, NULL, &metrics), SNUG_E_INPUT);
+    assert_int_equal(evaluate_args(f, args, NULL, &metrics), SNUG_E_INPUT);
     assert_contains(snug_error_message(f->ctx), "s.jsonl:1: the label \"I-b\" is not one of the model's 7 classes");
     set_args(f, args, "validation_file=@bad.jsonl");
     write_text(f, "bad.jsonl", "{\"tokens\":[\"x\"],\"ner_tags\":[7]}\n");
-    assert_int_equal(snug_evaluate(args, NULL, &metrics), SNUG_E_INPUT);
+    assert_int_equal(evaluate_args(f, args, NULL, &metrics), SNUG_E_INPUT);
     assert_contains(snug_error_message(f->ctx), "bad.jsonl:1: the label \"7\" is not one of the model's 7 classes");
     snug_args_destroy(args);
 }
@@ -275,7 +275,7 @@ static void test_many_positions(void **state) {
         char words[256];
         snprintf(words, sizeof words, MODEL "validation_file=dummy:64x2-16 per_device_eval_batch_size=%d", batches[i]);
         snug_args *args = plain_args(f, words);
-        ok(f, snug_evaluate(args, NULL, &metrics[i]));
+        ok(f, evaluate_args(f, args, NULL, &metrics[i]));
         snug_args_destroy(args);
         for (int k = 1; k < 5; k++) assert_true(metrics[i].items[k].value == metrics[0].items[k].value);
         assert_true(fabs(metrics[i].items[0].value / metrics[0].items[0].value - 1) < 1e-6);

@@ -185,7 +185,7 @@ static void test_infinite_losses_of_finite_outputs(void **state) {
     struct fixture *f = *state;
     write_overflowing(f, "over.csv", TRAIN_ROWS);
     const snug_train_result result = train(f, "out", OVERFLOWING "validation_file=@over.csv max_steps=2");
-    assert_true(isinf(metric_of(&result.metrics, "eval_loss")));
+    assert_true(isinf(metric_of(result.metrics, "eval_loss")));
 }
 
 /* ---- damaged checkpoints -------------------------------------------------------------------------------------- */

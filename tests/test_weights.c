@@ -155,8 +155,8 @@ static void test_losses_are_about_the_same(void **state) {
         snprintf(more, sizeof more, "model_name_or_path=@half validation_file=@dev.csv threads=2 dtype=%s",
                  i ? "bfloat16" : "float32");
         snug_args *args = plain_args(f, more);
-        ok(f, snug_evaluate(args, NULL, &metrics));
-        assert_true(metric_of(&metrics, "eval_loss") == metric_of(&half.metrics, "eval_loss"));
+        ok(f, evaluate_args(f, args, NULL, &metrics));
+        assert_true(metric_of(&metrics, "eval_loss") == metric_of(half.metrics, "eval_loss"));
         snug_args_destroy(args);
     }
 }
@@ -217,7 +217,7 @@ static double loss_of(struct fixture *f, const char *folder) {
     snprintf(words, sizeof words,
              "task=mlm model_name_or_path=@%s validation_file=@dev.txt line_by_line=True threads=2", folder);
     snug_args *args = plain_args(f, words);
-    ok(f, snug_evaluate(args, NULL, &metrics));
+    ok(f, evaluate_args(f, args, NULL, &metrics));
     snug_args_destroy(args);
     return metric_of(&metrics, "eval_loss");
 }

@@ -39,6 +39,11 @@ enum { TRAIN_ROWS = 76, EVAL_ROWS = 30 };
 struct fixture {
     snug_context *ctx;
     char folder[64], log[1 << 15];
+    struct given { /* results of the library, whose values tests keep */
+        snug_train_result *result;
+        snug_metrics *metrics;
+    } * given;
+    size_t given_count;
 };
 
 /* ---- files ---------------------------------------------------------------------------------------------------- */
@@ -245,6 +250,11 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *f = *state;
     assert_int_equal(snug_folder_remove(f->ctx, NULL, f->folder), SNUG_OK);
+    for (size_t i = 0; i < f->given_count; i++) {
+        snug_train_result_destroy(f->given[i].result);
+        snug_metrics_destroy(f->given[i].metrics);
+    }
+    free(f->given);
     snug_context_destroy(f->ctx);
     free(f);
     return 0;
@@ -301,6 +311,34 @@ static bool stop_after(void *user) {
     return stopper->after > 0 && stopper->step >= stopper->after;
 }
 
+/* Remembers a result until the fixture is closed. */
+static inline void keep(struct fixture *f, snug_train_result *result, snug_metrics *metrics) {
+    f->given = realloc(f->given, (f->given_count + 1) * sizeof *f->given);
+    assert_non_null(f->given);
+    f->given[f->given_count++] = (struct given){result, metrics};
+}
+
+/* snug_train() and snug_evaluate() with the result as a value; out may be NULL. */
+static inline snug_status train_args(struct fixture *f, snug_args *args, const snug_callbacks *callbacks,
+                                     snug_train_result *out) {
+    snug_train_result *result;
+    if (!out) return snug_train(args, callbacks, NULL);
+    const snug_status status = snug_train(args, callbacks, &result);
+    assert_int_equal(status == SNUG_OK, result != NULL);
+    *out = result ? *result : (snug_train_result){0};
+    keep(f, result, NULL);
+    return status;
+}
+static inline snug_status evaluate_args(struct fixture *f, snug_args *args, const snug_callbacks *callbacks,
+                                        snug_metrics *out) {
+    snug_metrics *metrics;
+    const snug_status status = snug_evaluate(args, callbacks, &metrics);
+    assert_int_equal(status == SNUG_OK, metrics != NULL);
+    *out = metrics ? *metrics : (snug_metrics){0};
+    keep(f, NULL, metrics);
+    return status;
+}
+
 /* Trains TINY_TRAINING with words into output; stops after this many steps if stop is not 0. */
 static inline snug_status try_train(struct fixture *f, const char *output, const char *words, int stop,
                                     snug_train_result *result) {
@@ -308,7 +346,7 @@ static inline snug_status try_train(struct fixture *f, const char *output, const
     struct stopper stopper = {stop, 0};
     const snug_callbacks callbacks = {.user = &stopper, .on_event = count_step, .should_stop = stop_after};
     assert_int_equal(snug_args_set(args, "output_dir", path_of(f, "%s", output)), SNUG_OK);
-    const snug_status status = snug_train(args, &callbacks, result);
+    const snug_status status = train_args(f, args, &callbacks, result);
     snug_args_destroy(args);
     return status;
 }
@@ -354,10 +392,9 @@ static inline void expect_broken_disk(struct fixture *f, const char *words) {
     for (int reads = 0; reads < 2; reads++) {
         snug_args *args = training_args(f, words);
         struct breaker breaker = {f, reads, 0};
-        snug_train_result result;
         const snug_callbacks callbacks = {.user = &breaker, .on_event = break_disk};
         set_args(f, args, "offload_dir=@disk output_dir=@broken");
-        assert_int_equal(snug_train(args, &callbacks, &result), SNUG_E_IO);
+        assert_int_equal(snug_train(args, &callbacks, NULL), SNUG_E_IO);
         assert_contains(snug_error_message(f->ctx), reads ? "disk cannot be read back: " : "disk cannot be written: ");
         if (breaker.steps != BROKEN_STEP) fail_msg("%s: step %d was done", words, (int)breaker.steps);
         snug_args_destroy(args);
@@ -417,9 +454,10 @@ static inline struct trained train_medium(const struct fixture *f, const char *c
 static inline void write_medium(const struct fixture *f) { write_model(f, "medium", 0.1, 512, 4, 30522); }
 
 static inline double metric_of(const snug_metrics *metrics, const char *name) {
-    const int64_t index = snug_metrics_find(metrics, name);
-    if (index < 0) fail_msg("there is no metric %s", name);
-    return metrics->items[index].value;
+    for (size_t i = 0; i < metrics->count; i++)
+        if (strcmp(metrics->items[i].name, name) == 0) return metrics->items[i].value;
+    fail_msg("there is no metric %s", name);
+    return 0;
 }
 
 static inline bool exists(const char *path) { return snug_file_exists(NULL, path) || snug_folder_exists(path); }

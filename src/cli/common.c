@@ -117,7 +117,7 @@ int cli_report(int argc, char **argv, snug_status (*make)(struct cli *cli, char 
         const snug_status made = make(&cli, &text);
         progress_end(&cli.progress);
         const snug_status printed = text ? cli_put_lines(&cli, text) : SNUG_OK;
-        free(text);
+        snug_free(text);
         code = cli_finish(&cli, made == SNUG_OK ? printed : made);
     }
     cli_close(&cli);

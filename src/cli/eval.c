@@ -24,10 +24,11 @@ int command_eval(int argc, char **argv) {
     int code;
     if (cli_open(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
-        snug_metrics metrics = {0};
+        snug_metrics *metrics;
         snug_status status = snug_evaluate(cli.args, &cli.callbacks, &metrics);
         progress_end(&cli.progress);
-        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_metrics(&cli, &metrics);
+        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_metrics(&cli, metrics);
+        snug_metrics_destroy(metrics);
         code = cli_finish(&cli, status);
         if (status != SNUG_OK) snug_end_ranks(cli.args, code);
     }

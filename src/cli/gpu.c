@@ -73,7 +73,7 @@ static snug_status show(struct cli *cli, const struct wishes *wishes) {
     if (wishes->json && wishes->every > 0) join_lines(text);
     if (!wishes->json && wishes->every > 0 && cli->terminal) fputs("\033[H\033[2J", stdout);
     status = cli_put_lines(cli, text);
-    free(text);
+    snug_free(text);
     return wishes->every > 0 ? cli_put(cli, "") : status;
 }
 

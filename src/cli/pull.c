@@ -24,11 +24,11 @@ static int pull(int argc, char **argv) {
     int code;
     if (cli_open(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
-        snug_pull_result result;
+        snug_pull_result *result;
         snug_status status = snug_pull(cli.args, &cli.callbacks, &result);
         progress_end(&cli.progress);
-        if (status == SNUG_OK) status = put_result(&cli, &result);
-        free(result.folder);
+        if (status == SNUG_OK) status = put_result(&cli, result);
+        snug_pull_result_destroy(result);
         code = cli_finish(&cli, status);
     }
     cli_close(&cli);

@@ -20,7 +20,7 @@ static json_t *result_json(const snug_train_result *result) {
     cli_add(&object, "train_samples_per_second", cli_real(result->samples_per_second));
     cli_add(&object, "train_steps_per_second", cli_real(result->steps_per_second));
     cli_add(&object, "total_flos", cli_real(result->flops));
-    cli_add_metrics(&object, &result->metrics);
+    cli_add_metrics(&object, result->metrics);
     cli_add(&object, "steps", json_integer(result->steps));
     cli_add(&object, "samples", json_integer(result->samples));
     cli_add(&object, "tokens", json_integer(result->tokens));
@@ -35,15 +35,15 @@ static json_t *result_json(const snug_train_result *result) {
         cli_add(&object, "loss_scale", cli_real(result->loss_scale));
     }
     cli_add(&object, "best_model_checkpoint",
-            *result->best_checkpoint ? cli_string(result->best_checkpoint) : json_null());
-    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+            result->best_checkpoint ? cli_string(result->best_checkpoint) : json_null());
+    for (int i = 0; i < (int)result->memory_count; i++)
         cli_add(&memory, snug_memory_class_name((snug_memory_class)i), memory_json(&result->memory[i]));
     cli_add(&memory, "total", memory_json(&result->total));
     cli_add(&object, "memory", memory);
-    if (!*result->device.name) return object; /* untested: only a GPU has a name */
+    if (!result->device) return object; /* untested: only a GPU has a name */
     cli_add(&object, "device",
-            json_pack("{s:o, s:s, s:o}", "name", cli_string(result->device.name), "method", result->device.method,
-                      "others", cli_string(result->device.others)));
+            json_pack("{s:o, s:s, s:o}", "name", cli_string(result->device), "method", result->device_method, "others",
+                      cli_string(result->device_others)));
     return object;
 }
 
@@ -52,7 +52,7 @@ static snug_status report(struct cli *cli, const snug_train_result *result) {
     snug_status status = snug_train_result_text(result, &text);
     progress_end(&cli->progress);
     if (status == SNUG_OK && !cli->progress.quiet) fputs(text, stderr);
-    free(text);
+    snug_free(text);
     json_t *object = status == SNUG_OK && cli->json ? result_json(result) : NULL;
     if (status == SNUG_OK && cli->json) status = cli_put_result(cli, object);
     return status;
@@ -63,10 +63,11 @@ int command_train(int argc, char **argv) {
     int code;
     if (cli_open(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
-        snug_train_result result = {0};
+        snug_train_result *result;
         snug_status status = snug_train(cli.args, &cli.callbacks, &result);
-        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = report(&cli, &result);
+        if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = report(&cli, result);
         code = cli_finish(&cli, status);
+        snug_train_result_destroy(result);
         if (code != EXIT_DONE) snug_end_ranks(cli.args, code);
     }
     cli_close(&cli);

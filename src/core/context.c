@@ -184,3 +184,7 @@ double snug_seconds(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+const char *snug_version(void) { return SNUG_VERSION; }
+
+void snug_free(void *text) { free(text); }

@@ -94,15 +94,15 @@ static void count_work(snug_anatomy *a, const struct snug_session *s, const stru
 
 /* One optimizer step, as in the trainer; known is NULL if its operations are not timed. */
 static snug_status one_step(struct snug_session *s, snug_anatomy *a, int64_t known[]) {
-    snug_batch_info info;
+    const snug_batch_info *info;
     double norm;
     do {
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
         if (known) count_work(a, s, s->profile.times, known);
         if (known) continue;
-        a->samples += info.sequences;
-        a->tokens += info.tokens;
-    } while (!info.last_in_step);
+        a->samples += info->sequences;
+        a->tokens += info->tokens;
+    } while (!info->last_in_step);
     RETURN_IF_ERROR(snug_clip_grad_norm(s, s->job.setup.args->max_grad_norm, &norm));
     a->last_loss = 0;
     for (int64_t micro = 0; micro < s->train_run.micro_batch; micro++) a->last_loss += snug_session_loss(s, micro);

@@ -23,8 +23,8 @@ struct snug_anatomy {
     snug_context *ctx;
     char place[160]; /* the GPU, or the processor and its threads */
     bool device;
-    bool asked;          /* for so many steps */
-    snug_device_use use; /* of the GPU */
+    bool asked;                 /* for so many steps */
+    struct snug_device_use use; /* of the GPU */
     char data[256];
     const char *family; /* of the model, in words */
     double parameters;

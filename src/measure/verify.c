@@ -16,7 +16,9 @@ enum { STEPS = 6, DETAIL = 512 };
 
 /* The results of a training that are compared: the weights' file, and every step's loss. */
 struct outcome {
-    snug_train_result result;
+    int64_t steps;
+    double loss;
+    snug_memory_line memory[SNUG_MEMORY_CLASS_COUNT], total;
     uint64_t weights, losses;
 };
 
@@ -139,20 +141,30 @@ static snug_status hash_weights(const struct verifying *v, const char *folder, u
 /* The advice for a full disk: no flag for saving helps here. */
 static const char room[] = "free some, or let snug verify write elsewhere: --output_dir or TMPDIR";
 
+static void take_result(const snug_train_result *result, struct outcome *out) {
+    out->steps = result->steps;
+    out->loss = result->train_loss;
+    out->total = result->total;
+    memcpy(out->memory, result->memory, sizeof out->memory);
+}
+
 /* Trains into the folder output; keep: its files are removed at the end only. */
 static snug_status train(const struct verifying *v, const char *output, bool keep, words list, struct outcome *out) {
     struct listening l = {v, XXH3_createState()};
     const snug_callbacks callbacks = {.user = &l, .on_event = on_event, .should_stop = should_stop};
     snug_args *args = NULL;
+    snug_train_result *result = NULL;
     if (!l.losses) return snug_fail(v->quiet, SNUG_E_MEMORY, "out of memory");
     XXH3_64bits_reset(l.losses);
     snug_status status = make_args(v, output, list, &args);
-    if (status == SNUG_OK) status = snug_train_in(args, &callbacks, &out->result, room);
+    if (status == SNUG_OK) status = snug_train_in(args, &callbacks, &result, room);
+    if (status == SNUG_OK) take_result(result, out);
     if (status == SNUG_OK) status = hash_weights(v, args->output_dir, &out->weights);
     if (status == SNUG_OK && !keep) status = snug_folder_remove(v->quiet, NULL, args->output_dir);
     out->losses = XXH3_64bits_digest(l.losses);
     XXH3_freeState(l.losses);
     snug_args_destroy(args);
+    snug_train_result_destroy(result);
     return status;
 }
 
@@ -207,7 +219,7 @@ static snug_status check_runs(struct verifying *v, const char *name, const struc
         struct outcome out;
         const snug_status status = train(v, "variant", false, variants[i].words, &out);
         if (status != SNUG_OK) return tell_failure(v, name, variants[i].name, status);
-        const double off = fabs(out.result.train_loss / v->plain.result.train_loss - 1);
+        const double off = fabs(out.loss / v->plain.loss - 1);
         /* untested: other losses make other weights */
         const bool same = out.weights == v->plain.weights && out.losses == v->plain.losses;
         if (!same && off <= allowed) { /* untested: needs a GPU, whose sums come in another order */
@@ -218,7 +230,7 @@ static snug_status check_runs(struct verifying *v, const char *name, const struc
         if (!same) {
             /* untested: other losses make other weights */
             snprintf(detail, sizeof detail, "%s: other %s after %" PRId64 " steps", variants[i].name,
-                     out.losses == v->plain.losses ? "weights" : "losses", out.result.steps);
+                     out.losses == v->plain.losses ? "weights" : "losses", out.steps);
             return report_check(v, name, SNUG_CHECK_FAILED, detail);
         }
         const size_t used = strlen(detail);
@@ -267,7 +279,7 @@ static snug_status check_same_bits(struct verifying *v) {
 /* A training with a checkpoint halfway, and one that resumes from it. */
 static snug_status check_resume(struct verifying *v) {
     static const char name[] = "resumed = uninterrupted";
-    const int64_t half = v->plain.result.steps / 2;
+    const int64_t half = v->plain.steps / 2;
     char every[32], checkpoint[512];
     struct outcome whole, resumed;
     if (half < 1) return report_check(v, name, SNUG_CHECK_SKIPPED, "needs 2 steps or more: --max_steps");
@@ -298,7 +310,7 @@ struct gradients {
 };
 
 static snug_status run_step(struct snug_session *session, double *loss) {
-    snug_batch_info info;
+    const snug_batch_info *info;
     *loss = 0;
     RETURN_IF_ERROR(snug_session_begin_epoch(session, 0));
     do {
@@ -308,7 +320,7 @@ static snug_status run_step(struct snug_session *session, double *loss) {
         RETURN_IF_ERROR(snug_loss(session, &part));
         RETURN_IF_ERROR(snug_backward(session));
         *loss += part;
-    } while (!info.last_in_step);
+    } while (!info->last_in_step);
     return SNUG_OK;
 }
 
@@ -424,7 +436,7 @@ static snug_status plan_classes(const struct verifying *v, int64_t classes[SNUG_
 /* The plain training is the first of the process, so the measured peak is its own. */
 static snug_status check_memory(struct verifying *v) {
     static const char name[] = "planned = allocated = measured";
-    const snug_train_result *r = &v->plain.result;
+    const struct outcome *r = &v->plain;
     int64_t classes[SNUG_MEMORY_CLASS_COUNT];
     char detail[DETAIL];
     const snug_status status = plan_classes(v, classes);

@@ -32,14 +32,14 @@ static void print_memory_line(FILE *out, const char *name, const snug_memory_lin
 
 static void print_memory(FILE *out, const snug_train_result *result) {
     fprintf(out, "\n  %-12s %11s %11s %10s\n", "memory, MiB", "predicted", "measured", "difference");
-    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++)
+    for (int i = 0; i < (int)result->memory_count; i++)
         if (result->memory[i].planned > 0 || result->memory[i].measured > 0)
             print_memory_line(out, snug_memory_class_name((snug_memory_class)i), &result->memory[i]);
     print_memory_line(out, "total", &result->total);
-    if (!*result->device.name) return;
-    fprintf(out, "  total is what %s holds of this process, without host; measured: %s\n", result->device.name,
-            result->device.method);
-    if (*result->device.others) fprintf(out, "  other processes on it: %s\n", result->device.others);
+    if (!result->device) return;
+    fprintf(out, "  total is what %s holds of this process, without host; measured: %s\n", result->device,
+            result->device_method);
+    if (*result->device_others) fprintf(out, "  other processes on it: %s\n", result->device_others);
 }
 
 static void print_run(FILE *out, const snug_train_result *result) {
@@ -62,10 +62,10 @@ static void print_run(FILE *out, const snug_train_result *result) {
     if (result->infinite_losses > 0 || result->infinite_gradients > 0)
         fprintf(out, "NaN or infinite: the loss of %lld steps, the gradients of %lld, which changed no weight\n",
                 (long long)result->infinite_losses, (long long)result->infinite_gradients);
-    for (size_t i = 0; i < result->metrics.count; i++)
-        fprintf(out, "%s: %.4f\n", result->metrics.items[i].name, result->metrics.items[i].value);
+    for (size_t i = 0; i < result->metrics->count; i++)
+        fprintf(out, "%s: %.4f\n", result->metrics->items[i].name, result->metrics->items[i].value);
     char shown[SNUG_SHOWN];
-    if (*result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", snug_shown(shown, result->best_checkpoint));
+    if (result->best_checkpoint) fprintf(out, "Best checkpoint: %s\n", snug_shown(shown, result->best_checkpoint));
 }
 
 static void print_result(FILE *out, const void *report) {

@@ -193,9 +193,9 @@ snug_status snug_device_refuse(struct snug_device *device, int64_t arena) {
     return status;
 }
 
-snug_status snug_device_describe(struct snug_device *device, snug_device_use *out) {
+snug_status snug_device_describe(struct snug_device *device, struct snug_device_use *out) {
     char *others;
-    *out = (snug_device_use){.name = ""};
+    *out = (struct snug_device_use){.name = ""};
     /* untested: needs a GPU without a name */
     snprintf(out->name, sizeof out->name, "%s",
              *device->usage.gpu.name ? device->usage.gpu.name : device->backend->name);

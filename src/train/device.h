@@ -49,6 +49,13 @@ snug_status snug_device_rates(const struct snug_device *device, struct snug_rate
 /* The same for a GPU of which the backend only plans. */
 snug_status snug_device_planned_rates(const struct snug_device *device, struct snug_rates *out);
 
+/* The GPU that a run used. */
+struct snug_device_use {
+    char name[96];
+    char method[128]; /* how its memory was measured */
+    char others[512]; /* the other processes on it at the end, "" if there are none */
+};
+
 /* GPU memory of the driver's context and the libraries: what they use now, and what they are known to allocate later in
    a run like this. */
 snug_status snug_device_measure(struct snug_device *device, const struct snug_run_plan *plan);
@@ -60,6 +67,6 @@ int64_t snug_device_used(struct snug_device *device, const struct snug_run_plan 
    plan. */
 void snug_device_learn(const struct snug_device *device, const struct snug_run_plan *plan, int64_t used);
 /* Fills in the GPU part of the summary. */
-snug_status snug_device_describe(struct snug_device *device, snug_device_use *out);
+snug_status snug_device_describe(struct snug_device *device, struct snug_device_use *out);
 
 #endif

@@ -181,11 +181,12 @@ static snug_status evaluate(struct snug_session *s, const snug_callbacks *callba
     return status;
 }
 
-static void add_metric(snug_metrics *metrics, const char *name, double value) {
+static void add_metric(struct snug_metric_list *metrics, const char *name, double value) {
     metrics->items[metrics->count++] = (snug_metric){name, value};
 }
 
-snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callbacks *callbacks, snug_metrics *metrics) {
+snug_status snug_session_evaluate_with(struct snug_session *s, const snug_callbacks *callbacks,
+                                       struct snug_metric_list *metrics) {
     if (!s->evaluation) return snug_fail(s->ctx, SNUG_E_USAGE, "there is no evaluation data: give --validation_file");
     const double begin = snug_seconds();
     RETURN_IF_ERROR(evaluate(s, callbacks));
@@ -234,7 +235,7 @@ static void log_confusion(const struct snug_session *s, const json_t *matrix) {
 }
 
 /* output: NULL if nothing is written. */
-static snug_status write_results(const struct snug_session *s, const snug_metrics *metrics,
+static snug_status write_results(const struct snug_session *s, const struct snug_metric_list *metrics,
                                  struct snug_output *output) {
     json_t *more = snug_session_confusion(s);
     if (!more) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while collecting results");
@@ -244,12 +245,15 @@ static snug_status write_results(const struct snug_session *s, const snug_metric
     return status;
 }
 
-snug_status snug_session_evaluate(snug_session *s, snug_metrics *metrics) {
+snug_status snug_session_evaluate(snug_session *s, snug_metrics **metrics) {
+    struct snug_metric_list list;
+    *metrics = NULL;
     snug_clear_error(s->ctx);
-    return snug_session_evaluate_with(s, NULL, metrics);
+    RETURN_IF_ERROR(snug_session_evaluate_with(s, NULL, &list));
+    return snug_metrics_create(s->ctx, &list, metrics);
 }
 
-static snug_status evaluate_into(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics,
+static snug_status evaluate_into(snug_args *args, const snug_callbacks *callbacks, struct snug_metric_list *metrics,
                                  struct snug_output *output, struct snug_session **session) {
     const bool writes = snug_group_rank(args->group) == 0 && snug_args_is_set(args, "output_dir") &&
                         args->output_dir; /* not what a training chose */
@@ -268,12 +272,15 @@ static snug_status evaluate_into(snug_args *args, const snug_callbacks *callback
     return snug_group_barrier(args->ctx, args->group);
 }
 
-snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics *metrics) {
+snug_status snug_evaluate(snug_args *args, const snug_callbacks *callbacks, snug_metrics **metrics) {
     struct snug_session *s = NULL;
     struct snug_output output = {0};
+    struct snug_metric_list list = {0};
+    *metrics = NULL;
     snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_group_join(args));
-    snug_status status = evaluate_into(args, callbacks, metrics, &output, &s);
+    snug_status status = evaluate_into(args, callbacks, &list, &output, &s);
+    if (status == SNUG_OK) status = snug_metrics_create(args->ctx, &list, metrics);
     if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, -1);
     snug_output_close(&output);
     snug_session_destroy(s);

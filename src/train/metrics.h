@@ -16,6 +16,19 @@ int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const c
 
 struct snug_metric_accumulator;
 
+/* Metrics of an evaluation, as they are collected. */
+enum { SNUG_METRICS_MOST = 256 };
+struct snug_metric_list {
+    size_t count;
+    snug_metric items[SNUG_METRICS_MOST];
+};
+/* The same, as callers see them: valid as long as the list, and until it changes. */
+static inline snug_metrics snug_metrics_shown(const struct snug_metric_list *list) {
+    return (snug_metrics){.count = list->count, .items = list->items};
+}
+/* A caller's own copy. */
+snug_status snug_metrics_create(snug_context *ctx, const struct snug_metric_list *list, snug_metrics **out);
+
 struct snug_metric_accumulator_options {
     enum snug_task task;
     const struct snug_labels *labels; /* outlives the metrics */
@@ -54,7 +67,7 @@ snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumu
    eval_accuracy of positions; with entities, for each type X that occurs, eval_X_precision, eval_X_recall, eval_X_f1
    and eval_X_number. A metric that is not defined (no rows; a correlation without variance) is NaN, as in scipy; F1 and
    Matthews without variance are 0, as in scikit-learn. Names live as long as the context. */
-snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out);
+snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
 /* With each_class, of a single label: [classes, classes] rows by their class and the predicted one; else NULL. */
 const int64_t *snug_metric_accumulator_confusion(const struct snug_metric_accumulator *accumulator);
 

@@ -228,7 +228,7 @@ static void result(struct snug_metric_accumulator *accumulator, double *values) 
     values[4] = snug_metric_accumulator_accuracy(accumulator);
 }
 
-static snug_status more(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
+static snug_status more(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out) {
     static const char *const names[] = {"precision", "recall", "f1"};
     const struct table table = table_of(accumulator);
     int32_t left_out = 0;

@@ -7,7 +7,7 @@
 
 enum {
     SNUG_METRIC_VALUES = 8,
-    SNUG_METRICS_OF_TASK = SNUG_METRICS_MAX - 8, /* the others are common to all evaluations */
+    SNUG_METRICS_OF_TASK = SNUG_METRICS_MOST - 8, /* the others are common to all evaluations */
 };
 
 struct snug_metric_kind {
@@ -27,7 +27,7 @@ struct snug_metric_kind {
     /* values[0] is the loss; sets the others, in the order of names. */
     void (*result)(struct snug_metric_accumulator *accumulator, double *values);
     /* Appends metrics without fixed names; NULL: none. */
-    snug_status (*more)(struct snug_metric_accumulator *accumulator, snug_metrics *out);
+    snug_status (*more)(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
 };
 
 extern const struct snug_metric_kind snug_single_label_metrics, snug_multi_label_metrics, snug_regression_metrics,
@@ -50,7 +50,7 @@ snug_status snug_metric_merge_words(const struct snug_metric_accumulator *accumu
                                     const struct snug_process_group *group, int64_t batch, uint64_t *words);
 /* A metric without a fixed name, eval_CLASS_WHAT. */
 snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
-                            snug_metrics *out);
+                            struct snug_metric_list *out);
 /* A ratio; 0 without a denominator, as scikit-learn's zero_division=0. */
 static inline double snug_metric_ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 

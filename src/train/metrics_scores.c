@@ -113,7 +113,7 @@ static struct curve curve_of(const uint64_t *words, int64_t rows) {
 /* ---- the result ------------------------------------------------------------------------------------------------ */
 
 static snug_status add_class(struct snug_metric_accumulator *accumulator, int64_t class, const struct curve *curve,
-                             snug_metrics *out) {
+                             struct snug_metric_list *out) {
     const struct snug_tally *t = (const struct snug_tally *)accumulator->memory + class;
     const char *name = accumulator->options.labels->names[class];
     const double both = (double)t->both;
@@ -135,7 +135,7 @@ static snug_status add_class(struct snug_metric_accumulator *accumulator, int64_
     return SNUG_OK;
 }
 
-snug_status snug_scores_more(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
+snug_status snug_scores_more(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out) {
     const struct snug_metric_accumulator_options *options = &accumulator->options;
     const int64_t classes = options->classes, columns = columns_of(options);
     const size_t each = is_multi_label(options) ? 7 : columns < classes ? 4 : 5, all = out->count++;

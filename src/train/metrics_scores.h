@@ -24,6 +24,6 @@ snug_status snug_scores_merge(struct snug_metric_accumulator *accumulator, const
 void snug_scores_add(struct snug_metric_accumulator *accumulator, const float *logits, int64_t label, int64_t predicted,
                      const float *targets);
 /* Appends the metrics. */
-snug_status snug_scores_more(struct snug_metric_accumulator *accumulator, snug_metrics *out);
+snug_status snug_scores_more(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out);
 
 #endif

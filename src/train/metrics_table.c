@@ -102,7 +102,7 @@ int64_t snug_metric_find(enum snug_task task, enum snug_problem problem, const c
 }
 
 snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const char *of, const char *what, double value,
-                            snug_metrics *out) {
+                            struct snug_metric_list *out) {
     char *name;
     RETURN_IF_ERROR(snug_format(accumulator->ctx, &name, "eval_%s_%s", of, what));
     const snug_status status = snug_keep_text(accumulator->ctx, name, &out->items[out->count].name);
@@ -111,7 +111,7 @@ snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const c
     return status;
 }
 
-snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
+snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out) {
     double values[SNUG_METRIC_VALUES] = {
         accumulator->loss_items ? accumulator->loss_sum / (double)accumulator->loss_items : NAN};
     const struct snug_metric_kind *kind = accumulator->kind;
@@ -124,3 +124,16 @@ snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accum
     }
     return kind->more ? kind->more(accumulator, out) : SNUG_OK;
 }
+
+snug_status snug_metrics_create(snug_context *ctx, const struct snug_metric_list *list, snug_metrics **out) {
+    void *memory;
+    *out = NULL;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out + list->count * sizeof *list->items, &memory));
+    snug_metric *items = (snug_metric *)((snug_metrics *)memory + 1);
+    memcpy(items, list->items, list->count * sizeof *items);
+    *out = memory;
+    **out = (snug_metrics){.count = list->count, .items = items};
+    return SNUG_OK;
+}
+
+void snug_metrics_destroy(snug_metrics *metrics) { free(metrics); }

@@ -40,7 +40,7 @@ void snug_predict_files_add(struct snug_predict_files *files, bool words, bool v
     snug_writer_put(&files->writer, "\n", 1);
 }
 
-snug_status snug_predict_files_end(struct snug_predict_files *files, const snug_metrics *metrics) {
+snug_status snug_predict_files_end(struct snug_predict_files *files, const struct snug_metric_list *metrics) {
     if (!files->open) return SNUG_OK;
     files->open = false;
     RETURN_IF_ERROR(snug_writer_commit(files->output.ctx, &files->writer));

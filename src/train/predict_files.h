@@ -7,6 +7,7 @@
 
 #include "io/file.h"
 #include "train/args.h"
+#include "train/metrics.h"
 #include "train/output.h"
 
 struct snug_predict_files {
@@ -24,7 +25,7 @@ snug_status snug_predict_files_begin(const struct snug_args *args, mode_t mode, 
                                      struct snug_predict_files *files);
 void snug_predict_files_add(struct snug_predict_files *files, bool words, bool value, const snug_prediction *row);
 /* Completes the file, and writes metrics, whose names begin with "predict_", if there are any. */
-snug_status snug_predict_files_end(struct snug_predict_files *files, const snug_metrics *metrics);
+snug_status snug_predict_files_end(struct snug_predict_files *files, const struct snug_metric_list *metrics);
 void snug_predict_files_close(struct snug_predict_files *files);
 
 #endif

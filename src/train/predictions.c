@@ -389,7 +389,7 @@ static void release(struct predicting *p) {
 }
 
 /* The metrics under Trainer's names for predictions; none without labels. */
-static snug_status finish_metrics(struct predicting *p, double seconds, snug_metrics *metrics) {
+static snug_status finish_metrics(struct predicting *p, double seconds, struct snug_metric_list *metrics) {
     struct snug_session *s = p->session;
     const double rows = (double)s->job.setup.eval.rows;
     if (!p->measured) return SNUG_OK;
@@ -432,7 +432,7 @@ static snug_status prepare(struct predicting *p) {
 /* After all batches, on rank 0. */
 static snug_status finish(struct predicting *p, double begin) {
     const struct snug_setup *setup = &p->session->job.setup;
-    snug_metrics metrics = {0};
+    struct snug_metric_list metrics = {0};
     if (p->predictor->finish) RETURN_IF_ERROR(p->predictor->finish(p));
     RETURN_IF_ERROR(finish_metrics(p, snug_seconds() - begin, &metrics));
     RETURN_IF_ERROR(snug_predict_files_end(&p->files, &metrics));

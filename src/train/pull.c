@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
 #include "text/tokenizer_parts.h"
 #include "train/args.h"
+
+void snug_pull_result_destroy(snug_pull_result *result) { free(result); }
 
 #if SNUG_CURL
 #include "hub/fetch/pull.h"
@@ -15,8 +20,26 @@ static void on_progress(void *user, int64_t bytes, int64_t total, double bytes_p
     callbacks->on_event(callbacks->user, &event);
 }
 
-snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result *result) {
-    *result = (snug_pull_result){0};
+/* One block of memory: the texts follow the struct. */
+static snug_status create_result(snug_context *ctx, const struct snug_pulled *pulled, snug_pull_result **out) {
+    const size_t folder = strlen(pulled->folder) + 1, commit = strlen(pulled->commit) + 1;
+    void *memory;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out + folder + commit, &memory));
+    char *texts = (char *)((snug_pull_result *)memory + 1);
+    memcpy(texts, pulled->folder, folder);
+    memcpy(texts + folder, pulled->commit, commit);
+    *out = memory;
+    **out = (snug_pull_result){.folder = texts,
+                               .commit = texts + folder,
+                               .files = pulled->files,
+                               .bytes = pulled->bytes,
+                               .fetched = pulled->fetched};
+    return SNUG_OK;
+}
+
+snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
+    struct snug_pulled pulled;
+    *result = NULL;
     snug_clear_error(args->ctx);
     if (!args->model_name_or_path)
         return snug_fail(args->ctx, SNUG_E_USAGE, "no model: give its name on the hub, such as ORG/NAME");
@@ -32,14 +55,16 @@ snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pul
                                               .on_progress = own.on_event ? on_progress : NULL,
                                               .user = &own};
     snug_set_stop(args->ctx, own.should_stop, own.user);
-    const snug_status status = snug_hub_pull(args->ctx, &options, result);
+    snug_status status = snug_hub_pull(args->ctx, &options, &pulled);
     snug_set_stop(args->ctx, NULL, NULL);
+    if (status == SNUG_OK) status = create_result(args->ctx, &pulled, result);
+    free(pulled.folder);
     return status;
 }
 #else
-snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result *result) {
+snug_status snug_pull(snug_args *args, const snug_callbacks *callbacks, snug_pull_result **result) {
     (void)callbacks;
-    *result = (snug_pull_result){0};
+    *result = NULL;
     snug_clear_error(args->ctx);
     return snug_fail(
         args->ctx, SNUG_E_UNSUPPORTED,

@@ -17,7 +17,7 @@ static snug_status merge_and_write(struct snug_output *o, const char *name, cons
     return status;
 }
 
-snug_status snug_results_write(struct snug_output *output, const char *split, const snug_metrics *metrics,
+snug_status snug_results_write(struct snug_output *output, const char *split, const struct snug_metric_list *metrics,
                                json_t *more) {
     json_t *values = json_object();
     int failed =

@@ -278,7 +278,7 @@ snug_status snug_session_begin_epoch(snug_session *s, int64_t epoch) {
     return snug_loader_begin_epoch(s->train_loader, epoch, 0);
 }
 
-snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
+snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
     snug_clear_error(s->ctx);
     s->batch = NULL;
     if (s->step >= s->max_steps) return SNUG_END;
@@ -287,12 +287,12 @@ snug_status snug_next_batch(snug_session *s, snug_batch_info *info) {
     s->train_run.step = s->step;
     set_rates(s);
     s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
-    if (info)
-        *info = (snug_batch_info){.sequences = s->batch->sequences,
-                                  .tokens = s->batch->tokens,
-                                  .items = s->batch->items,
-                                  .items_in_step = s->batch->items_in_step,
-                                  .last_in_step = s->batch->last_in_step};
+    s->info = (snug_batch_info){.sequences = s->batch->sequences,
+                                .tokens = s->batch->tokens,
+                                .items = s->batch->items,
+                                .items_in_step = s->batch->items_in_step,
+                                .last_in_step = s->batch->last_in_step};
+    if (info) *info = &s->info;
     return snug_session_load(s, &s->train_run);
 }
 
@@ -366,7 +366,7 @@ snug_status snug_session_attend(struct snug_session *s) {
     return SNUG_OK;
 }
 
-snug_status snug_session_micro_batch(struct snug_session *s, snug_batch_info *info) {
+snug_status snug_session_micro_batch(struct snug_session *s, const snug_batch_info **info) {
     if (s->training->pipeline.options.in_turns)
         s->train_run.contributors = contributors_of(s, s->train_run.micro_batch);
     RETURN_IF_ERROR(snug_next_batch(s, info));

@@ -24,8 +24,9 @@ struct snug_session {
     const struct snug_batch *batch; /* the current micro-batch */
     int64_t step;                   /* optimizer steps done */
     int64_t schedule_step;
-    bool idle;    /* on several ranks: this one has no micro-batch in this step */
-    bool clipped; /* the clip tensor holds this step's scale */
+    snug_batch_info info; /* of the current micro-batch */
+    bool idle;            /* on several ranks: this one has no micro-batch in this step */
+    bool clipped;         /* the clip tensor holds this step's scale */
     /* In fp16 (scaler is not -1) the device decides which steps are skipped, and the host reads it from time to time.
      */
     int32_t scaler;
@@ -70,13 +71,13 @@ void snug_session_begin_step(struct snug_session *session);
 snug_status snug_session_attend(struct snug_session *session);
 /* The next micro-batch forward and backward, as with the calls of snug.h, but without waiting for its loss, which is
  * available after the step's norm was read. SNUG_END as in snug_next_batch(). */
-snug_status snug_session_micro_batch(struct snug_session *session, snug_batch_info *info);
+snug_status snug_session_micro_batch(struct snug_session *session, const snug_batch_info **info);
 /* The loss of the step's micro-batch number micro_batch, as in snug_loss(). */
 double snug_session_loss(const struct snug_session *session, int64_t micro_batch);
 
 /* Evaluates with the current weights; callbacks get SNUG_EVENT_PROGRESS. */
 snug_status snug_session_evaluate_with(struct snug_session *session, const snug_callbacks *callbacks,
-                                       snug_metrics *metrics);
+                                       struct snug_metric_list *metrics);
 /* Runs the evaluation program over the data set, in rounds: in each every rank that has a batch left runs one, in the
    order of the ranks. */
 struct snug_inference {
@@ -117,7 +118,7 @@ snug_status snug_session_write_files(struct snug_session *session, const struct 
 /* The same into an output folder; replaces the files of an earlier run. */
 snug_status snug_session_write_model(struct snug_session *session, struct snug_output *output);
 
-static inline int64_t snug_metrics_find(const snug_metrics *metrics, const char *name) {
+static inline int64_t snug_metrics_find(const struct snug_metric_list *metrics, const char *name) {
     for (size_t i = 0; i < metrics->count; i++)
         if (strcmp(metrics->items[i].name, name) == 0) return (int64_t)i;
     return -1;

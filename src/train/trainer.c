@@ -63,7 +63,7 @@ static void send(const struct snug_trainer *t, snug_event event) {
 /* ---- logging -------------------------------------------------------------------------------------------------- */
 
 /* Appends to log_history and to TensorBoard, under the tags of transformers' callback. */
-static snug_status record(struct snug_trainer *t, const snug_metrics *metrics) {
+static snug_status record(struct snug_trainer *t, const struct snug_metric_list *metrics) {
     const int64_t step = t->session->step;
     json_t *entry = json_pack("{s:o, s:I}", "epoch", snug_json_number(snug_trainer_epoch(t)), "step", (json_int_t)step);
     int failed = !entry;
@@ -95,7 +95,7 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
     t->logged_step = step;
     t->logged_seconds = seconds;
     t->logged_samples = t->result->samples;
-    const snug_metrics metrics = {
+    const struct snug_metric_list metrics = {
         4, {{"loss", loss}, {"grad_norm", grad_norm}, {"learning_rate", learning_rate}, {"samples_per_second", rate}}};
     RETURN_IF_ERROR(record(t, &metrics));
     send(t, (snug_event){.kind = SNUG_EVENT_LOG, .loss = loss, .grad_norm = grad_norm, .learning_rate = learning_rate});
@@ -105,12 +105,12 @@ static snug_status log_step(struct snug_trainer *t, double grad_norm, double lea
 /* Trainer's last entry of a training. */
 static snug_status record_totals(struct snug_trainer *t) {
     const snug_train_result *r = t->result;
-    const snug_metrics metrics = {5,
-                                  {{"train_runtime", r->seconds},
-                                   {"train_samples_per_second", r->samples_per_second},
-                                   {"train_steps_per_second", r->steps_per_second},
-                                   {"total_flos", snug_trainer_flops(t)}, /* of all steps */
-                                   {"train_loss", r->train_loss}}};
+    const struct snug_metric_list metrics = {5,
+                                             {{"train_runtime", r->seconds},
+                                              {"train_samples_per_second", r->samples_per_second},
+                                              {"train_steps_per_second", r->steps_per_second},
+                                              {"total_flos", snug_trainer_flops(t)}, /* of all steps */
+                                              {"train_loss", r->train_loss}}};
     return record(t, &metrics);
 }
 
@@ -171,7 +171,7 @@ static bool greater_is_better(const struct snug_args *args) {
 }
 
 /* Keeps the best metric; *improved: this one is the best. Patience counts only gains above the threshold. */
-static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *improved) {
+static void judge(struct snug_trainer *t, const struct snug_metric_list *metrics, bool *improved) {
     *improved = false;
     if (!t->args->metric_for_best_model) return;
     const double value = metrics->items[t->session->job.setup.best_metric].value, gain = value - t->best_metric;
@@ -189,7 +189,7 @@ static void judge(struct snug_trainer *t, const snug_metrics *metrics, bool *imp
 /* improved is NULL if the evaluation does not select the best model. An evaluation that was logged before a resumption
    is not logged again. */
 static snug_status evaluate(struct snug_trainer *t, bool *improved) {
-    snug_metrics *metrics = &t->result->metrics;
+    struct snug_metric_list *metrics = &t->outcome->list;
     const double begin = snug_seconds();
     const snug_status status = snug_session_evaluate_with(t->session, t->callbacks, metrics);
     if (status == SNUG_E_NUMERIC) return snug_trainer_outputs_not_finite(t);
@@ -197,7 +197,8 @@ static snug_status evaluate(struct snug_trainer *t, bool *improved) {
     t->idle += snug_seconds() - begin;
     if (!t->logged_evaluation) RETURN_IF_ERROR(record(t, metrics));
     t->evaluated_step = t->session->step;
-    send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = metrics});
+    t->outcome->metrics = snug_metrics_shown(metrics);
+    send(t, (snug_event){.kind = SNUG_EVENT_EVALUATE, .metrics = &t->outcome->metrics});
     if (improved) judge(t, metrics, improved);
     return SNUG_OK;
 }
@@ -261,15 +262,15 @@ static snug_status after_step(struct snug_trainer *t, double grad_norm, double l
 /* This rank's micro-batches of one optimizer step. SNUG_END if the epoch has no more steps. */
 static snug_status run_micro_batches(struct snug_trainer *t, struct snug_report *own) {
     struct snug_session *s = t->session;
-    snug_batch_info info;
+    const snug_batch_info *info;
     snug_session_begin_step(s);
     if (s->idle) return snug_session_attend(s);
     do {
         RETURN_IF_ERROR(snug_group_check(t->ctx, t->args->group));
         RETURN_IF_ERROR(snug_session_micro_batch(s, &info));
-        own->samples += (double)info.sequences;
-        own->tokens += (double)info.tokens;
-    } while (!info.last_in_step);
+        own->samples += (double)info->sequences;
+        own->tokens += (double)info->tokens;
+    } while (!info->last_in_step);
     return snug_session_attend(s);
 }
 
@@ -458,18 +459,24 @@ static snug_status fill_memory(struct snug_trainer *t) {
     struct snug_limits *limits = &t->session->job.limits;
     const struct snug_run_plan *plan = &t->session->job.plan;
     snug_train_result *r = t->result;
+    snug_memory_line *memory = t->outcome->memory;
     const bool gpu = snug_device_is_gpu(&limits->device);
-    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) r->memory[i] = (snug_memory_line){plan->bytes[i], plan->bytes[i]};
+    for (int i = 0; i < SNUG_MEMORY_CLASS_COUNT; i++) memory[i] = (snug_memory_line){plan->bytes[i], plan->bytes[i]};
     r->peak_resident = snug_peak_resident_bytes();
     const int64_t used = gpu ? snug_device_used(&limits->device, plan) : r->peak_resident;
     const int64_t planned = gpu ? plan->layout.arena : plan->layout.total + limits->host_bytes;
     /* There is one measured figure: the part that is neither arena nor host was allocated before step 1, or by
      * libraries. */
-    r->memory[SNUG_MEMORY_CONTEXT].measured = used < 0 ? -1 : used - planned;
+    memory[SNUG_MEMORY_CONTEXT].measured = used < 0 ? -1 : used - planned;
     r->total = (snug_memory_line){plan->total, used};
     if (!gpu) return SNUG_OK;
     snug_device_learn(&limits->device, plan, used);
-    return snug_device_describe(&limits->device, &r->device);
+    struct snug_device_use *use = &t->outcome->device;
+    RETURN_IF_ERROR(snug_device_describe(&limits->device, use));
+    r->device = use->name;
+    r->device_method = use->method;
+    r->device_others = use->others;
+    return SNUG_OK;
 }
 
 static snug_status summarise(struct snug_trainer *t) {
@@ -489,7 +496,10 @@ static snug_status summarise(struct snug_trainer *t) {
     r->truncated_texts = snug_dataset_truncated(t->session->job.setup.train.dataset);
     r->infinite_losses = t->infinite_losses;
     r->infinite_gradients = t->infinite_gradients;
-    if (t->best_saved_step >= 0) snug_checkpoint_path(t, t->best_saved_step, r->best_checkpoint);
+    if (t->best_saved_step >= 0) {
+        snug_checkpoint_path(t, t->best_saved_step, t->outcome->best_checkpoint);
+        r->best_checkpoint = t->outcome->best_checkpoint;
+    }
     return fill_memory(t);
 }
 
@@ -517,11 +527,11 @@ static json_t *results_json(const struct snug_trainer *t) {
 
 static json_t *results_and_device_json(const struct snug_trainer *t) {
     json_t *results = results_json(t);
-    const snug_device_use *device = &t->result->device;
-    if (results && *device->name)
+    const snug_train_result *r = t->result;
+    if (results && r->device)
         snug_json_add(&results, "device",
-                      json_pack("{s:o, s:s, s:o}", "name", snug_json_from_text(device->name), "method", device->method,
-                                "others", snug_json_from_text(device->others)));
+                      json_pack("{s:o, s:s, s:o}", "name", snug_json_from_text(r->device), "method", r->device_method,
+                                "others", snug_json_from_text(r->device_others)));
     return results;
 }
 
@@ -569,7 +579,7 @@ static snug_status load_best(struct snug_trainer *t) {
 /* The best model is loaded back, the model is saved and the result files are written, as run_glue.py does. */
 static snug_status finish(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
-    const bool evaluated_last = t->result->metrics.count > 0 && t->evaluated_step == t->session->step;
+    const bool evaluated_last = t->outcome->list.count > 0 && t->evaluated_step == t->session->step;
     snug_status evaluated = SNUG_OK;
     if (t->streak > 1)
         return snug_fail(t->ctx, SNUG_E_NUMERIC,
@@ -579,10 +589,10 @@ static snug_status finish(struct snug_trainer *t) {
     if (args->load_best_model_at_end && t->best_saved_step >= 0) RETURN_IF_ERROR(load_best(t));
     RETURN_IF_ERROR(record_totals(t));
     t->logged_evaluation =
-        !t->result->metrics.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;
+        !t->outcome->list.count && t->evaluated_step == t->session->step && !args->load_best_model_at_end;
     if (t->session->evaluation && (!evaluated_last || args->load_best_model_at_end)) evaluated = evaluate(t, NULL);
     if (evaluated == SNUG_E_INTERRUPTED)
-        t->result->metrics.count = 0; /* the model is trained and must not be lost */
+        t->outcome->list.count = 0; /* the model is trained and must not be lost */
     else
         RETURN_IF_ERROR(evaluated);
     if (!snug_trainer_leads(t)) return snug_session_serve(t->session);
@@ -596,10 +606,10 @@ static snug_status finish(struct snug_trainer *t) {
     snug_status status = train ? snug_results_write(&t->output, "train", NULL, train)
                                : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
     json_decref(train);
-    if (status == SNUG_OK && t->result->metrics.count) {
+    if (status == SNUG_OK && t->outcome->list.count) {
         json_t *more = snug_session_confusion(t->session);
         /* may be untested: an allocation that fails */
-        status = more ? snug_results_write(&t->output, "eval", &t->result->metrics, more)
+        status = more ? snug_results_write(&t->output, "eval", &t->outcome->list, more)
                       : snug_fail(t->ctx, SNUG_E_MEMORY, "out of memory while writing the results");
         json_decref(more);
     }
@@ -660,25 +670,41 @@ static snug_status run(struct snug_trainer *t, struct snug_args *args, double ca
     return SNUG_OK;
 }
 
-snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,
+static snug_status create_outcome(struct snug_trainer *t) {
+    RETURN_IF_ERROR(snug_alloc(t->ctx, 1, sizeof *t->outcome, (void **)&t->outcome));
+    t->result = &t->outcome->shown;
+    t->result->memory_count = SNUG_MEMORY_CLASS_COUNT;
+    t->result->memory = t->outcome->memory;
+    t->result->metrics = &t->outcome->metrics;
+    return SNUG_OK;
+}
+
+void snug_train_result_destroy(snug_train_result *result) { free(result); } /* the outcome's first member */
+
+snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result,
                           const char *room) {
     const double called = snug_seconds();
-    snug_train_result own = {0};
-    struct snug_trainer t = {
-        .ctx = args->ctx, .args = args, .callbacks = callbacks, .result = result ? result : &own, .room = room};
-    *t.result = (snug_train_result){0};
+    struct snug_trainer t = {.ctx = args->ctx, .args = args, .callbacks = callbacks, .room = room};
+    if (result) *result = NULL;
     snug_clear_error(t.ctx);
-    snug_status status = run(&t, args, called);
+    snug_status status = create_outcome(&t);
+    if (status == SNUG_OK) status = run(&t, args, called);
     if (status != SNUG_OK) status = snug_group_fail(args, callbacks, status, t.session ? t.session->step + 1 : -1);
     free(t.reports);
     snug_events_close(t.events);
     json_decref(t.log_history);
     snug_session_destroy(t.session);
     snug_output_close(&t.output);
+    if (status == SNUG_OK) t.outcome->metrics = snug_metrics_shown(&t.outcome->list);
+    if (status == SNUG_OK && result)
+        *result = t.result;
+    else
+        snug_train_result_destroy(t.result);
     return status;
 }
 
-snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result) {
+snug_status snug_train(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result) {
+    if (result) *result = NULL;
     snug_clear_error(args->ctx);
     RETURN_IF_ERROR(snug_group_join(args));
     return snug_train_in(args, callbacks, result, NULL);

@@ -18,12 +18,23 @@ enum {
 /* More steps and checkpoints than any run has (--max_steps is at most 10^12); sums of a few fit 64 bits. */
 #define SNUG_NEVER (INT64_C(1) << 53)
 
+/* The result of a training, one block of memory: the pointers of shown, which the caller gets, are into the rest. */
+struct snug_outcome {
+    snug_train_result shown;
+    snug_memory_line memory[SNUG_MEMORY_CLASS_COUNT];
+    struct snug_device_use device;
+    struct snug_metric_list list;
+    snug_metrics metrics;
+    char best_checkpoint[SNUG_CHECKPOINT_PATH];
+};
+
 struct snug_trainer {
     struct snug_session *session;
     snug_context *ctx;
     const struct snug_args *args;
     const snug_callbacks *callbacks;
-    snug_train_result *result;
+    struct snug_outcome *outcome;
+    snug_train_result *result;                     /* the outcome's */
     const char *room;                              /* advice for a full disk, or NULL for the flags for saving */
     int64_t logging_steps, eval_steps, save_steps; /* in optimizer steps; 0: not by step */
     int64_t save_total_limit;
@@ -66,8 +77,8 @@ static inline bool snug_trainer_leads(const struct snug_trainer *trainer) {
     return snug_group_rank(trainer->args->group) == 0;
 }
 
-/* snug_train() with other advice for a full disk: room, or NULL. */
-snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result *result,
+/* snug_train() with other advice for a full disk: room, or NULL. result may be NULL. */
+snug_status snug_train_in(snug_args *args, const snug_callbacks *callbacks, snug_train_result **result,
                           const char *room);
 double snug_trainer_epoch(const struct snug_trainer *trainer);
 /* FLOPs of all steps so far, those before a resumption included. */

@@ -16,7 +16,7 @@
 struct pull {
     snug_context *ctx;
     const struct snug_pull_options *options;
-    snug_pull_result *result;
+    struct snug_pulled *result;
     struct snug_http http;
     char *endpoint, *token;
     struct snug_listing listing;
@@ -487,9 +487,9 @@ static snug_status find_offline(struct pull *p) {
     return SNUG_OK;
 }
 
-snug_status snug_hub_pull(snug_context *ctx, const struct snug_pull_options *options, snug_pull_result *result) {
+snug_status snug_hub_pull(snug_context *ctx, const struct snug_pull_options *options, struct snug_pulled *result) {
     struct pull p = {.ctx = ctx, .options = options, .result = result, .began = snug_seconds()};
-    *result = (snug_pull_result){0};
+    *result = (struct snug_pulled){0};
     if (!snug_hub_is_name(options->name))
         return snug_fail(ctx, SNUG_E_USAGE, "%s is not the name of a model on a hub, such as ORG/NAME", options->name);
     if (!snug_hub_is_revision(revision_of(&p)))

@@ -19,7 +19,12 @@ struct snug_pull_options {
     void *user;
 };
 
+struct snug_pulled { /* see snug_pull_result */
+    char *folder;    /* freed by the caller; NULL after a failure */
+    char commit[48];
+    int64_t files, bytes, fetched;
+};
 /* See snug_pull() in snug.h. */
-snug_status snug_hub_pull(snug_context *ctx, const struct snug_pull_options *options, snug_pull_result *result);
+snug_status snug_hub_pull(snug_context *ctx, const struct snug_pull_options *options, struct snug_pulled *result);
 
 #endif
