@@ -47,6 +47,7 @@ struct snug_args {
     double num_train_epochs, learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm,
         warmup_steps, /* below 1: a ratio */
         label_smoothing_factor;
+    char *class_weights; /* "balanced", a list, or NULL: train/class_weights.h */
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim, *optim_args;
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;

@@ -143,6 +143,7 @@ static json_t *describe(const struct snug_session *s, double seconds) {
     snug_json_add(&o, "task", json_string(snug_setup_task(setup)->name));
     snug_json_add(&o, "problem", text_or_null(problem_text(setup)));
     snug_json_add(&o, "classes", classes);
+    snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     snug_json_add(&o, "train", data_json(s, &setup->train));
     snug_json_add(&o, setup->command == SNUG_COMMAND_PREDICT ? "predict" : "evaluate", data_json(s, &setup->eval));
     snug_json_add(&o, "device", snug_json_from_text(device_name(s)));
@@ -236,6 +237,13 @@ static void say_task(const struct snug_session *s) {
         add(&line, "%s%s", i ? ", " : "", labels->names[i]);
     if (labels->count > CLASSES_SHOWN) add(&line, ", …");
     say(s, "Classes", &line);
+    if (!setup->class_weights) return;
+    line = (struct line){"", 0};
+    for (int64_t i = 0; i < labels->count && i < CLASSES_SHOWN; i++)
+        add(&line, "%s%s %g", i ? ", " : "", labels->names[i], (double)setup->class_weights[i]);
+    if (labels->count > CLASSES_SHOWN) add(&line, ", …");
+    if (labels->problem == SNUG_PROBLEM_MULTI_LABEL) add(&line, ", of the positives in the loss");
+    say(s, "Weights", &line);
 }
 
 static void say_data(const struct snug_session *s, const char *name, const struct snug_data_source *source) {

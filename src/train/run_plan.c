@@ -66,6 +66,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .task = setup->config.task,
         .problem = setup->config.labels.problem,
         .labels = setup->config.labels.count,
+        .class_weights = setup->class_weights,
         .mlm_probability = args->mlm_probability,
         .predict = setup->command == SNUG_COMMAND_PREDICT,
         .label_all_tokens = args->label_all_tokens && setup->command != SNUG_COMMAND_PREDICT,
@@ -189,6 +190,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->compute = compute_type(setup, args);
     program->tf32 = args->tf32;
     program->to_file = plan->offload_dir != NULL;
+    program->weighs_classes = setup->class_weights != NULL;
     program->longest = pipeline->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;
