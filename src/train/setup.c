@@ -400,7 +400,6 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
     RETURN_IF_ERROR(open_tokenizer(setup));
     choose_length(setup);
     RETURN_IF_ERROR(open_data(setup));
-    if (setup->train.dataset) setup->squared_lengths = snug_dataset_squared_lengths(setup->train.dataset);
     return SNUG_OK;
 }
 

@@ -48,7 +48,6 @@ struct snug_setup {
     mode_t mode; /* permissions of files derived from the sources: no more readable than these */
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
     bool trains, evaluates;
-    double squared_lengths;      /* sum over all training rows; attention's work is proportional to it */
     int64_t max_length;          /* tokens that texts are truncated to */
     struct snug_trained trained; /* of the model that is evaluated or predicts */
     float *class_weights;        /* [config.labels.count] of the loss, or NULL */
