@@ -397,7 +397,8 @@ typedef struct snug_session snug_session;
 typedef struct snug_batch_info {
     int64_t sequences, tokens;
     int64_t items;         /* labels or masked tokens in this micro-batch */
-    int64_t items_in_step; /* the same over all micro-batches of the step: the divisor of the mean loss */
+    int64_t items_in_step; /* the same over all micro-batches of the step: the divisor of the mean loss, unless
+                              class_weights divide by the sum of the items' weights */
     bool last_in_step;     /* the optimizer steps after this one: every k batches, and at the epoch's end */
 } snug_batch_info;
 
@@ -412,8 +413,8 @@ snug_status snug_session_begin_epoch(snug_session *session, int64_t epoch);
 snug_status snug_next_batch(snug_session *session, const snug_batch_info **info);
 /* Runs the encoder on the current micro-batch. */
 snug_status snug_forward(snug_session *session);
-/* Runs the head on the current micro-batch: *loss is the sum of its items' losses divided by items_in_step, so that the
- * losses of a step's micro-batches add up to the step's mean. It adds the head's gradients: call it once. */
+/* Runs the head on the current micro-batch: *loss is the sum of its items' losses divided by the step's divisor, so
+ * that the losses of a step's micro-batches add up to the step's mean. It adds the head's gradients: call it once. */
 snug_status snug_loss(snug_session *session, double *loss);
 /* Adds the current micro-batch's gradients. */
 snug_status snug_backward(snug_session *session);

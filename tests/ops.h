@@ -90,6 +90,8 @@ static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t firs
     b->loss_positions = ops_array(rows, sizeof(int32_t));
     b->labels = ops_array(rows, sizeof(int32_t));
     b->targets = ops_array(rows * (size_t)shape->classes, sizeof(float));
+    float *weights = ops_array((size_t)shape->classes, sizeof *weights);
+    b->class_weights = weights;
     for (int32_t s = 0, t = 0; s < b->sequences; s++) {
         for (int32_t position = 0; position < lengths[s]; position++, t++) {
             b->ids[t] = (int32_t)(ops_word(1, (uint64_t)t) % shape->vocabulary);
@@ -109,6 +111,7 @@ static inline void ops_batch(struct ops *f, const int32_t *lengths, int32_t firs
         b->labels[r] = r % 5 == 3 ? SNUG_IGNORE_LABEL : (int32_t)(ops_word(3, (uint64_t)r) % (uint32_t)shape->classes);
     }
     for (int64_t i = 0; i < b->rows * shape->classes; i++) b->targets[i] = (float)(ops_word(4, (uint64_t)i) % 2);
+    for (int64_t i = 0; i < shape->classes; i++) weights[i] = (float)(ops_word(7, (uint64_t)i) % 9) / 4;
 }
 
 /* Of sequences of these lengths, which end at the first 0, in room bytes. */
@@ -155,8 +158,11 @@ static inline void ops_open(struct ops *f, const struct ops_shape *shape, enum s
 
 static inline void ops_close(struct ops *f) {
     struct snug_batch *b = &f->batch;
-    void *arrays[] = {b->offsets,        b->ids,    b->types,  b->positions, b->sample, b->by_id,
-                      b->loss_positions, b->labels, b->targets};
+    void *arrays[] = {b->offsets,        b->ids,
+                      b->types,          b->positions,
+                      b->sample,         b->by_id,
+                      b->loss_positions, b->labels,
+                      b->targets,        (void *)b->class_weights};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     munmap(f->arena, f->room);
     snug_context_destroy(f->ctx);

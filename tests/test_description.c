@@ -43,13 +43,14 @@ static void test_train(void **state) {
         "\nEvaluate   pairs.csv: 3 rows, 3 of them cut at 6 tokens\n",
         "\nBatch      2 rows x 2 accumulated = 4 a step\n",
         "\nSteps      2 in 0.6667 epochs\n",
-        "\nOptimizer  adamw_torch, learning rate 0.001, cosine schedule, 1 warm-up steps\n",
+        "\nOptimizer  adamw_torch, learning rate 0.001, cosine schedule, 1 warm-up step\n",
         "\nDevice     CPU, 2 threads, fp32\n",
         "\nMemory     ",
         " MiB: weights ",
         ", optimizer ",
         "\nTime       about ",
         " s a step, ",
+        ", 1 evaluation",
     };
     write_rows(f, "pairs.csv", "id,question,sentence,label", "w1 w2 w3,w4 w5 w6");
 #define PAIRS                                                                                                          \
@@ -74,7 +75,11 @@ static void test_train(void **state) {
     assert_int_equal(json_integer_value(json_object_get(json_object_get(about, "train"), "max_seq_length")), 6);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(about, "evaluate"), "rows")), 3);
     assert_int_equal(json_integer_value(json_object_get(about, "steps")), 2);
-    assert_true(json_number_value(json_object_get(about, "seconds")) > 0);
+    const double step = json_number_value(json_object_get(about, "seconds_per_step"));
+    const double evaluation = json_number_value(json_object_get(about, "seconds_per_evaluation"));
+    assert_true(step > 0 && evaluation > 0);
+    assert_int_equal(json_integer_value(json_object_get(about, "evaluations")), 1);
+    assert_float_equal(json_number_value(json_object_get(about, "seconds")), 2 * step + evaluation, 1e-9);
     /* The plan's bytes, before the run, are those of the result. */
     json_t *classes = json_object_get(about, "memory"), *bytes;
     const char *name;
@@ -87,6 +92,47 @@ static void test_train(void **state) {
     free(run_well(f, PAIRS "--log_level warning --disable_tqdm"));
     text = output_of(f, "stderr");
     if (strstr(text, "Model ") || strstr(text, "Optimizer")) fail_msg("%s", text);
+    free(text);
+}
+
+/* The evaluations that are announced are those that are done. */
+static void test_evaluations(void **state) {
+    struct fixture *f = *state;
+    static const char *const strategies[] = {
+        "", /* one after the training */
+        "--eval_strategy steps --eval_steps 2",
+        "--eval_strategy steps --eval_steps 2 --max_steps 8",
+        "--eval_strategy steps --eval_steps 3 --eval_delay 4 --eval_on_start",
+        "--eval_strategy steps --eval_steps 3 --eval_delay 6 --max_steps 6",
+        "--eval_strategy steps --eval_steps 2 --eval_delay 100",
+        "--eval_strategy epoch",
+        "--eval_strategy epoch --num_train_epochs 3 --max_steps -1 --eval_delay 1.5",
+        "--eval_strategy epoch --num_train_epochs 2.5 --max_steps -1",
+        "--eval_strategy epoch --save_strategy epoch --load_best_model_at_end",
+    };
+    write_rows(f, "few.csv", "id,text,label", "w1 w2");
+    write_text(f, "one.csv", "text,label\nw1,good\n");
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        char words[1024], folder[16];
+        snprintf(folder, sizeof folder, "run%zu", i);
+        snprintf(words, sizeof words,
+                 "train --config_name model --tokenizer_name model --max_steps 7 --threads 1 --device cpu --json "
+                 "--save_strategy no --train_file few.csv --validation_file one.csv --per_device_train_batch_size 4 "
+                 "--output_dir %s %s",
+                 folder, strategies[i]);
+        json_t *result = run_json(f, words), *history = history_of(f, folder), *entry;
+        const json_int_t announced = json_integer_value(json_object_get(json_object_get(result, "run"), "evaluations"));
+        json_int_t done = 0;
+        size_t k;
+        json_array_foreach(history, k, entry) done += json_object_get(entry, "eval_loss") != NULL;
+        if (announced != done) fail_msg("%s: announced %d, done %d", strategies[i], (int)announced, (int)done);
+        json_decref(result);
+        json_decref(history);
+    }
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "Evaluate   one.csv: 1 row\n");
+    assert_contains(text, "Batch      4 rows\n");
+    assert_contains(text, "Device     CPU, 1 thread, fp32\n");
     free(text);
 }
 
@@ -165,7 +211,16 @@ static void test_eval_and_predict(void **state) {
     assert_string_equal(
         json_string_value(json_array_get(json_object_get(json_object_get(result, "run"), "classes"), 1)), "positive");
     json_decref(result);
-    free(run_well(f, "predict --model_name_or_path out --test_file dev.csv --threads 2"));
+    char *rows = run_well(f, "predict --model_name_or_path out --test_file dev.csv --threads 2 --json"),
+         *rest = strchr(rows, '\n');
+    json_t *row = json_loads(rows, JSON_DISABLE_EOF_CHECK, NULL); /* the first one holds the run */
+    assert_int_equal(json_integer_value(json_object_get(row, "index")), 0);
+    const json_t *about = json_object_get(row, "run");
+    assert_string_equal(json_string_value(json_object_get(about, "task")), "classification");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(about, "predict"), "rows")), EVAL_ROWS);
+    assert_null(strstr(rest, "\"run\""));
+    json_decref(row);
+    free(rows);
     text = output_of(f, "stderr");
     assert_order(text, predicted, sizeof predicted / sizeof *predicted);
     free(text);
@@ -217,8 +272,8 @@ static void test_repeated(void **state) {
     assert_int_equal(strlen(json_string_value(json_object_get(file, "xxh3_64"))), 16);
     assert_int_equal(*json_string_value(json_object_get(file, "path")), '/');
     assert_true(json_is_null(json_object_get(json_object_get(made, "files"), "validation_file")));
-    json_t *data = json_pack("{s:[s, s], s:b, s:n, s:s, s:n, s:i}", "text", "b", "a", "pair", 1, "delimiter", "label",
-                             "label", "label_separator", "max_seq_length", 9);
+    json_t *data = json_pack("{s:[s, s], s:b, s:n, s:s, s:n, s:i, s:n}", "text", "b", "a", "pair", 1, "delimiter",
+                             "label", "label", "label_separator", "max_seq_length", 9, "class_weights");
     assert_true(json_equal(json_object_get(made, "data"), data));
     json_decref(data);
     json_decref(made);
@@ -493,7 +548,7 @@ int main(void) {
         TEST(test_train),     TEST(test_other_runs),   TEST(test_eval_and_predict),
         TEST(test_long_runs), TEST(test_unknown_time), TEST(test_repeated),
         TEST(test_json_file), TEST(test_used_again),   TEST(test_other_kind_of_text),
-        TEST(test_card),      TEST(test_plain_card),
+        TEST(test_card),      TEST(test_plain_card),   TEST(test_evaluations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,7 @@ static const struct change changes[] = {
     {"optim=lion_32bit", REFUSED, "optim was"},
     /* what a user may want to change */
     {"seed=7 data_seed=42", LOGGED, "seed was 42 and is 7"},
+    {"class_weights=1,2", REFUSED, "class_weights was null and is [1,2]"},
     {"learning_rate=2e-3", LOGGED, "learning_rate was 0.001 and is 0.002"},
     {"lr_scheduler_type=cosine", LOGGED, "lr_scheduler_type was \"linear\" and is \"cosine\""},
     {"lr_scheduler_type=constant", LOGGED, "lr_scheduler_type"},

@@ -94,6 +94,9 @@ static void test_drop_last(void **state) {
     snug_dataset_close(dataset);
 }
 
+/* Sums of these are rounded. */
+static const float weights[] = {0.1f, 0.7f, 1e-3f};
+
 /* The same rows, at the same place of the step. */
 static void assert_same_rows(const struct snug_batch *a, const struct snug_batch *b) {
     assert_int_equal(a->tokens, b->tokens);
@@ -108,14 +111,16 @@ static void assert_same_rows(const struct snug_batch *a, const struct snug_batch
 /* The batches of a step, in the order of the ranks; an epoch's last step may have none for the last ranks. */
 static void check_step(struct fixture *f, struct run *all, struct run *own, int64_t contributors, int64_t share) {
     int64_t items = -1;
+    double weight = 0;
     for (int64_t r = 0; r < contributors; r++) {
         bool ended = false;
         for (int64_t micro = 0; !ended; micro++) {
             const struct snug_batch *a = next(f, all), *b = next(f, &own[r]);
             assert_true(a && b && micro < share);
             assert_same_rows(a, b);
-            if (items < 0) items = a->items_in_step;
+            if (items < 0) items = a->items_in_step, weight = a->weight_in_step;
             assert_int_equal(b->items_in_step, items);
+            assert_true(b->weight_in_step == weight); /* the same bits */
             ended = b->last_in_step;
             assert_int_equal(ended, micro == share - 1 || a->last_in_step);
         }
@@ -125,6 +130,7 @@ static void check_step(struct fixture *f, struct run *all, struct run *own, int6
 /* The ranks' batches, step by step, are those of one rank that has them all; from step 2 on. */
 static void check_ranks(struct fixture *f, const struct snug_dataset *dataset, int ranks, int64_t share) {
     struct snug_loader_options options = loader_options(f, 8, ranks * share);
+    options.class_weights = weights;
     const int64_t steps = snug_loader_steps(ROWS, &options), batches = snug_loader_batches(ROWS, &options);
     struct run all = start(f, dataset, options, 1), own[8];
     assert_int_equal(snug_loader_begin_epoch(all.loader, 0, 2), SNUG_OK);
@@ -154,6 +160,7 @@ static void check_ranks(struct fixture *f, const struct snug_dataset *dataset, i
 /* The same, for ranks that have a step's batches in turns. */
 static void check_turns(struct fixture *f, const struct snug_dataset *dataset, int ranks, int64_t share) {
     struct snug_loader_options options = loader_options(f, 8, ranks * share);
+    options.class_weights = weights;
     const int64_t batches = snug_loader_batches(ROWS, &options), a_step = ranks * share;
     struct run all = start(f, dataset, options, 1), own[8];
     assert_int_equal(snug_loader_begin_epoch(all.loader, 0, 1), SNUG_OK);
@@ -164,14 +171,16 @@ static void check_turns(struct fixture *f, const struct snug_dataset *dataset, i
         assert_int_equal(snug_loader_begin_epoch(own[options.rank].loader, 0, 1), SNUG_OK);
     }
     int64_t items = -1;
+    double weight = 0;
     for (int64_t number = a_step; number < batches; number++) {
         const int64_t micro = number % a_step, rank = micro % ranks;
         const struct snug_batch *a = next(f, &all), *b = next(f, &own[rank]);
         assert_non_null(a);
         assert_non_null(b);
         assert_same_rows(a, b);
-        if (micro == 0) items = a->items_in_step;
+        if (micro == 0) items = a->items_in_step, weight = a->weight_in_step;
         assert_int_equal(b->items_in_step, items);
+        assert_true(b->weight_in_step == weight); /* the same bits */
         assert_int_equal(b->last_in_step, micro / ranks == share - 1 || number + ranks >= batches);
         assert_true(snug_loader_contributors(ROWS, &options, number / a_step, micro / ranks) > rank);
         if (number + 1 == batches)

@@ -53,7 +53,7 @@ struct snug_run {
     int64_t step;                   /* optimizer steps done so far: dropout's key, and an optimizer's t - 1 */
     int64_t micro_batch;            /* within the step */
     int64_t chunk, first_row, rows; /* HEAD: rows first_row … first_row + rows - 1 of the batch's loss positions */
-    float loss_scale;               /* 1 / items_in_step */
+    float loss_scale;               /* 1 / weight_in_step */
     float learning_rate, max_grad_norm;
     /* In fp16 only the device may know yet whether a step was skipped: the number of skipped steps that the host knows
      * of, and the learning rates if 1, 2 … more were skipped. */

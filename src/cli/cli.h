@@ -64,7 +64,7 @@ snug_status cli_put_lines(struct cli *cli, const char *text);
 /* value as one line; takes the reference; NULL means out of memory. digits: significant digits of a real. */
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits);
 /* The same, of an object, with what was understood and planned as its last member, "run". */
-snug_status cli_put_result(struct cli *cli, json_t *object);
+snug_status cli_put_result(struct cli *cli, json_t *object, int digits);
 /* A number; null if JSON has no such number. */
 json_t *cli_real(double value);
 /* A string; malformed UTF-8 becomes U+FFFD. */

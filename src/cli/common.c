@@ -187,8 +187,8 @@ static snug_status put_json(struct cli *cli, json_t *value, int digits, const ch
 
 snug_status cli_put_json(struct cli *cli, json_t *value, int digits) { return put_json(cli, value, digits, NULL); }
 
-snug_status cli_put_result(struct cli *cli, json_t *object) {
-    if (cli->run) return put_json(cli, object, 15, cli->run);
+snug_status cli_put_result(struct cli *cli, json_t *object, int digits) {
+    if (cli->run) return put_json(cli, object, digits, cli->run);
     json_decref(object);
     cli->write_error = ENOMEM;
     return SNUG_E_MEMORY;

@@ -7,7 +7,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
     if (cli->json) {
         json_t *object = json_object();
         cli_add_metrics(&object, metrics);
-        return cli_put_result(cli, object);
+        return cli_put_result(cli, object, 15);
     }
     snug_status status = SNUG_OK;
     for (size_t i = 0; i < metrics->count; i++) {

@@ -54,7 +54,7 @@ static snug_status report(struct cli *cli, const snug_train_result *result) {
     if (status == SNUG_OK && !cli->progress.quiet) fputs(text, stderr);
     snug_free(text);
     json_t *object = status == SNUG_OK && cli->json ? result_json(result) : NULL;
-    if (status == SNUG_OK && cli->json) status = cli_put_result(cli, object);
+    if (status == SNUG_OK && cli->json) status = cli_put_result(cli, object, 15);
     return status;
 }
 

@@ -308,5 +308,6 @@ void snug_loss_op(struct snug_builder *b, int32_t logits, enum snug_loss_kind ki
                                .loss = {.logits = logits,
                                         .loss = b->program->loss,
                                         .function = kind,
-                                        .label_smoothing = (float)label_smoothing}});
+                                        .label_smoothing = (float)label_smoothing,
+                                        .weighted = b->program->weighs_classes}});
 }

@@ -238,12 +238,14 @@ struct snug_gather_backward {
 /* loss = sum over the items (+= in later chunks);  d = d loss_sum / d logits * run->loss_scale
    cross entropy: of batch->labels, SNUG_IGNORE_LABEL rows contribute nothing; label smoothing e as PyTorch's
    CrossEntropyLoss; binary cross entropy with logits: of batch->targets [R,C]; mean squared error: of batch->targets
-   [R] (C = 1) */
+   [R] (C = 1). weighted: with batch->class_weights [C], which are CrossEntropyLoss's weight and BCEWithLogitsLoss's
+   pos_weight */
 struct snug_loss_op {
     int32_t logits;  /* [R,C] F32 */
     int32_t loss, d; /* [1] F32; [R,C] (= logits if F32) or none */
     enum snug_loss_kind function;
     float label_smoothing;
+    bool weighted;
 };
 /* x = 0 */
 struct snug_fill {

@@ -18,6 +18,9 @@ struct snug_batch {
     int64_t rows;          /* loss positions (text/task.h) */
     int64_t items;         /* number of summed losses: rows with a label; rows * labels if multi-label */
     int64_t items_in_step; /* over all micro-batches of this optimizer step */
+    double weight;         /* sum of the items' weights, the divisor of their mean loss: items, unless classes have
+                              weights and rows one label */
+    double weight_in_step; /* over all micro-batches of this optimizer step, in their order */
     int64_t first_sample;  /* index in the step of the first sequence; dropout is keyed by it */
     int64_t first_row;     /* evaluation: index in the data set of the first sequence */
     int64_t longest;       /* tokens of the longest sequence */
@@ -30,9 +33,10 @@ struct snug_batch {
     int32_t *positions; /* [tokens] row of the position table: consecutive, from the same first one in each sequence */
     int32_t *sample;    /* [tokens] index in the step of the token's sequence */
     int32_t *by_id;     /* [tokens] token numbers, stably sorted by ids: gives each embedding row one owner */
-    int32_t *loss_positions; /* [rows] token number of each loss position */
-    int32_t *labels;         /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none */
-    float *targets;          /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
+    int32_t *loss_positions;    /* [rows] token number of each loss position */
+    int32_t *labels;            /* [rows] class or masked token's id; SNUG_IGNORE_LABEL if there is none */
+    float *targets;             /* [rows * labels] multi-label 0/1, or [rows] regression; unused otherwise */
+    const float *class_weights; /* [labels] the options' (text/loader.h), or NULL */
 };
 
 /* The sequence that a token belongs to. */

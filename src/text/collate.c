@@ -37,15 +37,14 @@ static int64_t places_of(const struct snug_collator *collator, int64_t number, i
 
 /* Items of a batch that is not collated yet. */
 static snug_status count_items(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t number,
-                               int64_t *items) {
+                               struct snug_items *items) {
     const struct snug_task_info *task = snug_task_info(collator->options->task);
     int64_t end;
-    *items = 0;
+    *items = (struct snug_items){0};
     for (int64_t place = places_of(collator, number, &end); place < end; place++) {
-        int64_t row, of_row;
+        int64_t row;
         RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &row));
-        RETURN_IF_ERROR(task->count(ctx, collator, epoch, row, &of_row));
-        *items += of_row;
+        RETURN_IF_ERROR(task->count(ctx, collator, epoch, row, items));
     }
     return SNUG_OK;
 }
@@ -91,6 +90,8 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
         collator->options->in_turns ? collator->options->ranks : 1; /* from one of a rank's to the next */
     const int64_t own = micro / between % share;
     batch->sequences = batch->tokens = batch->rows = batch->items = batch->longest = batch->truncated = 0;
+    batch->weight = 0;
+    batch->class_weights = collator->options->class_weights;
     batch->first_sample = micro * collator->options->batch_size;
     RETURN_IF_ERROR(snug_order_row(ctx, &collator->order, epoch, place, &batch->first_row));
     batch->last_in_step = own == share - 1 || number + between >= collator->batches;
@@ -101,13 +102,15 @@ snug_status snug_collator_collate(snug_context *ctx, struct snug_collator *colla
     }
     snug_radix_order(batch->by_id, collator->scratch, batch->ids, batch->tokens);
 
-    batch->items_in_step = batch->items;
+    batch->items_in_step = 0;
+    batch->weight_in_step = 0;
     if (own) return SNUG_OK;
+    /* In the order of the micro-batches: all ranks, however many there are, have the same bits. */
     for (int64_t next = first; next < first + steps && next < collator->batches; next++) {
-        int64_t items;
-        if (next == number) continue;
-        RETURN_IF_ERROR(count_items(ctx, collator, epoch, next, &items));
-        batch->items_in_step += items;
+        struct snug_items items = {batch->items, batch->weight};
+        if (next != number) RETURN_IF_ERROR(count_items(ctx, collator, epoch, next, &items));
+        batch->items_in_step += items.count;
+        batch->weight_in_step += items.weight;
     }
     return SNUG_OK;
 }

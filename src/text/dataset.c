@@ -323,8 +323,8 @@ static snug_status open_tokens(struct opening *o) {
     const bool cached = o->cached;
     if (cached && !o->peek.ended) log_oddities(o->ctx, o->options->path, o->cache); /* else the reader has done it */
     if (!cached) RETURN_IF_ERROR(build_and_open(o));
-    snug_log(o->ctx, SNUG_LOG_INFO, "%s: %" PRId64 " rows, %" PRId64 " tokens; %s %s%s%s", o->options->path,
-             o->cache->rows, o->cache->tokens, cached ? "read from" : "tokenized into",
+    snug_log(o->ctx, SNUG_LOG_INFO, "%s: %" PRId64 " row%s, %" PRId64 " tokens; %s %s%s%s", o->options->path,
+             o->cache->rows, o->cache->rows == 1 ? "" : "s", o->cache->tokens, cached ? "read from" : "tokenized into",
              o->folder.path ? o->folder.path : "a temporary file", o->folder.path ? "/" : "",
              o->folder.path ? o->name : "");
     return SNUG_OK;

@@ -153,6 +153,7 @@ struct snug_loader {
     bool stop;
 
     int64_t items_in_step, tokens, padded;
+    double weight_in_step;
 };
 
 static void fill_slot(struct worker *worker, int64_t epoch, int64_t number, struct slot *slot) {
@@ -304,8 +305,12 @@ snug_status snug_loader_next(struct snug_loader *loader, const struct snug_batch
     if (slot->status != SNUG_OK) return snug_fail(loader->ctx, slot->status, "%s", snug_error_message(slot->errors));
     loader->given++;
     struct snug_batch *batch = &slot->batch;
-    if (number % snug_loader_share(&loader->options) == 0) loader->items_in_step = batch->items_in_step;
+    if (number % snug_loader_share(&loader->options) == 0) {
+        loader->items_in_step = batch->items_in_step;
+        loader->weight_in_step = batch->weight_in_step;
+    }
     batch->items_in_step = loader->items_in_step;
+    batch->weight_in_step = loader->weight_in_step;
     loader->tokens += batch->tokens;
     loader->padded += batch->sequences * batch->longest;
     *out = batch;

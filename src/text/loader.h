@@ -28,11 +28,13 @@ struct snug_loader_options {
     int threads;      /* threads that scan the order of the epochs; 0 or 1: only the caller's */
     enum snug_task task;
     enum snug_problem problem;
-    int64_t labels;         /* classes */
-    double mlm_probability; /* 0.15 */
-    bool predict;           /* masked LM: the loss positions are the text's own [MASK] tokens, nothing else is masked,
-                               and labels are SNUG_IGNORE_LABEL */
-    bool label_all_tokens;  /* token classification: all tokens of a word have its tag, not the first one only */
+    int64_t labels;             /* classes */
+    const float *class_weights; /* [labels] weight of a class's loss; multi-label: of its positives; NULL: all 1. It
+                                   outlives the loader */
+    double mlm_probability;     /* 0.15 */
+    bool predict;          /* masked LM: the loss positions are the text's own [MASK] tokens, nothing else is masked,
+                              and labels are SNUG_IGNORE_LABEL */
+    bool label_all_tokens; /* token classification: all tokens of a word have its tag, not the first one only */
     const struct snug_tokenizer *tokenizer; /* masked LM: special tokens; vocabulary size */
     int64_t vocab_size;                     /* masked LM: random replacements are drawn below this */
     int32_t first_position;                 /* of each sequence's first token */

@@ -12,6 +12,11 @@
 /* The choices of --task: all names of the table. */
 #define SNUG_TASK_NAMES "classification|text_classification|mlm|token_classification|ner"
 
+struct snug_items {
+    int64_t count;
+    double weight; /* in the order of rows: a batch's sum has the same bits as batch->weight */
+};
+
 struct snug_task_info {
     const char *name;        /* in arguments, plans and checkpoints */
     const char *alias;       /* another name in arguments, or NULL */
@@ -38,16 +43,31 @@ struct snug_task_info {
        data. */
     double (*positions)(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
                         double tokens);
-    /* Items of a row that is not in a batch. */
-    snug_status (*count)(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row, int64_t *items);
-    /* Appends the loss positions of a row, whose tokens begin at first in the batch, with labels, targets and items. */
+    /* Adds the items of a row that is not in a batch, and their weights. */
+    snug_status (*count)(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
+                         struct snug_items *items);
+    /* Appends the loss positions of a row, whose tokens begin at first in the batch, with labels, targets, items and
+       their weights. */
     void (*collate)(const struct snug_collator *collator, int64_t epoch, int64_t row,
                     const struct snug_dataset_row *text, int64_t first, struct snug_batch *batch);
+    /* Adds the row's items to counts[class], of several labels those that the row has, and returns the items of any
+       class. NULL: the task has no classes. */
+    int64_t (*classes)(const struct snug_dataset *dataset, const struct snug_loader_options *options,
+                       const struct snug_dataset_row *text, int64_t counts[]);
 };
 
 extern const struct snug_task_info snug_task_classification, snug_task_mlm, snug_task_token_classification;
 
+/* The weight of an item of this class. */
+static inline double snug_item_weight(const struct snug_loader_options *options, int32_t class) {
+    return options->class_weights ? (double)options->class_weights[class] : 1;
+}
+
 const struct snug_task_info *snug_task_info(enum snug_task task);
+/* Counts the items of each class in all rows of a data set whose labels are bound: counts [options->labels], which the
+   caller set to 0, and *items, those of any class. */
+snug_status snug_task_count_classes(snug_context *ctx, const struct snug_dataset *dataset,
+                                    const struct snug_loader_options *options, int64_t counts[], int64_t *items);
 /* The task of that name; -1 if there is none. */
 int snug_task_find(const char *name);
 

@@ -50,17 +50,18 @@ static void collate(const struct snug_collator *collator, int64_t epoch, int64_t
         batch->labels[batch->rows] = predicts ? SNUG_IGNORE_LABEL : id;
         batch->loss_positions[batch->rows++] = (int32_t)(first + i);
         batch->items += !predicts;
+        batch->weight += !predicts;
     }
 }
 
 static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
-                         int64_t *items) {
+                         struct snug_items *items) {
     struct snug_dataset_row text;
     int32_t ignored;
-    *items = 0;
     if (collator->options->predict) return SNUG_OK;
     RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
-    for (int64_t i = 0; i < text.count; i++) *items += choose(collator, epoch, row, i, text.ids[i], &ignored);
+    for (int64_t i = 0; i < text.count; i++) items->count += choose(collator, epoch, row, i, text.ids[i], &ignored);
+    items->weight = (double)items->count;
     return SNUG_OK;
 }
 

@@ -30,22 +30,40 @@ static void collate(const struct snug_collator *collator, int64_t epoch, int64_t
         batch->labels[batch->rows] = class;
         batch->loss_positions[batch->rows++] = (int32_t)(first + i);
         batch->items += class != SNUG_IGNORE_LABEL;
+        batch->weight += class == SNUG_IGNORE_LABEL ? 0 : snug_item_weight(collator->options, class);
     }
 }
 
 static snug_status count(snug_context *ctx, struct snug_collator *collator, int64_t epoch, int64_t row,
-                         int64_t *items) {
+                         struct snug_items *items) {
     struct snug_dataset_row text;
     struct snug_words words;
     (void)epoch;
-    *items = 0;
     RETURN_IF_ERROR(snug_dataset_read(ctx, collator->dataset, row, &collator->buffer, &text));
     snug_dataset_row_words(collator->dataset, &text, &words);
-    /* may be untested: every counted position has a class */
-    for (int64_t i = 0; i < text.count; i++)
-        *items +=
-            is_position(collator->options, &words, i) && class_of(collator->dataset, &words, i) != SNUG_IGNORE_LABEL;
+    for (int64_t i = 0; i < text.count; i++) {
+        if (!is_position(collator->options, &words, i)) continue;
+        const int32_t class = class_of(collator->dataset, &words, i);
+        if (class == SNUG_IGNORE_LABEL) continue; /* may be untested: every counted position has a class */
+        items->count++;
+        items->weight += snug_item_weight(collator->options, class);
+    }
     return SNUG_OK;
+}
+
+static int64_t classes(const struct snug_dataset *dataset, const struct snug_loader_options *options,
+                       const struct snug_dataset_row *text, int64_t counts[]) {
+    struct snug_words words;
+    int64_t items = 0;
+    snug_dataset_row_words(dataset, text, &words);
+    for (int64_t i = 0; i < text->count; i++) {
+        if (!is_position(options, &words, i)) continue;
+        const int32_t class = class_of(dataset, &words, i);
+        if (class == SNUG_IGNORE_LABEL) continue; /* may be untested: every counted position has a class */
+        counts[class]++;
+        items++;
+    }
+    return items;
 }
 
 static double positions(const struct snug_loader_options *options, const struct snug_dataset *dataset, double sequences,
@@ -71,4 +89,5 @@ const struct snug_task_info snug_task_token_classification = {
     .positions = positions,
     .count = count,
     .collate = collate,
+    .classes = classes,
 };

@@ -3,6 +3,8 @@
 #ifndef SNUG_TRAIN_ARGS_H
 #define SNUG_TRAIN_ARGS_H
 
+#include <math.h>
+
 #include "core/context.h"
 #include "dist/process_group.h"
 #include "hub/cache.h"
@@ -47,6 +49,7 @@ struct snug_args {
     double num_train_epochs, learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm,
         warmup_steps, /* below 1: a ratio */
         label_smoothing_factor;
+    char *class_weights; /* "balanced", a list, or NULL: train/class_weights.h */
     char *lr_scheduler_type, *lr_scheduler_kwargs, *optim, *optim_args;
     char *train_sampling_strategy;
     bool gradient_checkpointing, update_in_backward;
@@ -93,6 +96,14 @@ snug_status snug_args_deepspeed(struct snug_args *args);
 /* The ranks of the run, or of the planned one. */
 static inline int snug_args_ranks(const struct snug_args *args) {
     return args->num_processes > 0 ? (int)args->num_processes : snug_group_size(args->group);
+}
+/* More steps and checkpoints than any run has (--max_steps is at most 10^12); sums of a few fit 64 bits. */
+#define SNUG_NEVER (INT64_C(1) << 53)
+/* --logging_steps and the like of a run of max_steps: below 1 a fraction of these, as in Trainer; a number above every
+   run's steps means never. */
+static inline int64_t snug_args_steps(double steps, int64_t max_steps) {
+    const double whole = steps < 1 ? ceil(steps * (double)max_steps) : steps;
+    return whole < (double)SNUG_NEVER ? (int64_t)whole : SNUG_NEVER;
 }
 /* Whether labels are numbers to predict. */
 enum snug_regression snug_args_regression(const struct snug_args *args);

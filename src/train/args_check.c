@@ -8,7 +8,7 @@
 #include "optim/schedule.h"
 #include "text/data_file.h"
 #include "text/task.h"
-#include "train/args.h"
+#include "train/class_weights.h"
 
 static const char *interval_name(enum snug_interval interval) {
     static const char *const names[] = {"no", "steps", "epoch", "best"};
@@ -284,6 +284,8 @@ snug_status snug_args_check(struct snug_args *args, const char *command) {
     unsigned classes;
     RETURN_IF_ERROR(snug_args_offload(args, &classes));
     RETURN_IF_ERROR(check_ranks(args, command));
+    const bool trains = strcmp(command, "eval") != 0 && strcmp(command, "predict") != 0;
+    RETURN_IF_ERROR(snug_class_weights_check(args, trains));
     if (train || strcmp(command, "plan") == 0) RETURN_IF_ERROR(check_training(args));
     if (!train) return SNUG_OK;
     if (!args->validation_file && !args->validation_split_percentage &&

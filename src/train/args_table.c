@@ -102,6 +102,11 @@ const struct snug_argument snug_arguments[] = {
          "threshold with the best F1 (snug's own)"),
     REAL(threshold, DATA, "0", "[0,1)",
          "several labels: probability from which on a class is predicted; 0: above one half (snug's own)"),
+    TEXT(
+        class_weights, "", DATA, "A=W,B=W",
+        "weights of the classes in the loss, by name (1 if not named) or as a list in the model's order; balanced: by "
+        "the rows of each class; several labels: of a class's positives; none: no weights; eval: default, those of the "
+        "model's training (snug's own)"),
     ROW(TRISTATE, do_regression, "", DATA, "BOOL", "", NULL, NULL,
         "True: regression, even if all labels are integers; False: classes, even if they are numbers; default: "
         "regression if a label is a number that is not whole"),

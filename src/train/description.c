@@ -33,11 +33,50 @@ static void count_parameters(const struct snug_program *program, int64_t *all, i
     }
 }
 
-snug_status snug_description_seconds(const struct snug_session *s, double *seconds) {
+/* The evaluations within and after the training; early stopping is not foreseen. */
+static int64_t count_evaluations(const struct snug_session *s) {
+    const struct snug_args *args = s->job.setup.args;
+    const int64_t steps = s->max_steps, per_epoch = s->steps_per_epoch;
+    int64_t every = steps + 1, count = args->eval_on_start; /* every: steps from one to the next */
+    double least = args->eval_delay;                        /* the first step that may be evaluated */
+    if (!s->training || !s->evaluation) return 0;
+    if (args->eval_strategy == SNUG_INTERVAL_EPOCH) {
+        every = per_epoch;
+        least *= (double)per_epoch;
+    } else if (args->eval_strategy == SNUG_INTERVAL_STEPS) {
+        every = snug_args_steps(args->eval_steps, steps);
+    }
+    bool last = steps % every == 0 || args->eval_strategy == SNUG_INTERVAL_EPOCH;
+    last = last && (double)steps >= least;
+    count += steps / every + (last && steps % every != 0);
+    if (least > (double)every) count -= (int64_t)fmin(ceil(least / (double)every) - 1, (double)(steps / every));
+    return count + (!last || args->load_best_model_at_end);
+}
+
+/* What a run takes by the rates of this machine or GPU; all 0 if they were never measured. */
+struct duration {
+    double step, evaluation, run; /* seconds; of an evaluation of all its rows; of the run with its evaluations */
+    int64_t evaluations;
+};
+
+static snug_status estimate_with(const struct snug_session *s, const struct snug_rates *rates, struct duration *out) {
+    struct snug_estimate step;
+    struct snug_step_estimate batch = {0};
+    RETURN_IF_ERROR(snug_run_plan_step(&s->job.plan, rates, &step));
+    if (out->evaluations)
+        RETURN_IF_ERROR(snug_estimate_parts(rates, &s->evaluation->program, &s->evaluation->pipeline.load, &batch));
+    const int64_t rows = s->job.setup.eval.rows;
+    out->step = step.seconds;
+    if (out->evaluations)
+        out->evaluation = batch.total.seconds * (double)snug_loader_batches(rows, &s->evaluation->pipeline.options);
+    out->run = out->step * (double)s->max_steps + out->evaluation * (double)out->evaluations;
+    return SNUG_OK;
+}
+
+static snug_status estimate(const struct snug_session *s, struct duration *out) {
     const struct snug_device *device = &s->job.limits.device;
     struct snug_rates rates;
-    struct snug_estimate step = {0};
-    *seconds = 0;
+    *out = (struct duration){.evaluations = count_evaluations(s)};
     if (!s->training) return SNUG_OK;
     snug_status status = snug_rates_known(s->ctx, device->backend, snug_device_gpu(device), device->threads, &rates);
     if (status != SNUG_OK && status != SNUG_E_MEMORY) { /* a file that SNUG_RATES names: the run does not need it */
@@ -45,9 +84,8 @@ snug_status snug_description_seconds(const struct snug_session *s, double *secon
         snug_clear_error(s->ctx);
         return SNUG_OK;
     }
-    if (status == SNUG_OK && rates.count) status = snug_run_plan_step(&s->job.plan, &rates, &step);
+    if (status == SNUG_OK && rates.count) status = estimate_with(s, &rates, out);
     snug_rates_free(&rates);
-    *seconds = step.seconds;
     return status;
 }
 
@@ -107,7 +145,9 @@ static json_t *model_json(const struct snug_session *s) {
     return o;
 }
 
-static void add_training(const struct snug_session *s, double seconds, json_t **o) {
+static json_t *seconds_json(double seconds) { return seconds > 0 ? snug_json_number(seconds) : json_null(); }
+
+static void add_training(const struct snug_session *s, const struct duration *duration, json_t **o) {
     const struct snug_args *args = s->job.setup.args;
     const struct snug_loader_options *options = &s->training->pipeline.options;
     const int ranks = snug_group_size(args->group);
@@ -123,11 +163,13 @@ static void add_training(const struct snug_session *s, double seconds, json_t **
     snug_json_add(o, "learning_rate", snug_json_number(args->learning_rate));
     snug_json_add(o, "lr_scheduler_type", text_or_null(args->lr_scheduler_type));
     snug_json_add(o, "warmup_steps", snug_json_number(s->schedule.warmup_steps));
-    snug_json_add(o, "seconds_per_step", seconds > 0 ? snug_json_number(seconds) : json_null());
-    snug_json_add(o, "seconds", seconds > 0 ? snug_json_number(seconds * (double)s->max_steps) : json_null());
+    snug_json_add(o, "evaluations", json_integer(duration->evaluations));
+    snug_json_add(o, "seconds_per_step", seconds_json(duration->step));
+    snug_json_add(o, "seconds_per_evaluation", seconds_json(duration->evaluation));
+    snug_json_add(o, "seconds", seconds_json(duration->run));
 }
 
-static json_t *describe(const struct snug_session *s, double seconds) {
+static json_t *describe(const struct snug_session *s, const struct duration *duration) {
     const struct snug_setup *setup = &s->job.setup;
     const struct snug_labels *labels = &setup->config.labels;
     const struct snug_planned_program *program = main_program(s);
@@ -143,6 +185,7 @@ static json_t *describe(const struct snug_session *s, double seconds) {
     snug_json_add(&o, "task", json_string(snug_setup_task(setup)->name));
     snug_json_add(&o, "problem", text_or_null(problem_text(setup)));
     snug_json_add(&o, "classes", classes);
+    snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     snug_json_add(&o, "train", data_json(s, &setup->train));
     snug_json_add(&o, setup->command == SNUG_COMMAND_PREDICT ? "predict" : "evaluate", data_json(s, &setup->eval));
     snug_json_add(&o, "device", snug_json_from_text(device_name(s)));
@@ -151,7 +194,7 @@ static json_t *describe(const struct snug_session *s, double seconds) {
         &o, "precision",
         json_string(snug_precision_text(program->program.compute, program->program.tf32, s->job.plan.weights)));
     snug_json_add(&o, "memory", memory);
-    if (s->training) add_training(s, seconds, &o);
+    if (s->training) add_training(s, duration, &o);
     return o;
 }
 
@@ -189,6 +232,9 @@ static void say(const struct snug_session *s, const char *name, const struct lin
         name = "";
     } while (*text);
 }
+
+/* After a number: nothing after 1. */
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
 static void say_model(const struct snug_session *s) {
     const struct snug_setup *setup = &s->job.setup;
@@ -236,13 +282,20 @@ static void say_task(const struct snug_session *s) {
         add(&line, "%s%s", i ? ", " : "", labels->names[i]);
     if (labels->count > CLASSES_SHOWN) add(&line, ", …");
     say(s, "Classes", &line);
+    if (!setup->class_weights) return;
+    line = (struct line){"", 0};
+    for (int64_t i = 0; i < labels->count && i < CLASSES_SHOWN; i++)
+        add(&line, "%s%s %g", i ? ", " : "", labels->names[i], (double)setup->class_weights[i]);
+    if (labels->count > CLASSES_SHOWN) add(&line, ", …");
+    if (labels->problem == SNUG_PROBLEM_MULTI_LABEL) add(&line, ", of the positives in the loss");
+    say(s, "Weights", &line);
 }
 
 static void say_data(const struct snug_session *s, const char *name, const struct snug_data_source *source) {
     struct line line = {"", 0};
     if (!source->dataset) return;
     const int64_t cut = snug_dataset_truncated(source->dataset);
-    add(&line, "%s: %" PRId64 " rows", snug_dataset_path(source->dataset), source->rows);
+    add(&line, "%s: %" PRId64 " row%s", snug_dataset_path(source->dataset), source->rows, plural(source->rows));
     if (cut) add(&line, ", %" PRId64 " of them cut at %" PRId64 " tokens", cut, s->job.setup.max_length);
     say(s, name, &line);
 }
@@ -252,19 +305,20 @@ static void say_steps(const struct snug_session *s) {
     const struct snug_loader_options *options = &s->training->pipeline.options;
     const int ranks = snug_group_size(args->group);
     struct line batch = {"", 0}, steps = {"", 0}, optimizer = {"", 0};
-    add(&batch, "%" PRId64 " rows", options->batch_size);
+    add(&batch, "%" PRId64 " row%s", options->batch_size, plural(options->batch_size));
     if (options->accumulation > ranks) add(&batch, " x %" PRId64 " accumulated", options->accumulation / ranks);
     if (ranks > 1) add(&batch, " x %d ranks", ranks); /* may be untested: needs MPI */
     if (options->accumulation > 1) add(&batch, " = %" PRId64 " a step", options->batch_size * options->accumulation);
     say(s, "Batch", &batch);
-    add(&steps, "%" PRId64 " in %.4g epochs", s->max_steps, (double)s->max_steps / (double)s->steps_per_epoch);
+    add(&steps, "%" PRId64 " in %.4g epoch%s", s->max_steps, (double)s->max_steps / (double)s->steps_per_epoch,
+        plural(s->max_steps == s->steps_per_epoch));
     say(s, "Steps", &steps);
     add(&optimizer, "%s", s->job.plan.optimizer.name);
     if (s->job.plan.optimizer.relative_step)
         add(&optimizer, ", with its own learning rate");
     else
-        add(&optimizer, ", learning rate %g, %s schedule, %g warm-up steps", args->learning_rate,
-            args->lr_scheduler_type, s->schedule.warmup_steps);
+        add(&optimizer, ", learning rate %g, %s schedule, %g warm-up step%s", args->learning_rate,
+            args->lr_scheduler_type, s->schedule.warmup_steps, plural(s->schedule.warmup_steps == 1));
     say(s, "Optimizer", &optimizer);
 }
 
@@ -286,14 +340,14 @@ static void say_memory(const struct snug_session *s) {
 static void say_device(const struct snug_session *s) {
     const struct snug_program *program = &main_program(s)->program;
     struct line line = {"", 0};
-    add(&line, "%s, %d threads, %s", device_name(s), s->job.setup.threads,
+    add(&line, "%s, %d thread%s, %s", device_name(s), s->job.setup.threads, plural(s->job.setup.threads),
         snug_precision_text(program->compute, program->tf32, s->job.plan.weights));
     say(s, "Device", &line);
 }
 
-static void say_time(const struct snug_session *s, double step) {
+static void say_time(const struct snug_session *s, const struct duration *duration) {
     struct line line = {"", 0};
-    const double run = step * (double)s->max_steps;
+    const double step = duration->step, run = duration->run;
     const long long minutes = llround(run / 60);
     if (step <= 0)
         add(&line, "unknown: snug bench rates, or snug plan, measures it once on this machine");
@@ -304,10 +358,13 @@ static void say_time(const struct snug_session *s, double step) {
     else
         add(&line, "about %lld h %02lld min", minutes / 60, minutes % 60);
     if (step > 0) add(&line, ": %.3g s a step, %.4g samples/s", step, samples_per_step(s) / step);
+    if (step > 0 && duration->evaluations)
+        add(&line, ", %" PRId64 " evaluation%s of %.3g s", duration->evaluations, plural(duration->evaluations),
+            duration->evaluation);
     say(s, "Time", &line);
 }
 
-static void say_all(const struct snug_session *s, double seconds) {
+static void say_all(const struct snug_session *s, const struct duration *duration) {
     const bool predicts = s->job.setup.command == SNUG_COMMAND_PREDICT;
     say_model(s);
     say_columns(s);
@@ -317,17 +374,17 @@ static void say_all(const struct snug_session *s, double seconds) {
     if (s->training) say_steps(s);
     say_device(s);
     say_memory(s);
-    if (s->training) say_time(s, seconds);
+    if (s->training) say_time(s, duration);
 }
 
 snug_status snug_description_tell(const struct snug_session *s, const snug_callbacks *callbacks) {
-    double seconds;
+    struct duration duration;
     char *text;
     if (snug_group_rank(s->job.setup.args->group) != 0) return SNUG_OK; /* may be untested: needs MPI */
-    RETURN_IF_ERROR(snug_description_seconds(s, &seconds));
-    say_all(s, seconds);
+    RETURN_IF_ERROR(estimate(s, &duration));
+    say_all(s, &duration);
     if (!callbacks || !callbacks->on_event) return SNUG_OK;
-    json_t *description = describe(s, seconds);
+    json_t *description = describe(s, &duration);
     if (!description) return snug_fail(s->ctx, SNUG_E_MEMORY, "out of memory while describing the run");
     const snug_status status = snug_json_text(s->ctx, description, JSON_COMPACT, &text);
     json_decref(description);

@@ -10,7 +10,5 @@
 
 /* Logs the lines (SNUG_LOG_INFO) and sends SNUG_EVENT_RUN. Rank 0 alone does. */
 snug_status snug_description_tell(const struct snug_session *session, const snug_callbacks *callbacks);
-/* Seconds of a step by the rates of this machine or GPU; 0 if they were never measured. */
-snug_status snug_description_seconds(const struct snug_session *session, double *seconds);
 
 #endif

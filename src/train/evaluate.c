@@ -111,7 +111,7 @@ enum { TOGETHER = 16 };
 
 struct snug_losses {
     double stop; /* not 0: the rank was asked to stop */
-    double count, sums[TOGETHER], items[TOGETHER];
+    double count, sums[TOGETHER], weights[TOGETHER];
 };
 
 static struct snug_losses *own_losses(const struct snug_measurement *m) {
@@ -136,7 +136,7 @@ snug_status snug_measurement_add(void *user, const float *logits, int64_t first_
     RETURN_IF_ERROR(snug_session_read(s, &s->eval_run, s->evaluation->program.loss, &loss, sizeof loss));
     struct snug_losses *own = own_losses(m);
     own->sums[(int)own->count] = loss;
-    own->items[(int)own->count++] = (double)batch->items;
+    own->weights[(int)own->count++] = batch->weight;
     return SNUG_OK;
 }
 
@@ -156,7 +156,7 @@ snug_status snug_measurement_share(void *user, bool last, bool *stop) {
             const struct snug_losses *its = &m->ranks[r];
             *stop |= its->stop != 0;
             if (round < (int64_t)its->count)
-                snug_metric_accumulator_add_loss(s->accumulator, its->sums[round], (int64_t)its->items[round]);
+                snug_metric_accumulator_add_loss(s->accumulator, its->sums[round], its->weights[round]);
         }
     *own_losses(m) = (struct snug_losses){0};
     m->rounds = 0;

@@ -60,6 +60,7 @@ static json_t *fixed_of(const struct snug_job *job) {
     snug_json_add(&o, "train_sampling_strategy", text_or_null(setup->args->train_sampling_strategy));
     snug_json_add(&o, "data_seed", json_integer((json_int_t)options->seed));
     snug_json_add(&o, "freeze", text_or_null(setup->args->freeze));
+    snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     snug_json_add(&o, "optim", json_string(job->plan.optimizer.name));
     snug_json_add(&o, "dtype", json_string(snug_dtype_name(job->plan.weights)));
     return o;
@@ -159,7 +160,9 @@ static snug_status compare(const struct snug_job *job, const char *path, const j
     char text[256];
     const json_t *saved_fixed = json_object_get(saved, "fixed"), *saved_settings = json_object_get(saved, "settings");
     json_object_foreach(json_object_get(here, "fixed"), key, value) {
-        if (is_same(value, json_object_get(saved_fixed, key))) continue;
+        const json_t *was = json_object_get(saved_fixed, key);
+        /* untested: a checkpoint of an earlier version, without the key */
+        if (is_same(value, was) || (json_is_null(value) && !was)) continue;
         describe(key, json_object_get(saved_fixed, key), value, text, sizeof text);
         return snug_fail(job->ctx, SNUG_E_INPUT,
                          "%s cannot be resumed by this run: %s; start a new run from its weights with "

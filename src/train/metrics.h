@@ -49,8 +49,9 @@ void snug_metric_accumulator_free(struct snug_metric_accumulator *accumulator);
    are ignored. Batches come in the order of their rows. */
 void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, const float *logits,
                                  const struct snug_batch *batch, int64_t first, int64_t rows);
-/* Adds the sum of the losses of `items` items; the logits are added separately. */
-void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, int64_t items);
+/* Adds the sum of the losses of items of this total weight, 1 each unless classes have weights; the logits are added
+   separately. */
+void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, double weight);
 /* On several ranks, each of which added every ranks-th batch of batch_size rows, beginning with the batch of its
    number: afterwards all have what one rank has that added all batches. The losses are not merged: each rank adds those
    of all batches. Once, before the result. */

@@ -39,8 +39,7 @@ struct snug_metric_accumulator {
     const struct snug_metric_kind *kind;
     void *memory, *state;
     int64_t rows, correct;
-    double loss_sum;
-    int64_t loss_items;
+    double loss_sum, loss_weight;
     const char *misuse;
 };
 

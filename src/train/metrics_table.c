@@ -48,8 +48,8 @@ snug_status snug_metric_accumulator_create(snug_context *ctx, const struct snug_
 }
 
 void snug_metric_accumulator_reset(struct snug_metric_accumulator *accumulator) {
-    accumulator->rows = accumulator->correct = accumulator->loss_items = 0;
-    accumulator->loss_sum = 0;
+    accumulator->rows = accumulator->correct = 0;
+    accumulator->loss_sum = accumulator->loss_weight = 0;
     accumulator->misuse = NULL;
     /* untested: every task has a state, and stops at misuse */
     if (accumulator->state) memset(accumulator->state, 0, accumulator->kind->state_size);
@@ -68,9 +68,9 @@ void snug_metric_accumulator_add(struct snug_metric_accumulator *accumulator, co
     if (!accumulator->misuse) accumulator->kind->add(accumulator, logits, batch, first, rows);
 }
 
-void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, int64_t items) {
+void snug_metric_accumulator_add_loss(struct snug_metric_accumulator *accumulator, double loss_sum, double weight) {
     accumulator->loss_sum += loss_sum;
-    accumulator->loss_items += items;
+    accumulator->loss_weight += weight;
 }
 
 snug_status snug_metric_accumulator_merge(struct snug_metric_accumulator *accumulator,
@@ -111,9 +111,15 @@ snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const c
     return status;
 }
 
+<<<<<<< HEAD
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out) {
     double values[SNUG_METRIC_VALUES] = {
         accumulator->loss_items ? accumulator->loss_sum / (double)accumulator->loss_items : NAN};
+=======
+snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
+    double values[SNUG_METRIC_VALUES] = {accumulator->loss_weight > 0 ? accumulator->loss_sum / accumulator->loss_weight
+                                                                      : NAN};
+>>>>>>> 8bf3c48e9dbcb509eca7dadb22d12e0d17a40cb1
     const struct snug_metric_kind *kind = accumulator->kind;
     out->count = 0;
     if (accumulator->misuse) return snug_fail(accumulator->ctx, SNUG_E_INTERNAL, "evaluation: %s", accumulator->misuse);

@@ -200,6 +200,10 @@ static void put_training(const struct card *card) {
     if (args->bf16 || args->fp16) /* may be untested: needs a GPU, or a CPU with bf16 */
         fputs("- mixed_precision_training: Native AMP\n", out);
     if (args->label_smoothing_factor > 0) fprintf(out, "- label_smoothing_factor: %g\n", args->label_smoothing_factor);
+    const struct snug_setup *setup = &card->job->setup;
+    for (int64_t i = 0; setup->class_weights && i < setup->config.labels.count; i++)
+        fprintf(out, "%s%g%s", i ? ", " : "- class_weights: ", (double)setup->class_weights[i],
+                i + 1 < setup->config.labels.count ? "" : "\n");
     fputc('\n', out);
 }
 

@@ -21,10 +21,10 @@ static enum snug_sampling sampling_of(const struct snug_args *args) {
     return strcmp(args->train_sampling_strategy, "sequential") == 0 ? SNUG_SAMPLING_SEQUENTIAL : SNUG_SAMPLING_RANDOM;
 }
 
-/* The mean micro-batch of an epoch, or the only one of a plan without data. */
-static struct snug_load load_of(const struct snug_setup *setup, const struct snug_data_pipeline *pipeline) {
+/* The mean micro-batch of an epoch or an evaluation, or the only one of a plan without data. */
+static struct snug_load load_of(const struct snug_setup *setup, const struct snug_data_source *source,
+                                const struct snug_data_pipeline *pipeline) {
     const struct snug_loader_limits *limits = &pipeline->limits;
-    const struct snug_data_source *source = &setup->train;
     struct snug_load load = {.tokens = (double)limits->tokens,
                              .sequences = (double)limits->sequences,
                              .pairs = (double)limits->tokens * (double)limits->longest,
@@ -36,7 +36,7 @@ static struct snug_load load_of(const struct snug_setup *setup, const struct snu
         const double share = rows / (double)source->rows / batches;
         load.tokens = (double)snug_dataset_tokens(source->dataset) * share;
         load.sequences = rows / batches;
-        load.pairs = setup->squared_lengths * share;
+        load.pairs = snug_dataset_squared_lengths(source->dataset) * share;
         load.micro_batches =
             batches / (double)snug_loader_steps(source->rows, &pipeline->options) / (double)pipeline->options.ranks;
     }
@@ -66,6 +66,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
         .task = setup->config.task,
         .problem = setup->config.labels.problem,
         .labels = setup->config.labels.count,
+        .class_weights = setup->class_weights,
         .mlm_probability = args->mlm_probability,
         .predict = setup->command == SNUG_COMMAND_PREDICT,
         .label_all_tokens = args->label_all_tokens && setup->command != SNUG_COMMAND_PREDICT,
@@ -104,7 +105,7 @@ static snug_status plan_batches(const struct snug_setup *setup, const struct snu
 snug_status snug_data_pipeline_plan(const struct snug_setup *setup, const struct snug_args *args, enum snug_role role,
                                     struct snug_data_pipeline *out) {
     RETURN_IF_ERROR(plan_batches(setup, args, role, out));
-    if (role == SNUG_ROLE_TRAINING) out->load = load_of(setup, out);
+    out->load = load_of(setup, role == SNUG_ROLE_TRAINING ? &setup->train : &setup->eval, out);
     return SNUG_OK;
 }
 
@@ -189,6 +190,7 @@ static snug_status build_program(const struct snug_setup *setup, const struct sn
     program->compute = compute_type(setup, args);
     program->tf32 = args->tf32;
     program->to_file = plan->offload_dir != NULL;
+    program->weighs_classes = setup->class_weights != NULL;
     program->longest = pipeline->limits.longest;
     program->capacity[SNUG_EXTENT_TOKENS] = pipeline->limits.tokens;
     program->capacity[SNUG_EXTENT_SEQUENCES] = pipeline->limits.sequences;

@@ -17,8 +17,8 @@ enum snug_role { SNUG_ROLE_TRAINING, SNUG_ROLE_EVALUATION, SNUG_ROLE_COUNT };
 struct snug_data_pipeline {
     struct snug_loader_options options;
     struct snug_loader_limits limits;
+    struct snug_load load; /* of a step, or of a batch of an evaluation */
     /* Training: */
-    struct snug_load load;                      /* of a step */
     int64_t steps_per_epoch, max_steps, epochs; /* 0 without data; max_steps: unless the arguments give it */
 };
 

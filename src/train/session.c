@@ -286,6 +286,7 @@ snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
     set_rates(s);
+<<<<<<< HEAD
     s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
     s->info = (snug_batch_info){.sequences = s->batch->sequences,
                                 .tokens = s->batch->tokens,
@@ -293,6 +294,15 @@ snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
                                 .items_in_step = s->batch->items_in_step,
                                 .last_in_step = s->batch->last_in_step};
     if (info) *info = &s->info;
+=======
+    s->train_run.loss_scale = s->batch->weight_in_step > 0 ? (float)(1.0 / s->batch->weight_in_step) : 0;
+    if (info)
+        *info = (snug_batch_info){.sequences = s->batch->sequences,
+                                  .tokens = s->batch->tokens,
+                                  .items = s->batch->items,
+                                  .items_in_step = s->batch->items_in_step,
+                                  .last_in_step = s->batch->last_in_step};
+>>>>>>> 8bf3c48e9dbcb509eca7dadb22d12e0d17a40cb1
     return snug_session_load(s, &s->train_run);
 }
 
@@ -314,9 +324,9 @@ snug_status snug_forward(snug_session *s) {
 /* A NaN that a processor generates has a sign, which printf would print. */
 static double without_sign(double value) { return isnan(value) ? NAN : value; }
 
-/* items_in_step is the same for all micro-batches of a step. */
+/* weight_in_step is the same for all micro-batches of a step. */
 static double mean_of(const struct snug_session *s, float sum) {
-    return s->batch->items_in_step > 0 ? without_sign(sum / (double)s->batch->items_in_step) : 0;
+    return s->batch->weight_in_step > 0 ? without_sign(sum / s->batch->weight_in_step) : 0;
 }
 
 snug_status snug_loss(snug_session *s, double *loss) {

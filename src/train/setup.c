@@ -7,10 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "io/json.h"
 #include "model/family.h"
 #include "model/weights.h"
 #include "text/labels.h"
 #include "text/task.h"
+#include "train/class_weights.h"
 
 static bool is_dummy(const char *path) { return strncmp(path, "dummy:", 6) == 0; }
 
@@ -288,6 +290,21 @@ static snug_status try_labels(struct snug_setup *setup) {
     return SNUG_OK;
 }
 
+/* The argument's, else those of the model's training, so that its evaluations give the same loss. */
+static snug_status choose_class_weights(struct snug_setup *setup) {
+    const struct snug_labels *labels = &setup->config.labels;
+    const struct snug_trained *trained = &setup->trained;
+    if (setup->args->class_weights)
+        return snug_class_weights_find(setup->args, setup->config.task, labels, setup->train.dataset,
+                                       &setup->class_weights);
+    if (!trained->class_weights || !snug_setup_task(setup)->labelled || trained->classes != (size_t)labels->count)
+        return SNUG_OK;
+    RETURN_IF_ERROR(
+        snug_alloc(setup->ctx, trained->classes, sizeof *setup->class_weights, (void **)&setup->class_weights));
+    memcpy(setup->class_weights, trained->class_weights, trained->classes * sizeof *setup->class_weights);
+    return SNUG_OK;
+}
+
 static int64_t smaller(int64_t rows, int64_t most) { return most >= 0 && most < rows ? most : rows; }
 
 /* The first rows of the training file are evaluated on, the others are trained on, as in run_mlm.py. Of masked LM
@@ -332,6 +349,7 @@ static snug_status open_data(struct snug_setup *setup) {
     if (setup->eval.dataset && labelled)
         RETURN_IF_ERROR(predicts ? try_labels(setup)
                                  : snug_dataset_bind_labels(setup->ctx, setup->eval.dataset, &setup->config.labels));
+    RETURN_IF_ERROR(choose_class_weights(setup));
     setup->trains = trains;
     setup->evaluates = setup->eval.dataset != NULL;
     return SNUG_OK;
@@ -355,6 +373,14 @@ struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setu
                                                     .threshold = setup->args->threshold};
 }
 
+json_t *snug_setup_class_weights_json(const struct snug_setup *setup) {
+    if (!setup->class_weights) return json_null();
+    json_t *list = json_array();
+    for (int64_t i = 0; i < setup->config.labels.count; i++)
+        snug_json_append(&list, snug_json_number((double)setup->class_weights[i]));
+    return list;
+}
+
 snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int64_t *longest) {
     const struct snug_hub_place place = snug_args_place(args);
     struct snug_config config;
@@ -374,7 +400,6 @@ snug_status snug_setup_open(struct snug_args *args, enum snug_command command, c
     RETURN_IF_ERROR(open_tokenizer(setup));
     choose_length(setup);
     RETURN_IF_ERROR(open_data(setup));
-    if (setup->train.dataset) setup->squared_lengths = snug_dataset_squared_lengths(setup->train.dataset);
     return SNUG_OK;
 }
 
@@ -385,6 +410,7 @@ void snug_setup_close(struct snug_setup *setup) {
     snug_config_free(&setup->config);
     snug_folder_close(&setup->model);
     free(setup->tokenizer_folder);
+    free(setup->class_weights);
     snug_trained_free(&setup->trained);
     *setup = (struct snug_setup){0};
 }

@@ -6,6 +6,8 @@
 #ifndef SNUG_TRAIN_SETUP_H
 #define SNUG_TRAIN_SETUP_H
 
+#include <jansson.h>
+
 #include "backend/backend.h"
 #include "io/folder.h"
 #include "model/config.h"
@@ -46,9 +48,9 @@ struct snug_setup {
     mode_t mode; /* permissions of files derived from the sources: no more readable than these */
     struct snug_data_source train, eval; /* eval: the data to evaluate or predict */
     bool trains, evaluates;
-    double squared_lengths;      /* sum over all training rows; attention's work is proportional to it */
     int64_t max_length;          /* tokens that texts are truncated to */
     struct snug_trained trained; /* of the model that is evaluated or predicts */
+    float *class_weights;        /* [config.labels.count] of the loss, or NULL */
     int64_t best_metric;         /* training: index of --metric_for_best_model among the metrics of an evaluation */
 };
 
@@ -65,6 +67,7 @@ snug_status snug_setup_longest(const struct snug_args *args, int64_t limit, int6
 const struct snug_task_info *snug_setup_task(const struct snug_setup *setup);
 struct snug_metric_accumulator_options snug_setup_metrics(const struct snug_setup *setup); /* of its evaluations */
 int64_t snug_setup_classes(const struct snug_setup *setup);                                /* width of the logits */
+json_t *snug_setup_class_weights_json(const struct snug_setup *setup); /* a list in the classes' order, or null */
 /* As in Trainer, evaluations within a training compute in the training's types; eval and predict have their own
    flags. */
 static inline bool snug_setup_is_inference(const struct snug_setup *setup) {

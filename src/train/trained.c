@@ -25,11 +25,29 @@ snug_status snug_data_checksum(snug_context *ctx, const char *path, int64_t *byt
 void snug_trained_free(struct snug_trained *trained) {
     snug_used_columns_free(&trained->columns);
     free(trained->label_separator);
+    free(trained->class_weights);
     *trained = (struct snug_trained){0};
 }
 
 static snug_status copy_text(snug_context *ctx, const json_t *value, char **out) {
     return json_is_string(value) ? snug_strdup(ctx, json_string_value(value), out) : SNUG_OK;
+}
+
+static snug_status read_weights(snug_context *ctx, const char *path, const json_t *weights, struct snug_trained *out) {
+    const json_t *weight;
+    size_t i;
+    if (!json_is_array(weights)) return SNUG_OK;
+    RETURN_IF_ERROR(
+        snug_alloc(ctx, json_array_size(weights), sizeof *out->class_weights, (void **)&out->class_weights));
+    out->classes = json_array_size(weights);
+    json_array_foreach(weights, i, weight) {
+        if (!json_is_number(weight) || !(json_number_value(weight) >= 0))
+            return snug_fail(ctx, SNUG_E_INPUT,
+                             "%s: \"class_weights\" must be a list of numbers of at least 0: give --class_weights",
+                             path);
+        out->class_weights[i] = (float)json_number_value(weight);
+    }
+    return SNUG_OK;
 }
 
 static snug_status read_data(snug_context *ctx, const char *path, const json_t *data, struct snug_trained *out) {
@@ -51,6 +69,7 @@ static snug_status read_data(snug_context *ctx, const char *path, const json_t *
     }
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "delimiter"), &out->columns.delimiter));
     RETURN_IF_ERROR(copy_text(ctx, json_object_get(data, "label_separator"), &out->label_separator));
+    RETURN_IF_ERROR(read_weights(ctx, path, json_object_get(data, "class_weights"), out));
     return copy_text(ctx, json_object_get(data, "label"), &out->columns.label);
 }
 

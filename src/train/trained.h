@@ -13,6 +13,8 @@ struct snug_trained {
     struct snug_used_columns columns; /* no texts: not known */
     char *label_separator;            /* --label_separator; NULL: not given */
     int64_t max_seq_length;           /* 0: not known */
+    float *class_weights;             /* [classes] of the loss, or NULL */
+    size_t classes;
 };
 /* There is nothing in a folder without the file, or with one of another program. Freed in any case with
    snug_trained_free(). */

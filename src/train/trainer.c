@@ -370,12 +370,6 @@ static snug_status train(struct snug_trainer *t) {
 
 /* ---- before and after ----------------------------------------------------------------------------------------- */
 
-/* Below 1 a fraction of all steps, as in Trainer; a number above every run's steps means never. */
-static int64_t resolve_steps(double steps, int64_t max_steps) {
-    const double whole = steps < 1 ? ceil(steps * (double)max_steps) : steps;
-    return whole < (double)SNUG_NEVER ? (int64_t)whole : SNUG_NEVER;
-}
-
 /* The identity of this training: a new one, unless it resumes. */
 static struct snug_provenance new_training(void) {
     return (struct snug_provenance){.run = snug_random_number(), .started = (int64_t)time(NULL)};
@@ -418,9 +412,9 @@ static snug_status open_reports(struct snug_trainer *t) {
 static snug_status begin(struct snug_trainer *t) {
     const struct snug_args *args = t->args;
     const int64_t steps = t->session->max_steps;
-    t->logging_steps = resolve_steps(args->logging_steps, steps);
-    t->eval_steps = args->eval_steps > 0 ? resolve_steps(args->eval_steps, steps) : t->logging_steps;
-    t->save_steps = resolve_steps(args->save_steps, steps);
+    t->logging_steps = snug_args_steps(args->logging_steps, steps);
+    t->eval_steps = args->eval_steps > 0 ? snug_args_steps(args->eval_steps, steps) : t->logging_steps;
+    t->save_steps = snug_args_steps(args->save_steps, steps);
     t->save_total_limit = args->save_total_limit < SNUG_NEVER ? args->save_total_limit : SNUG_NEVER;
     t->from = new_training();
     t->best_saved_step = -1;

@@ -15,9 +15,6 @@ enum {
     SNUG_CHECKPOINT_PATH = 512
 }; /* room for the path of a checkpoint; snug_checkpoint_look() checks that it is enough */
 
-/* More steps and checkpoints than any run has (--max_steps is at most 10^12); sums of a few fit 64 bits. */
-#define SNUG_NEVER (INT64_C(1) << 53)
-
 /* The result of a training, one block of memory: the pointers of shown, which the caller gets, are into the rest. */
 struct snug_outcome {
     snug_train_result shown;

@@ -38,6 +38,7 @@ static json_t *data_json(const struct snug_setup *setup) {
     snug_json_add(&o, "label", text_or_null(columns->label));
     snug_json_add(&o, "label_separator", text_or_null(setup->args->label_separator));
     snug_json_add(&o, "max_seq_length", json_integer(setup->max_length));
+    snug_json_add(&o, "class_weights", snug_setup_class_weights_json(setup));
     return o;
 }
 

@@ -2,12 +2,18 @@
 /* The loss summed over items, and its gradient times loss_scale, which makes it the step's mean. */
 #include "backend/cpu/rows.h"
 
+/* The weights of classes c … c + VEC_LANES - 1 of n. */
+static vec weights_at(const float *weights, int64_t c, int64_t n) {
+    return weights ? vec_load(weights, SNUG_F32, c, n) : vec_all(1);
+}
+
 /*
- * -sum_c t_c log softmax(x)_c, where t is 1 - e for the label and e / C is added for every class; its gradient is
- * softmax(x) - t. d may be the logits' own tensor: the label's logit is read before anything is written.
+ * -sum_c t_c log softmax(x)_c, where t_c is the class's weight times 1 - e for the label, and e / C is added for every
+ * class; its gradient is softmax(x) sum_c t_c - t. d may be the logits' own tensor: the label's logit is read before
+ * anything is written.
  */
 static double cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, int32_t label,
-                            double smoothing, float scale) {
+                            const float *weights, double smoothing, float scale) {
     const int64_t n = logits.cols;
     const float *x = matrix_at(logits, row, 0);
     void *out = d.data ? matrix_at(d, row, 0) : NULL;
@@ -16,11 +22,12 @@ static double cross_entropy(struct snug_matrix logits, struct snug_matrix d, int
         return 0;
     }
 
-    vec lanes[4], total = {0};
+    vec lanes[4], total = {0}, weight = {0};
     for (int k = 0; k < 4; k++) lanes[k] = vec_all(-INFINITY);
     for (int64_t c = 0; c < n; c += VEC_LANES) {
         vec a = vec_load(x, SNUG_F32, c, n);
-        if (smoothing > 0) total += a;
+        if (smoothing > 0) total += a * weights_at(weights, c, n);
+        if (smoothing > 0) weight += weights_at(weights, c, n);
         if (n - c < VEC_LANES) a = vec_select(vec_below(n - c), a, vec_all(-INFINITY));
         lanes[0] = vec_max(lanes[0], a);
     }
@@ -31,17 +38,19 @@ static double cross_entropy(struct snug_matrix logits, struct snug_matrix d, int
         lanes[k] += n - c < VEC_LANES ? vec_select(vec_below(n - c), e, vec_all(0)) : e;
     }
     const float sum = vec_sum((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]));
-    const double log_sum = max + log((double)sum);
-    double loss = log_sum - (1 - smoothing) * x[label];
+    const double log_sum = max + log((double)sum), own = weights ? (double)weights[label] : 1;
+    double targets = own; /* their sum */
+    if (weights && smoothing > 0) targets = (1 - smoothing) * own + smoothing * vec_sum(weight) / (double)n;
+    double loss = targets * log_sum - (1 - smoothing) * own * x[label];
     if (smoothing > 0) loss -= smoothing * vec_sum(total) / (double)n;
     if (!out) return loss;
 
-    const float p_label = expf(x[label] - max) / sum, even = (float)(smoothing / (double)n);
+    const float p_label = expf(x[label] - max) / sum, even = (float)(smoothing / (double)n), all = (float)targets;
     for (int64_t c = 0; c < n; c += VEC_LANES) {
         vec p = vec_exp(vec_load(x, SNUG_F32, c, n) - max) * (1 / sum);
-        vec_store(out, d.dtype, c, n, (p - even) * scale);
+        vec_store(out, d.dtype, c, n, (p * all - even * weights_at(weights, c, n)) * scale);
     }
-    float d_label = (p_label - even - (float)(1 - smoothing)) * scale;
+    float d_label = (p_label * all - even * (float)own - (float)((1 - smoothing) * own)) * scale;
     if (d.dtype == SNUG_F32) {
         ((float *)out)[label] = d_label;
     } else {
@@ -59,14 +68,16 @@ static void put(struct snug_matrix d, int64_t row, int64_t c, double value) {
     }
 }
 
-/* -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow. */
+/* -w t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)); with w = 1 it is max(x, 0) - x t + log(1 + exp(-|x|)), which
+   cannot overflow. */
 static double binary_cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, const float *target,
-                                   double scale) {
+                                   const float *weights, double scale) {
     double loss = 0;
     for (int64_t c = 0; c < logits.cols; c++) {
-        double x = *(const float *)matrix_at(logits, row, c);
-        loss += fmax(x, 0) - x * target[c] + log1p(exp(-fabs(x)));
-        put(d, row, c, (1 / (1 + exp(-x)) - target[c]) * scale);
+        double x = *(const float *)matrix_at(logits, row, c), rest = log1p(exp(-fabs(x)));
+        double more = weights ? (weights[c] - 1.0) * target[c] : 0, p = 1 / (1 + exp(-x));
+        loss += fmax(x, 0) - x * target[c] + rest + more * (fmax(-x, 0) + rest);
+        put(d, row, c, (p - target[c] + more * (p - 1)) * scale);
     }
     return loss;
 }
@@ -81,18 +92,19 @@ snug_status SNUG_KERNEL(loss)(struct snug_run *run, const struct snug_op *op) {
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits), d = snug_matrix_of(run, op->loss.d);
     float *loss = snug_run_data(run, op->loss.loss);
     double *row_loss = run->workspace, sum = run->chunk == 0 ? 0 : *loss;
+    const float *weights = op->loss.weighted ? run->batch->class_weights : NULL;
 
 #pragma omp parallel for num_threads(run->threads) schedule(static)
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
         switch (op->loss.function) {
         case SNUG_CROSS_ENTROPY:
-            row_loss[row] =
-                cross_entropy(logits, d, row, run->batch->labels[item], op->loss.label_smoothing, run->loss_scale);
+            row_loss[row] = cross_entropy(logits, d, row, run->batch->labels[item], weights, op->loss.label_smoothing,
+                                          run->loss_scale);
             break;
         case SNUG_BINARY_CROSS_ENTROPY:
-            row_loss[row] =
-                binary_cross_entropy(logits, d, row, run->batch->targets + item * logits.cols, run->loss_scale);
+            row_loss[row] = binary_cross_entropy(logits, d, row, run->batch->targets + item * logits.cols, weights,
+                                                 run->loss_scale);
             break;
         case SNUG_MEAN_SQUARED_ERROR:
             row_loss[row] = squared_error(logits, d, row, run->batch->targets[item], run->loss_scale);

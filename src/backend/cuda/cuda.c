@@ -132,6 +132,7 @@ static snug_status load(struct snug_run *run) {
     put(h->loss_positions, b->loss_positions, 4 * b->rows);
     put(h->labels, b->labels, 4 * b->rows);
     put(h->targets, b->targets, 4 * b->rows * snug_cuda_target_width(run->program));
+    put(h->class_weights, b->class_weights, 4 * snug_cuda_weight_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
     return snug_cuda_send_step(run);
 }

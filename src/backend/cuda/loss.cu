@@ -13,8 +13,11 @@ struct loss {
     double *rows;
     struct snug_cuda_batch batch;
     int64_t classes;
+    const float *weights; /* of the classes, or NULL */
     float smoothing;
 };
+
+static __device__ float weight_of(const struct loss &a, int64_t c) { return a.weights ? a.weights[c] : 1; }
 
 static __device__ float block_max(float value, float *shared) {
     value = warp_max(value);
@@ -36,7 +39,8 @@ static __device__ double block_sum(double value, double *shared) {
     return value;
 }
 
-/* -sum_c t_c log softmax(x)_c, where t is 1 - e for the label and e / C is added for every class. */
+/* -sum_c t_c log softmax(x)_c, where t_c is the class's weight times 1 - e for the label, and e / C is added for every
+   class. */
 template <typename T>
 static __device__ double cross_entropy(const struct loss &a, const float *x, T *d, int64_t item, double *doubles,
                                        float *floats) {
@@ -50,23 +54,33 @@ static __device__ double cross_entropy(const struct loss &a, const float *x, T *
     for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) part += expf(x[c] - max);
     const double sum = block_sum(part, doubles);
     const float log_sum = (float)log(sum);
+    float targets = counts ? weight_of(a, label) : 0; /* their sum */
+    if (a.weights && a.smoothing > 0) {
+        part = 0;
+        for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) part += a.weights[c];
+        targets = (1 - a.smoothing) * targets + each * (float)block_sum(part, doubles);
+    }
     for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) {
-        const float log_p = x[c] - max - log_sum, target = (c == label ? 1 - a.smoothing : 0) + each;
+        const float log_p = x[c] - max - log_sum;
+        const float target = weight_of(a, c) * ((c == label ? 1 - a.smoothing : 0) + each);
         if (counts && target != 0) loss -= (double)target * log_p;
-        if (d) d[c] = from_float<T>(counts ? (expf(log_p) - target) * scale : 0);
+        if (d) d[c] = from_float<T>(counts ? (expf(log_p) * targets - target) * scale : 0);
     }
     return block_sum(loss, doubles);
 }
 
-/* max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow. */
+/* max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow, and, with a class's weight w,
+   -(w - 1) t log sigmoid(x). */
 template <typename T>
 static __device__ double binary_cross_entropy(const struct loss &a, const float *x, T *d, int64_t item,
                                               double *doubles) {
     double loss = 0;
     for (int64_t c = threadIdx.x; c < a.classes; c += THREADS) {
         const float value = x[c], target = a.batch.targets[item * a.classes + c];
-        loss += fmaxf(value, 0) - value * target + log1pf(expf(-fabsf(value)));
-        if (d) d[c] = from_float<T>((1 / (1 + expf(-value)) - target) * a.batch.step->loss_scale);
+        const float rest = log1pf(expf(-fabsf(value))), more = (weight_of(a, c) - 1) * target;
+        const float p = 1 / (1 + expf(-value));
+        loss += fmaxf(value, 0) - value * target + rest + more * (fmaxf(-value, 0) + rest);
+        if (d) d[c] = from_float<T>((p - target + more * (p - 1)) * a.batch.step->loss_scale);
     }
     return block_sum(loss, doubles);
 }
@@ -117,6 +131,7 @@ extern "C" snug_status snug_cuda_loss(struct snug_run *run, const struct snug_op
                            .rows = (double *)run->workspace,
                            .batch = cuda->batch,
                            .classes = snug_run_cols(run, op->loss.logits),
+                           .weights = op->loss.weighted ? cuda->batch.class_weights : NULL,
                            .smoothing = op->loss.label_smoothing};
     const int64_t rows = snug_cuda_rows(run, op->loss.logits);
     const enum snug_dtype d_type = a.d ? snug_run_dtype(run, op->loss.d) : SNUG_F32;

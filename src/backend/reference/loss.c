@@ -2,34 +2,47 @@
 /* The loss summed over items, and its gradient times loss_scale, which makes it the step's mean. */
 #include "backend/reference/reference.h"
 
+/* The weight of a class; 1 without weights. */
+static double weight_of(const float *weights, int64_t class) { return weights ? (double)weights[class] : 1; }
+
+/* t_c = w_c ((1 - e) [c = label] + e / C); 0 without a label. */
+static double target_of(const float *weights, int64_t classes, int64_t class, int32_t label, double smoothing) {
+    if (label == SNUG_IGNORE_LABEL) return 0;
+    return weight_of(weights, class) * ((class == label ? 1 - smoothing : 0) + smoothing / (double)classes);
+}
+
 /*
- * -sum_c t_c log softmax(x)_c, where t is 1 - e for the label and e / C is added for every class; its gradient is
- * softmax(x) - t. d may be the logits' own tensor: each value is read before it is overwritten.
+ * -sum_c t_c log softmax(x)_c; its gradient is softmax(x) sum_c t_c - t. d may be the logits' own tensor: each value is
+ * read before it is overwritten.
  */
 static double cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, int32_t label,
-                            double smoothing, double scale) {
-    double max = -INFINITY, sum = 0, loss = 0;
+                            const float *weights, double smoothing, double scale) {
+    double max = -INFINITY, sum = 0, targets = 0, loss = 0;
     for (int64_t c = 0; c < logits.cols; c++) max = fmax(max, load(logits, row, c));
     for (int64_t c = 0; c < logits.cols; c++) sum += exp(load(logits, row, c) - max);
+    for (int64_t c = 0; c < logits.cols; c++) targets += target_of(weights, logits.cols, c, label, smoothing);
     for (int64_t c = 0; c < logits.cols; c++) {
         double log_p = load(logits, row, c) - max - log(sum);
-        double target = (c == label ? 1 - smoothing : 0) + smoothing / (double)logits.cols;
-        if (label == SNUG_IGNORE_LABEL) target = 0;
+        double target = target_of(weights, logits.cols, c, label, smoothing);
         loss -= target * log_p;
-        if (d.data) store(d, row, c, label == SNUG_IGNORE_LABEL ? 0 : (exp(log_p) - target) * scale);
+        if (d.data) store(d, row, c, (exp(log_p) * targets - target) * scale);
     }
     return loss;
 }
 
-/* -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + log(1 + exp(-|x|)), which cannot overflow. */
+/*
+ * -w t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)). -log sigmoid(x) = max(-x, 0) + log(1 + exp(-|x|)), which cannot
+ * overflow.
+ */
 static double binary_cross_entropy(struct snug_matrix logits, struct snug_matrix d, int64_t row, const float *target,
-                                   double scale) {
+                                   const float *weights, double scale) {
     double loss = 0;
     for (int64_t c = 0; c < logits.cols; c++) {
-        double x = load(logits, row, c);
-        loss += fmax(x, 0) - x * target[c] + log1p(exp(-fabs(x)));
+        double x = load(logits, row, c), t = target[c], weight = weight_of(weights, c);
+        double rest = log1p(exp(-fabs(x)));
+        loss += weight * t * (fmax(-x, 0) + rest) + (1 - t) * (fmax(x, 0) + rest);
         /* untested: the reference backend only trains these tasks */
-        if (d.data) store(d, row, c, (1 / (1 + exp(-x)) - target[c]) * scale);
+        if (d.data) store(d, row, c, ((1 - t) / (1 + exp(-x)) - weight * t / (1 + exp(x))) * scale);
     }
     return loss;
 }
@@ -44,17 +57,17 @@ snug_status snug_reference_loss(struct snug_run *run, const struct snug_op *op) 
     struct snug_matrix logits = snug_matrix_of(run, op->loss.logits);
     struct snug_matrix loss = snug_matrix_of(run, op->loss.loss), d = snug_matrix_of(run, op->loss.d);
     double sum = run->chunk == 0 ? 0 : load(loss, 0, 0), scale = run->loss_scale;
-    const float *scaler = scaler_of(run);
+    const float *scaler = scaler_of(run), *weights = op->loss.weighted ? run->batch->class_weights : NULL;
     if (scaler) scale *= scaler[SNUG_SCALE];
 
     for (int64_t row = 0; row < logits.rows; row++) {
         int64_t item = run->first_row + row;
         switch (op->loss.function) {
         case SNUG_CROSS_ENTROPY:
-            sum += cross_entropy(logits, d, row, run->batch->labels[item], op->loss.label_smoothing, scale);
+            sum += cross_entropy(logits, d, row, run->batch->labels[item], weights, op->loss.label_smoothing, scale);
             break;
         case SNUG_BINARY_CROSS_ENTROPY:
-            sum += binary_cross_entropy(logits, d, row, run->batch->targets + item * logits.cols, scale);
+            sum += binary_cross_entropy(logits, d, row, run->batch->targets + item * logits.cols, weights, scale);
             break;
         case SNUG_MEAN_SQUARED_ERROR: sum += squared_error(logits, d, row, run->batch->targets[item], scale); break;
         }

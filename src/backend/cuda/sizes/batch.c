@@ -16,6 +16,14 @@ int64_t snug_cuda_target_width(const struct snug_program *program) {
     return 0;
 }
 
+int64_t snug_cuda_weight_width(const struct snug_program *program) {
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        if (op->kind == SNUG_OP_LOSS && op->loss.weighted) return program->tensors[op->loss.logits].cols;
+    }
+    return 0;
+}
+
 /* Loss positions are tokens or sequences, of which there are no more than tokens. */
 int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out) {
     const int64_t tokens = program->capacity[SNUG_EXTENT_TOKENS], sequences = program->capacity[SNUG_EXTENT_SEQUENCES];
@@ -28,6 +36,7 @@ int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *bas
     out->loss_positions = place(base, &size, 4 * rows);
     out->labels = place(base, &size, 4 * rows);
     out->targets = place(base, &size, 4 * rows * snug_cuda_target_width(program));
+    out->class_weights = place(base, &size, 4 * snug_cuda_weight_width(program));
     out->norms = place(base, &size,
                        snug_cuda_find_multi_tensor(program, SNUG_OP_SQUARED_NORM).count * (int64_t)sizeof *out->norms);
     out->updates = place(base, &size, snug_cuda_find_updates(program).count * (int64_t)sizeof *out->updates);

@@ -26,7 +26,7 @@ struct snug_cuda_step {
 struct snug_cuda_batch {
     struct snug_cuda_step *step, *update_step; /* update_step: of the last UPDATE, for deferred updates */
     int32_t *offsets, *ids, *types, *positions, *sample, *by_id, *loss_positions, *labels;
-    float *targets;
+    float *targets, *class_weights;
     struct snug_cuda_entry *norms, *updates, *updates_8bit;
     struct snug_cuda_quantization *quantization; /* NULL if no state has 8 bits */
     struct snug_cuda_bias *bias_list;
@@ -37,6 +37,8 @@ struct snug_cuda_batch {
 
 /* The loss's width where it reads targets; 0 where it reads labels. */
 int64_t snug_cuda_target_width(const struct snug_program *program);
+/* The loss's width where it has class weights; else 0. */
+int64_t snug_cuda_weight_width(const struct snug_program *program);
 /* Bytes of the batch's copy; sets out's pointers into base, or to NULL if that is NULL. */
 int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *base, struct snug_cuda_batch *out);
 /* struct snug_backend's batch. */
