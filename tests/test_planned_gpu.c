@@ -333,6 +333,20 @@ static void test_updates_on_the_host(void **state) {
     /* Both at once are faster than the host alone, at the rates of the tests. */
     assert_true(plans[1]->methods->work.seconds < plans[2]->methods->work.seconds);
     for (int i = 0; i < 3; i++) snug_plan_destroy(plans[i]);
+    /* 8-bit states: what is too small to be offloaded for the GPU's updates, the scales, is for the host's. */
+    int64_t states[2];
+    for (int i = 0; i < 2; i++) {
+        char words[256];
+        snprintf(words, sizeof words,
+                 BERT "bf16=true optim=adamw_8bit offload=optimizer,gradients,weights offload_update=%d gpu=" GPU_RATES,
+                 i);
+        snug_plan *plan = plan_of(f, words, SNUG_OK);
+        states[i] = plan->offloaded[SNUG_MEMORY_OPTIMIZER];
+        snug_plan_destroy(plan);
+    }
+    /* Two scales for 256 values of the layers' matrices, on whole pages; and the pooler's, and the clip factor. */
+    const double scales = 12.0 * 12 * 768 * 768 * 2 * 4 / 256;
+    assert_float_equal((double)(states[1] - states[0]), 1.03 * scales, 0.03 * scales);
     /* Copies that are offloaded, too. */
     snug_plan_destroy(
         plan_of(f, BERT "bf16=true offload=optimizer,gradients,weights offload_update=1 gpu=" GPU_RATES, SNUG_OK));
