@@ -154,7 +154,9 @@ static void test_plan_of_a_known_gpu(void **state) {
     assert_float_equal(number(json, "run", "seconds"), 32 * step, 1e-9);
     assert_float_equal(number(json, "run", "samples_per_second"), 16 / step, 1e-6);
     assert_string_equal(json_string_value(json_object_get(json, "device")), "NVIDIA H200");
-    assert_int_equal(number(json, "bytes", "context"), SNUG_GPU_CONTEXT_BYTES);
+    /* Most weight gradients of a layer are computed beside the input's, and the graph takes memory for each. */
+    const double captured = number(json, "bytes", "context") - SNUG_GPU_OPENED_BYTES - SNUG_GPU_GROWTH_BYTES;
+    assert_in_range(captured, 3 << 20, 7 << 20);
     assert_true(json_is_true(json_object_get(json_object_get(json, "rates"), "scaled")));
     json_decref(json);
     assert_says(plan, "(nothing else on it): it fits");
@@ -179,6 +181,33 @@ static void test_plan_of_a_known_gpu(void **state) {
     assert_says(plan, " samples/s\n");
     json_decref(json);
     snug_plan_destroy(plan);
+}
+
+/* What the driver allocates besides the arena, measured on an H200: hardly more for more operations, but for those that
+   run beside others in captured phases. */
+static void test_context(void **state) {
+    static const struct {
+        const char *words;
+        int measured; /* MiB */
+    } cases[] = {
+        {"bf16=true per_device_train_batch_size=32", 543},
+        {"bf16=true per_device_train_batch_size=32 gradient_checkpointing=true", 544},
+        {"per_device_train_batch_size=4 dtype=bfloat16", 534}, /* no matmuls beside others */
+        {"bf16=true per_device_train_batch_size=32 gradient_accumulation_steps=4", 561},
+        {"bf16=true per_device_train_batch_size=32 gradient_accumulation_steps=4 offload=optimizer", 568},
+        {"bf16=true per_device_train_batch_size=32 gradient_checkpointing=true offload=optimizer,gradients,weights",
+         568},
+        {"bf16=true per_device_train_batch_size=32 offload=activations", 564},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[512];
+        snprintf(words, sizeof words,
+                 "gpu=H200 config_name=bert-large-uncased train_file=dummy:1280x512 max_seq_length=512 %s",
+                 cases[i].words);
+        snug_plan *plan = plan_of(*state, words, SNUG_OK);
+        assert_float_equal((double)plan->bytes[SNUG_MEMORY_CONTEXT] / 0x1p20, cases[i].measured, 9);
+        snug_plan_destroy(plan);
+    }
 }
 
 /* What is not measured in BERTs, such as gated linear units, is estimated as an activation: a step of 32 x 512 took
@@ -431,6 +460,7 @@ int main(void) {
         TEST(test_names),
         TEST(test_scaled_rates),
         TEST(test_plan_of_a_known_gpu),
+        TEST(test_context),
         TEST(test_plan_of_modernbert),
         TEST(test_fit_for_a_known_gpu),
         TEST(test_file_of_rates),
