@@ -381,6 +381,46 @@ static void test_updates_on_the_host(void **state) {
         plan_of(f, BERT "bf16=true offload=optimizer,gradients,weights offload_update=1 gpu=" GPU_RATES, SNUG_OK));
 }
 
+/* --fit lets the host update a share of the weights where its rates make that much faster. */
+static void test_fit_with_updates_on_the_host(void **state) {
+    static const struct {
+        const char *words;
+        double byte; /* seconds of an update on the host */
+        bool chosen;
+    } cases[] = {
+        {"memory_budget=1300MiB", 1e-11, true},
+        {"memory_budget=1200MiB", 1e-11, true}, /* instead of an update in backward */
+        {"memory_budget=1300MiB optim=adamw_8bit", 2e-12, true},
+        {"memory_budget=1300MiB", 1e-10, false},
+        {"memory_budget=1300MiB offload_update=0", 1e-11, false},
+        {"memory_budget=1300MiB optim=lion_32bit", 1e-11, false}, /* whose rates are unknown */
+        {"memory_budget=8000MiB", 1e-11, false},                  /* nothing is offloaded */
+    };
+    struct fixture *f = *state;
+    json_t *rates = read_json(f, GPU_RATES);
+    const json_t *items = json_object_get(rates, "seconds");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[1024];
+        for (size_t k = 0; k < json_array_size(items); k++) {
+            json_t *item = json_array_get(items, k);
+            if (json_integer_value(json_object_get(item, "types")) == SNUG_ON_HOST)
+                json_object_set_new(item, "byte", json_real(cases[i].byte));
+        }
+        assert_int_equal(json_dump_file(rates, path_of(f, "rates.json"), 0), 0);
+        snprintf(words, sizeof words,
+                 "config_name=bert-large-uncased train_file=dummy:256x128 max_seq_length=128 bf16=true fit=true "
+                 "per_device_train_batch_size=31 gradient_accumulation_steps=1 %s gpu=%s",
+                 cases[i].words, path_of(f, "rates.json"));
+        snug_plan *plan = plan_of(f, words, SNUG_OK);
+        const struct snug_fit *fit = &plan->fit;
+        if ((strstr(fit->chosen.flags, "--offload_update ") != NULL) != cases[i].chosen)
+            fail_msg("%s: %s", cases[i].words, plan->fit_text);
+        assert_true(fit->applied && plan->total <= fit->limit);
+        snug_plan_destroy(plan);
+    }
+    json_decref(rates);
+}
+
 /* Whatever would use the GPU fails, and says why. */
 static void test_nothing_runs(void **state) {
     struct fixture *f = *state;
@@ -466,6 +506,7 @@ int main(void) {
         TEST(test_file_of_rates),
         TEST(test_refusals),
         TEST(test_updates_on_the_host),
+        TEST(test_fit_with_updates_on_the_host),
         TEST(test_nothing_runs),
         TEST(test_bytes_are_those_of_the_plugin),
     };

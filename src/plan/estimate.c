@@ -162,11 +162,17 @@ static snug_status check_file_rates(const struct snug_rates *rates, const struct
                      rates->device);
 }
 
+bool snug_rates_have_host(const struct snug_rates *rates, enum snug_op_kind kind) {
+    for (size_t i = 0; i < rates->count; i++)
+        if (rates->items[i].kind == kind && rates->items[i].types & SNUG_ON_HOST) return true;
+    return false;
+}
+
 static snug_status check_host_rates(const struct snug_rates *rates, const struct snug_program *program) {
-    bool known = false, used = false; /* all elementwise updates are measured, or none */
-    for (size_t i = 0; i < rates->count; i++) known |= rates->items[i].types & SNUG_ON_HOST;
-    for (size_t i = 0; i < program->op_count; i++) used |= program->ops[i].on_host;
-    if (!used || known) return SNUG_OK;
+    bool known = true;
+    for (size_t i = 0; i < program->op_count; i++)
+        known &= !program->ops[i].on_host || snug_rates_have_host(rates, program->ops[i].kind);
+    if (known) return SNUG_OK;
     return snug_fail(program->ctx, SNUG_E_INPUT,
                      "the rates of %s lack those of updates on the host: measure them with snug bench rates --device "
                      "cuda, or leave --offload_update out",
