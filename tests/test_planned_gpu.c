@@ -287,6 +287,33 @@ static void test_file_of_rates(void **state) {
     json_decref(rates);
 }
 
+/* A rate that was measured in operations that are too small says nothing of larger ones: another variant's is taken. */
+static void test_rate_that_does_not_grow(void **state) {
+    struct fixture *f = *state;
+    json_t *rates = read_json(f, GPU_RATES);
+    const json_t *items = json_object_get(rates, "seconds");
+    double seconds[2];
+    write_model(f, "plain", 0, 64, 2, VOCABULARY);
+    for (int changed = 0; changed < 2; changed++) {
+        for (size_t i = 0; changed && i < json_array_size(items); i++) {
+            json_t *item = json_array_get(items, i);
+            if (strcmp(json_string_value(json_object_get(item, "operation")), "residual_norm") != 0) continue;
+            const bool dropout = json_is_true(json_object_get(item, "dropout"));
+            json_object_set_new(item, "flop", json_real(0));
+            json_object_set_new(item, "byte", json_real(dropout ? 1e-6 : 0));
+        }
+        char words[512];
+        assert_int_equal(json_dump_file(rates, path_of(f, "changed.json"), 0), 0);
+        snprintf(words, sizeof words, "config_name=@plain train_file=dummy:1024x64 max_seq_length=64 gpu=%s",
+                 path_of(f, "changed.json"));
+        snug_plan *plan = plan_of(f, words, SNUG_OK);
+        seconds[changed] = plan->methods->work.seconds;
+        snug_plan_destroy(plan);
+    }
+    assert_true(seconds[1] > 100 * seconds[0]);
+    json_decref(rates);
+}
+
 static void test_refusals(void **state) {
     static const struct {
         const char *words, *says;
@@ -504,6 +531,7 @@ int main(void) {
         TEST(test_plan_of_modernbert),
         TEST(test_fit_for_a_known_gpu),
         TEST(test_file_of_rates),
+        TEST(test_rate_that_does_not_grow),
         TEST(test_refusals),
         TEST(test_updates_on_the_host),
         TEST(test_fit_with_updates_on_the_host),
