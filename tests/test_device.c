@@ -432,7 +432,7 @@ static int64_t context_of_run(struct fixture *f, const char *output, void (*on_e
 
 static void test_context_size_is_stored(void **state) {
     struct fixture *f = *state;
-    assert_int_equal(context_of_run(f, "first", grow), (int64_t)528 << 20);
+    assert_int_equal(context_of_run(f, "first", grow), ((int64_t)520 << 20) + SNUG_GPU_GROWTH_BYTES);
     set_world(ONE_GPU "context 520\n");
     const int64_t learnt = context_of_run(f, "second", grow) - ((int64_t)520 << 20);
     assert_in_range(learnt, 60 << 20, 80 << 20); /* 80 MiB minus the arena */
@@ -446,12 +446,14 @@ static void test_context_size_is_stored(void **state) {
         const char *world, *remembered;
         int context; /* MiB */
     } cases[] = {
-        {ONE_GPU "context 520\n", "[", 528},
-        {ONE_GPU "context 520\n", "{\"F32 training\": -5}", 528},
-        {ONE_GPU "context 520\nanswer nvmlSystemGetDriverVersion 3\n", "{}", 528},
+        {ONE_GPU "context 520\n", "[", 532},
+        {ONE_GPU "context 520\n", "{\"F32 training\": -5}", 532},
+        {ONE_GPU "context 520\n", "{\"F32 training\": {\"growth\": 5242880}}", 532},
+        {ONE_GPU "context 520\n", "{\"F32 training\": {\"growth\": 5242880, \"captured\": 0}}", 525},
+        {ONE_GPU "context 520\nanswer nvmlSystemGetDriverVersion 3\n", "{}", 532},
         {ONE_GPU "process 0 self 520 snug\nactive\n", "{}", 520},
-        {ONE_GPU "failing 4\n", "{}", 72}, /* the driver's figure */
-        {ONE_GPU "context 520\nprocess 0 4711 20 python\n", "{}", 528},
+        {ONE_GPU "failing 4\n", "{}", 76}, /* the driver's figure */
+        {ONE_GPU "context 520\nprocess 0 4711 20 python\n", "{}", 532},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = path_of(f, "cache/gpu-%s-NVIDIA-H200-580.65.06.json", SNUG_VERSION);
@@ -464,7 +466,7 @@ static void test_context_size_is_stored(void **state) {
     assert_contains(f->log, "other processes on NVIDIA H200: 4711 python 20.0 MiB");
     setenv("SNUG_CACHE", "/dev/null/cache", 1);
     set_world(ONE_GPU "context 520\n");
-    assert_int_equal(context_of_run(f, "third", grow), (int64_t)528 << 20);
+    assert_int_equal(context_of_run(f, "third", grow), ((int64_t)520 << 20) + SNUG_GPU_GROWTH_BYTES);
     setenv("SNUG_CACHE", path_of(f, "cache"), 1);
 }
 

@@ -311,8 +311,17 @@ static int64_t library(const struct snug_program *program, int threads) {
     (void)program, (void)threads;
     return (int64_t)9000 << 20;
 }
-static const struct snug_backend device = {
-    .name = "a device", .on_device = true, .available = available, .library = library};
+enum { CAPTURED = 3 << 20 }; /* bytes for an operation */
+static int64_t captured(const struct snug_program *program, const struct snug_op *op) {
+    (void)program, (void)op;
+    return CAPTURED;
+}
+static const struct snug_backend device = {.name = "a device",
+                                           .on_device = true,
+                                           .available = available,
+                                           .library = library,
+                                           .captured = captured,
+                                           .captured_phases = 17};
 
 /* The memory of a job's context on a GPU: what it takes when the backend is open, and its later growth, which is
    stored. */
@@ -329,14 +338,43 @@ static void test_context(void **state) {
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\n");
     assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
     assert_int_equal(used.opened_bytes, (int64_t)520 << 20);
-    assert_int_equal(used.context_bytes, (int64_t)528 << 20); /* 8: the estimate before the first run */
+    assert_int_equal(snug_device_context(&used, &plan), ((int64_t)520 << 20) + SNUG_GPU_GROWTH_BYTES);
     set_world("gpu 143771 3560 0 NVIDIA H200\nvisible 0\nprocess 0 self 2550 snug\n");
     snug_device_learn(&used, &plan, snug_device_used(&used, &plan));
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\n");
     assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
-    assert_int_equal(used.context_bytes - used.opened_bytes, (int64_t)30 << 20);
+    assert_int_equal(snug_device_context(&used, &plan) - used.opened_bytes, (int64_t)30 << 20);
+    /* Captured phases: FORWARD and BACKWARD of the first, the last and the other micro-batches, and UPDATE, for each of
+       two sizes of batches. */
+    struct snug_op ops[] = {{.kind = SNUG_OP_ADD, .phase = SNUG_PHASE_FORWARD},
+                            {.kind = SNUG_OP_ADD, .phase = SNUG_PHASE_BACKWARD},
+                            {.kind = SNUG_OP_ADD, .phase = SNUG_PHASE_BACKWARD},
+                            {.kind = SNUG_OP_ADD, .phase = SNUG_PHASE_UPDATE}};
+    struct snug_data_pipeline *pipeline = &programs[0].pipeline;
+    programs[0].program.ops = ops;
+    programs[0].program.op_count = 4;
+    pipeline->options.accumulation = 4;
+    snug_sizes_add(&pipeline->limits.sizes, 100);
+    snug_sizes_add(&pipeline->limits.sizes, 200);
+    const int64_t opened = used.opened_bytes, kept = (int64_t)30 << 20;
+    assert_int_equal(snug_device_context(&used, &plan), opened + kept + 2 * 10 * CAPTURED);
+    snug_sizes_add(&pipeline->limits.sizes, 300); /* no more than 17 phases are captured */
+    assert_int_equal(snug_device_context(&used, &plan), opened + kept + 2 * 10 * CAPTURED);
+    pipeline->options.accumulation = 2;
+    assert_int_equal(snug_device_context(&used, &plan), opened + kept + 3 * 7 * CAPTURED);
+    /* What such a run allocates: less than expected, and from then on expected of the same, and of smaller ones. */
+    set_world("gpu 143771 3570 0 NVIDIA H200\nvisible 0\nprocess 0 self 2560 snug\n");
+    snug_device_learn(&used, &plan, snug_device_used(&used, &plan));
+    set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\n");
+    assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
+    assert_int_equal(snug_device_context(&used, &plan), opened + ((int64_t)40 << 20));
+    pipeline->options.accumulation = 1;
+    assert_int_equal(snug_device_context(&used, &plan), opened + 3 * 4 * CAPTURED);
+    programs[0].program.op_count = 0;
+    assert_int_equal(snug_device_context(&used, &plan), opened);
     programs[0].program.compute = SNUG_F32; /* another kind of run */
     assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
-    assert_int_equal(used.context_bytes - used.opened_bytes, (int64_t)8 << 20);
+    assert_int_equal(snug_device_context(&used, &plan) - used.opened_bytes, SNUG_GPU_GROWTH_BYTES);
     snug_gpu_usage_close(&used.usage);
     assert_int_equal(snug_device_used(&used, &plan), (int64_t)9000 << 20); /* without NVML: the driver's figure */
     unsetenv("SNUG_CACHE");

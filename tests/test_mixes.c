@@ -114,6 +114,8 @@ static void test_host_updates(void **state) {
         "optim=adam fp16=True offload=optimizer,gradients,master_weights",
         "optim=rmsprop recompute=layer offload=optimizer,gradients,weights,activations",
         "optim=adagrad freeze=layer.0 offload=optimizer,gradients,weights",
+        "optim=adamw_8bit bf16=True offload=optimizer,gradients,master_weights",
+        "optim=adam_8bit gradient_accumulation_steps=2 offload=optimizer,gradients,weights",
     };
     static const char *const shares[] = {"0", "0.4", "1"};
     struct fixture *f = *state;

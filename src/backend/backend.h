@@ -135,6 +135,10 @@ struct snug_backend {
     snug_status (*autotune)(struct snug_run *run, const struct snug_sizes *sizes, const char *folder);
     /* Bytes that the backend's libraries allocate while operations run, in addition to those resident after open. */
     int64_t (*library)(const struct snug_program *program, int threads);
+    /* Bytes of device memory that the driver takes if op, of a placed program, is captured with its phase; and how many
+     * phases are captured at most. NULL and 0 if none is. */
+    int64_t (*captured)(const struct snug_program *program, const struct snug_op *op);
+    int captured_phases;
     /* Bytes of scratch that op needs at the program's capacity. */
     int64_t (*workspace)(const struct snug_program *program, const struct snug_op *op, int threads);
     struct snug_offload copying; /* what suits its copies; no classes */

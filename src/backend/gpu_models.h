@@ -16,9 +16,11 @@ struct snug_gpu_model {
     double bandwidth, half, tf32, fp32, link;
 };
 
-/* The bytes of the driver's context and of cuBLASLt in a training, measured on an H100 and an H200. They grow with the
- * number of multiprocessors, so most GPUs need less. */
-#define SNUG_GPU_CONTEXT_BYTES ((int64_t)544 << 20)
+/* Bytes of the driver's context and of cuBLASLt when the libraries are open, and of what the driver allocates later
+ * besides the branches of captured phases, for example for kernels: measured on an H100 and an H200. The first grow
+ * with the number of multiprocessors, so most GPUs need less. */
+#define SNUG_GPU_OPENED_BYTES ((int64_t)522 << 20)
+#define SNUG_GPU_GROWTH_BYTES ((int64_t)12 << 20)
 
 /* By any of its names, in upper or lower case, with or without "NVIDIA", "GeForce" and "Tesla"; NULL: unknown. */
 const struct snug_gpu_model *snug_gpu_model_find(const char *name);

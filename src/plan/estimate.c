@@ -20,8 +20,11 @@ int32_t snug_operand_types(const struct snug_program *program, const struct snug
     return types | (program->tf32 && snug_op_info(op->kind)->group == SNUG_GROUP_CONTRACTION ? 8 : 0);
 }
 
-/* The rate of the same kind if it was measured, the most similar variant first; else that of an activation: kinds that
- * are not measured are element-wise, too. */
+enum { FARTHEST = 64 }; /* more than any two variants differ */
+
+/* The rate of the same kind if it was measured, the most similar variant first, but one that does not grow with the
+ * operation last: it was measured in operations that are too small. Else the rate of an activation: kinds that are not
+ * measured are element-wise, too. */
 static const struct snug_rate *find_rate(const struct snug_rates *rates, enum snug_op_kind kind, int32_t types,
                                          bool dropout, bool file) {
     const struct snug_rate *best = NULL;
@@ -29,7 +32,9 @@ static const struct snug_rate *find_rate(const struct snug_rates *rates, enum sn
     for (size_t i = 0; i < rates->count; i++) {
         const struct snug_rate *rate = &rates->items[i];
         if (rate->kind != kind || rate->file != file || (rate->types ^ types) & SNUG_ON_HOST) continue;
-        const int distance = 2 * __builtin_popcount((unsigned)(rate->types ^ types)) + (rate->dropout != dropout);
+        const bool grows = rate->flop > 0 || rate->byte > 0;
+        const int distance = 2 * __builtin_popcount((unsigned)(rate->types ^ types)) + (rate->dropout != dropout) +
+                             (grows ? 0 : FARTHEST);
         if (distance < least) {
             best = rate;
             least = distance;
@@ -162,11 +167,17 @@ static snug_status check_file_rates(const struct snug_rates *rates, const struct
                      rates->device);
 }
 
+bool snug_rates_have_host(const struct snug_rates *rates, enum snug_op_kind kind) {
+    for (size_t i = 0; i < rates->count; i++)
+        if (rates->items[i].kind == kind && rates->items[i].types & SNUG_ON_HOST) return true;
+    return false;
+}
+
 static snug_status check_host_rates(const struct snug_rates *rates, const struct snug_program *program) {
-    bool known = false, used = false; /* all elementwise updates are measured, or none */
-    for (size_t i = 0; i < rates->count; i++) known |= rates->items[i].types & SNUG_ON_HOST;
-    for (size_t i = 0; i < program->op_count; i++) used |= program->ops[i].on_host;
-    if (!used || known) return SNUG_OK;
+    bool known = true;
+    for (size_t i = 0; i < program->op_count; i++)
+        known &= !program->ops[i].on_host || snug_rates_have_host(rates, program->ops[i].kind);
+    if (known) return SNUG_OK;
     return snug_fail(program->ctx, SNUG_E_INPUT,
                      "the rates of %s lack those of updates on the host: measure them with snug bench rates --device "
                      "cuda, or leave --offload_update out",

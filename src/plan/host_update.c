@@ -12,15 +12,24 @@
 
 #include "plan/update.h"
 
-/* Whether all tensors of the update are offloaded, except the clip factor and the copy. Updates that need scratch, or
-   whole parameters, stay on the device. */
-static bool can_move(const struct snug_program *program, const struct snug_op *op) {
+/* Only its size keeps it in the arena: no copy of it would be worth its start, and an update on the host needs none. */
+static bool is_small(const struct snug_program *program, const struct snug_tensor *tensor,
+                     const struct snug_offload *how) {
+    return how->classes >> tensor->memory_class & 1 && snug_tensor_bytes(program, tensor) < how->least;
+}
+
+/* Whether all tensors of the update are offloaded, except the clip factor, the copy and small states, which follow if
+   it moves. Updates that need scratch, or whole parameters, stay on the device. */
+static bool can_move(const struct snug_program *program, const struct snug_op *op, const struct snug_offload *how) {
     const struct snug_update *u = &op->update;
     if (op->phase != SNUG_PHASE_UPDATE || !snug_op_is(op, SNUG_OP_UPDATES) || !snug_op_is(op, SNUG_OP_ELEMENTS))
         return false;
     bool all =
         program->tensors[u->weight].offloaded && program->tensors[u->g].offloaded && program->tensors[u->g].persistent;
-    for (int i = 0; i < SNUG_STATES_MAX; i++) all &= !u->states[i] || program->tensors[u->states[i]].offloaded;
+    for (int i = 0; i < SNUG_STATES_MAX; i++) {
+        const struct snug_tensor *state = &program->tensors[u->states[i]];
+        all &= !u->states[i] || state->offloaded || is_small(program, state, how);
+    }
     return all;
 }
 
@@ -28,15 +37,17 @@ static int64_t weight_bytes(const struct snug_program *program, const struct snu
     return snug_tensor_bytes(program, &program->tensors[op->update.weight]);
 }
 
-void snug_choose_host_updates(struct snug_program *program, double share) {
+void snug_choose_host_updates(struct snug_program *program, const struct snug_offload *how) {
     int64_t all = 0;
     for (size_t i = 0; i < program->op_count; i++)
-        if (can_move(program, &program->ops[i])) all += weight_bytes(program, &program->ops[i]);
-    int64_t left = (int64_t)(share * (double)all);
+        if (can_move(program, &program->ops[i], how)) all += weight_bytes(program, &program->ops[i]);
+    int64_t left = (int64_t)(how->on_host * (double)all);
     for (size_t i = program->op_count; i-- > 0;) {
         struct snug_op *op = &program->ops[i];
-        if (!can_move(program, op) || weight_bytes(program, op) > left) continue;
+        if (!can_move(program, op, how) || weight_bytes(program, op) > left) continue;
         op->on_host = true;
+        for (int k = 0; k < SNUG_STATES_MAX; k++)
+            if (op->update.states[k]) program->tensors[op->update.states[k]].offloaded = true;
         left -= weight_bytes(program, op);
     }
 }

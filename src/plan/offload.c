@@ -570,7 +570,7 @@ static snug_status offload(struct offload *o) {
     find_phases(o);
     RETURN_IF_ERROR(choose(o));
     RETURN_IF_ERROR(place_norms(o));
-    snug_choose_host_updates(o->program, o->how->on_host);
+    snug_choose_host_updates(o->program, o->how);
     if (o->how->overlaps && !o->program->updates_in_backward)
         RETURN_IF_ERROR(snug_defer_updates(o->program, o->begin[SNUG_PHASE_FORWARD + 1], o->how->ahead));
     RETURN_IF_ERROR(cut(o));

@@ -156,6 +156,7 @@ struct sample {
     enum snug_op_kind kind;
     int32_t types;
     bool dropout;
+    double most; /* bytes of the largest of its operations, which has these types */
     struct snug_rate_sample one;
 };
 
@@ -377,15 +378,16 @@ static snug_status time_operations(struct bench *bench, struct trial *t) {
     return SNUG_OK;
 }
 
-/* A GPU does all operations of an elementwise kind, and all updates, in one launch, which counts as the first one's:
-   they are one measurement. */
+/* A GPU does all operations of an elementwise kind, and all updates, of any types, in one launch, which counts as the
+   first one's: they are one measurement. */
 static struct sample *same_launch(struct bench *bench, size_t first, const struct sample *like) {
     const unsigned together = SNUG_OP_ELEMENTS | SNUG_OP_UPDATES;
     /* untested: needs a GPU */
     const bool launched = on_device(bench) && snug_op_info(like->kind)->flags & together;
+    const bool updates = snug_op_info(like->kind)->flags & SNUG_OP_UPDATES;
     for (size_t i = first; launched && i < bench->count; i++) { /* untested: needs a GPU */
         struct sample *sample = &bench->samples[i];
-        if (sample->kind == like->kind && sample->types == like->types) return sample;
+        if (sample->kind == like->kind && (updates || sample->types == like->types)) return sample;
     }
     return NULL;
 }
@@ -405,8 +407,11 @@ static snug_status collect(struct bench *bench, const struct shape *shape, const
                     .cost = snug_op_cost(&t->program, op, (double)tokens, (double)shape->sequences,
                                          (double)rows_of(shape))},
         };
+        sample.most = sample.one.cost.bytes;
         struct sample *same = same_launch(bench, first, &sample);
         if (same) { /* untested: needs a GPU */
+            if (sample.most > same->most) same->types = sample.types;
+            same->most = fmax(same->most, sample.most);
             same->one.calls++;
             same->one.seconds += sample.one.seconds;
             same->one.cost.flops += sample.one.cost.flops;

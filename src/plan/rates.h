@@ -78,6 +78,8 @@ struct snug_estimate {
 /* The estimate for one run of op; for HEAD operations one chunk of `rows` loss positions. */
 struct snug_estimate snug_estimate_op(const struct snug_rates *rates, const struct snug_program *program,
                                       const struct snug_op *op, const struct snug_load *load, double rows);
+/* Whether the rates have that of updates of this kind on the host. */
+bool snug_rates_have_host(const struct snug_rates *rates, enum snug_op_kind kind);
 /* The parts of a step in tables. The head's backward operations come after its loss. */
 enum snug_side { SNUG_SIDE_FORWARD, SNUG_SIDE_BACKWARD, SNUG_SIDE_UPDATE, SNUG_SIDE_COUNT };
 enum snug_side snug_side_of(const struct snug_op *op, bool after_loss);

@@ -334,6 +334,8 @@ static void say_memory(const struct snug_session *s) {
         separator = ", ";
     }
     if (plan->layout.offload_bytes) add(&line, "; %.1f MiB offloaded", (double)plan->layout.offload_bytes / 0x1p20);
+    if (plan->offload.on_host > 0) /* untested: needs a GPU */
+        add(&line, ", %g %% of their weights updated on the host", 100 * plan->offload.on_host);
     say(s, "Memory", &line);
 }
 

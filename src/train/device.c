@@ -9,6 +9,7 @@
 
 #include "io/folder.h"
 #include "io/json.h"
+#include "plan/captured.h"
 #include "train/memory.h"
 
 snug_status snug_device_fail(snug_context *ctx, snug_status status) {
@@ -80,8 +81,8 @@ snug_status snug_device_rates(const struct snug_device *device, struct snug_rate
 
 /* ---- memory that is allocated after the plan --------------------------------------------------------------------- */
 
-/* The driver loads a kernel when it is first used, and allocates memory for captured phases: both depend on the kind of
-   run. */
+/* The driver loads a kernel when it is first used, and allocates memory for captured phases. Which kernels depends on
+   the kind of run; captured phases are in the plan. */
 static void key_of(const struct snug_run_plan *plan, char *key, size_t size) {
     snprintf(key, size, "%s %s", snug_dtype_name(plan->programs[0].program.compute),
              snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
@@ -113,16 +114,36 @@ static json_t *read_growth(const struct snug_device *device, const struct snug_f
     return json_object();
 }
 
-static snug_status find_growth(const struct snug_device *device, const struct snug_run_plan *plan, int64_t *growth) {
-    enum { FIRST_GUESS = 8 << 20 }; /* measured with BERTs on an H200 */
+/* All programs share the number of phases that are captured. */
+static int64_t captured_bytes(const struct snug_device *device, const struct snug_run_plan *plan) {
+    int64_t bytes = 0;
+    int phases = device->backend->captured_phases;
+    for (int i = 0; i < plan->count; i++) {
+        const struct snug_data_pipeline *pipeline = &plan->programs[i].pipeline;
+        bytes += snug_captured_bytes(device->backend, &plan->programs[i].program, &pipeline->limits.sizes,
+                                     snug_loader_share(&pipeline->options), &phases);
+    }
+    return bytes;
+}
+
+static int64_t stored_bytes(const json_t *known, const char *key, const char *name) {
+    const json_t *bytes = json_object_get(json_object_get(known, key), name);
+    return json_is_integer(bytes) ? json_integer_value(bytes) : -1;
+}
+
+static snug_status find_growth(struct snug_device *device, const struct snug_run_plan *plan) {
     char key[48], *name, problem[256];
     struct snug_folder cache;
     RETURN_IF_ERROR(growth_name(device, &name));
     const snug_status status = snug_cache_folder_open(device->ctx, &cache, problem);
     json_t *known = read_growth(device, &cache, name);
     key_of(plan, key, sizeof key);
-    const json_t *bytes = json_object_get(known, key);
-    *growth = json_is_integer(bytes) && json_integer_value(bytes) >= 0 ? json_integer_value(bytes) : FIRST_GUESS;
+    device->growth_bytes = stored_bytes(known, key, "growth");
+    device->captured_bytes = stored_bytes(known, key, "captured");
+    if (device->growth_bytes < 0 || device->captured_bytes < 0) { /* the first run of this kind */
+        device->growth_bytes = SNUG_GPU_GROWTH_BYTES;
+        device->captured_bytes = 0;
+    }
     json_decref(known);
     snug_folder_close(&cache);
     free(name);
@@ -137,7 +158,9 @@ static snug_status keep_growth(const struct snug_device *device, const struct sn
     if (status == SNUG_OK && cache.path) {
         json_t *known = read_growth(device, &cache, name);
         key_of(plan, key, sizeof key);
-        json_object_set_new(known, key, json_integer(growth));
+        snug_json_add(&known, key,
+                      json_pack("{s:I, s:I}", "growth", (json_int_t)growth, "captured",
+                                      (json_int_t)captured_bytes(device, plan)));
         /* may be untested: an allocation that fails */
         status = known ? snug_json_write(device->ctx, &cache, name, known) : SNUG_E_MEMORY;
         json_decref(known);
@@ -150,7 +173,7 @@ static snug_status keep_growth(const struct snug_device *device, const struct sn
 void snug_device_learn(const struct snug_device *device, const struct snug_run_plan *plan, int64_t used) {
     enum { SAME = 2 << 20 }; /* variation from run to run */
     const int64_t grown = used - plan->layout.arena - device->opened_bytes,
-                  known = device->context_bytes - device->opened_bytes;
+                  known = snug_device_context(device, plan) - device->opened_bytes;
     if (!device->usage.fresh || device->usage.method == SNUG_GPU_BY_NOTHING) return; /* no growth was measured */
     if (grown < 0 || (grown < known + SAME && grown > known - SAME)) return;
     if (keep_growth(device, plan, snug_round_up_mib(grown)) != SNUG_OK) /* may be untested: an allocation that fails */
@@ -164,15 +187,21 @@ int64_t snug_device_used(struct snug_device *device, const struct snug_run_plan 
     return used >= 0 ? used : device->backend->library(&plan->programs[0].program, device->threads);
 }
 
+/* What an earlier run allocated besides its captured phases, and this plan's. */
+int64_t snug_device_context(const struct snug_device *device, const struct snug_run_plan *plan) {
+    const int64_t captured = captured_bytes(device, plan), growth = device->growth_bytes;
+    if (device->usage.device && !device->usage.fresh)
+        return device->opened_bytes; /* what an earlier run of the process allocated remains allocated */
+    if (captured == device->captured_bytes) return device->opened_bytes + growth; /* as that run */
+    const int64_t rest = growth > device->captured_bytes ? growth - device->captured_bytes : 0;
+    return device->opened_bytes + snug_round_up_mib(rest + captured);
+}
+
 snug_status snug_device_measure(struct snug_device *device, const struct snug_run_plan *plan) {
-    int64_t growth;
     char *others;
     if (device->backend->plans_only) return SNUG_OK; /* snug_device_plan() has set it */
     device->opened_bytes = snug_round_up_mib(snug_device_used(device, plan));
-    RETURN_IF_ERROR(find_growth(device, plan, &growth));
-    if (device->usage.device && !device->usage.fresh)
-        growth = 0; /* kernels that an earlier run of the process loaded remain loaded */
-    device->context_bytes = device->opened_bytes + growth;
+    RETURN_IF_ERROR(find_growth(device, plan));
     RETURN_IF_ERROR(snug_gpu_usage_others(&device->usage, &others));
     if (*others) snug_log(device->ctx, SNUG_LOG_INFO, "other processes on %s: %s", device->usage.gpu.name, others);
     free(others);

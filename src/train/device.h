@@ -15,7 +15,8 @@ struct snug_device {
     /* On a GPU: */
     struct snug_gpu_usage usage; /* measures the process's GPU memory */
     int64_t opened_bytes;        /* used when the backend was opened */
-    int64_t context_bytes;       /* the same, and what the driver is expected to allocate later */
+    /* What the driver is expected to allocate later for a plan whose captured phases take this much of it. */
+    int64_t growth_bytes, captured_bytes;
     /* On a GPU of which the backend only plans: */
     const struct snug_gpu_model *model; /* NULL: unknown, its rates are in a file */
     const char *rates_file;             /* the arguments'; NULL: rates are scaled */
@@ -56,8 +57,10 @@ struct snug_device_use {
     char others[512]; /* the other processes on it at the end, "" if there are none */
 };
 
-/* GPU memory of the driver's context and the libraries: what they use now, and what they are known to allocate later in
-   a run like this. */
+/* GPU memory of the driver's context and the libraries for a placed plan: what they use when they are open, and what
+   they are expected to allocate later. After snug_device_measure(), or on a GPU of which the backend only plans. */
+int64_t snug_device_context(const struct snug_device *device, const struct snug_run_plan *plan);
+/* Measures what they use now, and reads what they allocated later in runs like this. */
 snug_status snug_device_measure(struct snug_device *device, const struct snug_run_plan *plan);
 /* After cudaMalloc of the arena failed though the plan fitted, because another process was faster: the failure. */
 snug_status snug_device_refuse(struct snug_device *device, int64_t arena);

@@ -13,7 +13,7 @@
 /* ---- the methods ---------------------------------------------------------------------------------------------- */
 
 /* A method's settings are ordered by savings; the last one saves most. */
-enum { METHODS_MAX = 12, SETTINGS_MAX = 24, RESIDENT_PARTS = 32 };
+enum { METHODS_MAX = 12, SETTINGS_MAX = 24, RESIDENT_PARTS = 32, HOST_PARTS = 8 };
 
 struct method {
     const char *name;
@@ -23,6 +23,9 @@ struct method {
     const char *settings; /* arguments, separated by '|' */
 };
 
+/* The share of a mix's seconds below which it is changed to updates on the host: they and the copies need the bandwidth
+   of the same host memory, and the estimate has each as if it were alone. */
+#define HOST_GAIN 0.9
 #define MUCH_FASTER 1.25 /* the factor from which on a mix that rounds is mentioned beside an exact one */
 
 enum { SPLIT, RECOMPUTE, IN_BACKWARD, OFFLOAD, STATES, WEIGHTS };
@@ -65,6 +68,7 @@ static const char *const level_names[SNUG_RECOMPUTE_COUNT] = {"none", "elementwi
 struct mix {
     uint8_t choice[METHODS]; /* settings; RECOMPUTE's stays 0 */
     uint8_t resident;        /* of what OFFLOAD moves, so many parts of RESIDENT_PARTS stay */
+    uint8_t on_host;         /* of its weights the host updates so many parts of HOST_PARTS */
     struct layers layers;
     double seconds; /* estimated from those of its methods alone */
 };
@@ -81,7 +85,8 @@ struct search {
     struct snug_data_pipeline pipelines[SETTINGS_MAX]; /* of training, by SPLIT's setting */
     struct snug_data_pipeline evaluation;
     struct snug_priced asked;
-    struct mix *dead; /* combinations that do not fit with any recomputation level */
+    bool host_updates[2]; /* the host may update weights, as requested and with 8-bit states; its rates are known */
+    struct mix *dead;     /* combinations that do not fit with any recomputation level */
     size_t dead_count, dead_capacity;
     int64_t planned, mixes;
     struct snug_priced smallest;
@@ -134,7 +139,7 @@ static void list_settings(struct search *s) {
 
 static snug_status give(struct snug_args *args, const char *flags) {
     char copy[sizeof((struct snug_priced *)NULL)->flags];
-    char *words[18] = {copy}, *rest = copy; /* a mix has 15 words at most */
+    char *words[20] = {copy}, *rest = copy; /* a mix has 17 words at most */
     int count = 1;
     snprintf(copy, sizeof copy, "%s", flags);
     while ((words[count] = strsep(&rest, " "))) count += *words[count] != '\0';
@@ -176,9 +181,14 @@ static void describe(const struct search *s, const struct mix *mix, struct snug_
             add_flags(out, flags);
         }
     }
-    if (!mix->resident) return;
-    snprintf(flags, sizeof flags, "--offload_ratio %g", 1 - (double)mix->resident / RESIDENT_PARTS);
-    add_flags(out, flags);
+    if (mix->resident) {
+        snprintf(flags, sizeof flags, "--offload_ratio %g", 1 - (double)mix->resident / RESIDENT_PARTS);
+        add_flags(out, flags);
+    }
+    if (mix->on_host) {
+        snprintf(flags, sizeof flags, "--offload_update %g", (double)mix->on_host / HOST_PARTS);
+        add_flags(out, flags);
+    }
 }
 
 static snug_status measure(const struct search *s, const struct snug_run_plan *plan, struct snug_priced *out) {
@@ -271,6 +281,23 @@ static snug_status price_settings(struct search *s, snug_status (*on_row)(void *
     return SNUG_OK;
 }
 
+/* Whether the host has rates of all updates of the requested plan that it could compute. */
+static bool host_has_rates(const struct snug_run_plan *asked, const struct snug_rates *rates) {
+    const struct snug_program *program = &snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->program;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct snug_op *op = &program->ops[i];
+        const bool update = snug_op_is(op, SNUG_OP_UPDATES) && snug_op_is(op, SNUG_OP_ELEMENTS);
+        if (update && !snug_rates_have_host(rates, op->kind)) return false;
+    }
+    return true;
+}
+
+static void find_host_updates(struct search *s, const struct snug_run_plan *asked) {
+    if (!s->setup->backend->update_on_host || snug_args_is_set(s->setup->args, "offload_update")) return;
+    s->host_updates[0] = host_has_rates(asked, s->rates);
+    s->host_updates[1] = s->host_updates[0] && snug_rates_have_host(s->rates, SNUG_OP_ADAM_8BIT);
+}
+
 static snug_status begin(struct search *s, const struct snug_setup *setup, const struct snug_limits *limits,
                          const struct snug_run_plan *asked, const struct snug_rates *rates) {
     const struct snug_planned_program *evaluation = snug_run_plan_find(asked, SNUG_ROLE_EVALUATION);
@@ -280,6 +307,7 @@ static snug_status begin(struct search *s, const struct snug_setup *setup, const
         return snug_fail(setup->ctx, SNUG_E_MEMORY, "out of memory for the search");
     s->pipelines[0] = snug_run_plan_find(asked, SNUG_ROLE_TRAINING)->pipeline;
     if (evaluation) s->evaluation = evaluation->pipeline;
+    find_host_updates(s, asked);
     list_settings(s);
     const snug_status status = measure(s, asked, &s->asked);
     if (status != SNUG_OK) snug_context_destroy(s->ctx); /* may be untested: an allocation that fails */
@@ -527,6 +555,26 @@ static snug_status refine_offload(struct search *s, struct found *best) {
     return SNUG_OK;
 }
 
+/* Lets the host update the share of the best mix's weights that is fastest, if that is much faster. Such updates follow
+ * backward. */
+static snug_status refine_host_updates(struct search *s, struct found *best) {
+    struct found found = {.below = HOST_GAIN * best->priced.work.seconds};
+    if (!s->host_updates[best->mix.choice[STATES] > 0]) return SNUG_OK;
+    for (int parts = 1; parts <= HOST_PARTS; parts++) {
+        struct mix mix = best->mix;
+        struct snug_priced priced;
+        mix.choice[IN_BACKWARD] = 0;
+        mix.on_host = (uint8_t)parts;
+        const snug_status status = plan_mix(s, &mix, &priced);
+        if (status == SNUG_END) continue; /* there is no weight that it could update */
+        RETURN_IF_ERROR(status);
+        if (fits(s, &priced)) keep(&found, &mix, &priced);
+    }
+    found.below = best->below;
+    if (found.any) *best = found;
+    return SNUG_OK;
+}
+
 static snug_status search_tier(struct search *s, int approximate, const struct mix layers[], size_t layer_mixes,
                                struct found *best) {
     struct mix *combinations;
@@ -542,7 +590,8 @@ static snug_status search_tier(struct search *s, int approximate, const struct m
     }
     free(combinations);
     if (status == SNUG_OK && best->any) status = refine(s, best);
-    return status == SNUG_OK && best->any ? refine_offload(s, best) : status;
+    if (status == SNUG_OK && best->any) status = refine_offload(s, best);
+    return status == SNUG_OK && best->any ? refine_host_updates(s, best) : status;
 }
 
 /* Starts from the strongest setting of every method and weakens one method at a time. */
@@ -593,7 +642,7 @@ static snug_status run_search(struct search *s, struct snug_fit *out) {
     for (int tier = 0; tier <= approximate && status == SNUG_OK && !best.any; tier++)
         status = search_tier(s, tier, layers, count, &best);
     if (status == SNUG_OK && !best.any) status = find_smallest(s, layers, count);
-    if (status == SNUG_OK && fits(s, &s->smallest)) keep(&best, &s->smallest_mix, &s->smallest);
+    if (status == SNUG_OK && !best.any && fits(s, &s->smallest)) keep(&best, &s->smallest_mix, &s->smallest);
     if (status == SNUG_OK && best.any && !best.priced.approximate)
         status = find_rounding(s, approximate, layers, count, &best.priced, &out->rounding);
     free(layers);

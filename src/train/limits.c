@@ -17,11 +17,12 @@ void snug_limits_account(const struct snug_limits *limits, struct snug_run_plan 
     const struct snug_device *device = &limits->device;
     const struct snug_layout *layout = &plan->layout;
     const int64_t batch = layout->function_offset - layout->batch_offset;
-    int64_t context = device->context_bytes, host = limits->host_bytes;
+    int64_t context, host = limits->host_bytes;
     memcpy(plan->bytes, layout->bytes, sizeof plan->bytes);
     if (snug_device_is_gpu(device)) {
         plan->bytes[SNUG_MEMORY_BATCH] -= batch;
         plan->bytes[SNUG_MEMORY_FUNCTION] -= layout->host - batch;
+        context = snug_device_context(device, plan);
         plan->total = layout->arena + context;
         host += layout->host + backing_bytes(limits, plan);
     } else {

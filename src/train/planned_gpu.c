@@ -48,7 +48,8 @@ snug_status snug_device_plan(const struct snug_args *args, int threads, struct s
     *device = (struct snug_device){.ctx = args->ctx,
                                    .backend = snug_backend_cuda_planned(),
                                    .threads = threads,
-                                   .context_bytes = SNUG_GPU_CONTEXT_BYTES};
+                                   .opened_bytes = SNUG_GPU_OPENED_BYTES,
+                                   .growth_bytes = SNUG_GPU_GROWTH_BYTES};
     device->usage.ctx = args->ctx;
     if (args->use_cpu || strcmp(args->device, "cpu") == 0)
         return snug_fail(args->ctx, SNUG_E_USAGE, "--gpu %s and %s contradict each other: leave one out", args->gpu,

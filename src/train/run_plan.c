@@ -154,7 +154,7 @@ static snug_status check_host_updates(const struct snug_run_plan *plan, const st
     for (size_t i = 0; i < program->op_count; i++) any |= program->ops[i].on_host;
     if (any) return SNUG_OK;
     return snug_fail(program->ctx, SNUG_E_USAGE,
-                     "--offload_update %g: there is no weight that the host could update: small tensors are not "
+                     "--offload_update %g: there is no weight that the host could update: small weights are not "
                      "offloaded, Adafactor is updated by the GPU alone, and a weight is updated as a whole; use a "
                      "larger fraction, or leave it out",
                      plan->offload.on_host);

@@ -3,8 +3,8 @@
  * transformers' Adafactor (Shazeer and Stern, arXiv:1804.04235), of a weight or of all at once, in four launches:
  * squares of rows and of columns; the factors of columns and the mean over rows; the norm of the resulting update; the
  * update. A block processes a part of a matrix's rows, or a vector, which the first launch completes. Every launch but
- * the second reads the gradient. The order of all sums is that of optim/formulas/adafactor.h: its lanes are a warp's, its
- * groups a block's warps.
+ * the second reads the gradient. The order of all sums is that of optim/formulas/adafactor.h: its lanes are a warp's,
+ * its groups a block's warps.
  */
 #include "backend/cuda/update.cuh"
 
@@ -184,11 +184,12 @@ static __global__ void __launch_bounds__(THREADS) measure_kernel(struct adafacto
     if (threadIdx.x == 0) a.squares[at.part] = sum;
 }
 
-/* u: the update without the factor that the whole parameter shares. */
-static __device__ __forceinline__ void update_one(const struct adafactor &a, const struct snug_adafactor_numbers &s,
+/* u: the update without the factor that the whole parameter shares; step: a copy, which no store changes. */
+static __device__ __forceinline__ void update_one(const struct adafactor &a, const struct snug_cuda_step &step,
+                                                  const struct snug_adafactor_numbers &s,
                                                   const struct snug_adafactor_scales &scales, int64_t i, float u) {
     const float p = parameter_at(a, i);
-    store_parameter(a, *a.step, i,
+    store_parameter(a, step, i,
                     a.momentum ? snug_adafactor_momentum_step(&s, &scales, p, u, &a.momentum[i])
                                : snug_adafactor_step(&scales, p, u));
 }
@@ -205,11 +206,12 @@ static __global__ void __launch_bounds__(THREADS) apply_kernel(struct adafactor 
     }
     const struct snug_adafactor_scales scales = snug_adafactor_scales(&s, size, square, a.rows * a.cols);
     const float clip = a.clip ? a.clip[1] : 1;
+    const struct snug_cuda_step step = *a.step;
     for (int64_t row = at.begin + threadIdx.x / 32; row < at.end; row += WARPS) {
         const float factor = row_factor(a, row, clip);
         for (int64_t c = threadIdx.x % 32; c < a.cols; c += 32) {
             const int64_t i = at.first + row * a.cols + c;
-            update_one(a, s, scales, i, snug_adafactor_direction(a.g[i], factor, a.factors[c]));
+            update_one(a, step, s, scales, i, snug_adafactor_direction(a.g[i], factor, a.factors[c]));
         }
     }
 }
@@ -229,8 +231,9 @@ static __device__ void update_vector(const struct adafactor &a, const struct pla
     square = block_sum(square);
     if (s.scales) size = block_sum(size);
     const struct snug_adafactor_scales scales = snug_adafactor_scales(&s, size, square, a.rows * a.cols);
+    const struct snug_cuda_step step = *a.step;
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS)
-        update_one(a, s, scales, at.first + c,
+        update_one(a, step, s, scales, at.first + c,
                    snug_adafactor_vector_direction(a.g[at.first + c] * clip, a.column_state[c]));
 }
 

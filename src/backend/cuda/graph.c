@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/bias.h"
+#include "backend/cuda/sizes/graph.h"
 #include "backend/cuda/state.h"
 
 /* What a graph is valid for. */
@@ -29,10 +30,6 @@ void snug_cuda_free_graphs(struct snug_cuda *cuda) {
     cuda->graphs = NULL;
     cuda->graph_count = cuda->graph_capacity = 0;
 }
-
-/* Graphs use driver memory that no plan includes, so their number is limited; phases without one run operation by
-   operation. */
-enum { GRAPHS = 96 };
 
 static bool is_same(const struct key *a, const struct key *b) {
     return a->program == b->program && a->phase == b->phase && a->bucket == b->bucket && a->sequences == b->sequences &&
@@ -92,7 +89,7 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
             run->ctx, cudaStreamBeginCapture(cuda->capture, cudaStreamCaptureModeThreadLocal), "capturing a phase"));
         cuda->capturing = graph;
         cuda->stream = cuda->capture;
-    } else if (cuda->graph_count < GRAPHS) {
+    } else if (cuda->graph_count < SNUG_CUDA_GRAPHS) {
         RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&cuda->graphs, &cuda->graph_capacity, cuda->graph_count + 1,
                                   sizeof *cuda->graphs));
         cuda->graphs[cuda->graph_count++] = (struct snug_cuda_graph){.key = key};

@@ -4,6 +4,7 @@
 
 extern "C" {
 #include "backend/cuda/matmul.h"
+#include "backend/cuda/sizes/graph.h"
 }
 
 /* ---- forward ---- */
@@ -128,24 +129,10 @@ template <typename T> static void bias_gradient(const struct snug_run *run, cons
     snug_cuda_add_partials(run, db, partial, PARTS, n, snug_run_overwrites(run, op));
 }
 
-/* Whether the next operation is LINEAR_DX of the same gradient and may run concurrently, so that each uses the
-   multiprocessors that the other leaves idle at its end: LINEAR_DX must not write an input of this operation, nor use
-   the same scratch. */
-static bool is_concurrent(const struct snug_run *run, const struct snug_op *op) {
-    const struct snug_program *program = run->program;
-    const struct snug_op *next = op + 1;
-    if (!snug_cuda_of(run)->capturing || next == program->ops + program->op_count) return false;
-    if (next->kind != SNUG_OP_LINEAR_DX || next->phase != op->phase || next->linear_dx.dy != op->linear_dw.dy)
-        return false;
-    const struct snug_tensor *t = program->tensors, *x = &t[op->linear_dw.x], *dx = &t[next->linear_dx.dx];
-    if (t[next->linear_dx.dy].dtype != t[next->linear_dx.w].dtype) return false;
-    return op->linear_dw.dw == 0 || dx->offset + dx->bytes <= x->offset || x->offset + x->bytes <= dx->offset;
-}
-
 extern "C" snug_status snug_cuda_linear_dw(struct snug_run *run, const struct snug_op *op) {
     const bool sums = op->linear_dw.db && !snug_cuda_bias_gradient_is_done(run, op);
     if (!op->linear_dw.dw && !sums) return SNUG_OK;
-    const bool concurrent = is_concurrent(run, op);
+    const bool concurrent = snug_cuda_of(run)->capturing && snug_cuda_is_concurrent(run->program, op);
     if (concurrent) RETURN_IF_ERROR(snug_cuda_fork(run));
     if (op->linear_dw.dw) {
         const struct snug_cuda_matmul p = snug_cuda_matmul_of(run, op);
