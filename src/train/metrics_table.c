@@ -111,15 +111,9 @@ snug_status snug_metric_add(struct snug_metric_accumulator *accumulator, const c
     return status;
 }
 
-<<<<<<< HEAD
 snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, struct snug_metric_list *out) {
-    double values[SNUG_METRIC_VALUES] = {
-        accumulator->loss_items ? accumulator->loss_sum / (double)accumulator->loss_items : NAN};
-=======
-snug_status snug_metric_accumulator_result(struct snug_metric_accumulator *accumulator, snug_metrics *out) {
     double values[SNUG_METRIC_VALUES] = {accumulator->loss_weight > 0 ? accumulator->loss_sum / accumulator->loss_weight
                                                                       : NAN};
->>>>>>> 8bf3c48e9dbcb509eca7dadb22d12e0d17a40cb1
     const struct snug_metric_kind *kind = accumulator->kind;
     out->count = 0;
     if (accumulator->misuse) return snug_fail(accumulator->ctx, SNUG_E_INTERNAL, "evaluation: %s", accumulator->misuse);

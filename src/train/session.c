@@ -286,23 +286,13 @@ snug_status snug_next_batch(snug_session *s, const snug_batch_info **info) {
     s->train_run.batch = s->batch;
     s->train_run.step = s->step;
     set_rates(s);
-<<<<<<< HEAD
-    s->train_run.loss_scale = s->batch->items_in_step > 0 ? (float)(1.0 / (double)s->batch->items_in_step) : 0;
+    s->train_run.loss_scale = s->batch->weight_in_step > 0 ? (float)(1.0 / s->batch->weight_in_step) : 0;
     s->info = (snug_batch_info){.sequences = s->batch->sequences,
                                 .tokens = s->batch->tokens,
                                 .items = s->batch->items,
                                 .items_in_step = s->batch->items_in_step,
                                 .last_in_step = s->batch->last_in_step};
     if (info) *info = &s->info;
-=======
-    s->train_run.loss_scale = s->batch->weight_in_step > 0 ? (float)(1.0 / s->batch->weight_in_step) : 0;
-    if (info)
-        *info = (snug_batch_info){.sequences = s->batch->sequences,
-                                  .tokens = s->batch->tokens,
-                                  .items = s->batch->items,
-                                  .items_in_step = s->batch->items_in_step,
-                                  .last_in_step = s->batch->last_in_step};
->>>>>>> 8bf3c48e9dbcb509eca7dadb22d12e0d17a40cb1
     return snug_session_load(s, &s->train_run);
 }
 
