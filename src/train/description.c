@@ -285,7 +285,7 @@ static void say_task(const struct snug_session *s) {
     if (!setup->class_weights) return;
     line = (struct line){"", 0};
     for (int64_t i = 0; i < labels->count && i < CLASSES_SHOWN; i++)
-        add(&line, "%s%s %g", i ? ", " : "", labels->names[i], (double)setup->class_weights[i]);
+        add(&line, "%s%s=%g", i ? ", " : "", labels->names[i], (double)setup->class_weights[i]);
     if (labels->count > CLASSES_SHOWN) add(&line, ", …");
     if (labels->problem == SNUG_PROBLEM_MULTI_LABEL) add(&line, ", of the positives in the loss");
     say(s, "Weights", &line);
