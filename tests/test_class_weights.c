@@ -116,8 +116,8 @@ static double loss_in(const json_t *result, const char *name) {
 /* -log softmax of the label's logit, or of multi-label's targets with these weights, from what predict prints. */
 static double loss_of(const json_t *row, size_t label) {
     const json_t *logits = json_object_get(row, "logits");
-    double sum = 0;
-    for (size_t i = 0; i < json_array_size(logits); i++) sum += exp(json_number_value(json_array_get(logits, i)));
+    double sum = exp(json_number_value(json_array_get(logits, 0)));
+    for (size_t i = 1; i < json_array_size(logits); i++) sum += exp(json_number_value(json_array_get(logits, i)));
     return log(sum) - json_number_value(json_array_get(logits, label));
 }
 

@@ -515,7 +515,7 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
         if (!known && !negated) return fail_unknown(args->ctx, name);
         bool next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0;
         const bool takes = !negated && !value && next;
-        strcpy(before, takes ? name : "");
+        snprintf(before, sizeof before, "%s", takes ? name : "");
         if (takes) value = argv[++i];
         if (!value && !negated && !is_flag(name)) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs a value", name);
         RETURN_IF_ERROR(set_plain(args, negated ? name + 3 : name, negated ? "False" : value ? value : "True"));

@@ -48,8 +48,9 @@ static int64_t count_evaluations(const struct snug_session *s) {
     }
     bool last = steps % every == 0 || args->eval_strategy == SNUG_INTERVAL_EPOCH;
     last = last && (double)steps >= least;
-    count += steps / every + (last && steps % every != 0);
-    if (least > (double)every) count -= (int64_t)fmin(ceil(least / (double)every) - 1, (double)(steps / every));
+    const int64_t whole = steps / every;
+    count += whole + (last && steps % every != 0);
+    if (least > (double)every) count -= (int64_t)fmin(ceil(least / (double)every) - 1, (double)whole);
     return count + (!last || args->load_best_model_at_end);
 }
 
