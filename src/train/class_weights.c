@@ -58,7 +58,10 @@ static bool is_number(const char *text, size_t length, double *out) {
 
 static snug_status set_weight(const struct reading *r, int64_t class, double weight) {
     const char *name = r->labels->names[class];
-    if (!(weight >= 0) || !isfinite((float)weight))
+    if (isnan(weight)) /* not a number in the text */
+        return snug_fail(r->args->ctx, SNUG_E_USAGE,
+                         "--class_weights: the weight of class \"%s\" must be a number of at least 0", name);
+    if (weight < 0 || !isfinite((float)weight))
         return snug_fail(r->args->ctx, SNUG_E_USAGE,
                          "--class_weights: the weight of class \"%s\" must be a number of at least 0, not %g", name,
                          weight);
