@@ -81,6 +81,20 @@ static void test_balanced(void **state) {
     json_decref(golden);
 }
 
+/* Of many classes the first ones are reported. */
+static void test_many_classes(void **state) {
+    struct fixture *f = *state;
+    char data[512] = "sentence,label\n";
+    for (int i = 0; i < 12; i++) snprintf(data + strlen(data), sizeof data - strlen(data), "w%d,c%d\n", i, 10 + i);
+    write_text(f, "twelve.csv", data);
+    free(run_well(f, "train --config_name model --tokenizer_name model --train_file twelve.csv --max_steps 1 "
+                     "--class_weights c10=2 --output_dir twelve"));
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "\nWeights    c10=2, c11=1, c12=1,");
+    assert_contains(text, "c19=1, …\n");
+    free(text);
+}
+
 /* ---- in a training ----------------------------------------------------------------------------------------------- */
 
 #define MODEL "--model_name_or_path "
@@ -102,8 +116,8 @@ static double loss_in(const json_t *result, const char *name) {
 /* -log softmax of the label's logit, or of multi-label's targets with these weights, from what predict prints. */
 static double loss_of(const json_t *row, size_t label) {
     const json_t *logits = json_object_get(row, "logits");
-    double sum = 0;
-    for (size_t i = 0; i < json_array_size(logits); i++) sum += exp(json_number_value(json_array_get(logits, i)));
+    double sum = exp(json_number_value(json_array_get(logits, 0)));
+    for (size_t i = 1; i < json_array_size(logits); i++) sum += exp(json_number_value(json_array_get(logits, i)));
     return log(sum) - json_number_value(json_array_get(logits, label));
 }
 
@@ -145,7 +159,7 @@ static void test_training(void **state) {
 #define WEIGHTED                                                                                                       \
     TRAIN "--config_name model --train_file train.csv --validation_file dev.csv --eval_strategy steps --eval_steps 3 "
     json_t *result = run_json(f, WEIGHTED "--class_weights negative=3,positive=0.5 --output_dir named --json");
-    assert_said(f, "\nWeights    negative 3, positive 0.5\n");
+    assert_said(f, "\nWeights    negative=3, positive=0.5\n");
     const double loss = loss_in(result, "train_loss"), eval_loss = loss_in(result, "eval_loss");
     json_decref(result);
     free(run_well(f, WEIGHTED "--class_weights 3,0.5 --output_dir listed"));
@@ -169,7 +183,7 @@ static void test_training(void **state) {
 
     /* The model remembers its weights; they can be given, and left out. */
     result = run_json(f, "eval --json --threads 1 " MODEL "named --validation_file dev.csv");
-    assert_said(f, "\nWeights    negative 3, positive 0.5\n");
+    assert_said(f, "\nWeights    negative=3, positive=0.5\n");
     assert_float_equal(loss_in(result, "eval_loss"), eval_loss, 1e-6);
     json_decref(result);
     result = run_json(f, "eval --json --threads 1 --class_weights none " MODEL "named --validation_file dev.csv");
@@ -191,7 +205,7 @@ static void test_several_labels(void **state) {
     write_data(f, "multi_dev.csv", FORM_MULTI, EVAL_ROWS, 2);
 #define SEVERAL TRAIN "--config_name model --train_file multi.csv --validation_file multi_dev.csv --label_separator | "
     free(run_well(f, SEVERAL "--class_weights keen=4,calm=2 --output_dir several"));
-    assert_said(f, "\nWeights    calm 2, keen 4, of the positives in the loss\n");
+    assert_said(f, "\nWeights    calm=2, keen=4, of the positives in the loss\n");
     char *lines =
         run_well(f, "predict --json --threads 1 --log_level error " MODEL "several --test_file multi_dev.csv");
     json_t *result = run_json(f, "eval --json --threads 1 " MODEL "several --validation_file multi_dev.csv");
@@ -223,7 +237,7 @@ static void test_several_labels(void **state) {
                "{\"text\": \"w1\", \"label\": [\"a\"]}\n{\"text\": \"w2\", \"label\": [\"a\", \"b\"]}\n"
                "{\"text\": \"w3\", \"label\": []}\n{\"text\": \"w4\", \"label\": [\"a\"]}\n");
     free(run_well(f, TRAIN "--config_name model --train_file hot.jsonl --class_weights balanced --output_dir hot"));
-    assert_said(f, "\nWeights    a 0.333333, b 3, of the positives in the loss\n");
+    assert_said(f, "\nWeights    a=0.333333, b=3, of the positives in the loss\n");
 }
 
 static void test_tags(void **state) {
@@ -233,7 +247,7 @@ static void test_tags(void **state) {
 #define TAGS TRAIN "--task ner --config_name model --train_file train.conll --validation_file dev.conll "
     json_t *result = run_json(f, TAGS "--class_weights O=0.1 --eval_strategy steps --eval_steps 3 --output_dir tags "
                                       "--json");
-    assert_said(f, "\nWeights    B-BAD 1, B-GOOD 1, I-BAD 1, I-GOOD 1, O 0.1\n");
+    assert_said(f, "\nWeights    B-BAD=1, B-GOOD=1, I-BAD=1, I-GOOD=1, O=0.1\n");
     const double loss = loss_in(result, "train_loss"), eval_loss = loss_in(result, "eval_loss");
     json_decref(result);
     result = run_json(f, TAGS "--class_weights O=0.1 --per_device_train_batch_size 2 --gradient_accumulation_steps 4 "
@@ -281,7 +295,11 @@ static void test_refused(void **state) {
         {"--class_weights 1,2,3", "--class_weights 1,2,3: 3 weights, but there are 2 classes: negative, positive"},
         {"--class_weights negative=-1", "the weight of class \"negative\" must be a number of at least 0, not -1"},
         {"--class_weights negative=1e300", "the weight of class \"negative\" must be a number of at least 0"},
-        {"--class_weights negative=much", "the weight of class \"negative\" must be a number of at least 0, not nan"},
+        {"--class_weights negative=", "the weight of class \"negative\" must be a number of at least 0\n"},
+        {"--class_weights negative=0.0000000000000000000000000000000000000000000000000000000000000001",
+         "the weight of class \"negative\" must be a number of at least 0\n"},
+        {"--class_weights 1-2,1", "\"1-2\" must be CLASS=WEIGHT"},
+        {"--class_weights negative=much", "the weight of class \"negative\" must be a number of at least 0\n"},
         {"--class_weights negative=1,negative=2", "class \"negative\" has two weights"},
         {"--class_weights 0,0", "all weights are 0, so nothing would be learnt"},
         {"--class_weights heavy", "\"heavy\" must be CLASS=WEIGHT; or give balanced, or a weight for each class"},
@@ -316,7 +334,7 @@ static void test_refused(void **state) {
                 "numbers.jsonl has no item of class \"LABEL_1\", whose weight is then not defined: give the weights");
     free(run_well(f, TRAIN "--config_name model --task ner --train_file numbers.jsonl --class_weights 1=0,2=3 "
                            "--output_dir numbers"));
-    assert_said(f, "\nWeights    LABEL_0 1, LABEL_1 0, LABEL_2 3\n");
+    assert_said(f, "\nWeights    LABEL_0=1, LABEL_1=0, LABEL_2=3\n");
 
     free(run_well(f, TRAIN "--config_name model --train_file train.csv --class_weights 1,2 --output_dir out"));
     assert_int_equal(run(f, "eval --class_weights balanced " MODEL "out --validation_file dev.csv"), 2);
@@ -335,8 +353,9 @@ static void test_refused(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden), TEST(test_balanced), TEST(test_evaluation), TEST(test_training),
-        TEST(test_several_labels),     TEST(test_tags),     TEST(test_resume),     TEST(test_refused),
+        TEST(test_many_classes), cmocka_unit_test(test_golden), TEST(test_balanced), TEST(test_evaluation),
+        TEST(test_training),     TEST(test_several_labels),     TEST(test_tags),     TEST(test_resume),
+        TEST(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

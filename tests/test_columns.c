@@ -354,6 +354,15 @@ static void test_multi_hot(void **state) {
     assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT,
                   "lists of 3 zeros and ones, but the model has 2 classes");
     assert_failed(f, snug_labels_of(f->ctx, dataset, SNUG_REGRESSION_YES, &data), SNUG_E_INPUT, "lists");
+    /* Of a model whose classes are called by numbers the same lists may be classes. */
+    char *numbers[] = {"0", "1", "2"};
+    model.count = 3;
+    model.names = numbers;
+    assert_failed(
+        f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT,
+        "either a zero or one for each class, or the numbers 0 and 1, which are names of the model's classes");
+    numbers[0] = "a";
+    assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "write names as text");
     model.problem = SNUG_PROBLEM_SINGLE_LABEL;
     assert_failed(f, snug_dataset_bind_labels(f->ctx, dataset, &model), SNUG_E_INPUT, "gives each text one label");
     snug_dataset_close(dataset);

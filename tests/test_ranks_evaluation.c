@@ -31,6 +31,13 @@ static char *metrics_of(const struct fixture *f) {
     return text;
 }
 
+/* The predictions without the run, which is in the first row's object. */
+static char *rows_of(const struct fixture *f) {
+    char *text = output_of(f, "stdout"), *run = strstr(text, ",\"run\":{"), *end = run ? strchr(run, '\n') : NULL;
+    if (end) memmove(run, end - 1, strlen(end - 1) + 1);
+    return text;
+}
+
 /* 2 and 3 ranks print what one rank prints: metrics, and predictions in the file's order. */
 static void check(struct fixture *f, const char *model, const char *file, int batch, const char *more) {
     char words[1024];
@@ -39,11 +46,11 @@ static void check(struct fixture *f, const char *model, const char *file, int ba
                  predicts ? "predict" : "eval", batch, model, predicts ? "test" : "validation", file,
                  predicts == 1 ? "" : "--json ", more);
         free(run_well(f, words));
-        char *one = predicts ? output_of(f, "stdout") : metrics_of(f);
+        char *one = predicts ? rows_of(f) : metrics_of(f);
         assert_true(strlen(one) > 40);
         for (int ranks = 2; ranks <= 3; ranks++) {
             run_ranks_well(f, ranks, words);
-            char *many = predicts ? output_of(f, "stdout") : metrics_of(f);
+            char *many = predicts ? rows_of(f) : metrics_of(f);
             if (strcmp(one, many) != 0) fail_msg("%s on %d ranks: %s instead of %s", words, ranks, many, one);
             free(many);
         }
@@ -59,10 +66,21 @@ static void test_classes(void **state) {
     check(f, "out", "dev.csv", 7, "");
     check(f, "out", "dev.csv", 64, "");
     check(f, "out", "dev.csv", 7, "--class_metrics ");
+    check(f, "out", "dev.csv", 7, "--class_weights 0.1,0.7 ");
     write_data(f, "multi.csv", FORM_MULTI, TRAIN_ROWS, 3);
     free(run_well(f, TRAIN_MODEL "--train_file multi.csv --label_separator | --output_dir multi"));
     check(f, "multi", "multi.csv", 3, "");
     check(f, "multi", "multi.csv", 3, "--class_metrics --threshold 0.4 ");
+}
+
+/* A step is divided by the weights of all ranks' rows, with the bits of one rank. */
+static void test_class_weights(void **state) {
+    struct fixture *f = *state;
+    if (skips) return;
+#define WEIGHTED TRAIN_MODEL "--train_file train.csv --class_weights 0.1,0.7 --logging_steps 1 "
+    run_ranks_well(f, 2, WEIGHTED "--output_dir two");
+    free(run_well(f, WEIGHTED "--gradient_accumulation_steps 2 --output_dir one"));
+    assert_same_run(f, "one", "two");
 }
 
 /* Correlations need the pairs of all ranks, in the order of the rows; they are exchanged 1024 at a time. */
@@ -166,6 +184,7 @@ static void test_failures(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_classes, set_up_ranks, tear_down),
+        cmocka_unit_test_setup_teardown(test_class_weights, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_regression, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_tags_and_tokens, set_up_ranks, tear_down),
         cmocka_unit_test_setup_teardown(test_results, set_up_ranks, tear_down),

@@ -55,7 +55,29 @@ static size_t likeness(const char *word, const char *name) {
     return row[strlen(name)];
 }
 
+/* The command that is meant by a script of transformers, or by a usual name; NULL: not known. */
+static const char *command_of(const char *word) {
+    static const char *const meant[][2] = {
+        {"finetune", "train"},
+        {"fine-tune", "train"},
+        {"fit", "train"},
+        {"inference", "predict"},
+        {"infer", "predict"},
+        {"test", "eval"},
+        {"download", "pull"},
+        {"run_glue.py", "train"},
+        {"run_mlm.py", "train --task mlm"},
+        {"run_ner.py", "train --task ner"},
+        {"run_classification.py", "train"},
+    };
+    const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
+    for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+        if (strcmp(name, meant[i][0]) == 0) return meant[i][1];
+    return NULL;
+}
+
 static int fail_unknown(const char *word) {
+    const char *meant = command_of(word);
     int nearest = 0;
     double best = -1;
     for (int i = 0; i < command_count; i++) {
@@ -68,7 +90,10 @@ static int fail_unknown(const char *word) {
     }
     fputs("snug: ", stderr);
     cli_show(stderr, word);
-    fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", commands[nearest].name);
+    if (meant)
+        fprintf(stderr, ": unknown command; give snug %s\n", meant);
+    else
+        fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", commands[nearest].name);
     return EXIT_USAGE;
 }
 

@@ -35,7 +35,10 @@ static snug_status settings_of(snug_context *ctx, const struct snug_hub_place *p
 
 static snug_status fail_missing(snug_context *ctx, const struct snug_hub_place *place, const char *name) {
     char *settings;
-    if (!snug_hub_is_name(name)) return snug_fail(ctx, SNUG_E_INPUT, "model %s: there is no such folder", name);
+    if (!snug_hub_is_name(name))
+        return snug_fail(
+            ctx, SNUG_E_INPUT, "model %s: there is no such folder%s", name,
+            strstr(name, "://") ? "; give a model of a hub by its name, as in google-bert/bert-base-uncased" : "");
     RETURN_IF_ERROR(settings_of(ctx, place, &settings));
     const snug_status status = snug_fail(ctx, SNUG_E_INPUT,
                                          "model %s: there is no such folder, and it is not in the local Hugging Face "

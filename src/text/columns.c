@@ -44,10 +44,12 @@ static snug_status find_label(snug_context *ctx, const struct snug_dataset_optio
         out->label = 1;
     out->has_label = task->labelled && out->label < list->count;
     if (out->has_label || !options->need_labels || !task->labelled) return SNUG_OK;
+    const struct snug_task_info *tags = &snug_task_token_classification;
+    const bool words = find_name(list, tags->label_column) < list->count;
     return snug_fail(ctx, SNUG_E_INPUT,
                      "%s: there is no label column \"%s\"; its columns are: %s. Give the right one with "
-                     "--label_column_name, or train without labels with --task mlm",
-                     options->path, name, list->text);
+                     "--label_column_name, or train without labels with --task mlm%s",
+                     options->path, name, list->text, words ? ", or on tags of words with --task ner" : "");
 }
 
 /* ---- texts that arguments name ----------------------------------------------------------------------------------- */
@@ -55,9 +57,11 @@ static snug_status find_label(snug_context *ctx, const struct snug_dataset_optio
 static snug_status add_text(snug_context *ctx, const struct snug_dataset_options *options, const struct name_list *list,
                             const char *argument, const char *name, size_t length, struct snug_columns *out) {
     const size_t column = find(list, name, length);
+    const bool several = strcmp(argument, "text_column_name") == 0 && memchr(name, ',', length);
     if (column == list->count)
-        return snug_fail(ctx, SNUG_E_INPUT, "%s: --%s: there is no column \"%.*s\"; its columns are: %s", options->path,
-                         argument, (int)length, name, list->text);
+        return snug_fail(ctx, SNUG_E_INPUT, "%s: --%s: there is no column \"%.*s\"; its columns are: %s%s%s",
+                         options->path, argument, (int)length, name, list->text,
+                         several ? ". Columns are joined with --text_column_names " : "", several ? name : "");
     out->text[out->texts++] = column;
     return SNUG_OK;
 }

@@ -33,6 +33,12 @@ snug_status snug_data_form_of(snug_context *ctx, const char *path, const char *f
         *out = forms[i].form;
         return SNUG_OK;
     }
+    if (dot && ((length == 7 && strncasecmp(dot + 1, "parquet", 7) == 0) ||
+                (length == 5 && strncasecmp(dot + 1, "arrow", 5) == 0)))
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "%s: snug does not read this format: write the rows as JSON Lines, as "
+                         "pandas.read_parquet(\"%s\").to_json(\"FILE.jsonl\", orient=\"records\", lines=True) does",
+                         path, path);
     return snug_fail(ctx, SNUG_E_USAGE,
                      "%s: the name does not tell the format, as .csv, .tsv, .json, .jsonl, .txt, .conll and the same "
                      "with .gz do: give --data_format csv, tsv, json, txt or conll",
@@ -43,7 +49,14 @@ snug_status snug_data_open(snug_context *ctx, const char *path, int *fd) {
     /* Not by its name: /dev/stdin cannot be opened where it is a socket. */
     *fd = snug_data_is_stdin(path) ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
                                    : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    return *fd < 0 ? snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(errno)) : SNUG_OK;
+    if (*fd >= 0) return SNUG_OK;
+    const int error = errno;
+    if (strstr(path, "://"))
+        return snug_fail(ctx, SNUG_E_IO,
+                         "cannot open %s: data is read from files of this machine: download it, or give - and pipe it "
+                         "in, as in curl -L URL | snug train --train_file - --data_format csv",
+                         path);
+    return snug_fail(ctx, SNUG_E_IO, "cannot open %s: %s", path, strerror(error));
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------------------------- */

@@ -486,16 +486,32 @@ static int32_t continued_class(const struct snug_hash_map *names, const struct s
     return inside < 0 ? class : inside;
 }
 
+/* Lists of zeros and ones of one length are multi-hot, unless the classes are called by numbers: then each of them may
+   also be the classes 0 and 1, and equal counts would hide it. */
+static snug_status check_hot(snug_context *ctx, const struct snug_dataset *dataset, const struct snug_labels *labels) {
+    bool numbers = false;
+    if (dataset->cache.form != SNUG_LABELS_MULTI_HOT) return SNUG_OK;
+    for (int64_t i = 0; i < labels->count; i++)
+        numbers |= strcmp(labels->names[i], "0") == 0 || strcmp(labels->names[i], "1") == 0;
+    if (numbers)
+        return snug_fail(ctx, SNUG_E_INPUT,
+                         "%s: its labels are lists of %zu zeros and ones: either a zero or one for each class, or the "
+                         "numbers 0 and 1, which are names of the model's classes: write names as text, as in \"0|1\", "
+                         "and give --label_separator \"|\"",
+                         dataset->path, dataset->cache.raw.count);
+    if ((int64_t)dataset->cache.raw.count == labels->count) return SNUG_OK;
+    return snug_fail(ctx, SNUG_E_INPUT,
+                     "%s: its labels are lists of %zu zeros and ones, but the model has %" PRId64 " classes",
+                     dataset->path, dataset->cache.raw.count, labels->count);
+}
+
 static snug_status bind_classes(snug_context *ctx, struct snug_dataset *dataset, const struct snug_labels *labels) {
     const struct snug_raw_labels *raw = &dataset->cache.raw;
     if (snug_labels_are_lists(dataset->cache.form) && labels->problem == SNUG_PROBLEM_SINGLE_LABEL)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: its labels are lists (or hold '|'), but the model gives each text one label",
                          dataset->path);
-    if (dataset->cache.form == SNUG_LABELS_MULTI_HOT && (int64_t)raw->count != labels->count)
-        return snug_fail(ctx, SNUG_E_INPUT,
-                         "%s: its labels are lists of %zu zeros and ones, but the model has %" PRId64 " classes",
-                         dataset->path, raw->count, labels->count);
+    RETURN_IF_ERROR(check_hot(ctx, dataset, labels));
     if (dataset->cache.values)
         return snug_fail(ctx, SNUG_E_INPUT,
                          "%s: its labels are not classes: they have over %d different numbers, some of which are "

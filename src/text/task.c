@@ -20,7 +20,7 @@ snug_status snug_task_count_classes(snug_context *ctx, const struct snug_dataset
     *items = 0;
     for (int64_t row = 0; row < snug_dataset_rows(dataset) && status == SNUG_OK; row++) {
         struct snug_dataset_row text;
-        if (snug_stop_asked(ctx))
+        if (snug_stop_asked(ctx)) /* untested: a signal at this moment */
             status = snug_fail(ctx, SNUG_E_INTERRUPTED, "interrupted while the classes of %s were counted",
                                snug_dataset_path(dataset));
         if (status == SNUG_OK) status = snug_dataset_read(ctx, dataset, row, &buffer, &text);

@@ -105,7 +105,8 @@ static snug_status take_leaf(struct snug_args *args, const json_t *file, const c
     case ARGUMENT: return give(args, known, text);
     case NOWHERE:
         if (strcmp(text, "none") == 0) return SNUG_OK;
-        return fail(args, SNUG_E_UNSUPPORTED, key, text, "several ranks do not offload yet: use \"none\"");
+        return fail(args, SNUG_E_UNSUPPORTED, key, text,
+                    "several ranks do not offload yet: use \"none\"; one rank does with --offload");
     case OF_FP16:
         if (!json_is_true(json_object_get(json_object_get(file, "fp16"), "enabled"))) return SNUG_OK;
         return fail(args, SNUG_E_UNSUPPORTED, key, text, "snug has torch's loss scale: leave it out");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hugging Face's arguments that snug does not have: accepted where they change nothing, else refused with the way out.
- */
+/* Arguments of transformers, its scripts, Accelerate and PEFT that snug does not have: accepted where they change
+   nothing, else refused with the way out. */
 #include "train/args_table.h"
 
 const struct snug_foreign snug_foreign_arguments[] = {
@@ -27,7 +27,7 @@ const struct snug_foreign snug_foreign_arguments[] = {
      "it is for PyTorch's DistributedDataParallel, which snug does not use: leave it out; mpirun starts several ranks"},
     {SNUG_FOREIGN_FLAG_OFF, "torch_compile use_liger_kernel use_ipex jit_mode_eval",
      "snug's kernels are compiled and fused already: leave it out"},
-    {SNUG_FOREIGN_VALUE, "torch_compile_backend torch_compile_mode liger_kernel_config torchdynamo",
+    {SNUG_FOREIGN_VALUE, "torch_compile_backend torch_compile_mode liger_kernel_config torchdynamo dynamo_backend",
      "snug's kernels are compiled and fused already: leave it out"},
     {SNUG_FOREIGN_FLAG_OFF, "auto_find_batch_size",
      "snug knows before the run what fits: give --fit, which keeps the batch size and adds methods that save memory"},
@@ -56,10 +56,14 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_FLAG_OFF, "split_batches", "the batch size is that of one rank: leave it out"},
     {SNUG_FOREIGN_VALUE, "neftune_noise_alpha", "snug adds no noise to embeddings: leave it out"},
     {SNUG_FOREIGN_VALUE, "optim_target_modules", "it is for GaLore and APOLLO, which snug does not have: leave it out"},
-    {SNUG_FOREIGN_VALUE, "accelerator_config parallelism_config",
+    {SNUG_FOREIGN_VALUE,
+     "accelerator_config parallelism_config config_file num_machines machine_rank main_process_ip main_process_port",
      "snug does not use Accelerate: leave it out; mpirun starts several ranks"},
+    {SNUG_FOREIGN_FLAG_OFF, "multi_gpu", "snug does not use Accelerate: leave it out; mpirun starts several ranks"},
+    {SNUG_FOREIGN_VALUE, "mixed_precision", "give --bf16 or --fp16"},
+    {SNUG_FOREIGN_VALUE, "gpus n_gpu gpu_ids gpu_id", "give --device cuda; CUDA_VISIBLE_DEVICES selects the GPU"},
     {SNUG_FOREIGN_VALUE, "label_names", "give --label_column_name, the column of the labels"},
-    {SNUG_FOREIGN_VALUE, "fsdp_config fsdp_min_num_params sharded_ddp",
+    {SNUG_FOREIGN_VALUE, "fsdp_config fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap sharded_ddp",
      "give --zero_stage, which divides states, gradients and weights over the ranks"},
     {SNUG_FOREIGN_VALUE, "debug", "leave it out: --log_level debug has the times of all operations"},
     {SNUG_FOREIGN_VALUE, "past_index", "encoders have no past: leave it out"},
@@ -67,16 +71,72 @@ const struct snug_foreign snug_foreign_arguments[] = {
     {SNUG_FOREIGN_VALUE, "mp_parameters", "it is for SageMaker: leave it out"},
     {SNUG_FOREIGN_VALUE, "tpu_num_cores", "snug runs on x86-64 CPUs and NVIDIA GPUs: leave it out"},
     {SNUG_FOREIGN_VALUE, "ray_scope", "snug searches no hyper-parameters: leave it out"},
-    {SNUG_FOREIGN_VALUE, "task_name dataset_name dataset_config_name",
+    {SNUG_FOREIGN_VALUE, "task_name",
+     "snug reads files: give --train_file, --validation_file or --test_file; tags of words, such as ner and pos, are "
+     "--task token_classification"},
+    {SNUG_FOREIGN_VALUE, "dataset_name dataset_config_name dataset data_dir",
      "snug reads files: give --train_file, --validation_file or --test_file"},
+    {SNUG_FOREIGN_VALUE, "language train_language",
+     "snug reads files: give those of the language by --train_file, --validation_file or --test_file"},
     {SNUG_FOREIGN_VALUE, "train_split_name validation_split_name test_split_name remove_splits",
      "snug reads files, without splits: give --train_file, --validation_file and --test_file"},
     {SNUG_FOREIGN_VALUE, "remove_columns", "columns that are not used are ignored: leave it out"},
-    {SNUG_FOREIGN_VALUE, "metric_name", "an evaluation has all metrics of its task: leave it out"},
+    {SNUG_FOREIGN_VALUE, "metric_name compute_metrics",
+     "an evaluation has all metrics of its task: leave it out; --metric_for_best_model chooses one"},
+    {SNUG_FOREIGN_VALUE, "problem_type num_labels",
+     "the labels decide: leave it out; --do_regression makes them values, --do_regression False classes"},
+    {SNUG_FOREIGN_FLAG_OFF, "do_lower_case", "the tokenizer's files decide: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "use_slow_tokenizer", "the tokens are those of the fast tokenizer: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "with_tracking", "give --report_to tensorboard"},
+    {SNUG_FOREIGN_VALUE, "wandb_project wandb_run_id wandb_entity", "give --report_to tensorboard"},
+    {SNUG_FOREIGN_VALUE, "checkpointing_steps", "give --save_steps N, or --save_strategy epoch"},
+    {SNUG_FOREIGN_VALUE, "attn_implementation",
+     "snug has one attention, which is fused and without padding: leave it out"},
+    {SNUG_FOREIGN_VALUE, "lora_r lora_alpha lora_dropout lora_target_modules peft_type",
+     "snug trains whole weights: leave it out; --fit makes a run fit, --freeze trains a part of the model"},
+    {SNUG_FOREIGN_FLAG_OFF, "use_lora use_peft",
+     "snug trains whole weights: leave it out; --fit makes a run fit, --freeze trains a part of the model"},
+    {SNUG_FOREIGN_FLAG_OFF, "load_in_8bit load_in_4bit",
+     "give --dtype bfloat16 for weights in 16 bits, --optim adamw_8bit for states in 8; --fit chooses what is needed"},
+    {SNUG_FOREIGN_FLAG_OFF, "mlm", "give --task mlm"},
+    {SNUG_FOREIGN_FLAG_OFF, "whole_word_mask", "tokens are masked one by one, as run_mlm.py does: leave it out"},
+    {SNUG_FOREIGN_FLAG_OFF, "early_stopping", "give --early_stopping_patience N"},
+    {SNUG_FOREIGN_FLAG_OFF, "eval_only evaluate_only", "run snug eval"},
+    {SNUG_FOREIGN_FLAG_OFF, "predict_with_generate", "snug has no generation: README.md lists the tasks"},
+    {SNUG_FOREIGN_VALUE, "max_source_length max_target_length max_answer_length doc_stride",
+     "snug has no generation and no question answering: README.md lists the tasks"},
     {SNUG_FOREIGN_VALUE, "model_type", "give --config_name FOLDER, whose config.json names the type"},
     {SNUG_FOREIGN_VALUE, "config_overrides", "change a copy of config.json, and give its folder by --config_name"},
 };
 const size_t snug_foreign_count = sizeof snug_foreign_arguments / sizeof *snug_foreign_arguments;
+
+const struct snug_foreign_value snug_foreign_values[] = {
+    {"save_steps", "-", "give --save_strategy no"},
+    {"eval_steps", "-", "give --eval_strategy no"},
+    {"logging_steps", "-", "give --logging_strategy no"},
+    {"device", "cuda:", "give --device cuda; CUDA_VISIBLE_DEVICES selects the GPU"},
+    {"device", "mps", "snug runs on x86-64 CPUs and NVIDIA GPUs: leave it out"},
+    {"dtype", "float16", "give --dtype bfloat16, or --fp16 with weights in float32"},
+    {"per_device_train_batch_size", "auto", "give a number, and --fit, which makes it fit"},
+    {"gradient_accumulation_steps", "auto",
+     "give a number: the batch is its product with the batch size and the ranks"},
+    {"lr_scheduler_type", "reduce_lr_on_plateau", "give --lr_scheduler_type linear, and --early_stopping_patience N"},
+    {"report_to", "wandb", "give --report_to tensorboard"},
+    {"report_to", "mlflow", "give --report_to tensorboard"},
+    {"optim", "adamw_hf", "give --optim adamw_torch"},
+    {"optim", "adamw_apex", "give --optim adamw_torch"},
+    {"optim", "adamw_torch_8bit", "give --optim adamw_8bit"},
+    {"optim", "paged_adamw_8bit", "give --optim adamw_8bit --offload optimizer"},
+    {"optim", "paged_adamw_32bit", "give --optim adamw_torch --offload optimizer"},
+    {"optim", "paged_lion", "give --optim lion_32bit --offload optimizer"},
+    {"optim", "lion_8bit", "give --optim lion_32bit"},
+    {"optim", "rmsprop_bnb", "give --optim rmsprop"},
+    {"optim", "galore", "give --optim adamw_8bit, or --fit, which finds what saves enough memory"},
+    {"optim", "apollo", "give --optim adamw_8bit, or --fit, which finds what saves enough memory"},
+    {"optim", "lomo", "give --optim sgd --update_in_backward"},
+    {"optim", "adalomo", "give --optim adafactor --update_in_backward"},
+};
+const size_t snug_foreign_value_count = sizeof snug_foreign_values / sizeof *snug_foreign_values;
 
 /* Names of other programs, and short ones. */
 const struct snug_short_name snug_short_names[] = {

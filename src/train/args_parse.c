@@ -189,9 +189,24 @@ static void describe_interval(char *out, size_t size, struct interval interval) 
     snprintf(out, size, "%s%s%s", low, *low && *high ? " and" : "", high);
 }
 
+static const char *find_value_advice(const struct snug_argument *argument, const char *text) {
+    for (size_t i = 0; i < snug_foreign_value_count; i++) {
+        const struct snug_foreign_value *value = &snug_foreign_values[i];
+        if (strcmp(value->argument, argument->info.name) == 0 &&
+            strncmp(value->begins, text, strlen(value->begins)) == 0)
+            return value->advice;
+    }
+    return NULL;
+}
+
 static snug_status fail_value(struct snug_args *args, const struct snug_argument *argument, const char *name,
                               const char *text) {
     char range[128];
+    const char *advice = find_value_advice(argument, text);
+    const bool known = argument->known && snug_list_has(argument->known, '|', text, strlen(text));
+    if (advice)
+        return snug_fail(args->ctx, known ? SNUG_E_UNSUPPORTED : SNUG_E_USAGE,
+                         "--%s %s: snug does not have this value: %s", name, text, advice);
     describe_interval(range, sizeof range, interval_of(argument->range));
     switch (argument->type) {
     case SNUG_ARG_BOOL:
@@ -204,7 +219,7 @@ static snug_status fail_value(struct snug_args *args, const struct snug_argument
                          "--%s %s: must be a size of at least 1 byte, such as 600MiB, 6GiB, 6GB or 123456", name, text);
     default: break;
     }
-    if (argument->known && snug_list_has(argument->known, '|', text, strlen(text)))
+    if (known)
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
                          "--%s %s: a known Hugging Face value, not supported by snug yet; it takes %s", name, text,
                          argument->info.value_name);
@@ -434,8 +449,9 @@ snug_status snug_args_get(const snug_args *args, const char *name, char *buffer,
     return SNUG_OK;
 }
 
-/* A word that is no argument: a file, or a name with a single dash. */
-static snug_status fail_word(snug_context *ctx, const char *word) {
+/* A word that is no argument: a file, or a name with a single dash; or a second value of the argument before it, which
+   is "" if that has none. */
+static snug_status fail_word(snug_context *ctx, const char *word, const char *before) {
     char name[name_size];
     plain_name(name, word, strlen(word));
     const char *meant = find_short(name);
@@ -443,6 +459,11 @@ static snug_status fail_word(snug_context *ctx, const char *word) {
     if (*word == '-' && (meant || is_known(name)))
         return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --: give --%s", word,
                          meant ? meant : name);
+    if (*before)
+        return snug_fail(ctx, SNUG_E_USAGE,
+                         "%s: an argument must begin with --, and --%s has one value: put one with spaces into quotes, "
+                         "and join a list by commas",
+                         word, before);
     return snug_fail(ctx, SNUG_E_USAGE, "%s: an argument must begin with --, as in --train_file %s", word, word);
 }
 
@@ -475,6 +496,7 @@ static snug_status read_files(struct snug_args *args, int argc, char *const argv
 
 snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
     int words;
+    char before[name_size] = ""; /* the last argument that took the word after it */
     snug_clear_error(args->ctx);
     RETURN_IF_ERROR(read_files(args, argc, argv));
     for (int i = 1; i < argc; i++) {
@@ -483,7 +505,7 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
             i += words - 1;
             continue;
         }
-        if (strncmp(word, "--", 2) != 0 || !word[2]) return fail_word(args->ctx, word);
+        if (strncmp(word, "--", 2) != 0 || !word[2]) return fail_word(args->ctx, word, before);
         const char *equals = strchr(word, '='), *value = equals ? equals + 1 : NULL;
         char name[name_size];
         plain_name(name, word, equals ? (size_t)(equals - word) : strlen(word));
@@ -492,7 +514,9 @@ snug_status snug_args_parse(snug_args *args, int argc, char *const argv[]) {
             return snug_fail(args->ctx, SNUG_E_USAGE, "--%s takes no value; write --%s %s", name, name + 3, value);
         if (!known && !negated) return fail_unknown(args->ctx, name);
         bool next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0;
-        if (!negated && !value && next) value = argv[++i];
+        const bool takes = !negated && !value && next;
+        snprintf(before, sizeof before, "%s", takes ? name : "");
+        if (takes) value = argv[++i];
         if (!value && !negated && !is_flag(name)) return snug_fail(args->ctx, SNUG_E_USAGE, "--%s needs a value", name);
         RETURN_IF_ERROR(set_plain(args, negated ? name + 3 : name, negated ? "False" : value ? value : "True"));
     }

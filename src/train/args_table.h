@@ -55,6 +55,13 @@ struct snug_foreign {
 extern const struct snug_foreign snug_foreign_arguments[];
 extern const size_t snug_foreign_count;
 
+/* Values that an argument does not take, by their first letters, and what to do instead. */
+struct snug_foreign_value {
+    const char *argument, *begins, *advice;
+};
+extern const struct snug_foreign_value snug_foreign_values[];
+extern const size_t snug_foreign_value_count;
+
 /* Names that are often tried, separated by spaces, and the argument that is meant. */
 struct snug_short_name {
     const char *names, *meant;

@@ -427,7 +427,8 @@ static uint64_t last_run(const struct snug_trainer *t, const struct snug_checkpo
 static snug_status fail_nothing_whole(const struct snug_trainer *t, bool others) {
     /* untested: whole checkpoints of an earlier run alone */
     return snug_fail(t->ctx, SNUG_E_INPUT, "%s has no complete checkpoint to resume from%s", t->args->output_dir,
-                     others ? " of its last run: give one of an earlier run with --resume_from_checkpoint" : "");
+                     others ? " of its last run: give one of an earlier run with --resume_from_checkpoint"
+                            : ": --resume_from_checkpoint auto starts where there is none");
 }
 
 /* A checkpoint saved with --save_only_model has no optimizer state. */

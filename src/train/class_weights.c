@@ -41,7 +41,7 @@ struct reading {
 static void list_classes(const struct snug_labels *labels, char *text, size_t size) {
     size_t used = 0;
     *text = '\0';
-    for (int64_t i = 0; i < labels->count && used < size; i++)
+    for (int64_t i = 0; i < labels->count && used < size; i++) /* may be untested: very many classes */
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", labels->names[i]);
 }
 
@@ -58,7 +58,10 @@ static bool is_number(const char *text, size_t length, double *out) {
 
 static snug_status set_weight(const struct reading *r, int64_t class, double weight) {
     const char *name = r->labels->names[class];
-    if (!(weight >= 0) || !isfinite((float)weight))
+    if (isnan(weight)) /* not a number in the text */
+        return snug_fail(r->args->ctx, SNUG_E_USAGE,
+                         "--class_weights: the weight of class \"%s\" must be a number of at least 0", name);
+    if (weight < 0 || !isfinite((float)weight))
         return snug_fail(r->args->ctx, SNUG_E_USAGE,
                          "--class_weights: the weight of class \"%s\" must be a number of at least 0, not %g", name,
                          weight);

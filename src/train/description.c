@@ -48,8 +48,9 @@ static int64_t count_evaluations(const struct snug_session *s) {
     }
     bool last = steps % every == 0 || args->eval_strategy == SNUG_INTERVAL_EPOCH;
     last = last && (double)steps >= least;
-    count += steps / every + (last && steps % every != 0);
-    if (least > (double)every) count -= (int64_t)fmin(ceil(least / (double)every) - 1, (double)(steps / every));
+    const int64_t whole = steps / every;
+    count += whole + (last && steps % every != 0);
+    if (least > (double)every) count -= (int64_t)fmin(ceil(least / (double)every) - 1, (double)whole);
     return count + (!last || args->load_best_model_at_end);
 }
 
@@ -285,7 +286,7 @@ static void say_task(const struct snug_session *s) {
     if (!setup->class_weights) return;
     line = (struct line){"", 0};
     for (int64_t i = 0; i < labels->count && i < CLASSES_SHOWN; i++)
-        add(&line, "%s%s %g", i ? ", " : "", labels->names[i], (double)setup->class_weights[i]);
+        add(&line, "%s%s=%g", i ? ", " : "", labels->names[i], (double)setup->class_weights[i]);
     if (labels->count > CLASSES_SHOWN) add(&line, ", …");
     if (labels->problem == SNUG_PROBLEM_MULTI_LABEL) add(&line, ", of the positives in the loss");
     say(s, "Weights", &line);

@@ -297,8 +297,9 @@ static snug_status choose_class_weights(struct snug_setup *setup) {
     if (setup->args->class_weights)
         return snug_class_weights_find(setup->args, setup->config.task, labels, setup->train.dataset,
                                        &setup->class_weights);
-    if (!trained->class_weights || !snug_setup_task(setup)->labelled || trained->classes != (size_t)labels->count)
-        return SNUG_OK;
+    if (!trained->class_weights) return SNUG_OK;
+    /* may be untested: a folder that was edited, or another --task than the training's */
+    if (!snug_setup_task(setup)->labelled || trained->classes != (size_t)labels->count) return SNUG_OK;
     RETURN_IF_ERROR(
         snug_alloc(setup->ctx, trained->classes, sizeof *setup->class_weights, (void **)&setup->class_weights));
     memcpy(setup->class_weights, trained->class_weights, trained->classes * sizeof *setup->class_weights);
