@@ -4,24 +4,40 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+/* The program's file, or that of the code of this function, which may be in the shared library. */
+static bool find_file(bool program, char path[PATH_MAX]) {
+    if (program) {
+        const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+        if (length > 0) path[length] = '\0'; /* may be untested: needs a kernel without /proc */
+        return length > 0;
+    }
+    Dl_info own;
+    void *address;
+    bool (*const function)(bool, char *) = find_file;
+    memcpy(&address, &function, sizeof address); /* ISO C has no cast from function pointers to data */
+    return dladdr(address, &own) && realpath(own.dli_fname, path);
+}
+
 void *snug_library_open(const char *file, int mode, char *why, size_t size) {
-    char path[PATH_MAX + 64], program[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    static const struct {
+        bool program;
+        const char *folder;
+    } places[] = {{true, ""}, {true, "/../lib/snug"}, {true, "/../lib"}, {false, ""}, {false, "/snug"}};
+    char path[PATH_MAX + 64], from[PATH_MAX];
     why[0] = '\0';
-    if (length > 0) { /* may be untested: needs a kernel without /proc */
-        program[length] = '\0';
-        const char *folder = dirname(program);
-        static const char *const places[] = {"", "/../lib/snug", "/../lib"};
-        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-            snprintf(path, sizeof path, "%s%s/%s", folder, places[i], file);
-            if (access(path, R_OK) != 0) continue;
-            void *library = dlopen(path, mode);
-            if (!library) snprintf(why, size, "%s", dlerror());
-            return library;
-        }
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (!find_file(places[i].program, from)) continue; /* may be untested: needs a kernel without /proc */
+        snprintf(path, sizeof path, "%s%s/%s", dirname(from), places[i].folder, file);
+        if (access(path, R_OK) != 0) continue;
+        void *library = dlopen(path, mode);
+        if (!library) snprintf(why, size, "%s", dlerror());
+        return library;
     }
     void *library = dlopen(file, mode);
     /* may be untested: the tests' plug-in is always found */
