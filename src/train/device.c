@@ -30,8 +30,9 @@ snug_status snug_device_choose(const struct snug_args *args, int threads, struct
     *device = (struct snug_device){.ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads};
     RETURN_IF_ERROR(refuse_planned_gpu(args));
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
-    RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, &device->usage));
-    const snug_status status = snug_backend_cuda(device->ctx, &cuda);
+    const int local_rank = args->group ? args->group->ranks.local_rank : 0;
+    RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, local_rank, &device->usage));
+    const snug_status status = snug_backend_cuda_of(device->ctx, local_rank, &cuda);
     if (status == SNUG_OK) {
         device->backend = cuda;
     } else if (strcmp(args->device, "cuda") == 0) {
@@ -55,10 +56,21 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    if (gpu && args->group) /* untested: needs a GPU and several ranks */
+    if (!gpu && args->group && !args->group->hosts)
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "several ranks train on CPUs only, so far, and this run would use a GPU: add --device cpu");
+                         "this run would use CPUs, and %s does not start MPI, which several ranks on CPUs need: start "
+                         "them with mpirun -n %d snug …, or with srun --mpi=pmix",
+                         args->group->ranks.launcher, args->group->ranks.size);
     return SNUG_OK;
+}
+
+snug_status snug_device_connect(const struct snug_args *args, const struct snug_device *device) {
+    struct snug_process_group *group = args->group;
+    const struct snug_backend *backend = device->backend;
+    if (!group || !backend->connect || group->devices) return SNUG_OK; /* may be untested: needs a GPU */
+    snug_group_at(group, -1, "connecting the GPUs");
+    group->disconnect = backend->disconnect;
+    return backend->connect(args->ctx, group->collectives, &group->devices);
 }
 
 int64_t snug_device_available(const struct snug_device *device) {

@@ -40,6 +40,7 @@ static void open_runs(struct snug_session *s) {
         run->seed = (uint64_t)s->job.setup.args->seed;
         run->optimizer = &plan->optimizer;
         run->collectives = s->job.setup.args->group ? s->job.setup.args->group->collectives : NULL;
+        run->devices = s->job.setup.args->group ? s->job.setup.args->group->devices : NULL;
     }
 }
 
@@ -359,6 +360,8 @@ snug_status snug_session_attend(struct snug_session *s) {
     struct snug_run run = s->train_run;
     run.idle = true;
     run.batch = NULL;
+    if (!s->training->pipeline.options.in_turns) /* the sums after the last micro-batch */
+        return s->idle ? snug_run_phase(&run, s->job.setup.backend, SNUG_PHASE_BACKWARD, &s->profile) : SNUG_OK;
     for (; (run.contributors = contributors_of(s, run.micro_batch)) > 0; run.micro_batch++)
         for (enum snug_phase phase = SNUG_PHASE_FORWARD; phase <= SNUG_PHASE_BACKWARD; phase++)
             if (phase != SNUG_PHASE_HEAD) /* where no operation is collective, since ranks have other chunks */
