@@ -193,9 +193,20 @@ static void test_ends_by_intention(void **state) {
     lead(f, 100);
     send_as(f, 1, message_of(1, SNUG_WATCH_BYE));
     drop(f, 1);
+    assert_quiet(f, 0.6);
+}
+
+/* A rank that reports its own failure has ended: no launcher may be there that ends the others. */
+static void test_failed_rank(void **state) {
+    struct fixture *f = *state;
+    char text[SNUG_RANK_MESSAGE];
+    lead(f, 100);
     send_as(f, 2, message_of(2, SNUG_WATCH_FAILS));
     drop(f, 2);
-    assert_quiet(f, 0.6);
+    assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
+    assert_non_null(strstr(text, "rank 2 of 3 on host2"));
+    assert_non_null(strstr(text, "has failed"));
+    assert_true(gets(f->others[1], SNUG_WATCH_ENDED));
 }
 
 /* A rank that has failed reports nothing else, and tells the others. */
@@ -454,6 +465,7 @@ static void test_unconnected(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_lost_rank),       TEST(test_lost_at_the_start), TEST(test_ends_by_intention),
+        TEST(test_failed_rank),
         TEST(test_own_failure),     TEST(test_late_rank),         TEST(test_late_leader),
         TEST(test_stuck_operation), TEST(test_stopped_rank),      TEST(test_operation_that_ends),
         TEST(test_strangers),       TEST(test_lost_leader),       TEST(test_leader_reports),

@@ -193,10 +193,6 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
                          "--gpus starts the ranks of snug train, eval and predict; leave it out of snug %s, where "
                          "--num_processes plans for ranks",
                          command);
-    if (args->gpus && (args->use_cpu || strcmp(args->device, "cpu") == 0))
-        return snug_fail(args->ctx, SNUG_E_USAGE,
-                         "--gpus and %s contradict each other; start ranks on CPUs with mpirun -n %s",
-                         args->use_cpu ? "--use_cpu" : "--device cpu", args->gpus);
     const struct {
         bool given;
         const char *name;
