@@ -22,7 +22,8 @@ static void find_gpus(void) {
         gpus = atoi(given);
     }
     if (gpus < 2)
-        print_message("skipped: ranks on GPUs need tools/cuda-emulate, or a machine with two GPUs and SNUG_TEST_GPUS=2\n");
+        print_message(
+            "skipped: ranks on GPUs need tools/cuda-emulate, or a machine with two GPUs and SNUG_TEST_GPUS=2\n");
 }
 
 static void write_inputs(struct fixture *f) {
@@ -150,7 +151,8 @@ static void test_killed_rank(void **state) {
     }
 }
 
-/* A signal to the launcher: all save once, and end with 130; resumed on another number of GPUs the bits are the same. */
+/* A signal to the launcher: all save once, and end with 130; resumed on another number of GPUs the bits are the same.
+ */
 static void test_interrupted(void **state) {
     static const char words[] = TRAIN "--config_name cut --max_steps 40 --bf16 --save_steps 100 --output_dir ";
     struct fixture *f = *state;

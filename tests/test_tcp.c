@@ -31,7 +31,8 @@ static int free_port(int *out) {
     return fd;
 }
 
-/* ---- operations --------------------------------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------------------------------
+ */
 
 /* In a child, where cmocka's assertions would continue the parent's tests. */
 #define CHECK(condition)                                                                                               \
@@ -170,7 +171,8 @@ static void test_closing(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* ---- what cannot be connected ------------------------------------------------------------------------------------- */
+/* ---- what cannot be connected -------------------------------------------------------------------------------------
+ */
 
 static void assert_refused(struct snug_rendezvous at, int rank, const char *says) {
     const struct snug_ranks ranks = {.rank = rank, .size = 2, .launcher = "torchrun", .host = "here"};
@@ -219,12 +221,13 @@ static void test_strangers(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* ---- the rendezvous ----------------------------------------------------------------------------------------------- */
+/* ---- the rendezvous -----------------------------------------------------------------------------------------------
+ */
 
 static snug_status find(const char *const *variables, const char *launcher, struct snug_rendezvous *out, char *message,
                         size_t size) {
-    static const char *const all[] = {"MASTER_ADDR",         "MASTER_PORT",   "TORCHELASTIC_USE_AGENT_STORE",
-                                      "SLURM_STEP_NODELIST", "SLURM_JOB_ID",  "SLURM_STEP_ID",
+    static const char *const all[] = {"MASTER_ADDR",         "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+                                      "SLURM_STEP_NODELIST", "SLURM_JOB_ID",         "SLURM_STEP_ID",
                                       "PMIX_RANK",           SNUG_RENDEZVOUS_SECRET, "TORCHELASTIC_RUN_ID"};
     const struct snug_ranks ranks = {.size = 2, .launcher = launcher, .size_source = "WORLD_SIZE"};
     snug_context *ctx;
@@ -267,7 +270,8 @@ static void test_rendezvous(void **state) {
         if (*at.host) assert_true(at.first > 0 && at.first + at.count < 65536);
     }
     /* Two steps of a job, and two runs of a launcher. */
-    find((const char *const[]){"SLURM_STEP_NODELIST=a", "SLURM_STEP_ID=1", NULL}, "Slurm", &at, message, sizeof message);
+    find((const char *const[]){"SLURM_STEP_NODELIST=a", "SLURM_STEP_ID=1", NULL}, "Slurm", &at, message,
+         sizeof message);
     find((const char *const[]){"SLURM_STEP_NODELIST=a", "SLURM_STEP_ID=2", NULL}, "Slurm", &other, message,
          sizeof message);
     assert_true(at.first != other.first && at.key != other.key);

@@ -69,7 +69,7 @@ struct snug_run {
     struct snug_host_updates host_updates;
     const struct snug_optimizer *optimizer;
     const struct snug_collectives *collectives; /* of a program of several ranks; else NULL */
-    void *devices;    /* of the backend's connect; else NULL */
+    void *devices;                              /* of the backend's connect; else NULL */
     int contributors; /* ranks that had a micro-batch in this step, or round of it: those before this number */
     bool idle;        /* this rank has none, while others have: only collective operations run */
 };

@@ -21,17 +21,21 @@
 
 #include "cli.h"
 
-enum { MOST = 64, SECRET = 16, PATIENCE = 8 /* seconds in which the others end after a failure; at most 5 are needed */ };
+enum {
+    MOST = 64,
+    SECRET = 16,
+    PATIENCE = 8 /* seconds in which the others end after a failure; at most 5 are needed */
+};
 
 struct launch {
     int count, left; /* ranks; those that run */
     pid_t children[MOST];
     int port;
     char secret[2 * SECRET + 1];
-    int code;      /* of the first rank that failed, 0: none yet */
-    int signal;    /* that killed the first rank that was killed; 0: none */
-    int killed;    /* that rank */
-    double until;  /* when the rest is killed; 0: not at all */
+    int code;     /* of the first rank that failed, 0: none yet */
+    int signal;   /* that killed the first rank that was killed; 0: none */
+    int killed;   /* that rank */
+    double until; /* when the rest is killed; 0: not at all */
 };
 
 static double now(void) {
@@ -173,7 +177,8 @@ static bool start_all(struct launch *l, int argc, char **argv) {
     return true;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------ */
+/* ---- waiting ------------------------------------------------------------------------------------------------------
+ */
 
 static void note_end(struct launch *l, int rank, int status) {
     l->children[rank] = 0;
@@ -235,7 +240,7 @@ static int launch(struct cli *cli, int argc, char **argv) {
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(&signals, passed[i]);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     const int fd = signalfd(-1, &signals, SFD_CLOEXEC);
-    fflush(NULL); /* a child would print it again */
+    fflush(NULL);                               /* a child would print it again */
     if (fd < 0 || !start_all(&l, argc, argv)) { /* untested: as above */
         l.code = EXIT_FAILED;
         signal_all(&l, SIGKILL);

@@ -33,7 +33,8 @@ static snug_status read_master(snug_context *ctx, const char *host, const char *
                          "the host of rank 0",
                          text, PORTS - SNUG_RENDEZVOUS_PORTS);
     if (strlen(host) >= sizeof out->host)
-        return snug_fail(ctx, SNUG_E_USAGE, "the environment variable MASTER_ADDR is too long for a host: %.64s…", host);
+        return snug_fail(ctx, SNUG_E_USAGE, "the environment variable MASTER_ADDR is too long for a host: %.64s…",
+                         host);
     snprintf(out->host, sizeof out->host, "%s", host);
     out->first = (int)port + is_taken();
     return SNUG_OK;

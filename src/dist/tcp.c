@@ -78,7 +78,8 @@ static snug_status leave(snug_status status) {
     return status;
 }
 
-/* ---- operations: each first to rank 0, then from it, so that no two ranks wait for each other ------------------------ */
+/* ---- operations: each first to rank 0, then from it, so that no two ranks wait for each other
+ * ------------------------ */
 
 static snug_status run_all_gather(snug_context *ctx, char *values, const struct snug_shards *parts) {
     static const char what[] = "gathering of all ranks";
@@ -216,7 +217,8 @@ static void close_all(void) {
     drop_all();
 }
 
-/* ---- connecting ---------------------------------------------------------------------------------------------------- */
+/* ---- connecting ----------------------------------------------------------------------------------------------------
+ */
 
 static struct hello own_hello(const struct snug_rendezvous *at) {
     struct hello h = {.key = at->key, .rank = table.rank, .size = table.size};
@@ -236,8 +238,9 @@ static snug_status resolve(snug_context *ctx, const struct snug_rendezvous *at, 
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     const int error = getaddrinfo(at->host, NULL, &hints, out);
     if (!error) return SNUG_OK;
-    return snug_fail(ctx, SNUG_E_IO, "the host of rank 0, %s, cannot be found: %s; set MASTER_ADDR to its name or address",
-                     at->host, gai_strerror(error));
+    return snug_fail(ctx, SNUG_E_IO,
+                     "the host of rank 0, %s, cannot be found: %s; set MASTER_ADDR to its name or address", at->host,
+                     gai_strerror(error));
 }
 
 static void set_port(struct addrinfo *address, int port) {
@@ -310,8 +313,9 @@ static snug_status accept_ranks(snug_context *ctx, int listener, const struct sn
 static snug_status lead(snug_context *ctx, struct addrinfo *list, const struct snug_rendezvous *at, double until) {
     const int listener = listen_at(list, at);
     if (listener < 0)
-        return snug_fail(ctx, SNUG_E_IO, "rank 0 cannot listen on %s, ports %d to %d: %s; set MASTER_ADDR to an address of "
-                                         "this host, and MASTER_PORT to a free port",
+        return snug_fail(ctx, SNUG_E_IO,
+                         "rank 0 cannot listen on %s, ports %d to %d: %s; set MASTER_ADDR to an address of "
+                         "this host, and MASTER_PORT to a free port",
                          at->host, at->first, at->first + at->count - 1, strerror(errno));
     const snug_status status = accept_ranks(ctx, listener, at, until);
     close(listener);
@@ -353,8 +357,7 @@ static snug_status find_local(snug_context *ctx, const struct snug_ranks *ranks)
     RETURN_IF_ERROR(snug_alloc(ctx, (size_t)table.size, SNUG_HOST_NAME, &memory));
     char(*hosts)[SNUG_HOST_NAME] = memory;
     memcpy(hosts[table.rank], ranks->host, SNUG_HOST_NAME);
-    const struct snug_shards parts =
-        snug_equal_parts((int64_t)table.size * SNUG_HOST_NAME, SNUG_HOST_NAME, table.size);
+    const struct snug_shards parts = snug_equal_parts((int64_t)table.size * SNUG_HOST_NAME, SNUG_HOST_NAME, table.size);
     const snug_status status = all_gather(ctx, hosts, &parts);
     for (int r = 0; r < table.size && status == SNUG_OK; r++) {
         const bool here = strncmp(hosts[r], ranks->host, SNUG_HOST_NAME) == 0;

@@ -463,14 +463,17 @@ void snug_watch_at(struct snug_watch *w, int64_t step, const char *phase) {
     pthread_mutex_unlock(&w->lock);
 }
 
-void snug_watch_enter(void *watch, const char *operation) {
-    struct snug_watch *w = watch;
+static void begin_to_wait(struct snug_watch *w, const char *what, bool counts) {
     pthread_mutex_lock(&w->lock);
-    w->entered++;
-    w->operation = operation;
+    w->entered += counts;
+    w->operation = what;
     w->since = snug_seconds();
     pthread_mutex_unlock(&w->lock);
 }
+
+void snug_watch_enter(void *watch, const char *operation) { begin_to_wait(watch, operation, true); }
+
+void snug_watch_wait(struct snug_watch *w, const char *what) { begin_to_wait(w, what, false); }
 
 void snug_watch_leave(void *watch) {
     struct snug_watch *w = watch;

@@ -42,8 +42,8 @@ struct partition {
     int32_t *staging[SNUG_PHASE_COUNT]; /* by phase and such a tensor: what the phase reads instead, or none */
     int64_t *columns;                   /* by weight: the first of its columns in chunk_sums */
     int32_t *sums;                      /* by gradient: from stage 2 on, this rank's shard of the sum, or none */
-    int32_t *completed; /* by gradient: the last operation of BACKWARD that writes it, or -1 */
-    int32_t *pending;   /* gradients that are complete and not summed yet */
+    int32_t *completed;                 /* by gradient: the last operation of BACKWARD that writes it, or -1 */
+    int32_t *pending;                   /* gradients that are complete and not summed yet */
     size_t pending_count;
     int64_t pending_bytes, group; /* bytes of a group of sums */
     /* After all updates, which a backend may run at once, as it may all gathering: what gathers updated weights, and

@@ -92,11 +92,13 @@ snug_status snug_device_rates(const struct snug_device *device, struct snug_rate
 
 /* ---- memory that is allocated after the plan --------------------------------------------------------------------- */
 
-/* The driver loads a kernel when it is first used, and allocates memory for captured phases: both depend on the kind of
-   run. */
+/* The driver loads a kernel when it is first used, and allocates memory for captured phases, and NCCL has buffers for
+   other ranks: these depend on the kind of run. */
 static void key_of(const struct snug_run_plan *plan, char *key, size_t size) {
-    snprintf(key, size, "%s %s", snug_dtype_name(plan->programs[0].program.compute),
-             snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
+    const struct snug_program *program = &plan->programs[0].program;
+    const int used = snprintf(key, size, "%s %s", snug_dtype_name(program->compute),
+                              snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
+    if (program->ranks > 1) snprintf(key + used, size - (size_t)used, " %d ranks", program->ranks);
 }
 
 /* The name of the file for this GPU, driver and version. */

@@ -108,8 +108,8 @@ struct product {
     float beta;
 };
 
-/* d [m, n] = (a b + bias) + beta c, all column-major. Sums in double, rounded to fp32 before c is added: as on a GPU, the
-   sum of two products is that of each. */
+/* d [m, n] = (a b + bias) + beta c, all column-major. Sums in double, rounded to fp32 before c is added: as on a GPU,
+   the sum of two products is that of each. */
 static void multiply(const void *arguments) {
     const struct product *p = arguments;
     const struct emulated_layout *x = &p->x, *y = &p->y, *z = &p->z;

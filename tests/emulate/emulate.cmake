@@ -37,5 +37,6 @@ set(CMAKE_BUILD_RPATH ${CMAKE_BINARY_DIR}) # where programs look for the driver
 add_library(snug_emulated_nccl SHARED ${emulation}/nccl.c)
 set_target_properties(snug_emulated_nccl PROPERTIES OUTPUT_NAME nccl SOVERSION 2)
 target_include_directories(snug_emulated_nccl PRIVATE ${emulation} ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
-target_compile_definitions(snug_emulated_nccl PRIVATE SNUG_EMULATED_PLUGIN="$<TARGET_FILE:snug_cuda>" _GNU_SOURCE)
+target_compile_definitions(snug_emulated_nccl PRIVATE SNUG_EMULATED_PLUGIN="${CMAKE_BINARY_DIR}/libsnug_cuda.so" _GNU_SOURCE)
 target_link_libraries(snug_emulated_nccl PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(snug_cuda snug_emulated_nccl)

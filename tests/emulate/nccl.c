@@ -67,7 +67,8 @@ const char *ncclGetErrorString(int error) {
     return error == 0 ? "no error" : error == FAILED ? "unhandled system error" : "invalid argument";
 }
 
-/* ---- connecting: a rank accepts those after it --------------------------------------------------------------------- */
+/* ---- connecting: a rank accepts those after it ---------------------------------------------------------------------
+ */
 
 static struct sockaddr_un address_of(const struct snug_nccl_id *id, int rank, socklen_t *length) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -119,7 +120,8 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error) {
     return 0;
 }
 
-/* ---- calls --------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---------------------------------------------------------------------------------------------------------
+ */
 
 static void wait_for_ever(void) {
     for (;;) pause();
@@ -142,7 +144,8 @@ static void exchange(const void *arguments) {
         struct pollfd ready[2 * RANKS];
         int left = 0;
         for (int k = 0; k < 2 * RANKS; k++) {
-            ready[k] = (struct pollfd){.fd = at[k] < 0 ? -1 : g->comm->peers[k / 2], .events = k % 2 ? POLLOUT : POLLIN};
+            ready[k] =
+                (struct pollfd){.fd = at[k] < 0 ? -1 : g->comm->peers[k / 2], .events = k % 2 ? POLLOUT : POLLIN};
             left += at[k] >= 0;
         }
         if (!left) return;
@@ -172,7 +175,8 @@ static int submit(void) {
     void *symbol = plugin ? dlsym(plugin, "emulate_submit_call") : NULL;
     if (!symbol) return FAILED;
     memcpy(&function, &symbol, sizeof function);
-    if (group.count) function(exchange, &group, offsetof(struct group, calls) + (size_t)group.count * sizeof *group.calls);
+    if (group.count)
+        function(exchange, &group, offsetof(struct group, calls) + (size_t)group.count * sizeof *group.calls);
     group.count = 0;
     return 0;
 }
@@ -204,7 +208,8 @@ int ncclRecv(void *to, size_t count, int type, int peer, struct ncclComm *comm, 
 }
 
 /* In place: from is this rank's part of `to`. */
-EXPORT int ncclAllGather(const void *from, void *to, size_t count, int type, struct ncclComm *comm, cudaStream_t stream);
+EXPORT int ncclAllGather(const void *from, void *to, size_t count, int type, struct ncclComm *comm,
+                         cudaStream_t stream);
 int ncclAllGather(const void *from, void *to, size_t count, int type, struct ncclComm *comm, cudaStream_t stream) {
     int result = (const uint8_t *)from == (uint8_t *)to + (size_t)comm->rank * count ? 0 : INVALID;
     ncclGroupStart();

@@ -17,7 +17,8 @@
 #include "backend/cuda/sizes/ranks.h"
 #include "backend/cuda/state.h"
 
-/* ---- connecting --------------------------------------------------------------------------------------------------- */
+/* ---- connecting ---------------------------------------------------------------------------------------------------
+ */
 
 enum { UUID = 16 };
 
@@ -30,8 +31,7 @@ static snug_status find_place(snug_context *ctx, struct place *out) {
     int device;
     struct cudaDeviceProp properties;
     RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDevice(&device), "cudaGetDevice"));
-    RETURN_IF_ERROR(
-        snug_cuda_check(ctx, cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
     *out = (struct place){.host = ""};
     snprintf(out->gpu, sizeof out->gpu, "%.*s", (int)sizeof out->gpu - 1, properties.name);
     memcpy(out->uuid, &properties.uuid, sizeof out->uuid);
@@ -49,10 +49,11 @@ static snug_status check_places(snug_context *ctx, const struct place *places, i
                                  before, r, places[r].gpu);
     for (int r = 1; r < size; r++)
         if (strcmp(places[r].gpu, places[0].gpu) != 0)
-            return snug_fail(ctx, SNUG_E_UNSUPPORTED,
-                             "rank 0 has %s, and rank %d has %s: all ranks need the same model of GPU, since kernels for "
-                             "another one round differently",
-                             places[0].gpu, r, places[r].gpu);
+            return snug_fail(
+                ctx, SNUG_E_UNSUPPORTED,
+                "rank 0 has %s, and rank %d has %s: all ranks need the same model of GPU, since kernels for "
+                "another one round differently",
+                places[0].gpu, r, places[r].gpu);
     return SNUG_OK;
 }
 
@@ -68,13 +69,15 @@ static snug_status compare_places(snug_context *ctx, const struct snug_collectiv
     return status;
 }
 
-/* NCCL connects two GPUs and allocates their buffers when they first communicate: now, so that the plan includes them. */
+/* NCCL connects two GPUs and allocates their buffers when they first communicate: now, so that the plan includes them.
+ */
 static snug_status connect_all(snug_context *ctx, struct snug_cuda_devices *d) {
     enum { EACH = 256 };
     const struct snug_nccl *n = &d->nccl;
     uint8_t *memory;
     int result;
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaMalloc((void **)&memory, (size_t)2 * EACH * (size_t)d->size), "cudaMalloc"));
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaMalloc((void **)&memory, (size_t)2 * EACH * (size_t)d->size), "cudaMalloc"));
     uint8_t *received = memory + (ptrdiff_t)EACH * d->size;
     result = n->group_start();
     for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
@@ -148,7 +151,8 @@ void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks) {
     ranks->busy = false;
 }
 
-/* ---- calls of NCCL ------------------------------------------------------------------------------------------------ */
+/* ---- calls of NCCL ------------------------------------------------------------------------------------------------
+ */
 
 static const struct snug_cuda_devices *devices_of(const struct snug_run *run) { return run->devices; }
 
@@ -191,7 +195,8 @@ static int gather_parts(const struct snug_run *run, uint8_t *values, const struc
     const int64_t begins = snug_shard_begin(parts, d->rank), own = snug_shard_size(parts, d->rank);
     int result = SNUG_NCCL_OK;
     if (own * d->size == parts->elements && snug_shard_largest(parts) == own)
-        return d->nccl.all_gather(values + begins, values, (size_t)own, SNUG_NCCL_BYTES, d->comm, ranks_of(run)->stream);
+        return d->nccl.all_gather(values + begins, values, (size_t)own, SNUG_NCCL_BYTES, d->comm,
+                                  ranks_of(run)->stream);
     for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
         if (r == d->rank) continue;
         result = send_part(run, values + begins, own, r);
@@ -201,7 +206,8 @@ static int gather_parts(const struct snug_run *run, uint8_t *values, const struc
     return result;
 }
 
-/* ---- sums --------------------------------------------------------------------------------------------------------- */
+/* ---- sums ---------------------------------------------------------------------------------------------------------
+ */
 
 /* The elements of a rank's part. */
 static int64_t count_of(const struct snug_cuda_slice *s, int rank) {
@@ -299,12 +305,12 @@ static snug_status queue_for_all(struct snug_run *run, float *values, int64_t co
     for (int64_t at = 0; at < count; at += most) {
         const int64_t piece = count - at < most ? count - at : most, part = (piece + size - 1) / size;
         const struct snug_shards parts = snug_equal_parts(piece, part, size);
-        RETURN_IF_ERROR(add_slice(run, (struct snug_cuda_slice){.values = values + at,
-                                                                .to = values + at +
-                                                                      snug_shard_begin(&parts, devices_of(run)->rank),
-                                                                .parts = parts,
-                                                                .most = part,
-                                                                .for_all = true}));
+        RETURN_IF_ERROR(
+            add_slice(run, (struct snug_cuda_slice){.values = values + at,
+                                                    .to = values + at + snug_shard_begin(&parts, devices_of(run)->rank),
+                                                    .parts = parts,
+                                                    .most = part,
+                                                    .for_all = true}));
     }
     return SNUG_OK;
 }
@@ -326,7 +332,8 @@ static snug_status queue_for_owners(struct snug_run *run, const struct snug_op *
     return SNUG_OK;
 }
 
-/* ---- gathering ---------------------------------------------------------------------------------------------------- */
+/* ---- gathering ----------------------------------------------------------------------------------------------------
+ */
 
 static snug_status gather_queued(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);
@@ -342,7 +349,8 @@ static snug_status gather_queued(struct snug_run *run) {
     return end(run);
 }
 
-/* ---- operations --------------------------------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------------------------------
+ */
 
 snug_status snug_cuda_await_ranks(struct snug_run *run) {
     struct snug_cuda_ranks *ranks = ranks_of(run);

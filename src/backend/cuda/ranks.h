@@ -15,7 +15,8 @@ struct snug_cuda_devices {
     int rank, size;
 };
 
-/* Shards of one gradient that are summed together: of each rank's part, the elements from `first` on, at most `most`. */
+/* Shards of one gradient that are summed together: of each rank's part, the elements from `first` on, at most `most`.
+ */
 struct snug_cuda_slice {
     float *values; /* of this rank, whole */
     float *to;     /* where this rank's sum is written */
@@ -55,7 +56,7 @@ snug_status snug_cuda_await_ranks(struct snug_run *run);
 /* Forgets what a phase that failed has queued. */
 void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks);
 
-/* ---- kernels (ranks.cu) ---- */
+/* ---- kernels (shards.cu) ---- */
 
 /* One rank's shards of all ranks: its own, and what it received, `count` elements of each. */
 struct snug_cuda_shard_sum {

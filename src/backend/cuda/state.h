@@ -35,9 +35,9 @@ struct snug_cuda {
     int block_memory; /* bytes of shared memory that a block may have */
     bool tf32;
     bool has_tables; /* a batch, or its tables alone, were sent */
-    bool padded;    /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
-    int32_t scaler; /* tensor, or 0 */
-    int64_t bucket; /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
+    bool padded;     /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
+    int32_t scaler;  /* tensor, or 0 */
+    int64_t bucket;  /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
     struct snug_cuda_batch batch;
     struct snug_cuda_multi_tensor norms, updates, updates_8bit;
     struct snug_cuda_bias *biases; /* the host's list */
