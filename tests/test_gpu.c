@@ -180,7 +180,7 @@ static void expect_others(const char *says) {
 static void test_own_process_id(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     assert_string_equal(usage.gpu.name, "NVIDIA H200");
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 self 520 snug\n");
     expect(520, SNUG_GPU_BY_PROCESS);
@@ -194,7 +194,7 @@ static void test_own_process_id(void **state) {
 static void test_process_id_of_the_host(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 990 python\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 4711 990 python\nprocess 0 31337 520 -\n");
     expect(530, SNUG_GPU_BY_DIFFERENCE);
     set_world("gpu 143771 7630 0 NVIDIA H200\nvisible 0\nprocess 0 4711 1990 python\nprocess 0 31337 2620 -\n"
@@ -222,7 +222,7 @@ static void test_names_are_escaped(void **state) {
 static void test_no_ids(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nunlisted\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1527 0 NVIDIA H200\nvisible 0\nunlisted\n");
     expect(527, SNUG_GPU_BY_DIFFERENCE);
     expect_others("1000.0 MiB of processes that NVML does not list here");
@@ -232,7 +232,7 @@ static void test_no_ids(void **state) {
 static void test_zero_ids(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 0 990 -\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 0 990 -\nprocess 0 0 520 -\n");
     expect(530, SNUG_GPU_BY_DIFFERENCE);
     expect_others("1000.0 MiB of processes that NVML does not list here");
@@ -242,7 +242,7 @@ static void test_zero_ids(void **state) {
 static void test_foreign_own_id(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 self 990 python\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 990 python\nprocess 0 31337 520 -\n");
     expect(530, SNUG_GPU_BY_DIFFERENCE);
 }
@@ -251,11 +251,11 @@ static void test_foreign_own_id(void **state) {
 static void test_second_job(void **state) {
     (void)state;
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nactive\nprocess 0 self 530 snug\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     expect(530, SNUG_GPU_BY_PROCESS);
     snug_gpu_usage_close(&usage);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nactive\nprocess 0 31337 530 -\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     expect(-1, SNUG_GPU_BY_NOTHING); /* there is no earlier figure to subtract */
 }
 
@@ -263,7 +263,7 @@ static void test_second_job(void **state) {
 static void test_meter_is_cudas(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 1\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     assert_string_equal(usage.gpu.name, "NVIDIA H100");
     set_world("gpu 143771 9000 7 NVIDIA H200\ngpu 81559 500 0 NVIDIA H100\nvisible 1\nprocess 1 31337 490 -\n");
     expect(500, SNUG_GPU_BY_DIFFERENCE);
@@ -282,7 +282,7 @@ static void test_no_meter(void **state) {
         char text[256];
         snprintf(text, sizeof text, TWO_GPUS "visible 0\n%s", cases[i].world);
         set_world(text);
-        assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+        assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
         assert_string_equal(usage.problem, cases[i].problem);
         expect(-1, SNUG_GPU_BY_NOTHING);
         expect_others("");
@@ -294,7 +294,7 @@ static void test_no_meter(void **state) {
 static void test_ambiguous_process_lists(void **state) {
     (void)state;
     set_world(TWO_GPUS "visible 0\nprocess 0 4711 -1 -\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &usage), SNUG_OK);
     set_world("gpu 143771 2000 0 NVIDIA H200\nvisible 0\nprocess 0 4711 -1 -\nprocess 0 31337 520 -\nprocess 0 31338 "
               "480 -\n");
     expect(1000, SNUG_GPU_BY_DIFFERENCE);
@@ -334,7 +334,7 @@ static void test_context(void **state) {
     snprintf(cache, sizeof cache, "%s-cache", world);
     setenv("SNUG_CACHE", cache, 1);
     set_world(TWO_GPUS "visible 0\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &used.usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &used.usage), SNUG_OK);
     set_world("gpu 143771 1530 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\n");
     assert_int_equal(snug_device_measure(&used, &plan), SNUG_OK);
     assert_int_equal(used.opened_bytes, (int64_t)520 << 20);
@@ -387,7 +387,7 @@ static void test_late_refusal(void **state) {
     struct snug_device used = {.ctx = ctx, .backend = &device, .threads = 1};
     (void)state;
     set_world(TWO_GPUS "visible 0\n");
-    assert_int_equal(snug_gpu_usage_open(ctx, &used.usage), SNUG_OK);
+    assert_int_equal(snug_gpu_usage_open(ctx, 0, &used.usage), SNUG_OK);
     set_world("gpu 143771 143000 0 NVIDIA H200\nvisible 0\nprocess 0 self 520 snug\nprocess 0 4711 142470 python\n");
     snug_fail(ctx, SNUG_E_MEMORY, "GPU: the arena cannot be had: out of memory");
     assert_int_equal(snug_device_refuse(&used, (int64_t)2000 << 20), SNUG_E_DOES_NOT_FIT);

@@ -193,9 +193,20 @@ static void test_ends_by_intention(void **state) {
     lead(f, 100);
     send_as(f, 1, message_of(1, SNUG_WATCH_BYE));
     drop(f, 1);
+    assert_quiet(f, 0.6);
+}
+
+/* A rank that reports its own failure has ended: no launcher may be there that ends the others. */
+static void test_failed_rank(void **state) {
+    struct fixture *f = *state;
+    char text[SNUG_RANK_MESSAGE];
+    lead(f, 100);
     send_as(f, 2, message_of(2, SNUG_WATCH_FAILS));
     drop(f, 2);
-    assert_quiet(f, 0.6);
+    assert_int_equal(verdict_of(f, text), SNUG_WATCH_SILENT);
+    assert_non_null(strstr(text, "rank 2 of 3 on host2"));
+    assert_non_null(strstr(text, "has failed"));
+    assert_true(gets(f->others[1], SNUG_WATCH_ENDED));
 }
 
 /* A rank that has failed reports nothing else, and tells the others. */
@@ -255,16 +266,19 @@ static void test_stuck_operation(void **state) {
     assert_reported(f, (const char *const[]){"rank 0 of 3 on leader", "an operation has not ended within", NULL});
 }
 
-static void test_stopped_rank(void **state) {
-    struct fixture *f = *state;
+/* In an operation of all ranks, or while this one waits for a device. */
+static void stop_rank(struct fixture *f, bool counts) {
     lead(f, 2.5);
     struct snug_watch_message m = message_of(1, SNUG_WATCH_STATE);
-    m.entered = 1;
+    m.entered = counts;
     send_as(f, 1, m);
-    snug_watch_enter(f->watch, "an operation");
+    if (counts)
+        snug_watch_enter(f->watch, "an operation");
+    else
+        snug_watch_wait(f->watch, "an operation");
     for (int i = 0; i < 11; i++) {
         struct snug_watch_message its = message_of(2, SNUG_WATCH_STATE);
-        its.entered = 1;
+        its.entered = counts;
         send_as(f, 2, its);
         wait_seconds(0.25);
     }
@@ -272,6 +286,9 @@ static void test_stopped_rank(void **state) {
                     (const char *const[]){"rank 1 of 3 on host1, step 7 (in a test): it has not completed an operation",
                                           "has not run for ", NULL});
 }
+
+static void test_stopped_rank(void **state) { stop_rank(*state, true); }
+static void test_stopped_device(void **state) { stop_rank(*state, false); }
 
 static void test_operation_that_ends(void **state) {
     struct fixture *f = *state;
@@ -453,12 +470,13 @@ static void test_unconnected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_lost_rank),       TEST(test_lost_at_the_start), TEST(test_ends_by_intention),
-        TEST(test_own_failure),     TEST(test_late_rank),         TEST(test_late_leader),
-        TEST(test_stuck_operation), TEST(test_stopped_rank),      TEST(test_operation_that_ends),
-        TEST(test_strangers),       TEST(test_lost_leader),       TEST(test_leader_reports),
-        TEST(test_leader_fails),    TEST(test_stopped_leader),    TEST(test_unconnected),
-        TEST(test_valid_messages),  TEST(test_leader_ends),
+        TEST(test_lost_rank),      TEST(test_lost_at_the_start),   TEST(test_ends_by_intention),
+        TEST(test_failed_rank),    TEST(test_own_failure),         TEST(test_late_rank),
+        TEST(test_late_leader),    TEST(test_stuck_operation),     TEST(test_stopped_rank),
+        TEST(test_stopped_device), TEST(test_operation_that_ends), TEST(test_strangers),
+        TEST(test_lost_leader),    TEST(test_leader_reports),      TEST(test_leader_fails),
+        TEST(test_stopped_leader), TEST(test_unconnected),         TEST(test_valid_messages),
+        TEST(test_leader_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,7 @@ struct snug_run {
     struct snug_host_updates host_updates;
     const struct snug_optimizer *optimizer;
     const struct snug_collectives *collectives; /* of a program of several ranks; else NULL */
+    void *devices;                              /* of the backend's connect; else NULL */
     int contributors; /* ranks that had a micro-batch in this step, or round of it: those before this number */
     bool idle;        /* this rank has none, while others have: only collective operations run */
 };
@@ -149,6 +150,10 @@ struct snug_backend {
      * operations: its tensors are those of the backing store in memory. WAIT on its weight, or the end of the phase,
      * waits for it. NULL if the backend has none; not NULL if it can only plan. */
     snug_op_fn *update_on_host;
+    /* Connects the devices of all ranks, which all call it: for struct snug_run's devices. hosts: collectives of their
+     * hosts. NULL if the data of ranks are in host memory, where these serve for them too. */
+    snug_status (*connect)(snug_context *ctx, const struct snug_collectives *hosts, void **devices);
+    void (*disconnect)(void *devices);
     snug_op_fn *ops[SNUG_OP_COUNT];
 };
 
@@ -167,6 +172,8 @@ const struct snug_backend *snug_backend_cpu_isa(const char *isa);
 const struct snug_backend *snug_backend_updates(const char *isa);
 /* An NVIDIA GPU, through the plug-in libsnug_cuda.so; SNUG_E_UNSUPPORTED with a message if there is none. */
 snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out);
+/* The same on the GPU of this rank of the host; if CUDA shows a single GPU, on that. A process uses one GPU. */
+snug_status snug_backend_cuda_of(snug_context *ctx, int local_rank, const struct snug_backend **out);
 /* The same for plans, on any machine: the bytes are those of the plug-in. */
 const struct snug_backend *snug_backend_cuda_planned(void);
 /* The description of the CPU's matmul library: "oneDNN 3.1.1, bf16 by amx". */

@@ -220,7 +220,7 @@ static bool find_handle(const struct snug_nvml *n, const struct snug_cuda_device
     return false;
 }
 
-snug_status snug_gpu_usage_open(snug_context *ctx, struct snug_gpu_usage *usage) {
+snug_status snug_gpu_usage_open(snug_context *ctx, int local_rank, struct snug_gpu_usage *usage) {
     struct snug_cuda_driver driver;
     *usage = (struct snug_gpu_usage){.ctx = ctx, .own_host_id = -1, .gpu = {.index = -1}};
     snug_cuda_driver_look(&driver);
@@ -228,7 +228,7 @@ snug_status snug_gpu_usage_open(snug_context *ctx, struct snug_gpu_usage *usage)
         snprintf(usage->problem, sizeof usage->problem, "%s", driver.problem);
         return SNUG_OK;
     }
-    const struct snug_cuda_device *first = &driver.devices[0];
+    const struct snug_cuda_device *first = &driver.devices[local_rank < driver.count ? local_rank : 0];
     usage->fresh = !first->active;
     snprintf(usage->gpu.name, sizeof usage->gpu.name, "%s", first->name);
     if (!snug_nvml_open(&usage->nvml, usage->problem, sizeof usage->problem)) return SNUG_OK;

@@ -62,9 +62,9 @@ struct snug_gpu_usage {
     char problem[192]; /* why NVML cannot be used */
 };
 
-/* Starts to measure the GPU that a CUDA program uses by default. Call it before the context is created. It is no
- * failure if nothing can be measured. */
-snug_status snug_gpu_usage_open(snug_context *ctx, struct snug_gpu_usage *usage);
+/* Starts to measure the GPU of this local rank, see snug_backend_cuda_of(). Call it before the context is created. It
+ * is no failure if nothing can be measured. */
+snug_status snug_gpu_usage_open(snug_context *ctx, int local_rank, struct snug_gpu_usage *usage);
 void snug_gpu_usage_close(struct snug_gpu_usage *usage);
 /* The GPU memory of this process now; -1 if NVML does not report it. Call it once when only the context exists: it then
  * finds the id under which NVML lists this process. */

@@ -15,7 +15,7 @@ static snug_status find_driver(snug_context *ctx) {
     return SNUG_OK;
 }
 
-snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out) {
+snug_status snug_backend_cuda_of(snug_context *ctx, int local_rank, const struct snug_backend **out) {
     char why[512];
     *out = NULL;
     RETURN_IF_ERROR(find_driver(ctx));
@@ -31,5 +31,9 @@ snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "%s is of another build of snug: install both from one build",
                          SNUG_CUDA_PLUGIN_FILE);
     /* Never closed: the driver's libraries do not support unloading; the operating system frees them at exit. */
-    return plugin->open(ctx, out);
+    return plugin->open(ctx, local_rank, out);
+}
+
+snug_status snug_backend_cuda(snug_context *ctx, const struct snug_backend **out) {
+    return snug_backend_cuda_of(ctx, 0, out);
 }

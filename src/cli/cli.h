@@ -50,6 +50,9 @@ void cli_close(struct cli *cli);
    SIGINT or a second SIGTERM ends the program at once. Signals that were ignored when the program started stay ignored.
  */
 void cli_catch_signals(struct cli *cli);
+/* With --gpus, in the process that the user started: runs the command on that many ranks, waits for them, and is true;
+ *code is then the exit code of the first rank that failed, or 0. */
+bool cli_launch(struct cli *cli, int argc, char **argv, int *code);
 /* Prints the error, if any, and returns the exit code. Flushes stdout, which may fail too. */
 int cli_finish(struct cli *cli, snug_status status);
 /* A command that prints one text, which make allocates, as JSON if cli->json is set. If make fails and still returns a

@@ -22,7 +22,7 @@ static snug_status put_metrics(struct cli *cli, const snug_metrics *metrics) {
 int command_eval(int argc, char **argv) {
     struct cli cli;
     int code;
-    if (cli_open(&cli, argc, argv, &code)) {
+    if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
         snug_metrics *metrics;
         snug_status status = snug_evaluate(cli.args, &cli.callbacks, &metrics);

@@ -174,7 +174,7 @@ static snug_status on_row(void *user, const snug_prediction *row) {
 int command_predict(int argc, char **argv) {
     struct cli cli;
     int code;
-    if (cli_open(&cli, argc, argv, &code)) {
+    if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
         snug_status status = snug_predict(cli.args, &cli.callbacks, on_row, &cli);
         if (status == SNUG_OK && snug_args_rank(cli.args) == 0) status = put_heading(&cli, NULL);

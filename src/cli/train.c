@@ -61,7 +61,7 @@ static snug_status report(struct cli *cli, const snug_train_result *result) {
 int command_train(int argc, char **argv) {
     struct cli cli;
     int code;
-    if (cli_open(&cli, argc, argv, &code)) {
+    if (cli_open(&cli, argc, argv, &code) && !cli_launch(&cli, argc, argv, &code)) {
         cli_catch_signals(&cli);
         snug_train_result *result;
         snug_status status = snug_train(cli.args, &cli.callbacks, &result);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dist/divided.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "dist/collectives.h"
@@ -23,6 +24,27 @@ static int64_t part_of(const struct snug_tensor *t, const struct request *reques
     return (end < last ? end : last) - *first;
 }
 
+/* Copies from the arena, which may be on a device. */
+static snug_status copy(const struct snug_program *program, const struct snug_memory *memory, void *to,
+                        const void *from, int64_t bytes) {
+    if (memory->copy) return memory->copy(program->ctx, to, from, bytes);
+    memcpy(to, from, (size_t)bytes);
+    return SNUG_OK;
+}
+
+/* Sends this rank's elements to rank 0. */
+static snug_status send_part(const struct snug_program *program, const struct snug_memory *memory, uint8_t *from,
+                             int64_t bytes) {
+    const struct snug_collectives *c = memory->collectives;
+    void *host;
+    if (!memory->copy) return c->transfer(program->ctx, from, bytes, program->rank, 0);
+    RETURN_IF_ERROR(snug_alloc(program->ctx, (size_t)bytes, 1, &host));
+    snug_status status = copy(program, memory, host, from, bytes);
+    if (status == SNUG_OK) status = c->transfer(program->ctx, host, bytes, program->rank, 0);
+    free(host);
+    return status;
+}
+
 /* This rank's elements from `first` on. */
 static uint8_t *stored(const struct snug_program *program, const struct snug_memory *memory,
                        const struct snug_tensor *t, int64_t first) {
@@ -42,7 +64,7 @@ snug_status snug_divided_read(const struct snug_program *program, const struct s
         uint8_t *to = (uint8_t *)out + (from - first) * size;
         if (n <= 0) continue;
         if (rank == 0)
-            memcpy(to, stored(program, memory, t, from), (size_t)(n * size));
+            RETURN_IF_ERROR(copy(program, memory, to, stored(program, memory, t, from), n * size));
         else
             RETURN_IF_ERROR(memory->collectives->transfer(program->ctx, to, n * size, rank, 0));
     }
@@ -58,8 +80,8 @@ snug_status snug_divided_serve(const struct snug_program *program, const struct 
         const struct snug_tensor *t = &program->tensors[request.tensor];
         const int64_t n = part_of(t, &request, program->rank, &from);
         if (n > 0)
-            RETURN_IF_ERROR(memory->collectives->transfer(program->ctx, stored(program, memory, t, from),
-                                                          n * snug_dtype_size(t->dtype), program->rank, 0));
+            RETURN_IF_ERROR(
+                send_part(program, memory, stored(program, memory, t, from), n * snug_dtype_size(t->dtype)));
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/library.h"
 #include "dist/mpi/plugin.h"
+#include "dist/tcp.h"
 
 static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
     char why[512];
@@ -15,7 +16,8 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_ranks *ranks
     if (!library) /* untested: the tests' plug-in is always found */
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
                          "%s is %d: several ranks on CPUs need MPI, and %s cannot be opened: %s; install Open MPI or "
-                         "MPICH and build with make, or start a single process",
+                         "MPICH and build with make, or start a single process; GPUs need no MPI where MASTER_ADDR and "
+                         "MASTER_PORT are set",
                          ranks->size_source, ranks->size, SNUG_MPI_PLUGIN_FILE, why);
     void *symbol = dlsym(library, SNUG_MPI_PLUGIN_SYMBOL);
     snug_mpi_plugin_fn *entry;
@@ -36,12 +38,15 @@ static snug_status open_watch(snug_context *ctx, struct snug_process_group *grou
     return SNUG_OK;
 }
 
-snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, double timeout,
-                                    struct snug_process_group **out) {
-    const struct snug_collectives *collectives;
-    void *memory;
-    *out = NULL;
-    RETURN_IF_ERROR(open_plugin(ctx, ranks, &collectives));
+/* Ranks that are missing after five minutes were not started. */
+static double patience(double timeout) {
+    enum { LONGEST = 300 };
+    return timeout < LONGEST ? timeout : LONGEST;
+}
+
+static snug_status open_mpi(snug_context *ctx, const struct snug_ranks *ranks, const struct snug_collectives **out) {
+    RETURN_IF_ERROR(open_plugin(ctx, ranks, out));
+    const struct snug_collectives *collectives = *out;
     /* untested: a launcher that numbers the ranks differently than its MPI */
     if (collectives->size != ranks->size || collectives->rank != ranks->rank)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED,
@@ -50,9 +55,21 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
                          "does not start MPI",
                          ranks->rank, ranks->size, ranks->launcher, collectives->rank, collectives->size,
                          collectives->name, ranks->size);
+    return SNUG_OK;
+}
+
+snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, bool on_cpus, double timeout,
+                                    struct snug_process_group **out) {
+    const struct snug_collectives *collectives;
+    struct snug_rendezvous at = {.host = ""};
+    void *memory;
+    *out = NULL;
+    if (!on_cpus) RETURN_IF_ERROR(snug_rendezvous_find(ctx, ranks, &at));
+    RETURN_IF_ERROR(*at.host ? snug_tcp_open(ctx, ranks, &at, patience(timeout), &collectives)
+                             : open_mpi(ctx, ranks, &collectives));
     RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof **out, &memory));
     *out = memory;
-    **out = (struct snug_process_group){.ranks = *ranks, .collectives = collectives};
+    **out = (struct snug_process_group){.ranks = *ranks, .collectives = collectives, .hosts = !*at.host};
     (*out)->ranks.local_rank = collectives->local_rank;
     (*out)->ranks.local_size = collectives->local_size;
     return open_watch(ctx, *out, timeout);
@@ -60,6 +77,8 @@ snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *
 
 void snug_process_group_close(struct snug_process_group *group) {
     if (!group) return;
+    /* Waits for the other devices, which after a failure may be gone. */
+    if (group->devices && !group->failed) group->disconnect(group->devices);
     group->collectives->set_watch(NULL);
     snug_watch_close(group->watch);
     /* may be untested: a rank that is ended records nothing */

@@ -15,12 +15,16 @@ struct snug_process_group {
     const struct snug_collectives *collectives;
     struct snug_watch *watch;
     bool failed; /* a rank's run failed: the ranks cannot continue together */
+    bool hosts;  /* the collectives may be used for the data of CPU ranks: they are MPI's */
+    /* Of a backend whose arenas are on devices (backend/backend.h), or NULL; disconnect frees it. */
+    void *devices;
+    void (*disconnect)(void *devices);
 };
 
-/* Connects the ranks of a run on CPUs, through MPI. SNUG_E_UNSUPPORTED, with what to do, if that is impossible: the
- * plug-in is not there, or the launcher does not start MPI. timeout: seconds that a rank waits for the others in an
- * operation. */
-snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, double timeout,
+/* Connects the hosts of the ranks: on GPUs through TCP where there is a rendezvous (dist/rendezvous.h), else through
+ * MPI. SNUG_E_UNSUPPORTED, with what to do, if that is impossible: the plug-in is not there, or the launcher does not
+ * start MPI. on_cpus: no rank will use a GPU. timeout: seconds that a rank waits for the others in an operation. */
+snug_status snug_process_group_open(snug_context *ctx, const struct snug_ranks *ranks, bool on_cpus, double timeout,
                                     struct snug_process_group **out);
 /* Without a failure it waits until all ranks have called it. After one it only frees: snug_end_ranks() ends the ranks.
  */

@@ -26,6 +26,7 @@ enum { STRANGERS = 32 }; /* connections that have not sent a valid message yet *
 struct peer {
     int fd;       /* -1: none */
     bool left;    /* it ends by intention, or reports its own failure */
+    bool failed;  /* the latter */
     double heard; /* when the last message came */
     struct snug_watch_message state, in;
     size_t received; /* bytes of in */
@@ -98,8 +99,13 @@ static void lose(struct snug_watch *w, struct peer *peer, int error) {
     char who[256], text[SNUG_RANK_MESSAGE];
     close(peer->fd);
     peer->fd = -1;
-    if (peer->left) return;
     name_rank(w, &peer->state, who, sizeof who);
+    if (peer->failed && w->ranks.rank == 0) { /* may be untested: MPI's launcher ends this rank first */
+        snprintf(text, sizeof text, "%s has failed", who);
+        set_verdict(w, SNUG_WATCH_SILENT, text);
+        send_all(w, SNUG_WATCH_ENDED);
+    }
+    if (peer->left) return;
     /* may be untested: needs a network that is cut */
     if (error == 0 || error == ECONNRESET || error == EPIPE)
         snprintf(text, sizeof text,
@@ -146,7 +152,7 @@ static void take_message(struct snug_watch *w, struct peer *peer) {
     case SNUG_WATCH_STATE: peer->state = *m; break;
     case SNUG_WATCH_BYE: peer->left = true; break;
     case SNUG_WATCH_FAILS:
-        peer->left = true;
+        peer->left = peer->failed = true;
         if (w->ranks.rank != 0) set_verdict(w, SNUG_WATCH_SILENT, "rank 0 has failed");
         break;
     case SNUG_WATCH_ENDED:
@@ -457,14 +463,17 @@ void snug_watch_at(struct snug_watch *w, int64_t step, const char *phase) {
     pthread_mutex_unlock(&w->lock);
 }
 
-void snug_watch_enter(void *watch, const char *operation) {
-    struct snug_watch *w = watch;
+static void begin_to_wait(struct snug_watch *w, const char *what, bool counts) {
     pthread_mutex_lock(&w->lock);
-    w->entered++;
-    w->operation = operation;
+    w->entered += counts;
+    w->operation = what;
     w->since = snug_seconds();
     pthread_mutex_unlock(&w->lock);
 }
+
+void snug_watch_enter(void *watch, const char *operation) { begin_to_wait(watch, operation, true); }
+
+void snug_watch_wait(struct snug_watch *w, const char *what) { begin_to_wait(w, what, false); }
 
 void snug_watch_leave(void *watch) {
     struct snug_watch *w = watch;

@@ -31,6 +31,8 @@ void snug_watch_close(struct snug_watch *watch);
 void snug_watch_at(struct snug_watch *watch, int64_t step, const char *phase);
 /* For struct snug_collective_watch, whose user is the watch. */
 void snug_watch_enter(void *watch, const char *operation);
+/* The caller waits, but not in an operation that all ranks count: for a device, on which they communicate. */
+void snug_watch_wait(struct snug_watch *watch, const char *what);
 snug_status snug_watch_poll(void *watch, snug_context *ctx);
 void snug_watch_leave(void *watch);
 

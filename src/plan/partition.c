@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several ranks: each has its own micro-batches of a step, and after the last one every gradient is summed over the
- * ranks, before its norm is taken, so that all ranks clip and update alike. The sums are in CLIP, because a rank
- * without a micro-batch in an epoch's last step runs no other phase before it.
+ * Several ranks: each has its own micro-batches of a step, and in the backward of the last one every gradient is summed
+ * over the ranks as soon as it is complete, before its norm is taken, so that all ranks clip and update alike. A rank
+ * without a micro-batch in an epoch's last step runs the collective operations alone.
+ *
+ * An asynchronous backend sums beside other operations. Sums then come in groups of an eighth of all gradients, at most
+ * 32 MiB, because each exchange costs latency and models have many small gradients.
  *
  * ZeRO (Rajbhandari et al., arXiv:1910.02054) divides what all ranks would have in common. Every weight is cut into
  * shards of whole chunks of SNUG_NORM_CHUNK elements (program/shards.h), its gradient and its states like it.
@@ -11,9 +14,9 @@
  * weight, and all ranks gather the shards. Where only a 16-bit copy of an fp32 weight is read, the copy's shards are
  * gathered, and the weight itself is divided, too.
  *
- * Stage 2: gradients are summed in backward, as soon as they are complete, and a rank keeps the sum of its shard. It
- * adds the sums of a step's micro-batches to it. Ranks have micro-batches in turns, so that this is the order of one
- * rank; a rank without one runs the collective operations alone.
+ * Stage 2: gradients are summed in the backward of each micro-batch, and a rank keeps the sum of its shard. It adds the
+ * sums of a step's micro-batches to it. Ranks have micro-batches in turns, so that this is the order of one rank.
+ * Gradients of at most a chunk stay whole: a GPU computes those of biases before the operation that they belong to.
  *
  * Stage 3: a rank has its shard of each weight of more than a chunk. These weights, or 16-bit copies of them, are
  * gathered before the first operation of a phase that reads them, and live until the last one. Smaller weights, mostly
@@ -39,7 +42,14 @@ struct partition {
     int32_t *staging[SNUG_PHASE_COUNT]; /* by phase and such a tensor: what the phase reads instead, or none */
     int64_t *columns;                   /* by weight: the first of its columns in chunk_sums */
     int32_t *sums;                      /* by gradient: from stage 2 on, this rank's shard of the sum, or none */
-    int32_t *completed; /* by gradient: from stage 2 on, the last operation of BACKWARD that writes it, or -1 */
+    int32_t *completed;                 /* by gradient: the last operation of BACKWARD that writes it, or -1 */
+    int32_t *pending;                   /* gradients that are complete and not summed yet */
+    size_t pending_count;
+    int64_t pending_bytes, group; /* bytes of a group of sums */
+    /* After all updates, which a backend may run at once, as it may all gathering: what gathers updated weights, and
+       their copies. */
+    struct snug_op *late, *casts;
+    size_t late_count, cast_count;
     int32_t chunk_sums; /* sums of squares: a row for each rank */
 };
 
@@ -161,19 +171,25 @@ static struct snug_op like(const struct snug_op *op, enum snug_op_kind kind) {
 }
 
 /* Gathers the shards of a weight or its copy; shard: the divided weight of which they are made, or none. */
-static snug_status gather(struct partition *p, const struct snug_op *at, int32_t shard, int32_t tensor,
-                          int32_t weight) {
+static struct snug_op gathering(const struct partition *p, const struct snug_op *at, int32_t shard, int32_t tensor,
+                                int32_t weight) {
     struct snug_op op = like(at, SNUG_OP_GATHER_RANKS);
     op.gather_ranks = (struct snug_gather_ranks){.shard = shard, .x = tensor, .shards = p->shards[weight]};
-    return snug_program_op(p->program, op);
+    return op;
+}
+
+static snug_status gather(struct partition *p, const struct snug_op *at, int32_t shard, int32_t tensor,
+                          int32_t weight) {
+    return snug_program_op(p->program, gathering(p, at, shard, tensor, weight));
 }
 
 /* A gradient's sum over the ranks. */
-static snug_status sum_gradient(struct partition *p, int32_t g, enum snug_phase phase) {
+static snug_status sum_gradient(struct partition *p, int32_t g) {
     const int32_t weight = p->weights[g];
     const struct snug_tensor *t = &p->program->tensors[weight];
     return snug_program_op(p->program, (struct snug_op){.kind = SNUG_OP_SUM_RANKS,
-                                                        .phase = phase,
+                                                        .phase = SNUG_PHASE_BACKWARD,
+                                                        .last = p->methods->zero_stage < 2,
                                                         .part = t->part,
                                                         .layer = t->layer,
                                                         .sum_ranks = {g, p->sums[g], p->shards[weight]}});
@@ -183,7 +199,6 @@ static snug_status sum_gradient(struct partition *p, int32_t g, enum snug_phase 
 static snug_status norm_of_sum(struct partition *p, const struct snug_op *norm) {
     const int32_t g = norm->squared_norm.g, weight = p->weights[g];
     struct snug_op chunks = *norm;
-    if (!p->sums[g]) RETURN_IF_ERROR(sum_gradient(p, g, SNUG_PHASE_CLIP));
     if (!p->methods->zero_stage) return snug_program_op(p->program, *norm);
     if (!own_of(p, weight)) return SNUG_OK;
     RETURN_IF_ERROR(add_shard(p, p->sums[g] ? p->sums[g] : g, weight, &chunks.squared_norm.g));
@@ -243,9 +258,10 @@ static snug_status update_shard(struct partition *p, const struct snug_op *whole
     if (!is_whole(p, weight)) op.update.segments = 1;
     if (own_of(p, weight)) RETURN_IF_ERROR(snug_program_op(p->program, op));
     if (p->gathered[weight]) return SNUG_OK; /* where it is read */
-    RETURN_IF_ERROR(gather(p, whole, 0, p->divided[weight] ? copy : weight, weight));
+    p->late[p->late_count++] = gathering(p, whole, 0, p->divided[weight] ? copy : weight, weight);
     cast.cast = (struct snug_cast){.p = weight, .q = copy};
-    return copy && !p->divided[weight] ? snug_program_op(p->program, cast) : SNUG_OK;
+    if (copy && !p->divided[weight]) p->casts[p->cast_count++] = cast;
+    return SNUG_OK;
 }
 
 /* The tensor that an operation of this phase reads in the place of a gathered weight, or of its copy: it lives from the
@@ -293,45 +309,68 @@ static snug_status rewrite(struct partition *p, const struct snug_op *op, const 
     return snug_program_op(p->program, *op);
 }
 
-/* Sums the gradients that operation i of BACKWARD completes; -1: those that are complete before BACKWARD. */
-static snug_status sum_completed(struct partition *p, int32_t i) {
-    for (size_t g = 1; g < p->tensors; g++)
-        if (p->sums[g] && p->completed[g] == i) RETURN_IF_ERROR(sum_gradient(p, (int32_t)g, SNUG_PHASE_BACKWARD));
+static snug_status sum_pending(struct partition *p) {
+    for (size_t k = 0; k < p->pending_count; k++) RETURN_IF_ERROR(sum_gradient(p, p->pending[k]));
+    p->pending_count = 0;
+    p->pending_bytes = 0;
     return SNUG_OK;
+}
+
+/* The gradients that operation i of BACKWARD completes; -1: those that are complete before BACKWARD. */
+static snug_status sum_completed(struct partition *p, int32_t i) {
+    for (size_t g = 1; g < p->tensors; g++) {
+        if (!p->weights[g] || p->completed[g] != i) continue;
+        p->pending[p->pending_count++] = (int32_t)g;
+        p->pending_bytes += p->program->tensors[g].rows * p->program->tensors[g].cols * (int64_t)sizeof(float);
+    }
+    return p->pending_bytes > p->group ? sum_pending(p) : SNUG_OK;
 }
 
 static snug_status rewrite_all(struct partition *p) {
     struct snug_op *ops = p->program->ops;
     const size_t count = p->program->op_count;
-    snug_status status = SNUG_OK;
     p->program->ops = NULL;
     p->program->op_count = p->program->op_capacity = 0;
-    if (p->methods->zero_stage >= 2) status = sum_completed(p, -1);
+    snug_status status = p->methods->optimizer ? sum_completed(p, -1) : SNUG_OK;
     for (size_t i = 0; i < count && status == SNUG_OK; i++) {
         status = rewrite(p, &ops[i], ops, count);
-        if (status == SNUG_OK && p->methods->zero_stage >= 2) status = sum_completed(p, (int32_t)i);
+        if (status == SNUG_OK && p->methods->optimizer) status = sum_completed(p, (int32_t)i);
     }
     free(ops);
+    if (status == SNUG_OK) status = sum_pending(p);
+    for (size_t i = 0; i < p->late_count && status == SNUG_OK; i++) status = snug_program_op(p->program, p->late[i]);
+    for (size_t i = 0; i < p->cast_count && status == SNUG_OK; i++) status = snug_program_op(p->program, p->casts[i]);
     return status;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------------- */
 
-/* From stage 2 on a gradient lives until it is summed, in each micro-batch; its sum's shard is what is kept. */
-static snug_status divide_gradients(struct partition *p) {
-    struct snug_program *program = p->program;
-    for (size_t g = 1; g < p->tensors; g++) p->completed[g] = -1;
+/* Which operation completes each gradient, and how many bytes of them are summed together. */
+static void find_completed(struct partition *p) {
+    enum { GROUPS = 8, MOST = 32 << 20 };
+    const struct snug_program *program = p->program;
+    int64_t bytes = 0;
+    for (size_t g = 1; g < p->tensors; g++) {
+        p->completed[g] = -1;
+        if (p->weights[g]) bytes += program->tensors[g].rows * program->tensors[g].cols * (int64_t)sizeof(float);
+    }
     for (size_t i = 0; i < program->op_count; i++) {
-        struct snug_op *op = &program->ops[i];
-        op->each = op->first;
+        const struct snug_op *op = &program->ops[i];
         for (int k = 0; k < snug_op_operands(op) && op->phase == SNUG_PHASE_BACKWARD; k++)
             if (!snug_op_reads(op, k)) p->completed[op->operands[k]] = (int32_t)i;
     }
+    if (p->methods->offload.overlaps) p->group = bytes / GROUPS < MOST ? bytes / GROUPS : MOST;
+}
+
+/* From stage 2 on a gradient lives until it is summed, in each micro-batch; its sum's shard is what is kept. */
+static snug_status divide_gradients(struct partition *p) {
+    struct snug_program *program = p->program;
+    for (size_t i = 0; i < program->op_count; i++) program->ops[i].each = program->ops[i].first;
     for (size_t w = 1; w < p->tensors; w++) {
         const int32_t g = program->tensors[w].gradient;
         if (!g) continue;
         struct snug_tensor sum = program->tensors[g];
-        program->tensors[g].persistent = false;
+        program->tensors[g].persistent = p->shards[w].elements <= SNUG_NORM_CHUNK;
         sum.shards = p->shards[w];
         RETURN_IF_ERROR(snug_program_tensor(program, sum, &p->sums[g], "sum.%s", program->tensors[w].name));
     }
@@ -370,7 +409,12 @@ static snug_status partition(struct partition *p) {
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->columns, (void **)&p->columns));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->sums, (void **)&p->sums));
     RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->completed, (void **)&p->completed));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->pending, (void **)&p->pending));
     for (size_t i = 1; i < p->tensors; i++) p->weights[p->program->tensors[i].gradient] = (int32_t)i;
+    p->weights[0] = 0;
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->late, (void **)&p->late));
+    RETURN_IF_ERROR(snug_alloc(ctx, p->tensors, sizeof *p->casts, (void **)&p->casts));
+    find_completed(p);
     if (p->methods->zero_stage) {
         RETURN_IF_ERROR(divide_weights(p));
         divide_stored(p);
@@ -396,5 +440,8 @@ snug_status snug_stage_partition(struct snug_program *program, const struct snug
     free(p.columns);
     free(p.sums);
     free(p.completed);
+    free(p.pending);
+    free(p.late);
+    free(p.casts);
     return status;
 }

@@ -22,7 +22,7 @@ bool snug_op_is_idle(const struct snug_op *op, const struct snug_moment *moment)
 static struct snug_moment moment_of(const struct snug_run *run) {
     const bool crosses = run->program->crosses;
     return (struct snug_moment){.first = run->micro_batch == 0 && run->chunk == 0,
-                                .last = run->batch && run->batch->last_in_step,
+                                .last = run->idle || (run->batch && run->batch->last_in_step),
                                 .fetched = crosses && run->crossing->fetched,
                                 .idle = run->idle,
                                 .pending = crosses && run->crossing->pending};

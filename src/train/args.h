@@ -56,7 +56,8 @@ struct snug_args {
     char *recompute, *freeze;
     char *offload, *offload_dir; /* offload_dir: see snug_args_offload_dir() */
     double offload_ratio, offload_update;
-    char *deepspeed;                   /* a file */
+    char *deepspeed; /* a file */
+    char *gpus;
     int64_t zero_stage, num_processes; /* num_processes: of a plan; 0: those that the launcher started */
     bool bf16, fp16, tf32, bf16_full_eval, fp16_full_eval, use_cpu;
     char *device, *gpu, *memory_budget; /* gpu: of a plan, a name or a file of rates */

@@ -187,6 +187,13 @@ static snug_status check_ranks(const struct snug_args *args, const char *command
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--num_processes is for snug plan; start the ranks of snug %s with mpirun -n %lld", command,
                          (long long)args->num_processes);
+    const bool starts =
+        strcmp(command, "train") == 0 || strcmp(command, "eval") == 0 || strcmp(command, "predict") == 0;
+    if (args->gpus && !starts)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--gpus starts the ranks of snug train, eval and predict; leave it out of snug %s, where "
+                         "--num_processes plans for ranks",
+                         command);
     const struct {
         bool given;
         const char *name;

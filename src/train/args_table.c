@@ -198,8 +198,10 @@ const struct snug_argument snug_arguments[] = {
          "plan: for a GPU that need not be here, by its name, as \"RTX 4090\" or H100, or by a file of its rates, as "
          "snug "
          "bench rates --device cuda --json prints them (snug's own)"),
+    TEXT(gpus, "", MACHINE, "N|all",
+         "train, eval, predict: start so many ranks on this machine, each on its own GPU (snug's own)"),
     COUNT(num_processes, "", MACHINE, "0", "[0,65536]",
-          "plan: for so many ranks, without starting them; train gets its ranks from mpirun or srun"),
+          "plan: for so many ranks, without starting them; train gets its ranks from --gpus, torchrun, mpirun or srun"),
     ROW(BYTES, memory_budget, "", MACHINE, "SIZE", "", NULL, NULL,
         "memory limit, such as 600MiB or 6GB; a run that exceeds it is refused before step 1 (snug's own)"),
     FLAG(

@@ -31,8 +31,9 @@ snug_status snug_device_choose(const struct snug_args *args, int threads, struct
     *device = (struct snug_device){.ctx = args->ctx, .backend = snug_backend_cpu(), .threads = threads};
     RETURN_IF_ERROR(refuse_planned_gpu(args));
     if (args->use_cpu || strcmp(args->device, "cpu") == 0) return SNUG_OK;
-    RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, &device->usage));
-    const snug_status status = snug_backend_cuda(device->ctx, &cuda);
+    const int local_rank = args->group ? args->group->ranks.local_rank : 0;
+    RETURN_IF_ERROR(snug_gpu_usage_open(device->ctx, local_rank, &device->usage));
+    const snug_status status = snug_backend_cuda_of(device->ctx, local_rank, &cuda);
     if (status == SNUG_OK) {
         device->backend = cuda;
     } else if (strcmp(args->device, "cuda") == 0) {
@@ -56,10 +57,21 @@ snug_status snug_device_check(const struct snug_args *args, const struct snug_ba
     if (!gpu && args->tf32) /* as transformers */
         return snug_fail(args->ctx, SNUG_E_USAGE,
                          "--tf32 needs an NVIDIA GPU, and this run is on the CPU: leave it out");
-    if (gpu && args->group) /* untested: needs a GPU and several ranks */
+    if (!gpu && args->group && !args->group->hosts)
         return snug_fail(args->ctx, SNUG_E_UNSUPPORTED,
-                         "several ranks train on CPUs only, so far, and this run would use a GPU: add --device cpu");
+                         "this run would use CPUs, and %s does not start MPI, which several ranks on CPUs need: start "
+                         "them with mpirun -n %d snug …, or with srun --mpi=pmix",
+                         args->group->ranks.launcher, args->group->ranks.size);
     return SNUG_OK;
+}
+
+snug_status snug_device_connect(const struct snug_args *args, const struct snug_device *device) {
+    struct snug_process_group *group = args->group;
+    const struct snug_backend *backend = device->backend;
+    if (!group || !backend->connect || group->devices) return SNUG_OK; /* may be untested: needs a GPU */
+    snug_group_at(group, -1, "connecting the GPUs");
+    group->disconnect = backend->disconnect;
+    return backend->connect(args->ctx, group->collectives, &group->devices);
 }
 
 int64_t snug_device_available(const struct snug_device *device) {
@@ -81,11 +93,13 @@ snug_status snug_device_rates(const struct snug_device *device, struct snug_rate
 
 /* ---- memory that is allocated after the plan --------------------------------------------------------------------- */
 
-/* The driver loads a kernel when it is first used, and allocates memory for captured phases. Which kernels depends on
-   the kind of run; captured phases are in the plan. */
+/* The driver loads a kernel when it is first used, and allocates memory for captured phases, and NCCL has buffers for
+   other ranks. Captured phases are in the plan; the rest depends on the kind of run. */
 static void key_of(const struct snug_run_plan *plan, char *key, size_t size) {
-    snprintf(key, size, "%s %s", snug_dtype_name(plan->programs[0].program.compute),
-             snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
+    const struct snug_program *program = &plan->programs[0].program;
+    const int used = snprintf(key, size, "%s %s", snug_dtype_name(program->compute),
+                              snug_run_plan_find(plan, SNUG_ROLE_TRAINING) ? "training" : "evaluation");
+    if (program->ranks > 1) snprintf(key + used, size - (size_t)used, " %d ranks", program->ranks);
 }
 
 /* The name of the file for this GPU, driver and version. */

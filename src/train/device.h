@@ -43,6 +43,9 @@ snug_status snug_device_fail(snug_context *ctx, snug_status status);
 /* Refuses arguments that the backend's device does not support. */
 snug_status snug_device_check(const struct snug_args *args, const struct snug_backend *backend);
 
+/* Connects the GPUs of all ranks, if there are several. Before memory is measured: NCCL's buffers are in it. */
+snug_status snug_device_connect(const struct snug_args *args, const struct snug_device *device);
+
 /* Bytes that a run may use: those available now, and what the process uses already; -1: unknown. */
 int64_t snug_device_available(const struct snug_device *device);
 /* The rates of its operations. They stay empty, with a warning, where a GPU lacks the memory to measure them. */

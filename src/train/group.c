@@ -2,6 +2,7 @@
 #include "train/group.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* ---- joining --------------------------------------------------------------------------------------------------- */
@@ -25,6 +26,15 @@ static snug_status check_methods(const struct snug_args *args, const struct snug
 snug_status snug_group_join(struct snug_args *args) {
     struct snug_ranks ranks;
     RETURN_IF_ERROR(snug_ranks_find(args->ctx, &ranks));
+    const bool on_cpus = args->use_cpu || strcmp(args->device, "cpu") == 0;
+    if (args->gpus && on_cpus)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--gpus and %s contradict each other; start ranks on CPUs with mpirun -n %s",
+                         args->use_cpu ? "--use_cpu" : "--device cpu", args->gpus);
+    if (args->gpus && !ranks.launcher)
+        return snug_fail(args->ctx, SNUG_E_USAGE,
+                         "--gpus is for the program snug, which starts its ranks; start those of a program of your own "
+                         "with torchrun, mpirun or srun");
     if (ranks.size == 1) return SNUG_OK;
     RETURN_IF_ERROR(check_methods(args, &ranks));
     if (args->group && args->group->failed) /* untested: a program of your own that goes on after a failure */
@@ -32,7 +42,7 @@ snug_status snug_group_join(struct snug_args *args) {
                          "the last run of these ranks failed, so they cannot train again: call snug_end_ranks()");
     /* untested: a second training of a process */
     if (!args->group)
-        RETURN_IF_ERROR(snug_process_group_open(args->ctx, &ranks, (double)args->ddp_timeout, &args->group));
+        RETURN_IF_ERROR(snug_process_group_open(args->ctx, &ranks, on_cpus, (double)args->ddp_timeout, &args->group));
     snug_context_set_rank(args->ctx, args->group->ranks.rank);
     return SNUG_OK;
 }

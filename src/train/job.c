@@ -167,6 +167,7 @@ snug_status snug_job_open(struct snug_args *args, enum snug_command command, str
     const bool elsewhere = args->gpu && command == SNUG_COMMAND_PLAN;
     RETURN_IF_ERROR((elsewhere ? snug_device_plan : snug_device_choose)(args, threads, &job->limits.device));
     RETURN_IF_ERROR(snug_device_check(args, job->limits.device.backend));
+    RETURN_IF_ERROR(snug_device_connect(args, &job->limits.device));
     RETURN_IF_ERROR(open_and_plan(job, args, command));
     RETURN_IF_ERROR(check_limits(job));
     return snug_config_set_dtype(job->ctx, &job->setup.config, job->plan.weights);

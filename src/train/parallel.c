@@ -80,11 +80,13 @@ static snug_status hash_identity(const struct snug_job *job, uint64_t *hash) {
     return status;
 }
 
-/* Ranks update their copies of the weights each by itself: kernels for other instructions would round differently. */
-static uint64_t hash_processor(void) {
+/* Ranks update their copies of the weights each by itself: kernels for other instructions would round differently.
+   Those of a GPU do not depend on the processor; its model was compared when the GPUs were connected. */
+static uint64_t hash_processor(const struct snug_job *job) {
     static const char *const names[] = {"v2", "v3", "v4", "generic"};
     char text[160];
     const char *own = "";
+    if (snug_device_is_gpu(&job->limits.device)) return 0; /* may be untested: needs a GPU */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (snug_backend_cpu_isa(names[i]) == snug_backend_cpu()) own = names[i];
     snug_backend_cpu_describe(text, sizeof text);
@@ -96,7 +98,7 @@ static snug_status find_fingerprint(const struct snug_job *job, const struct snu
     static const char version[] = SNUG_VERSION " " __VERSION__;
     const struct snug_program *program = &job->plan.programs[0].program; /* every program has all parameters */
     *out = (struct fingerprint){.values = {[VERSION] = XXH3_64bits(version, sizeof version), [STEP] = (uint64_t)step}};
-    out->values[PROCESSOR] = hash_processor();
+    out->values[PROCESSOR] = hash_processor(job);
     memcpy(out->host, job->setup.args->group->ranks.host, sizeof out->host);
     RETURN_IF_ERROR(hash_arguments(job->setup.args, &out->values[ARGUMENTS]));
     RETURN_IF_ERROR(hash_identity(job, &out->values[DATA]));
@@ -133,7 +135,8 @@ int64_t snug_parallel_bytes(const struct snug_program *program, int64_t micro_ba
     for (size_t i = 0; i < program->op_count; i++) {
         const struct snug_op *op = &program->ops[i];
         if (!snug_op_is(op, SNUG_OP_COLLECTIVE) || op->phase == SNUG_PHASE_PREPARE) continue;
-        bytes += (op->phase < SNUG_PHASE_CLIP ? (double)micro_batches : 1) * snug_op_cost(program, op, 0, 0, 0).bytes;
+        bytes += (op->phase < SNUG_PHASE_CLIP && !op->last ? (double)micro_batches : 1) *
+                 snug_op_cost(program, op, 0, 0, 0).bytes;
     }
     if (program->ranks < 2) return 0;
     return (int64_t)(bytes * (program->ranks - 1) / program->ranks); /* a rank's own shards stay where they are */

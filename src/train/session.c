@@ -40,6 +40,7 @@ static void open_runs(struct snug_session *s) {
         run->seed = (uint64_t)s->job.setup.args->seed;
         run->optimizer = &plan->optimizer;
         run->collectives = s->job.setup.args->group ? s->job.setup.args->group->collectives : NULL;
+        run->devices = s->job.setup.args->group ? s->job.setup.args->group->devices : NULL;
     }
 }
 
@@ -105,11 +106,10 @@ static snug_status load_weights(struct snug_session *s) {
 }
 
 /* Without a writable folder the choice is not stored. */
-static snug_status autotune(struct snug_session *s) {
+static snug_status autotune_here(struct snug_session *s) {
     const struct snug_backend *backend = s->job.setup.backend;
     struct snug_folder cache;
     char problem[256];
-    if (!backend->autotune) return SNUG_OK;
     snug_status status = snug_cache_folder_open(s->ctx, &cache, problem);
     if (s->training && status == SNUG_OK)
         status = backend->autotune(&s->train_run, &s->training->pipeline.limits.sizes, cache.path);
@@ -117,6 +117,16 @@ static snug_status autotune(struct snug_session *s) {
         status = backend->autotune(&s->eval_run, &s->evaluation->pipeline.limits.sizes, cache.path);
     snug_folder_close(&cache);
     return status;
+}
+
+/* The ranks of a host have the same algorithms, and so the same bits: the first one chooses, and the others read. */
+static snug_status autotune(struct snug_session *s) {
+    const struct snug_process_group *group = s->job.setup.args->group;
+    const bool waits = group && group->ranks.local_rank > 0;
+    if (!s->job.setup.backend->autotune) return SNUG_OK; /* may be untested: needs a GPU */
+    if (waits) RETURN_IF_ERROR(snug_group_barrier(s->ctx, group));
+    RETURN_IF_ERROR(autotune_here(s));
+    return waits ? SNUG_OK : snug_group_barrier(s->ctx, group);
 }
 
 static snug_status open_loader(struct snug_session *s, const struct snug_data_source *source,
@@ -244,10 +254,15 @@ static snug_status after_operations(struct snug_session *s, const struct snug_ru
     return snug_add_to_error(s->ctx, status, "; set CUDA_LAUNCH_BLOCKING=1 to find the operation");
 }
 
+/* On a GPU this waits for operations, and so for the other ranks. */
 snug_status snug_session_read(struct snug_session *s, const struct snug_run *run, int32_t tensor, void *values,
                               int64_t bytes) {
-    return after_operations(s, run,
-                            snug_block_copy(s->ctx, &s->job.runner.arena, values, snug_run_data(run, tensor), bytes));
+    const struct snug_process_group *group = s->job.setup.args->group;
+    const bool watched = group && group->devices;
+    if (watched) snug_watch_wait(group->watch, "their GPU operations");
+    const snug_status status = snug_block_copy(s->ctx, &s->job.runner.arena, values, snug_run_data(run, tensor), bytes);
+    if (watched) snug_watch_leave(group->watch);
+    return after_operations(s, run, status);
 }
 
 snug_status snug_session_load(struct snug_session *s, struct snug_run *run) {
@@ -359,6 +374,8 @@ snug_status snug_session_attend(struct snug_session *s) {
     struct snug_run run = s->train_run;
     run.idle = true;
     run.batch = NULL;
+    if (!s->training->pipeline.options.in_turns) /* the sums after the last micro-batch */
+        return s->idle ? snug_run_phase(&run, s->job.setup.backend, SNUG_PHASE_BACKWARD, &s->profile) : SNUG_OK;
     for (; (run.contributors = contributors_of(s, run.micro_batch)) > 0; run.micro_batch++)
         for (enum snug_phase phase = SNUG_PHASE_FORWARD; phase <= SNUG_PHASE_BACKWARD; phase++)
             if (phase != SNUG_PHASE_HEAD) /* where no operation is collective, since ranks have other chunks */

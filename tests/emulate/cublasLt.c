@@ -108,7 +108,8 @@ struct product {
     float beta;
 };
 
-/* d [m, n] = a b + beta c + bias, all column-major; sums in double. */
+/* d [m, n] = (a b + bias) + beta c, all column-major. Sums in double, rounded to fp32 before c is added: as on a GPU,
+   the sum of two products is that of each. */
 static void multiply(const void *arguments) {
     const struct product *p = arguments;
     const struct emulated_layout *x = &p->x, *y = &p->y, *z = &p->z;
@@ -118,15 +119,14 @@ static void multiply(const void *arguments) {
         for (int64_t i = 0; i < m; i++) {
             const int64_t at = j * z->stride + i;
             double sum = p->description.bias ? value_of(p->description.bias, i, z->type) : 0;
-            if (p->beta != 0) sum += value_of(p->c, at, z->type);
             for (int64_t l = 0; l < k; l++)
                 sum += (double)value_of(p->a, turn_a ? i * x->stride + l : l * x->stride + i, x->type) *
                        value_of(p->b, turn_b ? l * y->stride + j : j * y->stride + l, y->type);
+            const float value = (float)sum + (p->beta != 0 ? value_of(p->c, at, z->type) : 0);
             if (z->type == CUDA_R_32F)
-                ((float *)p->d)[at] = (float)sum;
+                ((float *)p->d)[at] = value;
             else
-                ((uint16_t *)p->d)[at] =
-                    z->type == CUDA_R_16BF ? snug_f32_to_bf16((float)sum) : snug_f32_to_f16((float)sum);
+                ((uint16_t *)p->d)[at] = z->type == CUDA_R_16BF ? snug_f32_to_bf16(value) : snug_f32_to_f16(value);
         }
 }
 

@@ -53,8 +53,12 @@ cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
+typedef struct {
+    char bytes[16];
+} cudaUUID_t;
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
 };
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceSynchronize(void);
@@ -84,8 +88,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 typedef void (*cudaHostFn_t)(void *user);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *user);
 
-/* Runs call with a copy of the arguments, or records it (graphs.cc). */
-void emulate_submit_call(void (*call)(const void *), const void *arguments, size_t size);
+/* Runs call with a copy of the arguments, or records it (graphs.cc); also for the emulated NCCL. */
+__attribute__((visibility("default"))) void emulate_submit_call(void (*call)(const void *), const void *arguments,
+                                                                size_t size);
 
 #ifdef __cplusplus
 }

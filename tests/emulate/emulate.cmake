@@ -8,7 +8,8 @@ set(backend ${CMAKE_SOURCE_DIR}/src/backend/cuda)
 set(sources ${emulation}/machine.cc ${emulation}/graphs.cc ${emulation}/runtime.c ${emulation}/cublasLt.c
             ${backend}/cuda.c ${backend}/graph.c
             ${backend}/matmul_plan.c ${backend}/autotune.c ${backend}/bias.c
-            ${backend}/events.c ${backend}/copies.c ${backend}/host_update.c
+            ${backend}/events.c ${backend}/copies.c ${backend}/host_update.c ${backend}/collectives.c
+            ${CMAKE_SOURCE_DIR}/src/dist/nccl/nccl.c
             ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cuh)
@@ -32,3 +33,10 @@ add_library(snug_driver SHARED ${emulation}/driver.c)
 set_target_properties(snug_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1)
 add_dependencies(snug_cuda snug_driver)
 set(CMAKE_BUILD_RPATH ${CMAKE_BINARY_DIR}) # where programs look for the driver
+# NCCL for the emulated GPUs, next to the program, where it is found first.
+add_library(snug_emulated_nccl SHARED ${emulation}/nccl.c)
+set_target_properties(snug_emulated_nccl PROPERTIES OUTPUT_NAME nccl SOVERSION 2)
+target_include_directories(snug_emulated_nccl PRIVATE ${emulation} ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(snug_emulated_nccl PRIVATE SNUG_EMULATED_PLUGIN="${CMAKE_BINARY_DIR}/libsnug_cuda.so" _GNU_SOURCE)
+target_link_libraries(snug_emulated_nccl PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(snug_cuda snug_emulated_nccl)

@@ -87,16 +87,19 @@ cudaError_t cudaMemGetInfo(size_t *unused, size_t *all) {
     *unused = *all = (size_t)64 << 30;
     return cudaSuccess;
 }
+/* SNUG_EMULATED_GPUS: how many there are. */
+static int current_device;
 cudaError_t cudaGetDevice(int *device) {
-    *device = 0;
+    *device = current_device;
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-    (void)device;
+    current_device = device;
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int *count) {
-    *count = 1;
+    const char *gpus = getenv("SNUG_EMULATED_GPUS");
+    *count = gpus ? atoi(gpus) : 1;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device) {
@@ -112,8 +115,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device) {
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
-    (void)device;
     strcpy(properties->name, "emulated");
+    memset(&properties->uuid, 'a' + device, sizeof properties->uuid);
     return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize(void) {

@@ -167,7 +167,8 @@ static void take_context(void) {
     fclose(file);
 }
 
-static snug_status open_plugin(snug_context *ctx, const struct snug_backend **out) {
+static snug_status open_plugin(snug_context *ctx, int local_rank, const struct snug_backend **out) {
+    (void)local_rank;
     static struct snug_backend backend;
     if (find("unusable") >= 0) return snug_fail(ctx, SNUG_E_UNSUPPORTED, "its context cannot be made: out of memory");
     take_context();

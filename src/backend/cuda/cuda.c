@@ -134,13 +134,23 @@ static snug_status load(struct snug_run *run) {
     put(h->targets, b->targets, 4 * b->rows * snug_cuda_target_width(run->program));
     put(h->class_weights, b->class_weights, 4 * snug_cuda_weight_width(run->program));
     RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending a batch"));
+    cuda->has_tables = true;
+    return snug_cuda_send_step(run);
+}
+
+snug_status snug_cuda_send_tables(struct snug_run *run) {
+    struct snug_cuda *cuda = snug_cuda_of(run);
+    if (run->program->ranks < 2) return SNUG_OK;
+    snug_cuda_place_batch(run);
+    if (!cuda->has_tables) RETURN_IF_ERROR(snug_cuda_check(run->ctx, send(cuda, run), "sending tables"));
+    cuda->has_tables = true;
     return snug_cuda_send_step(run);
 }
 
 snug_status snug_cuda_send_step(struct snug_run *run) {
     const struct snug_optimizer *o = run->optimizer;
-    const struct snug_cuda_step step = {.tokens = (int32_t)run->batch->tokens,
-                                        .sequences = (int32_t)run->batch->sequences,
+    const struct snug_cuda_step step = {.tokens = run->batch ? (int32_t)run->batch->tokens : 0,
+                                        .sequences = run->batch ? (int32_t)run->batch->sequences : 0,
                                         .rows = (int32_t)run->rows,
                                         .first_row = (int32_t)run->first_row,
                                         .key = snug_philox_key(run->seed),
@@ -175,6 +185,7 @@ static void close_state(void *state) {
     cudaDeviceSynchronize();
     snug_cuda_free_graphs(cuda);
     snug_cuda_close_offload(cuda);
+    snug_cuda_close_ranks(&cuda->ranks);
     snug_cuda_free_matmul_plans(cuda);
     snug_cuda_free_algorithms(cuda);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
@@ -259,6 +270,7 @@ static snug_status open_state(snug_context *ctx, const struct snug_program *prog
             snug_cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork[i], cudaEventDisableTiming), "cudaEventCreate"));
     }
     RETURN_IF_ERROR(snug_cuda_open_offload(ctx, program, cuda));
+    RETURN_IF_ERROR(snug_cuda_open_ranks(ctx, program, &cuda->ranks));
     const cublasStatus_t status = cublasLtCreate(&lt);
     if (status != CUBLAS_STATUS_SUCCESS)
         return snug_fail(ctx, SNUG_E_INTERNAL, "cublasLtCreate failed: %s", cublasLtGetStatusString(status));
@@ -289,13 +301,15 @@ static const struct snug_backend backend = {
     .autotune = snug_cuda_autotune,
     .library = library,
     .update_on_host = snug_cuda_update_on_host,
+    .connect = snug_cuda_connect,
+    .disconnect = snug_cuda_disconnect,
     .ops = {SNUG_CUDA_OPS(ENTRY)},
 };
 
 /* ---- the entry point ------------------------------------------------------------------------------------------ */
 
 /* Creates the device's context, which is the slowest part of starting. */
-static snug_status open_plugin(snug_context *ctx, const struct snug_backend **out) {
+static snug_status open_plugin(snug_context *ctx, int local_rank, const struct snug_backend **out) {
     int count = 0, major, driver = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver) {
@@ -311,8 +325,14 @@ static snug_status open_plugin(snug_context *ctx, const struct snug_backend **ou
                          "there is no NVIDIA GPU that can be used here (CUDA_VISIBLE_DEVICES hides some)");
     if (error != cudaSuccess)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "the NVIDIA driver does not work: %s", cudaGetErrorString(error));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaSetDevice(0), "creating a context"));
-    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+    /* A launcher may show each rank its own GPU alone. */
+    if (local_rank >= count && count > 1)
+        return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                         "this is local rank %d, and CUDA can use %d GPUs here: start at most one rank for each GPU",
+                         local_rank, count);
+    const int device = count > 1 ? local_rank : 0;
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaSetDevice(device), "creating a context"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
                                     "cudaDeviceGetAttribute"));
     if (major < SNUG_CUDA_LEAST_CAPABILITY / 10)
         return snug_fail(ctx, SNUG_E_UNSUPPORTED, "the GPU is of compute capability %d, and snug needs %d.0 or later",

@@ -32,7 +32,8 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
-list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c)
+list(APPEND sources ${CMAKE_SOURCE_DIR}/src/optim/quantization_map.c ${CMAKE_SOURCE_DIR}/src/optim/quantization_table.c
+                    ${CMAKE_SOURCE_DIR}/src/dist/nccl/nccl.c)
 # Updates have the same bits on every processor (optim/formulas/formula.h).
 foreach(update adafactor adagrad adam adam_8bit lion rmsprop sgd)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/${update}.cu PROPERTIES COMPILE_OPTIONS --fmad=false)

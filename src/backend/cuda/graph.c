@@ -16,6 +16,7 @@ struct key {
     enum snug_phase phase;
     int64_t bucket, sequences, loss_positions;
     bool first_batch, first_chunk, last_batch, fetched, pending;
+    int contributors;
 };
 
 struct snug_cuda_graph {
@@ -35,7 +36,7 @@ static bool is_same(const struct key *a, const struct key *b) {
     return a->program == b->program && a->phase == b->phase && a->bucket == b->bucket && a->sequences == b->sequences &&
            a->loss_positions == b->loss_positions && a->first_batch == b->first_batch &&
            a->first_chunk == b->first_chunk && a->last_batch == b->last_batch && a->fetched == b->fetched &&
-           a->pending == b->pending;
+           a->pending == b->pending && a->contributors == b->contributors;
 }
 
 static struct snug_cuda_graph *find(struct snug_cuda *cuda, const struct key *key) {
@@ -63,7 +64,9 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
     *done = false;
     cudaGraph_t left = stop_capture(cuda);
     if (left) cudaGraphDestroy(left);
-    if (!run->batch) return SNUG_OK; /* PREPARE, before the first batch */
+    snug_cuda_drop_queued(&cuda->ranks);
+    /* PREPARE, before the first batch; or a rank without a micro-batch in this step */
+    if (!run->batch) return snug_cuda_send_tables(run);
     cuda->padded = true;
     RETURN_IF_ERROR(snug_cuda_send_step(run));
     if (phase == SNUG_PHASE_UPDATE) RETURN_IF_ERROR(snug_cuda_keep_step(run));
@@ -77,7 +80,8 @@ snug_status snug_cuda_begin(struct snug_run *run, enum snug_phase phase, bool *d
                             .first_chunk = run->chunk == 0,
                             .last_batch = run->batch->last_in_step,
                             .fetched = run->program->crosses && run->crossing->fetched,
-                            .pending = run->program->crosses && run->crossing->pending};
+                            .pending = run->program->crosses && run->crossing->pending,
+                            .contributors = run->contributors};
     struct snug_cuda_graph *graph = find(cuda, &key);
     if (graph && graph->exec) {
         *done = true;
@@ -102,6 +106,7 @@ snug_status snug_cuda_end(struct snug_run *run, enum snug_phase phase) {
     struct snug_cuda_graph *entry = cuda->capturing;
     (void)phase;
     RETURN_IF_ERROR(snug_cuda_await_copies(run));
+    RETURN_IF_ERROR(snug_cuda_await_ranks(run));
     cudaGraph_t graph = stop_capture(cuda);
     if (!entry) return SNUG_OK;
     if (!graph) return snug_cuda_check(run->ctx, cudaGetLastError(), "capturing a phase failed");

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients' norm and clipping. Blocks of a fixed size are summed in double, then the blocks in order. */
+/* The gradients' norm and clipping. Blocks of a fixed size are summed in double, then the blocks in order. Where a
+   gradient is divided over ranks, each rank's blocks are kept apart until all ranks have gathered them. */
 #include "backend/cuda/device.cuh"
 
 enum { THREADS = 256, BLOCK = SNUG_CUDA_BLOCK };
+static_assert(BLOCK == SNUG_NORM_CHUNK, "the chunks of the contract");
 
 static __device__ double block_sum(double value) {
     __shared__ double shared[THREADS / 32];
@@ -54,11 +56,13 @@ static __global__ void add_blocks(double *to, const double *partial, int64_t cou
 
 /* ---- all gradients at once: the same blocks, and the same sums of them ---- */
 
-static __global__ void square_all(double *partial, const uint8_t *arena, const struct snug_cuda_entry *entries,
-                                  int32_t count) {
+/* chunks: the sums of the blocks are the result. */
+static __global__ void square_all(double *partial, double *sums, const uint8_t *arena,
+                                  const struct snug_cuda_entry *entries, int32_t count, bool chunks) {
     const struct snug_cuda_entry entry = entry_of_block(entries, count);
-    const double sum = square_block((const float *)(arena + entry.g), entry.count, blockIdx.x - entry.block);
-    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+    const int64_t block = blockIdx.x - entry.block;
+    const double sum = square_block((const float *)(arena + entry.g), entry.count, block);
+    if (threadIdx.x == 0) (chunks ? sums + entry.slot + block : partial + blockIdx.x)[0] = sum;
 }
 
 static __global__ void add_all(double *sums, const double *partial, const struct snug_cuda_entry *entries) {
@@ -75,15 +79,68 @@ extern "C" snug_status snug_cuda_squared_norm(struct snug_run *run, const struct
     double *partial = (double *)run->workspace, *sums = (double *)snug_run_data(run, op->squared_norm.sums);
     if (share == SNUG_CUDA_NO_TENSOR) return SNUG_OK;
     if (share == SNUG_CUDA_ALL_TENSORS) {
-        square_all<<<(unsigned)cuda->norms.blocks, THREADS, 0, cuda->stream>>>(partial, run->arena, cuda->batch.norms,
-                                                                               cuda->norms.count);
-        add_all<<<(unsigned)cuda->norms.count, THREADS, 0, cuda->stream>>>(sums, partial, cuda->batch.norms);
+        square_all<<<(unsigned)cuda->norms.blocks, THREADS, 0, cuda->stream>>>(
+            partial, sums, run->arena, cuda->batch.norms, cuda->norms.count, op->squared_norm.chunks);
+        if (!op->squared_norm.chunks)
+            add_all<<<(unsigned)cuda->norms.count, THREADS, 0, cuda->stream>>>(sums, partial, cuda->batch.norms);
         return snug_cuda_done(run, op);
     }
+    if (op->squared_norm.chunks) partial = sums + op->squared_norm.slot;
     if (blocks > 0)
         square_blocks<<<blocks, THREADS, 0, cuda->stream>>>(
             partial, (const float *)snug_run_data(run, op->squared_norm.g), count);
+    if (op->squared_norm.chunks) return snug_cuda_done(run, op);
     add_blocks<<<1, THREADS, 0, cuda->stream>>>(sums + op->squared_norm.slot, partial, blocks, op->accumulate);
+    return snug_cuda_done(run, op);
+}
+
+/* ---- gradients that are divided ---- */
+
+/* The sums of a gradient, in each rank's row of the table from column `first` on: of each of the `even` chunks of its
+   shard, and of one more chunk in the `left` ranks from `start` on. A chunk has `each` sums. */
+struct chunks_of_gradient {
+    int64_t first, even, each;
+    int32_t left, start, slot;
+};
+enum { GRADIENTS = 64 }; /* of a launch: its table is an argument, of at most 4 KiB */
+struct chunks_of_gradients {
+    struct chunks_of_gradient items[GRADIENTS];
+};
+
+static struct chunks_of_gradient chunks_of(const struct snug_sum_chunks *op) {
+    const struct snug_shards *s = &op->shards;
+    const int64_t chunks = (s->elements + s->chunk - 1) / s->chunk;
+    return {op->first, chunks / s->ranks, (s->chunk + BLOCK - 1) / BLOCK, (int32_t)(chunks % s->ranks), s->start,
+            op->slot};
+}
+
+static __global__ void add_chunks(double *sums, const double *parts, int64_t columns, int ranks,
+                                  const struct chunks_of_gradients table) {
+    const struct chunks_of_gradient g = table.items[blockIdx.x];
+    double sum = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        const int64_t chunks = g.even + ((rank - g.start + ranks) % ranks < g.left);
+        sum = add_in_order(sum, parts + rank * columns + g.first, chunks * g.each);
+    }
+    if (threadIdx.x == 0) sums[g.slot] = sum;
+}
+
+/* The first of a series of these operations does the work of all. */
+extern "C" snug_status snug_cuda_sum_chunks(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_op *ops = run->program->ops, *end = ops + run->program->op_count;
+    const int64_t columns = snug_run_cols(run, op->sum_chunks.parts);
+    struct chunks_of_gradients table;
+    int count = 0;
+    if (op > ops && op[-1].kind == op->kind) return SNUG_OK;
+    for (const struct snug_op *each = op; each < end && each->kind == op->kind; each++) {
+        const struct snug_sum_chunks *s = &each->sum_chunks;
+        table.items[count++] = chunks_of(s);
+        if (count < GRADIENTS && each + 1 < end && each[1].kind == op->kind) continue;
+        add_chunks<<<(unsigned)count, THREADS, 0, snug_cuda_of(run)->stream>>>(
+            (double *)snug_run_data(run, s->sums), (const double *)snug_run_data(run, s->parts), columns, s->shards.ranks,
+            table);
+        count = 0;
+    }
     return snug_cuda_done(run, op);
 }
 

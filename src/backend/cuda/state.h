@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/offload.h"
+#include "backend/cuda/ranks.h"
 #include "backend/cuda/sizes/batch.h"
 #include "backend/cuda/sizes/constants.h"
 
@@ -33,9 +34,10 @@ struct snug_cuda {
     int capability;   /* compute capability 9.0 is 90 */
     int block_memory; /* bytes of shared memory that a block may have */
     bool tf32;
-    bool padded;    /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
-    int32_t scaler; /* tensor, or 0 */
-    int64_t bucket; /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
+    bool has_tables; /* a batch, or its tables alone, were sent */
+    bool padded;     /* matmuls work on whole tiles of rows; kernels write zeros after the last row */
+    int32_t scaler;  /* tensor, or 0 */
+    int64_t bucket;  /* tokens of the current batch, rounded up: graphs and matmul plans are made for these */
     struct snug_cuda_batch batch;
     struct snug_cuda_multi_tensor norms, updates, updates_8bit;
     struct snug_cuda_bias *biases; /* the host's list */
@@ -55,6 +57,7 @@ struct snug_cuda {
     bool forked;         /* it is forked */
     bool side_workspace; /* it uses the matmuls' workspace */
     struct snug_cuda_offload offload;
+    struct snug_cuda_ranks ranks;
 };
 
 static inline struct snug_cuda *snug_cuda_of(const struct snug_run *run) {
@@ -78,6 +81,8 @@ void snug_cuda_place_batch(const struct snug_run *run);
 /* scaler: the run's loss scale, or NULL. */
 void snug_cuda_set_step(struct snug_cuda *cuda, struct snug_cuda_step step,
                         const struct snug_cuda_possible_numbers *possible, const float *scaler);
+/* Sends the tables that come with every batch, if this rank had no batch yet. */
+snug_status snug_cuda_send_tables(struct snug_run *run);
 /* Sends the current step's numbers, in order with the operations. */
 snug_status snug_cuda_send_step(struct snug_run *run);
 /* Keeps them for the updates that cross phases. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cuda/sizes/batch.h"
 
+#include "backend/cuda/sizes/ranks.h"
+
 static void *place(uint8_t *base, int64_t *offset, int64_t bytes) {
     void *at = base ? base + *offset : NULL;
     *offset += (bytes + 255) / 256 * 256;
@@ -52,6 +54,7 @@ int64_t snug_cuda_lay_out_batch(const struct snug_program *program, uint8_t *bas
     out->incoming = place(base, &size, out->sent);
     out->biases = place(base, &size, bytes);
     out->update_step = place(base, &size, program->crosses ? (int64_t)sizeof *out->update_step : 0);
+    out->received = place(base, &size, snug_cuda_received_bytes(program));
     return size;
 }
 

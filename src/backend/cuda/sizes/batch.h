@@ -33,6 +33,7 @@ struct snug_cuda_batch {
     int64_t sent;      /* bytes up to here: what is transferred with a batch */
     uint8_t *incoming; /* where the transfer writes */
     uint8_t *biases;   /* in 16 bits */
+    uint8_t *received; /* gradients of other ranks */
 };
 
 /* The loss's width where it reads targets; 0 where it reads labels. */

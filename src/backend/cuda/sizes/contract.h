@@ -12,7 +12,7 @@
 #include "backend/cuda/sizes/graph.h"
 #include "backend/cuda/sizes/workspace.h"
 
-#define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_OFFLOAD(X)
+#define SNUG_CUDA_OPS(X) SNUG_OPS_COMMON(X) SNUG_OPS_LOSS_SCALING(X) SNUG_OPS_RANKS(X) SNUG_OPS_OFFLOAD(X)
 
 enum { SNUG_CUDA_LEAST_CAPABILITY = 80 }; /* compute capability 8.0 */
 

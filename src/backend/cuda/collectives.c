@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations over the GPUs of several ranks, through NCCL. A rank owns a shard of each gradient: it gets that shard of
+ * all ranks by ncclSend and ncclRecv, adds in the order of the ranks, and sends the sum to all, or keeps it. These are
+ * the bytes of a reduce-scatter and an all-gather, with an order of the additions that does not depend on NCCL.
+ *
+ * They run in a stream of their own, beside operations. Sums are queued until their shards fill the buffer for what is
+ * received; then one NCCL call exchanges all, and one kernel adds all: a model has hundreds of gradients, most of them
+ * small. Without a separate sum a gradient persists and is not read before the phase ends, so operations wait for sums
+ * only then. All ranks queue the same, so the calls match.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/ops.h"
+#include "backend/cuda/sizes/ranks.h"
+#include "backend/cuda/state.h"
+
+/* ---- connecting ---------------------------------------------------------------------------------------------------
+ */
+
+enum { UUID = 16 };
+
+/* What the ranks compare before NCCL starts, which would not say which GPU it is. */
+struct place {
+    char host[64], gpu[64], uuid[UUID];
+};
+
+static snug_status find_place(snug_context *ctx, struct place *out) {
+    int device;
+    struct cudaDeviceProp properties;
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDevice(&device), "cudaGetDevice"));
+    RETURN_IF_ERROR(snug_cuda_check(ctx, cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
+    *out = (struct place){.host = ""};
+    snprintf(out->gpu, sizeof out->gpu, "%.*s", (int)sizeof out->gpu - 1, properties.name);
+    memcpy(out->uuid, &properties.uuid, sizeof out->uuid);
+    return SNUG_OK;
+}
+
+/* A GPU has one UUID everywhere, so hosts need not be compared. */
+static snug_status check_places(snug_context *ctx, const struct place *places, int size) {
+    for (int r = 1; r < size; r++)
+        for (int before = 0; before < r; before++)
+            if (memcmp(places[r].uuid, places[before].uuid, UUID) == 0)
+                return snug_fail(ctx, SNUG_E_UNSUPPORTED,
+                                 "ranks %d and %d have the same GPU, %s: start one rank for each GPU, with its local "
+                                 "rank as the number of its GPU",
+                                 before, r, places[r].gpu);
+    for (int r = 1; r < size; r++)
+        if (strcmp(places[r].gpu, places[0].gpu) != 0)
+            return snug_fail(
+                ctx, SNUG_E_UNSUPPORTED,
+                "rank 0 has %s, and rank %d has %s: all ranks need the same model of GPU, since kernels for "
+                "another one round differently",
+                places[0].gpu, r, places[r].gpu);
+    return SNUG_OK;
+}
+
+static snug_status compare_places(snug_context *ctx, const struct snug_collectives *hosts) {
+    struct place *places;
+    const int64_t each = sizeof *places;
+    const struct snug_shards parts = snug_equal_parts(hosts->size * each, each, hosts->size);
+    RETURN_IF_ERROR(snug_alloc(ctx, (size_t)hosts->size, sizeof *places, (void **)&places));
+    snug_status status = find_place(ctx, &places[hosts->rank]);
+    if (status == SNUG_OK) status = hosts->all_gather(ctx, places, &parts);
+    if (status == SNUG_OK) status = check_places(ctx, places, hosts->size);
+    free(places);
+    return status;
+}
+
+/* NCCL connects two GPUs and allocates their buffers when they first communicate: now, so that the plan includes them.
+ */
+static snug_status connect_all(snug_context *ctx, struct snug_cuda_devices *d) {
+    enum { EACH = 256 };
+    const struct snug_nccl *n = &d->nccl;
+    uint8_t *memory;
+    int result;
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaMalloc((void **)&memory, (size_t)2 * EACH * (size_t)d->size), "cudaMalloc"));
+    uint8_t *received = memory + (ptrdiff_t)EACH * d->size;
+    result = n->group_start();
+    for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
+        if (r == d->rank) continue;
+        result = n->send(memory + (ptrdiff_t)EACH * r, EACH, SNUG_NCCL_BYTES, r, d->comm, NULL);
+        if (result == SNUG_NCCL_OK)
+            result = n->recv(received + (ptrdiff_t)EACH * r, EACH, SNUG_NCCL_BYTES, r, d->comm, NULL);
+    }
+    const int ended = n->group_end();
+    if (result == SNUG_NCCL_OK) result = ended;
+    if (result == SNUG_NCCL_OK)
+        result = n->all_gather(memory + (ptrdiff_t)EACH * d->rank, memory, EACH, SNUG_NCCL_BYTES, d->comm, NULL);
+    snug_status status = snug_nccl_check(ctx, n, result, "connecting the GPUs");
+    if (status == SNUG_OK) status = snug_cuda_check(ctx, cudaDeviceSynchronize(), "connecting the GPUs through NCCL");
+    cudaFree(memory);
+    return status;
+}
+
+static snug_status init_comm(snug_context *ctx, const struct snug_collectives *hosts, struct snug_cuda_devices *d) {
+    struct snug_nccl_id id = {{0}};
+    int result = SNUG_NCCL_OK;
+    RETURN_IF_ERROR(snug_nccl_open(ctx, &d->nccl));
+    RETURN_IF_ERROR(compare_places(ctx, hosts));
+    if (hosts->rank == 0) result = d->nccl.get_unique_id(&id);
+    RETURN_IF_ERROR(snug_nccl_check(ctx, &d->nccl, result, "ncclGetUniqueId"));
+    RETURN_IF_ERROR(hosts->broadcast(ctx, &id, sizeof id, 0));
+    result = d->nccl.comm_init_rank(&d->comm, hosts->size, id, hosts->rank);
+    RETURN_IF_ERROR(snug_nccl_check(ctx, &d->nccl, result, "ncclCommInitRank"));
+    return connect_all(ctx, d);
+}
+
+snug_status snug_cuda_connect(snug_context *ctx, const struct snug_collectives *hosts, void **devices) {
+    struct snug_cuda_devices *d;
+    *devices = NULL;
+    RETURN_IF_ERROR(snug_alloc(ctx, 1, sizeof *d, (void **)&d));
+    d->rank = hosts->rank;
+    d->size = hosts->size;
+    const snug_status status = init_comm(ctx, hosts, d);
+    if (status == SNUG_OK)
+        *devices = d;
+    else
+        free(d);
+    return status;
+}
+
+void snug_cuda_disconnect(void *devices) {
+    struct snug_cuda_devices *d = devices;
+    d->nccl.comm_destroy(d->comm);
+    free(d);
+}
+
+snug_status snug_cuda_open_ranks(snug_context *ctx, const struct snug_program *program, struct snug_cuda_ranks *ranks) {
+    if (program->ranks < 2) return SNUG_OK;
+    RETURN_IF_ERROR(
+        snug_cuda_check(ctx, cudaStreamCreateWithFlags(&ranks->stream, cudaStreamNonBlocking), "cudaStreamCreate"));
+    RETURN_IF_ERROR(snug_cuda_create_event(ctx, &ranks->ready));
+    return snug_cuda_create_event(ctx, &ranks->done);
+}
+
+void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks) {
+    if (ranks->stream) cudaStreamDestroy(ranks->stream);
+    if (ranks->ready) cudaEventDestroy(ranks->ready);
+    if (ranks->done) cudaEventDestroy(ranks->done);
+    free(ranks->slices);
+    free(ranks->gathered);
+}
+
+void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks) {
+    ranks->slice_count = ranks->gathered_count = 0;
+    ranks->received = 0;
+    ranks->busy = false;
+}
+
+/* ---- calls of NCCL ------------------------------------------------------------------------------------------------
+ */
+
+static const struct snug_cuda_devices *devices_of(const struct snug_run *run) { return run->devices; }
+
+static struct snug_cuda_ranks *ranks_of(const struct snug_run *run) { return &snug_cuda_of(run)->ranks; }
+
+/* The stream of the ranks waits for all operations so far. */
+static snug_status begin(struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    RETURN_IF_ERROR(snug_cuda_join(run));
+    cudaError_t error = cudaEventRecord(ranks->ready, snug_cuda_of(run)->stream);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(ranks->stream, ranks->ready, 0);
+    return snug_cuda_check(run->ctx, error, "starting an operation of all ranks");
+}
+
+static snug_status end(struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    int error = SNUG_NCCL_OK;
+    const struct snug_cuda_devices *d = devices_of(run);
+    ranks->busy = true;
+    RETURN_IF_ERROR(snug_nccl_check(run->ctx, &d->nccl, d->nccl.comm_get_async_error(d->comm, &error), "its state"));
+    RETURN_IF_ERROR(snug_nccl_check(run->ctx, &d->nccl, error, "communication"));
+    return snug_cuda_check(run->ctx, cudaEventRecord(ranks->done, ranks->stream), "an operation of all ranks");
+}
+
+static int send_part(const struct snug_run *run, const void *from, int64_t bytes, int peer) {
+    const struct snug_cuda_devices *d = devices_of(run);
+    if (bytes == 0) return SNUG_NCCL_OK;
+    return d->nccl.send(from, (size_t)bytes, SNUG_NCCL_BYTES, peer, d->comm, ranks_of(run)->stream);
+}
+
+static int receive_part(const struct snug_run *run, void *to, int64_t bytes, int peer) {
+    const struct snug_cuda_devices *d = devices_of(run);
+    if (bytes == 0) return SNUG_NCCL_OK;
+    return d->nccl.recv(to, (size_t)bytes, SNUG_NCCL_BYTES, peer, d->comm, ranks_of(run)->stream);
+}
+
+/* Every rank's part goes to all others. */
+static int gather_parts(const struct snug_run *run, uint8_t *values, const struct snug_shards *parts) {
+    const struct snug_cuda_devices *d = devices_of(run);
+    const int64_t begins = snug_shard_begin(parts, d->rank), own = snug_shard_size(parts, d->rank);
+    int result = SNUG_NCCL_OK;
+    if (own * d->size == parts->elements && snug_shard_largest(parts) == own)
+        return d->nccl.all_gather(values + begins, values, (size_t)own, SNUG_NCCL_BYTES, d->comm,
+                                  ranks_of(run)->stream);
+    for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
+        if (r == d->rank) continue;
+        result = send_part(run, values + begins, own, r);
+        if (result == SNUG_NCCL_OK)
+            result = receive_part(run, values + snug_shard_begin(parts, r), snug_shard_size(parts, r), r);
+    }
+    return result;
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------------------------
+ */
+
+/* The elements of a rank's part. */
+static int64_t count_of(const struct snug_cuda_slice *s, int rank) {
+    return snug_collective_part(&s->parts, rank, s->first, s->most);
+}
+
+static float *part_of(const struct snug_cuda_slice *s, int rank) {
+    return s->values + snug_shard_begin(&s->parts, rank) + s->first;
+}
+
+/* Rank r's values of this rank's part come to received + r * count; this rank's own stay where they are. */
+static int exchange(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    const int64_t size = sizeof(float);
+    int result = d->nccl.group_start();
+    for (size_t i = 0; i < ranks->slice_count; i++) {
+        const struct snug_cuda_slice *s = &ranks->slices[i];
+        const int64_t own = count_of(s, d->rank);
+        for (int r = 0; r < d->size && result == SNUG_NCCL_OK; r++) {
+            const int64_t theirs = count_of(s, r);
+            if (r == d->rank) continue;
+            if (theirs) result = send_part(run, part_of(s, r), theirs * size, r);
+            if (result == SNUG_NCCL_OK) result = receive_part(run, s->received + r * own, own * size, r);
+        }
+    }
+    const int ended = d->nccl.group_end();
+    return result == SNUG_NCCL_OK ? ended : result;
+}
+
+static void add_all(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    struct snug_cuda_shard_sums sums;
+    int count = 0;
+    for (size_t i = 0; i < ranks->slice_count; i++) {
+        const struct snug_cuda_slice *s = &ranks->slices[i];
+        const int64_t own = count_of(s, d->rank);
+        if (own)
+            sums.items[count++] =
+                (struct snug_cuda_shard_sum){s->to, part_of(s, d->rank), s->received, own, s->accumulate};
+        if (count < SNUG_CUDA_SUMS && i + 1 < ranks->slice_count) continue;
+        snug_cuda_add_shards(&sums, count, d->rank, run->contributors, ranks->stream);
+        count = 0;
+    }
+}
+
+static int send_sums(const struct snug_run *run) {
+    const struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    int result = d->nccl.group_start();
+    for (size_t i = 0; i < ranks->slice_count && result == SNUG_NCCL_OK; i++) {
+        const struct snug_cuda_slice *s = &ranks->slices[i];
+        const struct snug_shards parts = snug_shards_in_bytes(&s->parts, sizeof(float));
+        if (s->for_all) result = gather_parts(run, (uint8_t *)s->values, &parts);
+    }
+    const int ended = d->nccl.group_end();
+    return result == SNUG_NCCL_OK ? ended : result;
+}
+
+static snug_status sum_queued(struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_nccl *nccl = &devices_of(run)->nccl;
+    if (!ranks->slice_count) return SNUG_OK;
+    RETURN_IF_ERROR(begin(run));
+    RETURN_IF_ERROR(snug_nccl_check(run->ctx, nccl, exchange(run), "exchanging shards of gradients"));
+    add_all(run);
+    RETURN_IF_ERROR(snug_nccl_check(run->ctx, nccl, send_sums(run), "gathering sums of gradients"));
+    ranks->slice_count = 0;
+    ranks->received = 0;
+    return end(run);
+}
+
+static snug_status add_slice(struct snug_run *run, struct snug_cuda_slice slice) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    /* All ranks count the largest part, so that they fill their buffers alike. */
+    int64_t largest = 0;
+    for (int r = 0; r < d->size; r++)
+        if (count_of(&slice, r) > largest) largest = count_of(&slice, r);
+    const int64_t bytes = d->size * largest * (int64_t)sizeof(float);
+    if (ranks->received + bytes > snug_cuda_received_bytes(run->program)) RETURN_IF_ERROR(sum_queued(run));
+    slice.received = (float *)(snug_cuda_of(run)->batch.received + ranks->received);
+    ranks->received += bytes;
+    RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->slices, &ranks->slice_capacity, ranks->slice_count + 1,
+                              sizeof *ranks->slices));
+    ranks->slices[ranks->slice_count++] = slice;
+    return SNUG_OK;
+}
+
+/* Every rank gets all sums: the gradient is cut where the buffer is full, and each piece is divided equally. */
+static snug_status queue_for_all(struct snug_run *run, float *values, int64_t count) {
+    const int size = devices_of(run)->size;
+    const int64_t most = snug_cuda_sum_part(run->program) * size;
+    for (int64_t at = 0; at < count; at += most) {
+        const int64_t piece = count - at < most ? count - at : most, part = (piece + size - 1) / size;
+        const struct snug_shards parts = snug_equal_parts(piece, part, size);
+        RETURN_IF_ERROR(
+            add_slice(run, (struct snug_cuda_slice){.values = values + at,
+                                                    .to = values + at + snug_shard_begin(&parts, devices_of(run)->rank),
+                                                    .parts = parts,
+                                                    .most = part,
+                                                    .for_all = true}));
+    }
+    return SNUG_OK;
+}
+
+/* Each rank gets the sums of its shard. */
+static snug_status queue_for_owners(struct snug_run *run, const struct snug_op *op, float *values) {
+    const struct snug_shards *shards = &op->sum_ranks.shards;
+    const int64_t begins = snug_shard_begin(shards, devices_of(run)->rank), largest = snug_shard_largest(shards);
+    const int64_t part = snug_cuda_sum_part(run->program);
+    const bool elsewhere = op->sum_ranks.sum != 0;
+    float *to = elsewhere ? (float *)snug_run_data(run, op->sum_ranks.sum) : values + begins;
+    for (int64_t first = 0; first < largest; first += part)
+        RETURN_IF_ERROR(add_slice(run, (struct snug_cuda_slice){.values = values,
+                                                                .to = to + first,
+                                                                .parts = *shards,
+                                                                .first = first,
+                                                                .most = part,
+                                                                .accumulate = elsewhere && run->micro_batch > 0}));
+    return SNUG_OK;
+}
+
+/* ---- gathering ----------------------------------------------------------------------------------------------------
+ */
+
+static snug_status gather_queued(struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    const struct snug_cuda_devices *d = devices_of(run);
+    if (!ranks->gathered_count) return SNUG_OK;
+    RETURN_IF_ERROR(begin(run));
+    int result = d->nccl.group_start();
+    for (size_t i = 0; i < ranks->gathered_count && result == SNUG_NCCL_OK; i++)
+        result = gather_parts(run, ranks->gathered[i].values, &ranks->gathered[i].parts);
+    const int ended = d->nccl.group_end();
+    ranks->gathered_count = 0;
+    RETURN_IF_ERROR(snug_nccl_check(run->ctx, &d->nccl, result == SNUG_NCCL_OK ? ended : result, "gathering shards"));
+    return end(run);
+}
+
+/* ---- operations ---------------------------------------------------------------------------------------------------
+ */
+
+snug_status snug_cuda_await_ranks(struct snug_run *run) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    if (!ranks->stream) return SNUG_OK;
+    RETURN_IF_ERROR(sum_queued(run));
+    RETURN_IF_ERROR(gather_queued(run));
+    if (!ranks->busy) return SNUG_OK;
+    ranks->busy = false;
+    return snug_cuda_check(run->ctx, cudaStreamWaitEvent(snug_cuda_of(run)->stream, ranks->done, 0),
+                           "waiting for other ranks");
+}
+
+/* The next operation is of the same kind and phase, so one call of NCCL may serve both. */
+static bool is_followed(const struct snug_run *run, const struct snug_op *op) {
+    const struct snug_op *next = op + 1;
+    return next < run->program->ops + run->program->op_count && next->kind == op->kind && next->phase == op->phase;
+}
+
+static snug_status need_devices(const struct snug_run *run) {
+    if (run->devices) return SNUG_OK;
+    return snug_fail(run->ctx, SNUG_E_INTERNAL, "the GPUs of the ranks are not connected");
+}
+
+snug_status snug_cuda_sum_ranks(struct snug_run *run, const struct snug_op *op) {
+    const struct snug_matrix g = snug_matrix_of(run, op->sum_ranks.g);
+    RETURN_IF_ERROR(need_devices(run));
+    snug_cuda_place_batch(run);
+    RETURN_IF_ERROR(gather_queued(run));
+    if (op->sum_ranks.shards.chunk)
+        RETURN_IF_ERROR(queue_for_owners(run, op, (float *)g.data));
+    else
+        RETURN_IF_ERROR(queue_for_all(run, (float *)g.data, g.rows * g.cols));
+    const bool waits = run->one_by_one || op->sum_ranks.sum; /* a summed gradient's bytes may be used again */
+    return waits && !is_followed(run, op) ? snug_cuda_await_ranks(run) : SNUG_OK;
+}
+
+/* Copies this rank's shard to its place in x, rounded to nearest even if x has a smaller type. */
+static void fill_own(struct snug_run *run, const struct snug_op *op, uint8_t *to, int64_t bytes) {
+    const enum snug_dtype dtype = snug_run_dtype(run, op->gather_ranks.x);
+    snug_cuda_fill_shard(to, dtype, (const float *)snug_run_data(run, op->gather_ranks.shard),
+                         bytes / snug_dtype_size(dtype), snug_cuda_of(run)->stream);
+}
+
+snug_status snug_cuda_gather_ranks(struct snug_run *run, const struct snug_op *op) {
+    struct snug_cuda_ranks *ranks = ranks_of(run);
+    uint8_t *x = (uint8_t *)snug_run_data(run, op->gather_ranks.x);
+    const struct snug_shards parts =
+        snug_shards_in_bytes(&op->gather_ranks.shards, snug_dtype_size(snug_run_dtype(run, op->gather_ranks.x)));
+    RETURN_IF_ERROR(need_devices(run));
+    RETURN_IF_ERROR(sum_queued(run));
+    const int64_t own = snug_shard_size(&parts, devices_of(run)->rank);
+    if (op->gather_ranks.shard && own) fill_own(run, op, x + snug_shard_begin(&parts, devices_of(run)->rank), own);
+    RETURN_IF_ERROR(snug_grow(run->ctx, (void **)&ranks->gathered, &ranks->gathered_capacity, ranks->gathered_count + 1,
+                              sizeof *ranks->gathered));
+    ranks->gathered[ranks->gathered_count++] = (struct snug_cuda_gathered){x, parts};
+    return is_followed(run, op) ? SNUG_OK : snug_cuda_await_ranks(run);
+}

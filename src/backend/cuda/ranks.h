@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations over the GPUs of several ranks: see collectives.c. */
+#ifndef SNUG_BACKEND_CUDA_RANKS_H
+#define SNUG_BACKEND_CUDA_RANKS_H
+
+#include <cuda_runtime_api.h>
+
+#include "backend/backend.h"
+#include "dist/nccl/nccl.h"
+
+/* The GPUs of a run's ranks: struct snug_run's devices. */
+struct snug_cuda_devices {
+    struct snug_nccl nccl;
+    snug_nccl_comm comm;
+    int rank, size;
+};
+
+/* Shards of one gradient that are summed together: of each rank's part, the elements from `first` on, at most `most`.
+ */
+struct snug_cuda_slice {
+    float *values; /* of this rank, whole */
+    float *to;     /* where this rank's sum is written */
+    float *received;
+    struct snug_shards parts; /* in elements */
+    int64_t first, most;
+    bool accumulate; /* onto *to */
+    bool for_all;    /* all ranks get the sums */
+};
+
+/* A whole tensor whose shards are gathered. */
+struct snug_cuda_gathered {
+    uint8_t *values;
+    struct snug_shards parts; /* in bytes */
+};
+
+/* Part of a program's state; all zeros for one rank. */
+struct snug_cuda_ranks {
+    cudaStream_t stream;
+    cudaEvent_t ready, done;
+    bool busy; /* operations have not waited for `done` */
+    struct snug_cuda_slice *slices;
+    size_t slice_count, slice_capacity;
+    int64_t received; /* bytes of the buffer that the slices use */
+    struct snug_cuda_gathered *gathered;
+    size_t gathered_count, gathered_capacity;
+};
+
+/* struct snug_backend's connect and disconnect. */
+snug_status snug_cuda_connect(snug_context *ctx, const struct snug_collectives *hosts, void **devices);
+void snug_cuda_disconnect(void *devices);
+
+snug_status snug_cuda_open_ranks(snug_context *ctx, const struct snug_program *program, struct snug_cuda_ranks *ranks);
+void snug_cuda_close_ranks(struct snug_cuda_ranks *ranks);
+/* Starts what is queued, and makes later operations wait for it: at the end of a phase. */
+snug_status snug_cuda_await_ranks(struct snug_run *run);
+/* Forgets what a phase that failed has queued. */
+void snug_cuda_drop_queued(struct snug_cuda_ranks *ranks);
+
+/* ---- kernels (shards.cu) ---- */
+
+/* One rank's shards of all ranks: its own, and what it received, `count` elements of each. */
+struct snug_cuda_shard_sum {
+    float *to;
+    const float *own, *received;
+    int64_t count;
+    bool accumulate;
+};
+enum { SNUG_CUDA_SUMS = 64 }; /* of a launch: its table is an argument, of at most 4 KiB */
+struct snug_cuda_shard_sums {
+    struct snug_cuda_shard_sum items[SNUG_CUDA_SUMS];
+};
+
+/* to = ((shard 0 + shard 1) + …), or += the shards one by one, in the order of the first `contributors` ranks. */
+void snug_cuda_add_shards(const struct snug_cuda_shard_sums *sums, int count, int rank, int contributors,
+                          cudaStream_t stream);
+/* to[i] = from[i], rounded to nearest even in bf16 or fp16. */
+void snug_cuda_fill_shard(void *to, enum snug_dtype dtype, const float *from, int64_t count, cudaStream_t stream);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks on GPUs, started by --gpus: every number of ranks and every ZeRO stage has the bits of one GPU with as many
+ * micro-batches. Where the plug-in was built by tools/cuda-emulate the GPUs and NCCL are emulated; else the machine
+ * needs as many GPUs (SNUG_TEST_GPUS=2).
+ */
+#include "program.h"
+
+#define TRAIN                                                                                                          \
+    "train --device cuda --tokenizer_name model --per_device_train_batch_size 4 --learning_rate 1e-3 --threads 1 "     \
+    "--logging_steps 1 --train_file train.csv "
+
+static int gpus;
+
+/* How many GPUs there are, of the emulator or of this machine. */
+static void find_gpus(void) {
+    const char *given = getenv("SNUG_TEST_GPUS");
+    if (access(SNUG_BINARY_DIR "/libnccl.so.2", R_OK) == 0) {
+        gpus = 4;
+        setenv("SNUG_EMULATED_GPUS", "4", 1);
+    } else if (given) {
+        gpus = atoi(given);
+    }
+    if (gpus < 2)
+        print_message(
+            "skipped: ranks on GPUs need tools/cuda-emulate, or a machine with two GPUs and SNUG_TEST_GPUS=2\n");
+}
+
+static void write_inputs(struct fixture *f) {
+    write_model(f, "cut", 0.1, 160, 1, VOCABULARY);
+    write_data(f, "train.csv", FORM_SINGLE, 38, 1); /* 10 micro-batches: an epoch's last step has fewer than ranks */
+    write_data(f, "dev.csv", FORM_SINGLE, 19, 2);
+}
+
+/* ---- the same bits ----------------------------------------------------------------------------------------------- */
+
+static void test_stages_have_the_same_bits(void **state) {
+    static const struct {
+        const char *words;
+        int ranks;
+    } kinds[] = {
+        {"--validation_file dev.csv --eval_strategy epoch --num_train_epochs 1 --bf16 --save_steps 2 ", 2},
+        {"--max_steps 4 --bf16 --optim adamw_8bit --save_steps 2 --validation_file dev.csv ", 4},
+        {"--max_steps 4 --fp16 --freeze embeddings --save_steps 2 ", 3},
+    };
+    struct fixture *f = *state;
+    if (gpus < 2) return;
+    write_inputs(f);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        char words[1024], one[32], many[32];
+        const int ranks = kinds[kind].ranks;
+        if (ranks > gpus) continue;
+        snprintf(one, sizeof one, "one%zu", kind);
+        snprintf(words, sizeof words, TRAIN "%s --config_name cut --gradient_accumulation_steps %d --output_dir %s",
+                 kinds[kind].words, ranks, one);
+        free(run_well(f, words));
+        for (int stage = 0; stage <= 3; stage++) {
+            snprintf(many, sizeof many, "many%zu_%d", kind, stage);
+            snprintf(words, sizeof words, TRAIN "%s --config_name cut --gpus %d --zero_stage %d --output_dir %s",
+                     kinds[kind].words, ranks, stage, many);
+            free(run_well(f, words));
+            assert_same_run(f, one, many);
+            assert_same_in_both(f, one, many, "checkpoint-2/model.safetensors");
+            assert_same_in_both(f, one, many, "checkpoint-2/optimizer.safetensors");
+        }
+    }
+}
+
+/* Ranks of any launcher that sets MASTER_ADDR and MASTER_PORT. Evaluations and predictions are those of one GPU. */
+static void test_started_by_variables(void **state) {
+    struct fixture *f = *state;
+    pid_t ranks[2];
+    if (gpus < 2) return;
+    write_inputs(f);
+    free(run_well(f, TRAIN "--config_name cut --max_steps 2 --gradient_accumulation_steps 2 --output_dir one"));
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", "29511", 1);
+    for (int r = 0; r < 2; r++) {
+        setenv("RANK", r ? "1" : "0", 1);
+        setenv("LOCAL_RANK", r ? "1" : "0", 1);
+        ranks[r] = start(f, TRAIN "--config_name cut --max_steps 2 --output_dir two");
+    }
+    static const char *const set[] = {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK"};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) unsetenv(set[i]);
+    for (int r = 0; r < 2; r++) assert_int_equal(wait_for(ranks[r]), 0);
+    assert_same_in_both(f, "one", "two", "model.safetensors");
+    char *printed[2][2];
+    for (int many = 0; many < 2; many++) {
+        static const char words[] = "--device cuda --threads 1 --model_name_or_path one --per_device_eval_batch_size 3";
+        char command[512];
+        snprintf(command, sizeof command, "eval %s --validation_file dev.csv %s", words, many ? "--gpus 2" : "");
+        printed[many][0] = run_well(f, command);
+        *strstr(printed[many][0], "eval_runtime") = '\0'; /* seconds differ */
+        snprintf(command, sizeof command, "predict %s --test_file dev.csv %s", words, many ? "--gpus 2" : "");
+        printed[many][1] = run_well(f, command);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(printed[0][i], printed[1][i]);
+        for (int many = 0; many < 2; many++) free(printed[many][i]);
+    }
+}
+
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
+
+#define LONG TRAIN "--config_name cut --num_train_epochs 500 "
+#define LIMIT 10.0 /* seconds in which all ranks are gone */
+
+/* The ranks that a launcher started, in their order. */
+static void find_ranks(pid_t launcher, int count, pid_t *out) {
+    char path[64];
+    int found = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    for (int number; found < count && fscanf(file, "%d", &number) == 1;) out[found++] = number;
+    fclose(file);
+    assert_int_equal(found, count);
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A rank that is killed is named once, and all are gone in time. */
+static void test_killed_rank(void **state) {
+    struct fixture *f = *state;
+    if (gpus < 2) return;
+    write_inputs(f);
+    for (int rank = 0; rank < 2; rank++) {
+        char command[512], name[32];
+        pid_t ranks[2] = {0};
+        snprintf(command, sizeof command, LONG "--gpus 2 --zero_stage %d --output_dir out%d", rank, rank);
+        const pid_t launcher = start(f, command);
+        wait_for_text(f, "stderr", "'epoch': 1.");
+        find_ranks(launcher, 2, ranks);
+        const double begin = now();
+        assert_int_equal(kill(ranks[rank], SIGKILL), 0);
+        assert_int_equal(wait_for(launcher), 1);
+        assert_true(now() - begin < LIMIT);
+        for (int r = 0; r < 2; r++) assert_int_equal(kill(ranks[r], 0), -1);
+        char *text = output_of(f, "stderr"), *again;
+        snprintf(name, sizeof name, "rank %d of 2 on ", rank);
+        assert_contains(text, name);
+        assert_contains(text, "has ended without a message");
+        again = strstr(text, "has ended without");
+        assert_null(strstr(again + 1, "has ended without"));
+        free(text);
+    }
+}
+
+/* A signal to the launcher: all save once, and end with 130; resumed on another number of GPUs the bits are the same.
+ */
+static void test_interrupted(void **state) {
+    static const char words[] = TRAIN "--config_name cut --max_steps 40 --bf16 --save_steps 100 --output_dir ";
+    struct fixture *f = *state;
+    char command[512];
+    if (gpus < 2) return;
+    write_inputs(f);
+    snprintf(command, sizeof command, "%s one --gradient_accumulation_steps 2", words);
+    free(run_well(f, command));
+    snprintf(command, sizeof command, "%s two --gpus 2 --zero_stage 3", words);
+    const pid_t launcher = start(f, command);
+    wait_for_text(f, "stderr", "'epoch': 1.");
+    assert_int_equal(kill(launcher, SIGTERM), 0);
+    assert_int_equal(wait_for(launcher), 130);
+    char *text = output_of(f, "stderr");
+    assert_contains(text, "interrupted at step ");
+    free(text);
+    snprintf(command, sizeof command, "%s two --gradient_accumulation_steps 2 --resume_from_checkpoint True", words);
+    free(run_well(f, command));
+    assert_same_in_both(f, "one", "two", "model.safetensors");
+}
+
+/* In the emulator alone: too few GPUs, one GPU twice, a failure of NCCL in one rank. */
+static void test_refused_by_ranks(void **state) {
+    static const struct {
+        const char *variables[2][2], *says;
+    } cases[] = {
+        {{{"SNUG_EMULATED_GPUS", "2"}}, "this is local rank 2, and CUDA can use 2 GPUs here"},
+        {{{"SNUG_EMULATED_GPUS", "1"}}, "ranks 0 and 1 have the same GPU, emulated"},
+        {{{"SNUG_EMULATED_NCCL", "fails"}}, "NCCL: connecting the GPUs: unhandled system error"},
+    };
+    struct fixture *f = *state;
+    if (!getenv("SNUG_EMULATED_GPUS")) return;
+    write_inputs(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int k = 0; k < 2 && cases[i].variables[k][0]; k++)
+            setenv(cases[i].variables[k][0], cases[i].variables[k][1], 1);
+        const double begin = now();
+        assert_int_equal(run(f, TRAIN "--config_name cut --gpus 3 --output_dir out"), 1);
+        assert_true(now() - begin < LIMIT);
+        char *text = output_of(f, "stderr");
+        assert_contains(text, cases[i].says);
+        assert_contains(text, "rank ");
+        free(text);
+        setenv("SNUG_EMULATED_GPUS", "4", 1);
+        unsetenv("SNUG_EMULATED_NCCL");
+    }
+}
+
+/* On any machine: what the launcher refuses before it starts a rank. */
+static void test_refused_by_launcher(void **state) {
+    static const struct {
+        const char *words, *says;
+        const char *variable;
+    } cases[] = {
+        {"--gpus 0", "--gpus: 0 is neither all nor a whole number from 1 to 64", NULL},
+        {"--gpus 2x", "--gpus: 2x is neither all nor", NULL},
+        {"--gpus 65", "--gpus: 65 is neither all nor", NULL},
+        {"--gpus 2", "the environment has WORLD_SIZE: a launcher has started this rank already", "WORLD_SIZE"},
+        {"--gpus 2", "the environment has OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[512];
+        if (cases[i].variable) setenv(cases[i].variable, "2", 1);
+        snprintf(command, sizeof command, TRAIN "--config_name model --output_dir out %s", cases[i].words);
+        const int code = run(f, command);
+        if (cases[i].variable) unsetenv(cases[i].variable);
+        char *text = output_of(f, "stderr");
+        if (code != 2 || !strstr(text, cases[i].says)) fail_msg("%s: exit code %d: %s", cases[i].words, code, text);
+        free(text);
+    }
+}
+
+/* Ranks without MPI on CPUs are refused, and the launcher has their exit code; rank 0's failure is the only message. */
+static void test_no_gpu(void **state) {
+    static const struct {
+        const char *words, *says;
+        int code;
+    } cases[] = {
+        {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2 --use_cpu",
+         "--gpus and --use_cpu contradict each other; start ranks on CPUs with mpirun -n 2", 2},
+        {"plan --config_name model --train_file dummy:8x16 --gpus 2", "--gpus starts the ranks of snug train", 2},
+        {"train --tokenizer_name model --config_name model --train_file train.csv --output_dir out --gpus 2",
+         "torchrun does not start MPI, which several ranks on CPUs need", 1},
+    };
+    struct fixture *f = *state;
+    const int most = gpus < 2 ? 3 : 2;
+    for (int i = 0; i < most; i++) {
+        const int code = run(f, cases[i].words);
+        char *text = output_of(f, "stderr");
+        if (code != cases[i].code || !strstr(text, cases[i].says))
+            fail_msg("%s: exit code %d: %s", cases[i].words, code, text);
+        free(text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_stages_have_the_same_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_started_by_variables, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_interrupted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refused_by_ranks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refused_by_launcher, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_gpu, set_up, tear_down),
+    };
+    find_gpus();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

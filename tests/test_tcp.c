@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives through TCP, between processes of this host, and where ranks find each other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dist/tcp.h"
+
+enum { RANKS = 3 };
+
+static int free_port(int *out) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    *out = ntohs(address.sin_port);
+    return fd;
+}
+
+/* ---- operations ---------------------------------------------------------------------------------------------------
+ */
+
+/* In a child, where cmocka's assertions would continue the parent's tests. */
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "rank %d: line %d: %s: %s\n", c->rank, __LINE__, #condition, snug_error_message(ctx));     \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static int entered, left;
+static void enter(void *user, const char *operation) {
+    (void)user, (void)operation;
+    entered++;
+}
+static void leave(void *user) {
+    (void)user;
+    left++;
+}
+static snug_status poll_nothing(void *user, snug_context *ctx) {
+    (void)user, (void)ctx;
+    return SNUG_OK;
+}
+static snug_status poll_lost(void *user, snug_context *ctx) {
+    (void)user;
+    return snug_fail(ctx, SNUG_E_IO, "the watch says who is lost");
+}
+
+/* Parts of different sizes, of which one is empty, and larger than a socket's buffer. */
+static void check_operations(snug_context *ctx, const struct snug_collectives *c) {
+    enum { CHUNK = 1 << 20, BYTES = 4 * CHUNK + 77, SMALL = 5 };
+    const struct snug_shards parts = {BYTES, CHUNK, RANKS, 1}, few = {SMALL, SMALL, RANKS, 0};
+    uint8_t *mine = malloc(BYTES), *all = malloc((size_t)RANKS * BYTES);
+    CHECK(mine && all);
+    for (int i = 0; i < BYTES; i++) mine[i] = (uint8_t)(i * 7 + c->rank * 31);
+    const int64_t first = 3, most = CHUNK + 1, own = snug_collective_part(&parts, c->rank, first, most);
+    CHECK(c->exchange(ctx, mine, all, &parts, first, most) == SNUG_OK);
+    for (int r = 0; r < RANKS; r++)
+        for (int64_t i = 0; i < own; i++)
+            CHECK(all[r * own + i] == (uint8_t)((snug_shard_begin(&parts, c->rank) + first + i) * 7 + r * 31));
+    CHECK(c->exchange(ctx, mine, all, &few, 0, SMALL) == SNUG_OK);
+    for (int r = 0; r < RANKS && c->rank == 0; r++)
+        for (int i = 0; i < SMALL; i++) CHECK(all[r * SMALL + i] == (uint8_t)(i * 7 + r * 31));
+    CHECK(c->all_gather(ctx, mine, &parts) == SNUG_OK);
+    for (int r = 0; r < RANKS; r++)
+        for (int64_t i = snug_shard_begin(&parts, r); i < snug_shard_begin(&parts, r + 1); i++)
+            CHECK(mine[i] == (uint8_t)(i * 7 + r * 31));
+    for (int from = 0; from < RANKS; from++) {
+        uint8_t value = (uint8_t)(c->rank == from ? 40 + from : 0);
+        CHECK(c->broadcast(ctx, &value, 1, from) == SNUG_OK && value == 40 + from);
+    }
+    for (int other = 1; other < RANKS; other++)
+        for (int back = 0; back < 2; back++) {
+            int value = c->rank == (back ? other : 0) ? 90 + other : 0;
+            if (c->rank != 0 && c->rank != other) continue;
+            CHECK(c->transfer(ctx, &value, sizeof value, back ? other : 0, back ? 0 : other) == SNUG_OK);
+            CHECK(value == 90 + other);
+        }
+    CHECK(c->barrier(ctx) == SNUG_OK);
+    free(mine);
+    free(all);
+}
+
+static void run_rank(const struct snug_ranks *ranks, const struct snug_rendezvous *at) {
+    snug_context *ctx;
+    const struct snug_collectives *c = &(struct snug_collectives){.rank = ranks->rank}, *opened;
+    CHECK(snug_context_create(&ctx) == SNUG_OK);
+    CHECK(snug_tcp_open(ctx, ranks, at, 20, &opened) == SNUG_OK);
+    c = opened;
+    CHECK(c->rank == ranks->rank && c->size == RANKS && c->local_size == (ranks->rank < 2 ? 2 : 1));
+    CHECK(c->local_rank == (ranks->rank == 1 ? 1 : 0));
+    check_operations(ctx, c);
+    c->set_watch(&(struct snug_collective_watch){&entered, enter, poll_nothing, leave});
+    check_operations(ctx, c);
+    CHECK(entered > 5 && entered == left);
+    /* A rank that ends is reported as the watch says. */
+    c->set_watch(&(struct snug_collective_watch){&entered, enter, poll_lost, leave});
+    if (c->rank == 2) exit(0);
+    char byte = 0;
+    const snug_status status = c->rank == 0 ? c->transfer(ctx, &byte, 1, 2, 0) : c->barrier(ctx);
+    CHECK(status == SNUG_E_IO && strstr(snug_error_message(ctx), "the watch says"));
+    c->set_watch(NULL);
+    snug_context_destroy(ctx);
+    exit(0);
+}
+
+static pid_t fork_rank(int rank, const struct snug_rendezvous *at) {
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    struct snug_ranks ranks = {.rank = rank, .size = RANKS, .launcher = "torchrun"};
+    snprintf(ranks.host, sizeof ranks.host, rank < 2 ? "here" : "there"); /* as if on two hosts */
+    run_rank(&ranks, at);
+    exit(1);
+}
+
+/* The first port is taken, and another program connects first. */
+static void test_operations(void **state) {
+    struct snug_rendezvous at = {.host = "127.0.0.1", .count = SNUG_RENDEZVOUS_PORTS, .key = 99};
+    const int taken = free_port(&at.first);
+    pid_t ranks[RANKS];
+    int status;
+    (void)state;
+    for (int r = 0; r < RANKS; r++) ranks[r] = fork_rank(r, &at);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(waitpid(ranks[r], &status, 0), ranks[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    close(taken);
+}
+
+/* All close together, and a second run of the same processes can connect again. */
+static void test_closing(void **state) {
+    struct snug_rendezvous at = {.host = "localhost", .count = SNUG_RENDEZVOUS_PORTS, .key = 5};
+    struct snug_ranks ranks = {.size = 2, .launcher = "torchrun", .host = "here"};
+    const struct snug_collectives *c;
+    snug_context *ctx;
+    (void)state;
+    close(free_port(&at.first));
+    const pid_t other = fork();
+    assert_true(other >= 0);
+    ranks.rank = other == 0;
+    if (snug_context_create(&ctx) != SNUG_OK) exit(1);
+    for (int again = 0; again < 2; again++) {
+        if (snug_tcp_open(ctx, &ranks, &at, 20, &c) != SNUG_OK) {
+            fprintf(stderr, "%s\n", snug_error_message(ctx));
+            exit(1);
+        }
+        c->close();
+    }
+    snug_context_destroy(ctx);
+    if (other == 0) exit(0);
+    int status;
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- what cannot be connected -------------------------------------------------------------------------------------
+ */
+
+static void assert_refused(struct snug_rendezvous at, int rank, const char *says) {
+    const struct snug_ranks ranks = {.rank = rank, .size = 2, .launcher = "torchrun", .host = "here"};
+    const struct snug_collectives *c;
+    snug_context *ctx;
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    assert_int_equal(snug_tcp_open(ctx, &ranks, &at, 0.2, &c), SNUG_E_IO);
+    assert_null(c);
+    if (!strstr(snug_error_message(ctx), says)) fail_msg("%s", snug_error_message(ctx));
+    snug_context_destroy(ctx);
+}
+
+static void test_refused(void **state) {
+    struct snug_rendezvous at = {.host = "127.0.0.1", .count = 1};
+    (void)state;
+    const int taken = free_port(&at.first);
+    assert_refused(at, 0, "rank 0 cannot listen on 127.0.0.1, ports ");
+    close(taken);
+    assert_refused(at, 0, "1 of 2 ranks have not connected to rank 0 at 127.0.0.1, the first of them rank 1");
+    assert_refused(at, 1, "rank 1 cannot connect to rank 0 at 127.0.0.1");
+    snprintf(at.host, sizeof at.host, "no-such-host.invalid");
+    assert_refused(at, 1, "the host of rank 0, no-such-host.invalid, cannot be found");
+}
+
+/* A process of another run, or of no run, is not let in. */
+static void test_strangers(void **state) {
+    struct snug_rendezvous at = {.host = "127.0.0.1", .count = 1, .key = 1}, other;
+    (void)state;
+    close(free_port(&at.first));
+    other = at;
+    other.key = 2;
+    const pid_t stranger = fork();
+    assert_true(stranger >= 0);
+    if (stranger == 0) {
+        const struct snug_ranks ranks = {.rank = 1, .size = 2, .launcher = "torchrun", .host = "here"};
+        const struct snug_collectives *c;
+        snug_context *ctx;
+        if (snug_context_create(&ctx) != SNUG_OK) exit(2);
+        const snug_status status = snug_tcp_open(ctx, &ranks, &other, 0.2, &c);
+        snug_context_destroy(ctx);
+        exit(status == SNUG_E_IO ? 0 : 1);
+    }
+    assert_refused(at, 0, "1 of 2 ranks have not connected");
+    int status;
+    assert_int_equal(waitpid(stranger, &status, 0), stranger);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- the rendezvous -----------------------------------------------------------------------------------------------
+ */
+
+static snug_status find(const char *const *variables, const char *launcher, struct snug_rendezvous *out, char *message,
+                        size_t size) {
+    static const char *const all[] = {"MASTER_ADDR",         "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+                                      "SLURM_STEP_NODELIST", "SLURM_JOB_ID",         "SLURM_STEP_ID",
+                                      "PMIX_RANK",           SNUG_RENDEZVOUS_SECRET, "TORCHELASTIC_RUN_ID"};
+    const struct snug_ranks ranks = {.size = 2, .launcher = launcher, .size_source = "WORLD_SIZE"};
+    snug_context *ctx;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) unsetenv(all[i]);
+    for (; *variables; variables++) {
+        char name[64];
+        const char *equals = strchr(*variables, '=');
+        snprintf(name, sizeof name, "%.*s", (int)(equals - *variables), *variables);
+        setenv(name, equals + 1, 1);
+    }
+    assert_int_equal(snug_context_create(&ctx), SNUG_OK);
+    const snug_status status = snug_rendezvous_find(ctx, &ranks, out);
+    snprintf(message, size, "%s", snug_error_message(ctx));
+    snug_context_destroy(ctx);
+    return status;
+}
+
+static void test_rendezvous(void **state) {
+    static const struct {
+        const char *variables[4], *launcher, *host;
+        int first; /* 0: any */
+    } cases[] = {
+        {{"MASTER_ADDR=node1", "MASTER_PORT=29500"}, "torchrun", "node1", 29500},
+        {{"MASTER_ADDR=node1", "MASTER_PORT=29500", "TORCHELASTIC_USE_AGENT_STORE=True"}, "torchrun", "node1", 29501},
+        {{"MASTER_ADDR=node1", "MASTER_PORT=29500", "TORCHELASTIC_USE_AGENT_STORE=False"}, "Open MPI", "node1", 29500},
+        {{"MASTER_ADDR=node1"}, "torchrun", "", 0},
+        {{"SLURM_STEP_NODELIST=node7,node9", "SLURM_JOB_ID=12"}, "Slurm", "node7", 0},
+        {{"SLURM_STEP_NODELIST=node[03-07,9],login", "SLURM_JOB_ID=12"}, "Slurm", "node03", 0},
+        {{"SLURM_STEP_NODELIST=rack[1-2]n[5-8]", "SLURM_JOB_ID=12"}, "Slurm", "rack1n5", 0},
+        {{"SLURM_STEP_NODELIST=node7", "PMIX_RANK=0"}, "Slurm", "", 0},
+        {{NULL}, "Open MPI", "", 0},
+    };
+    struct snug_rendezvous at, other;
+    char message[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(find(cases[i].variables, cases[i].launcher, &at, message, sizeof message), SNUG_OK);
+        assert_string_equal(at.host, cases[i].host);
+        if (cases[i].first) assert_int_equal(at.first, cases[i].first);
+        if (*at.host) assert_true(at.first > 0 && at.first + at.count < 65536);
+    }
+    /* Two steps of a job, and two runs of a launcher. */
+    find((const char *const[]){"SLURM_STEP_NODELIST=a", "SLURM_STEP_ID=1", NULL}, "Slurm", &at, message,
+         sizeof message);
+    find((const char *const[]){"SLURM_STEP_NODELIST=a", "SLURM_STEP_ID=2", NULL}, "Slurm", &other, message,
+         sizeof message);
+    assert_true(at.first != other.first && at.key != other.key);
+    static const char *const wrong[] = {"MASTER_PORT=x", "MASTER_PORT=0", "MASTER_PORT=65530"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *const variables[] = {"MASTER_ADDR=node1", wrong[i], NULL};
+        assert_int_equal(find(variables, "torchrun", &at, message, sizeof message), SNUG_E_USAGE);
+        assert_non_null(strstr(message, "MASTER_PORT is "));
+    }
+    char host[400] = "MASTER_ADDR=";
+    memset(host + 12, 'h', 300);
+    assert_int_equal(find((const char *const[]){host, "MASTER_PORT=1", NULL}, "torchrun", &at, message, sizeof message),
+                     SNUG_E_USAGE);
+    assert_non_null(strstr(message, "MASTER_ADDR is too long"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_closing),
+                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_strangers),
+                                       cmocka_unit_test(test_rendezvous)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
