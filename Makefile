@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 PACKAGES := gcc g++ cmake make pkg-config libcurl4-openssl-dev libdnnl-dev libjansson-dev \
     libutf8proc-dev libxxhash-dev nettle-dev zlib1g-dev
-TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin
+TEST_PACKAGES := $(PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin dpkg-dev
 
 # ON in CI: warnings are errors in the build of `make test`, as in those of `make check`, `make lint` and `make tsan` always.
 WERROR ?= OFF
@@ -20,7 +20,7 @@ NVCC_FLAGS ?=
 # RUNS=10000000); FUZZ=reader runs some targets alone.
 FUZZ_SECONDS ?= 4
 
-.PHONY: all install demo test check sanitize tsan lint fuzz format format-check clean
+.PHONY: all install uninstall deb demo test check sanitize tsan lint fuzz format format-check clean
 
 # configure FOLDER OPTIONS; prints the output of cmake only if it fails
 configure = @mkdir -p $(1) && cmake -S . -B $(1) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }
@@ -37,7 +37,18 @@ install:
 	@tools/install-packages $(PACKAGES)
 	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)))
 	$(call build,$(BUILD),all)
-	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
+	@DESTDIR="$(DESTDIR)" tools/install install $(BUILD) $(abspath $(PREFIX))
+
+# Removes what make install wrote to the same PREFIX and DESTDIR.
+uninstall:
+	@DESTDIR="$(DESTDIR)" tools/install uninstall $(abspath $(PREFIX))
+
+# A Debian package of what this machine can build: with the CUDA backend where there is nvcc.
+deb:
+	@tools/install-packages $(PACKAGES) dpkg-dev
+	$(call configure,$(BUILD),-DSNUG_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr)
+	$(call build,$(BUILD),all)
+	@tools/deb $(BUILD) $(BUILD)
 
 demo:
 	@tools/install-packages $(PACKAGES)

@@ -100,6 +100,27 @@ static void test_help_of_each_command(void **state) {
     }
 }
 
+/* tests/test_package.sh runs the scripts and checks the pages. */
+static void test_completion_and_manual(void **state) {
+    (void)state;
+    expect("--help", 0, "completion print the completion script");
+    expect("help completion", 0, "usage: snug completion bash|zsh|fish");
+    expect("completion -h", 0, "usage: snug completion bash|zsh|fish");
+    expect("completion bash", 0, "complete -F _snug snug");
+    expect("completion zsh", 0, "#compdef snug");
+    expect("completion zsh", 0, "'--report_to=[integrations to report logs to]:value:(none tensorboard all)'");
+    expect("completion fish", 0, "-l fp16 -d 'fp16 mixed precision");
+    expect("completion", 2, "name one shell: bash, zsh or fish");
+    expect("completion tcsh", 2, "name one shell");
+    expect("completion bash zsh", 2, "name one shell");
+    assert_int_equal(run("completion bash 2>&1 >/dev/full", (char[512]){0}, 512), 1);
+    expect("manual", 2, "usage: snug manual FOLDER");
+    expect("manual --help", 2, "usage: snug manual FOLDER");
+    expect("manual /nowhere", 1, "snug manual: /nowhere/snug.1: No such file");
+    expect("manual $(printf %04096d 0)", 1, "File name too long");
+    expect("manual \"${folder:=$(mktemp -d)}\" && cat \"$folder/snug-gpu.1\"; rm -r \"$folder\"", 0, "\\-\\-watch");
+}
+
 static void test_wrong_usage(void **state) {
     (void)state;
     expect("trian", 2, "snug: trian: unknown command; the nearest is train");
@@ -192,6 +213,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_help_of_each_command),
+        cmocka_unit_test(test_completion_and_manual),
         cmocka_unit_test(test_wrong_usage),
         cmocka_unit_test(test_variables_of_openmp),
         cmocka_unit_test(test_plan_as_text),

@@ -24,6 +24,8 @@ int command_gpu(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_completion(int argc, char **argv);
+int command_manual(int argc, char **argv);
 
 /* One run of a command. */
 struct cli {
@@ -79,6 +81,6 @@ void cli_add_metrics(json_t **object, const snug_metrics *metrics);
 void cli_tell_unused(struct cli *cli, const char *command);
 
 /* The usage of a command and all arguments, by group. */
-void cli_help(const char *command);
+void cli_help(FILE *out, const char *command);
 
 #endif

@@ -45,7 +45,7 @@ bool cli_open(struct cli *cli, int argc, char **argv, int *code) {
     progress_begin(&cli->progress);
     cli->terminal = isatty(STDOUT_FILENO);
     if (asks_for_help(argc, argv)) {
-        cli_help(argv[0]);
+        cli_help(stdout, argv[0]);
         *code = cli_finish(cli, SNUG_OK);
         return false;
     }

@@ -10,15 +10,6 @@
 
 #include "cli.h"
 
-static void print_help(FILE *out) {
-    fputs("usage: snug gpu [--watch [SECONDS]] [--json]\n\n"
-          "Shows the GPUs with their memory, load and processes; \"CUDA\" is the device number that programs see, as\n"
-          "set by CUDA_VISIBLE_DEVICES.\n\n"
-          "  --watch [SECONDS]   repeat every SECONDS seconds until interrupted [2]\n"
-          "  --json              print one JSON object; with --watch one per line\n",
-          out);
-}
-
 struct wishes {
     bool json, help;
     double every; /* seconds; 0: once */
@@ -103,13 +94,13 @@ int command_gpu(int argc, char **argv) {
         fputs("snug gpu: ", stderr);
         cli_show(stderr, wrong);
         fputs(" is not a valid argument\n", stderr);
-        print_help(stderr);
+        cli_help(stderr, argv[0]);
         return EXIT_USAGE;
     }
     progress_begin(&cli.progress);
     cli.terminal = isatty(STDOUT_FILENO);
     if (wishes.help) {
-        print_help(stdout);
+        cli_help(stdout, argv[0]);
         return cli_finish(&cli, SNUG_OK);
     }
     if (snug_context_create(&cli.ctx) != SNUG_OK) { /* may be untested: an allocation that fails */

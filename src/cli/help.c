@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --help of a command: its usage, and the arguments of the library that affect it. */
+#include "help.h"
+
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "cli.h"
 
 enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the names */
 
@@ -27,46 +28,29 @@ enum { WIDTH = 120, INDENT = 49 }; /* columns of a line; of the texts after the 
     "text text_pair keep_columns return_all_scores top_k class_metrics threshold "
 #define OF_TALKING " log_level disable_tqdm json "
 
-static const struct help {
-    const char *command, *usage, *does;
-    const char *hidden; /* groups without effect on the command, each followed by '|' */
-    const char *unused; /* arguments of other groups without effect */
-    const char *only;   /* NULL, or the only arguments with an effect */
-    struct {
-        const char *name, *value;
-    } own[6]; /* defaults that differ for the command */
-} helps[] = {
+const struct cli_help cli_helps[] = {
     {"train",
      "--model_name_or_path DIR --train_file FILE [--validation_file FILE] --output_dir DIR",
      "Fine-tunes a model and writes a Hugging Face folder.",
      "",
      OF_PREDICTION " bf16_full_eval fp16_full_eval gpu ",
      NULL,
-     {{"output_dir", "trainer_output"}}},
-    {"eval",
-     "--model_name_or_path DIR --validation_file FILE",
-     "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.",
-     STRATEGY TRAINING,
-     OF_TRAINING OF_PREDICTION,
-     NULL,
-     {{NULL, NULL}}},
-    {"predict",
-     "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
+     {{"output_dir", "trainer_output"}},
+     .operand = "FILE"},
+    {"eval", "--model_name_or_path DIR --validation_file FILE",
+     "Evaluates a model on labelled data; with --output_dir it writes eval_results.json there.", STRATEGY TRAINING,
+     OF_TRAINING OF_PREDICTION, NULL, .operand = NULL},
+    {"predict", "--model_name_or_path DIR --test_file FILE|--text TEXT > predictions.csv",
      "Writes index,label,score of every row to stdout, as CSV or with --json as one object per row; token "
      "classification: a line of tags per row. With --output_dir also predict_results.txt, and with labels in the file "
      "predict_results.json there.",
      STRATEGY TRAINING,
      OF_TRAINING " validation_file max_eval_samples line_by_line mlm_probability label_all_tokens "
                  "return_entity_level_metrics ",
-     NULL,
-     {{NULL, NULL}}},
-    {"plan",
-     "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
-     "Reports memory, FLOPs and time of a training, without running it.",
-     "",
-     OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ",
-     NULL,
-     {{NULL, NULL}}},
+     NULL, .operand = NULL},
+    {"plan", "--model_name_or_path DIR [--per_device_train_batch_size N] [--max_seq_length N] [--gpu NAME]",
+     "Reports memory, FLOPs and time of a training, without running it.", "",
+     OF_PREDICTION OF_CLASSES " bf16_full_eval fp16_full_eval ", NULL, .operand = NULL},
     {"verify",
      "--model_name_or_path DIR [--train_file FILE] [--max_steps N] [--device cpu|cuda]",
      "Checks snug's invariants on this model and machine by short trainings that must agree.",
@@ -77,35 +61,25 @@ static const struct help {
       {"max_train_samples", "those of twice the steps"},
       {"max_steps", "6"},
       {"output_dir", "TMPDIR, else /tmp; removed at the end"},
-      {"device", "the CPU, then the GPU if there is one"}}},
-    {"pull",
-     "MODEL [--model_revision NAME] [--cache_dir DIR] [--json]",
+      {"device", "the CPU, then the GPU if there is one"}},
+     .operand = NULL},
+    {"pull", "MODEL [--model_revision NAME] [--cache_dir DIR] [--json]",
      "Brings a model, such as ORG/NAME, from a Hugging Face hub into the local cache, where --model_name_or_path MODEL "
      "finds it, and prints its folder. Only the files that snug reads are fetched: config.json, the tokenizer and the "
      "weights in safetensors. An interrupted pull continues where it ended. The hub is HF_ENDPOINT "
      "[https://huggingface.co], the token HF_TOKEN or that of `hf auth login`.",
-     "",
-     "",
-     OF_TALKING " model_name_or_path cache_dir model_revision ",
-     {{NULL, NULL}}},
-    {"tokenize",
-     "--model_name_or_path DIR --test_file FILE",
-     "Prints the tokens of every row, one JSON object per line.",
-     "",
-     "",
+     "", "", OF_TALKING " model_name_or_path cache_dir model_revision ", .operand = NULL},
+    {"tokenize", "--model_name_or_path DIR --test_file FILE",
+     "Prints the tokens of every row, one JSON object per line.", "", "",
      " model_name_or_path tokenizer_name cache_dir model_revision train_file validation_file test_file "
      "text_column_name text_pair_column_name text_column_names text_column_delimiter label_column_name "
      "data_format max_seq_length max_train_samples max_eval_samples max_predict_samples strict log_level ",
-     {{NULL, NULL}}},
-    {"bench rates",
-     "[--threads N] [--device cpu|cuda] [--json]",
+     .operand = NULL},
+    {"bench rates", "[--threads N] [--device cpu|cuda] [--json]",
      "Measures how fast this machine or its GPU runs each operation, and stores the rates, from which snug plan "
      "estimates "
      "seconds.",
-     "",
-     "",
-     OF_TALKING " threads device use_cpu ",
-     {{NULL, NULL}}},
+     "", "", OF_TALKING " threads device use_cpu ", .operand = NULL},
     {"bench anatomy",
      "[--config_name NAME] [--per_device_train_batch_size N] [--bf16] [--device cpu|cuda] [--max_steps N] [--json]",
      "The experiment of \"Model training anatomy\": memory and time of a training, by what they are for; writes no "
@@ -118,16 +92,39 @@ static const struct help {
       {"per_device_train_batch_size", "4"},
       {"num_train_epochs", "1"},
       {"max_steps", "on a CPU 3, if no epochs are asked for"},
-      {"offload_dir", "."}}},
-    {"doctor",
-     "[--device auto|cpu|cuda] [--json]",
+      {"offload_dir", "."}},
+     .operand = NULL},
+    {"doctor", "[--device auto|cpu|cuda] [--json]",
      "Reports what was found on this machine, what is missing, and what a training would use, and why. With arguments "
      "that a training would refuse, it prints that error and returns its exit code.",
-     "",
-     "",
+     "", "",
      OF_TALKING " device use_cpu threads bf16 fp16 tf32 bf16_full_eval fp16_full_eval dtype offload offload_dir fit ",
-     {{NULL, NULL}}},
+     .operand = NULL},
+    {.command = "report",
+     .usage = "RUN [RUN …] > report.html",
+     .does = "Writes one HTML page about trainings, which loads nothing from a network: loss, metrics, learning rate, "
+             "gradient norm and throughput over steps, with the runs overlaid; the memory of a step over its "
+             "operations; where the time went; planned and measured memory; results and settings. RUN is the "
+             "--output_dir of a training, finished or not, or a checkpoint.",
+     .only = " ",
+     .operand = "DIR"},
+    {.command = "gpu",
+     .usage = "[--watch [SECONDS]] [--json]",
+     .does = "Shows the GPUs with their memory, load and processes; \"CUDA\" is the device number that programs see, "
+             "as set by CUDA_VISIBLE_DEVICES.",
+     .only = " ",
+     .options = {{"watch", "[SECONDS]", "repeat every SECONDS seconds until interrupted [2]"},
+                 {"json", "", "print one JSON object; with --watch one per line"}}},
+    {.command = "completion",
+     .usage = "bash|zsh|fish",
+     .does = "Prints the script with which a shell completes commands, arguments, their values and files. make install "
+             "installs the three; without it: snug completion bash > "
+             "~/.local/share/bash-completion/completions/snug; snug completion fish > "
+             "~/.config/fish/completions/snug.fish; for zsh a file _snug in a folder of $fpath.",
+     .only = " ",
+     .operand = "bash|zsh|fish"},
 };
+const size_t cli_help_count = sizeof cli_helps / sizeof *cli_helps;
 
 static bool lists(const char *names, const char *name) {
     const size_t length = strlen(name);
@@ -136,87 +133,116 @@ static bool lists(const char *names, const char *name) {
     return false;
 }
 
-static const struct help *find_help(const char *command) {
-    const struct help *help = helps;
+static const struct cli_help *find_help(const char *command) {
+    const struct cli_help *help = cli_helps;
     while (strcmp(help->command, command) != 0) help++; /* main() calls only commands that are here */
     return help;
 }
 
-static bool concerns(const struct help *help, const snug_arg_info *info) {
+bool cli_help_concerns(const struct cli_help *help, const snug_arg_info *info) {
     if (help->only) return lists(help->only, info->name);
     return !strstr(help->hidden, info->group) && !lists(help->unused, info->name);
 }
 
 void cli_tell_unused(struct cli *cli, const char *command) {
-    const struct help *help = find_help(command);
+    const struct cli_help *help = find_help(command);
     const snug_arg_info *info;
     char text[256];
     for (size_t i = 0; (info = snug_args_info(i)); i++) {
-        if (concerns(help, info) || !snug_args_given(cli->args, info->name)) continue;
+        if (cli_help_concerns(help, info) || !snug_args_given(cli->args, info->name)) continue;
         snprintf(text, sizeof text, "--%s has no effect on snug %s", info->name, command);
         progress_on_log(&cli->progress, SNUG_LOG_INFO, text);
     }
 }
 
-static const char *default_of(const struct help *help, const snug_arg_info *info) {
+const char *cli_help_default(const struct cli_help *help, const snug_arg_info *info) {
     for (size_t i = 0; i < sizeof help->own / sizeof *help->own && help->own[i].name; i++)
         if (strcmp(help->own[i].name, info->name) == 0) return help->own[i].value;
     return info->default_value;
 }
 
+bool cli_is_flag(const snug_arg_info *info) { return strcmp(info->value_name, "BOOL") == 0 && *info->default_value; }
+
+static bool has_lower_case(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (islower((unsigned char)text[i])) return true;
+    return false;
+}
+
+void cli_find_values(const char *value_name, struct cli_values *values) {
+    *values = (struct cli_values){.files = false};
+    size_t used = 0;
+    if (strcmp(value_name, "BOOL") == 0) value_name = "True|False";
+    for (const char *at = value_name; *at; at += strcspn(at, "|"), at += *at == '|') {
+        const int length = (int)strcspn(at, "|");
+        values->files |= strncmp(at, "FILE", (size_t)length) == 0;
+        values->folders |= strncmp(at, "DIR", (size_t)length) == 0;
+        if (has_lower_case(at, (size_t)length))
+            used += (size_t)snprintf(values->words + used, sizeof values->words - used, "%s%.*s", used ? " " : "",
+                                     length, at);
+    }
+}
+
 /* Prints from column `at` on; breaks lines at spaces, and after the '|' of long lists. */
-static void put_wrapped(const char *text, size_t at, size_t indent) {
+static void put_wrapped(FILE *out, const char *text, size_t at, size_t indent) {
     while (*text) {
         const size_t length = strcspn(text, " |") + (text[strcspn(text, " |")] == '|');
         if (at + length > WIDTH) {
-            printf("\n%*s", (int)indent, "");
+            fprintf(out, "\n%*s", (int)indent, "");
             at = indent;
         }
-        printf("%.*s", (int)length, text);
+        fprintf(out, "%.*s", (int)length, text);
         at += length;
         text += length;
         if (*text != ' ') continue;
         text++;
         if (at + 1 + strcspn(text, " |") <= WIDTH) { /* else the line ends here, without a space */
-            putchar(' ');
+            putc(' ', out);
             at++;
         } else {
             at = WIDTH;
         }
     }
-    putchar('\n');
+    putc('\n', out);
 }
 
-static void print_argument(const struct help *help, const snug_arg_info *info) {
+static void print_argument(FILE *out, const struct cli_help *help, const snug_arg_info *info) {
     char name[INDENT], text[1024];
-    const bool flag = strcmp(info->value_name, "BOOL") == 0 && *info->default_value;
+    const bool flag = cli_is_flag(info);
     const bool list = 2 + 2 + strlen(info->name) + 1 + strlen(info->value_name) + 1 > INDENT; /* of long choices */
     snprintf(name, sizeof name, "--%s%s%s", info->name, flag ? "" : " ", flag ? "" : list ? "NAME" : info->value_name);
     int used = snprintf(text, sizeof text, "%s", info->help);
-    const char *value = default_of(help, info);
+    const char *value = cli_help_default(help, info);
     if (*value) used += snprintf(text + used, sizeof text - (size_t)used, " [%s]", value);
     if (*info->aliases) used += snprintf(text + used, sizeof text - (size_t)used, " (also --%s)", info->aliases);
     if (list) snprintf(text + used, sizeof text - (size_t)used, "; one of %s", info->value_name);
-    printf("  %-*s", INDENT - 2, name);
-    put_wrapped(text, INDENT, INDENT);
+    fprintf(out, "  %-*s", INDENT - 2, name);
+    put_wrapped(out, text, INDENT, INDENT);
 }
 
-void cli_help(const char *command) {
-    const struct help *help = find_help(command);
-    const int used = printf("usage: snug %s ", command);
-    put_wrapped(help->usage, (size_t)used, (size_t)used);
-    putchar('\n');
-    put_wrapped(help->does, 0, 0);
-    put_wrapped("A boolean is --x, --x False or --no_x; - and _ are the same in a name; if an argument is given twice, "
-                "the last counts. Defaults "
-                "are in brackets.",
-                0, 0);
-    const char *group = "";
+static void print_options(FILE *out, const struct cli_help *help) {
+    for (const struct cli_option *option = help->options; option->name; option++) {
+        char name[INDENT];
+        snprintf(name, sizeof name, "--%s %s", option->name, option->value);
+        fprintf(out, "%s  %-*s", option == help->options ? "\n" : "", INDENT - 2, name);
+        put_wrapped(out, option->help, INDENT, INDENT);
+    }
+}
+
+void cli_help(FILE *out, const char *command) {
+    const struct cli_help *help = find_help(command);
+    const int used = fprintf(out, "usage: snug %s ", command);
+    put_wrapped(out, help->usage, (size_t)used, (size_t)used);
+    putc('\n', out);
+    put_wrapped(out, help->does, 0, 0);
+    print_options(out, help);
+    const char *group = NULL;
     const snug_arg_info *info;
     for (size_t i = 0; (info = snug_args_info(i)); i++) {
-        if (!concerns(help, info)) continue;
-        if (strcmp(group, info->group) != 0) printf("\n%s\n", info->group);
+        if (!cli_help_concerns(help, info)) continue;
+        if (!group) put_wrapped(out, CLI_GRAMMAR, 0, 0);
+        if (!group || strcmp(group, info->group) != 0) fprintf(out, "\n%s\n", info->group);
         group = info->group;
-        print_argument(help, info);
+        print_argument(out, help, info);
     }
 }

@@ -7,33 +7,14 @@
 #include <unistd.h>
 
 #include "cli.h"
-
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *does; /* NULL: the build leaves it out, and the command says so */
-} commands[] = {
-    {"train", command_train, "fine-tune a model on a text file"},
-    {"eval", command_eval, "evaluate a model on labelled data"},
-    {"predict", command_predict, "predict the labels of texts"},
-    {"pull", command_pull, SNUG_CURL ? "bring a model from a Hugging Face hub into the local cache" : NULL},
-    {"plan", command_plan, "report memory, FLOPs and time of a training, without running it"},
-    {"report", command_report, "write an HTML page about trainings: curves, memory, time, settings"},
-    {"tokenize", command_tokenize, "print the tokens of texts"},
-    {"verify", command_verify, "check snug's invariants on this model and machine"},
-    {"bench", command_bench, "measure this machine: snug bench anatomy, snug bench rates"},
-    {"gpu", command_gpu, "show the GPUs, their memory, load and processes"},
-    {"doctor", command_doctor, "report what this machine has, what is missing, and what a training would use"},
-};
-enum { command_count = sizeof commands / sizeof *commands };
+#include "commands.h"
 
 static void print_usage(FILE *out) {
     fputs("usage: snug COMMAND [--argument value]…\n\n"
           "Fine-tunes transformers in the memory you have. Arguments are those of Hugging Face's Trainer.\n\n",
           out);
-    for (int i = 0; i < command_count; i++) {
-        /* untested: a build without libcurl has no pull */
-        if (commands[i].does) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].does);
+    for (size_t i = 0; i < cli_command_count; i++) {
+        if (cli_commands[i].does) fprintf(out, "  %-10s %s\n", cli_commands[i].name, cli_commands[i].does);
     }
     fputs("\nsnug COMMAND --help lists a command's arguments; snug --version prints the version.\n", out);
 }
@@ -56,11 +37,11 @@ static size_t likeness(const char *word, const char *name) {
 }
 
 static int fail_unknown(const char *word) {
-    int nearest = 0;
+    size_t nearest = 0;
     double best = -1;
-    for (int i = 0; i < command_count; i++) {
+    for (size_t i = 0; i < cli_command_count; i++) {
         double score =
-            2.0 * (double)likeness(word, commands[i].name) / (double)(strlen(word) + strlen(commands[i].name));
+            2.0 * (double)likeness(word, cli_commands[i].name) / (double)(strlen(word) + strlen(cli_commands[i].name));
         if (score > best) {
             best = score;
             nearest = i;
@@ -68,14 +49,14 @@ static int fail_unknown(const char *word) {
     }
     fputs("snug: ", stderr);
     cli_show(stderr, word);
-    fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", commands[nearest].name);
+    fprintf(stderr, ": unknown command; the nearest is %s; snug --help lists all\n", cli_commands[nearest].name);
     return EXIT_USAGE;
 }
 
 /* argv[0] is the command's name. */
 static int run(int argc, char **argv) {
-    for (int i = 0; i < command_count; i++)
-        if (strcmp(argv[0], commands[i].name) == 0) return commands[i].run(argc, argv);
+    for (size_t i = 0; i < cli_command_count; i++)
+        if (strcmp(argv[0], cli_commands[i].name) == 0) return cli_commands[i].run(argc, argv);
     return fail_unknown(argv[0]);
 }
 

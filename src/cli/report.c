@@ -6,15 +6,6 @@
 
 #include "cli.h"
 
-static void print_help(FILE *out) {
-    fputs("usage: snug report RUN [RUN …] > report.html\n\n"
-          "Writes one HTML page about trainings, which loads nothing from a network: loss, metrics, learning rate,\n"
-          "gradient norm and throughput over steps, with the runs overlaid; the memory of a step over its operations;\n"
-          "where the time went; planned and measured memory; results and settings. RUN is the --output_dir of a\n"
-          "training, finished or not, or a checkpoint.\n",
-          out);
-}
-
 /* The first argument that begins with '-', NULL if there is none. */
 static const char *find_option(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
@@ -38,7 +29,7 @@ int command_report(int argc, char **argv) {
     const char *option = find_option(argc, argv);
     progress_begin(&cli.progress);
     if (option && (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0)) {
-        print_help(stdout);
+        cli_help(stdout, argv[0]);
         return cli_finish(&cli, SNUG_OK);
     }
     if (option || argc < 2 || isatty(STDOUT_FILENO)) {
@@ -51,7 +42,7 @@ int command_report(int argc, char **argv) {
                            : "the page goes to stdout: give it a file, as in snug report RUN > report.html\n",
                   stderr);
         }
-        print_help(stderr);
+        cli_help(stderr, argv[0]);
         return EXIT_USAGE;
     }
     if (snug_context_create(&cli.ctx) != SNUG_OK) { /* may be untested: an allocation that fails */
